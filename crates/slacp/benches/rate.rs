@@ -1,21 +1,29 @@
 //! What a sender gets of a link whose rate nobody told it, in virtual time, as a
-//! table: `cargo bench -p skyhop-slacp --bench rate`; a part of it with `-- downloads`,
+//! table: `cargo bench -p skyhop-slacp --bench rate`; a part of it with `-- fresh`, `downloads`,
 //! `start`, `fades` or `sharing`.
 //!
 //! 600 ms round trip and a queue of one BDP unless said. The limit is a round trip
 //! and the bytes at the link's rate less what it loses.
 
+#[path = "../tests/kit/fresh.rs"]
+mod fresh;
+#[path = "../tests/kit/hop.rs"]
+mod hop;
 #[path = "../tests/kit/path/mod.rs"]
 mod path;
 
 use core::time::Duration;
 
+use fresh::{Knowing, Use};
 use link::Jitter;
 use path::cases::{Case, first_round_trips};
 use path::fades::Fade;
 use path::ms;
 use path::sharing::{Sharing, beside_udp};
+use rayon::prelude::*;
 
+/// Of fresh sessions.
+const FRESH: u64 = 32;
 /// Of downloads, of which medians are shown.
 const SEEDS: u64 = 5;
 /// Of the rest, of which the worst is shown.
@@ -25,8 +33,13 @@ const STARTS: u64 = 50;
 fn main() {
     let chosen: Vec<String> =
         std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, fn()); 4] =
-        [("downloads", downloads), ("start", start), ("fades", fades), ("sharing", sharing)];
+    let parts: [(&str, fn()); 5] = [
+        ("fresh", fresh_sessions),
+        ("downloads", downloads),
+        ("start", start),
+        ("fades", fades),
+        ("sharing", sharing),
+    ];
     for (name, part) in parts {
         if chosen.is_empty() || chosen.iter().any(|chosen| chosen == name) {
             part();
@@ -36,6 +49,46 @@ fn main() {
 
 fn verdict(ok: bool) -> &'static str {
     if ok { "reached" } else { "MISSED" }
+}
+
+/// The first traffic of a session, and what it takes if the rates are told.
+fn fresh_sessions() {
+    println!(
+        "fresh session: told / auto, seconds, median (worst) of {FRESH} seeds; kB sent by hub and \
+         terminal before traffic that begins after 5 s"
+    );
+    for path in fresh::Path::all() {
+        for what in [Use::Page, Use::Download] {
+            for at_once in [false, true] {
+                fresh_session(&path, what, at_once);
+            }
+        }
+    }
+}
+
+fn fresh_session(path: &fresh::Path, what: Use, at_once: bool) {
+    let run = |knowing| -> Vec<fresh::Outcome> {
+        (1..=FRESH).into_par_iter().map(|seed| path.run(knowing, what, at_once, seed)).collect()
+    };
+    let (told, auto) = (run(Knowing::Told), run(Knowing::Auto));
+    let seconds = |runs: &[fresh::Outcome]| {
+        let all: Vec<f64> = runs.iter().map(|run| run.seconds).collect();
+        (stats::median(&all).expect("runs"), all.iter().copied().fold(0.0, f64::max))
+    };
+    let ((told, told_worst), (median, worst)) = (seconds(&told), seconds(&auto));
+    let most = 1.1 * told + if at_once { 2.0 * path.round_trip() } else { 0.0 };
+    let [hub, terminal] = [0, 1].map(|side| {
+        let all: Vec<f64> = auto.iter().map(|run| run.before[side] as f64 / 1e3).collect();
+        stats::median(&all).expect("runs")
+    });
+    println!(
+        "  {:<32} {:<9} {:<8} {told:>7.2} ({told_worst:>6.2}) {median:>7.2} ({worst:>6.2}) \
+         <= {most:>6.2} {:<8} {hub:>6.0} {terminal:>5.0}",
+        path.name,
+        format!("{what:?}"),
+        if at_once { "at once" } else { "after 5" },
+        verdict(median <= most),
+    );
 }
 
 /// What a download must reach.

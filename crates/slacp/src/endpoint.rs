@@ -16,6 +16,7 @@ use crate::{
 
 mod commands;
 mod common;
+mod probing;
 mod schedule;
 mod sessions;
 mod watch;

@@ -34,6 +34,10 @@ pub enum Rate {
     Auto {
         /// Upper limit, even if the path has more capacity.
         ceiling: Option<BitRate>,
+        /// Whether a session measures its path with padding as soon as it is set up or moves: half
+        /// a megabyte at most on most links, so that the first user finds the rate known. Without,
+        /// data alone measures the path.
+        probe: bool,
     },
 }
 
@@ -69,7 +73,12 @@ impl Rate {
 impl Rate {
     /// A measured rate without a ceiling.
     pub fn auto() -> Self {
-        Self::Auto { ceiling: None }
+        Self::Auto { ceiling: None, probe: true }
+    }
+
+    /// Whether a session may measure its path with padding.
+    pub(crate) fn probes(&self) -> bool {
+        matches!(self, Self::Auto { probe: true, .. })
     }
 
     /// Whether the rate is measured.
@@ -108,7 +117,7 @@ impl Control {
         match rate {
             Rate::Fixed(rate) => Self::Configured(ConfiguredRate::fixed(*rate)),
             Rate::Modem { initial } => Self::Configured(ConfiguredRate::modem(*initial)),
-            Rate::Auto { ceiling } => Self::Auto(Box::new(Auto::new(*ceiling))),
+            Rate::Auto { ceiling, probe } => Self::Auto(Box::new(Auto::new(*ceiling, *probe))),
         }
     }
 

@@ -286,6 +286,19 @@ impl Session {
         }
     }
 
+    /// Lets the session measure its path with padding.
+    pub(crate) fn grant_padding(&mut self) {
+        if let Some(auto) = self.rate.auto_mut() {
+            auto.grant_padding();
+        }
+    }
+
+    /// Whether the session measures its path with padding.
+    pub(crate) fn is_probing(&self) -> bool {
+        let able = self.is_usable() && self.is_reachable() && self.peer.times.is_some();
+        able && self.rate.auto().is_some_and(Auto::is_probing)
+    }
+
     /// Applies a new configured rate; `false` if it needs a new session.
     pub(crate) fn configure_rate(&mut self, now: Instant, rate: &Rate) -> bool {
         let taken = self.rate.configure(rate);

@@ -31,6 +31,8 @@ pub struct Stats {
     pub repairs_sent: u64,
     /// Bytes of IP packets that carried repairs.
     pub repair_bytes: u64,
+    /// Bytes of padding sent to measure the path.
+    pub padding_bytes: u64,
     /// Repairs received.
     pub repairs_received: u64,
     /// Acknowledgements sent.

@@ -128,7 +128,7 @@ impl Simulation<'_> {
             let greatest = link.peak_rate(self.preset.mtu);
             let mut config = slacp::Config::new(greatest);
             if link.rate_changes() {
-                config.rate = slacp::Rate::Auto { ceiling: Some(greatest) };
+                config.rate = slacp::Rate::Auto { ceiling: Some(greatest), probe: true };
             }
             config.stream_window = window(self.preset);
             config

@@ -226,6 +226,7 @@ fn figures(stats: &Stats) -> SessionStatus {
         recovered: stats.recovered,
         repairs_sent: stats.repairs_sent,
         repair_bytes: stats.repair_bytes,
+        padding_bytes: stats.padding_bytes,
         repairs_received: stats.repairs_received,
         acknowledgements: stats.acknowledgements,
         duplicates: stats.duplicates,

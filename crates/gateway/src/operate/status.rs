@@ -233,6 +233,9 @@ pub struct SessionStatus {
     pub repairs_sent: u64,
     /// Bytes of these, as IP packets.
     pub repair_bytes: u64,
+    /// Bytes of padding sent to measure the path.
+    #[serde(default)]
+    pub padding_bytes: u64,
     /// FEC repair packets received.
     pub repairs_received: u64,
     /// Acknowledgements sent.

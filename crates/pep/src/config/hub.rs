@@ -18,7 +18,7 @@ pub struct HubConfig {
     pub identity: KeyPair,
     /// Local UDP address; `None` is port 5900 on all addresses. Key `listen`.
     pub listen: Option<SocketAddr>,
-    /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `mtu`, `memory`, `stream_window`.
+    /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `probe`, `mtu`, `memory`, `stream_window`.
     pub link: slacp::Config,
     /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
     pub connect_timeout: Duration,

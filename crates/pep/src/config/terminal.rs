@@ -23,7 +23,7 @@ pub struct TerminalConfig {
     pub hub_key: PublicKey,
     /// The local UDP address; `None` lets the system choose. Key `listen`.
     pub listen: Option<SocketAddr>,
-    /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `mtu`, `memory`, `stream_window`.
+    /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `probe`, `mtu`, `memory`, `stream_window`.
     pub link: slacp::Config,
     /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
     pub connect_timeout: Duration,

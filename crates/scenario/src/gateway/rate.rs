@@ -1,4 +1,4 @@
-//! Source of a side's rate: `rate`, `initial_rate` and `maximum_rate`.
+//! Source of a side's rate: `rate`, `initial_rate`, `maximum_rate` and `probe`.
 
 use units::BitRate;
 
@@ -11,11 +11,12 @@ const RATE: &str =
     "the rate at which this side sends, like \"10 Mbit/s\", or \"auto\", or \"modem\"";
 const INITIAL: &str = "the rate while the modem reports none, like \"10 Mbit/s\"";
 
-/// The three keys as written.
+/// The keys as written.
 pub(super) struct Rates {
     pub(super) rate: Option<Text<RateChoice>>,
     pub(super) initial: Option<Text<BitRate>>,
     pub(super) maximum: Option<Text<BitRate>>,
+    pub(super) probe: Option<bool>,
 }
 
 impl Rates {
@@ -28,7 +29,9 @@ impl Rates {
         let initial = rate(place, "initial_rate", self.initial)?;
         let maximum = rate(place, "maximum_rate", self.maximum)?;
         let source = match (choice, initial) {
-            (RateChoice::Auto, _) => slacp::Rate::Auto { ceiling: maximum },
+            (RateChoice::Auto, _) => {
+                slacp::Rate::Auto { ceiling: maximum, probe: self.probe.unwrap_or(true) }
+            }
             (RateChoice::Modem, Some(initial)) => slacp::Rate::Modem { initial },
             (RateChoice::Modem, None) => return Err(place.missing("initial_rate", INITIAL)),
             (RateChoice::Fixed(rate), _) => slacp::Rate::Fixed(above_zero(place, "rate", rate)?),
@@ -37,6 +40,10 @@ impl Rates {
             let expected = "no such key, or rate = \"modem\"";
             let good = choice == RateChoice::Modem;
             place.check(good, "initial_rate", quoted(initial), expected)?;
+        }
+        if let Some(probe) = self.probe {
+            let expected = "no such key, or rate = \"auto\"";
+            place.check(choice == RateChoice::Auto, "probe", probe, expected)?;
         }
         if let Some(maximum) = maximum {
             let expected = "no such key, or rate = \"auto\" or \"modem\"";

@@ -39,6 +39,9 @@ pub(crate) struct RawTerminal {
     /// With `auto` or `modem`: the upper limit of a session's rate on this side.
     #[schemars(extend("examples" = ["50 Mbit/s"]))]
     pub(super) maximum_rate: Option<Text<BitRate>>,
+    /// With `auto`: whether a session measures its path with padding when it is set up.
+    #[schemars(extend("default" = true))]
+    pub(super) probe: Option<bool>,
     /// The control socket: a path, or `none`.
     pub(super) control: Option<String>,
     /// A directory that keeps what `rate = "auto"` has learnt about paths.
@@ -113,6 +116,9 @@ pub(crate) struct RawHub {
     /// With `auto` or `modem`: the upper limit of a session's rate on this side.
     #[schemars(extend("examples" = ["50 Mbit/s"]))]
     pub(super) maximum_rate: Option<Text<BitRate>>,
+    /// With `auto`: whether a session measures its path with padding when it is set up.
+    #[schemars(extend("default" = true))]
+    pub(super) probe: Option<bool>,
     /// The control socket: a path, or `none`.
     pub(super) control: Option<String>,
     /// A directory that keeps what `rate = "auto"` has learnt about paths.

@@ -43,6 +43,7 @@ macro_rules! shared_keys {
                 rate: $raw.rate,
                 initial: $raw.initial_rate,
                 maximum: $raw.maximum_rate,
+                probe: $raw.probe,
             },
             hop: Hop { mtu: $raw.mtu, memory: $raw.memory, stream_window: $raw.stream_window },
             operation: Operation {

@@ -127,8 +127,10 @@ fn a_rate_may_be_measured_or_configured() {
     let maximum = "maximum_rate = \"40 Mbit/s\"";
     assert_eq!(
         with(&format!("rate = \"auto\"\n{maximum}")),
-        (slacp::Rate::Auto { ceiling }, ceiling)
+        (slacp::Rate::Auto { ceiling, probe: true }, ceiling)
     );
+    let quiet = slacp::Rate::Auto { ceiling: None, probe: false };
+    assert_eq!(with("rate = \"auto\"\nprobe = false").0, quiet);
     let modem = with(&format!("rate = \"modem\"\ninitial_rate = \"40 Mbit/s\"\n{maximum}"));
     assert_eq!(modem, (slacp::Rate::Modem { initial: most }, ceiling));
 }

@@ -8,6 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use units::{ByteCount, Instant, earliest};
 
+use super::probing::Turns;
 use super::sessions::{Departure, Sessions};
 use crate::keys::secret::{Secret, draw};
 use crate::pacer::Pacer;
@@ -51,6 +52,8 @@ pub(crate) struct Core {
     pub(super) sessions: Sessions,
     pub(super) indices: BTreeMap<Index, Owner>,
     pub(super) memories: Memories,
+    /// Whose turn it is to measure its path with padding.
+    probing: Turns,
     /// Sessions in a fade; their probes share one budget.
     faded: Faded,
     next_session: u64,
@@ -85,6 +88,7 @@ impl Core {
             now: Instant::ZERO,
             indices: BTreeMap::new(),
             memories: Memories::default(),
+            probing: Turns::default(),
             faded: Faded::default(),
             next_session: 0,
             sent_last: SessionId(0),
@@ -196,6 +200,9 @@ impl Core {
             session.remember(memory);
         }
         self.sessions.insert(id, index, session);
+        if self.config.rate.probes() {
+            self.probing.wait(id);
+        }
         self.events.push_back((id, up));
         id
     }
@@ -253,6 +260,7 @@ impl Core {
     /// Handles state changes of the touched sessions and updates their index entries. Every input
     /// and command ends with this.
     pub(super) fn settle(&mut self) {
+        self.probing.pass(&mut self.sessions);
         let touched = self.sessions.take_touched();
         for id in &touched {
             self.settle_one(*id);

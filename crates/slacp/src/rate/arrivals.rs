@@ -21,8 +21,9 @@ const NOISE_GAIN: f64 = 1.0 / 16.0;
 /// begins and ends are not noise.
 const NOISE_STEP: (f64, f64) = (4.0, 500.0);
 
-/// Length of the history kept.
+/// Length of the history kept, and of the longest window in it.
 const KEPT: Duration = Duration::from_secs(2);
+pub(crate) const LONGEST: Duration = Duration::from_millis(1500);
 
 /// The newest packet of an acknowledgement, as the peer received it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -102,7 +103,8 @@ impl Arrivals {
         }
     }
 
-    fn enter_delay(&mut self, now: Instant, delay: i64) {
+    /// Records a one-way delay in µs, plus the offset of the clocks.
+    pub(crate) fn enter_delay(&mut self, now: Instant, delay: i64) {
         if now.saturating_since(self.base_since) > BASE_WINDOW {
             self.base = [None, self.base[0]];
             self.base_since = now;

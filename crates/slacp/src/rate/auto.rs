@@ -2,6 +2,7 @@
 //! (`docs/slacp.md`, Rate).
 
 mod cruise;
+mod padding;
 mod start;
 
 use core::time::Duration;
@@ -13,6 +14,7 @@ use super::train::{Measured, Train, Unmeasured};
 use super::{PathMemory, RateState};
 use crate::pacer::Pacer;
 use cruise::Cruise;
+use padding::Padding;
 use start::Start;
 
 /// A full packet in bits, for limits that count packets.
@@ -24,6 +26,16 @@ const TRAIN_RATE: f64 = 2e9;
 /// Catch-up allowance for a late driver, in time at the rate.
 const BURST: Duration = Duration::from_millis(4);
 const TRAIN_BURST: Duration = Duration::from_millis(1);
+
+/// Size of a packet with data or as much padding, in bytes.
+const FULL: usize = 1500;
+
+/// The relative error of a train that arrived without jitter.
+const STEADY: f64 = 0.02;
+
+/// After this time without data the path is measured again: the capacity of a link under rain
+/// changes within minutes.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// Minimum rate at which a session paces itself, in bit/s, whatever it measures.
 pub(super) const SLOWEST: f64 = 10_000.0;
@@ -68,6 +80,9 @@ pub(crate) struct Auto {
     ceiling: f64,
     /// Packets below this number took another path.
     first: u64,
+    padding: Padding,
+    /// When a train could last have started.
+    prepared: Instant,
 }
 
 #[derive(Debug)]
@@ -77,15 +92,19 @@ enum Phase {
 }
 
 impl Auto {
-    /// Starts without a memory, limited to `ceiling`.
-    pub(crate) fn new(ceiling: Option<BitRate>) -> Self {
+    /// Starts without a memory, limited to `ceiling`; `probe` as in [`super::Rate::Auto`].
+    pub(crate) fn new(ceiling: Option<BitRate>, probe: bool) -> Self {
         let ceiling = ceiling.map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64);
-        Self::on_path(ceiling, 0)
+        Self::on_path(ceiling, 0, Padding::new(probe))
     }
 
     /// Starts afresh on another path with packet number `next`.
     pub(crate) fn move_to(&mut self, next: u64) {
-        *self = Self { sent: self.sent, ..Self::on_path(self.ceiling, next) };
+        *self = Self {
+            sent: self.sent,
+            prepared: self.prepared,
+            ..Self::on_path(self.ceiling, next, self.padding.on_new_path())
+        };
     }
 
     /// Sets what is remembered of the path, before anything is sent.
@@ -93,7 +112,7 @@ impl Auto {
         self.memory = Some(memory);
     }
 
-    fn on_path(ceiling: f64, first: u64) -> Self {
+    fn on_path(ceiling: f64, first: u64, padding: Padding) -> Self {
         Self {
             phase: Phase::Start(Start::default()),
             pacer: pacer(TRAIN_RATE, BURST),
@@ -110,7 +129,39 @@ impl Auto {
             memory: None,
             ceiling,
             first,
+            padding,
+            prepared: Instant::ZERO,
         }
+    }
+
+    /// Lets the session measure the path with padding, if the configuration allows it.
+    pub(crate) fn grant_padding(&mut self) {
+        self.padding.grant();
+    }
+
+    /// Whether the session measures the path with padding.
+    pub(crate) fn is_probing(&self) -> bool {
+        match &self.train {
+            Some(train) => train.has_padding() && matches!(self.phase, Phase::Start(_)),
+            None => self.may_start_padded(),
+        }
+    }
+
+    /// Whether a packet of padding should go if there is no data.
+    pub(crate) fn wants_padding(&self) -> bool {
+        match &self.train {
+            Some(train) => train.padding().is_some(),
+            None => self.may_start_padded(),
+        }
+    }
+
+    fn may_start_padded(&self) -> bool {
+        matches!(&self.phase, Phase::Start(start) if start.is_due()) && self.padding.may_start()
+    }
+
+    /// Size of the packet of padding that goes next, once [`Self::prepare`] was called.
+    pub(crate) fn padding(&self) -> Option<usize> {
+        self.train.as_ref()?.padding()
     }
 
     pub(crate) fn rate(&self) -> BitRate {
@@ -187,6 +238,14 @@ impl Auto {
     /// Called before payload leaves: takes the current RTT and starts a train if one is due.
     pub(crate) fn prepare(&mut self, now: Instant, rtt: Duration) {
         self.rtt = rtt;
+        self.padding.grant();
+        let silent = now.saturating_since(self.prepared) > SILENCE;
+        self.prepared = now;
+        if let Phase::Cruise(cruise) = &mut self.phase
+            && silent
+        {
+            cruise.search_at_once();
+        }
         let urgent = matches!(&self.phase, Phase::Cruise(cruise) if cruise.train_is_urgent());
         if self.train.as_ref().is_some_and(|train| train.is_leaving() || !urgent) {
             return;
@@ -196,8 +255,10 @@ impl Auto {
             Phase::Start(start) => start.next_train(memory, rtt),
             Phase::Cruise(cruise) => cruise.next_train(),
         };
-        let Some(Plan { packets, rate }) = plan else { return };
-        self.train = Some(Train::new(packets));
+        let Some(Plan { packets, rate, padding }) = plan else { return };
+        let starting = matches!(self.phase, Phase::Start(_));
+        let padded = (starting || silent) && self.padding.start_train();
+        self.train = Some(Train::new(packets, padded.then_some(padding)));
         self.train_pacer = pacer(rate, TRAIN_BURST);
         self.set_rate(now);
     }
@@ -249,7 +310,7 @@ impl Auto {
         self.delivered += bytes;
         self.in_flight = self.in_flight.saturating_sub(bytes);
         self.enter_times(now, ack);
-        let measured = self.take_train(ack.largest);
+        let measured = self.take_train(now, ack.largest);
         self.decide(now, measured);
         self.set_rate(now);
     }
@@ -263,22 +324,38 @@ impl Auto {
         };
         let micros = |age: Duration| i64::try_from(age.as_micros()).unwrap_or(i64::MAX / 4);
         if let Some((sent, sent_bytes)) = ack.newest.filter(|_| ack.largest >= self.first) {
-            let path = now.saturating_since(sent).saturating_sub(ack.held);
-            self.min_rtt = Some(self.min_rtt.map_or(path, |least| least.min(path)));
+            self.took(now, sent, ack.held);
             let arrived = clock - micros(ack.held);
             let arrival = Arrival { sent, arrived, sent_bytes, delivered: self.delivered };
             self.arrivals.enter(now, arrival);
         }
-        let Some(train) = &mut self.train else { return };
+        let Some(mut train) = self.train.take() else { return };
         ack.packets.iter().for_each(|(number, _)| train.acknowledged(*number));
         for (number, age) in ack.times.iter().flat_map(|(_, marks)| marks) {
-            train.arrived(*number, clock - micros(*age));
+            let arrived = clock - micros(*age);
+            if let Some(sent) = train.arrived(*number, arrived) {
+                self.took(now, sent, *age);
+            }
         }
+        self.train = Some(train);
+    }
+
+    /// Learns the round-trip time of a packet sent at `sent` whose acknowledgement the peer held
+    /// back.
+    fn took(&mut self, now: Instant, sent: Instant, held: Duration) {
+        let path = now.saturating_since(sent).saturating_sub(held);
+        self.min_rtt = Some(self.min_rtt.map_or(path, |least| least.min(path)));
     }
 
     /// The result of the train, once it is over by packet `largest`.
-    fn take_train(&mut self, largest: u64) -> Option<Result<Measured, Unmeasured>> {
-        self.train.take_if(|train| train.is_over(largest)).map(|train| train.measure())
+    fn take_train(&mut self, now: Instant, largest: u64) -> Option<Result<Measured, Unmeasured>> {
+        let train = self.train.take_if(|train| train.is_over(largest))?;
+        let measured = train.measure();
+        // With jitter, the least delay of a few packets is less than a busy link ever has.
+        if measured.is_ok_and(|measured| measured.error < STEADY) {
+            train.least_delay().inspect(|delay| self.arrivals.enter_delay(now, *delay));
+        }
+        Some(measured)
     }
 
     fn decide(&mut self, now: Instant, train: Option<Result<Measured, Unmeasured>>) {
@@ -340,6 +417,8 @@ struct Plan {
     packets: usize,
     /// Rate in bit/s.
     rate: f64,
+    /// Size of a packet of padding, in bytes.
+    padding: usize,
 }
 
 fn pacer(rate: f64, burst: Duration) -> Pacer {

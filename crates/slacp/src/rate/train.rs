@@ -1,5 +1,9 @@
 //! Packet trains: packets sent faster than the believed link rate spread out to the link's real
 //! rate, so their arrival times reveal it within one round trip.
+//!
+//! The rate is the slope of a straight line through arrivals and bytes (least squares). How far the
+//! arrivals are off that line, and how long none came, says how much the rate may be wrong: this is
+//! how jitter, time slots and frames show, and why a train has to be long against them.
 
 use units::Instant;
 
@@ -16,6 +20,8 @@ const FASTEST: i64 = 40;
 #[derive(Debug)]
 pub(crate) struct Train {
     length: usize,
+    /// Size of the packets that complete the train when there is no data, in bytes.
+    padding: Option<usize>,
     packets: Vec<Packet>,
     complete: bool,
 }
@@ -37,8 +43,9 @@ pub(crate) struct Measured {
     pub(crate) received: f64,
     /// Duration of the arrival, in seconds.
     pub(crate) time: f64,
-    /// Whether most of that was a single pause; a longer train might have met more of them.
-    pub(crate) torn: bool,
+    /// Relative error of the arrival rate, to be expected from the jitter of the arrivals: about a
+    /// standard deviation.
+    pub(crate) error: f64,
 }
 
 /// Why a train measured nothing.
@@ -52,18 +59,28 @@ pub(crate) enum Unmeasured {
 }
 
 impl Train {
-    /// A train of `length` packets.
-    pub(crate) fn new(length: usize) -> Self {
-        Self { length, packets: Vec::with_capacity(length), complete: false }
+    /// A train of `length` packets, completed with `padding` of that size if there is no data.
+    pub(crate) fn new(length: usize, padding: Option<usize>) -> Self {
+        Self { length, padding, packets: Vec::with_capacity(length), complete: false }
+    }
+
+    /// Whether padding completes it.
+    pub(crate) fn has_padding(&self) -> bool {
+        self.padding.is_some()
+    }
+
+    /// Size of the packet that goes next if there is no data.
+    pub(crate) fn padding(&self) -> Option<usize> {
+        self.padding.filter(|_| !self.complete)
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
         !self.complete
     }
 
-    /// Ends the train early because there is nothing to send.
+    /// Ends the train early because there is nothing to send, unless padding completes it.
     pub(crate) fn cut(&mut self) {
-        self.complete = true;
+        self.complete |= self.padding.is_none();
     }
 
     /// Whether the arrival of the next packet matters.
@@ -84,15 +101,22 @@ impl Train {
         }
     }
 
-    pub(crate) fn arrived(&mut self, number: u64, time: i64) {
-        if let Some(packet) = self.packet(number) {
-            packet.arrived = Some(time);
-        }
+    /// Records when a packet arrived; returns when it was sent, if it is one of the train.
+    pub(crate) fn arrived(&mut self, number: u64, time: i64) -> Option<Instant> {
+        let packet = self.packet(number)?;
+        packet.arrived = Some(time);
+        Some(packet.sent)
     }
 
     fn packet(&mut self, number: u64) -> Option<&mut Packet> {
         let index = self.packets.binary_search_by_key(&number, |packet| packet.number).ok()?;
         self.packets.get_mut(index)
+    }
+
+    /// The least one-way delay of a marked packet in µs, plus the offset of the clocks.
+    pub(crate) fn least_delay(&self) -> Option<i64> {
+        let delays = self.packets.iter().filter_map(|p| Some(p.arrived? - micros(p.sent)));
+        delays.min()
     }
 
     /// Whether all of it must have arrived once packet `largest` has.
@@ -112,34 +136,76 @@ impl Train {
         if between.len() < FEWEST {
             return Err(Unmeasured::TooFew);
         }
-        let received: u64 = between.iter().filter(|p| p.acked).map(|p| u64::from(p.size)).sum();
         let sent: u64 = between.iter().map(|packet| u64::from(packet.size)).sum();
         let time = end - begin;
         if time < FASTEST {
             return Err(Unmeasured::AtOnce);
         }
+        let points: Vec<(f64, f64)> = self.arrivals().collect();
+        let slope = Slope::through(&points).ok_or(Unmeasured::AtOnce)?;
         let sending = micros(self.packets[last].sent) - micros(self.packets[first].sent);
         Ok(Measured {
             sent: sent as f64 * 8e6 / sending.max(1) as f64,
-            received: received as f64 * 8e6 / time as f64,
+            received: slope.bytes_per_second * 8.0,
             time: time as f64 / 1e6,
-            torn: self.longest_pause() * 2 > time,
+            error: slope.error,
         })
     }
 
-    /// Longest pause between arrivals, in µs.
-    fn longest_pause(&self) -> i64 {
-        let arrivals = || self.packets.iter().filter_map(|packet| packet.arrived);
-        arrivals().zip(arrivals().skip(1)).map(|(a, b)| b - a).max().unwrap_or(0)
+    /// The arrivals of marked packets: the acknowledged bytes up to each, and the time in s.
+    fn arrivals(&self) -> impl Iterator<Item = (f64, f64)> {
+        let mut bytes = 0.0;
+        self.packets.iter().filter_map(move |packet| {
+            bytes += if packet.acked { f64::from(packet.size) } else { 0.0 };
+            Some((bytes, packet.arrived? as f64 / 1e6))
+        })
+    }
+}
+
+/// A straight line through points of bytes and times.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Slope {
+    bytes_per_second: f64,
+    /// Its relative error.
+    error: f64,
+}
+
+impl Slope {
+    /// The line of least squares through the points, which are in order; `None` if it does not
+    /// rise. Its error is the larger of two: the standard error, if the points are off the line
+    /// independently of each other; and half of the longest pause's share in the whole time, if
+    /// packets are collected and sent together.
+    fn through(points: &[(f64, f64)]) -> Option<Self> {
+        let count = points.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+        let (bytes, time) = (mean(|point| point.0), mean(|point| point.1));
+        let deviations = || points.iter().map(|point| (point.0 - bytes, point.1 - time));
+        let across: f64 = deviations().map(|(b, t)| b * t).sum();
+        let along: f64 = deviations().map(|(b, _)| b * b).sum();
+        let slope = across / along;
+        let off: f64 = deviations().map(|(b, t)| (t - slope * b).powi(2)).sum();
+        let standard = (off / (count - 2.0).max(1.0) / along).sqrt() / slope;
+        let gaps =
+            points.windows(2).map(|pair| pair[1].1 - pair[0].1 - slope * (pair[1].0 - pair[0].0));
+        let pause = gaps.fold(0.0, f64::max);
+        let whole = slope * (points.last()?.0 - points.first()?.0);
+        let rises = slope > 0.0 && slope.is_finite();
+        rises.then(|| Self {
+            bytes_per_second: 1.0 / slope,
+            error: standard.max(pause / whole / 2.0),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::{Rng, SeedableRng};
+
     use super::*;
 
     fn train(length: u64) -> Train {
-        let mut train = Train::new(length as usize);
+        let mut train = Train::new(length as usize, None);
         for number in 0..length {
             train.sent(Instant::ZERO, 100 + number, 1500);
         }
@@ -155,14 +221,54 @@ mod tests {
             train.arrived(100 + number, 5_000_000 + 48 * number as i64);
         }
         let measured = train.measure().unwrap();
-        assert!((measured.received - 250e6).abs() < 1.0 && !measured.torn, "{measured:?}");
+        assert!((measured.received - 250e6).abs() < 1.0 && measured.error < 1e-6, "{measured:?}");
+    }
+
+    /// What a train of `count` packets shows whose n-th packet arrives at `time(n)` in µs.
+    fn measure(count: u64, mut time: impl FnMut(u64) -> f64) -> Measured {
+        let mut train = train(count);
+        let mut last = f64::MIN;
+        for n in 0..count {
+            train.acknowledged(100 + n);
+            last = last.max(time(n));
+            if n % count.div_ceil(16) == 0 || n + 1 == count {
+                train.arrived(100 + n, last as i64);
+            }
+        }
+        train.measure().unwrap()
     }
 
     #[test]
     fn one_pause_says_little() {
-        let mut train = train(16);
-        (0..16).for_each(|n| train.arrived(100 + n, if n < 9 { 0 } else { 26_000 }));
-        assert!(train.measure().unwrap().torn);
+        let seen = measure(16, |n| if n < 9 { 0.0 } else { 26_000.0 });
+        assert!(seen.error > 0.3, "{seen:?}");
+    }
+
+    /// 50 Mbit/s, and jitter of up to 20 ms.
+    #[test]
+    fn the_error_under_jitter_is_as_large_as_stated() {
+        for count in [64, 1000] {
+            let mut rng = ChaCha20Rng::seed_from_u64(count);
+            let mut within = 0;
+            for _ in 0..200 {
+                let jitter = |n: u64| n as f64 * 240.0 + (rng.next_u64() % 20_000) as f64;
+                let seen = measure(count, jitter);
+                let off = (seen.received / 50e6 - 1.0).abs();
+                within += u32::from(off < 3.0 * seen.error);
+                assert!(seen.error < 0.08 || count == 64, "{count}: {seen:?}");
+            }
+            assert!(within >= 190, "{count}: {within} of 200");
+        }
+    }
+
+    /// 50 Mbit/s in slots of 26 ms.
+    #[test]
+    fn a_train_must_be_long_against_time_slots() {
+        for (count, precise) in [(250, false), (1600, true)] {
+            let seen = measure(count, |n| (n as f64 * 240.0 / 26_000.0).ceil() * 26_000.0);
+            assert_eq!(seen.error < 0.08, precise, "{count}: {seen:?}");
+            assert!((seen.received / 50e6 - 1.0).abs() < 3.0 * seen.error, "{count}: {seen:?}");
+        }
     }
 
     #[test]
@@ -183,13 +289,28 @@ mod tests {
         short.arrived(103, 1000);
         assert_eq!(short.measure(), Err(Unmeasured::TooFew));
         let mut at_once = train(16);
-        (0..16).for_each(|n| at_once.arrived(100 + n, 0));
+        (0..16).for_each(|n| _ = at_once.arrived(100 + n, 0));
         assert_eq!(at_once.measure(), Err(Unmeasured::AtOnce));
     }
 
     #[test]
+    fn only_padding_completes_a_train_without_data() {
+        let mut bare = Train::new(2, None);
+        bare.cut();
+        assert!(!bare.is_leaving());
+        let mut padded = Train::new(2, Some(256));
+        padded.cut();
+        assert!(padded.is_leaving());
+        for number in 0..2 {
+            assert_eq!(padded.padding(), Some(256));
+            padded.sent(Instant::ZERO, number, 256);
+        }
+        assert_eq!(padded.padding(), None);
+    }
+
+    #[test]
     fn long_trains_have_few_marks() {
-        let mut train = Train::new(256);
+        let mut train = Train::new(256, None);
         let mut marks = 0;
         for number in 0..256 {
             marks += usize::from(train.wants_mark());

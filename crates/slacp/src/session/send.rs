@@ -8,6 +8,7 @@ use units::{ByteCount, Instant, earliest};
 use super::payload::Filling;
 use super::{Session, Wake, ip_udp_overhead};
 use crate::event_log::LogEvent;
+use crate::rate::Auto;
 use crate::recovery::fec::{Block, REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::recovery::sent::{Cargo, SentPacket};
 use crate::wire::frame::{self, Frame, Repair};
@@ -27,8 +28,11 @@ impl Session {
         if !self.is_usable() {
             return self.life.send_time();
         }
-        let payload =
-            if self.probes.is_pending() { Some(Instant::ZERO) } else { self.payload_at() };
+        let payload = if self.probes.is_pending() {
+            Some(Instant::ZERO)
+        } else {
+            self.payload_at().into_iter().chain(self.padding_at()).min()
+        };
         let path = [self.path.validation.send_time(self.challenge_delay()), self.mtu_probe_at()];
         let report = self.receiver.report_at(self.rtt.smoothed());
         let payload = earliest(
@@ -44,6 +48,13 @@ impl Session {
             return None;
         }
         Some(self.waits_at()?.max(self.rate.ready_at()?))
+    }
+
+    /// When a packet of padding may be sent, if the path is to be measured and no data waits.
+    fn padding_at(&self) -> Option<Instant> {
+        let able = self.is_reachable() && !self.sender.is_full() && self.peer.times.is_some();
+        let wanted = able && self.rate.auto()?.wants_padding();
+        if wanted { self.rate.ready_at() } else { None }
     }
 
     /// When payload will be waiting.
@@ -174,7 +185,8 @@ impl Session {
             if ping {
                 self.write_settled(now, packet.out, true);
             }
-            return ping;
+            let pads = !ping && self.padding_at().is_some_and(|time| time <= now);
+            return pads && self.write_padding(now, packet) || ping;
         }
         if !ping {
             self.drop_large_repairs(packet);
@@ -227,6 +239,18 @@ impl Session {
         if auto.wants_mark() {
             Frame::Mark.write(out, false);
         }
+    }
+
+    /// Writes a packet of a train for which there is no data.
+    fn write_padding(&mut self, now: Instant, packet: &mut Filling) -> bool {
+        self.write_mark(now, packet.out);
+        let Some(size) = self.rate.auto().and_then(Auto::padding) else { return false };
+        Frame::Ping.write(packet.out, false);
+        let around = ip_udp_overhead(self.peer.address) + TAG;
+        let len = size.saturating_sub(around).min(packet.end).max(packet.out.len());
+        self.stats.padding_bytes += (len - packet.start) as u64;
+        packet.out.resize(len, 0);
+        true
     }
 
     /// Drops repairs that no longer fit in any packet because the packet size has shrunk. Otherwise

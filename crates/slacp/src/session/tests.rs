@@ -584,7 +584,7 @@ fn small_packets_do_not_keep_out_a_repair_that_fits_alone() {
     // Room in a packet of 1280 bytes after the headers of IP and UDP, the SLACP header and the tag.
     let most = 1280 - 28 - TAG - Header::MAX_LEN - REPAIR_HEAD;
     for shard in (most - 12)..=most {
-        let mut session = with_repairs(Rate::auto(), 3, shard);
+        let mut session = with_repairs(Rate::Auto { ceiling: None, probe: false }, 3, shard);
         let packets = transmit(&mut session, at(2)).len();
         assert!(packets <= 4, "{packets} packets for three repairs of {shard} bytes");
         assert!(session.sender.planner.next().is_none());

@@ -152,7 +152,7 @@ fn fresh_download(others: usize, per: f64, configure: fn(&mut Config)) -> Durati
 
 #[test]
 fn a_download_beside_six_or_sixty_stalled_ones_takes_what_it_takes_alone() {
-    let auto = |config: &mut Config| config.rate = Rate::Auto { ceiling: None };
+    let auto = |config: &mut Config| config.rate = Rate::auto();
     for configure in [|_: &mut Config| {}, auto] {
         let alone = fresh_download(0, 0.0, configure);
         for others in [6, 60] {

@@ -114,7 +114,7 @@ fn a_new_address_is_a_new_path_and_the_old_one_is_remembered() {
 
 #[test]
 fn a_ceiling_holds() {
-    let mut path = path(Rate::Auto { ceiling: Some(BitRate::from_mbit(20)) });
+    let mut path = path(Rate::Auto { ceiling: Some(BitRate::from_mbit(20)), probe: true });
     path.run(at(20.0));
     let rate = path.arrived(0, at(5.0), at(20.0));
     assert!((19.0..20.2).contains(&rate), "{rate}");

@@ -47,6 +47,7 @@ const COUNTS: &[Count] = &[
     ("packets_recovered", "Packets restored here by FEC", |s| s.recovered),
     ("repairs_sent", "FEC repairs sent", |s| s.repairs_sent),
     ("repair_bytes", "Bytes of IP packets with FEC repairs", |s| s.repair_bytes),
+    ("padding_bytes", "Bytes of padding sent to measure the path", |s| s.padding_bytes),
     ("repairs_received", "FEC repairs received", |s| s.repairs_received),
     ("acknowledgements", "Acknowledgements sent", |s| s.acknowledgements),
     ("probes", "Probes sent because nothing was acknowledged for too long", |s| s.probes),

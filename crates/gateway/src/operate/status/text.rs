@@ -176,12 +176,13 @@ fn path(session: &SessionStatus) -> String {
 
 fn sent(session: &SessionStatus) -> String {
     format!(
-        "{} sent in {} packets, {} lost and resent; {} repairs ({})",
+        "{} sent in {} packets, {} lost and resent; {} repairs ({}), {} of padding",
         bytes(session.bytes_sent),
         session.packets_sent,
         session.packets_lost,
         session.repairs_sent,
-        bytes(session.repair_bytes)
+        bytes(session.repair_bytes),
+        bytes(session.padding_bytes)
     )
 }
 

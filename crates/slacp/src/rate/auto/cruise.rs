@@ -15,7 +15,7 @@ use units::Instant;
 
 use super::{PACKET, Plan};
 use crate::rate::RateState;
-use crate::rate::arrivals::Window;
+use crate::rate::arrivals::{LONGEST, Window};
 use crate::rate::train::Measured;
 use forecast::{Forecast, Outcome};
 use overflow::{Lost, OverflowTest};
@@ -91,6 +91,9 @@ const LOOK_PACKETS: f64 = 8.0;
 /// How long pauses in the arrivals may last before they count as slowness: a path that becomes
 /// longer pauses once.
 const PAUSE: Duration = Duration::from_secs(1);
+/// A window with pauses that was sent at less than this fraction of the capacity is one without
+/// enough to send.
+const IDLE: f64 = 0.5;
 /// After this time with a queue it is emptied once, to measure the path's own delay again.
 const DIP: Duration = Duration::from_secs(5);
 
@@ -208,12 +211,12 @@ impl Cruise {
     /// Length of the observation window.
     pub(super) fn look(&self, rtt: Duration) -> Duration {
         let packets = Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.capacity);
-        look(rtt).max(packets)
+        look(rtt).max(packets).min(LONGEST)
     }
 
     /// The shortest conclusive time.
     pub(super) fn glance(&self) -> Duration {
-        GLANCE.max(Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.capacity))
+        GLANCE.max(Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.capacity)).min(LONGEST)
     }
 
     /// Processes the last moment. Returns whether the link has become slower in it, so that earlier
@@ -379,7 +382,9 @@ impl Cruise {
     /// Learns the capacity from a window whose newest packet was sent at `newest`, with or without
     /// a queue.
     fn learn(&mut self, now: Instant, window: Window, newest: Instant, standing: bool) {
-        self.torn_since = window.torn.then(|| self.torn_since.unwrap_or(now));
+        // Pauses of our own say nothing.
+        let idle = window.torn && window.sent < IDLE * self.capacity;
+        self.torn_since = (window.torn && !idle).then(|| self.torn_since.unwrap_or(now));
         let paused = |since: Instant| now.saturating_since(since) < PAUSE;
         let chance = if self.overflow_test.marks(newest) {
             self.chance.unwrap_or(0.0)
@@ -397,7 +402,7 @@ impl Cruise {
         // if that exceeds what was sent.
         let full = window.sent > 0.95 * self.capacity || share < 0.95 * window.sent;
         let more = share > self.capacity.max(1.05 * window.sent);
-        if (full || more) && !self.torn_since.is_some_and(paused) {
+        if (full || more) && !idle && !self.torn_since.is_some_and(paused) {
             let gain = if share < DROP * self.capacity { 1.0 } else { GAIN };
             self.approach(share, gain);
         }
@@ -473,6 +478,11 @@ impl Cruise {
     /// Whether [`Self::next_train`] need not wait for the previous train.
     pub(super) fn train_is_urgent(&self) -> bool {
         self.probe.is_urgent()
+    }
+
+    /// Measures the path with the next packets.
+    pub(super) fn search_at_once(&mut self) {
+        self.probe.hurry();
     }
 
     /// The train due before the next payload.

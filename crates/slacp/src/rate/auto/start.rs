@@ -9,13 +9,16 @@
 
 use core::time::Duration;
 
-use super::{PACKET, Plan, TRAIN_RATE};
+use super::{FULL, PACKET, Plan, TRAIN_RATE};
 use crate::rate::arrivals::Window;
 use crate::rate::train::{Measured, Unmeasured};
 use crate::rate::{PathMemory, RateState};
 
 /// Packets in the first train (RFC 6928 allows TCP 10).
 const FIRST: usize = 16;
+/// Size of the packets of a first train of padding, in bytes: on a link of 64 kbit/s it takes half a
+/// second, and on one of 500 Mbit/s long enough to be measured.
+const SMALL: usize = 256;
 /// Bits that may be sent without a measurement, so that the start does not hold up a sender of
 /// small messages.
 const UNMEASURED: f64 = 4.0 * FIRST as f64 * PACKET;
@@ -27,10 +30,18 @@ const LONGEST: usize = 256;
 const EXCESS: f64 = 1.25;
 const FASTER: f64 = 2.0;
 const FASTEST: f64 = 4.0;
-/// Duration of a confirming train, and its minimum and maximum length: the fifth that exceeds the
+/// Duration of a confirming train in s, and its minimum and maximum length: the fifth that exceeds the
 /// link must fit in a queue of 100 packets.
-const CONFIRM: Duration = Duration::from_millis(50);
+const CONFIRM: f64 = 0.05;
 const CONFIRM_PACKETS: (usize, usize) = (24, 256);
+/// Maximum duration of a train on a link with much jitter, or with long time slots.
+const CONFIRM_MOST: f64 = 0.6;
+/// A first train with a relative error above this says only that there is more jitter than it could
+/// show.
+const VAGUE: f64 = 0.25;
+/// Maximum error of a confirming train, relative to its excess over the rate: three standard
+/// deviations.
+const SURE: f64 = 1.0 / 3.0;
 /// A queue that stood this long throughout a window shows the link's rate, whatever trains say.
 const QUEUED: Duration = Duration::from_millis(50);
 /// Maximum packets in excess of the link if it is no faster than known.
@@ -52,8 +63,8 @@ pub(super) enum Start {
     /// Nothing is known. A train is due, whatever else is in flight.
     Blind { packets: usize },
     /// A rate was observed and awaits confirmation by a train that is `due` or in flight, faster by
-    /// the factor `excess`.
-    Confirm { rate: f64, excess: f64, due: bool },
+    /// the factor `excess` and `long` in seconds.
+    Confirm { rate: f64, excess: f64, long: f64, due: bool },
     /// A rate is remembered, and part of it is used until a train has confirmed it (Careful Resume,
     /// RFC 9959: unvalidated).
     Resume { memory: PathMemory, flight: f64, due: bool },
@@ -104,6 +115,14 @@ impl Start {
         }
     }
 
+    /// Whether [`Self::next_train`] has a train.
+    pub(super) fn is_due(&self) -> bool {
+        match self {
+            Self::Blind { .. } => true,
+            Self::Confirm { due, .. } | Self::Resume { due, .. } => *due,
+        }
+    }
+
     /// The train due before the next payload.
     pub(super) fn next_train(&mut self, memory: Option<PathMemory>, rtt: Duration) -> Option<Plan> {
         if let (Self::Blind { .. }, Some(memory)) = (&*self, memory) {
@@ -111,13 +130,17 @@ impl Start {
             *self = Self::Resume { memory, flight, due: true };
         }
         match self {
-            Self::Blind { packets } => Some(Plan { packets: *packets, rate: TRAIN_RATE }),
-            Self::Confirm { rate, excess, due } => {
-                core::mem::take(due).then(|| confirming(*rate, *excess))
+            Self::Blind { packets } => {
+                // A longer one has to outlast a time slot.
+                let padding = if *packets > FIRST { FULL } else { SMALL };
+                Some(Plan { packets: *packets, rate: TRAIN_RATE, padding })
+            }
+            Self::Confirm { rate, excess, long, due } => {
+                core::mem::take(due).then(|| confirming(*rate, *excess, *long))
             }
             Self::Resume { memory, due, .. } => {
                 let rate = bits(memory);
-                core::mem::take(due).then(|| confirming(rate, EXCESS))
+                core::mem::take(due).then(|| confirming(rate, EXCESS, CONFIRM))
             }
         }
     }
@@ -135,13 +158,29 @@ impl Start {
                 (after_nothing(*packets, why, delivered, blind), None)
             }
             // Nothing new is known.
-            (Self::Confirm { rate, .. }, Err(_)) => {
-                (confirm(rate.max(blind.min(rate * 2.0)), EXCESS), None)
+            (Self::Confirm { rate, long, .. }, Err(_)) => {
+                (confirm(rate.max(blind.min(rate * 2.0)), EXCESS, *long), None)
             }
-            (Self::Resume { memory, .. }, Err(_)) => (confirm(bits(memory) / 2.0, EXCESS), None),
-            (Self::Blind { .. }, Ok(seen)) => (confirm(seen.received, EXCESS), None),
-            (before, Ok(seen)) if seen.received > UNSPREAD * seen.sent => {
-                (confirm(before.believed(seen), before.next_excess()), None)
+            (Self::Resume { memory, .. }, Err(_)) => {
+                (confirm(bits(memory) / 2.0, EXCESS, CONFIRM), None)
+            }
+            (Self::Blind { packets }, Ok(seen)) if seen.error > VAGUE && *packets < LONGEST => {
+                (Self::Blind { packets: packets * LONGER }, None)
+            }
+            // A slow link: the train was as long as one that is to confirm it.
+            (Self::Blind { .. }, Ok(seen)) if seen.is_conclusive() => {
+                (Self::default(), Some(seen.received))
+            }
+            (Self::Blind { .. }, Ok(seen)) => {
+                (confirm(seen.received, EXCESS, seen.long_enough(EXCESS)), None)
+            }
+            (before, Ok(seen)) if !seen.has_spread() => {
+                let excess = before.next_excess();
+                (confirm(before.believed(seen), excess, seen.long_enough(excess)), None)
+            }
+            (before, Ok(seen)) if seen.error > SURE * (EXCESS - 1.0) && before.can_be_longer() => {
+                let long = seen.long_enough(EXCESS);
+                (confirm(before.rate_to_confirm().max(seen.received), EXCESS, long), None)
             }
             (_, Ok(seen)) => (Self::default(), Some(seen.received)),
         };
@@ -151,8 +190,10 @@ impl Start {
         };
         *self = next;
         match (resumed, train) {
-            // The path is unchanged.
-            (Some(memory), Ok(seen)) if seen.received >= memory => Some(memory),
+            // The path is unchanged; one that did not spread the train has become faster.
+            (Some(memory), Ok(seen)) if seen.received >= memory && seen.has_spread() => {
+                Some(memory)
+            }
             _ => found,
         }
     }
@@ -161,9 +202,23 @@ impl Start {
     /// exceed the link's rate.
     fn believed(&self, seen: Measured) -> f64 {
         match self {
-            Self::Confirm { rate, .. } if seen.torn => seen.received.min(rate * FASTER),
-            _ => seen.received,
+            Self::Confirm { rate, .. } if seen.error > VAGUE => seen.received.min(rate * FASTER),
+            _ => seen.received.min(seen.sent),
         }
+    }
+
+    fn rate_to_confirm(&self) -> f64 {
+        match self {
+            Self::Blind { .. } => 0.0,
+            Self::Confirm { rate, .. } => *rate,
+            Self::Resume { memory, .. } => bits(memory),
+        }
+    }
+
+    /// Whether a longer train than the last one may go.
+    fn can_be_longer(&self) -> bool {
+        matches!(self, Self::Resume { .. })
+            || matches!(self, Self::Confirm { long, .. } if *long < CONFIRM_MOST)
     }
 
     /// The capacity, if recent arrivals came out of a queue: all of the link's time was used.
@@ -188,18 +243,42 @@ fn after_nothing(packets: usize, why: Unmeasured, delivered: u64, blind: f64) ->
     match why {
         Unmeasured::AtOnce if packets < LONGEST => Start::Blind { packets: packets * LONGER },
         Unmeasured::TooFew if (delivered as f64) * 8.0 < UNMEASURED => Start::Blind { packets },
-        _ => confirm(blind, FASTER),
+        _ => confirm(blind, FASTER, CONFIRM),
     }
 }
 
-fn confirm(rate: f64, excess: f64) -> Start {
-    Start::Confirm { rate: rate.min(TRAIN_RATE), excess, due: true }
+fn confirm(rate: f64, excess: f64, long: f64) -> Start {
+    Start::Confirm { rate: rate.min(TRAIN_RATE), excess, long, due: true }
 }
 
-fn confirming(rate: f64, excess: f64) -> Plan {
-    let packets = (rate * CONFIRM.as_secs_f64() / PACKET) as usize;
+fn confirming(rate: f64, excess: f64, long: f64) -> Plan {
+    let bits = rate * long;
+    // Where arrivals vary, packets wait to be sent, and there is room for them.
+    let longer = long / CONFIRM;
     let most = CONFIRM_PACKETS.1.min((EXCEEDING / (1.0 - 1.0 / excess)) as usize);
-    Plan { packets: packets.clamp(CONFIRM_PACKETS.0, most), rate: rate * excess }
+    let most = (most as f64 * longer) as usize;
+    let packets = ((bits / PACKET) as usize).clamp(CONFIRM_PACKETS.0, most);
+    let padding = ((bits / 8.0) as usize / packets).clamp(SMALL, FULL);
+    Plan { packets, rate: rate * excess, padding }
+}
+
+impl Measured {
+    /// Whether a first train shows the link's rate by itself: it lasted as long as one that
+    /// confirms a rate, and spread.
+    fn is_conclusive(&self) -> bool {
+        self.error <= SURE * (EXCESS - 1.0) && self.time >= CONFIRM && self.has_spread()
+    }
+
+    /// How long a train must be to tell a rate from one lower by this factor, in s. The error of a
+    /// rate falls with the length of the train.
+    fn long_enough(&self, excess: f64) -> f64 {
+        (self.time * self.error / (SURE * (excess - 1.0))).clamp(CONFIRM, CONFIRM_MOST)
+    }
+
+    /// Whether it arrived more slowly than it was sent.
+    fn has_spread(&self) -> bool {
+        self.received <= UNSPREAD * self.sent
+    }
 }
 
 fn bits(memory: &PathMemory) -> f64 {

@@ -1,6 +1,6 @@
 //! Searches for free capacity: a short train now and then, and a longer one to confirm its result.
 
-use super::super::{PACKET, Plan, TRAIN_RATE};
+use super::super::{FULL, PACKET, Plan, TRAIN_RATE};
 use crate::rate::train::Measured;
 
 /// A train that arrived faster than our rate by this factor calls for a longer one.
@@ -118,7 +118,7 @@ impl Probe {
             self.under_way = Purpose::Confirm(rate);
             let packets = (capacity * CONFIRM / PACKET) as usize + CONFIRM_PACKETS.0;
             let packets = packets.min(CONFIRM_PACKETS.1);
-            return Some(Plan { packets, rate: rate * EXCESS });
+            return Some(Plan { packets, rate: rate * EXCESS, padding: FULL });
         }
         if self.left > 0 {
             return None;
@@ -128,7 +128,7 @@ impl Probe {
         self.under_way = if of_link { Purpose::Link } else { Purpose::Search };
         let packets = (capacity * PROBE / PACKET) as usize;
         let packets = packets.clamp(PROBE_PACKETS.0, PROBE_PACKETS.1);
-        Some(Plan { packets, rate: TRAIN_RATE })
+        Some(Plan { packets, rate: TRAIN_RATE, padding: FULL })
     }
 
     /// Processes the result of the train in flight, if it has one; `noise` is the delay variation

@@ -1,0 +1,38 @@
+//! Whose turn it is to measure its path with padding. A thousand terminals that come up together
+//! share a link, and would otherwise fill it with padding.
+
+use std::collections::VecDeque;
+
+use super::sessions::Sessions;
+use crate::SessionId;
+use crate::session::Session;
+
+/// Maximum number of sessions that measure their paths at the same time without having data. Each
+/// sends trains of 50 ms, one per round trip: on a GEO link they take at most a third of it.
+const AT_ONCE: usize = 4;
+
+/// The sessions that have yet to measure their paths. One that has data does not wait.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    waiting: VecDeque<SessionId>,
+    measuring: Vec<SessionId>,
+}
+
+impl Turns {
+    /// Adds a session that has just been set up.
+    pub(super) fn wait(&mut self, id: SessionId) {
+        self.waiting.push_back(id);
+    }
+
+    /// Gives turns to waiting sessions while others have done. Costs nothing once all have.
+    pub(super) fn pass(&mut self, sessions: &mut Sessions) {
+        self.measuring.retain(|id| sessions.get(*id).is_some_and(Session::is_probing));
+        while self.measuring.len() < AT_ONCE {
+            let Some(id) = self.waiting.pop_front() else { return };
+            if let Some(session) = sessions.get_mut(id) {
+                session.grant_padding();
+                self.measuring.push(id);
+            }
+        }
+    }
+}
