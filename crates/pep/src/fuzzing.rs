@@ -41,4 +41,7 @@ pub fn dlep(bytes: &[u8]) {
     let whole = dlep::fuzzing::converse(offer, said, said.len().max(1));
     let in_pieces = dlep::fuzzing::converse(offer, said, usize::from(*pieces) + 1);
     assert_eq!(whole, in_pieces, "pieces make no difference");
+    let whole = dlep::fuzzing::serve(offer, said, said.len().max(1));
+    let in_pieces = dlep::fuzzing::serve(offer, said, usize::from(*pieces) + 1);
+    assert_eq!(whole, in_pieces, "pieces make no difference");
 }

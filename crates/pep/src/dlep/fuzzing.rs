@@ -1,11 +1,13 @@
-//! A DLEP session for the fuzzer.
+//! DLEP sessions for the fuzzer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use units::Instant;
+use units::{BitRate, Instant};
 
-use super::message::LONGEST;
+use super::item::{Item, Mac};
+use super::message::{Kind, LONGEST, emit};
+use super::modem::{Metrics, Modem, Rates, Reachable, Settings};
 use super::router::{Output, Router};
 
 /// Feeds a router an offer, then `said` on its connection in pieces of `size` bytes. Returns its
@@ -30,4 +32,31 @@ pub(crate) fn converse(offer: &[u8], said: &[u8], size: usize) -> impl PartialEq
         outputs.extend(std::iter::from_fn(|| router.poll_output()));
     }
     (outputs, router.poll_report())
+}
+
+/// Feeds a modem a discovery, and in a session `said` on its connection in pieces of `size` bytes.
+/// Returns its outputs.
+///
+/// # Panics
+/// On a bug in this crate.
+pub(crate) fn serve(discovery: &[u8], said: &[u8], size: usize) -> Vec<Output> {
+    let now = Instant::from_nanos(1);
+    let rates = Rates { transmit: BitRate::from_mbit(9), receive: BitRate::from_mbit(1) };
+    let heartbeat = Duration::from_secs(5);
+    let settings = Settings { peer_type: "modem".to_owned(), heartbeat, maximum: rates };
+    let metrics = Metrics { rates, latency: Duration::ZERO };
+    let mut modem = Modem::new(settings, metrics);
+    let _ = modem.handle_discovery(discovery, SocketAddr::from(([192, 0, 2, 1], 854)));
+    modem.handle_connected(now);
+    let items = [Item::HeartbeatInterval(heartbeat), Item::PeerType(String::new())];
+    modem.handle_bytes(now, &emit(Kind::SessionInitialization, &items));
+    let mac = Mac::new(&[2, 0, 0, 0, 0, 1]).expect("six bytes");
+    modem.set_destination(mac, Reachable { metrics, networks: Vec::new() });
+    let mut outputs = Vec::new();
+    for piece in said.chunks(size) {
+        modem.handle_bytes(now, piece);
+        assert!(modem.held() < LONGEST, "a message at most");
+        outputs.extend(std::iter::from_fn(|| modem.poll_output()));
+    }
+    outputs
 }

@@ -1,7 +1,7 @@
-//! DLEP signals and messages (RFC 8175 §11, §12), as a router sends and receives them.
+//! DLEP signals and messages (RFC 8175 §11, §12).
 
 use super::Status;
-use super::item::{Item, code, number, split};
+use super::item::{Item, Mac, code, number, split};
 
 /// Type and length of a message (§11.2), in bytes.
 const HEADER: usize = 4;
@@ -71,7 +71,7 @@ impl Kind {
         Self::Heartbeat,
     ];
 
-    /// Items that a modem's message of this type must contain exactly once.
+    /// Items that a message of this type must contain exactly once.
     fn required(self) -> &'static [u16] {
         use code::*;
         match self {
@@ -86,8 +86,14 @@ impl Kind {
                 CURRENT_DATA_RATE_TRANSMIT,
                 LATENCY,
             ],
-            Self::SessionTermination => &[STATUS],
-            Self::DestinationUp | Self::DestinationDown | Self::DestinationUpdate => &[MAC_ADDRESS],
+            Self::SessionInitialization => &[HEARTBEAT_INTERVAL, PEER_TYPE],
+            Self::SessionTermination | Self::SessionUpdateResponse => &[STATUS],
+            Self::DestinationUpResponse | Self::DestinationDownResponse => &[MAC_ADDRESS, STATUS],
+            Self::DestinationUp
+            | Self::DestinationDown
+            | Self::DestinationUpdate
+            | Self::DestinationAnnounce
+            | Self::LinkCharacteristicsRequest => &[MAC_ADDRESS],
             _ => &[],
         }
     }
@@ -97,7 +103,12 @@ impl Kind {
         use code::*;
         let link = matches!(code, IPV4_ADDRESS..=MAXIMUM_TRANSMISSION_UNIT);
         match self {
+            Self::SessionInitialization => code == EXTENSIONS_SUPPORTED,
             Self::SessionInitializationResponse => link || code == EXTENSIONS_SUPPORTED,
+            Self::DestinationAnnounce => matches!(code, IPV4_ADDRESS..=IPV6_ATTACHED_SUBNET),
+            Self::LinkCharacteristicsRequest => {
+                matches!(code, MAXIMUM_DATA_RATE_RECEIVE..=MAXIMUM_TRANSMISSION_UNIT)
+            }
             Self::SessionUpdate | Self::DestinationUp | Self::DestinationUpdate => link,
             _ => false,
         }
@@ -109,7 +120,7 @@ fn may_repeat(code: u16) -> bool {
     matches!(code, code::IPV4_ADDRESS..=code::IPV6_ATTACHED_SUBNET)
 }
 
-/// A valid message from a modem.
+/// A valid message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Its type.
@@ -168,7 +179,16 @@ impl Message {
     fn may_have_unknown(&self) -> bool {
         let announces =
             |item: &Item| matches!(item, Item::ExtensionsSupported(all) if !all.is_empty());
-        self.kind == Kind::SessionInitializationResponse && self.items.iter().any(announces)
+        matches!(self.kind, Kind::SessionInitialization | Kind::SessionInitializationResponse)
+            && self.items.iter().any(announces)
+    }
+
+    /// The destination that it concerns.
+    pub(super) fn mac(&self) -> Option<Mac> {
+        self.items.iter().find_map(|item| match item {
+            Item::MacAddress(mac) => Some(*mac),
+            _ => None,
+        })
     }
 
     /// The status item, with its text.
@@ -206,17 +226,37 @@ fn with_length(out: &mut Vec<u8>, items: &[Item]) {
 
 /// The Peer Discovery signal (§12.3).
 pub fn discovery(items: &[Item]) -> Vec<u8> {
-    let mut out = [SIGNAL, &PEER_DISCOVERY.to_be_bytes()].concat();
+    signal(PEER_DISCOVERY, items)
+}
+
+/// The Peer Offer signal (§12.4).
+pub(super) fn offer_of(items: &[Item]) -> Vec<u8> {
+    signal(PEER_OFFER, items)
+}
+
+fn signal(kind: u16, items: &[Item]) -> Vec<u8> {
+    let mut out = [SIGNAL, &kind.to_be_bytes()].concat();
     with_length(&mut out, items);
     out
+}
+
+/// Whether a datagram is a valid Peer Discovery.
+pub(super) fn is_discovery(datagram: &[u8]) -> bool {
+    let items = signal_items(PEER_DISCOVERY, datagram);
+    items.is_some_and(|items| matches!(items[..], [] | [Item::PeerType(_)]))
 }
 
 /// Parses a Peer Offer signal (§12.4). Returns its items, or `None` if it is invalid and must be
 /// ignored (§12.1).
 pub(super) fn offer(datagram: &[u8]) -> Option<Vec<Item>> {
+    signal_items(PEER_OFFER, datagram)
+}
+
+/// The items of a signal of this type; none that signals cannot have.
+fn signal_items(kind: u16, datagram: &[u8]) -> Option<Vec<Item>> {
     let rest = datagram.strip_prefix(SIGNAL)?;
     let (header, mut rest) = rest.split_at_checked(HEADER)?;
-    if number(&header[..2]) as u16 != PEER_OFFER || number(&header[2..]) as usize != rest.len() {
+    if number(&header[..2]) as u16 != kind || number(&header[2..]) as usize != rest.len() {
         return None;
     }
     let mut items: Vec<Item> = Vec::new();
@@ -234,8 +274,8 @@ pub(super) fn offer(datagram: &[u8]) -> Option<Vec<Item>> {
 }
 
 /// A modem's Session Initialization Response with this current rate.
-#[cfg(any(test, feature = "testkit"))]
-pub fn response(rate: u64) -> Vec<Item> {
+#[cfg(test)]
+pub(super) fn response(rate: u64) -> Vec<Item> {
     let metrics = (code::MAXIMUM_DATA_RATE_RECEIVE..=code::LATENCY).map(|code| match code {
         code::CURRENT_DATA_RATE_TRANSMIT => Item::Metric(code, rate),
         _ => Item::Metric(code, 1_000_000_000),

@@ -1,23 +1,24 @@
-//! A DLEP router (RFC 8175), to which the modem itself reports its rate.
+//! DLEP (RFC 8175), by which a modem reports its rate to a router.
 //!
-//! [`Router`] is the state machine, [`Base`] what the modem has reported: a rate for the whole link,
-//! and rates for destinations. [`Message`] and [`Item`] are the codec.
+//! [`Router`] and [`Modem`] are the state machines of the two sides, [`Base`] what a modem has
+//! reported: a rate for the whole link, and rates for destinations. [`Message`] and [`Item`] are the
+//! codec.
 //!
-//! Not supported: TLS (§9), credit windows and other extensions, sessions with more than one modem,
-//! requesting a rate from the modem (§12.18).
+//! Not supported: TLS (§9), credit windows and other extensions, sessions with more than one peer,
+//! requesting a rate from the modem (§12.18; a modem answers with the present one).
 
 mod base;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod item;
 mod message;
+mod modem;
 mod router;
 
 pub use base::{Base, Row};
 pub use item::{Invalid, Item, Mac, code};
-#[cfg(any(test, feature = "testkit"))]
-pub use message::response;
 pub use message::{Kind, Message, discovery, emit};
+pub use modem::{Metrics, Modem, Rates, Reachable, Settings};
 pub use router::{Output, Phase, Report, Router, Wake};
 
 /// The UDP and TCP port of DLEP (RFC 8175 §15.14).
@@ -32,6 +33,8 @@ impl Status {
     pub const SUCCESS: Self = Self(0);
     /// Not Interested.
     pub const NOT_INTERESTED: Self = Self(1);
+    /// Request Denied.
+    pub const REQUEST_DENIED: Self = Self(2);
     /// Unknown Message.
     pub const UNKNOWN_MESSAGE: Self = Self(128);
     /// Unexpected Message.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use units::{Instant, Machine};
 
-use super::item::{Item, Mac};
+use super::item::Item;
 use super::message::{self, Kind, Message};
 use super::{Base, PORT, Status};
 
@@ -278,7 +278,7 @@ impl Router {
 
     fn apply(&mut self, now: Instant, message: &Message) {
         let success = Item::Status(Status::SUCCESS, String::new());
-        match (message.kind, mac(message)) {
+        match (message.kind, message.mac()) {
             (Kind::SessionInitializationResponse, _) => self.begin(now, message),
             (Kind::SessionTermination, _) => {
                 let (status, text) = message.status().unwrap_or((Status::SUCCESS, ""));
@@ -469,13 +469,6 @@ fn is_expected_in_session(kind: Kind) -> bool {
             | Kind::DestinationUpdate
             | Kind::Heartbeat
     )
-}
-
-fn mac(message: &Message) -> Option<Mac> {
-    message.items.iter().find_map(|item| match item {
-        Item::MacAddress(mac) => Some(*mac),
-        _ => None,
-    })
 }
 
 /// The address where a modem that answered from `from` accepts sessions, and whether it needs TLS.

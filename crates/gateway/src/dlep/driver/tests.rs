@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use pep::dlep::{Item, Kind, Mac, Message, PORT, Status, code, discovery, emit, response};
+use pep::dlep::{Item, Mac, Metrics, Output, PORT, Rates, Reachable, Settings, discovery};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
@@ -19,37 +19,46 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 9, 8, 7);
 
 /// A modem's end of a session.
-struct Modem(TcpStream);
+struct Modem(TcpStream, pep::dlep::Modem);
 
 impl Modem {
-    /// Waits for a router, and answers with this rate.
+    /// Waits for a router, and begins a session in which the link has this rate.
     async fn accept(listener: &TcpListener, mbit: u64) -> Self {
         let (socket, _) = soon(listener.accept()).await.unwrap();
-        let mut modem = Self(socket);
-        modem.expect(Kind::SessionInitialization).await;
-        modem.say(Kind::SessionInitializationResponse, &response(mbit * 1_000_000)).await;
+        let rates = metrics(1000).rates;
+        let heartbeat = Duration::from_secs(10);
+        let settings = Settings { peer_type: "test modem".into(), heartbeat, maximum: rates };
+        let mut modem = Self(socket, pep::dlep::Modem::new(settings, metrics(mbit)));
+        assert!(modem.1.handle_connected(clock::now()));
+        modem.reach(Phase::Up).await;
         modem
     }
 
-    async fn say(&mut self, kind: Kind, items: &[Item]) {
-        self.0.write_all(&emit(kind, items)).await.unwrap();
+    /// Talks to the router until the session is in this phase.
+    async fn reach(&mut self, phase: Phase) {
+        while self.1.phase() != phase {
+            let mut bytes = [0; 1000];
+            let count = soon(self.0.read(&mut bytes)).await.unwrap();
+            assert!(count > 0, "the router has hung up");
+            self.1.handle_bytes(clock::now(), &bytes[..count]);
+            self.flush().await;
+        }
     }
 
-    /// The next message other than a heartbeat.
-    async fn expect(&mut self, kind: Kind) -> Vec<u8> {
-        loop {
-            let mut message = vec![0; 4];
-            soon(self.0.read_exact(&mut message)).await.unwrap();
-            let length = usize::from(u16::from_be_bytes([message[2], message[3]]));
-            message.resize(4 + length, 0);
-            soon(self.0.read_exact(&mut message[4..])).await.unwrap();
-            let heard = u16::from_be_bytes([message[0], message[1]]);
-            if heard != Kind::Heartbeat as u16 {
-                assert_eq!(heard, kind as u16);
-                return message;
+    /// Sends what the modem has to say.
+    async fn flush(&mut self) {
+        while let Some(output) = self.1.poll_output() {
+            if let Output::Send(bytes) = output {
+                self.0.write_all(&bytes).await.unwrap();
             }
         }
     }
+}
+
+fn metrics(mbit: u64) -> Metrics {
+    let rate = BitRate::from_mbit(mbit);
+    let rates = Rates { transmit: rate, receive: rate };
+    Metrics { rates, latency: Duration::from_millis(300) }
 }
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
@@ -99,12 +108,9 @@ async fn a_modem_tells_dies_and_comes_back() {
     let report = known(&mut client, |report| report.phase == Phase::Up).await;
     assert_eq!((rate(&report), report.modem), (Some(20), Some(address)));
 
-    let mac = Item::MacAddress(Mac::new(&[2, 0, 0, 0, 0, 1]).unwrap());
-    let slow = Item::Metric(code::CURRENT_DATA_RATE_TRANSMIT, 5_000_000);
-    modem.say(Kind::DestinationUp, &[mac.clone(), slow]).await;
-    let answer = modem.expect(Kind::DestinationUpResponse).await;
-    let good = [mac, Item::Status(Status::SUCCESS, String::new())];
-    assert_eq!(answer, emit(Kind::DestinationUpResponse, &good));
+    let slow = Reachable { metrics: metrics(5), networks: Vec::new() };
+    modem.1.set_destination(Mac::new(&[2, 0, 0, 0, 0, 1]).unwrap(), slow);
+    modem.flush().await;
     known(&mut client, |report| rate(report) == Some(5)).await;
     let status = client.status(clock::now());
     assert_eq!((status.state.as_str(), status.destinations[0].rate_bit_s), ("up", Some(5_000_000)));
@@ -115,10 +121,7 @@ async fn a_modem_tells_dies_and_comes_back() {
     let mut modem = Modem::accept(&listener, 30).await;
     known(&mut client, |report| rate(report) == Some(30)).await;
     client.stop();
-    let farewell = modem.expect(Kind::SessionTermination).await;
-    let last = Message::parse(&farewell, |_| true).unwrap();
-    assert_eq!(last.status(), Some((Status::SHUTTING_DOWN, "")));
-    modem.say(Kind::SessionTerminationResponse, &[]).await;
+    modem.reach(Phase::Looking).await;
     known(&mut client, |report| report.phase == Phase::Stopped).await;
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use units::BitRate;
 
 use super::super::fuzzing::converse;
-use super::super::item::code;
+use super::super::item::{Mac, code};
 use super::super::message::{LONGEST, emit, response};
 use super::*;
 
