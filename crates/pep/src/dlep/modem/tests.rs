@@ -270,6 +270,9 @@ fn both_sides_may_end_the_session() {
     assert_eq!(script.done(), [said(Kind::SessionTermination, shut)]);
 }
 
+/// A destination: its address, its rate, and its networks.
+type Belief = (String, Option<BitRate>, Vec<String>);
+
 /// A connection between a router and a modem, in virtual time: bytes arrive in pieces and late, and
 /// it breaks now and then.
 struct Wire {
@@ -380,7 +383,7 @@ impl Wire {
     }
 
     /// What the router believes and what the modem was told: rates by destination.
-    fn beliefs(&self) -> [Vec<(String, Option<BitRate>, Vec<String>)>; 2] {
+    fn beliefs(&self) -> [Vec<Belief>; 2] {
         let rows = self.report.base.rows().filter(|row| row.up);
         let sorted = |mut networks: Vec<String>| {
             networks.sort();
