@@ -13,5 +13,6 @@ mod flood;
 mod hub;
 mod idle;
 mod own_memory;
+mod probing;
 mod rivals;
 mod versions;

@@ -260,6 +260,21 @@ fn a_loss_based_tcp_leaves_its_share_and_gets_its_own() {
 }
 
 #[test]
+fn a_path_is_measured_before_there_is_data() {
+    for (mbit, most) in [(50.0, 400_000), (2.0, 30_000), (0.064, 8_000)] {
+        let case = Case::geo("idle", mbit, 10.0);
+        let mut path = Path::new(case.forward(), link(10), 1);
+        let config = [Config::new(Rate::auto()), Config::new(BitRate::from_mbit(10))];
+        path.add(Transfer::new(config, 1, at(60.0), 1));
+        path.run(at(6.0));
+        let stats = path.transfer(0).hub_stats();
+        let capacity = stats.capacity.expect("it is measured").bits_per_second() as f64 / 1e6;
+        assert!((capacity / mbit - 1.0).abs() < 0.03, "{mbit}: {stats:?}");
+        assert!((1..most).contains(&stats.padding_bytes), "{mbit}: {stats:?}");
+    }
+}
+
+#[test]
 fn measurements_are_reported() {
     let mut path = sharing(&[2.0]);
     path.run(at(10.0));

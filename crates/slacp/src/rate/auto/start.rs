@@ -70,6 +70,14 @@ pub(super) enum Start {
     Resume { memory: PathMemory, flight: f64, due: bool },
 }
 
+/// What a train leads to.
+enum Verdict {
+    /// The capacity is known, in bit/s.
+    Capacity(f64),
+    /// The search goes on.
+    Search(Start),
+}
+
 impl Default for Start {
     fn default() -> Self {
         Self::Blind { packets: FIRST }
@@ -152,49 +160,63 @@ impl Start {
         delivered: u64,
         rtt: Duration,
     ) -> Option<f64> {
-        let blind = BLIND_GROWTH * delivered as f64 * 8.0 / rtt.as_secs_f64().max(1e-3);
-        let (next, found) = match (&*self, train) {
-            (Self::Blind { packets }, Err(why)) => {
-                (after_nothing(*packets, why, delivered, blind), None)
+        let verdict = match train {
+            Ok(seen) => self.judge(seen),
+            Err(why) => {
+                let blind = BLIND_GROWTH * delivered as f64 * 8.0 / rtt.as_secs_f64().max(1e-3);
+                Verdict::Search(self.after_nothing(why, delivered, blind))
             }
-            // Nothing new is known.
-            (Self::Confirm { rate, long, .. }, Err(_)) => {
-                (confirm(rate.max(blind.min(rate * 2.0)), EXCESS, *long), None)
+        };
+        match verdict {
+            Verdict::Capacity(rate) => Some(rate),
+            Verdict::Search(next) => {
+                *self = next;
+                None
             }
-            (Self::Resume { memory, .. }, Err(_)) => {
-                (confirm(bits(memory) / 2.0, EXCESS, CONFIRM), None)
-            }
-            (Self::Blind { packets }, Ok(seen)) if seen.error > VAGUE && *packets < LONGEST => {
-                (Self::Blind { packets: packets * LONGER }, None)
+        }
+    }
+
+    fn judge(&self, seen: Measured) -> Verdict {
+        let search = |rate, excess| confirm(rate, excess, seen.long_enough(excess));
+        Verdict::Search(match self {
+            Self::Blind { packets } if seen.error > VAGUE && *packets < LONGEST => {
+                Self::Blind { packets: packets * LONGER }
             }
             // A slow link: the train was as long as one that is to confirm it.
-            (Self::Blind { .. }, Ok(seen)) if seen.is_conclusive() => {
-                (Self::default(), Some(seen.received))
+            Self::Blind { .. } if seen.is_sure() && seen.has_spread() && seen.time >= CONFIRM => {
+                return Verdict::Capacity(seen.received);
             }
-            (Self::Blind { .. }, Ok(seen)) => {
-                (confirm(seen.received, EXCESS, seen.long_enough(EXCESS)), None)
+            Self::Blind { .. } => search(seen.received, EXCESS),
+            _ if !seen.has_spread() => search(self.believed(seen), self.next_excess()),
+            Self::Confirm { rate, long, .. } if !seen.is_sure() && *long < CONFIRM_MOST => {
+                search(rate.max(seen.received), EXCESS)
             }
-            (before, Ok(seen)) if !seen.has_spread() => {
-                let excess = before.next_excess();
-                (confirm(before.believed(seen), excess, seen.long_enough(excess)), None)
+            // The path is unchanged.
+            Self::Resume { memory, .. } if seen.received >= bits(memory) => {
+                return Verdict::Capacity(bits(memory));
             }
-            (before, Ok(seen)) if seen.error > SURE * (EXCESS - 1.0) && before.can_be_longer() => {
-                let long = seen.long_enough(EXCESS);
-                (confirm(before.rate_to_confirm().max(seen.received), EXCESS, long), None)
+            Self::Resume { memory, .. } if !seen.is_sure() => search(bits(memory), EXCESS),
+            _ => return Verdict::Capacity(seen.received),
+        })
+    }
+
+    /// The state after a train that measured nothing; `blind` is the rate of what has arrived.
+    fn after_nothing(&self, why: Unmeasured, delivered: u64, blind: f64) -> Self {
+        match (self, why) {
+            (Self::Blind { packets }, Unmeasured::AtOnce) if *packets < LONGEST => {
+                Self::Blind { packets: packets * LONGER }
             }
-            (_, Ok(seen)) => (Self::default(), Some(seen.received)),
-        };
-        let resumed = match &*self {
-            Self::Resume { memory, .. } => Some(bits(memory)),
-            _ => None,
-        };
-        *self = next;
-        match (resumed, train) {
-            // The path is unchanged; one that did not spread the train has become faster.
-            (Some(memory), Ok(seen)) if seen.received >= memory && seen.has_spread() => {
-                Some(memory)
+            (Self::Blind { packets }, Unmeasured::TooFew)
+                if (delivered as f64) * 8.0 < UNMEASURED =>
+            {
+                Self::Blind { packets: *packets }
             }
-            _ => found,
+            (Self::Blind { .. }, _) => confirm(blind, FASTER, CONFIRM),
+            // Nothing new is known.
+            (Self::Confirm { rate, long, .. }, _) => {
+                confirm(rate.max(blind.min(rate * 2.0)), EXCESS, *long)
+            }
+            (Self::Resume { memory, .. }, _) => confirm(bits(memory) / 2.0, EXCESS, CONFIRM),
         }
     }
 
@@ -205,20 +227,6 @@ impl Start {
             Self::Confirm { rate, .. } if seen.error > VAGUE => seen.received.min(rate * FASTER),
             _ => seen.received.min(seen.sent),
         }
-    }
-
-    fn rate_to_confirm(&self) -> f64 {
-        match self {
-            Self::Blind { .. } => 0.0,
-            Self::Confirm { rate, .. } => *rate,
-            Self::Resume { memory, .. } => bits(memory),
-        }
-    }
-
-    /// Whether a longer train than the last one may go.
-    fn can_be_longer(&self) -> bool {
-        matches!(self, Self::Resume { .. })
-            || matches!(self, Self::Confirm { long, .. } if *long < CONFIRM_MOST)
     }
 
     /// The capacity, if recent arrivals came out of a queue: all of the link's time was used.
@@ -238,15 +246,6 @@ impl Start {
     }
 }
 
-/// The state after a first train of this length that measured nothing.
-fn after_nothing(packets: usize, why: Unmeasured, delivered: u64, blind: f64) -> Start {
-    match why {
-        Unmeasured::AtOnce if packets < LONGEST => Start::Blind { packets: packets * LONGER },
-        Unmeasured::TooFew if (delivered as f64) * 8.0 < UNMEASURED => Start::Blind { packets },
-        _ => confirm(blind, FASTER, CONFIRM),
-    }
-}
-
 fn confirm(rate: f64, excess: f64, long: f64) -> Start {
     Start::Confirm { rate: rate.min(TRAIN_RATE), excess, long, due: true }
 }
@@ -263,10 +262,9 @@ fn confirming(rate: f64, excess: f64, long: f64) -> Plan {
 }
 
 impl Measured {
-    /// Whether a first train shows the link's rate by itself: it lasted as long as one that
-    /// confirms a rate, and spread.
-    fn is_conclusive(&self) -> bool {
-        self.error <= SURE * (EXCESS - 1.0) && self.time >= CONFIRM && self.has_spread()
+    /// Whether it tells a rate from one lower by [`EXCESS`].
+    fn is_sure(&self) -> bool {
+        self.error <= SURE * (EXCESS - 1.0)
     }
 
     /// How long a train must be to tell a rate from one lower by this factor, in s. The error of a

@@ -89,7 +89,7 @@ impl Case {
         LinkConfig::new(rate(mbit), self.delay, loss, queue_of(bytes))
     }
 
-    fn forward(&self) -> LinkConfig {
+    pub fn forward(&self) -> LinkConfig {
         let mut link = self.link(self.mbit.0, self.queue);
         link.jitter = self.jitter;
         if let Some(slot) = self.slot {
