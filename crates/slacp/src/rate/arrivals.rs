@@ -14,6 +14,9 @@ use units::Instant;
 /// off by 100 ppm in opposite directions drift 2 ms apart in this time.
 const BASE_WINDOW: Duration = Duration::from_secs(10);
 
+/// Between two arrivals the path was down if less than this fraction of what was sent arrived.
+const DOWN: f64 = 0.5;
+
 /// Weight of one sample in the mean noise.
 const NOISE_GAIN: f64 = 1.0 / 16.0;
 
@@ -158,38 +161,73 @@ impl Arrivals {
         times().zip(times().skip(1)).map(|(a, b)| b - a).max().unwrap_or(0)
     }
 
+    /// What arrived in the last `time`, `all`, without the outages of the path: the time between
+    /// two arrivals in which most packets were lost. A link that overflows goes on delivering, so
+    /// its losses are as many at all times.
+    fn flow_without_outages(&self, time: Duration, all: Flow) -> Flow {
+        let pairs = self.over(time).zip(self.over(time).skip(1));
+        let flows = pairs.filter_map(|(a, b)| a.flow_to(b));
+        let up = flows.filter(|flow| flow.delivered >= DOWN * flow.sent);
+        let up = up.fold(Flow::default(), Flow::plus);
+        if up.arriving * 2.0 >= all.arriving { up } else { all }
+    }
+
     /// Summarises the last `time`; `None` until that much is known.
     pub(crate) fn window(&self, time: Duration) -> Option<Window> {
         let (first, last) = (*self.over(time).next()?, *self.recent.back()?);
-        let (arriving, sending) = (last.arrived - first.arrived, last.sent - first.sent_at());
+        let arriving = last.arrived - first.arrived;
         if arriving < i64::try_from(time.as_micros()).ok()? {
             return None;
         }
-        let sending = sending.as_nanos() as f64 / 1e9;
-        // Reordering, or a lying peer, may make the packet sent first arrive last.
-        let sent = last.sent_bytes.checked_sub(first.sent_bytes)?;
-        let delivered = last.delivered.checked_sub(first.delivered)?;
+        let flow = self.flow_without_outages(time, first.flow_to(&last)?);
         // The first one's delay belongs to the packets before.
         let delays = || self.over(time).skip(1).map(Arrival::delay);
         let (least, most, base) = (delays().min()?, delays().max()?, self.base()?);
         let queue = |delay: i64| Duration::from_micros(u64::try_from(delay - base).unwrap_or(0));
         Some(Window {
-            sent: sent as f64 * 8.0 / sending.max(1e-6),
-            delivered: delivered as f64 * 8.0 / (arriving as f64 / 1e6),
-            missing: (1.0 - delivered as f64 / (sent as f64).max(1.0)).max(0.0),
+            sent: flow.sent * 8.0 / flow.sending.max(1e-6),
+            delivered: flow.delivered * 8.0 / flow.arriving,
+            missing: (1.0 - flow.delivered / flow.sent.max(1.0)).max(0.0),
             queue: queue(least),
             longest: queue(most),
             latest: queue(last.delay()),
             torn: self.longest_pause(time) * 2 > arriving,
-            bytes: sent,
+            bytes: flow.sent as u64,
             noise: Duration::from_micros(self.noise as u64),
         })
     }
 }
 
 impl Arrival {
-    fn sent_at(&self) -> Duration {
-        self.sent.saturating_since(Instant::ZERO)
+    /// What happened up to a later arrival; `None` if reordering, or a lying peer, makes a packet
+    /// that was sent first arrive last.
+    fn flow_to(&self, later: &Self) -> Option<Flow> {
+        Some(Flow {
+            sent: later.sent_bytes.checked_sub(self.sent_bytes)? as f64,
+            sending: later.sent.saturating_since(self.sent).as_secs_f64(),
+            delivered: later.delivered.checked_sub(self.delivered)? as f64,
+            arriving: (later.arrived - self.arrived) as f64 / 1e6,
+        })
+    }
+}
+
+/// Bytes sent and acknowledged, and the times in s that sending and arriving took.
+#[derive(Debug, Clone, Copy, Default)]
+struct Flow {
+    sent: f64,
+    sending: f64,
+    delivered: f64,
+    arriving: f64,
+}
+
+impl Flow {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            sending: self.sending + other.sending,
+            delivered: self.delivered + other.delivered,
+            arriving: self.arriving + other.arriving,
+        }
     }
 }
 
@@ -216,6 +254,31 @@ mod tests {
             arrivals.enter(sent, arrival);
         }
         arrivals
+    }
+
+    /// The last 300 ms of a packet of 1000 bytes every millisecond, of which some are lost.
+    fn window_with_losses(is_lost: impl Fn(u64) -> bool) -> Window {
+        let mut arrivals = Arrivals::default();
+        let mut delivered = 0;
+        for n in (0..400).filter(|n| !is_lost(*n)) {
+            let sent = Instant::from_nanos(n * 1_000_000);
+            delivered += 1000;
+            let (arrived, sent_bytes) = (micros(sent), n * 1000);
+            arrivals.enter(sent, Arrival { sent, arrived, sent_bytes, delivered });
+        }
+        arrivals.window(ms(300)).unwrap()
+    }
+
+    #[test]
+    fn an_outage_says_nothing_about_the_rate_and_an_overflow_does() {
+        let outage = window_with_losses(|n| (200..260).contains(&n));
+        assert!((outage.delivered - 8e6).abs() < 1e5 && outage.missing < 0.01, "{outage:?}");
+        let overflow = window_with_losses(|n| n % 4 == 2);
+        assert!((overflow.delivered - 6e6).abs() < 1e5, "{overflow:?}");
+        assert!((overflow.missing - 0.25).abs() < 0.01, "{overflow:?}");
+        let flood = window_with_losses(|n| n % 10 != 3);
+        assert!((flood.delivered - 0.8e6).abs() < 1e5, "{flood:?}");
+        assert!((flood.missing - 0.9).abs() < 0.01, "{flood:?}");
     }
 
     #[test]
