@@ -314,7 +314,7 @@ impl Cell {
                 true
             }
             Err(error) => {
-                assert_eq!(error.kind(), expected);
+                assert!(error.kind() == expected || is_unnamed(&error), "{error:?}");
                 false
             }
         }
@@ -497,4 +497,11 @@ fn read_late(mut reader: &TcpStream, mut sender: TcpStream) {
 pub(crate) fn vanish(socket: TcpStream) {
     setsockopt(&socket, sockopt::TcpRepair, &1).unwrap();
     drop(socket);
+}
+
+/// Whether a connection failed for a reason that the standard library could not read: the kernel
+/// closes the socket of a failed connection before or after it sets the error, and a look in
+/// between finds none.
+fn is_unnamed(error: &io::Error) -> bool {
+    error.raw_os_error().is_none() && error.kind() != ErrorKind::TimedOut
 }
