@@ -82,16 +82,4 @@ mod tests {
             assert_eq!(has("2001:db8::1"), Some(false), "there is no route");
         });
     }
-
-    #[test]
-    #[ignore = "measures"]
-    fn what_a_question_costs() {
-        const QUESTIONS: u32 = 100_000;
-        let own = OwnAddresses::open().unwrap();
-        for text in ["127.0.0.1", "192.0.2.1", "2001:db8::1"] {
-            let (address, began) = (text.parse().unwrap(), std::time::Instant::now());
-            (0..QUESTIONS).for_each(|_| assert!(own.has(address).is_some()));
-            eprintln!("{text}: {:?} each", began.elapsed() / QUESTIONS);
-        }
-    }
 }

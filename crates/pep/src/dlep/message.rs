@@ -129,8 +129,38 @@ pub struct Message {
     pub items: Vec<Item>,
 }
 
+/// What was received on a connection and not yet handled: an incomplete message at most, once all
+/// complete ones are taken.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    bytes: Vec<u8>,
+    /// How much of it is taken.
+    taken: usize,
+}
+
+impl Inbox {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
+        self.bytes.extend(bytes);
+    }
+
+    /// The next complete message.
+    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
+        let message = first(&self.bytes[self.taken..])?.to_vec();
+        self.taken += message.len();
+        Some(message)
+    }
+
+    /// Bytes that are not yet taken.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+}
+
 /// The bytes of the first message in `stream`; `None` if it is incomplete.
-pub(super) fn first(stream: &[u8]) -> Option<&[u8]> {
+fn first(stream: &[u8]) -> Option<&[u8]> {
     let length = number(stream.get(2..HEADER)?) as usize;
     stream.get(..HEADER + length)
 }

@@ -23,7 +23,7 @@ use units::{BitRate, Instant, Machine};
 
 use super::Status;
 use super::item::{Item, Mac, code};
-use super::message::{self, Kind, Message};
+use super::message::{self, Inbox, Kind, Message};
 use super::router::{Output, Phase, Wake};
 use crate::traffic::Prefix;
 
@@ -106,8 +106,7 @@ enum State {
 pub struct Modem {
     settings: Settings,
     state: State,
-    /// The incomplete message received so far.
-    inbox: Vec<u8>,
+    inbox: Inbox,
     outputs: VecDeque<Output>,
     link: Metrics,
     /// What the router was told of the link, and whether it has yet to respond.
@@ -122,7 +121,7 @@ impl Modem {
         Self {
             settings,
             state: State::Listening,
-            inbox: Vec::new(),
+            inbox: Inbox::default(),
             outputs: VecDeque::new(),
             link,
             told: link,
@@ -174,7 +173,7 @@ impl Modem {
     /// The connection has ended.
     pub fn handle_closed(&mut self) {
         self.state = State::Listening;
-        self.inbox = Vec::new();
+        self.inbox = Inbox::default();
         self.pending = false;
         self.destinations.retain(|_, destination| {
             let wanted = destination.wanted.take();
@@ -185,17 +184,11 @@ impl Modem {
 
     /// Handles bytes received on the connection.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        let mut inbox = std::mem::take(&mut self.inbox);
-        inbox.extend(bytes);
-        let mut rest = inbox.as_slice();
-        while let (true, Some(message)) = (self.is_connected(), message::first(rest)) {
-            self.handle_message(now, message);
-            rest = &rest[message.len()..];
-        }
-        if self.is_connected() {
-            let read = inbox.len() - rest.len();
-            inbox.drain(..read);
-            self.inbox = inbox;
+        self.inbox.push(bytes);
+        while self.is_connected()
+            && let Some(message) = self.inbox.next()
+        {
+            self.handle_message(now, &message);
         }
     }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 use units::{Instant, Machine};
 
 use super::item::Item;
-use super::message::{self, Kind, Message};
+use super::message::{self, Inbox, Kind, Message};
 use super::{Base, PORT, Status};
 
 /// Our Peer Type item.
@@ -133,8 +133,7 @@ pub struct Router {
     stopping: bool,
     /// Connection points still to try, in order.
     points: VecDeque<SocketAddr>,
-    /// The incomplete message received so far.
-    inbox: Vec<u8>,
+    inbox: Inbox,
     outputs: VecDeque<Output>,
     report: Report,
     changed: bool,
@@ -149,7 +148,7 @@ impl Router {
             state: State::Looking { next: now },
             stopping: false,
             points: VecDeque::new(),
-            inbox: Vec::new(),
+            inbox: Inbox::default(),
             outputs: VecDeque::new(),
             report: Report { since: now, ..Report::default() },
             changed: true,
@@ -235,17 +234,11 @@ impl Router {
 
     /// Handles bytes received on the connection.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        let mut inbox = std::mem::take(&mut self.inbox);
-        inbox.extend(bytes);
-        let mut rest = inbox.as_slice();
-        while let (true, Some(message)) = (self.is_connected(), message::first(rest)) {
-            self.handle_message(now, message);
-            rest = &rest[message.len()..];
-        }
-        if self.is_connected() {
-            let read = inbox.len() - rest.len();
-            inbox.drain(..read);
-            self.inbox = inbox;
+        self.inbox.push(bytes);
+        while self.is_connected()
+            && let Some(message) = self.inbox.next()
+        {
+            self.handle_message(now, &message);
         }
     }
 
@@ -346,7 +339,7 @@ impl Router {
 
     fn look_for_modem(&mut self, now: Instant, pause: Duration) {
         self.forget();
-        self.inbox = Vec::new();
+        self.inbox = Inbox::default();
         self.points.clear();
         self.report.modem = None;
         match self.stopping {

@@ -4,8 +4,8 @@
 //! A longer train, sent a quarter faster than that, either spreads again, and the rate is found, or
 //! does not: then the link is faster, and the next train is twice as fast, those after it four
 //! times. What is in flight meanwhile is bounded by what has arrived so far, which limits the cost
-//! of a wrong guess. On a link with time slots the packets of a train may arrive all at once; then
-//! the next train is longer.
+//! of a wrong guess. With jitter or time slots a train must be long enough for a verdict: the error
+//! of each says how long the next one has to be. What data does not fill is padding.
 
 use core::time::Duration;
 
