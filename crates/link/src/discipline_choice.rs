@@ -9,13 +9,15 @@ use units::{BitRate, ByteCount, Probability, format_duration, parse_duration};
 
 use crate::{CoDel, Discipline, Red};
 
-/// The discipline of a queue. Text: `"drop-tail"`, `"red min=5 max=15 max-p=0.1 weight=0.002"`,
+/// The discipline of a queue. Text: `"drop-tail"`, `"drop-head"`, `"red min=5 max=15 max-p=0.1 weight=0.002"`,
 /// `"codel target=30ms interval=600ms"`. Missing parameters are derived from the link.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum DisciplineChoice {
     /// No drops while there is room.
     #[default]
     DropTail,
+    /// The oldest packet makes room for a new one.
+    DropHead,
     /// Random early detection ([`crate::Red`]).
     Red {
         /// Lower threshold in packets. Default 5.
@@ -39,7 +41,7 @@ pub enum DisciplineChoice {
 /// A text that is not a valid discipline.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{text:?} is not a discipline: expected drop-tail, red [min=5] [max=15] [max-p=0.1] \
+    "{text:?} is not a discipline: expected drop-tail, drop-head, red [min=5] [max=15] [max-p=0.1] \
      [weight=0.002] with 0 <= min < max, or codel [target=30ms] [interval=600ms] with target \
      <= interval"
 )]
@@ -55,6 +57,7 @@ impl DisciplineChoice {
     pub fn on(self, rate: BitRate, rtt: Duration, mtu: u16, ecn: bool) -> Discipline {
         match self {
             Self::DropTail => Discipline::DropTail,
+            Self::DropHead => Discipline::DropHead,
             Self::Red { min, max, max_p, weight } => {
                 let usual = Red::recommended(rate, ByteCount::new(mtu.into()));
                 let min_threshold = min.unwrap_or(usual.min_threshold);
@@ -79,6 +82,7 @@ impl DisciplineChoice {
         let mut words = text.split_whitespace();
         let mut discipline = match words.next()? {
             "drop-tail" => Self::DropTail,
+            "drop-head" => Self::DropHead,
             "red" => Self::Red { min: None, max: None, max_p: None, weight: None },
             "codel" => Self::CoDel { target: None, interval: None },
             _ => return None,
@@ -94,7 +98,7 @@ impl DisciplineChoice {
     fn set(&mut self, name: &str, value: &str) -> Option<()> {
         let threshold = |value: &str| value.parse().ok().filter(|packets: &f64| *packets >= 0.0);
         let twice = match self {
-            Self::DropTail => return None,
+            Self::DropTail | Self::DropHead => return None,
             Self::Red { min, max, max_p, weight } => match name {
                 "min" => min.replace(threshold(value)?).is_some(),
                 "max" => max.replace(threshold(value)?).is_some(),
@@ -143,6 +147,7 @@ impl fmt::Display for DisciplineChoice {
         };
         match self {
             Self::DropTail => f.write_str("drop-tail"),
+            Self::DropHead => f.write_str("drop-head"),
             Self::Red { min, max, max_p, weight } => {
                 let number = |name, value: &Option<f64>| word(name, value.map(|v| v.to_string()));
                 let share =
@@ -184,6 +189,7 @@ mod tests {
     fn text_is_read_back_or_refused() {
         for text in [
             "drop-tail",
+            "drop-head",
             "red",
             "red min=50 max=120.5 max-p=0.02 weight=0.001",
             "codel",
@@ -195,6 +201,7 @@ mod tests {
             "",
             "fq_codel",
             "drop-tail min=5",
+            "drop-head min=5",
             "red min=9 max=9",
             "red max=4",
             "red min=-1",
@@ -206,7 +213,7 @@ mod tests {
             "codel 5ms",
         ] {
             let error = wrong.parse::<DisciplineChoice>().unwrap_err().to_string();
-            assert!(error.contains("expected drop-tail, red"), "{error}");
+            assert!(error.contains("expected drop-tail, drop-head, red"), "{error}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The first stage: the queue for the serialiser.
 //!
-//! First in, first out; a packet that does not fit is dropped and the others stay. A discipline may
-//! drop more: RED drops arriving packets at random before the queue is full, CoDel drops packets at
+//! First in, first out; a packet that does not fit is dropped and the others stay (or, with
+//! [`Discipline::DropHead`], the oldest make room for it). A discipline may drop more: RED drops arriving packets at random before the queue is full, CoDel drops packets at
 //! the head that have waited too long. Only waiting packets count, not the one being serialised.
 //!
 //! Not modelled: the fixed-size buffers of real modems, where a packet of 100 bytes occupies a
@@ -38,6 +38,8 @@ pub enum Discipline {
     /// None.
     #[default]
     DropTail,
+    /// A packet that does not fit takes the place of the oldest.
+    DropHead,
     /// Random early detection: drops arriving packets at random, by the average queue length. Also
     /// on an idle link, for as long as the average is high.
     Red(Red),
@@ -59,6 +61,7 @@ pub(crate) struct Queue<P> {
 #[derive(Debug)]
 enum Aqm {
     DropTail,
+    DropHead,
     Red(Box<red::State>),
     CoDel(codel::State),
 }
@@ -78,6 +81,7 @@ impl<P: Payload> Queue<P> {
     pub(crate) fn set_discipline(&mut self, now: Instant, discipline: Discipline) {
         self.aqm = match discipline {
             Discipline::DropTail => Aqm::DropTail,
+            Discipline::DropHead => Aqm::DropHead,
             Discipline::Red(red) => {
                 Aqm::Red(Box::new(red::State::new(red, now, self.seeds.bits())))
             }
@@ -98,8 +102,20 @@ impl<P: Payload> Queue<P> {
     ) -> bool {
         match self.aqm {
             Aqm::Red(_) => self.admit_early(now, direct, frame, counters),
+            Aqm::DropHead if !direct => self.make_room(frame.len, counters),
             _ => true,
         }
+    }
+
+    /// Drops the oldest packets until one of `len` bytes fits, or none is left.
+    fn make_room(&mut self, len: usize, counters: &mut Counters) -> bool {
+        while !self.has_room(len)
+            && let Some((_, oldest)) = self.fifo.pop()
+        {
+            counters.inside.remove(oldest.len);
+            counters.dropped_queue.add(oldest.len);
+        }
+        true
     }
 
     #[inline(never)]
@@ -131,7 +147,7 @@ impl<P: Payload> Queue<P> {
     /// Records that a packet bypasses the empty queue to the serialiser.
     pub(crate) fn pass(&mut self, now: Instant, frame: &Frame<P>) {
         match &mut self.aqm {
-            Aqm::DropTail => {}
+            Aqm::DropTail | Aqm::DropHead => {}
             Aqm::Red(state) => state.empty(now),
             Aqm::CoDel(state) => state.pass(frame.len),
         }
@@ -150,7 +166,7 @@ impl<P: Payload> Queue<P> {
     #[inline]
     pub(crate) fn pop(&mut self, now: Instant, counters: &mut Counters) -> Option<Frame<P>> {
         match self.aqm {
-            Aqm::DropTail => self.fifo.pop().map(|(_, frame)| frame),
+            Aqm::DropTail | Aqm::DropHead => self.fifo.pop().map(|(_, frame)| frame),
             _ => self.pop_managed(now, counters),
         }
     }

@@ -1,6 +1,7 @@
 //! What a sender gets of a link whose rate nobody told it, in virtual time, as a
 //! table: `cargo bench -p skyhop-slacp --bench rate`; a part of it with `-- fresh`, `downloads`,
-//! `start`, `fades` or `sharing`.
+//! `start`, `fades`,
+//! `varied`, `steps`, `beside`, `sharing` or `crowds`, and with a number of seeds instead of 32.
 //!
 //! 600 ms round trip and a queue of one BDP unless said. The limit is a round trip
 //! and the bytes at the link's rate less what it loses.
@@ -11,19 +12,24 @@ mod fresh;
 mod hop;
 #[path = "../tests/kit/path/mod.rs"]
 mod path;
+#[path = "../tests/kit/beside.rs"]
+mod requests;
 
 use core::time::Duration;
 
 use fresh::{Knowing, Use};
 use link::Jitter;
 use path::cases::{Case, first_round_trips};
+use path::crowd::Crowd;
 use path::fades::Fade;
 use path::ms;
 use path::sharing::{Sharing, beside_udp};
+use path::steps::Steps;
+use path::varied::Varied;
 use rayon::prelude::*;
 
-/// Of fresh sessions.
-const FRESH: u64 = 32;
+/// Unless told otherwise.
+const MANY: u64 = 32;
 /// Of downloads, of which medians are shown.
 const SEEDS: u64 = 5;
 /// Of the rest, of which the worst is shown.
@@ -31,20 +37,32 @@ const RUNS: u64 = 8;
 const STARTS: u64 = 50;
 
 fn main() {
-    let chosen: Vec<String> =
-        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let parts: [(&str, fn()); 5] = [
+    let chosen: Vec<String> = arguments().filter(|arg| arg.parse::<u64>().is_err()).collect();
+    let parts: [(&str, fn()); 9] = [
         ("fresh", fresh_sessions),
         ("downloads", downloads),
         ("start", start),
         ("fades", fades),
+        ("varied", varied),
+        ("steps", steps),
+        ("beside", beside),
         ("sharing", sharing),
+        ("crowds", crowds),
     ];
     for (name, part) in parts {
         if chosen.is_empty() || chosen.iter().any(|chosen| chosen == name) {
             part();
         }
     }
+}
+
+fn arguments() -> impl Iterator<Item = String> {
+    std::env::args().skip(1).filter(|arg| !arg.starts_with('-'))
+}
+
+/// How many seeds of rows whose median is judged.
+fn seeds() -> u64 {
+    arguments().find_map(|arg| arg.parse().ok()).unwrap_or(MANY)
 }
 
 fn verdict(ok: bool) -> &'static str {
@@ -54,8 +72,9 @@ fn verdict(ok: bool) -> &'static str {
 /// The first traffic of a session, and what it takes if the rates are told.
 fn fresh_sessions() {
     println!(
-        "fresh session: told / auto, seconds, median (worst) of {FRESH} seeds; kB sent by hub and \
-         terminal before traffic that begins after 5 s"
+        "fresh session: told / auto, seconds, median (worst) of {} seeds; kB sent by hub and \
+         terminal before traffic that begins after 5 s",
+        seeds()
     );
     for path in fresh::Path::all() {
         for what in [Use::Page, Use::Download] {
@@ -68,7 +87,7 @@ fn fresh_sessions() {
 
 fn fresh_session(path: &fresh::Path, what: Use, at_once: bool) {
     let run = |knowing| -> Vec<fresh::Outcome> {
-        (1..=FRESH).into_par_iter().map(|seed| path.run(knowing, what, at_once, seed)).collect()
+        (1..=seeds()).into_par_iter().map(|seed| path.run(knowing, what, at_once, seed)).collect()
     };
     let (told, auto) = (run(Knowing::Told), run(Knowing::Auto));
     let seconds = |runs: &[fresh::Outcome]| {
@@ -267,6 +286,64 @@ fn fades() {
     }
 }
 
+/// The median and the worst.
+fn spread(values: impl IntoIterator<Item = f64>, worst: fn(f64, f64) -> f64) -> (f64, f64) {
+    let values: Vec<f64> = values.into_iter().collect();
+    let median = stats::median(&values).expect("runs");
+    (median, values.into_iter().reduce(worst).expect("runs"))
+}
+
+fn varied() {
+    println!(
+        "links that vary: goodput of auto by that of told, and the p95 of added delay, told and \
+         auto; median (worst) of {} seeds, over 60 s",
+        seeds()
+    );
+    for link in Varied::all() {
+        let runs: Vec<[path::varied::Came; 2]> = (1..=seeds())
+            .into_par_iter()
+            .map(|seed| [true, false].map(|told| link.run(told, seed)))
+            .collect();
+        let share = runs.iter().map(|[told, auto]| auto.goodput / told.goodput);
+        let (share, least) = spread(share, f64::min);
+        let added = |which: usize| {
+            spread(runs.iter().map(|run| run[which].added.as_secs_f64() * 1e3), f64::max)
+        };
+        let ((told, _), (auto, most)) = (added(0), added(1));
+        let lost = runs.iter().map(|[_, auto]| auto.lost).fold(0.0, f64::max);
+        println!(
+            "  {:<36} {share:.3} ({least:.3}) (>= 0.90) {:<8} added {told:>4.0}; {auto:>4.0} \
+             ({most:>4.0}) ms (<= +50) {:<8} lost {:.1}%",
+            link.name,
+            verdict(share >= 0.9),
+            verdict(auto <= told + 50.0),
+            lost * 100.0,
+        );
+    }
+}
+
+fn steps() {
+    println!(
+        "10 -> 1 -> 10 Mbit/s, 600 ms: seconds to 90 % of the new rate, and what is lost; median \
+         (worst) of {} seeds",
+        seeds()
+    );
+    for steps in Steps::all() {
+        let runs: Vec<_> = (1..=seeds()).into_par_iter().map(|seed| steps.run(seed)).collect();
+        let (fall, fall_worst) = spread(runs.iter().map(|run| run.fall), f64::max);
+        let (rise, rise_worst) = spread(runs.iter().map(|run| run.rise), f64::max);
+        let (lost, lost_worst) = spread(runs.iter().map(|run| run.lost), f64::max);
+        println!(
+            "  {:<32} fall {fall:.2} ({fall_worst:.2}) (<= 2.2) {:<8} rise {rise:.2} \
+             ({rise_worst:.2}) (<= 4.4) {:<8} lost {lost:.2} ({lost_worst:.2}) BDP (<= 1.5) {}",
+            steps.name,
+            verdict(fall <= 2.2),
+            verdict(rise <= 4.4),
+            verdict(lost_worst <= 1.5),
+        );
+    }
+}
+
 fn sharing() {
     println!("two sessions on 50 Mbit/s; the worst of {RUNS} seeds, from 7 round trips on");
     for nearer in [false, true] {
@@ -296,4 +373,61 @@ fn sharing() {
         share * 100.0,
         verdict(share >= 0.9),
     );
+}
+
+/// Requests and replies while a download fills the link.
+fn beside() {
+    println!(
+        "requests of 1 kB, replies of 10 kB, every 200 ms beside a download of 40 s: its goodput by \
+         told's, and the p95 of answers; {} seeds",
+        seeds()
+    );
+    for link in requests::Link::all() {
+        let runs: Vec<[requests::Answered; 2]> = (1..=seeds())
+            .into_par_iter()
+            .map(|seed| [true, false].map(|told| link.run(told, seed)))
+            .collect();
+        let share = runs.iter().map(|[told, auto]| auto.bulk / told.bulk);
+        let (share, least) = spread(share, f64::min);
+        let p95 = |which: usize| spread(runs.iter().map(|run| run[which].p95 * 1e3), f64::max);
+        let ((told, _), (auto, most)) = (p95(0), p95(1));
+        println!(
+            "  {:<24} bulk {share:.3} ({least:.3}) (>= 0.95 each) {:<8} told {told:.0}, auto \
+             {auto:.0} ({most:.0}) ms (<= {:.0}) {}",
+            link.name,
+            verdict(least >= 0.95),
+            link.rtt + 25.0,
+            verdict(auto <= link.rtt + 25.0),
+        );
+    }
+}
+
+/// Many sessions that do not know of each other.
+fn crowds() {
+    let runs = seeds().min(RUNS);
+    println!(
+        "sessions on 50 Mbit/s, begun within 20 s, over their last 30 s; worst of {runs} seeds"
+    );
+    for count in [2, 8, 32, 100] {
+        for unequal in [false, true] {
+            let crowd = Crowd { count, unequal };
+            let all: Vec<_> = (1..=runs).into_par_iter().map(|seed| crowd.run(seed)).collect();
+            let used = all.iter().map(|run| run.used).fold(f64::INFINITY, f64::min);
+            let least = all.iter().map(|run| run.least).fold(f64::INFINITY, f64::min);
+            let queue = all.iter().map(|run| run.queue).max().unwrap_or_default();
+            let lost = all.iter().map(|run| run.lost).fold(0.0, f64::max);
+            let share = if unequal { 0.5 } else { 0.8 };
+            println!(
+                "  {count:>3}, RTT {:<14} {:.1}% used (>= 95 %) {:<8} queue p95 {:>4.0} ms (<= 60) \
+                 {:<8} least share {least:.2} (>= {share}) {:<8} lost {:.2}%",
+                if unequal { "600/300/40 ms" } else { "600 ms" },
+                used * 100.0,
+                verdict(used >= 0.95),
+                queue.as_secs_f64() * 1e3,
+                verdict(queue <= Duration::from_millis(60)),
+                verdict(least >= share),
+                lost * 100.0,
+            );
+        }
+    }
 }

@@ -371,3 +371,17 @@ fn check_conservation<P: crate::Payload>(link: &Link<P>) {
     let inside = link.queue.len() + serialising + link.propagation.len();
     assert_eq!(c.inside.packets, inside as u64);
 }
+
+#[test]
+fn a_full_queue_that_drops_at_the_head_keeps_the_newest() {
+    let queue = QueueLimit::Packets(2);
+    let config = LinkConfig { queue, discipline: Discipline::DropHead, ..geo() };
+    let mut link = Link::new(config, 1);
+    for packet in 0..6 {
+        link.handle_packet(Instant::ZERO, Numbered(packet, MTU));
+    }
+    let came: Vec<u32> = run_until(&mut link, Instant::MAX).iter().map(|(_, p)| p.0).collect();
+    assert_eq!(came, [0, 4, 5]);
+    assert_eq!(link.counters().dropped_queue, tally(3, 3 * MTU as u64));
+    assert_eq!(link.counters().inside, tally(0, 0));
+}

@@ -49,8 +49,8 @@ pub(crate) struct RawLink {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["1 BDP", "100 packets", "64 kB"]))]
     pub(crate) queue: Option<Text<QueueSize>>,
-    /// Queue discipline: drop-tail, red [min=5] [max=15] [max-p=0.1] [weight=0.002], codel
-    /// [target=30ms] [interval=600ms].
+    /// Queue discipline: drop-tail, drop-head, red [min=5] [max=15] [max-p=0.1] [weight=0.002],
+    /// codel [target=30ms] [interval=600ms].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["drop-tail", "red", "codel"]))]
     pub(crate) discipline: Option<Text<DisciplineChoice>>,

@@ -90,7 +90,7 @@ pub(super) struct LinkOptions {
     /// Queue size of both links: "1 BDP", "100 packets", 64kB
     #[arg(long, value_name = "SIZE", help_heading = "Link")]
     queue: Option<QueueSize>,
-    /// Queue discipline of both links: drop-tail, "red [min=5] [max=15] [max-p=0.1]
+    /// Queue discipline of both links: drop-tail, drop-head, "red [min=5] [max=15] [max-p=0.1]
     /// [weight=0.002]", "codel [target=30ms] [interval=600ms]"
     #[arg(long, value_name = "NAME", help_heading = "Link")]
     discipline: Option<DisciplineChoice>,

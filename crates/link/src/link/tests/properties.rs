@@ -132,6 +132,7 @@ fn any_discipline() -> impl Strategy<Value = Discipline> {
         .prop_map(|(rtt, ecn)| CoDel { ecn, ..CoDel::for_rtt(millis(rtt)) });
     prop_oneof![
         1 => Just(Discipline::DropTail),
+        1 => Just(Discipline::DropHead),
         1 => red.prop_map(Discipline::Red),
         1 => codel.prop_map(Discipline::CoDel),
     ]

@@ -160,7 +160,7 @@ impl Case {
 }
 
 /// All packets of so many milliseconds at their end, at a rate in Mbit/s.
-fn slots(mbit: f64, slot: u64) -> Opportunities {
+pub fn slots(mbit: f64, slot: u64) -> Opportunities {
     let each = (mbit * 1e3 * slot as f64 / 12_000.0).round() as usize;
     Opportunities::parse(&format!("{slot}\n").repeat(each)).unwrap()
 }

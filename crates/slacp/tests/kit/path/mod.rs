@@ -6,9 +6,12 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 pub mod cases;
+pub mod crowd;
 pub mod fades;
 pub mod sharing;
+pub mod steps;
 mod tcp;
+pub mod varied;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -337,6 +340,14 @@ impl Path {
     pub fn set_delay(&mut self, delay: Duration) {
         self.forward.set_delay(self.now, delay);
         self.ret.set_delay(self.now, delay);
+    }
+
+    /// Tells a hub the rate of the link.
+    pub fn tell(&mut self, flow: usize, rate: BitRate) {
+        let now = self.now;
+        let transfer = self.transfer(flow);
+        let session = transfer.hub_id();
+        transfer.hub.set_rate(now, session, rate, Duration::from_secs(3600)).unwrap();
     }
 
     pub fn transfer(&mut self, flow: usize) -> &mut Transfer {

@@ -10,7 +10,7 @@ use stats::jain_index;
 use super::cases::rate;
 use super::{Path, Transfer, at, ms, queue_of};
 
-const MBIT: f64 = 50.0;
+pub const MBIT: f64 = 50.0;
 /// When the first begins, in seconds.
 pub const START: f64 = 2.0;
 
@@ -36,14 +36,14 @@ pub struct Shared {
     pub queue: Duration,
 }
 
-fn path(delay: Duration, seed: u64) -> Path {
+pub fn path(delay: Duration, seed: u64) -> Path {
     let queue = queue_of(rate(MBIT).bytes_in(ms(600)).get());
     let link = LinkConfig::new(rate(MBIT), delay, Loss::None, queue);
     let ret = LinkConfig::new(rate(10.0), delay, Loss::None, queue_of(750_000));
     Path::new(link, ret, seed)
 }
 
-fn session(path: &mut Path, start: f64, seed: u64) -> usize {
+pub fn session(path: &mut Path, start: f64, seed: u64) -> usize {
     let config = [Config::new(Rate::auto()), Config::new(rate(10.0))];
     path.add(Transfer::new(config, 1 << 40, at(start), seed))
 }
