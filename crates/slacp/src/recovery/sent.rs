@@ -108,7 +108,8 @@ pub(crate) enum Unsent {
     LeftOut { number: u64 },
 }
 
-/// How many skipped numbers are remembered. A peer that acknowledges ahead hits the newest.
+/// How many skipped numbers are remembered at least: those that a peer hits that acknowledges ahead.
+/// All among packets in flight are, for one that acknowledges lost packets.
 const LEFT_OUT: usize = 4;
 
 /// Every packet from the first outstanding one on, by number.
@@ -120,7 +121,8 @@ pub(crate) struct SentPackets {
     /// Memory of the records besides their slots, in bytes.
     bytes: usize,
     outstanding: usize,
-    /// Numbers that were skipped.
+    /// Numbers that were skipped, in ascending order. They are at least 64 apart, so they take a
+    /// small fraction of the memory of the slots beside them.
     left_out: VecDeque<u64>,
     missed: BTreeMap<u64, Missed>,
     /// Fates of packets that have left `slots`, not yet taken.
@@ -192,10 +194,24 @@ impl SentPackets {
     /// (RFC 9000 §21.4).
     pub(crate) fn leave_out(&mut self) {
         self.left_out.push_back(self.next_number());
-        if self.left_out.len() > LEFT_OUT {
+        let lowest = self.lowest_awaited();
+        while self.left_out.len() > LEFT_OUT
+            && self.left_out.front().is_some_and(|number| *number < lowest)
+        {
             self.left_out.pop_front();
         }
         self.push(None);
+    }
+
+    /// The first skipped number in the range.
+    fn left_out_in(&self, range: &Range<u64>) -> Option<u64> {
+        let at = self.left_out.partition_point(|number| *number < range.start);
+        self.left_out.get(at).copied().filter(|number| *number < range.end)
+    }
+
+    /// The lowest number whose acknowledgement changes anything.
+    fn lowest_awaited(&self) -> u64 {
+        self.missed.first_key_value().map_or(self.first, |(number, _)| self.first.min(*number))
     }
 
     /// When the oldest outstanding packet was sent.
@@ -217,12 +233,12 @@ impl SentPackets {
         let mut acked = Acked::default();
         let restored: Vec<Range<u64>> = ack.restored().collect();
         let restored_from = ack.restored_from();
-        let lowest = self.missed.first_key_value().map_or(self.first, |(n, _)| self.first.min(*n));
+        let lowest = self.lowest_awaited();
         for range in ack.ranges() {
             if range.end <= lowest {
                 break;
             }
-            if let Some(&number) = self.left_out.iter().find(|number| range.contains(number)) {
+            if let Some(number) = self.left_out_in(&range) {
                 return Err(Unsent::LeftOut { number });
             }
             self.take_missed(&range, &restored, restored_from, &mut acked);
@@ -541,6 +557,30 @@ mod tests {
         assert_eq!((book.settled(), book.is_empty()), (4, true));
         assert!(book.take_lost(at(10_000), Duration::from_millis(50)).is_empty());
         assert_eq!(lost(&mut book), [false; 3]);
+    }
+
+    /// On a fast and long link: 100,000 packets are under way, and forty numbers were skipped.
+    #[test]
+    fn a_lost_packet_and_the_number_skipped_beside_it_are_told_apart_in_a_long_flight() {
+        let packet = || {
+            let (time, cargo) = (at(1), SmallVec::new());
+            Some(SentPacket { size: 1500, sent_bytes: 0, time, cargo, source: None })
+        };
+        let mut book = SentPackets::default();
+        for _ in 0..40 {
+            (0..2499).for_each(|_| book.push(packet()));
+            book.leave_out();
+        }
+        acknowledge(&mut book, &[(2500, 4999), (0, 2499)]).unwrap();
+        let error = acknowledge(&mut book, &[(7000, 7600), (0, 4999)]).unwrap_err();
+        assert_eq!(error, Unsent::LeftOut { number: 7499 });
+    }
+
+    #[test]
+    fn skipped_numbers_are_forgotten_once_nothing_before_them_is_awaited() {
+        let mut book = SentPackets::default();
+        (0..1000).for_each(|_| book.leave_out());
+        assert_eq!(book.left_out.len(), LEFT_OUT);
     }
 
     #[test]
