@@ -4,8 +4,8 @@ mod arrivals;
 mod auto;
 mod configured;
 mod memory;
-
 mod train;
+mod trust;
 
 use core::time::Duration;
 

@@ -192,6 +192,7 @@ impl Session {
             capacity: auto.and_then(Auto::capacity),
             queue: auto.map_or(Duration::ZERO, Auto::queue),
             min_rtt: auto.and_then(Auto::min_rtt),
+            impossible_times: auto.map_or(0, Auto::impossible_times),
             loss: self.loss.rate(),
             key_changes: self.keys.generation(),
             packet_size: ByteCount::new(self.path.pmtu.size() as u64),

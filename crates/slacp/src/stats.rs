@@ -43,6 +43,8 @@ pub struct Stats {
     pub duplicates: u64,
     /// Packets received that were not authentic.
     pub forged: u64,
+    /// Arrival times reported by the peer that cannot be true. They are not used.
+    pub impossible_times: u64,
     /// Current maximum size of IP packets.
     pub packet_size: ByteCount,
     /// Number of times the path stopped carrying packets of that size.

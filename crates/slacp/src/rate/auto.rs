@@ -9,8 +9,9 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use super::arrivals::{Arrival, Arrivals, Window};
+use super::arrivals::{Arrival, Arrivals, Window, micros};
 use super::train::{Measured, Train, Unmeasured};
+use super::trust::{Claim, Trust, Word};
 use super::{PathMemory, RateState};
 use crate::pacer::Pacer;
 use cruise::Cruise;
@@ -36,6 +37,12 @@ const STEADY: f64 = 0.02;
 /// After this time without data the path is measured again: the capacity of a link under rain
 /// changes within minutes.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// A session whose peer is doubted goes on at this multiple, at most, of what is acknowledged.
+const DOUBTED_RATE: f64 = 2.0;
+
+/// An honest peer holds an acknowledgement no longer than this, or a quarter of the round trip.
+const HELD: Duration = Duration::from_millis(25);
 
 /// Minimum rate at which a session paces itself, in bit/s, whatever it measures.
 pub(super) const SLOWEST: f64 = 10_000.0;
@@ -65,6 +72,7 @@ pub(crate) struct Auto {
     train: Option<Train>,
     train_pacer: Pacer,
     arrivals: Arrivals,
+    trust: Trust,
     /// Sending rate in bit/s.
     rate: f64,
     rtt: Duration,
@@ -103,6 +111,7 @@ impl Auto {
         *self = Self {
             sent: self.sent,
             prepared: self.prepared,
+            trust: self.trust.on_new_path(),
             ..Self::on_path(self.ceiling, next, self.padding.on_new_path())
         };
     }
@@ -119,6 +128,7 @@ impl Auto {
             train: None,
             train_pacer: pacer(TRAIN_RATE, TRAIN_BURST),
             arrivals: Arrivals::default(),
+            trust: Trust::default(),
             rate: TRAIN_RATE,
             rtt: Duration::from_millis(800),
             min_rtt: None,
@@ -200,6 +210,11 @@ impl Auto {
         };
         let usual = self.arrivals.window(cruise.look(self.rtt));
         usual.or_else(|| self.arrivals.window(cruise.glance()))
+    }
+
+    /// How many of the peer's arrival times were impossible.
+    pub(crate) fn impossible_times(&self) -> u64 {
+        self.trust.impossible()
     }
 
     pub(crate) fn min_rtt(&self) -> Option<Duration> {
@@ -315,29 +330,73 @@ impl Auto {
         self.set_rate(now);
     }
 
-    /// Records when packets arrived. For a peer that does not report it, the time of the
-    /// acknowledgement stands in.
+    /// Records when packets arrived. For a peer that does not report it, or is doubted, the time of
+    /// the acknowledgement stands in.
     fn enter_times(&mut self, now: Instant, ack: &Acknowledged) {
-        let clock = match &ack.times {
+        if self.trust.forgive(now) {
+            self.arrivals = Arrivals::default();
+        }
+        if let Some(train) = &mut self.train {
+            ack.packets.iter().for_each(|(number, _)| train.acknowledged(*number));
+        }
+        let doubted = self.trust.is_doubted();
+        let times = ack.times.as_ref().filter(|_| !doubted);
+        let clock = match times {
             Some((clock, _)) => self.arrivals.unwrap_clock(*clock),
-            None => super::arrivals::micros(now),
+            None => micros(now),
         };
-        let micros = |age: Duration| i64::try_from(age.as_micros()).unwrap_or(i64::MAX / 4);
+        let held = if doubted { ack.held.min(HELD.max(self.rtt / 4)) } else { ack.held };
         if let Some((sent, sent_bytes)) = ack.newest.filter(|_| ack.largest >= self.first) {
-            self.took(now, sent, ack.held);
-            let arrived = clock - micros(ack.held);
+            let arrived = clock - age(held);
+            let claim = Claim { sent, heard: now, arrived, clock, delivered: self.delivered };
+            let word = match doubted {
+                true => Word::Possible,
+                false => self.trust.judge(&claim, self.least_rtt()),
+            };
+            match word {
+                Word::Possible => {}
+                Word::Impossible => return,
+                Word::Doubted => return self.doubt(now),
+            }
+            self.took(now, sent, held);
             let arrival = Arrival { sent, arrived, sent_bytes, delivered: self.delivered };
             self.arrivals.enter(now, arrival);
         }
+        times.inspect(|(_, marks)| self.enter_marks(now, clock, marks));
+    }
+
+    fn enter_marks(&mut self, now: Instant, clock: i64, marks: &[(u64, Duration)]) {
         let Some(mut train) = self.train.take() else { return };
-        ack.packets.iter().for_each(|(number, _)| train.acknowledged(*number));
-        for (number, age) in ack.times.iter().flat_map(|(_, marks)| marks) {
-            let arrived = clock - micros(*age);
-            if let Some(sent) = train.arrived(*number, arrived) {
-                self.took(now, sent, *age);
+        for (number, waited) in marks {
+            let arrived = clock - age(*waited);
+            let Some(sent) = train.sent_at(*number) else { continue };
+            if self.trust.may_arrive(now, sent, arrived) {
+                train.arrived(*number, arrived);
+                self.took(now, sent, *waited);
             }
         }
         self.train = Some(train);
+    }
+
+    /// The least round-trip time, or what comes closest to it.
+    fn least_rtt(&self) -> Duration {
+        self.min_rtt.unwrap_or(self.rtt)
+    }
+
+    /// Goes on without the peer's times, at a rate that acknowledgements justify.
+    fn doubt(&mut self, now: Instant) {
+        self.arrivals = Arrivals::default();
+        self.arrivals.enter_delay(now, age(self.least_rtt()));
+        self.train.iter_mut().for_each(Train::forget_arrivals);
+        let Some(acknowledged) = self.trust.acknowledged(self.least_rtt()) else { return };
+        let rate = match &self.phase {
+            Phase::Start(start) => start.rate(),
+            Phase::Cruise(cruise) => cruise.capacity(),
+        };
+        let most = (acknowledged * DOUBTED_RATE).max(SLOWEST);
+        if rate > most {
+            self.phase = Phase::Cruise(Box::new(Cruise::new(now, most, self.ceiling)));
+        }
     }
 
     /// Learns the round-trip time of a packet sent at `sent` whose acknowledgement the peer held
@@ -419,6 +478,11 @@ struct Plan {
     rate: f64,
     /// Size of a packet of padding, in bytes.
     padding: usize,
+}
+
+/// How long ago something was, in µs; bounded, because a peer may claim any time.
+fn age(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 4)
 }
 
 fn pacer(rate: f64, burst: Duration) -> Pacer {

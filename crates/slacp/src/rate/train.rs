@@ -101,11 +101,21 @@ impl Train {
         }
     }
 
-    /// Records when a packet arrived; returns when it was sent, if it is one of the train.
-    pub(crate) fn arrived(&mut self, number: u64, time: i64) -> Option<Instant> {
-        let packet = self.packet(number)?;
-        packet.arrived = Some(time);
-        Some(packet.sent)
+    /// When a packet was sent, if it is one of the train.
+    pub(crate) fn sent_at(&mut self, number: u64) -> Option<Instant> {
+        Some(self.packet(number)?.sent)
+    }
+
+    /// Records when a packet arrived.
+    pub(crate) fn arrived(&mut self, number: u64, time: i64) {
+        if let Some(packet) = self.packet(number) {
+            packet.arrived = Some(time);
+        }
+    }
+
+    /// Forgets all arrival times.
+    pub(crate) fn forget_arrivals(&mut self) {
+        self.packets.iter_mut().for_each(|packet| packet.arrived = None);
     }
 
     fn packet(&mut self, number: u64) -> Option<&mut Packet> {
@@ -289,7 +299,7 @@ mod tests {
         short.arrived(103, 1000);
         assert_eq!(short.measure(), Err(Unmeasured::TooFew));
         let mut at_once = train(16);
-        (0..16).for_each(|n| _ = at_once.arrived(100 + n, 0));
+        (0..16).for_each(|n| at_once.arrived(100 + n, 0));
         assert_eq!(at_once.measure(), Err(Unmeasured::AtOnce));
     }
 

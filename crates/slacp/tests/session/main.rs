@@ -26,4 +26,5 @@ mod rate;
 mod rekey;
 mod suspend;
 mod transfer;
+mod trust;
 mod wire;

@@ -178,7 +178,8 @@ impl Transfer {
     }
 
     fn terminal_time(&self, now: Instant) -> Instant {
-        now + self.skew.0 + Duration::from_nanos((now.as_nanos() as f64 * self.skew.1) as u64)
+        let drift = (now.as_nanos() as f64 * self.skew.1) as i64;
+        Instant::from_nanos((now + self.skew.0).as_nanos().saturating_add_signed(drift))
     }
 
     /// When the terminal's clock reaches a time; a nanosecond late rather than early, or time would
@@ -525,6 +526,12 @@ impl Path {
         queued.sort_unstable();
         let index = (queued.len() as f64 * p) as usize;
         queued.get(index.min(queued.len().saturating_sub(1))).copied().unwrap_or_default()
+    }
+
+    /// The rate in Mbit/s at which a flow's packets were sent in a time.
+    pub fn sent(&self, flow: usize, from: Instant, to: Instant) -> f64 {
+        let bytes: usize = self.between(flow, from, to).map(|record| record.size).sum();
+        bytes as f64 * 8e-6 / to.saturating_since(from).as_secs_f64()
     }
 
     /// The rate in Mbit/s at which a flow's packets arrived in a time.
