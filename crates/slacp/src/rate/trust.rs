@@ -461,6 +461,20 @@ mod tests {
     }
 
     #[test]
+    fn acknowledgements_sent_after_they_came_are_impossible() {
+        for seed in 0..30 {
+            let (claims, rtt) = overloaded(seed, 1);
+            let fast = |it: True| {
+                let Claim { arrived, clock, .. } = it.claim;
+                Claim { arrived: arrived * 2, clock: clock * 2, ..it.claim }
+            };
+            let (_, after) = believed(&claims, rtt, fast);
+            let after = after.expect("a lie");
+            assert!(after < 2 * rtt + Duration::from_secs(1), "seed {seed}: {after:?}");
+        }
+    }
+
+    #[test]
     fn a_peer_that_hides_a_queue_growing_tenfold_is_doubted() {
         for seed in 0..30 {
             let (claims, rtt) = overloaded(seed, 10);

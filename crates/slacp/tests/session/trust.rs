@@ -61,6 +61,23 @@ fn a_slow_clock_makes_no_sender_send_twice_the_links_rate_for_long() {
 }
 
 #[test]
+fn a_clock_that_becomes_slow_in_a_download_gains_little_for_a_few_round_trips() {
+    for pace in [0.5, 0.1] {
+        let mut path = download(1.0, ms(5000), 1);
+        path.change(at(10.0), move |path| {
+            let now = path.now;
+            path.transfer(0).slow_down(now, pace);
+        });
+        path.run(at(25.0));
+        let (excess, later) = (excessive(&path, 25.0), path.sent(0, at(15.0), at(25.0)));
+        let case = format!("pace {pace}: {excess:.1} s, {later:.1} Mbit/s");
+        assert!(excess <= 3.0 * RTT, "{case}");
+        assert!((later / MBIT - 1.0).abs() < 0.1, "{case}");
+        assert!(path.transfer(0).hub_stats().impossible_times >= 1, "{case}");
+    }
+}
+
+#[test]
 fn clocks_that_drift_apart_as_far_as_they_may_are_believed() {
     for pace in [0.9998, 1.0002] {
         let mut path = download(pace, ms(600), 1);

@@ -164,6 +164,13 @@ impl Transfer {
         self
     }
 
+    /// Lets the terminal's clock run more slowly from now on, at that pace.
+    pub fn slow_down(&mut self, now: Instant, pace: f64) {
+        let ahead = self.terminal_time(now).saturating_since(now);
+        let made_up = Duration::from_nanos((now.as_nanos() as f64 * (1.0 - pace)) as u64);
+        self.skew = (ahead + made_up, pace - 1.0);
+    }
+
     pub fn hub_stats(&self) -> Stats {
         self.hub.stats(self.hub_session.unwrap()).unwrap()
     }
