@@ -5,9 +5,11 @@
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+mod agenda;
 pub mod cases;
 pub mod crowd;
 pub mod fades;
+mod records;
 pub mod sharing;
 pub mod steps;
 mod tcp;
@@ -24,6 +26,8 @@ use slacp::{
 };
 use units::{BitRate, ByteCount, Instant, Machine};
 
+use agenda::Agenda;
+pub use records::{Record, Records};
 use tcp::Tcp;
 
 /// What IPv4 and UDP add to a datagram.
@@ -62,22 +66,6 @@ impl Payload for Packet {
     }
 }
 
-/// What happened to a packet of the forward link.
-#[derive(Debug, Clone, Copy)]
-pub struct Record {
-    pub flow: usize,
-    pub size: usize,
-    pub sent: Instant,
-    pub arrived: Option<Instant>,
-}
-
-impl Record {
-    /// How long it waited and was sent, on a path of this delay.
-    pub fn queued(&self, delay: Duration) -> Option<Duration> {
-        Some(self.arrived?.saturating_since(self.sent).saturating_sub(delay))
-    }
-}
-
 /// A sender and its receiver.
 enum Flow {
     Slacp(Box<Transfer>),
@@ -87,6 +75,25 @@ enum Flow {
         rate: BitRate,
         next: Instant,
     },
+}
+
+impl Flow {
+    /// When it next has something to do.
+    fn next(&self) -> Option<Instant> {
+        match self {
+            Self::Slacp(transfer) => transfer.next(),
+            Self::Tcp(tcp) => tcp.next(),
+            Self::Udp { next, .. } => Some(*next),
+        }
+    }
+
+    fn wake(&mut self, now: Instant) {
+        match self {
+            Self::Slacp(transfer) => transfer.wake(now),
+            Self::Tcp(tcp) => tcp.wake(now),
+            Self::Udp { .. } => {}
+        }
+    }
 }
 
 /// A terminal that downloads from a hub over a session of their own.
@@ -290,7 +297,8 @@ pub struct Path {
     under_way: BTreeMap<(Instant, u64), Packet>,
     late: u64,
     flows: Vec<Flow>,
-    pub records: Vec<Record>,
+    agenda: Agenda,
+    pub records: Records,
     changes: Vec<(Instant, Change)>,
     pub now: Instant,
     /// The bytes of the return link.
@@ -306,7 +314,8 @@ impl Path {
             under_way: BTreeMap::new(),
             late: 0,
             flows: Vec::new(),
-            records: Vec::new(),
+            agenda: Agenda::default(),
+            records: Records::default(),
             changes: Vec::new(),
             now: Instant::ZERO,
             returned: 0,
@@ -314,19 +323,22 @@ impl Path {
     }
 
     pub fn add(&mut self, transfer: Transfer) -> usize {
-        self.flows.push(Flow::Slacp(Box::new(transfer)));
-        self.flows.len() - 1
+        self.add_flow(Flow::Slacp(Box::new(transfer)))
     }
 
     /// Adds a TCP that sends indefinitely from `start` on.
     pub fn add_tcp(&mut self, start: Instant) -> usize {
-        self.flows.push(Flow::Tcp(Tcp::new(start)));
-        self.flows.len() - 1
+        self.add_flow(Flow::Tcp(Tcp::new(start)))
     }
 
     /// Adds UDP at a constant rate, regardless of losses, from `start` on.
     pub fn add_udp(&mut self, rate: BitRate, start: Instant) -> usize {
-        self.flows.push(Flow::Udp { rate, next: start });
+        self.add_flow(Flow::Udp { rate, next: start })
+    }
+
+    fn add_flow(&mut self, flow: Flow) -> usize {
+        self.flows.push(flow);
+        self.agenda.touch(self.flows.len() - 1);
         self.flows.len() - 1
     }
 
@@ -358,7 +370,9 @@ impl Path {
         transfer.hub.set_rate(now, session, rate, Duration::from_secs(3600)).unwrap();
     }
 
+    /// A transfer, to look at or to change.
     pub fn transfer(&mut self, flow: usize) -> &mut Transfer {
+        self.agenda.touch(flow);
         match &mut self.flows[flow] {
             Flow::Slacp(transfer) => transfer,
             _ => panic!("flow {flow} is no transfer"),
@@ -382,14 +396,14 @@ impl Path {
     fn next(&self) -> Instant {
         let links = [self.forward.poll_timeout(), self.ret.poll_timeout()];
         let links = links.into_iter().flatten().map(|(time, _)| time);
-        let flows = self.flows.iter().filter_map(|flow| match flow {
-            Flow::Slacp(transfer) => transfer.next(),
-            Flow::Tcp(tcp) => tcp.next(),
-            Flow::Udp { next, .. } => Some(*next),
-        });
         let under_way = self.under_way.keys().next().map(|key| key.0);
         let changes = self.changes.first().map(|(time, _)| *time);
-        links.chain(flows).chain(changes).chain(under_way).min().unwrap_or(Instant::MAX)
+        links
+            .chain(self.agenda.next())
+            .chain(changes)
+            .chain(under_way)
+            .min()
+            .unwrap_or(Instant::MAX)
     }
 
     fn step(&mut self) {
@@ -399,7 +413,7 @@ impl Path {
             change(self);
         }
         while let Some(packet) = self.forward.poll_delivery(now) {
-            self.records[packet.record].arrived = Some(now);
+            self.records.arrived(packet.record, now);
             self.arrive(packet);
         }
         while let Some(packet) = self.ret.poll_delivery(now) {
@@ -417,18 +431,15 @@ impl Path {
             let packet = entry.remove();
             self.hear(packet);
         }
-        for flow in &mut self.flows {
-            match flow {
-                Flow::Slacp(transfer) => transfer.wake(now),
-                Flow::Tcp(tcp) => tcp.wake(now),
-                Flow::Udp { .. } => {}
-            }
+        for flow in self.agenda.due(now) {
+            self.flows[flow].wake(now);
         }
     }
 
     /// A packet of the forward link arrives.
     fn arrive(&mut self, packet: Packet) {
         let now = self.now;
+        self.agenda.touch(packet.flow);
         match (&mut self.flows[packet.flow], packet.body) {
             (Flow::Slacp(transfer), Body::Datagram(mut bytes, to)) => {
                 if to != transfer.place {
@@ -451,6 +462,7 @@ impl Path {
     /// A packet of the return link arrives.
     fn hear(&mut self, packet: Packet) {
         let now = self.now;
+        self.agenda.touch(packet.flow);
         match (&mut self.flows[packet.flow], packet.body) {
             (Flow::Slacp(transfer), Body::Datagram(mut bytes, from)) => {
                 transfer.hub.handle_datagram(now, from, &mut bytes);
@@ -461,17 +473,18 @@ impl Path {
         }
     }
 
+    /// Has the touched flows send what they may.
     fn transmit(&mut self) {
-        for flow in 0..self.flows.len() {
+        while let Some(flow) = self.agenda.pop_touched() {
             while let Some((body, size)) = self.next_packet(flow) {
-                let (record, sent) = (self.records.len(), self.now);
-                self.records.push(Record { flow, size, sent, arrived: None });
-                self.forward.handle_packet(sent, Packet { flow, record, size, body });
+                let record = self.records.sent(flow, size, self.now);
+                self.forward.handle_packet(self.now, Packet { flow, record, size, body });
             }
             while let Some((body, size)) = self.next_return(flow) {
                 self.returned += size as u64;
                 self.ret.handle_packet(self.now, Packet { flow, record: 0, size, body });
             }
+            self.agenda.set(flow, self.flows[flow].next());
         }
     }
 
@@ -508,7 +521,7 @@ impl Path {
 /// What the records say.
 impl Path {
     fn between(&self, flow: usize, from: Instant, to: Instant) -> impl Iterator<Item = &Record> {
-        self.records.iter().filter(move |r| r.flow == flow && (from..to).contains(&r.sent))
+        self.records.sent_between(flow, from, to)
     }
 
     /// The share of packets sent in a time that never arrived.
@@ -543,9 +556,8 @@ impl Path {
 
     /// The rate in Mbit/s at which a flow's packets arrived in a time.
     pub fn arrived(&self, flow: usize, from: Instant, to: Instant) -> f64 {
-        let arrived = |r: &&Record| r.arrived.is_some_and(|time| (from..to).contains(&time));
-        let bytes: usize =
-            self.records.iter().filter(|r| r.flow == flow).filter(arrived).map(|r| r.size).sum();
+        let arrived = self.records.arrived_between(flow, from, to);
+        let bytes: usize = arrived.map(|record| record.size).sum();
         bytes as f64 * 8e-6 / to.saturating_since(from).as_secs_f64()
     }
 }
