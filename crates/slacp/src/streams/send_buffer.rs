@@ -197,13 +197,8 @@ impl SendBuffer {
     /// packet.
     pub(crate) fn lost(&mut self, range: Range<u64>, fin: bool) {
         let range = range.start.max(self.base)..range.end;
-        let mut missing = RangeSet::default();
-        missing.insert(range);
-        for acked in self.acked.descending() {
-            missing.remove(acked);
-        }
-        for range in missing.descending() {
-            self.lost.insert(range);
+        for missing in self.acked.gaps(range) {
+            self.lost.insert(missing);
         }
         if fin && self.fin == Fin::Sent {
             self.fin = Fin::Pending;
