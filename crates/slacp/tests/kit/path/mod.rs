@@ -32,6 +32,8 @@ use tcp::Tcp;
 
 /// What IPv4 and UDP add to a datagram.
 const OVERHEAD: usize = 28;
+/// What transfers send.
+static ZEROS: [u8; 65_536] = [0; 65_536];
 /// Where the terminals are.
 pub const TERMINAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 2);
 
@@ -117,6 +119,8 @@ pub struct Transfer {
     pub place: SocketAddr,
     /// How far the terminal's clock is ahead, and how much faster it runs.
     skew: (Duration, f64),
+    /// Where received data is read to.
+    buf: Vec<u8>,
 }
 
 impl Transfer {
@@ -147,6 +151,7 @@ impl Transfer {
             moves: 0,
             place: TERMINAL,
             skew: (Duration::ZERO, 0.0),
+            buf: vec![0; ZEROS.len()],
         }
     }
 
@@ -258,9 +263,8 @@ impl Transfer {
     fn write(&mut self) {
         let (Some(session), Some(stream)) = (self.hub_session, self.hub_stream) else { return };
         while self.to_send > 0 {
-            let zeros = [0; 65_536];
-            let count = zeros.len().min(usize::try_from(self.to_send).unwrap());
-            let taken = self.hub.write(session, stream, &zeros[..count]).unwrap();
+            let count = ZEROS.len().min(usize::try_from(self.to_send).unwrap());
+            let taken = self.hub.write(session, stream, &ZEROS[..count]).unwrap();
             self.to_send -= taken as u64;
             if taken < count {
                 return;
@@ -274,9 +278,8 @@ impl Transfer {
 
     fn read(&mut self, now: Instant) {
         let (Some(session), Some(stream)) = (self.session, self.stream) else { return };
-        let mut buf = [0; 65_536];
         while self.done.is_none()
-            && let Ok(Read::Data(count)) = self.terminal.read(session, stream, &mut buf)
+            && let Ok(Read::Data(count)) = self.terminal.read(session, stream, &mut self.buf)
         {
             self.received += count as u64;
             if self.received == self.total {
@@ -491,7 +494,7 @@ impl Path {
     fn next_packet(&mut self, flow: usize) -> Option<(Body, usize)> {
         match &mut self.flows[flow] {
             Flow::Slacp(transfer) => {
-                let mut bytes = Vec::new();
+                let mut bytes = Vec::with_capacity(1500);
                 let to = transfer.hub.poll_transmit(self.now, &mut bytes)?;
                 transfer.write();
                 let size = bytes.len() + OVERHEAD;
@@ -510,7 +513,7 @@ impl Path {
 
     fn next_return(&mut self, flow: usize) -> Option<(Body, usize)> {
         let Flow::Slacp(transfer) = &mut self.flows[flow] else { return None };
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(1500);
         let theirs = transfer.terminal_time(self.now);
         transfer.terminal.poll_transmit(theirs, &mut bytes)?;
         let size = bytes.len() + OVERHEAD;
