@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use thiserror::Error;
-use units::ByteCount;
+use units::{BitRate, ByteCount};
 
 use crate::channels::{ChannelConfig, ChannelId, ConfigError, MAX_DEADLINE};
 use crate::keys::phases::KeyLimits;
@@ -241,6 +241,19 @@ pub enum Event {
     Moved {
         /// The new address.
         address: SocketAddr,
+    },
+    /// Most of what was sent at the configured or reported rate has been lost for half a minute. The
+    /// rate is lowered; see [`RateState::Tripped`](crate::RateState::Tripped).
+    Tripped {
+        /// The rate from now on.
+        rate: BitRate,
+        /// The configured or reported rate.
+        instead_of: BitRate,
+    },
+    /// The configured or reported rate applies again.
+    Restored {
+        /// This rate.
+        rate: BitRate,
     },
     /// The session is over, and so are its streams.
     Down(DownReason),

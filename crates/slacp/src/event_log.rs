@@ -177,6 +177,21 @@ pub enum LogEvent {
         /// The new rate.
         rate: BitRate,
     },
+    /// Too much was lost for too long: the circuit breaker has lowered the rate, or keeps it low.
+    BreakerTripped {
+        /// The rate from now on.
+        rate: BitRate,
+    },
+    /// The circuit breaker tries the higher rate, or has tried it and awaits the result.
+    BreakerTries {
+        /// The rate from now on.
+        rate: BitRate,
+    },
+    /// The configured or reported rate applies again.
+    BreakerClosed {
+        /// This rate.
+        rate: BitRate,
+    },
     /// The peer stopped answering.
     OutageBegins,
     /// The peer answers again.

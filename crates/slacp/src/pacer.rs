@@ -9,6 +9,10 @@ use units::{BitRate, ByteCount, Instant};
 /// must not stop the others.
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// How much a late wake-up may send at once to catch up: long enough for the timers of a
+/// general-purpose kernel, short enough not to build a queue.
+pub(crate) const BURST: Duration = Duration::from_millis(4);
+
 /// Spaces packets so that they leave at no more than the rate. After a pause, a burst of up to
 /// `burst` times the rate may leave at once.
 ///

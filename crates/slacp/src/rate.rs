@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod auto;
+mod breaker;
 mod configured;
 mod memory;
 mod train;
@@ -10,19 +11,23 @@ mod trust;
 use core::time::Duration;
 
 use thiserror::Error;
-use units::{BitRate, Instant};
+use units::{BitRate, ByteCount, Instant};
 
 pub(crate) use auto::{Acknowledged, Auto};
+pub(crate) use breaker::Change;
 use configured::ConfiguredRate;
 pub(crate) use memory::Memories;
 pub use memory::{PathKey, PathMemory};
+
+use crate::recovery::sent::Fate;
 
 /// Where the rate of one direction comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rate {
     /// A known, constant link rate, in bits of IP packets per second. All sessions of an endpoint
-    /// take turns on it.
+    /// take turns on it. Losses do not change it, unless it is several times too high
+    /// ([`RateState::Tripped`]).
     Fixed(BitRate),
     /// Reported by the modem ([`crate::Endpoint::set_rate`]) per session. Sessions share the link's
     /// time: a packet occupies the link for as long as its session's rate says.
@@ -58,6 +63,9 @@ pub enum RateState {
     Cruising,
     /// The rate is lowered to empty a queue.
     Draining,
+    /// The configured or reported rate has lost more than three quarters of the packets for half a
+    /// minute. The rate is lowered to what was delivered; the higher one is tried now and then.
+    Tripped,
 }
 
 impl Rate {
@@ -108,15 +116,15 @@ pub enum RateError {
 /// The rate control of a session.
 #[derive(Debug)]
 pub(crate) enum Control {
-    Configured(ConfiguredRate),
+    Configured(Box<ConfiguredRate>),
     Auto(Box<Auto>),
 }
 
 impl Control {
     pub(crate) fn new(rate: &Rate) -> Self {
         match rate {
-            Rate::Fixed(rate) => Self::Configured(ConfiguredRate::fixed(*rate)),
-            Rate::Modem { initial } => Self::Configured(ConfiguredRate::modem(*initial)),
+            Rate::Fixed(rate) => Self::Configured(Box::new(ConfiguredRate::fixed(*rate))),
+            Rate::Modem { initial } => Self::Configured(Box::new(ConfiguredRate::modem(*initial))),
             Rate::Auto { ceiling, probe } => Self::Auto(Box::new(Auto::new(*ceiling, *probe))),
         }
     }
@@ -132,16 +140,24 @@ impl Control {
     /// The rate for the endpoint's shared pacer; `None` if the session paces itself.
     pub(crate) fn shared(&self) -> Option<BitRate> {
         match self {
-            Self::Configured(rate) => Some(rate.rate()),
+            Self::Configured(rate) => Some(rate.told()),
             Self::Auto(_) => None,
         }
     }
 
+    pub(crate) fn state(&self) -> RateState {
+        match self {
+            Self::Configured(rate) if rate.is_tripped() => RateState::Tripped,
+            Self::Configured(_) => RateState::Configured,
+            Self::Auto(auto) => auto.state(),
+        }
+    }
+
     /// Applies a new configuration; `false` if it needs a new session.
-    pub(crate) fn configure(&mut self, rate: &Rate) -> bool {
+    pub(crate) fn configure(&mut self, now: Instant, rate: &Rate) -> bool {
         match (self, rate) {
-            (Self::Configured(own), Rate::Fixed(rate)) => own.configure(*rate, false),
-            (Self::Configured(own), Rate::Modem { initial }) => own.configure(*initial, true),
+            (Self::Configured(own), Rate::Fixed(rate)) => own.configure(now, *rate, false),
+            (Self::Configured(own), Rate::Modem { initial }) => own.configure(now, *initial, true),
             _ => false,
         }
     }
@@ -150,7 +166,7 @@ impl Control {
     /// reported.
     pub(crate) fn ready_at(&self) -> Option<Instant> {
         match self {
-            Self::Configured(rate) => (rate.rate().bits_per_second() > 0).then_some(Instant::ZERO),
+            Self::Configured(rate) => rate.ready_at(),
             Self::Auto(auto) => auto.ready_at(),
         }
     }
@@ -180,6 +196,30 @@ impl Control {
         match self {
             Self::Configured(own) => own.report(now, rate, valid_for),
             Self::Auto(_) => Err(RateError::NotFromModem),
+        }
+    }
+
+    /// A packet that the peer must acknowledge is sent.
+    pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
+        if let Self::Configured(own) = self {
+            own.sent(now, size);
+        }
+    }
+
+    /// The fate of the next packet, in the order of sending, is known. Returns whether that changes
+    /// the rate.
+    pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &Fate) -> bool {
+        match self {
+            Self::Configured(own) => own.saw(now, rtt, fate),
+            Self::Auto(_) => false,
+        }
+    }
+
+    /// What the circuit breaker has done since the last call.
+    pub(crate) fn take_change(&mut self) -> Option<Change> {
+        match self {
+            Self::Configured(own) => own.take_change(),
+            Self::Auto(_) => None,
         }
     }
 

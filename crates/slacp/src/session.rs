@@ -35,7 +35,7 @@ use crate::keys::phases::Phases;
 use crate::keys::secret::{Secret, draw};
 use crate::path::loss::LossMeter;
 use crate::path::rtt::{FirstRtt, Rtt};
-use crate::rate::{Auto, Control, RateState};
+use crate::rate::{Auto, Change, Control};
 use crate::scheduler::ClassId;
 use crate::setup::handshake::Keys;
 use crate::stats::{ChannelStats, ClassStats, Stats};
@@ -188,7 +188,7 @@ impl Session {
         Stats {
             rtt: self.rtt.smoothed(),
             rate: self.rate.rate(),
-            rate_state: auto.map_or(RateState::Configured, Auto::state),
+            rate_state: self.rate.state(),
             capacity: auto.and_then(Auto::capacity),
             queue: auto.map_or(Duration::ZERO, Auto::queue),
             min_rtt: auto.and_then(Auto::min_rtt),
@@ -302,7 +302,7 @@ impl Session {
 
     /// Applies a new configured rate; `false` if it needs a new session.
     pub(crate) fn configure_rate(&mut self, now: Instant, rate: &Rate) -> bool {
-        let taken = self.rate.configure(rate);
+        let taken = self.rate.configure(now, rate);
         if taken {
             self.rate_changed(now);
         }
@@ -341,8 +341,28 @@ impl Session {
         Ok(())
     }
 
+    /// Reports what the circuit breaker has done.
+    fn report_breaker(&mut self, now: Instant) {
+        let Some(change) = self.rate.take_change() else { return };
+        let (rate, told) = (self.rate.rate(), self.rate.shared().unwrap_or_default());
+        match change {
+            Change::Tripped => {
+                self.stats.trips += 1;
+                self.events.push_back(Event::Tripped { rate, instead_of: told });
+                self.log.record(now, || LogEvent::BreakerTripped { rate });
+            }
+            Change::Again => self.log.record(now, || LogEvent::BreakerTripped { rate }),
+            Change::Trial => self.log.record(now, || LogEvent::BreakerTries { rate }),
+            Change::Closed => {
+                self.events.push_back(Event::Restored { rate });
+                self.log.record(now, || LogEvent::BreakerClosed { rate });
+            }
+        }
+    }
+
     /// Updates everything that depends on the rate.
     fn rate_changed(&mut self, now: Instant) {
+        self.report_breaker(now);
         let rate = self.rate.rate();
         self.log.record(now, || LogEvent::Rate { rate });
         self.sender.planner.set_rate(now, rate);

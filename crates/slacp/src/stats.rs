@@ -57,6 +57,8 @@ pub struct Stats {
     pub rate: BitRate,
     /// How well the rate is known.
     pub rate_state: RateState,
+    /// How often the circuit breaker of a configured rate has tripped.
+    pub trips: u64,
     /// The rate the path offers this session, if it is measured.
     pub capacity: Option<BitRate>,
     /// Queueing delay on the path; zero if it is not measured.

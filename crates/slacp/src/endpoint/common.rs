@@ -1,6 +1,5 @@
 //! What hubs and terminals share: their sessions, and the order of sending.
 
-use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -11,7 +10,7 @@ use units::{ByteCount, Instant, earliest};
 use super::probing::Turns;
 use super::sessions::{Departure, Sessions};
 use crate::keys::secret::{Secret, draw};
-use crate::pacer::Pacer;
+use crate::pacer::{BURST, Pacer};
 use crate::path::fade::Faded;
 use crate::rate::Memories;
 use crate::session::{Session, Wake, ip_udp_overhead, limits};
@@ -20,9 +19,6 @@ use crate::setup::knock::KnockKey;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{CloseReason, Config, DownReason, Event, KeyPair, Notice, PublicKey, Rate, SessionId};
 
-/// How much a late wake-up may send at once to catch up: long enough for the timers of a
-/// general-purpose kernel, short enough not to build a queue.
-const BURST: Duration = Duration::from_millis(4);
 /// Maximum number of handshake datagrams waiting for the link, and of short answers: enough for a
 /// thousand terminals that start together. Further ones are dropped, as the network might do.
 const OUTBOX: usize = 1024;

@@ -35,6 +35,9 @@ fn name(event: &LogEvent) -> &'static str {
         LogEvent::RepairReceived { .. } => "repair_received",
         LogEvent::Probe => "probe",
         LogEvent::Rate { .. } => "rate",
+        LogEvent::BreakerTripped { .. } => "breaker_tripped",
+        LogEvent::BreakerTries { .. } => "breaker_tries",
+        LogEvent::BreakerClosed { .. } => "breaker_closed",
         LogEvent::OutageBegins => "outage_begins",
         LogEvent::OutageEnds => "outage_ends",
     }
@@ -74,7 +77,12 @@ fn fields(f: &mut fmt::Formatter<'_>, event: &LogEvent) -> fmt::Result {
         LogEvent::RepairSent { packet, base, count } => {
             write!(f, r#","packet":{packet},"base":{base},"count":{count}"#)
         }
-        LogEvent::Rate { rate } => write!(f, r#","bits_per_second":{}"#, rate.bits_per_second()),
+        LogEvent::Rate { rate }
+        | LogEvent::BreakerTripped { rate }
+        | LogEvent::BreakerTries { rate }
+        | LogEvent::BreakerClosed { rate } => {
+            write!(f, r#","bits_per_second":{}"#, rate.bits_per_second())
+        }
         LogEvent::Probe | LogEvent::OutageBegins | LogEvent::OutageEnds => Ok(()),
     }
 }

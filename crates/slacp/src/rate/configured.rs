@@ -2,21 +2,38 @@
 
 use core::time::Duration;
 
-use units::{BitRate, Instant};
+use units::{BitRate, ByteCount, Instant};
 
 use super::RateError;
+use super::breaker::{Breaker, Change};
+use crate::pacer::{BURST, Pacer};
+use crate::recovery::sent::Fate;
 
-/// The configured rate, and the one reported by the modem until it expires.
+/// The configured rate, and the one reported by the modem until it expires. A circuit breaker
+/// lowers it if it is several times too high.
 #[derive(Debug)]
 pub(crate) struct ConfiguredRate {
     configured: BitRate,
     from_modem: bool,
     reported: Option<(BitRate, Instant)>,
+    breaker: Breaker,
+    /// Paces the session while the breaker lowers its rate. In the pacer that all sessions share, a
+    /// packet at that rate would hold up the others, and they would get no more bytes than this one.
+    pacer: Pacer,
+    /// What the breaker has done last.
+    change: Option<Change>,
 }
 
 impl ConfiguredRate {
     pub(crate) fn fixed(rate: BitRate) -> Self {
-        Self { configured: rate, from_modem: false, reported: None }
+        Self {
+            configured: rate,
+            from_modem: false,
+            reported: None,
+            breaker: Breaker::new(rate),
+            pacer: Pacer::new(rate, BURST),
+            change: None,
+        }
     }
 
     pub(crate) fn modem(initial: BitRate) -> Self {
@@ -24,15 +41,41 @@ impl ConfiguredRate {
     }
 
     /// Applies a new configured rate; `false` if it comes from another source.
-    pub(crate) fn configure(&mut self, rate: BitRate, from_modem: bool) -> bool {
-        if from_modem == self.from_modem {
-            self.configured = rate;
+    pub(crate) fn configure(&mut self, now: Instant, rate: BitRate, from_modem: bool) -> bool {
+        if from_modem != self.from_modem {
+            return false;
         }
-        from_modem == self.from_modem
+        let before = self.told();
+        self.configured = rate;
+        if self.told() != before {
+            let change = self.breaker.reset(now, self.told());
+            self.note(now, change);
+        }
+        true
     }
 
-    pub(crate) fn rate(&self) -> BitRate {
+    /// The configured or reported rate.
+    pub(crate) fn told(&self) -> BitRate {
         self.reported.map_or(self.configured, |(rate, _)| rate)
+    }
+
+    /// The rate at which the session may send: what was told, or less if the breaker has tripped.
+    pub(crate) fn rate(&self) -> BitRate {
+        self.breaker.rate()
+    }
+
+    pub(crate) fn is_tripped(&self) -> bool {
+        self.breaker.is_tripped()
+    }
+
+    /// When the session itself allows payload to leave; `None` at rate 0.
+    pub(crate) fn ready_at(&self) -> Option<Instant> {
+        let at = if self.is_lowered() { self.pacer.ready_at() } else { Instant::ZERO };
+        (self.rate().bits_per_second() > 0).then_some(at)
+    }
+
+    fn is_lowered(&self) -> bool {
+        self.rate() < self.told()
     }
 
     pub(crate) fn report(
@@ -45,16 +88,49 @@ impl ConfiguredRate {
             return Err(RateError::NotFromModem);
         }
         self.reported = Some((rate, now + valid_for));
+        let change = self.breaker.follow(now, rate);
+        self.note(now, change);
         Ok(())
     }
 
-    /// When the reported rate expires.
+    pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
+        self.breaker.sent(now);
+        if self.is_lowered() {
+            self.pacer.sent(now, size);
+        }
+    }
+
+    /// Returns whether the fate of a packet changes the rate.
+    pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &Fate) -> bool {
+        let change = self.breaker.saw(now, rtt, fate);
+        if change.is_some() {
+            self.note(now, change);
+        }
+        change.is_some()
+    }
+
+    pub(crate) fn take_change(&mut self) -> Option<Change> {
+        self.change.take()
+    }
+
+    fn note(&mut self, now: Instant, change: Option<Change>) {
+        self.pacer.set_rate(now, self.breaker.rate());
+        self.change = change.or(self.change);
+    }
+
+    /// When the reported rate expires, or the breaker has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.reported.map(|(_, until)| until)
+        let expiry = self.reported.map(|(_, until)| until);
+        expiry.into_iter().chain(self.breaker.poll_timeout()).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        self.reported = self.reported.filter(|(_, until)| *until > now);
+        if self.reported.take_if(|(_, until)| *until <= now).is_some() {
+            let change = self.breaker.follow(now, self.configured);
+            self.note(now, change);
+        }
+        let change = self.breaker.handle_timeout(now);
+        self.note(now, change);
     }
 }
 

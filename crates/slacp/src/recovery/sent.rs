@@ -87,6 +87,8 @@ enum Slot {
 pub(crate) struct Fate {
     /// When it was sent.
     pub(crate) time: Instant,
+    /// Size of the IP packet in bytes.
+    pub(crate) size: u16,
     pub(crate) lost: bool,
 }
 
@@ -402,7 +404,7 @@ impl SentPackets {
         let slot = self.slots.get_mut(index)?;
         let Slot::Outstanding(packet) = slot else { return None };
         self.outstanding -= 1;
-        let done = Slot::Done(Fate { time: packet.time, lost });
+        let done = Slot::Done(Fate { time: packet.time, size: packet.size, lost });
         match core::mem::replace(slot, done) {
             Slot::Outstanding(packet) => {
                 self.bytes -= packet.held();

@@ -88,6 +88,9 @@ impl Session {
         }
         for fate in self.sender.sent.take_fates() {
             self.loss.saw(fate.time, fate.lost);
+            if self.rate.saw(now, self.rtt.smoothed(), &fate) {
+                self.rate_changed(now);
+            }
         }
     }
 

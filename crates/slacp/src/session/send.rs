@@ -158,6 +158,7 @@ impl Session {
             }
         }
         if eliciting {
+            self.rate.sent(now, ByteCount::new(size.into()));
             self.activity.eliciting = now;
             match self.outage.current() {
                 Some(fade) => fade.asked_with(ByteCount::new(size.into())),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use slacp::{
     ChannelConfig, ChannelId, CloseReason, Config, Endpoint, ErrorControl, Event, KeyPair, Rate,
-    SessionId,
+    RateState, SessionId,
 };
 use units::{BitRate, Instant, Machine};
 
@@ -39,6 +39,10 @@ struct Star {
     sessions: Vec<SessionId>,
     /// Maximum size of a datagram that reaches each terminal.
     largest: Vec<usize>,
+    /// One in this many datagrams reaches each terminal.
+    one_in: Vec<u64>,
+    /// Datagrams of the hub so far.
+    departed: u64,
 }
 
 impl Star {
@@ -59,7 +63,9 @@ impl Star {
         let now = Instant::from_nanos(1_000_000_000);
         let terminals = (1..=TERMINALS).map(terminal).collect();
         let largest = vec![usize::MAX; usize::from(TERMINALS)];
-        let mut star = Self { now, hub, terminals, sessions: Vec::new(), largest };
+        let one_in = vec![1; usize::from(TERMINALS)];
+        let sessions = Vec::new();
+        let mut star = Self { now, hub, terminals, sessions, largest, one_in, departed: 0 };
         (0..10).for_each(|_| star.step());
         let mut up = Vec::new();
         while let Some((session, event)) = star.hub.poll_event() {
@@ -87,7 +93,8 @@ impl Star {
         while let Some(to) = self.hub.poll_transmit(self.now, &mut buf) {
             let SocketAddr::V4(to) = to else { panic!() };
             let n = usize::from(to.ip().octets()[3]) - 1;
-            if buf.len() <= self.largest[n] {
+            self.departed += 1;
+            if buf.len() <= self.largest[n] && self.departed.is_multiple_of(self.one_in[n]) {
                 self.terminals[n].handle_datagram(self.now, address(0), &mut buf);
             }
         }
@@ -182,6 +189,24 @@ fn sent_in_a_second(star: &mut Star) -> Vec<f64> {
         star.step();
     }
     star.bytes_sent().iter().zip(before).map(|(after, before)| after - before).collect()
+}
+
+/// The first terminal's path carries a tenth of what is sent to it.
+#[test]
+fn a_session_whose_breaker_has_tripped_leaves_the_link_to_the_others() {
+    let mut star = Star::new();
+    star.one_in[0] = 10;
+    for _ in 0..35 {
+        sent_in_a_second(&mut star);
+    }
+    let state = |star: &Star, n: usize| star.hub.stats(star.sessions[n]).unwrap().rate_state;
+    assert_eq!(state(&star, 0), RateState::Tripped);
+    let sent = sent_in_a_second(&mut star);
+    println!("{sent:?}");
+    assert!(sent[0] < 0.1 * sent[1], "{sent:?}");
+    assert!(sent.iter().sum::<f64>() > 0.98 * 1_250_000.0, "{sent:?}");
+    assert!((0.9..1.1).contains(&(sent[1] / sent[2])), "{sent:?}");
+    assert_eq!([1, 2].map(|n| state(&star, n)), [RateState::Configured; 2]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod path;
 mod rows;
 
 mod acceptance;
+mod breaker;
 mod channels;
 mod classes;
 mod first_rtt;
