@@ -76,6 +76,16 @@ impl Peers {
             }
             (Event::Unreachable, Some(peer)) => peer.reachable = false,
             (Event::Reachable, Some(peer)) => peer.reachable = true,
+            (Event::Tripped { rate, instead_of }, Some(peer)) => {
+                let name = called(&self.names, &peer.key);
+                tracing::warn!(
+                    "{name}: most of what is sent at {instead_of} is lost; sending at {rate} \
+                     instead. Check `rate`"
+                );
+            }
+            (Event::Restored { rate }, Some(peer)) => {
+                tracing::info!("{}: sending at {rate} again", called(&self.names, &peer.key));
+            }
             (Event::Moved { address }, Some(peer)) => {
                 peer.address = *address;
                 let change = self.rates.set_address(now, session, address.ip());
@@ -214,6 +224,7 @@ fn figures(stats: &Stats) -> SessionStatus {
         min_rtt_ms: stats.min_rtt.map(ms),
         rate_bit_s: stats.rate.bits_per_second(),
         rate_state: state(stats.rate_state).map(str::to_owned),
+        trips: stats.trips,
         capacity_bit_s: stats.capacity.map(BitRate::bits_per_second),
         queue_ms: ms(stats.queue),
         loss: stats.loss,
@@ -247,6 +258,7 @@ fn state(state: RateState) -> Option<&'static str> {
         RateState::Resuming => Some("resuming"),
         RateState::Cruising => Some("cruising"),
         RateState::Draining => Some("draining"),
+        RateState::Tripped => Some("tripped"),
         _ => None,
     }
 }

@@ -123,6 +123,8 @@ mod tests {
         status.sessions.push(SessionStatus {
             peer,
             rtt_ms: 600.0,
+            rate_state: Some("tripped".to_owned()),
+            trips: 2,
             packets_lost: 5,
             recovered: 6,
             classes: vec![ClassStatus {
@@ -144,6 +146,8 @@ mod tests {
             "skyhop_policy_packets_total{policy=\"mail\",action=\"bypass\"} 0",
             "skyhop_tunnel_packets_total{fate=\"prohibited\"} 6",
             "skyhop_session_rtt_seconds{peer=\"ship-1\"} 0.6",
+            "skyhop_session_rate_tripped{peer=\"ship-1\"} 1.0",
+            "skyhop_session_rate_trips_total{peer=\"ship-1\"} 2",
             "skyhop_session_packets_lost_total{peer=\"ship-1\"} 5",
             "skyhop_session_packets_recovered_total{peer=\"ship-1\"} 6",
             "skyhop_class_sent_bytes_total{peer=\"ship-1\",class=\"bulk\"} 8",

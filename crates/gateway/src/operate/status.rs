@@ -202,8 +202,12 @@ pub struct SessionStatus {
     pub rate_bit_s: u64,
     /// Source of the rate: `fixed`, `modem`, `auto`.
     pub rate_source: String,
-    /// With `auto`: `blind`, `confirming`, `resuming`, `cruising`, `draining`.
+    /// With `auto`: `blind`, `confirming`, `resuming`, `cruising`, `draining`. With `fixed` and
+    /// `modem`: `tripped` while losses lower the rate.
     pub rate_state: Option<String>,
+    /// How often losses have lowered a `fixed` or `modem` rate.
+    #[serde(default)]
+    pub trips: u64,
     /// With `modem`: remaining validity of the reported rate.
     pub told_for_s: Option<f64>,
     /// Whether the rate comes from the modem itself (DLEP) rather than an operator.

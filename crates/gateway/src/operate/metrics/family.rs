@@ -26,6 +26,9 @@ const FIGURES: &[Figure] = &[
     ("age_seconds", "Age of the session", |s| s.since_s),
     ("rtt_seconds", "Smoothed round-trip time of the hop", |s| s.rtt_ms / 1e3),
     ("rate_bits_per_second", "Rate at which this side sends", |s| s.rate_bit_s as f64),
+    ("rate_tripped", "1 while losses lower a configured or reported rate", |s| {
+        f64::from(u8::from(s.rate_state.as_deref() == Some("tripped")))
+    }),
     ("capacity_bits_per_second", "Measured capacity of the path; 0 if not measured", |s| {
         s.capacity_bit_s.map_or(0.0, |rate| rate as f64)
     }),
@@ -44,6 +47,7 @@ const COUNTS: &[Count] = &[
     ("packets_received", "Packets received", |s| s.packets_received),
     ("received_bytes", "Bytes of IP packets received", |s| s.bytes_received),
     ("packets_lost", "Packets lost on the hop; their contents were sent again", |s| s.packets_lost),
+    ("rate_trips", "Times that losses lowered a configured or reported rate", |s| s.trips),
     ("packets_recovered", "Packets restored here by FEC", |s| s.recovered),
     ("repairs_sent", "FEC repairs sent", |s| s.repairs_sent),
     ("repair_bytes", "Bytes of IP packets with FEC repairs", |s| s.repair_bytes),
