@@ -1,5 +1,6 @@
 //! The wire format: datagrams, frames, integers (`docs/slacp.md`, Packets and Frames).
 
+pub(crate) mod ecn;
 pub(crate) mod frame;
 pub(crate) mod open;
 pub(crate) mod packet;

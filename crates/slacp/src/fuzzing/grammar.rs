@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use super::Choices;
 use crate::channels::ChannelId;
+use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{
     self, Announcement, Frame, Packet, Part, Repair, Report, ReportedTimes, TruncatedOffset,
 };
@@ -16,7 +17,7 @@ use crate::{CloseReason, Destination, HostName, Open, ResetReason, StreamId};
 pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = stream(choices);
     let data;
-    let frame = match choices.below(19) {
+    let frame = match choices.below(20) {
         0 => Frame::Ping,
         1 => Frame::Mark,
         2 => return any_ack(heard, out, choices),
@@ -42,6 +43,7 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choi
             Frame::Packet(part(&data, choices))
         }
         15 if choices.one_in(16) => Frame::Close(CloseReason::Shutdown),
+        18 => Frame::Ecn(counts(heard, choices)),
         17 => Frame::Return { stream, returns: choices.near(0), limit: choices.extreme() },
         16 => {
             data = bytes(600, choices);
@@ -62,6 +64,11 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choi
 /// Fewer bytes than `end`, all the same.
 fn bytes(end: u64, choices: &mut Choices) -> Vec<u8> {
     vec![choices.bits(8) as u8; choices.below(end) as usize]
+}
+
+/// Counts near the packets that there are, or anywhere.
+pub(super) fn counts(packets: u64, choices: &mut Choices) -> EcnCounts {
+    EcnCounts { ect0: choices.near(packets), ce: choices.near(packets / 8) }
 }
 
 /// Appends an acknowledgement of what may never have been sent; `heard` is one

@@ -135,6 +135,7 @@ impl Session {
                     }
                     self.on_ack(now, &ack)?;
                 }
+                Frame::Ecn(_) => {}
                 Frame::Settled(floor) => {
                     if floor > number {
                         return Err(Broken::Settled { floor, number });

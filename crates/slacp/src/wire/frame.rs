@@ -6,6 +6,7 @@ mod open;
 use core::ops::Range;
 use core::time::Duration;
 
+use crate::wire::ecn::EcnCounts;
 use crate::wire::open::{Destination, Open};
 use crate::wire::varint;
 use crate::{CloseReason, ResetReason, StreamId};
@@ -31,6 +32,7 @@ const TIMED_ACK: u8 = 0x0e;
 const MARK: u8 = 0x0f;
 const STREAM: u8 = 0x10;
 const RETURN: u8 = 0x22;
+const ECN: u8 = 0x23;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
 
@@ -59,6 +61,8 @@ pub(crate) const STREAM_OVERHEAD: usize = 1 + 8 + 8 + 2;
 pub(crate) enum Frame<'a> {
     Ping,
     Ack(Ack<'a>),
+    /// ECN codepoints of the packets received; precedes an acknowledgement.
+    Ecn(EcnCounts),
     /// The sender no longer needs any packet below this number.
     Settled(u64),
     Open {
@@ -415,16 +419,16 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(varint::MAX).min(varint::MAX)
 }
 
-/// Whether a packet with this first byte begins with an acknowledgement.
+/// Whether a packet with this first byte begins with an acknowledgement, or with what precedes one.
 pub(crate) fn is_ack(first: u8) -> bool {
-    matches!(first, ACK | TIMED_ACK)
+    matches!(first, ACK | TIMED_ACK | ECN)
 }
 
 impl Frame<'_> {
     /// Whether a packet with this frame must be acknowledged.
     pub(crate) fn is_eliciting(&self) -> bool {
-        use Frame::{Ack, Close, PathAnswer, PathChallenge, Settled};
-        !matches!(self, Ack(_) | Settled(_) | PathChallenge(_) | PathAnswer(_) | Close(_))
+        use Frame::{Ack, Close, Ecn, PathAnswer, PathChallenge, Settled};
+        !matches!(self, Ack(_) | Ecn(_) | Settled(_) | PathChallenge(_) | PathAnswer(_) | Close(_))
     }
 
     /// Whether the frame carries data for the peer rather than only a question.
@@ -440,6 +444,10 @@ impl Frame<'_> {
             Frame::Mark => out.push(MARK),
             Frame::Ack(ack) => {
                 write_ack(out, ack.ranges(), ack.restored(), &ack.report(), usize::MAX);
+            }
+            Frame::Ecn(counts) => {
+                out.push(ECN);
+                counts.write(out);
             }
             Frame::Settled(number) => write_numbers(out, SETTLED, &[*number]),
             Frame::Open { stream, window, credit, open } => {
@@ -564,6 +572,7 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
         PING => Frame::Ping,
         ACK | TIMED_ACK => Frame::Ack(Ack::read(input, kind == TIMED_ACK)?),
         MARK => Frame::Mark,
+        ECN => Frame::Ecn(EcnCounts::read(input)?),
         SETTLED => Frame::Settled(varint::read(input)?),
         OPEN | MARKED_OPEN => {
             let stream = read_stream(input)?;

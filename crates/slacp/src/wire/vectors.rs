@@ -22,6 +22,7 @@ use crate::recovery::fec::{self, Block, Decoder, PendingRepair};
 use crate::setup::handshake::{self, Keys, Message, Params, Responder, Unsupported};
 use crate::setup::knock::KnockKey;
 use crate::streams::flow::Limits;
+use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{
     self, Announcement, Frame, Packet, Part, Repair, Report, ReportedTimes, TruncatedOffset,
 };
@@ -538,6 +539,7 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         ("PATH_ANSWER token=0102030405060708", Frame::PathAnswer(0x0102_0304_0506_0708)),
         ("CLOSE reason=1", Frame::Close(CloseReason::Violation)),
         ("MARK", Frame::Mark),
+        ("ECN ect0=20000 ce=7", Frame::Ecn(EcnCounts { ect0: 20_000, ce: 7 })),
         ("STREAM stream=6 offset=1000", stream(6, TruncatedOffset::full(1000), false, b"data")),
         (
             "STREAM stream=6 offset=1073741825 FIN",

@@ -154,6 +154,7 @@ pub fn encode(text: &str, last: bool) -> Vec<u8> {
         "PATH_ANSWER" => [&[0x0c], &token()[..]].concat(),
         "CLOSE" => vec![0x0d, fields.number("reason") as u8],
         "MARK" => vec![0x0f],
+        "ECN" => numbers(0x23, &["ect0", "ce"]),
         "STREAM" => fields.stream(last),
         "PACKET" => fields.packet(last),
         "CHANNEL" => numbers(0x20, &["channel", "deadline"]),
