@@ -55,6 +55,14 @@ pub struct Config {
     /// Whether this machine computes AES-256-GCM fast. If both sides do, they use it; otherwise
     /// they use ChaCha20-Poly1305. Default false.
     pub aes: bool,
+    /// Whether the ECN codepoints of datagrams are read and set: the driver passes received ones to
+    /// [`Endpoint::handle_datagram_with_ecn`] and sends each datagram with that of
+    /// [`Endpoint::transmit_ecn`]. With a measured rate, the path can then signal congestion without
+    /// losing packets. Default true; a driver that does neither costs ten test packets.
+    ///
+    /// [`Endpoint::handle_datagram_with_ecn`]: crate::Endpoint::handle_datagram_with_ecn
+    /// [`Endpoint::transmit_ecn`]: crate::Endpoint::transmit_ecn
+    pub ecn: bool,
     /// Capacity of each session's event log ([`Endpoint::poll_log`]); the oldest events are
     /// overwritten. Default 0: logging is off and free.
     ///
@@ -82,6 +90,7 @@ impl Config {
             rekey_after: Duration::from_secs(120),
             rekey_packets: 1 << 22,
             aes: false,
+            ecn: true,
             event_log: 0,
             key_limits: KeyLimits::default(),
             classes: vec![ClassConfig::default()],

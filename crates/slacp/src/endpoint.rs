@@ -11,7 +11,7 @@ use crate::setup::knock::KnockKey;
 use crate::setup::terminal::Terminal;
 use crate::wire::packet::{self, Datagram, Header};
 use crate::{
-    ChannelId, Config, Event, KeyPair, LogEntry, Notice, PublicKey, SessionId, StreamError,
+    ChannelId, Config, Ecn, Event, KeyPair, LogEntry, Notice, PublicKey, SessionId, StreamError,
 };
 
 mod commands;
@@ -64,16 +64,28 @@ impl Endpoint {
         Self { core, role: Role::Terminal(Box::new(Terminal::new(addresses))) }
     }
 
-    /// Processes a datagram from the network. Anything that is not authentic is counted and
-    /// dropped. Returns the session that `from` has proved to belong to: `None` for handshakes,
-    /// strangers, and sessions that are over.
+    /// [`Self::handle_datagram_with_ecn`] for a driver that cannot read the codepoint.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
         from: SocketAddr,
         datagram: &mut [u8],
     ) -> Option<SessionId> {
+        self.handle_datagram_with_ecn(now, from, Ecn::NotEct, datagram)
+    }
+
+    /// Processes a datagram from the network, whose IP header had the codepoint `ecn`. Anything that
+    /// is not authentic is counted and dropped. Returns the session that `from` has proved to belong
+    /// to: `None` for handshakes, strangers, and sessions that are over.
+    pub fn handle_datagram_with_ecn(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        ecn: Ecn,
+        datagram: &mut [u8],
+    ) -> Option<SessionId> {
         self.core.now = now;
+        self.core.ecn_received = ecn;
         let session = self.take_datagram(now, from, datagram);
         self.core.settle();
         session.filter(|id| self.core.session(*id).is_some())
@@ -124,9 +136,9 @@ impl Endpoint {
     ) -> Option<SessionId> {
         match (self.core.indices.get(&header.receiver).copied(), &mut self.role) {
             (Some(Owner::Session(id)), _) => {
-                let session = self.core.sessions.get_mut(id);
-                let taken = session.is_some_and(|it| it.handle_packet(now, from, header, datagram));
-                taken.then_some(id)
+                let ecn = self.core.ecn_received;
+                let session = self.core.sessions.get_mut(id)?;
+                session.handle_packet(now, from, ecn, header, datagram).then_some(id)
             }
             (Some(Owner::Tentative(peer)), Role::Hub(hub)) => {
                 hub.handle_first_data(&mut self.core, now, from, peer, header, datagram)
@@ -170,6 +182,11 @@ impl Endpoint {
         }
         let packet = self.core.transmit_session(now, buf);
         packet.or_else(|| self.core.transmit_answer(now, buf))
+    }
+
+    /// The ECN codepoint for the IP header of the datagram that [`Self::poll_transmit`] returned last.
+    pub fn transmit_ecn(&self) -> Ecn {
+        self.core.ecn_sent
     }
 
     /// Returns the next event that belongs to no session.

@@ -178,6 +178,7 @@ fn set_up() -> Session {
         limits: limits(&config()),
         rate: BitRate::from_mbit(10),
         times: Some(true),
+        ecn: true,
     };
     Session::new(Instant::ZERO, &config(), keys, peer, true, None, &Secret::new([8; 32]))
 }

@@ -4,6 +4,7 @@ mod arrivals;
 mod auto;
 mod breaker;
 mod configured;
+pub(crate) mod ecn;
 mod memory;
 mod train;
 mod trust;
@@ -16,6 +17,7 @@ use units::{BitRate, ByteCount, Instant};
 pub(crate) use auto::{Acknowledged, Auto};
 pub(crate) use breaker::Change;
 use configured::ConfiguredRate;
+pub use ecn::EcnState;
 pub(crate) use memory::Memories;
 pub use memory::{PathKey, PathMemory};
 

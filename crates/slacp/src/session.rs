@@ -35,12 +35,14 @@ use crate::keys::phases::Phases;
 use crate::keys::secret::{Secret, draw};
 use crate::path::loss::LossMeter;
 use crate::path::rtt::{FirstRtt, Rtt};
-use crate::rate::{Auto, Change, Control};
+use crate::rate::ecn::Marking;
+use crate::rate::{Auto, Change, Control, RateState};
 use crate::scheduler::ClassId;
 use crate::setup::handshake::Keys;
 use crate::stats::{ChannelStats, ClassStats, Stats};
 use crate::streams::Streams;
 use crate::streams::flow::{Limits, Pace};
+use crate::wire::ecn::Ecn;
 use crate::wire::open::Openings;
 use crate::wire::packet::{Header, Index};
 use crate::{Config, Event, PathKey, PathMemory, PublicKey, Rate, RateError};
@@ -88,6 +90,17 @@ pub(crate) struct Peer {
     pub(crate) rate: BitRate,
     /// Whether the peer wants arrival times; `None` if it does not support them.
     pub(crate) times: Option<bool>,
+    /// Whether the peer reports the ECN codepoints it receives.
+    pub(crate) ecn: bool,
+}
+
+/// Where a packet goes, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Envelope {
+    pub(crate) to: SocketAddr,
+    /// Size of the IP packet.
+    pub(crate) size: ByteCount,
+    pub(crate) ecn: Ecn,
 }
 
 /// A session with a peer, from the end of its handshake on. Its life cycle is in
@@ -102,6 +115,7 @@ pub(crate) struct Session {
     rtt: Rtt,
     loss: LossMeter,
     rate: Control,
+    marking: Marking,
     pub(crate) streams: Streams,
     sender: Sender,
     receiver: Receiver,
@@ -152,6 +166,7 @@ impl Session {
                 config.classes.len(),
                 usize::from(config.mtu),
             ),
+            marking: Marking::new(config.ecn && peer.ecn && rate.auto().is_some()),
             rate,
             peer,
             sender,
@@ -185,6 +200,7 @@ impl Session {
     pub(crate) fn stats(&self) -> Stats {
         let (to_send, to_read) = self.streams.held();
         let auto = self.rate.auto();
+        let received = self.receiver.ecn.counts();
         Stats {
             rtt: self.rtt.smoothed(),
             rate: self.rate.rate(),
@@ -193,6 +209,11 @@ impl Session {
             queue: auto.map_or(Duration::ZERO, Auto::queue),
             min_rtt: auto.and_then(Auto::min_rtt),
             impossible_times: auto.map_or(0, Auto::impossible_times),
+            ecn: self.marking.state(),
+            ect_sent: self.marking.sent(),
+            ce_reported: auto.map_or(0, Auto::marked),
+            ect_received: received.ect0,
+            ce_received: received.ce,
             loss: self.loss.rate(),
             key_changes: self.keys.generation(),
             packet_size: ByteCount::new(self.path.pmtu.size() as u64),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use units::{BitRate, ByteCount};
 
-use crate::RateState;
+use crate::{EcnState, RateState};
 
 /// Assumed overhead of a map entry, in bytes. A node of a `BTreeMap` has room for 11 entries and is
 /// half full after insertions in order: 24 bytes of number and box take 48, and the allocator adds
@@ -45,6 +45,16 @@ pub struct Stats {
     pub forged: u64,
     /// Arrival times reported by the peer that cannot be true. They are not used.
     pub impossible_times: u64,
+    /// What is known about ECN on the path from this side to the peer.
+    pub ecn: EcnState,
+    /// Packets sent with ECT(0).
+    pub ect_sent: u64,
+    /// Packets of this side that met congestion (CE), as reported by the peer.
+    pub ce_reported: u64,
+    /// Packets received with ECT(0).
+    pub ect_received: u64,
+    /// Packets received that met congestion (CE).
+    pub ce_received: u64,
     /// Current maximum size of IP packets.
     pub packet_size: ByteCount,
     /// Number of times the path stopped carrying packets of that size.

@@ -13,9 +13,10 @@ use crate::keys::secret::{Secret, draw};
 use crate::pacer::{BURST, Pacer};
 use crate::path::fade::Faded;
 use crate::rate::Memories;
-use crate::session::{Session, Wake, ip_udp_overhead, limits};
+use crate::session::{Envelope, Session, Wake, ip_udp_overhead, limits};
 use crate::setup::handshake::Params;
 use crate::setup::knock::KnockKey;
+use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{CloseReason, Config, DownReason, Event, KeyPair, Notice, PublicKey, Rate, SessionId};
 
@@ -44,6 +45,9 @@ pub(crate) struct Core {
     pub(crate) knock_key: KnockKey,
     pub(crate) rng: ChaCha20Rng,
     pub(super) now: Instant,
+    /// The codepoint of the datagram being handled, and of the one that left last.
+    pub(crate) ecn_received: Ecn,
+    pub(super) ecn_sent: Ecn,
     pub(super) pacer: Pacer,
     pub(super) sessions: Sessions,
     pub(super) indices: BTreeMap<Index, Owner>,
@@ -82,6 +86,8 @@ impl Core {
             knock_key,
             rng: ChaCha20Rng::from_seed(*Secret::new(seed)),
             now: Instant::ZERO,
+            ecn_received: Ecn::NotEct,
+            ecn_sent: Ecn::NotEct,
             indices: BTreeMap::new(),
             memories: Memories::default(),
             probing: Turns::default(),
@@ -102,8 +108,8 @@ impl Core {
     pub(crate) fn params(&self, present: Option<u64>) -> Params {
         let rate: &Rate = &self.config.rate;
         let times = Some(rate.is_measured());
-        let (limits, aes) = (limits(&self.config), self.config.aes);
-        Params { limits, rate: rate.initial(), present, times, aes }
+        let (limits, aes, ecn) = (limits(&self.config), self.config.aes, self.config.ecn);
+        Params { limits, rate: rate.initial(), present, times, aes, ecn }
     }
 
     /// A seed for a session's ephemeral keys.
@@ -168,6 +174,7 @@ impl Core {
         datagram: &[u8],
         buf: &mut Vec<u8>,
     ) -> SocketAddr {
+        self.ecn_sent = Ecn::NotEct;
         buf.extend_from_slice(datagram);
         let size = buf.len() + ip_udp_overhead(to);
         // Datagrams without a session have no modem-reported rate.
@@ -309,7 +316,8 @@ impl Core {
     ) -> Option<SocketAddr> {
         let departure = self.sessions.transmit(now, buf);
         self.settle();
-        let Departure { session, to, size } = departure?;
+        let Departure { session, envelope: Envelope { to, size, ecn } } = departure?;
+        self.ecn_sent = ecn;
         if let Some(rate) = self.sessions.get(session).and_then(Session::shared_rate) {
             // At rate 0 only probes leave; they are spaced at the last rate.
             self.pacer.set_rate(now, rate);

@@ -1,13 +1,12 @@
 //! The sessions of an endpoint, and the indices of what they want.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
-use units::{ByteCount, Instant};
+use units::Instant;
 
 use super::schedule::{Schedule, ScheduleEntry, Wants};
 use crate::SessionId;
-use crate::session::{Session, Wake};
+use crate::session::{Envelope, Session, Wake};
 use crate::wire::packet::Index;
 
 /// All sessions of an endpoint.
@@ -37,9 +36,7 @@ struct Entry {
 /// A packet built by a session.
 pub(super) struct Departure {
     pub(super) session: SessionId,
-    pub(super) to: SocketAddr,
-    /// Size of the IP packet.
-    pub(super) size: ByteCount,
+    pub(super) envelope: Envelope,
 }
 
 impl Sessions {
@@ -186,9 +183,9 @@ impl Sessions {
             let id = self.schedule.turn()?;
             let sent = self.get_mut(id)?.transmit(now, buf);
             let scheduled = &mut self.all.get_mut(&id)?.scheduled;
-            if let Some((to, size)) = sent {
-                self.schedule.spend(id, scheduled, size.get());
-                return Some(Departure { session: id, to, size });
+            if let Some(envelope) = sent {
+                self.schedule.spend(id, scheduled, envelope.size.get());
+                return Some(Departure { session: id, envelope });
             }
             buf.clear();
             self.schedule.dequeue(id, scheduled);

@@ -62,6 +62,9 @@ pub(crate) struct Acknowledged<'a> {
     /// The peer's clock in µs modulo 2^32, and the ages of marked packets, if the peer reports
     /// them.
     pub(crate) times: Option<(u32, Vec<(u64, Duration)>)>,
+    /// How many packets the path has newly marked as having met congestion (ECN), as far as the
+    /// peer reports it.
+    pub(crate) marked: u64,
 }
 
 /// Finds and tracks the rate of one direction of a path.
@@ -82,6 +85,8 @@ pub(crate) struct Auto {
     sent: u64,
     delivered: u64,
     in_flight: u64,
+    /// Packets marked by the session's paths.
+    marked: u64,
     /// When capacity was last measured.
     measured_at: Option<Instant>,
     memory: Option<PathMemory>,
@@ -110,6 +115,7 @@ impl Auto {
     pub(crate) fn move_to(&mut self, next: u64) {
         *self = Self {
             sent: self.sent,
+            marked: self.marked,
             prepared: self.prepared,
             trust: self.trust.on_new_path(),
             ..Self::on_path(self.ceiling, next, self.padding.on_new_path())
@@ -135,6 +141,7 @@ impl Auto {
             sent: 0,
             delivered: 0,
             in_flight: 0,
+            marked: 0,
             measured_at: None,
             memory: None,
             ceiling,
@@ -215,6 +222,11 @@ impl Auto {
     /// How many of the peer's arrival times were impossible.
     pub(crate) fn impossible_times(&self) -> u64 {
         self.trust.impossible()
+    }
+
+    /// How many packets the paths have marked as having met congestion.
+    pub(crate) fn marked(&self) -> u64 {
+        self.marked
     }
 
     pub(crate) fn min_rtt(&self) -> Option<Duration> {
@@ -323,6 +335,7 @@ impl Auto {
         let bytes = bytes.filter(|(number, _)| *number >= self.first);
         let bytes: u64 = bytes.map(|(_, size)| u64::from(*size)).sum();
         self.delivered += bytes;
+        self.marked += ack.marked;
         self.in_flight = self.in_flight.saturating_sub(bytes);
         self.enter_times(now, ack);
         let measured = self.take_train(now, ack.largest);

@@ -45,6 +45,8 @@ pub(crate) enum Cargo {
 pub(crate) struct SentPacket {
     /// Size of the IP packet in bytes.
     pub(crate) size: u16,
+    /// Whether it left with the ECN codepoint ECT(0).
+    pub(crate) ect: bool,
     /// Bytes of all IP packets sent up to and including this one.
     pub(crate) sent_bytes: u64,
     pub(crate) time: Instant,
@@ -149,6 +151,17 @@ pub(crate) struct Acked {
     pub(crate) were_late: usize,
     /// When the largest acknowledged packet was sent, if it is newly acknowledged.
     pub(crate) largest_sent_at: Option<Instant>,
+    /// The packets restored by FEC, as far as the acknowledgement says, and from which number on it
+    /// says so.
+    restored: Vec<Range<u64>>,
+    restored_from: u64,
+}
+
+impl Acked {
+    /// Whether the packet, one of the newly acknowledged, is known to have arrived itself.
+    pub(crate) fn came(&self, number: u64) -> bool {
+        number >= self.restored_from && !contains(&self.restored, number)
+    }
 }
 
 impl SentPackets {
@@ -261,7 +274,7 @@ impl SentPackets {
             self.told_from = ack.ranges().last().map_or(0, |range| range.start);
         }
         self.advance();
-        Ok(acked)
+        Ok(Acked { restored, restored_from, ..acked })
     }
 
     /// Updates the newest packet acknowledged.
@@ -449,7 +462,14 @@ mod tests {
         let mut book = SentPackets::default();
         for number in 0..count {
             let (time, cargo) = (at(number), SmallVec::new());
-            book.push(Some(SentPacket { size: 1500, sent_bytes: 0, time, cargo, source: None }));
+            book.push(Some(SentPacket {
+                size: 1500,
+                ect: false,
+                sent_bytes: 0,
+                time,
+                cargo,
+                source: None,
+            }));
         }
         book
     }
@@ -549,7 +569,14 @@ mod tests {
         book.leave_out();
         for number in 4..9 {
             let (time, cargo) = (at(number), SmallVec::new());
-            book.push(Some(SentPacket { size: 1500, sent_bytes: 0, time, cargo, source: None }));
+            book.push(Some(SentPacket {
+                size: 1500,
+                ect: false,
+                sent_bytes: 0,
+                time,
+                cargo,
+                source: None,
+            }));
         }
         let error = acknowledge(&mut book, &[(0, 9)]).unwrap_err();
         assert_eq!(error, Unsent::LeftOut { number: 3 });
@@ -566,7 +593,7 @@ mod tests {
     fn a_lost_packet_and_the_number_skipped_beside_it_are_told_apart_in_a_long_flight() {
         let packet = || {
             let (time, cargo) = (at(1), SmallVec::new());
-            Some(SentPacket { size: 1500, sent_bytes: 0, time, cargo, source: None })
+            Some(SentPacket { size: 1500, ect: false, sent_bytes: 0, time, cargo, source: None })
         };
         let mut book = SentPackets::default();
         for _ in 0..40 {
@@ -591,7 +618,14 @@ mod tests {
         for number in 0..100 {
             let (time, source) = (at(number), Some(vec![1; 1000].into()));
             let cargo = SmallVec::new();
-            book.push(Some(SentPacket { size: 1040, sent_bytes: 0, time, cargo, source }));
+            book.push(Some(SentPacket {
+                size: 1040,
+                ect: false,
+                sent_bytes: 0,
+                time,
+                cargo,
+                source,
+            }));
         }
         assert_eq!(book.held(), 100 * (size_of::<Slot>() + size_of::<SentPacket>() + 1000));
         acknowledge(&mut book, &[(50, 100)]).unwrap();
@@ -606,7 +640,14 @@ mod tests {
         let mut book = SentPackets::default();
         let reset = |n| Frame::Reset { stream: StreamId(n), reason: ResetReason::Reset, sent: 0 };
         let cargo: SmallVec<[Cargo; 2]> = (0..100).map(|n| Cargo::Control(reset(n))).collect();
-        book.push(Some(SentPacket { size: 1040, sent_bytes: 0, time: at(0), cargo, source: None }));
+        book.push(Some(SentPacket {
+            size: 1040,
+            ect: false,
+            sent_bytes: 0,
+            time: at(0),
+            cargo,
+            source: None,
+        }));
         assert!(book.held() >= 100 * size_of::<Cargo>(), "{}", book.held());
         acknowledge(&mut book, &[(0, 1)]).unwrap();
         book.take_lost(at(1000), Duration::from_millis(50));

@@ -22,7 +22,9 @@ impl Session {
             self.follow_pace();
         }
         let news = !acked.packets.is_empty();
-        self.measure(now, ack, &acked);
+        let ect = acked.packets.iter().filter(|(_, packet)| packet.ect);
+        let marked = self.marking.acknowledged(ect.map(|(n, _)| (*n, acked.came(*n))));
+        self.measure(now, ack, &acked, marked);
         self.follow_progress(now, &acked);
         self.log.record(now, || LogEvent::AckReceived { largest: ack.largest });
         for (number, packet) in acked.packets {
@@ -52,7 +54,7 @@ impl Session {
     }
 
     /// Feeds an acknowledgement to the rate control.
-    fn measure(&mut self, now: Instant, ack: &Ack, acked: &Acked) {
+    fn measure(&mut self, now: Instant, ack: &Ack, acked: &Acked, marked: u64) {
         let Some(auto) = self.rate.auto_mut() else { return };
         let packets: Vec<(u64, u16)> = acked.packets.iter().map(|(n, p)| (*n, p.size)).collect();
         let newest = acked.packets.iter().find(|(number, _)| *number == ack.largest);
@@ -63,6 +65,7 @@ impl Session {
             largest: ack.largest,
             held: ack.held,
             times,
+            marked,
         };
         auto.acknowledged(now, self.rtt.smoothed(), &acknowledged);
         self.rate_changed(now);
@@ -79,8 +82,11 @@ impl Session {
         }
         for (number, packet) in lost {
             self.log.record(now, || LogEvent::Lost { packet: number });
-            // Losses during a fade say nothing about packet sizes.
+            // Losses during a fade say nothing about packet sizes or codepoints.
             let judged = !packet.is_mtu_probe() && self.outage.is_past(packet.time);
+            if judged && packet.ect {
+                self.marking.lost(number);
+            }
             if judged && self.path.pmtu.packet_lost(number, packet.size.into()) {
                 self.stats.black_holes += 1;
             }

@@ -1,11 +1,9 @@
 //! Closing a session (`docs/slacp.md`, Closing): the peer learns at once that it is closed, and
 //! why.
 
-use std::net::SocketAddr;
+use units::Instant;
 
-use units::{ByteCount, Instant};
-
-use super::Session;
+use super::{Envelope, Session};
 use crate::recovery::received::ACK_DELAY;
 use crate::wire::frame::{self, Frame};
 use crate::wire::packet::Header;
@@ -44,7 +42,7 @@ impl Session {
         now: Instant,
         header: &Header,
         out: &mut Vec<u8>,
-    ) -> Option<(SocketAddr, ByteCount)> {
+    ) -> Option<Envelope> {
         let reason = self.life.take_message(now)?;
         Frame::Close(reason).write(out, false);
         self.seal(now, header, out, self.peer.address, None)

@@ -52,7 +52,8 @@ impl Outage {
         self.fade.as_mut()
     }
 
-    /// Whether a loss of a packet sent at that time says something about packet sizes.
+    /// Whether a loss of a packet sent at that time says something about packet sizes or
+    /// codepoints.
     pub(super) fn is_past(&self, sent: Instant) -> bool {
         sent >= self.ended_at
     }
@@ -151,6 +152,8 @@ impl Session {
         if self.outage.end(now, acked.packets.iter().map(|(_, packet)| packet.time)) {
             // Acknowledge at once, so that the peer also learns that its packets arrive.
             self.receiver.received.hurry();
+            // The path may have changed meanwhile.
+            self.marking.restart(self.sender.sent.next_number());
             self.events.push_back(Event::Reachable);
             self.log.record(now, || LogEvent::OutageEnds);
         }

@@ -4,9 +4,9 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use smallvec::smallvec;
-use units::{ByteCount, Instant};
+use units::Instant;
 
-use super::{Session, ip_udp_overhead};
+use super::{Envelope, Session, ip_udp_overhead};
 use crate::path::migration::Validation;
 use crate::path::pmtu::Pmtu;
 use crate::path::rtt::Rtt;
@@ -72,6 +72,7 @@ impl Session {
             // The answer to the challenge has just arrived on this path, so probe at once.
             self.probes.next = now;
         }
+        self.marking.restart(self.sender.sent.next_number());
         // A new port at the same address is the same path.
         if old.ip() != address.ip() {
             self.path.left = Some((old, self.path_memory(now)));
@@ -97,7 +98,7 @@ impl Session {
         now: Instant,
         header: &Header,
         out: &mut Vec<u8>,
-    ) -> Option<(SocketAddr, ByteCount)> {
+    ) -> Option<Envelope> {
         let (to, frame) =
             self.path.validation.next(now, self.peer.address, self.challenge_delay())?;
         frame.write(out, false);
@@ -125,7 +126,7 @@ impl Session {
         now: Instant,
         header: &Header,
         out: &mut Vec<u8>,
-    ) -> Option<(SocketAddr, ByteCount)> {
+    ) -> Option<Envelope> {
         if self.mtu_probe_at()? > now {
             return None;
         }

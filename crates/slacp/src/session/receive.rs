@@ -9,16 +9,18 @@ use crate::event_log::LogEvent;
 use crate::keys::phases::RekeyError;
 use crate::recovery::sent::Unsent;
 use crate::streams::ProtocolError;
+use crate::wire::ecn::Ecn;
 use crate::wire::frame::{self, Frame, Repair};
 use crate::wire::packet::Header;
 
 impl Session {
-    /// Processes a data packet from the wire. If it is authentic and the newest so far, `from` may
+    /// Processes a data packet that came with the codepoint `ecn`. If it is authentic and the newest so far, `from` may
     /// become the peer's address. Returns whether it was authentic.
     pub(crate) fn handle_packet(
         &mut self,
         now: Instant,
         from: SocketAddr,
+        ecn: Ecn,
         header: &Header,
         datagram: &mut [u8],
     ) -> bool {
@@ -47,7 +49,7 @@ impl Session {
         self.log.record(now, || LogEvent::Received { packet: number, bytes: size });
         self.stats.packets_received += 1;
         self.stats.bytes_received += size as u64;
-        if let Err(error) = self.take_packet(now, number, header.source, frames, size) {
+        if let Err(error) = self.take_packet(now, number, header.source, frames, (size, ecn)) {
             self.fail(now, &error);
         }
         true
@@ -58,7 +60,9 @@ impl Session {
     pub(crate) fn take_authentic(&mut self, now: Instant, number: u64, frames: &[u8]) {
         if self.receiver.received.is_new(number) {
             self.heard(now);
-            if let Err(error) = self.take_packet(now, number, true, frames, frames.len()) {
+            if let Err(error) =
+                self.take_packet(now, number, true, frames, (frames.len(), Ecn::NotEct))
+            {
                 self.fail(now, &error);
             }
         }
@@ -70,7 +74,7 @@ impl Session {
         number: u64,
         source: bool,
         frames: &[u8],
-        size: usize,
+        (size, ecn): (usize, Ecn),
     ) -> Result<(), Broken> {
         let Some((eliciting, repair)) = self.take_frames(now, number, false, frames)? else {
             return Ok(());
@@ -84,6 +88,7 @@ impl Session {
         // In a fade the answer to a mere PING is a probe, at the pace of probes.
         let reports = eliciting && (self.is_reachable() || self.activity.carried == now);
         self.receiver.received.arrived(now, number, size, reports);
+        self.receiver.ecn.arrived(ecn);
         if repair.is_some() {
             self.stats.repairs_received += 1;
             self.log.record(now, || LogEvent::RepairReceived { packet: number });
@@ -135,7 +140,7 @@ impl Session {
                     }
                     self.on_ack(now, &ack)?;
                 }
-                Frame::Ecn(_) => {}
+                Frame::Ecn(counts) => self.marking.heard(number, counts),
                 Frame::Settled(floor) => {
                     if floor > number {
                         return Err(Broken::Settled { floor, number });

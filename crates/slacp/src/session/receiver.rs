@@ -6,6 +6,7 @@ use units::Instant;
 
 use crate::Config;
 use crate::channels::Inbound;
+use crate::rate::ecn::Tally;
 use crate::recovery::fec::Decoder;
 use crate::recovery::received::Received;
 use crate::wire::frame::Repair;
@@ -13,6 +14,7 @@ use crate::wire::frame::Repair;
 /// The receiving side of a session. The streams' data is in [`Streams`](crate::streams::Streams).
 pub(super) struct Receiver {
     pub(super) received: Received,
+    pub(super) ecn: Tally,
     pub(super) decoder: Decoder,
     pub(super) inbound: Inbound,
 }
@@ -23,6 +25,7 @@ impl Receiver {
         let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self {
             received: Received::new(),
+            ecn: Tally::default(),
             decoder: Decoder::new(part(memory / 2)),
             inbound: Inbound::new(&config.channels, part(memory / 4)),
         }

@@ -6,11 +6,12 @@ use smallvec::SmallVec;
 use units::{ByteCount, Instant, earliest};
 
 use super::payload::Filling;
-use super::{Session, Wake, ip_udp_overhead};
+use super::{Envelope, Session, Wake, ip_udp_overhead};
 use crate::event_log::LogEvent;
 use crate::rate::Auto;
 use crate::recovery::fec::{Block, REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::recovery::sent::{Cargo, SentPacket};
+use crate::wire::ecn::Ecn;
 use crate::wire::frame::{self, Frame, Repair};
 use crate::wire::packet::{Header, TAG};
 
@@ -71,12 +72,7 @@ impl Session {
     }
 
     /// Builds the next packet in `out`, which must be empty; `None` if there is nothing to send.
-    /// Returns the destination and the size of the IP packet.
-    pub(crate) fn transmit(
-        &mut self,
-        now: Instant,
-        out: &mut Vec<u8>,
-    ) -> Option<(SocketAddr, ByteCount)> {
+    pub(crate) fn transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
         let number = self.sender.sent.next_number();
         let header = Header {
             phase: self.keys.phase(),
@@ -118,10 +114,10 @@ impl Session {
         }
         let source = source.then(|| out[header.len()..].into());
         let sent = self.seal(now, &header, out, to, eliciting.then_some((cargo, source)));
-        if let Some((_, size)) = sent
+        if let Some(sent) = &sent
             && self.stats.repairs_sent > repairs
         {
-            self.stats.repair_bytes += size.get();
+            self.stats.repair_bytes += sent.size.get();
         }
         sent
     }
@@ -134,20 +130,31 @@ impl Session {
         out: &mut Vec<u8>,
         to: SocketAddr,
         kept: Option<Kept>,
-    ) -> Option<(SocketAddr, ByteCount)> {
+    ) -> Option<Envelope> {
         let number = self.sender.sent.next_number();
         let size = out.len() + TAG + ip_udp_overhead(to);
         let source = kept.as_ref().is_some_and(|kept| kept.1.is_some());
+        let ecn = self.codepoint(number, kept.as_ref());
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += size as u64;
-        self.enter(now, size as u16, kept);
+        self.enter(now, size as u16, ecn, kept);
         self.keys.seal(number, header.len(), out);
         self.check_keys(now);
         self.log.record(now, || LogEvent::Sent { packet: number, bytes: size, source });
-        Some((to, ByteCount::new(size as u64)))
+        Some(Envelope { to, size: ByteCount::new(size as u64), ecn })
     }
 
-    fn enter(&mut self, now: Instant, size: u16, kept: Option<Kept>) {
+    /// The codepoint of packet `number`. What nobody acknowledges cannot be validated, and what finds
+    /// out whether the path works at all is to arrive on every path.
+    fn codepoint(&self, number: u64, kept: Option<&Kept>) -> Ecn {
+        let asks = |(cargo, _): &Kept| matches!(cargo[..], [Cargo::MtuProbe(_)]);
+        if !self.is_reachable() || kept.is_none_or(asks) {
+            return Ecn::NotEct;
+        }
+        self.marking.codepoint(number)
+    }
+
+    fn enter(&mut self, now: Instant, size: u16, ecn: Ecn, kept: Option<Kept>) {
         self.activity.sent = now;
         let (number, eliciting) = (self.sender.sent.next_number(), kept.is_some());
         let nothing_waits = self.waits_at().is_none();
@@ -165,8 +172,12 @@ impl Session {
                 None => self.schedule_probe(),
             }
         }
-        let sent_bytes = self.stats.bytes_sent;
-        let enter = |(cargo, source)| SentPacket { size, sent_bytes, time: now, cargo, source };
+        let (sent_bytes, ect) = (self.stats.bytes_sent, ecn == Ecn::Ect0);
+        if ect {
+            self.marking.sent_ect();
+        }
+        let enter =
+            |(cargo, source)| SentPacket { size, ect, sent_bytes, time: now, cargo, source };
         self.sender.enter(kept.map(enter), &mut self.rng);
     }
 
@@ -215,9 +226,13 @@ impl Session {
         }
         let (out, end) = (&mut *packet.out, packet.end);
         let before = out.len();
+        if let Some(counts) = self.receiver.ecn.report().filter(|_| self.peer.ecn) {
+            Frame::Ecn(counts).write(out, false);
+        }
         let (ranges, restored, report) =
             self.receiver.received.report(now, self.peer.times == Some(true));
-        frame::write_ack(out, ranges, restored, &report, end - before - 16);
+        let room = end.saturating_sub(out.len() + 16);
+        frame::write_ack(out, ranges, restored, &report, room);
         let overhead = ip_udp_overhead(self.peer.address) + Header::MAX_LEN + TAG;
         self.receiver.received.reported(now, out.len() - before + overhead);
         let (number, largest) = (packet.number, self.receiver.received.expected() - 1);

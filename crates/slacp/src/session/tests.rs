@@ -12,12 +12,13 @@ use crate::keys::crypto::{Cipher, PacketKey};
 use crate::keys::phases::KeyLimits;
 use crate::recovery::fec::{Block, MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE, PendingRepair, REPAIR_HEAD};
 use crate::stats::ENTRY;
+use crate::wire::ecn::EcnCounts;
 use crate::wire::frame;
 use crate::wire::frame::{
     Announcement, Frame, Packet, Part, Repair, Report, TruncatedOffset, write_ack,
 };
 use crate::wire::packet::TAG;
-use crate::{ChannelConfig, CloseReason, DownReason, Open, ResetReason, StreamId};
+use crate::{ChannelConfig, CloseReason, DownReason, EcnState, Open, ResetReason, StreamId};
 
 /// Memory limit of the sessions in these tests, per kind.
 const MEMORY: u64 = 2_000_000;
@@ -49,7 +50,7 @@ fn session(config: &Config) -> Session {
     let address = SocketAddr::from(([192, 0, 2, 1], 5900));
     let (key, limits) = (PublicKey([1; 32]), limits(config));
     let (rate, times) = (config.rate.initial(), Some(true));
-    let peer = Peer { key, address, index: 1, limits, rate, times };
+    let peer = Peer { key, address, index: 1, limits, rate, times, ecn: true };
     Session::new(at(0), config, keys, peer, true, None, &Secret::new([8; 32]))
 }
 
@@ -85,20 +86,24 @@ fn sizes(session: &mut Session, now: Instant) -> Vec<u64> {
     let mut out = Vec::new();
     let sent = core::iter::from_fn(|| {
         out.clear();
-        session.transmit(now, &mut out).map(|(_, size)| size.get())
+        session.transmit(now, &mut out).map(|sent| sent.size.get())
     });
     sent.collect()
 }
 
 /// Delivers a sealed packet to the session.
 fn deliver(session: &mut Session, now: Instant, number: u64, frames: &[u8]) {
+    deliver_with(session, now, number, Ecn::NotEct, frames);
+}
+
+fn deliver_with(session: &mut Session, now: Instant, number: u64, ecn: Ecn, frames: &[u8]) {
     let header = Header::new(1, number, 0, false);
     let mut packet = Vec::new();
     header.write(&mut packet);
     packet.extend_from_slice(frames);
     let key = PacketKey::new(Cipher::ChaCha20Poly1305, &[7; 32]);
     key.seal(number, header.len(), &mut packet);
-    assert!(session.handle_packet(now, session.peer.address, &header, &mut packet));
+    assert!(session.handle_packet(now, session.peer.address, ecn, &header, &mut packet));
 }
 
 #[test]
@@ -433,10 +438,16 @@ fn forgeries_beyond_the_integrity_limit_end_the_session() {
     header.write(&mut forged);
     forged.extend([3; 40]);
     for n in 0..49 {
-        assert!(!hub.handle_packet(at(n), hub.peer.address, &header, &mut forged.clone()));
+        assert!(!hub.handle_packet(
+            at(n),
+            hub.peer.address,
+            Ecn::NotEct,
+            &header,
+            &mut forged.clone()
+        ));
     }
     assert!(hub.is_usable());
-    hub.handle_packet(at(50), hub.peer.address, &header, &mut forged);
+    hub.handle_packet(at(50), hub.peer.address, Ecn::NotEct, &header, &mut forged);
     assert_eq!(hub.take_end(), Some(DownReason::Violation));
 }
 
@@ -589,4 +600,72 @@ fn small_packets_do_not_keep_out_a_repair_that_fits_alone() {
         assert!(packets <= 4, "{packets} packets for three repairs of {shard} bytes");
         assert!(session.sender.planner.next().is_none());
     }
+}
+
+/// A session that measures its rate and has tested its path for ECN, and an acknowledgement of
+/// everything it has sent.
+fn tested() -> (Session, u64, Vec<u8>) {
+    let mut session = session(&Config { rate: Rate::auto(), ..config() });
+    for _ in 0..30 {
+        session.send_packet(at(0), ChannelId(1), &[0x45; 1000]).unwrap();
+    }
+    (0..50).for_each(|ms| _ = transmit(&mut session, at(ms)));
+    let ect = session.stats().ect_sent;
+    assert!((5..=10).contains(&ect), "{ect}");
+    let all = ack(0..session.sender.sent.next_number());
+    (session, ect, all)
+}
+
+fn counted(session: &mut Session, number: u64, ect0: u64, ce: u64, ack: &[u8]) -> EcnState {
+    let frames = [&frame(&Frame::Ecn(EcnCounts { ect0, ce })), ack].concat();
+    session.take_authentic(at(100), number, &frames);
+    assert!(session.is_usable(), "no count ends a session");
+    session.stats().ecn
+}
+
+#[test]
+fn true_counts_make_a_path_capable_and_marks_are_passed_on() {
+    let (mut session, ect, all) = tested();
+    assert_eq!(counted(&mut session, 0, ect - 2, 2, &all), EcnState::Capable);
+    assert_eq!(session.stats().ce_reported, 2);
+}
+
+#[test]
+fn counts_that_cannot_be_true_end_ecn_but_not_the_session() {
+    let most = crate::wire::varint::MAX;
+    let (_, ect, _) = tested();
+    for (ect0, ce) in [(0, 0), (ect - 1, 0), (ect + 1, 0), (ect, 1), (0, most), (most, most)] {
+        let (mut session, _, all) = tested();
+        assert_eq!(counted(&mut session, 0, ect0, ce, &all), EcnState::Failed, "{ect0} {ce}");
+        assert_eq!(session.stats().ce_reported, 0);
+        session.send_packet(at(200), ChannelId(1), &[0x45; 1000]).unwrap();
+        (200..250).for_each(|ms| _ = transmit(&mut session, at(ms)));
+        assert_eq!(session.stats().ect_sent, ect);
+    }
+}
+
+#[test]
+fn counts_that_decrease_end_ecn_unless_they_are_old() {
+    let (mut session, ect, all) = tested();
+    assert_eq!(counted(&mut session, 5, ect - 2, 2, &all), EcnState::Capable);
+    assert_eq!(counted(&mut session, 4, ect - 3, 0, &all), EcnState::Capable);
+    assert_eq!(counted(&mut session, 6, ect - 1, 1, &all), EcnState::Failed);
+}
+
+#[test]
+fn an_acknowledgement_grows_by_three_bytes_twice_if_a_codepoint_came() {
+    let mut session = session(&config());
+    let mut number = 0;
+    let mut answer = |ecn| {
+        let (now, ping) = (at(number * 1000), frame(&Frame::Ping));
+        deliver_with(&mut session, now, number, ecn, &ping);
+        number += 1;
+        // Bytes in the session's first acknowledgements differ by nothing else.
+        sizes(&mut session, now + Duration::from_millis(25))[0]
+    };
+    let plain = answer(Ecn::NotEct);
+    let codepoints =
+        [Ecn::Ce, Ecn::NotEct, Ecn::NotEct, Ecn::Ect0, Ecn::Ect0, Ecn::Ect1, Ecn::Ect1];
+    let grown = codepoints.map(|ecn| answer(ecn) - plain);
+    assert_eq!(grown, [3, 3, 0, 3, 3, 3, 0]);
 }

@@ -58,6 +58,8 @@ pub(crate) struct Params {
     pub(crate) times: Option<bool>,
     /// Whether AES-256-GCM is fast on this side.
     pub(crate) aes: bool,
+    /// Whether this side reports the ECN codepoints it receives.
+    pub(crate) ecn: bool,
 }
 
 /// The other side requires a parameter that is not known here.
@@ -81,6 +83,7 @@ const TIMES: u64 = 7;
 const CHANNELS: u64 = 8;
 const AES: u64 = 9;
 const OPENINGS: u64 = 10;
+const ECN: u64 = 13;
 
 impl Params {
     /// The cipher of a session with `peer`.
@@ -110,13 +113,16 @@ impl Params {
         if self.aes {
             put(AES, 1);
         }
+        if self.ecn {
+            put(ECN, 1);
+        }
         out
     }
 
     fn decode(mut input: &[u8]) -> Result<Self, HandshakeError> {
         let (mut memory, mut window, mut streams, mut rate, mut present) = (0, 0, 0, 0, None);
         let (mut channels, mut openings) = (0, Openings::default());
-        let (mut times, mut aes) = (None, false);
+        let (mut times, mut aes, mut ecn) = (None, false, false);
         while !input.is_empty() {
             let mut number = || varint::read(&mut input).ok_or(HandshakeError::Malformed);
             let (name, value) = (number()?, number()?);
@@ -130,6 +136,7 @@ impl Params {
                 PRESENT => present = Some(value),
                 TIMES => times = Some(value == 1),
                 AES => aes = value == 1,
+                ECN => ecn = value == 1,
                 REFUSED => return Err(HandshakeError::Refused { parameter: value }),
                 _ if name & MANDATORY != 0 => {
                     return Err(Unsupported { parameter: name }.into());
@@ -138,7 +145,7 @@ impl Params {
             }
         }
         let limits = Limits { channels, openings, ..Limits::new(memory, window, streams) };
-        Ok(Self { limits, rate: BitRate::from_bits_per_second(rate), present, times, aes })
+        Ok(Self { limits, rate: BitRate::from_bits_per_second(rate), present, times, aes, ecn })
     }
 }
 
@@ -471,6 +478,7 @@ mod tests {
             present,
             times: Some(true),
             aes: true,
+            ecn: true,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::path::rtt::FirstRtt;
 use crate::session::{self, Peer, Session};
 use crate::setup::foreign::Reported;
 use crate::setup::gate::Gate;
-use crate::setup::handshake::{self, Responder};
+use crate::setup::handshake::{self, Params, Responder};
 use crate::setup::knock::{MAC, Mac};
 use crate::setup::replacement::{Present, Replacement, Verdict};
 use crate::wire::packet::{self, Echo, Header, Index, VERSION};
@@ -294,8 +294,8 @@ impl Hub {
         let Some(known) = self.peers.get(&key) else { return };
         let live = known.session.and_then(|id| core.session(id)).map(|session| session.name);
         let present = live.filter(|name| params.present == Some(*name));
-        let (limits, rate, times) = (params.limits, params.rate, params.times);
-        let peer = Peer { key, address: from, index: sender, limits, rate, times };
+        let Params { limits, rate, times, ecn, .. } = params;
+        let peer = Peer { key, address: from, index: sender, limits, rate, times, ecn };
         let own = self.own_config(&core.config, &key);
         let mut ours = core.params(present);
         if let Some(own) = &own {
@@ -325,7 +325,7 @@ impl Hub {
         let tentative = known.tentative.as_mut()?;
         // The answer may have been repeated, and so may the packet.
         let rtt = FirstRtt::AtMost(now.saturating_since(tentative.answered));
-        if !tentative.session.handle_packet(now, from, header, datagram) {
+        if !tentative.session.handle_packet(now, from, core.ecn_received, header, datagram) {
             return None;
         }
         if !self.may_replace(core, now, from, peer) {

@@ -7,7 +7,7 @@ use units::Instant;
 
 use crate::endpoint::{Core, Owner};
 use crate::session::{Peer, Session};
-use crate::setup::handshake::{HandshakeError, Initiator};
+use crate::setup::handshake::{HandshakeError, Initiator, Params};
 use crate::setup::knock::Mac;
 use crate::wire::packet::{self, Echo, Header, Index, VERSION};
 use crate::{Notice, SessionId};
@@ -192,8 +192,8 @@ impl Terminal {
         let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));
         let known = self.addresses.contains(&from);
         let address = asked.copied().filter(|_| !known).unwrap_or(from);
-        let (limits, rate, times) = (params.limits, params.rate, params.times);
-        let peer = Peer { key, address, index: sender, limits, rate, times };
+        let Params { limits, rate, times, ecn, .. } = params;
+        let peer = Peer { key, address, index: sender, limits, rate, times, ecn };
         let keys = initiator.into_keys(params.cipher(&core.params(None)));
         let seed = core.seed();
         let mut session = Session::new(now, &core.config, keys, peer, false, Some(rtt), &seed);

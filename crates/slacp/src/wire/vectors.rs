@@ -136,6 +136,7 @@ fn params(present: Option<u64>, times: bool) -> Params {
         present,
         times: Some(times),
         aes: true,
+        ecn: false,
     }
 }
 
