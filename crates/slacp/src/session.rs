@@ -36,7 +36,7 @@ use crate::keys::secret::{Secret, draw};
 use crate::path::loss::LossMeter;
 use crate::path::rtt::{FirstRtt, Rtt};
 use crate::rate::ecn::Marking;
-use crate::rate::{Auto, Change, Control, RateState};
+use crate::rate::{Auto, Change, Control};
 use crate::scheduler::ClassId;
 use crate::setup::handshake::Keys;
 use crate::stats::{ChannelStats, ClassStats, Stats};

@@ -15,6 +15,7 @@ mod acceptance;
 mod breaker;
 mod channels;
 mod classes;
+mod ecn;
 mod first_rtt;
 mod flow;
 mod lifecycle;

@@ -21,7 +21,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use link::{Link, LinkConfig, Payload};
 use slacp::{
-    CloseReason, Config, Endpoint, Event, KeyPair, Open, PathKey, PathMemory, RateState, Read,
+    CloseReason, Config, Ecn, Endpoint, Event, KeyPair, Open, PathKey, PathMemory, RateState, Read,
     SessionId, Stats, StreamId,
 };
 use units::{BitRate, ByteCount, Instant, Machine};
@@ -52,6 +52,7 @@ struct Packet {
     /// Its index in the records; forward only.
     record: usize,
     size: usize,
+    ecn: Ecn,
     body: Body,
 }
 
@@ -66,6 +67,25 @@ impl Payload for Packet {
     fn wire_len(&self) -> usize {
         self.size
     }
+
+    fn mark_ce(&mut self) -> bool {
+        let capable = self.ecn != Ecn::NotEct;
+        if capable {
+            self.ecn = Ecn::Ce;
+        }
+        capable
+    }
+}
+
+/// What the forward link does to the ECN codepoints of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Codepoints {
+    #[default]
+    Kept,
+    /// All become Not-ECT.
+    Cleared,
+    /// Packets other than Not-ECT are lost.
+    Lost,
 }
 
 /// A sender and its receiver.
@@ -181,6 +201,10 @@ impl Transfer {
         let ahead = self.terminal_time(now).saturating_since(now);
         let made_up = Duration::from_nanos((now.as_nanos() as f64 * (1.0 - pace)) as u64);
         self.skew = (ahead + made_up, pace - 1.0);
+    }
+
+    pub fn terminal_stats(&self) -> Stats {
+        self.terminal.stats(self.session.unwrap()).unwrap()
     }
 
     pub fn hub_stats(&self) -> Stats {
@@ -304,6 +328,7 @@ pub struct Path {
     pub records: Records,
     changes: Vec<(Instant, Change)>,
     pub now: Instant,
+    pub codepoints: Codepoints,
     /// The bytes of the return link.
     pub returned: u64,
 }
@@ -321,6 +346,7 @@ impl Path {
             records: Records::default(),
             changes: Vec::new(),
             now: Instant::ZERO,
+            codepoints: Codepoints::Kept,
             returned: 0,
         }
     }
@@ -384,11 +410,20 @@ impl Path {
 
     /// Runs until `end`, or until all transfers are done.
     pub fn run(&mut self, end: Instant) {
+        let done = |flow: &Flow| matches!(flow, Flow::Slacp(t) if t.done.is_some());
+        self.run_until(|path| path.flows.iter().all(done), end);
+    }
+
+    /// Runs until `end`, whatever is done.
+    pub fn run_on(&mut self, end: Instant) {
+        self.run_until(|_| false, end);
+    }
+
+    fn run_until(&mut self, over: impl Fn(&Self) -> bool, end: Instant) {
         loop {
             self.transmit();
-            let done = |flow: &Flow| matches!(flow, Flow::Slacp(t) if t.done.is_some());
             let next = self.next();
-            if next > end || self.flows.iter().all(done) {
+            if next > end || over(self) {
                 return;
             }
             self.now = self.now.max(next);
@@ -415,8 +450,14 @@ impl Path {
             let (_, mut change) = self.changes.remove(0);
             change(self);
         }
-        while let Some(packet) = self.forward.poll_delivery(now) {
-            self.records.arrived(packet.record, now);
+        while let Some(mut packet) = self.forward.poll_delivery(now) {
+            match self.codepoints {
+                Codepoints::Kept => {}
+                Codepoints::Cleared => packet.ecn = Ecn::NotEct,
+                Codepoints::Lost if packet.ecn != Ecn::NotEct => continue,
+                Codepoints::Lost => {}
+            }
+            self.records.arrived(packet.record, now, packet.ecn);
             self.arrive(packet);
         }
         while let Some(packet) = self.ret.poll_delivery(now) {
@@ -450,7 +491,7 @@ impl Path {
                 }
                 let hub = SocketAddr::from(([10, 0, 0, 1], 1));
                 let theirs = transfer.terminal_time(now);
-                transfer.terminal.handle_datagram(theirs, hub, &mut bytes);
+                transfer.terminal.handle_datagram_with_ecn(theirs, hub, packet.ecn, &mut bytes);
                 transfer.use_streams(now);
             }
             (Flow::Tcp(_), Body::Segment(number)) => {
@@ -468,7 +509,7 @@ impl Path {
         self.agenda.touch(packet.flow);
         match (&mut self.flows[packet.flow], packet.body) {
             (Flow::Slacp(transfer), Body::Datagram(mut bytes, from)) => {
-                transfer.hub.handle_datagram(now, from, &mut bytes);
+                transfer.hub.handle_datagram_with_ecn(now, from, packet.ecn, &mut bytes);
                 transfer.use_streams(now);
             }
             (Flow::Tcp(tcp), Body::Segment(number)) => tcp.acknowledged(now, number),
@@ -479,45 +520,46 @@ impl Path {
     /// Has the touched flows send what they may.
     fn transmit(&mut self) {
         while let Some(flow) = self.agenda.pop_touched() {
-            while let Some((body, size)) = self.next_packet(flow) {
-                let record = self.records.sent(flow, size, self.now);
-                self.forward.handle_packet(self.now, Packet { flow, record, size, body });
+            while let Some((body, size, ecn)) = self.next_packet(flow) {
+                let record = self.records.sent(flow, size, self.now, ecn);
+                self.forward.handle_packet(self.now, Packet { flow, record, size, ecn, body });
             }
-            while let Some((body, size)) = self.next_return(flow) {
+            while let Some((body, size, ecn)) = self.next_return(flow) {
                 self.returned += size as u64;
-                self.ret.handle_packet(self.now, Packet { flow, record: 0, size, body });
+                self.ret.handle_packet(self.now, Packet { flow, record: 0, size, ecn, body });
             }
             self.agenda.set(flow, self.flows[flow].next());
         }
     }
 
-    fn next_packet(&mut self, flow: usize) -> Option<(Body, usize)> {
+    fn next_packet(&mut self, flow: usize) -> Option<(Body, usize, Ecn)> {
         match &mut self.flows[flow] {
             Flow::Slacp(transfer) => {
                 let mut bytes = Vec::with_capacity(1500);
                 let to = transfer.hub.poll_transmit(self.now, &mut bytes)?;
+                let ecn = transfer.hub.transmit_ecn();
                 transfer.write();
                 let size = bytes.len() + OVERHEAD;
-                Some((Body::Datagram(bytes, to), size))
+                Some((Body::Datagram(bytes, to), size, ecn))
             }
-            Flow::Tcp(tcp) => Some((Body::Segment(tcp.transmit(self.now)?), 1500)),
+            Flow::Tcp(tcp) => Some((Body::Segment(tcp.transmit(self.now)?), 1500, Ecn::NotEct)),
             Flow::Udp { rate, next } => {
                 let due = *next <= self.now;
                 due.then(|| {
                     *next += rate.time_to_send(ByteCount::new(1500));
-                    (Body::Segment(0), 1500)
+                    (Body::Segment(0), 1500, Ecn::NotEct)
                 })
             }
         }
     }
 
-    fn next_return(&mut self, flow: usize) -> Option<(Body, usize)> {
+    fn next_return(&mut self, flow: usize) -> Option<(Body, usize, Ecn)> {
         let Flow::Slacp(transfer) = &mut self.flows[flow] else { return None };
         let mut bytes = Vec::with_capacity(1500);
         let theirs = transfer.terminal_time(self.now);
         transfer.terminal.poll_transmit(theirs, &mut bytes)?;
         let size = bytes.len() + OVERHEAD;
-        Some((Body::Datagram(bytes, transfer.place), size))
+        Some((Body::Datagram(bytes, transfer.place), size, transfer.terminal.transmit_ecn()))
     }
 }
 

@@ -3,6 +3,7 @@
 use core::ops::Deref;
 use core::time::Duration;
 
+use slacp::Ecn;
 use units::Instant;
 
 /// What happened to a packet of the forward link.
@@ -12,6 +13,8 @@ pub struct Record {
     pub size: usize,
     pub sent: Instant,
     pub arrived: Option<Instant>,
+    /// The codepoints that it left with and, once it has arrived, came with.
+    pub ecn: [Ecn; 2],
 }
 
 impl Record {
@@ -55,16 +58,16 @@ impl<'a> IntoIterator for &'a Records {
 
 impl Records {
     /// Adds a packet that is sent now, and returns its index.
-    pub fn sent(&mut self, flow: usize, size: usize, sent: Instant) -> usize {
+    pub fn sent(&mut self, flow: usize, size: usize, sent: Instant, ecn: Ecn) -> usize {
         self.flows.resize_with(self.flows.len().max(flow + 1), Of::default);
         self.flows[flow].sent.push(self.all.len());
-        self.all.push(Record { flow, size, sent, arrived: None });
+        self.all.push(Record { flow, size, sent, arrived: None, ecn: [ecn; 2] });
         self.all.len() - 1
     }
 
     /// Notes the arrival of a packet, now.
-    pub fn arrived(&mut self, record: usize, now: Instant) {
-        self.all[record].arrived = Some(now);
+    pub fn arrived(&mut self, record: usize, now: Instant, ecn: Ecn) {
+        (self.all[record].arrived, self.all[record].ecn[1]) = (Some(now), ecn);
         self.flows[self.all[record].flow].arrived.push(record);
     }
 
