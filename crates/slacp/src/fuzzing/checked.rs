@@ -8,7 +8,7 @@ use units::{Instant, Machine};
 use super::adversary::is_claimed;
 use crate::recovery::fec::{Block, Decoder, PendingRepair, encode};
 use crate::wire::frame::Repair;
-use crate::{Destination, Endpoint, Event, Footprint, Open, SessionId, Wake};
+use crate::{Destination, Ecn, Endpoint, Event, Footprint, Open, SessionId, Wake};
 
 /// The most of what came from an unproven address that may go there (RFC 9000
 /// §8.1).
@@ -135,7 +135,9 @@ impl CheckedEndpoint {
         if is_claimed(from) {
             self.claimed.entry(from).or_default()[0] += datagram.len() as u64;
         }
-        self.with(|endpoint| endpoint.handle_datagram(now, from, datagram));
+        // Any codepoint, as a path may set it.
+        let ecn = Ecn::from_bits(datagram.last().copied().unwrap_or(0));
+        self.with(|endpoint| endpoint.handle_datagram_with_ecn(now, from, ecn, datagram));
     }
 
     /// The next datagram to leave.
@@ -228,6 +230,7 @@ impl CheckedEndpoint {
             assert!(to_send <= memory && to_read <= memory, "{to_send} to send, {to_read} to read");
             assert!(stats.held.get() <= 5 * memory, "{} held in all", stats.held);
             assert!(stats.streams <= limits.streams, "{} streams", stats.streams);
+            assert!(stats.ce_reported <= stats.ect_sent, "{} marked", stats.ce_reported);
             counted += SLACK * stats.held.get() as usize + FIXED;
             known += 1;
         }

@@ -9,6 +9,7 @@ use super::forger::Forger;
 use super::tactics::Tactic;
 use super::{Choices, grammar};
 use crate::StreamId;
+use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{self, Frame, Report, TruncatedOffset};
 
 /// The frames of one packet take no more, so that it passes every path.
@@ -60,6 +61,8 @@ pub(super) struct Contact {
     pub(super) theirs: BTreeMap<StreamId, u64>,
     /// How often the other side gave back windows of streams.
     taken_back: BTreeMap<StreamId, u64>,
+    /// What it has counted of the codepoints that came, truly or not.
+    pub(super) counted: EcnCounts,
     /// Challenges to be answered, and the addresses that they came to.
     pub(super) challenges: VecDeque<(SocketAddr, u64)>,
     pub(super) recorded: VecDeque<Vec<u8>>,
@@ -92,6 +95,7 @@ impl Contact {
             sent: 0,
             theirs: BTreeMap::new(),
             taken_back: BTreeMap::new(),
+            counted: EcnCounts::default(),
             challenges: VecDeque::new(),
             recorded: VecDeque::new(),
             rekeys: VecDeque::new(),

@@ -43,6 +43,8 @@ pub(super) enum Tactic {
     Roam,
     /// Listens only.
     Silence,
+    /// Counts of ECN codepoints that rise by what may be true, or do not.
+    Counts,
     /// Acknowledgements of anything.
     FalseAcks,
     /// Any frames.
@@ -52,7 +54,7 @@ pub(super) enum Tactic {
 }
 
 impl Tactic {
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 21] = [
         Self::Talk,
         Self::OpenReset,
         Self::Islands,
@@ -70,6 +72,7 @@ impl Tactic {
         Self::Replay,
         Self::Roam,
         Self::Silence,
+        Self::Counts,
         Self::FalseAcks,
         Self::AnyFrames,
         Self::Garbage,
@@ -78,6 +81,9 @@ impl Tactic {
     /// The next packet that this does, if it does anything.
     pub(super) fn packet(self, contact: &mut Contact, choices: &mut Choices) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(ROOM + 64);
+        if self == Self::Counts {
+            count(contact, &mut out, choices);
+        }
         if choices.one_in(4) {
             contact.acknowledge(&mut out, choices);
         }
@@ -162,6 +168,17 @@ impl Tactic {
             _ => Frame::Ping.write(out, false),
         }
     }
+}
+
+/// Counts a few more packets; once in a while any number.
+fn count(contact: &mut Contact, out: &mut Vec<u8>, choices: &mut Choices) {
+    contact.counted.ect0 += choices.below(4);
+    contact.counted.ce += choices.below(2);
+    let counts = match choices.below(256) {
+        0 => grammar::counts(contact.forger.heard_end(), choices),
+        _ => contact.counted,
+    };
+    Frame::Ecn(counts).write(out, false);
 }
 
 /// Resets a stream of which as much was sent as was, or any lie.
