@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use os::Timer;
 use pep::routes::Sources;
-use slacp::{Event, Notice, Wake};
+use slacp::{Ecn, Event, Notice, Wake};
 use tokio::sync::mpsc::UnboundedSender;
 use units::{Instant, Machine};
 
@@ -44,7 +44,7 @@ pub(crate) struct Driver {
     batch: Batch,
     /// A datagram taken from the endpoint that did not fit into the last batch.
     waiting: Vec<u8>,
-    waiting_to: Option<SocketAddr>,
+    waiting_to: Option<(SocketAddr, Ecn)>,
     sources: Sources,
     faults: LogLimiter,
 }
@@ -184,10 +184,11 @@ impl Driver {
         while !self.batch.is_closed(most) {
             if self.waiting_to.is_none() {
                 self.waiting.clear();
-                self.waiting_to = state.endpoint.poll_transmit(now, &mut self.waiting);
+                let to = state.endpoint.poll_transmit(now, &mut self.waiting);
+                self.waiting_to = to.map(|to| (to, state.endpoint.transmit_ecn()));
             }
-            let Some(to) = self.waiting_to else { return };
-            if !self.batch.join(to, &self.waiting, most) {
+            let Some((to, ecn)) = self.waiting_to else { return };
+            if !self.batch.join(to, ecn, &self.waiting, most) {
                 return;
             }
             self.waiting_to = None;
@@ -220,9 +221,9 @@ impl Driver {
         for _ in 0..RECEPTIONS_PER_TURN {
             let mut state = self.hop.lock();
             let (sources, counters) = (&mut self.sources, &self.counters);
-            let taken = self.link.receive(&mut self.reception, |from, ours, datagram| {
+            let taken = self.link.receive(&mut self.reception, |from, ours, ecn, datagram| {
                 counters.datagrams_received.increment();
-                let session = state.endpoint.handle_datagram(now, from, datagram);
+                let session = state.endpoint.handle_datagram_with_ecn(now, from, ecn, datagram);
                 sources.remember(from, ours, session);
             });
             match taken {

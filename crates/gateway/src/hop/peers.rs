@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pep::dlep::Report;
 use pep::rates::{RateChange, ReportedRates};
-use slacp::{Event, PublicKey, Rate, RateError, RateState, SessionId, Stats};
+use slacp::{EcnState, Event, PublicKey, Rate, RateError, RateState, SessionId, Stats};
 use units::{BitRate, Instant};
 
 use crate::config::keys::format_public_key;
@@ -238,6 +238,11 @@ fn figures(stats: &Stats) -> SessionStatus {
         repairs_sent: stats.repairs_sent,
         repair_bytes: stats.repair_bytes,
         padding_bytes: stats.padding_bytes,
+        ecn: ecn(stats.ecn).map(str::to_owned),
+        ect_sent: stats.ect_sent,
+        ce_reported: stats.ce_reported,
+        ect_received: stats.ect_received,
+        ce_received: stats.ce_received,
         repairs_received: stats.repairs_received,
         acknowledgements: stats.acknowledgements,
         duplicates: stats.duplicates,
@@ -259,6 +264,15 @@ fn state(state: RateState) -> Option<&'static str> {
         RateState::Cruising => Some("cruising"),
         RateState::Draining => Some("draining"),
         RateState::Tripped => Some("tripped"),
+        _ => None,
+    }
+}
+
+fn ecn(state: EcnState) -> Option<&'static str> {
+    match state {
+        EcnState::Testing => Some("testing"),
+        EcnState::Capable => Some("capable"),
+        EcnState::Failed => Some("failed"),
         _ => None,
     }
 }

@@ -240,6 +240,22 @@ pub struct SessionStatus {
     /// Bytes of padding sent to measure the path.
     #[serde(default)]
     pub padding_bytes: u64,
+    /// What is known about ECN on this side's path: `testing`, `capable`, `failed`; absent if it is
+    /// not used.
+    #[serde(default)]
+    pub ecn: Option<String>,
+    /// Packets sent with ECT(0).
+    #[serde(default)]
+    pub ect_sent: u64,
+    /// Packets sent that the path marked with CE, as reported by the peer.
+    #[serde(default)]
+    pub ce_reported: u64,
+    /// Packets received with ECT(0).
+    #[serde(default)]
+    pub ect_received: u64,
+    /// Packets received that the path marked with CE.
+    #[serde(default)]
+    pub ce_received: u64,
     /// FEC repair packets received.
     pub repairs_received: u64,
     /// Acknowledgements sent.

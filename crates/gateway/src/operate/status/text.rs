@@ -148,9 +148,8 @@ fn session_rows(text: &mut String, session: &SessionStatus) {
     let silent = if session.reachable { "" } else { ", UNREACHABLE" };
     let (peer, address, since) = (&session.peer, &session.address, seconds(session.since_s));
     row(text, "session", &format!("{peer} at {address}, for {since}{silent}"));
-    for line in [path(session), sent(session), received(session), streams(session)] {
-        row(text, "", &line);
-    }
+    let lines = [path(session), sent(session), received(session), streams(session)];
+    lines.into_iter().chain(ecn(session)).for_each(|line| row(text, "", &line));
     session.classes.iter().filter(|class| is_used(class)).for_each(|class| class_row(text, class));
     let carries = |channel: &&ChannelStatus| channel.packets_sent + channel.packets_received > 0;
     session.channels.iter().filter(carries).for_each(|channel| channel_rows(text, channel));
@@ -194,6 +193,18 @@ fn received(session: &SessionStatus) -> String {
         session.recovered,
         session.repairs_received
     )
+}
+
+/// Congestion marks, if either direction carries them.
+fn ecn(session: &SessionStatus) -> Option<String> {
+    let received = session.ect_received + session.ce_received;
+    if session.ecn.is_none() && received == 0 {
+        return None;
+    }
+    let state = session.ecn.as_deref().unwrap_or("not sent");
+    let (sent, reported, marked) = (session.ect_sent, session.ce_reported, session.ce_received);
+    let counts = format!("{reported} of {sent} packets sent and {marked} of {received} received");
+    Some(format!("ECN {state}: {counts} marked by the path"))
 }
 
 fn streams(session: &SessionStatus) -> String {
@@ -403,6 +414,27 @@ mod tests {
         }
         assert_eq!((text.matches("  class").count(), text.matches("  channel").count()), (1, 1));
         assert!(!text.contains("now "), "{text}");
+    }
+
+    #[test]
+    fn marks_are_shown_where_there_is_ecn() {
+        let text = |session| {
+            let mut text = String::new();
+            session_rows(&mut text, &session);
+            text
+        };
+        assert!(!text(session()).contains("ECN"));
+        let capable = SessionStatus {
+            ecn: Some("capable".to_owned()),
+            ect_sent: 1_000,
+            ce_reported: 7,
+            ..session()
+        };
+        let line = "ECN capable: 7 of 1000 packets sent and 0 of 0 received marked by the path";
+        assert!(text(capable).contains(line));
+        let hears = SessionStatus { ect_received: 90, ce_received: 10, ..session() };
+        let line = "ECN not sent: 0 of 0 packets sent and 10 of 100 received marked by the path";
+        assert!(text(hears).contains(line));
     }
 
     #[test]
