@@ -1,11 +1,13 @@
 //! What a sender gets of a link whose rate nobody told it, in virtual time, as a
 //! table: `cargo bench -p skyhop-slacp --bench rate`; a part of it with `-- fresh`, `downloads`,
 //! `start`, `fades`,
-//! `varied`, `steps`, `beside`, `sharing` or `crowds`, and with a number of seeds instead of 32.
+//! `varied`, `steps`, `beside`, `sharing`, `crowds` or `aggregate`, and with a number of seeds instead of 32.
 //!
 //! 600 ms round trip and a queue of one BDP unless said. The limit is a round trip
 //! and the bytes at the link's rate less what it loses.
 
+#[path = "../tests/kit/carrier.rs"]
+mod carrier;
 #[path = "../tests/kit/fresh.rs"]
 mod fresh;
 #[path = "../tests/kit/hop.rs"]
@@ -17,6 +19,7 @@ mod requests;
 
 use core::time::Duration;
 
+use carrier::Members;
 use fresh::{Knowing, Use};
 use link::Jitter;
 use path::cases::{Case, first_round_trips};
@@ -38,7 +41,7 @@ const STARTS: u64 = 50;
 
 fn main() {
     let chosen: Vec<String> = arguments().filter(|arg| arg.parse::<u64>().is_err()).collect();
-    let parts: [(&str, fn()); 9] = [
+    let parts: [(&str, fn()); 10] = [
         ("fresh", fresh_sessions),
         ("downloads", downloads),
         ("start", start),
@@ -48,6 +51,7 @@ fn main() {
         ("beside", beside),
         ("sharing", sharing),
         ("crowds", crowds),
+        ("aggregate", aggregates),
     ];
     for (name, part) in parts {
         if chosen.is_empty() || chosen.iter().any(|chosen| chosen == name) {
@@ -430,4 +434,43 @@ fn crowds() {
             );
         }
     }
+}
+
+/// Sessions of one hub that share a link, strangers and then as an aggregate.
+fn aggregates() {
+    let runs = seeds().min(RUNS);
+    println!(
+        "sessions of a hub on 50 Mbit/s, begun within 20 s, over their last 30 s; worst of {runs} \
+         seeds"
+    );
+    for count in [2, 8, 32, 100] {
+        for unequal in [false, true] {
+            for aggregate in [false, true] {
+                // A hundred strangers take minutes to simulate, because they overflow the queue.
+                if aggregate || count < 32 {
+                    shared(Members { count, unequal, aggregate }, runs);
+                }
+            }
+        }
+    }
+}
+
+fn shared(members: Members, runs: u64) {
+    let all: Vec<_> = (1..=runs).into_par_iter().map(|seed| members.run(seed)).collect();
+    let least = |of: fn(&carrier::Shared) -> f64| all.iter().map(of).fold(f64::INFINITY, f64::min);
+    let most = |of: fn(&carrier::Shared) -> f64| all.iter().map(of).fold(0.0, f64::max);
+    let (low, high) = (least(|run| run.least), most(|run| run.most));
+    println!(
+        "  {:>3}, RTT {:<14} {:<10} {:.1}% used (>= 95 %) {:<8} queue p95 {:>4.0} ms (<= 60) {:<8} \
+         shares {low:.2} to {high:.2} (0.90 to 1.10) {:<8} lost {:.2}%",
+        members.count,
+        if members.unequal { "600/300/40 ms" } else { "600 ms" },
+        if members.aggregate { "together" } else { "strangers" },
+        least(|run| run.used) * 100.0,
+        verdict(least(|run| run.used) >= 0.95),
+        most(|run| run.queue),
+        verdict(most(|run| run.queue) <= 60.0),
+        verdict(low >= 0.9 && high <= 1.1),
+        most(|run| run.lost) * 100.0,
+    );
 }

@@ -14,6 +14,7 @@ use crate::{
     ChannelId, Config, Ecn, Event, KeyPair, LogEntry, Notice, PublicKey, SessionId, StreamError,
 };
 
+mod aggregates;
 mod commands;
 mod common;
 mod probing;

@@ -1,5 +1,6 @@
 //! The sending rate of a session (`docs/slacp.md`, Rate).
 
+mod aggregate;
 mod arrivals;
 mod auto;
 mod breaker;
@@ -14,7 +15,9 @@ use core::time::Duration;
 use thiserror::Error;
 use units::{BitRate, ByteCount, Instant};
 
-pub(crate) use auto::{Acknowledged, Auto};
+pub use aggregate::AggregateId;
+pub(crate) use aggregate::{Aggregate, Grant, SharedLink};
+pub(crate) use auto::{Acknowledged, Auto, Newest};
 pub(crate) use breaker::Change;
 use configured::ConfiguredRate;
 pub use ecn::EcnState;

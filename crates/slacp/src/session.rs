@@ -36,7 +36,7 @@ use crate::keys::secret::{Secret, draw};
 use crate::path::loss::LossMeter;
 use crate::path::rtt::{FirstRtt, Rtt};
 use crate::rate::ecn::Marking;
-use crate::rate::{Auto, Change, Control};
+use crate::rate::{Auto, Change, Control, Grant};
 use crate::scheduler::ClassId;
 use crate::setup::handshake::Keys;
 use crate::stats::{ChannelStats, ClassStats, Stats};
@@ -312,6 +312,21 @@ impl Session {
     pub(crate) fn grant_padding(&mut self) {
         if let Some(auto) = self.rate.auto_mut() {
             auto.grant_padding();
+        }
+    }
+
+    /// The measuring rate control, if that is the one in use.
+    pub(crate) fn auto(&mut self) -> Option<&mut Auto> {
+        self.rate.auto_mut()
+    }
+
+    /// Gives the session its part of a link that it shares.
+    pub(crate) fn take_share(&mut self, now: Instant, grant: Grant) {
+        let Some(auto) = self.rate.auto_mut() else { return };
+        let before = auto.rate();
+        auto.take(now, grant);
+        if auto.rate() != before {
+            self.rate_changed(now);
         }
     }
 

@@ -7,9 +7,9 @@ use units::{BitRate, ByteCount, Instant};
 
 use super::{Endpoint, Role};
 use crate::{
-    ChannelConfig, ChannelError, ChannelId, ClassId, CloseReason, Config, Destination, Open,
-    PathKey, PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId, StreamError,
-    StreamId,
+    AggregateId, ChannelConfig, ChannelError, ChannelId, ClassId, CloseReason, Config, Destination,
+    Open, PathKey, PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId,
+    StreamError, StreamId,
 };
 
 /// Commands on sessions and the endpoint.
@@ -59,12 +59,13 @@ impl Endpoint {
     }
 
     /// Sets the weight of a session: how many bytes it sends for each byte of a session of weight 1
-    /// when the sessions of a hub share the link. Default 1; 0 counts as 1.
+    /// when the sessions of a hub, or of an aggregate, share the link. Default 1; 0 counts as 1.
     ///
     /// # Errors
     /// [`StreamError::NoSession`].
     pub fn set_weight(&mut self, session: SessionId, weight: u32) -> Result<(), StreamError> {
         let known = self.core.sessions.set_weight(session, weight.max(1));
+        self.core.aggregates.set_weight(session, weight.max(1));
         known.then_some(()).ok_or(StreamError::NoSession)
     }
 
@@ -123,6 +124,17 @@ impl Endpoint {
     pub fn set_memory(&mut self, memory: BTreeMap<PublicKey, ByteCount>) {
         if let Role::Hub(hub) = &mut self.role {
             hub.set_memory(memory);
+        }
+    }
+
+    /// Sets which terminals of a hub share a forward link, for sessions to come and for those that
+    /// exist. With [`Rate::Auto`] the sessions of an aggregate measure their link together, and
+    /// divide it by their weights ([`Self::set_weight`]); terminals that are not listed measure
+    /// their paths alone. Has no effect with other rates, or on a terminal.
+    pub fn set_aggregates(&mut self, now: Instant, aggregates: BTreeMap<PublicKey, AggregateId>) {
+        self.core.now = now;
+        if let Role::Hub(_) = &self.role {
+            self.core.set_aggregates(aggregates);
         }
     }
 

@@ -7,6 +7,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use units::{ByteCount, Instant, earliest};
 
+use super::aggregates::Aggregates;
 use super::probing::Turns;
 use super::sessions::{Departure, Sessions};
 use crate::keys::secret::{Secret, draw};
@@ -54,6 +55,8 @@ pub(crate) struct Core {
     pub(super) memories: Memories,
     /// Whose turn it is to measure its path with padding.
     probing: Turns,
+    /// Which sessions share a link, and what they know of it.
+    pub(super) aggregates: Aggregates,
     /// Sessions in a fade; their probes share one budget.
     faded: Faded,
     next_session: u64,
@@ -91,6 +94,7 @@ impl Core {
             indices: BTreeMap::new(),
             memories: Memories::default(),
             probing: Turns::default(),
+            aggregates: Aggregates::default(),
             faded: Faded::default(),
             next_session: 0,
             sent_last: SessionId(0),
@@ -202,8 +206,9 @@ impl Core {
         if let Some(memory) = self.memories.get(self.now, &session.path_key()) {
             session.remember(memory);
         }
+        let alone = self.aggregates.add(self.now, id, &mut session, 1);
         self.sessions.insert(id, index, session);
-        if self.config.rate.probes() {
+        if self.config.rate.probes() && alone {
             self.probing.wait(id);
         }
         self.events.push_back((id, up));
@@ -236,6 +241,7 @@ impl Core {
 
     fn forget(&mut self, id: SessionId) {
         let Some((index, session)) = self.sessions.remove(self.now, id) else { return };
+        self.aggregates.remove(id);
         self.indices.remove(&index);
         if let Some(memory) = session.path_memory(self.now) {
             self.memories.enter(self.now, session.path_key(), memory);
@@ -264,6 +270,7 @@ impl Core {
     /// and command ends with this.
     pub(super) fn settle(&mut self) {
         self.probing.pass(&mut self.sessions);
+        self.aggregates.follow(self.now, &mut self.sessions);
         let touched = self.sessions.take_touched();
         for id in &touched {
             self.settle_one(*id);

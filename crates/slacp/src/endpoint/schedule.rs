@@ -54,6 +54,10 @@ impl ScheduleEntry {
         self.wants
     }
 
+    pub(super) fn weight(&self) -> u32 {
+        self.weight
+    }
+
     /// Sets its weight: the bytes it sends for each byte of a session of weight 1.
     pub(super) fn set_weight(&mut self, weight: u32) {
         self.weight = weight;

@@ -106,6 +106,16 @@ impl Sessions {
         entry.map(|entry| entry.scheduled.set_weight(weight)).is_some()
     }
 
+    /// The weight of a session.
+    pub(super) fn weight(&self, id: SessionId) -> u32 {
+        self.all.get(&id).map_or(1, |entry| entry.scheduled.weight())
+    }
+
+    /// The touched sessions, in order; more may be touched meanwhile.
+    pub(super) fn touched(&self, index: usize) -> Option<SessionId> {
+        self.touched.get(index).copied()
+    }
+
     /// The sessions whose index entries may be stale. The caller refiles each.
     pub(super) fn take_touched(&mut self) -> Vec<SessionId> {
         core::mem::take(&mut self.touched)

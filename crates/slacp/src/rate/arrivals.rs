@@ -35,8 +35,10 @@ pub(crate) struct Arrival {
     pub(crate) sent: Instant,
     /// When it arrived, in µs of the peer's clock.
     pub(crate) arrived: i64,
-    /// All bytes sent up to and including it.
+    /// All bytes sent up to and including it: by the session, and over the link, if that is shared
+    /// with other sessions.
     pub(crate) sent_bytes: u64,
+    pub(crate) link_bytes: u64,
     /// All bytes acknowledged by then.
     pub(crate) delivered: u64,
 }
@@ -51,7 +53,8 @@ impl Arrival {
 /// What happened to the packets between two [`Arrival`]s.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Window {
-    /// The rates in bit/s at which they were sent, and at which they were acknowledged.
+    /// The rates in bit/s at which they were sent, and at which they were acknowledged. On a shared
+    /// link, of everything sent between them.
     pub(crate) sent: f64,
     pub(crate) delivered: f64,
     /// The fraction that is not acknowledged.
@@ -137,6 +140,11 @@ impl Arrivals {
         self.base = [least, None];
     }
 
+    /// Forgets all arrivals, but not the path's own delay.
+    pub(crate) fn forget(&mut self) {
+        self.recent.clear();
+    }
+
     /// Forgets arrivals older than `time`.
     pub(crate) fn forget_before(&mut self, time: Duration) {
         let kept = self.over(time).count();
@@ -184,9 +192,11 @@ impl Arrivals {
         let delays = || self.over(time).skip(1).map(Arrival::delay);
         let (least, most, base) = (delays().min()?, delays().max()?, self.base()?);
         let queue = |delay: i64| Duration::from_micros(u64::try_from(delay - base).unwrap_or(0));
+        // What was sent between two of our packets also arrived between them.
+        let all = flow.link / flow.sent.max(1.0);
         Some(Window {
-            sent: flow.sent * 8.0 / flow.sending.max(1e-6),
-            delivered: flow.delivered * 8.0 / flow.arriving,
+            sent: flow.sent * 8.0 / flow.sending.max(1e-6) * all,
+            delivered: flow.delivered * 8.0 / flow.arriving * all,
             missing: (1.0 - flow.delivered / flow.sent.max(1.0)).max(0.0),
             queue: queue(least),
             longest: queue(most),
@@ -204,6 +214,7 @@ impl Arrival {
     fn flow_to(&self, later: &Self) -> Option<Flow> {
         Some(Flow {
             sent: later.sent_bytes.checked_sub(self.sent_bytes)? as f64,
+            link: later.link_bytes.checked_sub(self.link_bytes)? as f64,
             sending: later.sent.saturating_since(self.sent).as_secs_f64(),
             delivered: later.delivered.checked_sub(self.delivered)? as f64,
             arriving: (later.arrived - self.arrived) as f64 / 1e6,
@@ -215,6 +226,8 @@ impl Arrival {
 #[derive(Debug, Clone, Copy, Default)]
 struct Flow {
     sent: f64,
+    /// Sent over the link by all.
+    link: f64,
     sending: f64,
     delivered: f64,
     arriving: f64,
@@ -224,6 +237,7 @@ impl Flow {
     fn plus(self, other: Self) -> Self {
         Self {
             sent: self.sent + other.sent,
+            link: self.link + other.link,
             sending: self.sending + other.sending,
             delivered: self.delivered + other.delivered,
             arriving: self.arriving + other.arriving,
@@ -250,7 +264,8 @@ mod tests {
             let sent = Instant::from_nanos(n * 1_000_000);
             let arrived = micros(sent) + delay(n);
             let bytes = n * 1000;
-            let arrival = Arrival { sent, arrived, sent_bytes: bytes, delivered: bytes };
+            let arrival =
+                Arrival { sent, arrived, sent_bytes: bytes, link_bytes: bytes, delivered: bytes };
             arrivals.enter(sent, arrival);
         }
         arrivals
@@ -264,7 +279,10 @@ mod tests {
             let sent = Instant::from_nanos(n * 1_000_000);
             delivered += 1000;
             let (arrived, sent_bytes) = (micros(sent), n * 1000);
-            arrivals.enter(sent, Arrival { sent, arrived, sent_bytes, delivered });
+            arrivals.enter(
+                sent,
+                Arrival { sent, arrived, sent_bytes, link_bytes: sent_bytes, delivered },
+            );
         }
         arrivals.window(ms(300)).unwrap()
     }
@@ -295,7 +313,10 @@ mod tests {
     fn a_packet_that_was_sent_first_and_arrives_last_ends_no_window() {
         let mut arrivals = arrivals(300, |_| 0);
         let (sent, arrived) = (Instant::ZERO, 400_000);
-        arrivals.enter(sent, Arrival { sent, arrived, sent_bytes: 0, delivered: 300_000 });
+        arrivals.enter(
+            sent,
+            Arrival { sent, arrived, sent_bytes: 0, link_bytes: 0, delivered: 300_000 },
+        );
         assert_eq!(arrivals.window(ms(150)), None);
     }
 

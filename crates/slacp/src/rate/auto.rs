@@ -2,7 +2,9 @@
 //! (`docs/slacp.md`, Rate).
 
 mod cruise;
+mod member;
 mod padding;
+mod shared;
 mod start;
 
 use core::time::Duration;
@@ -15,6 +17,7 @@ use super::trust::{Claim, Trust, Word};
 use super::{PathMemory, RateState};
 use crate::pacer::Pacer;
 use cruise::Cruise;
+use member::Member;
 use padding::Padding;
 use start::Start;
 
@@ -52,9 +55,8 @@ pub(super) const SLOWEST: f64 = 10_000.0;
 pub(crate) struct Acknowledged<'a> {
     /// The newly acknowledged packets: number and size.
     pub(crate) packets: &'a [(u64, u16)],
-    /// The newest packet acknowledged for the first time, if any: when it was sent, and all bytes
-    /// sent up to and including it.
-    pub(crate) newest: Option<(Instant, u64)>,
+    /// The newest packet acknowledged for the first time, if any.
+    pub(crate) newest: Option<Newest>,
     /// The largest number that has arrived.
     pub(crate) largest: u64,
     /// How long the peer held the newest one.
@@ -65,6 +67,15 @@ pub(crate) struct Acknowledged<'a> {
     /// How many packets the path has newly marked as having met congestion (ECN), as far as the
     /// peer reports it.
     pub(crate) marked: u64,
+}
+
+/// When a packet was sent, and all bytes sent up to and including it: by the session, and by all
+/// sessions that share its link.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Newest {
+    pub(crate) sent: Instant,
+    pub(crate) sent_bytes: u64,
+    pub(crate) link_bytes: u64,
 }
 
 /// Finds and tracks the rate of one direction of a path.
@@ -93,9 +104,15 @@ pub(crate) struct Auto {
     ceiling: f64,
     /// Packets below this number took another path.
     first: u64,
+    /// The number of the next packet.
+    next: u64,
+    /// Packets below this number measured a link that the session shared.
+    first_own: u64,
     padding: Padding,
     /// When a train could last have started.
     prepared: Instant,
+    /// Its part in a link that it shares with other sessions of the hub.
+    member: Option<Member>,
 }
 
 #[derive(Debug)]
@@ -118,6 +135,7 @@ impl Auto {
             marked: self.marked,
             prepared: self.prepared,
             trust: self.trust.on_new_path(),
+            member: self.member.take().map(Member::on_new_path),
             ..Self::on_path(self.ceiling, next, self.padding.on_new_path())
         };
     }
@@ -146,8 +164,11 @@ impl Auto {
             memory: None,
             ceiling,
             first,
+            next: first,
+            first_own: first,
             padding,
             prepared: Instant::ZERO,
+            member: None,
         }
     }
 
@@ -173,7 +194,8 @@ impl Auto {
     }
 
     fn may_start_padded(&self) -> bool {
-        matches!(&self.phase, Phase::Start(start) if start.is_due()) && self.padding.may_start()
+        let due = matches!(&self.phase, Phase::Start(start) if start.is_due());
+        due && self.padding.may_start() && self.may_measure()
     }
 
     /// Size of the packet of padding that goes next, once [`Self::prepare`] was called.
@@ -202,7 +224,7 @@ impl Auto {
     pub(crate) fn capacity(&self) -> Option<BitRate> {
         match &self.phase {
             Phase::Start(_) => None,
-            Phase::Cruise(cruise) => Some(BitRate::from_bits_per_second(cruise.capacity() as u64)),
+            Phase::Cruise(cruise) => Some(BitRate::from_bits_per_second(cruise.share() as u64)),
         }
     }
 
@@ -273,6 +295,9 @@ impl Auto {
         {
             cruise.search_at_once();
         }
+        if !self.may_start_train(now) {
+            return;
+        }
         let urgent = matches!(&self.phase, Phase::Cruise(cruise) if cruise.train_is_urgent());
         if self.train.as_ref().is_some_and(|train| train.is_leaving() || !urgent) {
             return;
@@ -283,6 +308,7 @@ impl Auto {
             Phase::Cruise(cruise) => cruise.next_train(),
         };
         let Some(Plan { packets, rate, padding }) = plan else { return };
+        self.train_started(now);
         let starting = matches!(self.phase, Phase::Start(_));
         let padded = (starting || silent) && self.padding.start_train();
         self.train = Some(Train::new(packets, padded.then_some(padding)));
@@ -290,15 +316,20 @@ impl Auto {
         self.set_rate(now);
     }
 
-    /// Records that a packet of `size` bytes left; `counts` if it counts as in flight.
-    pub(crate) fn sent(&mut self, now: Instant, number: u64, size: u16, counts: bool) {
+    /// Records that a packet of `size` bytes left; `counts` if it counts as in flight. Returns all
+    /// bytes sent up to and including it over what the session measures: its path, or a link that
+    /// it shares.
+    pub(crate) fn sent(&mut self, now: Instant, number: u64, size: u16, counts: bool) -> u64 {
         let bytes = ByteCount::new(u64::from(size));
         self.sent += bytes.get();
+        self.next = number + 1;
+        let all = self.count(bytes);
+        let spread = self.spread(size);
         let leaving = self.train.as_mut().filter(|train| counts && train.is_leaving());
         let owed = match (&self.phase, leaving) {
             (_, None) => true,
             (phase, Some(train)) => {
-                train.sent(now, number, size);
+                train.sent(now, number, spread);
                 self.train_pacer.sent(now, bytes);
                 matches!(phase, Phase::Cruise(_))
             }
@@ -310,6 +341,7 @@ impl Auto {
         if counts {
             self.in_flight += bytes.get();
         }
+        all
     }
 
     /// There is nothing to send for now.
@@ -320,6 +352,7 @@ impl Auto {
         if let Phase::Cruise(cruise) = &mut self.phase {
             cruise.app_limited();
         }
+        self.member.iter_mut().for_each(Member::app_limited);
     }
 
     /// Records that a packet of `size` bytes was lost.
@@ -359,7 +392,8 @@ impl Auto {
             None => micros(now),
         };
         let held = if doubted { ack.held.min(HELD.max(self.rtt / 4)) } else { ack.held };
-        if let Some((sent, sent_bytes)) = ack.newest.filter(|_| ack.largest >= self.first) {
+        if let Some(newest) = ack.newest.filter(|_| ack.largest >= self.first) {
+            let Newest { sent, sent_bytes, link_bytes } = newest;
             let arrived = clock - age(held);
             let claim = Claim { sent, heard: now, arrived, clock, delivered: self.delivered };
             let word = match doubted {
@@ -372,8 +406,11 @@ impl Auto {
                 Word::Doubted => return self.doubt(now),
             }
             self.took(now, sent, held);
-            let arrival = Arrival { sent, arrived, sent_bytes, delivered: self.delivered };
-            self.arrivals.enter(now, arrival);
+            if ack.largest >= self.comparable_from() {
+                let delivered = self.delivered;
+                let arrival = Arrival { sent, arrived, sent_bytes, link_bytes, delivered };
+                self.arrivals.enter(now, arrival);
+            }
         }
         times.inspect(|(_, marks)| self.enter_marks(now, clock, marks));
     }
@@ -404,10 +441,11 @@ impl Auto {
         let Some(acknowledged) = self.trust.acknowledged(self.least_rtt()) else { return };
         let rate = match &self.phase {
             Phase::Start(start) => start.rate(),
-            Phase::Cruise(cruise) => cruise.capacity(),
+            Phase::Cruise(cruise) => cruise.share(),
         };
         let most = (acknowledged * DOUBTED_RATE).max(SLOWEST);
         if rate > most {
+            self.measure_own_path();
             self.phase = Phase::Cruise(Box::new(Cruise::new(now, most, self.ceiling)));
         }
     }
@@ -434,8 +472,8 @@ impl Auto {
         self.glance();
         let window = self.window();
         let flight = self.arrivals.last().map(|last| cruise::Flight {
-            bits: self.sent.saturating_sub(last.sent_bytes) as f64 * 8.0,
-            total: self.sent as f64 * 8.0,
+            bits: self.total().saturating_sub(last.link_bytes) as f64 * 8.0,
+            total: self.total() as f64 * 8.0,
             sent: last.sent,
             min_rtt: self.min_rtt.unwrap_or(self.rtt),
         });
@@ -478,6 +516,7 @@ impl Auto {
             Phase::Cruise(cruise) => cruise.rate(),
         }
         .min(self.ceiling)
+        .min(self.most())
         .max(SLOWEST);
         self.pacer.set_rate(now, BitRate::from_bits_per_second(self.rate as u64));
     }

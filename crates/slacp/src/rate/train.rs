@@ -29,7 +29,7 @@ pub(crate) struct Train {
 #[derive(Debug)]
 struct Packet {
     number: u64,
-    size: u16,
+    size: u32,
     sent: Instant,
     arrived: Option<i64>,
     acked: bool,
@@ -74,6 +74,10 @@ impl Train {
         self.padding.filter(|_| !self.complete)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
     pub(crate) fn is_leaving(&self) -> bool {
         !self.complete
     }
@@ -90,7 +94,9 @@ impl Train {
         !self.complete && (last || index.is_multiple_of(self.length.div_ceil(MARKS).max(1)))
     }
 
-    pub(crate) fn sent(&mut self, now: Instant, number: u64, size: u16) {
+    /// Records the next packet. On a shared link, `size` includes what others have sent since the
+    /// packet before: it arrives in between.
+    pub(crate) fn sent(&mut self, now: Instant, number: u64, size: u32) {
         self.packets.push(Packet { number, size, sent: now, arrived: None, acked: false });
         self.complete |= self.packets.len() >= self.length;
     }

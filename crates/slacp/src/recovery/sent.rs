@@ -49,6 +49,8 @@ pub(crate) struct SentPacket {
     pub(crate) ect: bool,
     /// Bytes of all IP packets sent up to and including this one.
     pub(crate) sent_bytes: u64,
+    /// The same of all sessions that share the link, for the rate control.
+    pub(crate) link_bytes: u64,
     pub(crate) time: Instant,
     pub(crate) cargo: SmallVec<[Cargo; 2]>,
     /// The frames as sent, if the packet is a source of FEC blocks.
@@ -466,6 +468,7 @@ mod tests {
                 size: 1500,
                 ect: false,
                 sent_bytes: 0,
+                link_bytes: 0,
                 time,
                 cargo,
                 source: None,
@@ -573,6 +576,7 @@ mod tests {
                 size: 1500,
                 ect: false,
                 sent_bytes: 0,
+                link_bytes: 0,
                 time,
                 cargo,
                 source: None,
@@ -593,7 +597,15 @@ mod tests {
     fn a_lost_packet_and_the_number_skipped_beside_it_are_told_apart_in_a_long_flight() {
         let packet = || {
             let (time, cargo) = (at(1), SmallVec::new());
-            Some(SentPacket { size: 1500, ect: false, sent_bytes: 0, time, cargo, source: None })
+            Some(SentPacket {
+                size: 1500,
+                ect: false,
+                sent_bytes: 0,
+                link_bytes: 0,
+                time,
+                cargo,
+                source: None,
+            })
         };
         let mut book = SentPackets::default();
         for _ in 0..40 {
@@ -622,6 +634,7 @@ mod tests {
                 size: 1040,
                 ect: false,
                 sent_bytes: 0,
+                link_bytes: 0,
                 time,
                 cargo,
                 source,
@@ -644,6 +657,7 @@ mod tests {
             size: 1040,
             ect: false,
             sent_bytes: 0,
+            link_bytes: 0,
             time: at(0),
             cargo,
             source: None,

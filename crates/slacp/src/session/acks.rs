@@ -7,7 +7,7 @@ use units::Instant;
 use super::Session;
 use crate::channels::Piece;
 use crate::event_log::LogEvent;
-use crate::rate::Acknowledged;
+use crate::rate::{Acknowledged, Newest};
 use crate::recovery::sent::{Acked, Cargo, Unsent};
 use crate::wire::frame::Ack;
 
@@ -61,7 +61,11 @@ impl Session {
         let times = ack.times.map(|times| (times.clock, times.marks(ack.largest).collect()));
         let acknowledged = Acknowledged {
             packets: &packets,
-            newest: newest.map(|(_, packet)| (packet.time, packet.sent_bytes)),
+            newest: newest.map(|(_, packet)| Newest {
+                sent: packet.time,
+                sent_bytes: packet.sent_bytes,
+                link_bytes: packet.link_bytes,
+            }),
             largest: ack.largest,
             held: ack.held,
             times,

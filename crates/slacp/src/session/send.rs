@@ -158,8 +158,10 @@ impl Session {
         self.activity.sent = now;
         let (number, eliciting) = (self.sender.sent.next_number(), kept.is_some());
         let nothing_waits = self.waits_at().is_none();
+        let sent_bytes = self.stats.bytes_sent;
+        let mut link_bytes = sent_bytes;
         if let Some(auto) = self.rate.auto_mut() {
-            auto.sent(now, number, size, eliciting);
+            link_bytes = auto.sent(now, number, size, eliciting);
             if nothing_waits {
                 auto.app_limited();
             }
@@ -172,12 +174,19 @@ impl Session {
                 None => self.schedule_probe(),
             }
         }
-        let (sent_bytes, ect) = (self.stats.bytes_sent, ecn == Ecn::Ect0);
+        let ect = ecn == Ecn::Ect0;
         if ect {
             self.marking.sent_ect();
         }
-        let enter =
-            |(cargo, source)| SentPacket { size, ect, sent_bytes, time: now, cargo, source };
+        let enter = |(cargo, source)| SentPacket {
+            size,
+            ect,
+            sent_bytes,
+            link_bytes,
+            time: now,
+            cargo,
+            source,
+        };
         self.sender.enter(kept.map(enter), &mut self.rng);
     }
 

@@ -152,6 +152,8 @@ pub(super) struct Cruise {
     ceiling: f64,
     probe: Probe,
     overflow_test: OverflowTest,
+    /// The fraction of the capacity that this session uses of a link that it shares.
+    part: f64,
 }
 
 impl Cruise {
@@ -184,7 +186,20 @@ impl Cruise {
             ceiling: capacity,
             probe: Probe::new(),
             overflow_test: OverflowTest::new(),
+            part: 1.0,
         }
+    }
+
+    /// Sets the capacity of a link that this session shares with others, and the part of it that it
+    /// uses. What it has measured stays relative to the capacity of the whole link.
+    pub(super) fn set_capacity(&mut self, capacity: f64, part: f64) {
+        self.capacity = capacity.max(super::SLOWEST);
+        self.part = part;
+    }
+
+    /// This session's part of the capacity, in bit/s.
+    pub(super) fn share(&self) -> f64 {
+        self.capacity * self.part
     }
 
     pub(super) fn capacity(&self) -> f64 {
@@ -192,7 +207,7 @@ impl Cruise {
     }
 
     pub(super) fn rate(&self) -> f64 {
-        self.rate
+        self.rate * self.part
     }
 
     pub(super) fn state(&self) -> RateState {
@@ -201,7 +216,7 @@ impl Cruise {
 
     /// Maximum in flight, in bits, whatever has been acknowledged.
     pub(super) fn allowed_in_flight(&self, rtt: Duration) -> f64 {
-        self.capacity * (rtt.as_secs_f64() * 1.5 + 0.3) + 16.0 * PACKET
+        self.share() * (rtt.as_secs_f64() * 1.5 + 0.3) + 16.0 * PACKET
     }
 
     pub(super) fn app_limited(&mut self) {
@@ -210,13 +225,13 @@ impl Cruise {
 
     /// Length of the observation window.
     pub(super) fn look(&self, rtt: Duration) -> Duration {
-        let packets = Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.capacity);
+        let packets = Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.share());
         look(rtt).max(packets).min(LONGEST)
     }
 
     /// The shortest conclusive time.
     pub(super) fn glance(&self) -> Duration {
-        GLANCE.max(Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.capacity)).min(LONGEST)
+        GLANCE.max(Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.share())).min(LONGEST)
     }
 
     /// Processes the last moment. Returns whether the link has become slower in it, so that earlier
@@ -491,7 +506,7 @@ impl Cruise {
         if self.capacity >= self.most {
             return None;
         }
-        self.probe.next_train(self.capacity)
+        self.probe.next_train(self.share())
     }
 
     /// Processes the result of a train.

@@ -1,0 +1,124 @@
+//! Which sessions of a hub share a forward link, and when they are compared.
+//!
+//! A session without data costs nothing: only those that send are compared, and only after one of
+//! them has done something.
+
+use std::collections::BTreeMap;
+
+use units::Instant;
+
+use super::Core;
+use super::sessions::Sessions;
+use crate::rate::{Aggregate, AggregateId, SharedLink};
+use crate::session::Session;
+use crate::{PublicKey, SessionId};
+
+/// The aggregates of a hub.
+#[derive(Debug, Default)]
+pub(super) struct Aggregates {
+    of_peer: BTreeMap<PublicKey, AggregateId>,
+    of_session: BTreeMap<SessionId, AggregateId>,
+    links: BTreeMap<AggregateId, (SharedLink, Aggregate)>,
+}
+
+impl Aggregates {
+    /// Adds a session to the aggregate of its peer. Returns whether it is to measure its path by
+    /// itself.
+    pub(super) fn add(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        session: &mut Session,
+        weight: u32,
+    ) -> bool {
+        let Some(aggregate) = self.of_peer.get(&session.peer.key).cloned() else { return true };
+        let Some(auto) = session.auto() else { return true };
+        let (link, members) = self.links.entry(aggregate.clone()).or_default();
+        auto.set_link(now, Some((id, link.clone())));
+        let first = members.is_empty();
+        members.add(id, weight.into());
+        self.of_session.insert(id, aggregate);
+        if let Some(grant) = members.join(now, id) {
+            session.take_share(now, grant);
+            return false;
+        }
+        first
+    }
+
+    pub(super) fn remove(&mut self, id: SessionId) {
+        let Some(aggregate) = self.of_session.remove(&id) else { return };
+        if let Some((_, members)) = self.links.get_mut(&aggregate) {
+            members.remove(id);
+        }
+    }
+
+    pub(super) fn set_weight(&mut self, id: SessionId, weight: u32) {
+        let Some(aggregate) = self.of_session.get(&id) else { return };
+        if let Some((_, members)) = self.links.get_mut(aggregate) {
+            members.set_weight(id, weight.into());
+        }
+    }
+
+    /// Compares the members of an aggregate of which a session was touched, if it is time.
+    pub(super) fn follow(&mut self, now: Instant, sessions: &mut Sessions) {
+        if self.of_session.is_empty() {
+            return;
+        }
+        let mut index = 0;
+        while let Some(id) = sessions.touched(index) {
+            index += 1;
+            let Some(aggregate) = self.of_session.get(&id) else { continue };
+            let Some((link, members)) = self.links.get_mut(aggregate) else { continue };
+            let Some(session) = sessions.get_mut(id) else { continue };
+            let woken = session.auto().is_some_and(|auto| auto.has_woken());
+            if woken && let Some(grant) = members.wake(now, id) {
+                session.take_share(now, grant);
+            }
+            if members.is_due(now) {
+                compare(now, link, members, sessions);
+            }
+        }
+    }
+}
+
+fn compare(now: Instant, link: &SharedLink, members: &mut Aggregate, sessions: &mut Sessions) {
+    let report = |id: &SessionId| sessions.get_mut(*id)?.auto()?.report();
+    let reports: Option<Vec<_>> = members.active().iter().map(report).collect();
+    debug_assert!(reports.is_some(), "every member measures its rate");
+    let Some(reports) = reports else { return };
+    for (id, grant) in members.compare(now, link, &reports) {
+        if let Some(session) = sessions.get_mut(id) {
+            session.take_share(now, grant);
+        }
+    }
+}
+
+impl Core {
+    /// Applies which terminals share a link, also to existing sessions.
+    pub(super) fn set_aggregates(&mut self, aggregates: BTreeMap<PublicKey, AggregateId>) {
+        self.aggregates.of_peer = aggregates;
+        let ids: Vec<SessionId> = self.sessions.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            self.move_to_aggregate(id);
+        }
+        let used = |id: &AggregateId| self.aggregates.of_peer.values().any(|used| used == id);
+        self.aggregates.links.retain(|id, _| used(id));
+        self.settle();
+    }
+
+    fn move_to_aggregate(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let wanted = self.aggregates.of_peer.get(&session.peer.key);
+        if self.aggregates.of_session.get(&id) == wanted {
+            return;
+        }
+        if let Some(auto) = session.auto() {
+            auto.set_link(self.now, None);
+        }
+        self.aggregates.remove(id);
+        let weight = self.sessions.weight(id);
+        if let Some(session) = self.sessions.get_mut(id) {
+            self.aggregates.add(self.now, id, session, weight);
+        }
+    }
+}
