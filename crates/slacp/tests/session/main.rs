@@ -1,5 +1,7 @@
 //! Sessions of two endpoints over a simulated path, in virtual time.
 
+#[path = "../kit/carrier.rs"]
+mod carrier;
 #[path = "../kit/hop.rs"]
 mod hop;
 #[path = "../kit/packets.rs"]
@@ -12,6 +14,7 @@ mod path;
 mod rows;
 
 mod acceptance;
+mod aggregate;
 mod breaker;
 mod channels;
 mod classes;

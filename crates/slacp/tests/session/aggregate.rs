@@ -1,0 +1,163 @@
+//! Sessions of one hub that share a forward link, and know it.
+
+use core::time::Duration;
+
+use crate::carrier::{Carrier, Members};
+
+const MBIT: f64 = 50.0;
+const FOREVER: f64 = 1e6;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A hub whose terminals are as far as this, in ms beyond the link's 40, and download from 2 s on.
+fn carrier(farther: &[u64], seed: u64) -> Carrier {
+    let mut carrier = Carrier::new(MBIT, ms(20), ms(600), farther.len(), true, seed);
+    for farther in farther {
+        carrier.add(ms(*farther), &[(2.0, FOREVER)], seed);
+    }
+    carrier
+}
+
+fn assert_near(got: f64, wanted: f64, tolerance: f64, what: &str) {
+    assert!((got / wanted - 1.0).abs() <= tolerance, "{what}: {got:.2} instead of {wanted:.2}");
+}
+
+#[test]
+fn members_share_evenly_whatever_their_round_trips() {
+    for (count, unequal) in [(2, false), (2, true), (8, true), (32, false), (32, true)] {
+        let run = Members { count, unequal, aggregate: true }.run(3);
+        let what = format!("{count}, {unequal}: {run:?}");
+        assert!(run.used >= 0.95 && run.queue <= 60.0, "{what}");
+        assert!(run.least >= 0.9 && run.most <= 1.1, "{what}");
+        assert_eq!(run.lost, 0.0, "{what}");
+    }
+}
+
+#[test]
+fn members_share_by_weight() {
+    let mut carrier = carrier(&[560, 0, 260], 1);
+    carrier.run(3.0);
+    carrier.set_weight(1, 3);
+    carrier.run(20.0);
+    for (n, wanted) in [10.0, 30.0, 10.0].into_iter().enumerate() {
+        assert_near(carrier.rate(n, 8.0, 20.0), wanted, 0.1, "of weight 1, 3, 1");
+    }
+}
+
+/// Terminals 600 ms away.
+#[test]
+fn a_session_that_joins_has_its_share_within_two_round_trips() {
+    let mut carrier = carrier(&[560; 4], 1);
+    // It has been idle since it was set up.
+    let late = carrier.terminals.len() - 1;
+    carrier.terminals[late].busy[0].0 = crate::carrier::at(20.0);
+    carrier.run(25.0);
+    assert_near(carrier.rate(0, 15.0, 20.0), MBIT / 3.0, 0.1, "a third before");
+    for n in 0..4 {
+        // The time from the link to the terminal is 20 ms.
+        assert_near(
+            carrier.rate(n, 21.2, 25.0),
+            MBIT / 4.0,
+            0.1,
+            "a quarter after two round trips",
+        );
+    }
+    assert!(carrier.queue(95.0, 20.0, 25.0) <= 60.0, "{}", carrier.queue(95.0, 20.0, 25.0));
+    assert_eq!(carrier.dropped(), 0);
+}
+
+#[test]
+fn a_new_session_starts_with_its_share_and_without_padding() {
+    let mut carrier = Carrier::new(MBIT, ms(20), ms(600), 3, true, 1);
+    carrier.add(ms(560), &[(2.0, FOREVER)], 1);
+    carrier.add(ms(560), &[(2.0, FOREVER)], 1);
+    carrier.run(20.0);
+    carrier.add(ms(560), &[(20.0, FOREVER)], 1);
+    carrier.run(28.0);
+    assert_eq!(carrier.stats(2).padding_bytes, 0);
+    // Set up after one round trip, asked for data after the next; its first credit is for another.
+    for n in 0..3 {
+        assert_near(carrier.rate(n, 23.0, 28.0), MBIT / 3.0, 0.1, "a third");
+    }
+    assert!(carrier.queue(95.0, 20.0, 25.0) <= 60.0);
+    assert_eq!(carrier.dropped(), 0);
+}
+
+#[test]
+fn one_that_falls_silent_leaves_its_share_within_two_round_trips() {
+    let mut carrier = carrier(&[560; 4], 1);
+    carrier.terminals[3].busy[0].1 = crate::carrier::at(20.0);
+    carrier.run(25.0);
+    for n in 0..3 {
+        // What it had written when it stopped takes 50 ms of its rate, or 64 kB.
+        assert_near(carrier.rate(n, 21.2, 25.0), MBIT / 3.0, 0.1, "a third");
+    }
+    assert!(carrier.rate(3, 21.2, 25.0) < 0.01, "probes of the path MTU at most");
+}
+
+#[test]
+fn bursts_of_others_neither_idle_the_link_nor_fill_its_queue() {
+    let mut carrier = Carrier::new(MBIT, ms(20), ms(600), 8, true, 1);
+    for n in 0..8_u32 {
+        let bursts: Vec<(f64, f64)> = (0..20)
+            .map(|k| 2.0 + f64::from(n) * 0.37 + f64::from(k) * 2.3)
+            .map(|from| (from, from + 0.8))
+            .collect();
+        let always = [(2.0, FOREVER)];
+        carrier.add(ms(560), if n < 2 { &always } else { &bursts }, 1);
+    }
+    carrier.run(40.0);
+    let used: f64 = carrier.rates(10.0, 40.0).iter().sum();
+    assert!(used >= 0.95 * MBIT, "{used}");
+    let queue = carrier.queue(95.0, 10.0, 40.0);
+    assert!(queue <= 60.0, "{queue}");
+}
+
+/// A terminal behind a slower link of its own takes what that carries, and leaves the rest.
+#[test]
+fn a_bottleneck_of_one_is_not_that_of_all() {
+    for count in [2, 8] {
+        let mut carrier = carrier(&vec![560; count], 1);
+        carrier.set_behind(0, 2.0);
+        carrier.run(60.0);
+        let rates = carrier.rates(30.0, 60.0);
+        let rest = (MBIT - 2.0) / (count - 1) as f64;
+        assert!(rates[0] <= 3.0 && rates[0] >= 1.5, "{rates:?}");
+        assert!(rates[1..].iter().all(|rate| *rate >= 0.9 * rest), "{rest}: {rates:?}");
+    }
+}
+
+/// A fall of the link, seen first by the nearest.
+#[test]
+fn all_follow_the_link() {
+    let mut carrier = carrier(&[560, 260, 0], 1);
+    carrier.run(15.0);
+    carrier.set_rate(5.0);
+    // The link needs 5.4 s for what leaves in the round trip until the first hears of it.
+    carrier.run(35.0);
+    let rates = carrier.rates(16.0, 35.0);
+    assert!(rates.iter().sum::<f64>() >= 0.95 * 5.0, "{rates:?}");
+    assert!(carrier.queue(95.0, 24.0, 35.0) <= 90.0, "{}", carrier.queue(95.0, 24.0, 35.0));
+    carrier.set_rate(MBIT);
+    carrier.run(50.0);
+    let rates = carrier.rates(42.0, 50.0);
+    assert!(rates.iter().sum::<f64>() >= 0.95 * MBIT, "{rates:?}");
+}
+
+/// Its clock runs at a tenth, or ten times too fast: arrivals seem too fast, or hardly to come.
+#[test]
+fn a_false_clock_neither_takes_nor_wastes_more_than_its_share() {
+    for (pace, count) in [(0.1, 2), (0.1, 8), (10.0, 2), (10.0, 8)] {
+        let mut carrier = carrier(&vec![560; count], 1);
+        carrier.run(10.0);
+        carrier.set_pace(0, pace);
+        carrier.run(40.0);
+        let rates = carrier.rates(20.0, 40.0);
+        let share = MBIT / count as f64;
+        let case = format!("pace {pace}, {count}: {rates:?}");
+        assert!(rates[0] <= 1.1 * share, "{case}");
+        assert!(rates[1..].iter().all(|rate| *rate >= 0.9 * share), "{case}");
+    }
+}
