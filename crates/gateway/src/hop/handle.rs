@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use pep::traffic::{Classes, Definition};
 use slacp::{
-    ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, LogEntry, Open, PathKey,
-    PathMemory, PublicKey, Rate, RateError, ResetReason, SessionId, Stats, StreamError, StreamId,
-    StreamStats,
+    AggregateId, ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, LogEntry, Open,
+    PathKey, PathMemory, PublicKey, Rate, RateError, ResetReason, SessionId, Stats, StreamError,
+    StreamId, StreamStats,
 };
 use tokio::sync::Notify;
 use units::{BitRate, ByteCount, Instant};
@@ -177,6 +177,12 @@ impl Hop {
     /// Sets the terminals to serve.
     pub(crate) fn set_allowed(&self, now: Instant, allow: Vec<PublicKey>) {
         self.lock().endpoint.set_allowed(now, allow);
+        self.notify_driver();
+    }
+
+    /// Sets which terminals share a forward link.
+    pub(crate) fn set_aggregates(&self, now: Instant, of: BTreeMap<PublicKey, AggregateId>) {
+        self.lock().endpoint.set_aggregates(now, of);
         self.notify_driver();
     }
 

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use pep::admission::{Bypass, Quotas};
-use pep::config::{HubConfig, PermittedTerminal};
+use pep::config::{HubConfig, PermittedTerminal, aggregates};
 use pep::egress::Egress;
 use pep::routes::{Route, Sites};
 use pep::traffic::{Policy, Prefix};
@@ -55,6 +55,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, false);
     let mut endpoint = Endpoint::hub(config.link, config.identity, allow, seed);
     endpoint.set_memory(Quotas::memory(&config.terminals));
+    endpoint.set_aggregates(clock::now(), aggregates(&config.terminals));
     let selection =
         selection(local.port(), config.intercept.is_some(), (&config.policies, &config.terminals));
     let setup = Setup {
@@ -252,6 +253,7 @@ impl Service for Hub {
         let names = names(&config);
         let hop = gateway.hop();
         hop.set_memory(Quotas::memory(&config.terminals));
+        hop.set_aggregates(now, aggregates(&config.terminals));
         hop.set_allowed(now, config.terminals.iter().map(|terminal| terminal.key).collect());
         hop.configure_classes(now, &config.classes, tunnel.is_some())?;
         *policies = config.policies;

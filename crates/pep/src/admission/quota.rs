@@ -128,7 +128,7 @@ mod tests {
 
     fn terminal(key: PublicKey, quota: Quota) -> PermittedTerminal {
         let (name, networks, egress) = (String::new(), vec![], Egress::everywhere());
-        PermittedTerminal { name, key, networks, egress, quota }
+        PermittedTerminal { name, key, networks, egress, carrier: None, quota }
     }
 
     fn admitted(quotas: &mut Quotas, key: PublicKey, now: Instant) -> Vec<QuotaPermit> {

@@ -1,9 +1,10 @@
 //! The configuration of a hub.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use slacp::{KeyPair, PublicKey};
+use slacp::{AggregateId, KeyPair, PublicKey};
 
 use super::intercept::{InterceptConfig, TunnelConfig};
 use super::operation::OperationConfig;
@@ -46,6 +47,13 @@ pub struct HubConfig {
     pub policies: Vec<Policy>,
 }
 
+/// Which terminals share a forward link.
+pub fn aggregates(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, AggregateId> {
+    let carrier =
+        |it: &PermittedTerminal| Some((it.key, AggregateId::from(it.carrier.as_deref()?)));
+    terminals.iter().filter_map(carrier).collect()
+}
+
 /// A terminal that a hub serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermittedTerminal {
@@ -59,6 +67,9 @@ pub struct PermittedTerminal {
     /// Destinations its clients may reach through the hub. Keys `reach` and `deny`; by default
     /// those of section `egress`, or else everything except special addresses and the hub's own.
     pub egress: Egress,
+    /// The forward link that it shares with other terminals of the same name; `None` shares none.
+    /// Matters with `rate = "auto"`. Key `carrier`, by default the hub's `carrier`.
+    pub carrier: Option<String>,
     /// Limits on its use of the hub. Keys `max_connections`, `connections_per_second`, `lookups`,
     /// by default those of section `limits`; and `memory`.
     pub quota: Quota,

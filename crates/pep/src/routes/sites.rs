@@ -179,6 +179,7 @@ mod tests {
             key,
             networks: networks.map(|network| network.parse().unwrap()).to_vec(),
             egress: Egress::everywhere(),
+            carrier: None,
             quota: Quota::default(),
         };
         let ship = terminal("ship", SHIP, ["10.1.0.0/16", "fd00:1::/64"]);

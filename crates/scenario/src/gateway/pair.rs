@@ -62,7 +62,8 @@ pub(super) fn hub<E: Display>(
     egress::no_allow_loopback(place, raw.allow_loopback)?;
     let usual = egress::usual(place, raw.egress)?;
     let limits = limits::usual(place, raw.limits)?;
-    let terminals = permitted(place, raw.terminal, &usual, limits)?;
+    let usual_carrier = carrier(place, raw.carrier)?;
+    let terminals = permitted(place, raw.terminal, &usual, limits, usual_carrier.as_ref())?;
     let transparent = raw.transparent.unwrap_or(false);
     let needs_networks = raw.intercept.is_some() || transparent;
     check_networks(place, &terminals, shared.tunnel.is_some(), needs_networks)?;
@@ -98,6 +99,7 @@ fn permitted(
     raw: Vec<sections::PermittedTerminal>,
     usual: &Egress,
     limits: Quota,
+    usual_carrier: Option<&String>,
 ) -> Result<Vec<PermittedTerminal>, FileError> {
     if raw.is_empty() {
         return Err(place.missing("terminal", "at least one section [[terminal]]"));
@@ -116,9 +118,18 @@ fn permitted(
         }
         let networks = networks(&place, raw.networks, &terminals)?;
         let egress = egress::of_terminal(&place, usual, raw.reach, raw.deny)?;
-        terminals.push(PermittedTerminal { name, key, networks, egress, quota });
+        let carrier = carrier(&place, raw.carrier)?.or_else(|| usual_carrier.cloned());
+        terminals.push(PermittedTerminal { name, key, networks, egress, carrier, quota });
     }
     Ok(terminals)
+}
+
+/// The name of a forward link.
+fn carrier(place: &Place<'_>, name: Option<String>) -> Result<Option<String>, FileError> {
+    let named = name.as_ref().is_none_or(|name| !name.trim().is_empty());
+    let written = quoted(name.as_deref().unwrap_or_default());
+    place.check(named, "carrier", written, "the name of a forward link, like \"ku-1\"")?;
+    Ok(name)
 }
 
 /// Networks of a terminal's clients. Fails if they overlap those of `others`.

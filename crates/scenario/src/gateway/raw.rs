@@ -163,6 +163,9 @@ pub(crate) struct RawHub {
     pub(super) egress: Option<Egress>,
     /// Limits of each terminal.
     pub(super) limits: Option<Limits>,
+    /// With `auto`: the forward link that all terminals share, by a name of your choice.
+    #[schemars(length(min = 1), extend("examples" = ["ku-1"]))]
+    pub(super) carrier: Option<String>,
     /// Clients of one terminal may reach those of another.
     #[schemars(extend("default" = false))]
     pub(super) mesh: Option<bool>,

@@ -116,6 +116,26 @@ fn a_terminal_has_the_addresses_behind_it() {
 }
 
 #[test]
+fn a_carrier_is_the_hubs_or_the_terminals() {
+    let carrier = |top: &str, of_terminal: &str| {
+        let text = hub_with("[[terminal]]", &format!("{top}[[terminal]]"));
+        let config = hub(&format!("{text}{of_terminal}"));
+        config.map(|config| config.terminals[0].carrier.clone()).map_err(|error| error.to_string())
+    };
+    let name = |name: &str| Ok(Some(name.to_owned()));
+    assert_eq!(carrier("", ""), Ok(None));
+    assert_eq!(carrier("carrier = \"ku-1\"\n", ""), name("ku-1"));
+    assert_eq!(carrier("carrier = \"ku-1\"\n", "carrier = \"ka 2\"\n"), name("ka 2"));
+    for (top, of_terminal, key) in [
+        ("carrier = \"\"\n", "", "hub.toml:3: carrier = \"\""),
+        ("", "carrier = \" \"\n", "hub.toml:6: terminal.0.carrier = \" \""),
+    ] {
+        let error = carrier(top, of_terminal).unwrap_err();
+        assert!(error.contains(key) && error.contains("expected the name of a"), "{error}");
+    }
+}
+
+#[test]
 fn a_rate_may_be_measured_or_configured() {
     let with = |to: &str| {
         let config = hub(&hub_with("rate = \"50 Mbit/s\"", to)).unwrap();

@@ -161,6 +161,9 @@ pub(in crate::gateway) struct PermittedTerminal {
     /// What its clients may not reach, besides what `[egress]` denies.
     #[serde(default)]
     pub(in crate::gateway) deny: Vec<Text<Target>>,
+    /// The forward link that it shares with other terminals; by default `carrier` of the hub.
+    #[schemars(length(min = 1))]
+    pub(in crate::gateway) carrier: Option<String>,
     /// Share of the hub's rate, relative to other terminals.
     #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
     pub(in crate::gateway) weight: Option<i64>,
