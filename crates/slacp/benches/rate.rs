@@ -1,7 +1,8 @@
 //! What a sender gets of a link whose rate nobody told it, in virtual time, as a
 //! table: `cargo bench -p skyhop-slacp --bench rate`; a part of it with `-- fresh`, `downloads`,
 //! `start`, `fades`,
-//! `varied`, `steps`, `beside`, `sharing`, `crowds` or `aggregate`, and with a number of seeds instead of 32.
+//! `varied`, `steps`, `beside`, `sharing`, `tcp`, `crowds` or `aggregate`, and with a number of
+//! seeds instead of 32.
 //!
 //! 600 ms round trip and a queue of one BDP unless said. The limit is a round trip
 //! and the bytes at the link's rate less what it loses.
@@ -26,8 +27,10 @@ use path::cases::{Case, first_round_trips};
 use path::crowd::Crowd;
 use path::fades::Fade;
 use path::ms;
+use path::rivals::{Rivals, udp};
 use path::sharing::{Sharing, beside_udp};
 use path::steps::Steps;
+use path::tcp::Control;
 use path::varied::Varied;
 use rayon::prelude::*;
 
@@ -35,13 +38,15 @@ use rayon::prelude::*;
 const MANY: u64 = 32;
 /// Of downloads, of which medians are shown.
 const SEEDS: u64 = 5;
+/// Of runs beside TCP, unless told otherwise.
+const FEW: u64 = 4;
 /// Of the rest, of which the worst is shown.
 const RUNS: u64 = 8;
 const STARTS: u64 = 50;
 
 fn main() {
     let chosen: Vec<String> = arguments().filter(|arg| arg.parse::<u64>().is_err()).collect();
-    let parts: [(&str, fn()); 10] = [
+    let parts: [(&str, fn()); 11] = [
         ("fresh", fresh_sessions),
         ("downloads", downloads),
         ("start", start),
@@ -50,6 +55,7 @@ fn main() {
         ("steps", steps),
         ("beside", beside),
         ("sharing", sharing),
+        ("tcp", tcp),
         ("crowds", crowds),
         ("aggregate", aggregates),
     ];
@@ -66,7 +72,11 @@ fn arguments() -> impl Iterator<Item = String> {
 
 /// How many seeds of rows whose median is judged.
 fn seeds() -> u64 {
-    arguments().find_map(|arg| arg.parse().ok()).unwrap_or(MANY)
+    seeds_or(MANY)
+}
+
+fn seeds_or(many: u64) -> u64 {
+    arguments().find_map(|arg| arg.parse().ok()).unwrap_or(many)
 }
 
 fn verdict(ok: bool) -> &'static str {
@@ -376,6 +386,43 @@ fn sharing() {
         "  beside UDP of 25 Mbit/s: {:.1}% of the rest (>= 90 %) {}, queue p50 {queue:.0?}",
         share * 100.0,
         verdict(share >= 0.9),
+    );
+}
+
+/// One session beside real TCP, and beside UDP.
+fn tcp() {
+    let seeds = seeds_or(FEW);
+    println!(
+        "a session beside TCP on 50 Mbit/s, 600 ms, from 30 to 120 s: of their fair shares; median \
+         (least) of {seeds} seeds"
+    );
+    for control in [Control::Cubic, Control::Bbr] {
+        for count in [1, 8] {
+            beside_tcp(Rivals { control, count }, seeds);
+        }
+    }
+    let runs: Vec<_> = (1..=seeds).into_par_iter().map(|seed| udp(0.3, seed)).collect();
+    let (lost, worst) = spread(runs.iter().map(|run| run.0 * 100.0), f64::max);
+    let (rest, least) = spread(runs.iter().map(|run| run.1), f64::min);
+    println!(
+        "  UDP of 30 %   lost {lost:.2} ({worst:.2})% (< 1 %) {:<8} session {rest:.2} ({least:.2}) \
+         of the rest",
+        verdict(worst < 1.0),
+    );
+}
+
+fn beside_tcp(rivals: Rivals, seeds: u64) {
+    let runs: Vec<_> = (1..=seeds).into_par_iter().map(|seed| rivals.run(seed)).collect();
+    let (session, session_least) = spread(runs.iter().map(|run| run.session), f64::min);
+    let (least, least_of_all) = spread(runs.iter().map(|run| run.least), f64::min);
+    let (mean, _) = spread(runs.iter().map(|run| run.mean), f64::min);
+    let (used, _) = spread(runs.iter().map(|run| run.used), f64::min);
+    println!(
+        "  {:<13} session {session:.2} ({session_least:.2}), least TCP {least:.2} \
+         ({least_of_all:.2}), mean TCP {mean:.2}, {:.1}% used (each >= 1/3) {}",
+        format!("{} {:?}", rivals.count, rivals.control),
+        used * 100.0,
+        verdict(session_least.min(least_of_all) >= 1.0 / 3.0),
     );
 }
 

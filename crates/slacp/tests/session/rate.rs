@@ -5,6 +5,7 @@ use core::time::Duration;
 use crate::path::cases::{Case, first_round_trips, rate};
 use crate::path::fades::Fade;
 use crate::path::sharing::{Sharing, beside_udp};
+use crate::path::tcp::Control;
 use crate::path::{Path, Transfer, at, ms, queue_of};
 use link::{Jitter, LinkConfig, Loss};
 use slacp::{Config, Rate, RateError, RateState};
@@ -251,7 +252,7 @@ fn what_others_leave_is_used_without_a_standing_queue() {
 #[test]
 fn a_loss_based_tcp_leaves_its_share_and_gets_its_own() {
     let mut path = sharing(&[2.0]);
-    let tcp = path.add_tcp(at(10.0));
+    let tcp = path.add_tcp(Control::Cubic, at(10.0));
     path.run(at(70.0));
     for (from, to) in [(20.0, 40.0), (40.0, 70.0)] {
         let (own, other) = (path.arrived(0, at(from), at(to)), path.arrived(tcp, at(from), at(to)));

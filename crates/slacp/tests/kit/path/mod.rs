@@ -1,5 +1,5 @@
 //! A satellite path in virtual time, shared by several senders: SLACP sessions with a bulk transfer
-//! each, and a model of a loss-based TCP. The fate of every packet is recorded.
+//! each, TCP connections, and UDP. The fate of every packet is recorded.
 //!
 //! All senders share one forward link, and receive over one return link.
 
@@ -10,9 +10,10 @@ pub mod cases;
 pub mod crowd;
 pub mod fades;
 mod records;
+pub mod rivals;
 pub mod sharing;
 pub mod steps;
-mod tcp;
+pub mod tcp;
 pub mod varied;
 
 use core::time::Duration;
@@ -28,7 +29,7 @@ use units::{BitRate, ByteCount, Instant, Machine};
 
 use agenda::Agenda;
 pub use records::{Record, Records};
-use tcp::Tcp;
+use tcp::{Control, Data, HEADER, Tcp};
 
 /// What IPv4 and UDP add to a datagram.
 const OVERHEAD: usize = 28;
@@ -60,7 +61,9 @@ struct Packet {
 enum Body {
     /// And to which terminal.
     Datagram(Vec<u8>, SocketAddr),
-    Segment(u64),
+    Segment(Box<Data>),
+    /// Of UDP; nobody looks inside.
+    Filler,
 }
 
 impl Payload for Packet {
@@ -91,7 +94,7 @@ pub enum Codepoints {
 /// A sender and its receiver.
 enum Flow {
     Slacp(Box<Transfer>),
-    Tcp(Tcp),
+    Tcp(Box<Tcp>),
     /// Packets of 1500 bytes at a constant rate, from a time on.
     Udp {
         rate: BitRate,
@@ -355,9 +358,9 @@ impl Path {
         self.add_flow(Flow::Slacp(Box::new(transfer)))
     }
 
-    /// Adds a TCP that sends indefinitely from `start` on.
-    pub fn add_tcp(&mut self, start: Instant) -> usize {
-        self.add_flow(Flow::Tcp(Tcp::new(start)))
+    /// Adds a TCP connection that is opened at `start` and downloads indefinitely.
+    pub fn add_tcp(&mut self, control: Control, start: Instant) -> usize {
+        self.add_flow(Flow::Tcp(Box::new(Tcp::new(control, start))))
     }
 
     /// Adds UDP at a constant rate, regardless of losses, from `start` on.
@@ -494,10 +497,7 @@ impl Path {
                 transfer.terminal.handle_datagram_with_ecn(theirs, hub, packet.ecn, &mut bytes);
                 transfer.use_streams(now);
             }
-            (Flow::Tcp(_), Body::Segment(number)) => {
-                let ack = Packet { size: 40, body: Body::Segment(number), ..packet };
-                self.ret.handle_packet(now, ack);
-            }
+            (Flow::Tcp(tcp), Body::Segment(segment)) => tcp.arrive(now, &segment),
             (Flow::Udp { .. }, _) => {}
             _ => unreachable!("flows keep to their kind"),
         }
@@ -512,7 +512,7 @@ impl Path {
                 transfer.hub.handle_datagram_with_ecn(now, from, packet.ecn, &mut bytes);
                 transfer.use_streams(now);
             }
-            (Flow::Tcp(tcp), Body::Segment(number)) => tcp.acknowledged(now, number),
+            (Flow::Tcp(tcp), Body::Segment(segment)) => tcp.hear(now, &segment),
             _ => unreachable!("flows keep to their kind"),
         }
     }
@@ -542,25 +542,40 @@ impl Path {
                 let size = bytes.len() + OVERHEAD;
                 Some((Body::Datagram(bytes, to), size, ecn))
             }
-            Flow::Tcp(tcp) => Some((Body::Segment(tcp.transmit(self.now)?), 1500, Ecn::NotEct)),
+            Flow::Tcp(tcp) => tcp.serve(self.now).map(on_the_wire),
             Flow::Udp { rate, next } => {
                 let due = *next <= self.now;
                 due.then(|| {
                     *next += rate.time_to_send(ByteCount::new(1500));
-                    (Body::Segment(0), 1500, Ecn::NotEct)
+                    (Body::Filler, 1500, Ecn::NotEct)
                 })
             }
         }
     }
 
     fn next_return(&mut self, flow: usize) -> Option<(Body, usize, Ecn)> {
-        let Flow::Slacp(transfer) = &mut self.flows[flow] else { return None };
-        let mut bytes = Vec::with_capacity(1500);
-        let theirs = transfer.terminal_time(self.now);
-        transfer.terminal.poll_transmit(theirs, &mut bytes)?;
-        let size = bytes.len() + OVERHEAD;
-        Some((Body::Datagram(bytes, transfer.place), size, transfer.terminal.transmit_ecn()))
+        match &mut self.flows[flow] {
+            Flow::Slacp(transfer) => {
+                let mut bytes = Vec::with_capacity(1500);
+                let theirs = transfer.terminal_time(self.now);
+                transfer.terminal.poll_transmit(theirs, &mut bytes)?;
+                let size = bytes.len() + OVERHEAD;
+                Some((
+                    Body::Datagram(bytes, transfer.place),
+                    size,
+                    transfer.terminal.transmit_ecn(),
+                ))
+            }
+            Flow::Tcp(tcp) => tcp.answer(self.now).map(on_the_wire),
+            Flow::Udp { .. } => None,
+        }
     }
+}
+
+/// A segment in an IPv4 packet, and the packet's size.
+fn on_the_wire(segment: Data) -> (Body, usize, Ecn) {
+    let size = HEADER + segment.wire_len();
+    (Body::Segment(Box::new(segment)), size, Ecn::NotEct)
 }
 
 /// What the records say.

@@ -1,115 +1,119 @@
-//! A loss-based TCP, as far as a competitor for a link is concerned: slow start,
-//! CUBIC's growth (RFC 9438 §4.2, with C = 0.4 and β = 0.7; the region in which
-//! Reno would be faster included), one reduction per round trip, every segment
-//! acknowledged. Lost segments count as received after their loss is known:
-//! there are always more bytes to send.
+//! A real TCP: a download between two endpoints of the crate `tcp`, in packets of 1500 bytes.
 
-use core::time::Duration;
-use std::collections::VecDeque;
+use std::sync::Arc;
 
-use units::Instant;
+use ::tcp::cc::ControllerSpec;
+use ::tcp::{ByteRange, Config, Connection, Event, Profile, Segment, SeqNr};
+use units::{ByteCount, Instant, Machine};
 
-const BETA: f64 = 0.7;
-const C: f64 = 0.4;
+/// What IPv4 adds to a segment.
+pub const HEADER: usize = 20;
+/// Buffers that never limit: many BDP of the fastest path.
+const BUFFER: ByteCount = ByteCount::new(256 << 20);
+/// How much the server writes at a time.
+const CHUNK: u64 = 1 << 20;
 
+/// A segment that carries no bytes, only their numbers.
+pub type Data = Segment<ByteRange>;
+
+/// How a server decides how much may be in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    Cubic,
+    Bbr,
+}
+
+impl Control {
+    /// The settings of a Linux host. BBR paces, CUBIC does not.
+    fn config(self) -> Config {
+        let name = match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        };
+        let controller: ControllerSpec = name.parse().expect("a controller of the registry");
+        let (send_buffer, receive_buffer) = (BUFFER, BUFFER);
+        let linux = Profile::Linux.config();
+        Config { controller, send_buffer, receive_buffer, ..linux }
+    }
+}
+
+/// A client that connects at a time, and a server that sends it data without end.
 #[derive(Debug)]
 pub struct Tcp {
-    start: Instant,
-    window: f64,
-    slow_start: bool,
-    max_window: f64,
-    reduced: Instant,
-    reno: f64,
-    rtt: Duration,
-    next: u64,
-    /// Sent and neither acknowledged nor lost.
-    outstanding: VecDeque<(u64, Instant)>,
-    last_ack: Instant,
+    pub server: Connection<ByteRange>,
+    pub client: Connection<ByteRange>,
+    /// When it begins, until it has.
+    start: Option<Instant>,
+    written: u64,
 }
 
 impl Tcp {
-    pub fn new(start: Instant) -> Self {
+    pub fn new(control: Control, start: Instant) -> Self {
+        let config = Arc::new(control.config());
         Self {
-            start,
-            window: 10.0,
-            slow_start: true,
-            max_window: 0.0,
-            reduced: Instant::ZERO,
-            reno: 0.0,
-            rtt: Duration::from_millis(600),
-            next: 0,
-            outstanding: VecDeque::new(),
-            last_ack: Instant::ZERO,
+            server: Connection::listen(Arc::clone(&config), SeqNr::default()),
+            client: Connection::connect(config, SeqNr::default()),
+            start: Some(start),
+            written: 0,
         }
     }
 
     pub fn next(&self) -> Option<Instant> {
-        if self.next == 0 {
-            return Some(self.start);
-        }
-        Some(self.last_ack + self.rtt * 2)
+        let timers = || [self.server.poll_timeout(), self.client.poll_timeout()];
+        self.start.or_else(|| timers().into_iter().flatten().map(|(time, _)| time).min())
     }
 
     pub fn wake(&mut self, now: Instant) {
-        if self.next > 0 && now >= self.last_ack + self.rtt * 2 {
-            self.outstanding.clear();
-            self.last_ack = now;
-            self.window = 10.0;
-            self.slow_start = true;
-        }
-    }
-
-    pub fn transmit(&mut self, now: Instant) -> Option<u64> {
-        if now < self.start || self.outstanding.len() as f64 >= self.window {
-            return None;
-        }
-        if self.next == 0 {
-            self.last_ack = now;
-        }
-        self.outstanding.push_back((self.next, now));
-        self.next += 1;
-        Some(self.next - 1)
-    }
-
-    pub fn acknowledged(&mut self, now: Instant, number: u64) {
-        self.last_ack = now;
-        let Ok(index) = self.outstanding.binary_search_by_key(&number, |(n, _)| *n) else { return };
-        let (_, sent) = self.outstanding[index];
-        self.outstanding.remove(index);
-        self.rtt = now.saturating_since(sent);
-        let passed = |(n, _): &(u64, Instant)| *n + 3 < number;
-        let mut lost_at = None;
-        while let Some((_, sent)) = self.outstanding.front().copied().filter(|p| passed(p)) {
-            self.outstanding.pop_front();
-            lost_at = Some(sent);
-        }
-        match lost_at {
-            Some(sent) if sent >= self.reduced => self.reduce(now),
-            Some(_) => {}
-            None => self.grow(now),
-        }
-    }
-
-    fn reduce(&mut self, now: Instant) {
-        self.max_window = self.window;
-        self.window = (self.window * BETA).max(2.0);
-        self.reno = self.window;
-        self.reduced = now;
-        self.slow_start = false;
-    }
-
-    fn grow(&mut self, now: Instant) {
-        if self.slow_start {
-            self.window += 1.0;
+        if self.start.is_some_and(|start| start > now) {
             return;
         }
-        let t = (now.saturating_since(self.reduced) + self.rtt).as_secs_f64();
-        let k = (self.max_window * (1.0 - BETA) / C).cbrt();
-        let cubic = C * (t - k).powi(3) + self.max_window;
-        self.reno += 3.0 * (1.0 - BETA) / (1.0 + BETA) / self.window;
-        let target = cubic.max(self.reno).min(self.window * 1.5);
-        if target > self.window {
-            self.window += (target - self.window) / self.window;
+        self.start = None;
+        for end in [&mut self.server, &mut self.client] {
+            if end.poll_timeout().is_some_and(|(time, _)| time <= now) {
+                end.handle_timeout(now);
+            }
         }
+        self.live();
+    }
+
+    /// The server's next segment.
+    pub fn serve(&mut self, now: Instant) -> Option<Data> {
+        self.start.is_none().then(|| self.server.poll_transmit(now))?
+    }
+
+    /// The client's next segment.
+    pub fn answer(&mut self, now: Instant) -> Option<Data> {
+        self.start.is_none().then(|| self.client.poll_transmit(now))?
+    }
+
+    /// A segment reaches the client.
+    pub fn arrive(&mut self, now: Instant, segment: &Data) {
+        self.client.handle_segment(now, segment);
+        self.live();
+    }
+
+    /// A segment reaches the server.
+    pub fn hear(&mut self, now: Instant, segment: &Data) {
+        self.server.handle_segment(now, segment);
+        self.live();
+    }
+
+    /// Both applications do what they can: one writes, the other reads.
+    fn live(&mut self) {
+        for end in [&mut self.server, &mut self.client] {
+            while let Some(event) = end.poll_event() {
+                assert!(!matches!(event, Event::Aborted(_)), "{event:?}");
+            }
+        }
+        while let Ok(taken) = self.server.write(&self.chunk())
+            && taken > 0
+        {
+            self.written += taken as u64;
+        }
+        while self.client.read(usize::MAX).is_some() {}
+    }
+
+    fn chunk(&self) -> ByteRange {
+        ByteRange::new(self.written..self.written + CHUNK)
     }
 }
