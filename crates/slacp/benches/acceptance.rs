@@ -8,6 +8,8 @@
 #[path = "../tests/kit/hop.rs"]
 mod hop;
 mod quic;
+#[path = "quic/rows.rs"]
+mod rivals;
 #[path = "../tests/kit/rows/mod.rs"]
 mod rows;
 
@@ -44,6 +46,6 @@ fn main() {
     }
     println!("{missed} missed");
     if chosen("side by side") {
-        quic::rows::print(Scale::FULL);
+        rivals::print(Scale::FULL);
     }
 }

@@ -15,6 +15,9 @@ mod fresh;
 mod hop;
 #[path = "../tests/kit/path/mod.rs"]
 mod path;
+mod quic;
+#[path = "quic/fresh.rs"]
+mod quic_fresh;
 #[path = "../tests/kit/beside.rs"]
 mod requests;
 
@@ -86,8 +89,8 @@ fn verdict(ok: bool) -> &'static str {
 /// The first traffic of a session, and what it takes if the rates are told.
 fn fresh_sessions() {
     println!(
-        "fresh session: told / auto, seconds, median (worst) of {} seeds; kB sent by hub and \
-         terminal before traffic that begins after 5 s",
+        "fresh session: told / auto / quinn's BBR, seconds, median (worst) of {} seeds; kB sent by \
+         hub and terminal before traffic that begins after 5 s",
         seeds()
     );
     for path in fresh::Path::all() {
@@ -116,12 +119,30 @@ fn fresh_session(path: &fresh::Path, what: Use, at_once: bool) {
     });
     println!(
         "  {:<32} {:<9} {:<8} {told:>7.2} ({told_worst:>6.2}) {median:>7.2} ({worst:>6.2}) \
-         <= {most:>6.2} {:<8} {hub:>6.0} {terminal:>5.0}",
+         <= {most:>6.2} {:<8} {:<26} {hub:>6.0} {terminal:>5.0}",
         path.name,
         format!("{what:?}"),
         if at_once { "at once" } else { "after 5" },
         verdict(median <= most),
+        quinn(path, what, at_once),
     );
+}
+
+/// What a rival takes, or in how many runs it fails.
+fn quinn(path: &fresh::Path, what: Use, at_once: bool) -> String {
+    let runs: Vec<_> = (1..=seeds())
+        .into_par_iter()
+        .map(|seed| quic_fresh::run(path, what, at_once, seed))
+        .collect();
+    if let Some(failure) = runs.iter().find_map(|run| run.err()) {
+        let failed = runs.iter().filter(|run| run.is_err()).count();
+        return format!("{} in {failed} of {}", failure.verb(), runs.len());
+    }
+    let loaded = || runs.iter().flatten();
+    let (median, worst) = spread(loaded().map(|run| run.seconds), f64::max);
+    let window = loaded().map(|run| run.window).min().unwrap_or_default();
+    let window = if window < quic::WINDOWS[0] { format!(", {window} MB") } else { String::new() };
+    format!("quinn {median:.2} ({worst:.2}{window})")
 }
 
 /// What a download must reach.

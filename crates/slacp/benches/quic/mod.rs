@@ -7,7 +7,6 @@
     reason = "the library has no other time than the wall clock's type"
 )]
 
-pub mod rows;
 mod tls;
 
 use core::any::Any;
@@ -17,6 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use link::LinkConfig;
 use link::testkit::{Net, Peer};
 use quinn_proto::congestion::{BbrConfig, Controller, ControllerFactory, CubicConfig};
 use quinn_proto::{
@@ -87,7 +87,7 @@ impl ControllerFactory for Unlimited {
 
 /// Windows in MB, the largest as ours. The library's receiver gives a stream up
 /// that has more than some thousand gaps, which losses make in large windows.
-const WINDOWS: [u32; 6] = [64, 32, 16, 8, 4, 2];
+pub const WINDOWS: [u32; 6] = [64, 32, 16, 8, 4, 2];
 
 /// Windows of so many megabytes, packets as large as ours.
 fn transport(control: Control, window: u32) -> Arc<TransportConfig> {
@@ -120,6 +120,8 @@ pub struct Quic {
     pub failure: Option<String>,
     /// Bytes that came on each stream, and when the last did.
     pub received: BTreeMap<StreamId, (u64, Instant)>,
+    /// Streams that the peer has ended.
+    ended: usize,
     requests: BTreeMap<StreamId, Vec<u8>>,
     to_send: BTreeMap<StreamId, u64>,
 }
@@ -153,6 +155,7 @@ impl Quic {
             connected: false,
             failure: None,
             received: BTreeMap::new(),
+            ended: 0,
             requests: BTreeMap::new(),
             to_send: BTreeMap::new(),
         };
@@ -175,6 +178,11 @@ impl Quic {
         stream.finish().unwrap();
         self.pump(now);
         id
+    }
+
+    /// How many streams the peer has ended.
+    pub fn ended(&self) -> usize {
+        self.ended
     }
 
     /// Passes on what the library has to say, and acts as its user.
@@ -227,6 +235,7 @@ impl Quic {
             }
         }
         let _ = chunks.finalize();
+        self.ended += usize::from(ended);
         if ended && let Some(request) = self.requests.remove(&id) {
             let wanted = u64::from_be_bytes(*request.first_chunk().expect("eight bytes"));
             self.to_send.insert(id, wanted);
@@ -299,12 +308,18 @@ impl Peer for Quic {
     }
 }
 
-/// The same links as those of [`Hop`], between two connected rivals.
-pub fn connected(hop: &Hop, control: Control, window: u32) -> Net<Quic> {
+/// Two rivals over the links of a [`Hop`], with these from the hub and from the terminal.
+pub fn net(hop: &Hop, [forward, ret]: [LinkConfig; 2], control: Control, window: u32) -> Net<Quic> {
     let peers = [TERMINAL, HUB].map(|me| Quic::new(me, control, window, hop.seed));
     let mut net = Net::new(peers.into(), hop.seed);
-    net.connect(HUB, TERMINAL, hop.link(hop.forward));
-    net.connect(TERMINAL, HUB, hop.link(hop.ret));
+    net.connect(HUB, TERMINAL, forward);
+    net.connect(TERMINAL, HUB, ret);
+    net
+}
+
+/// The same links as those of [`Hop`], between two connected rivals.
+pub fn connected(hop: &Hop, control: Control, window: u32) -> Net<Quic> {
+    let mut net = net(hop, [hop.forward, hop.ret].map(|rate| hop.link(rate)), control, window);
     let deadline = Instant::ZERO + Duration::from_secs(60);
     net.run_until(|peers| peers.iter().all(|peer| peer.connected), deadline).unwrap();
     net

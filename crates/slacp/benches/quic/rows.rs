@@ -1,12 +1,12 @@
 //! The rows of the acceptance table that a rival can be put beside.
 
-use super::{Control, connected, download, exchange};
+use crate::quic::{Control, connected, download, exchange};
 use crate::rows::{LossCase, Scale, bulk, hop, limit, percentile};
 
 const REQUESTS: usize = 2000;
 
 /// Prints what SLACP and its rivals reach on the same links.
-pub fn print(scale: Scale) {
+pub(crate) fn print(scale: Scale) {
     println!(
         "\nSide by side: downloads of {} MB, seconds (share of the limit), window",
         scale.bytes / 1_000_000

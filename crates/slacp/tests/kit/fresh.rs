@@ -19,11 +19,11 @@ const OBJECTS: [u64; 17] = [
     2_000, 4_000, 6_000, 9_000, 12_000, 16_000, 20_000, 25_000, 30_000, 36_000, 42_000, 48_000,
     55_000, 62_000, 70_000, 80_000, 93_000,
 ];
-const AT_ONCE: usize = 6;
-const REQUEST: u64 = 400;
+pub const AT_ONCE: usize = 6;
+pub const REQUEST: u64 = 400;
 
 /// Between the session's start and traffic that does not begin at once.
-const LATER: Duration = Duration::from_secs(5);
+pub const LATER: Duration = Duration::from_secs(5);
 
 /// A link, in Mbit/s and ms.
 #[derive(Debug, Clone)]
@@ -123,17 +123,33 @@ impl Path {
         self.rtt as f64 / 1e3
     }
 
+    /// The links from hub and terminal.
+    pub fn links(&self) -> [LinkConfig; 2] {
+        self.rates().map(|rate| self.link(rate))
+    }
+
+    /// What the two ends are if they are told the rates.
+    pub fn told(&self, seed: u64) -> Hop {
+        self.hop(Knowing::Told, seed)
+    }
+
+    /// The bytes of each reply.
+    pub fn sizes(&self, what: Use) -> Vec<u64> {
+        match what {
+            Use::Page => core::iter::once(DOCUMENT).chain(OBJECTS).collect(),
+            Use::Download => vec![self.bytes()],
+        }
+    }
+
     /// Runs the traffic; `at_once` if it begins with the session.
     pub fn run(&self, knowing: Knowing, what: Use, at_once: bool, seed: u64) -> Outcome {
         let hop = self.hop(knowing, seed);
         let reply = |bytes| Plan { reply: true, ..Plan::new(REQUEST, bytes) };
-        let plans: Vec<Plan> = match what {
-            Use::Page => core::iter::once(DOCUMENT).chain(OBJECTS).map(reply).collect(),
-            Use::Download => vec![reply(self.bytes())],
-        };
+        let plans: Vec<Plan> = self.sizes(what).into_iter().map(reply).collect();
         let mut net = hop.net(&plans);
-        net.connect(HUB, TERMINAL, self.link(hop.forward));
-        net.connect(TERMINAL, HUB, self.link(hop.ret));
+        let [forward, ret] = self.links();
+        net.connect(HUB, TERMINAL, forward);
+        net.connect(TERMINAL, HUB, ret);
         let up = |hosts: &mut [Host]| hosts[TERMINAL].session.is_some();
         net.run_until(up, at(60.0)).unwrap();
         if !at_once {
