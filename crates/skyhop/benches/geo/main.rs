@@ -3,13 +3,25 @@
 //!
 //! ```text
 //! cargo bench -p skyhop --bench geo [-- ROUNDS [CASE]]
+//! cargo bench -p skyhop --bench geo -- ROUNDS fresh [LINK]
+//! cargo bench -p skyhop --bench geo -- ROUNDS beside
 //! ```
 //!
 //! The link has 50/10 Mbit/s, an RTT of 600 ms and queues of one BDP, unless the case says
 //! otherwise. Every round has its own seed, the same for all ways. `CASE` selects cases by a part
 //! of their name. Five rounds of everything take about an hour, mostly for plain TCP.
+//!
+//! `fresh` measures the first traffic of a session whose rates nobody knows, beside one that is told
+//! them and beside quinn's BBR; a round takes ten minutes, and `LINK` selects links by a part of
+//! their name. `beside` measures a download of such a session beside kernel TCP; a round takes
+//! five minutes.
 
+mod beside;
 mod case;
+mod fresh;
+mod meter;
+mod pair;
+mod quinn;
 mod run;
 
 use std::io::Write as _;
@@ -24,17 +36,44 @@ use self::run::{Failure, Way, measure};
 /// Values of one case, by way.
 type Values = Vec<(Way, Vec<f64>)>;
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
+
 fn main() -> Result<ExitCode, Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    let rounds = arguments.first().map_or(Ok(5), |rounds| rounds.parse())?;
-    let only = arguments.get(1).map_or("", String::as_str);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let missed = match words.as_slice() {
+        ["inside-fresh", arguments @ ..] => fresh::inside(arguments).map(|()| 0)?,
+        ["inside-beside", arguments @ ..] => beside::inside(arguments).map(|()| 0)?,
+        [rounds, "fresh"] => said(fresh::compare(rounds.parse()?, "")?),
+        [rounds, "fresh", link] => said(fresh::compare(rounds.parse()?, link)?),
+        [rounds, "beside"] => said(beside::compare(rounds.parse()?)?),
+        [rounds, case] => said(compare(rounds.parse()?, case)?),
+        [rounds] => said(compare(rounds.parse()?, "")?),
+        _ => said(compare(5, "")?),
+    };
+    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints how many bounds were missed.
+fn said(missed: usize) -> usize {
+    println!("{missed} missed");
+    missed
+}
+
+/// Shows what is being measured.
+fn progress(what: &str) -> Result<(), Failure> {
+    eprint!("\r\x1b[K{what}");
+    Ok(std::io::stderr().flush()?)
+}
+
+/// Measures the cases whose name contains `only`; returns how many bounds were missed.
+fn compare(rounds: u64, only: &str) -> Result<usize, Failure> {
     let cases: Vec<&Case> = CASES.iter().filter(|case| case.name.contains(only)).collect();
     let mut all: Vec<Values> = cases.iter().map(|case| values(case)).collect();
     for round in 1..=rounds {
         for (case, values) in cases.iter().zip(&mut all) {
             for (way, values) in values {
-                eprint!("\r\x1b[Kround {round} of {rounds}: {}, {way}", case.name);
-                std::io::stderr().flush()?;
+                progress(&format!("round {round} of {rounds}: {}, {way}", case.name))?;
                 values.push(measure(case, *way, round)?);
             }
         }
@@ -48,8 +87,8 @@ fn main() -> Result<ExitCode, Failure> {
     for (case, values) in cases.iter().zip(&all) {
         missed += usize::from(!add_row(&mut table, case, values));
     }
-    println!("{table}{missed} missed");
-    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    print!("{table}");
+    Ok(missed)
 }
 
 fn values(case: &Case) -> Values {

@@ -6,11 +6,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::PROGRAM;
 use crate::case::{Case, Figure};
 
 pub(crate) type Failure = Box<dyn Error + Send + Sync>;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
 
 /// How the traffic crosses the link.
 #[derive(Debug, Clone, Copy)]
