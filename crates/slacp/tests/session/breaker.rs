@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::path::tcp::Control;
 use crate::path::cases::rate;
 use crate::path::{Path, Transfer, at, ms, queue_of};
 use link::{LinkConfig, Loss, Outage};
@@ -186,7 +187,7 @@ fn a_deep_fade_of_minutes_costs_a_minute_after_it_at_most() {
 #[test]
 fn others_get_something_again() {
     let mut path = told(10.0 * LINK);
-    let tcp = path.add_tcp(at(5.0));
+    let tcp = path.add_tcp(Control::Cubic, at(5.0));
     path.run(at(300.0));
     let before = path.arrived(tcp, at(5.0), at(35.0));
     let after = path.arrived(tcp, at(40.0), at(300.0));
