@@ -10,13 +10,15 @@ use units::{BitRate, ByteCount};
 use crate::channels::{ChannelConfig, ChannelId, ConfigError, MAX_DEADLINE};
 use crate::keys::phases::KeyLimits;
 use crate::scheduler::{ClassConfig, ClassId, MAX_CLASSES};
-use crate::{Destination, Open, Rate};
+use crate::{Destination, Law, Open, Rate};
 
 /// The settings of this side of the hop.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Where the sending rate of this side comes from. Nothing is sent faster.
     pub rate: Rate,
+    /// How a measured rate is held. The defaults suit every link; others are for studies.
+    pub law: Law,
     /// The largest IP packet to send, in bytes. Path MTU discovery searches from 576 bytes up to
     /// this. Default 1500.
     pub mtu: u16,
@@ -79,6 +81,7 @@ impl Config {
     pub fn new(rate: impl Into<Rate>) -> Self {
         Self {
             rate: rate.into(),
+            law: Law::default(),
             mtu: 1500,
             memory: ByteCount::new(256_000_000),
             stream_window: ByteCount::new(64_000_000),

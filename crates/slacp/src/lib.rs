@@ -33,7 +33,7 @@ pub use channels::{ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorCon
 pub use endpoint::Endpoint;
 pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
 pub use keys::key::KeyPair;
-pub use rate::{AggregateId, EcnState, PathKey, PathMemory, Rate, RateError, RateState};
+pub use rate::{AggregateId, EcnState, Law, PathKey, PathMemory, Rate, RateError, RateState};
 pub use scheduler::{ClassConfig, ClassId};
 pub use session::Wake;
 pub use stats::{ChannelStats, ClassStats, Stats, StreamStats};

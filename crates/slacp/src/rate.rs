@@ -6,6 +6,7 @@ mod auto;
 mod breaker;
 mod configured;
 pub(crate) mod ecn;
+mod law;
 mod memory;
 mod train;
 mod trust;
@@ -21,6 +22,7 @@ pub(crate) use auto::{Acknowledged, Auto, Newest};
 pub(crate) use breaker::Change;
 use configured::ConfiguredRate;
 pub use ecn::EcnState;
+pub use law::Law;
 pub(crate) use memory::Memories;
 pub use memory::{PathKey, PathMemory};
 
@@ -126,11 +128,11 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    pub(crate) fn new(rate: &Rate) -> Self {
+    pub(crate) fn new(rate: &Rate, law: Law) -> Self {
         match rate {
             Rate::Fixed(rate) => Self::Configured(Box::new(ConfiguredRate::fixed(*rate))),
             Rate::Modem { initial } => Self::Configured(Box::new(ConfiguredRate::modem(*initial))),
-            Rate::Auto { ceiling, probe } => Self::Auto(Box::new(Auto::new(*ceiling, *probe))),
+            Rate::Auto { ceiling, probe } => Self::Auto(Box::new(Auto::new(*ceiling, *probe, law))),
         }
     }
 

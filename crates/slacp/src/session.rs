@@ -140,7 +140,7 @@ impl Session {
         seed: &Secret,
     ) -> Self {
         let limits = limits(config);
-        let rate = Control::new(&config.rate);
+        let rate = Control::new(&config.rate, config.law);
         let mut rtt = Rtt::new();
         if let Some(first) = first_rtt {
             rtt.begin(first);

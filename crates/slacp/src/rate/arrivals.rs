@@ -10,12 +10,17 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-/// Minimum lifetime of the minimum one-way delay; the maximum is twice that. Two clocks that are
-/// off by 100 ppm in opposite directions drift 2 ms apart in this time.
-const BASE_WINDOW: Duration = Duration::from_secs(10);
+/// By how much the path's own delay may seem to rise, relative to the time: two clocks that are off
+/// by 100 ppm in opposite directions (IEEE 802.3 allows that much), and satellites in low orbits
+/// that recede (7 km/s both up and down: 50 ppm).
+pub(crate) const DRIFT: f64 = 250e-6;
 
 /// Between two arrivals the path was down if less than this fraction of what was sent arrived.
 const DOWN: f64 = 0.5;
+
+/// By how much the base may be raised for slower links without being measured, in µs: the time of a
+/// packet at 480 kbit/s.
+const LENGTHENED: f64 = 25_000.0;
 
 /// Weight of one sample in the mean noise.
 const NOISE_GAIN: f64 = 1.0 / 16.0;
@@ -78,11 +83,12 @@ pub(crate) struct Arrivals {
     /// The peer's clock as received, and unwrapped.
     clock: Option<(u32, i64)>,
     recent: VecDeque<Arrival>,
-    /// The minimum delays of the current and the previous period.
-    base: [Option<i64>; 2],
-    base_since: Instant,
+    /// The path's own delay in µs, plus the offset of the clocks, as of that time.
+    base: Option<(f64, Instant)>,
     /// Mean deviation of delays from the line through their neighbours, in µs.
     noise: f64,
+    /// By how much the base was raised since it was measured, in µs.
+    lengthened: f64,
 }
 
 impl Arrivals {
@@ -111,11 +117,23 @@ impl Arrivals {
 
     /// Records a one-way delay in µs, plus the offset of the clocks.
     pub(crate) fn enter_delay(&mut self, now: Instant, delay: i64) {
-        if now.saturating_since(self.base_since) > BASE_WINDOW {
-            self.base = [None, self.base[0]];
-            self.base_since = now;
+        if self.base.is_none_or(|(base, _)| (delay as f64) < base) {
+            self.lengthened = 0.0;
         }
-        self.base[0] = Some(self.base[0].map_or(delay, |base| base.min(delay)));
+        let risen = |(base, since): (f64, Instant)| {
+            base + DRIFT * 1e6 * now.saturating_since(since).as_secs_f64()
+        };
+        let base = self.base.map_or(f64::INFINITY, risen);
+        self.base = Some((base.min(delay as f64), now));
+    }
+
+    /// The path has become longer by this much, because the link takes longer to send a packet.
+    pub(crate) fn lengthen(&mut self, seconds: f64) {
+        let more = (seconds * 1e6).min(LENGTHENED - self.lengthened);
+        self.lengthened += more;
+        if let Some((base, _)) = &mut self.base {
+            *base += more;
+        }
     }
 
     /// A queue grows and shrinks linearly; deviations are jitter, or time slots of the link.
@@ -130,14 +148,13 @@ impl Arrivals {
     }
 
     fn base(&self) -> Option<i64> {
-        self.base.into_iter().flatten().min()
+        self.base.map(|(base, _)| base as i64)
     }
 
-    /// Adopts the lowest recent delay as the path's own: either the path has become longer, or
-    /// others keep a queue that this session cannot empty.
-    pub(crate) fn rebase(&mut self, over: Duration) {
+    /// Adopts the lowest recent delay as the path's own, which has become longer.
+    pub(crate) fn rebase(&mut self, now: Instant, over: Duration) {
         let least = self.over(over).map(Arrival::delay).min();
-        self.base = [least, None];
+        self.base = least.map(|least| (least as f64, now));
     }
 
     /// Forgets all arrivals, but not the path's own delay.
@@ -304,7 +321,8 @@ mod tests {
         for offset in [0, 1 << 40, -(1 << 40)] {
             let window = arrivals(300, |n| offset + if n < 100 { 0 } else { 7000 });
             let window = window.window(ms(100)).unwrap();
-            assert_eq!(window.queue, ms(7));
+            // Less what the clocks may have drifted since.
+            assert!(window.queue.abs_diff(ms(7)) < Duration::from_micros(100));
             assert!((window.delivered - 8e6).abs() < 1.0 && (window.sent - 8e6).abs() < 1.0);
         }
     }
@@ -326,6 +344,17 @@ mod tests {
         assert!(window.queue <= ms(2), "{window:?}");
     }
 
+    /// A link that becomes slower takes longer to send a packet, which is no queue.
+    #[test]
+    fn a_longer_path_has_a_higher_base_up_to_a_limit() {
+        let mut arrivals = arrivals(300, |n| if n < 100 { 0 } else { 12_000 });
+        arrivals.lengthen(0.012);
+        assert_eq!(arrivals.window(ms(100)).unwrap().queue, ms(0));
+        let before = arrivals.base().unwrap();
+        (0..10).for_each(|_| arrivals.lengthen(0.012));
+        assert_eq!(arrivals.base().unwrap() - before, 13_000);
+    }
+
     #[test]
     fn a_clock_wraps() {
         let mut arrivals = Arrivals::default();
@@ -337,8 +366,9 @@ mod tests {
     #[test]
     fn a_new_base_holds_from_then_on() {
         let mut arrivals = arrivals(1000, |n| if n < 100 { 0 } else { 290_000 });
-        assert_eq!(arrivals.window(ms(100)).unwrap().queue, ms(290));
-        arrivals.rebase(ms(100));
+        let queue = arrivals.window(ms(100)).unwrap().queue;
+        assert!(queue.abs_diff(ms(290)) < Duration::from_micros(300));
+        arrivals.rebase(Instant::from_nanos(1_000_000_000), ms(100));
         assert_eq!(arrivals.window(ms(100)).unwrap().queue, ms(0));
     }
 }

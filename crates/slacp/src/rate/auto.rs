@@ -12,11 +12,12 @@ use core::time::Duration;
 use units::{BitRate, ByteCount, Instant};
 
 use super::arrivals::{Arrival, Arrivals, Window, micros};
+use super::law::Law;
 use super::train::{Measured, Train, Unmeasured};
 use super::trust::{Claim, Trust, Word};
 use super::{PathMemory, RateState};
 use crate::pacer::Pacer;
-use cruise::Cruise;
+use cruise::{Cruise, Initial};
 use member::Member;
 use padding::Padding;
 use start::Start;
@@ -46,6 +47,9 @@ const DOUBTED_RATE: f64 = 2.0;
 
 /// An honest peer holds an acknowledgement no longer than this, or a quarter of the round trip.
 const HELD: Duration = Duration::from_millis(25);
+
+/// A link that has fallen below this part of its rate takes longer to send each packet.
+const SLOWER: f64 = 0.75;
 
 /// Minimum rate at which a session paces itself, in bit/s, whatever it measures.
 pub(super) const SLOWEST: f64 = 10_000.0;
@@ -102,6 +106,7 @@ pub(crate) struct Auto {
     measured_at: Option<Instant>,
     memory: Option<PathMemory>,
     ceiling: f64,
+    law: Law,
     /// Packets below this number took another path.
     first: u64,
     /// The number of the next packet.
@@ -113,6 +118,8 @@ pub(crate) struct Auto {
     prepared: Instant,
     /// Its part in a link that it shares with other sessions of the hub.
     member: Option<Member>,
+    /// The link's rate as the trains of the start have shown it, in bit/s.
+    link: f64,
 }
 
 #[derive(Debug)]
@@ -123,9 +130,9 @@ enum Phase {
 
 impl Auto {
     /// Starts without a memory, limited to `ceiling`; `probe` as in [`super::Rate::Auto`].
-    pub(crate) fn new(ceiling: Option<BitRate>, probe: bool) -> Self {
+    pub(crate) fn new(ceiling: Option<BitRate>, probe: bool, law: Law) -> Self {
         let ceiling = ceiling.map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64);
-        Self::on_path(ceiling, 0, Padding::new(probe))
+        Self::on_path(ceiling, law, 0, Padding::new(probe))
     }
 
     /// Starts afresh on another path with packet number `next`.
@@ -136,7 +143,7 @@ impl Auto {
             prepared: self.prepared,
             trust: self.trust.on_new_path(),
             member: self.member.take().map(Member::on_new_path),
-            ..Self::on_path(self.ceiling, next, self.padding.on_new_path())
+            ..Self::on_path(self.ceiling, self.law, next, self.padding.on_new_path())
         };
     }
 
@@ -145,7 +152,7 @@ impl Auto {
         self.memory = Some(memory);
     }
 
-    fn on_path(ceiling: f64, first: u64, padding: Padding) -> Self {
+    fn on_path(ceiling: f64, law: Law, first: u64, padding: Padding) -> Self {
         Self {
             phase: Phase::Start(Start::default()),
             pacer: pacer(TRAIN_RATE, BURST),
@@ -163,12 +170,14 @@ impl Auto {
             measured_at: None,
             memory: None,
             ceiling,
+            law,
             first,
             next: first,
             first_own: first,
             padding,
             prepared: Instant::ZERO,
             member: None,
+            link: 0.0,
         }
     }
 
@@ -369,6 +378,11 @@ impl Auto {
         let bytes: u64 = bytes.map(|(_, size)| u64::from(*size)).sum();
         self.delivered += bytes;
         self.marked += ack.marked;
+        if let Phase::Cruise(cruise) = &mut self.phase
+            && ack.marked > 0
+        {
+            cruise.marked(now, rtt);
+        }
         self.in_flight = self.in_flight.saturating_sub(bytes);
         self.enter_times(now, ack);
         let measured = self.take_train(now, ack.largest);
@@ -446,7 +460,11 @@ impl Auto {
         let most = (acknowledged * DOUBTED_RATE).max(SLOWEST);
         if rate > most {
             self.measure_own_path();
-            self.phase = Phase::Cruise(Box::new(Cruise::new(now, most, self.ceiling)));
+            self.phase = Phase::Cruise(Box::new(Cruise::new(
+                now,
+                Initial::alone(most, self.ceiling),
+                self.law,
+            )));
         }
     }
 
@@ -469,36 +487,55 @@ impl Auto {
     }
 
     fn decide(&mut self, now: Instant, train: Option<Result<Measured, Unmeasured>>) {
+        let before = self.link();
         self.glance();
         let window = self.window();
-        let flight = self.arrivals.last().map(|last| cruise::Flight {
-            bits: self.total().saturating_sub(last.link_bytes) as f64 * 8.0,
-            total: self.total() as f64 * 8.0,
-            sent: last.sent,
-            min_rtt: self.min_rtt.unwrap_or(self.rtt),
-        });
+        let flight = self.flight();
         match &mut self.phase {
             Phase::Start(start) => {
+                let sure = train.and_then(Result::ok).filter(Measured::is_sure);
+                self.link = sure.map_or(self.link, |train| self.link.max(train.received));
                 let found =
                     train.and_then(|train| start.train_came(train, self.delivered, self.rtt));
-                if let Some(capacity) = found.or_else(|| start.overtaken(window?)) {
-                    self.measured_at = Some(now);
-                    let cruise = Cruise::new(now, capacity, self.ceiling);
-                    self.phase = Phase::Cruise(Box::new(cruise));
-                }
+                let Some(capacity) = found.or_else(|| start.overtaken(window?)) else { return };
+                self.measured_at = Some(now);
+                let initial = Initial { capacity, link: self.link, most: self.ceiling };
+                self.phase = Phase::Cruise(Box::new(Cruise::new(now, initial, self.law)));
             }
             Phase::Cruise(cruise) => {
                 if let Some(train) = train {
                     cruise.train_came(train.ok());
                 }
-                if let (Some(window), Some(flight)) = (window, flight) {
-                    self.measured_at = Some(now);
-                    if let Some(over) = cruise.acknowledged(now, self.rtt, window, flight) {
-                        self.arrivals.rebase(over);
-                    }
+                let (Some(window), Some(flight)) = (window, flight) else { return };
+                self.measured_at = Some(now);
+                if let Some(over) = cruise.acknowledged(now, self.rtt, window, flight) {
+                    self.arrivals.rebase(now, over);
                 }
             }
         }
+        if let (Some(before), Some(after)) = (before, self.link())
+            && after < SLOWER * before
+        {
+            self.arrivals.lengthen(PACKET / after - PACKET / before);
+        }
+    }
+
+    /// The rate of the whole link in bit/s, once it is known.
+    fn link(&self) -> Option<f64> {
+        match &self.phase {
+            Phase::Start(_) => None,
+            Phase::Cruise(cruise) => Some(cruise.link()),
+        }
+    }
+
+    fn flight(&self) -> Option<cruise::Flight> {
+        let last = self.arrivals.last()?;
+        Some(cruise::Flight {
+            bits: self.total().saturating_sub(last.link_bytes) as f64 * 8.0,
+            total: self.total() as f64 * 8.0,
+            sent: last.sent,
+            min_rtt: self.least_rtt(),
+        })
     }
 
     /// Detects at once that the link has become much slower.

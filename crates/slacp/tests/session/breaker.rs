@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use crate::path::tcp::Control;
 use crate::path::cases::rate;
+use crate::path::tcp::Control;
 use crate::path::{Path, Transfer, at, ms, queue_of};
 use link::{LinkConfig, Loss, Outage};
 use slacp::{Config, Rate, RateState, Stats};

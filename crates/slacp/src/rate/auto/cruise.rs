@@ -1,13 +1,20 @@
-//! The steady state: uses all of the path's capacity with a small queue.
+//! The steady state: uses all of the path's capacity with a small queue (`docs/rate.md`).
 //!
 //! The queue that packets sent now will meet is predicted from what the last ones met and what has
-//! been sent since (a Smith predictor, so that the round trip does not make the loop oscillate).
-//! The rate is the capacity, corrected so that this queue becomes [`target`]. The target is larger
-//! at smaller rates: all sessions see the same queue, so their rates converge.
+//! been sent since (a Smith predictor, so that the round trip does not make the loop oscillate). The
+//! rate is the capacity, corrected so that this queue becomes the one to aim at. On a link that
+//! others use too, that is the queue which has stood for some time: it is the price from which each
+//! session reads its fair share, and moves there.
 
+mod competition;
+mod dip;
 mod forecast;
+mod loss;
 mod overflow;
+mod price;
 mod probe;
+mod surplus;
+mod unforeseen;
 
 use core::time::Duration;
 
@@ -16,25 +23,33 @@ use units::Instant;
 use super::{PACKET, Plan};
 use crate::rate::RateState;
 use crate::rate::arrivals::{LONGEST, Window};
+use crate::rate::law::Law;
 use crate::rate::train::Measured;
+use competition::Competition;
+use dip::Dip;
 use forecast::{Forecast, Outcome};
+use loss::{Case, Meaning, OwnLoss, deviation};
 use overflow::{Lost, OverflowTest};
+use price::{Price, Seen};
 use probe::{Found, Probe};
+use surplus::Surplus;
+use unforeseen::{Unforeseen, Whose};
 
-/// Queue that a session of [`TARGET_RATE`] keeps when alone, in seconds; it scales with the inverse
-/// square root of the rate.
-const TARGET: f64 = 0.009;
-const TARGET_RATE: f64 = 50e6;
-const TARGET_LEAST: f64 = 0.004;
-const TARGET_MOST: f64 = 0.05;
-/// … plus this multiple of the delay variation without a queue …
+/// Delay variation hides a queue of up to this multiple of its mean deviation.
 const NOISE: f64 = 4.0;
-/// … and at least this many packets.
-const TARGET_PACKETS: f64 = 2.5;
-/// Time constant of the correction, in seconds.
-const SETTLE: f64 = 0.2;
-/// Bounds of the correction, relative to the capacity.
+/// Maximum target queue of a session alone, in seconds, unless it is a few packets: jitter of 30 ms
+/// is held with it.
+const TARGET_MOST: f64 = 0.05;
+/// Bounds of the correction of the rate, relative to the capacity: alone, and beside others. Alone,
+/// all but a trickle may be held back, for nobody else will fill the link meanwhile by mistake.
 const CORRECTION: (f64, f64) = (-0.97, 0.25);
+const CORRECTION_SHARED: (f64, f64) = (-0.5, 0.25);
+/// A session that others leave less than the inverse of this of the link shares it.
+const SHARED: f64 = 1.5;
+/// One that gets more than the inverse of this does not; nor does one beside others that take less
+/// than that part of it.
+const ALONE: f64 = 1.25;
+const TAKEN: f64 = 0.25;
 /// Maximum factor on the target while there is no queue.
 const MOST_BOOST: f64 = 8.0;
 /// A drop below this fraction of the known capacity is accepted at once.
@@ -42,38 +57,28 @@ const DROP: f64 = 0.75;
 /// Weight of one sample otherwise.
 const GAIN: f64 = 0.25;
 /// Maximum growth of the capacity in a round, relative to the best capacity and times the boost,
-/// unless a train confirms more: others that yield for a moment are no free capacity. A smaller
-/// session grows by a larger share of its own, so that sessions become equal.
+/// unless a train confirms more: others that yield for a moment are no free capacity.
 const GROWTH: f64 = 0.03;
-/// How much others on the link may change the queue unforeseen, relative to the round trip.
-const OTHERS: f64 = 0.15;
 /// Decay of the best capacity per round.
 const FADING: f64 = 0.998;
-/// Share of the link that is held beside others …
-const HELD: f64 = 0.25;
-/// … when a train shows that the link has more than this multiple of our rate, or that a queue
-/// persists whatever we do …
-const SHARED: f64 = 2.0;
-/// A link is busy if this fraction of its rate arrives.
-const BUSY: f64 = 0.9;
-/// How long to wait for a train to show the link, in round trips.
-const PATIENCE: u32 = 3;
-/// … for this many rounds after others were noticed.
-const HELD_ROUNDS: u32 = 16;
-/// Maximum random loss.
-const MOST_CHANCE: f64 = 0.5;
+/// Maximum growth of the capacity by a train beside senders that fill the queue: what one of them
+/// leaves for a moment is not ours.
+const BESIDE: f64 = 1.25;
+/// How much others on the link may change the queue unforeseen, relative to the round trip.
+const OTHERS: f64 = 0.15;
+/// Sessions that keep to the law bring a queue back within two feedback times. One that is above
+/// this multiple of every price for that many is kept there by senders of another kind.
+const OVERFULL: u32 = 20;
+const DEAR: f64 = 1.5;
 /// A queue below this fraction of the target counts as empty.
 const EMPTY: f64 = 0.25;
-/// While a queue stands, losses beyond the random ones by this many standard deviations plus this
-/// share count as its overflow …
-const SURPRISE: (f64, f64) = (4.0, 0.005);
-/// While a queue stands, losses below the random ones by this many standard deviations show that
-/// random loss is overestimated.
-const UNLIKELY: f64 = 2.0;
-/// … and then the target becomes this fraction of what the queue held. It grows by this factor each
-/// round.
+/// The target after an overflow, relative to what the queue held, and its growth per round: the
+/// depth is tried again after some twenty rounds.
 const OVERFLOW: f64 = 0.33;
-const RECOVERY: f64 = 1.5;
+const RECOVERY: f64 = 1.05;
+/// What is left of the capacity after a round with packets marked by the path (RFC 8511 §3: a queue
+/// that marks is shorter than one that overflows).
+const MARKED: f64 = 0.85;
 
 /// A fall of the rate is accepted within this time if delays rise by this fraction of the time, and
 /// by this multiple of the noise.
@@ -94,8 +99,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A window with pauses that was sent at less than this fraction of the capacity is one without
 /// enough to send.
 const IDLE: f64 = 0.5;
-/// After this time with a queue it is emptied once, to measure the path's own delay again.
-const DIP: Duration = Duration::from_secs(5);
+/// The inflow is learned in this many feedback times.
+const OBSERVED: f64 = 1.5;
 
 /// What has been sent since the newest packet with known arrival, and when that packet was sent.
 #[derive(Debug, Clone, Copy)]
@@ -108,90 +113,126 @@ pub(super) struct Flight {
     pub(super) sent: Instant,
 }
 
+/// Where a path starts from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Initial {
+    /// The capacity for this session, and the rate of the whole link, in bit/s.
+    pub(super) capacity: f64,
+    pub(super) link: f64,
+    /// Upper limit set by the owner, in bit/s.
+    pub(super) most: f64,
+}
+
+impl Initial {
+    /// A link of which this session has all.
+    pub(super) fn alone(capacity: f64, most: f64) -> Self {
+        Self { capacity, link: capacity, most }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Cruise {
+    law: Law,
     /// The path's capacity available to this session, in bit/s.
     capacity: f64,
-    /// Upper limit set by the owner, in bit/s.
+    /// Upper limits: set by the owner, and within the round; in bit/s.
     most: f64,
+    ceiling: f64,
+    /// The best capacity so far, decaying.
+    best: f64,
     rate: f64,
     state: RateState,
+    /// Whether others use the link.
+    shared: bool,
+    price: Price,
+    dip: Dip,
+    loss: OwnLoss,
+    overflow_test: OverflowTest,
+    competition: Competition,
+    probe: Probe,
     forecast: Forecast,
-    /// Since when arrivals pause, and when the queue was last empty.
+    unforeseen: Unforeseen,
+    surplus: Surplus,
+    sending: Sending,
+    round: Round,
+    /// When acknowledgements were last processed.
+    seen_at: Instant,
+    /// Since when arrivals pause.
     torn_since: Option<Instant>,
-    empty_at: Instant,
-    /// Until when an empty queue is caused by this session itself.
-    dipped_until: Instant,
+    /// Since when the queue is above every price.
+    overfull_since: Option<Instant>,
     /// Factor on the target while the queue stays empty.
     boost: f64,
-    round_end: Instant,
-    /// Whether the queue was empty, and all of the rate used, throughout the round.
-    empty: bool,
-    limited: bool,
-    /// Whether a queue stood in the last round.
-    queued: bool,
-    /// The share lost without a queue: random loss.
-    chance: Option<f64>,
-    /// The share lost beyond that.
-    excess: f64,
     /// Upper bound of the target, in seconds, because the queue is short.
     room: f64,
     /// Delay variation without a queue, in seconds.
     noise: f64,
-    /// The best capacity so far, decaying.
-    best: f64,
-    /// For how many more rounds others are expected to fill the queue, and what trains have shown
-    /// of the whole link since they were noticed.
-    foreign: u32,
-    link: Option<f64>,
-    /// What a train has shown of the whole link since the queue exceeded its forecast.
-    shown: Option<f64>,
+    /// The fraction of the capacity that this session uses of a link that it shares with others of
+    /// its hub.
+    part: f64,
+    /// Until when further marks are answered already.
+    marked_until: Instant,
+}
+
+/// What was sent, and how it was meant.
+#[derive(Debug)]
+struct Sending {
+    /// When the rate was last set, and the bits sent in all by then.
+    at: Instant,
+    total: f64,
+    /// By what fraction the rate exceeds the share.
+    surplus: f64,
     /// Bits sent in all until the rate was last well above the capacity.
     over: f64,
-    /// Upper bound of the capacity within the round.
-    ceiling: f64,
-    probe: Probe,
-    overflow_test: OverflowTest,
-    /// The fraction of the capacity that this session uses of a link that it shares.
-    part: f64,
+}
+
+/// What has happened in this round trip.
+#[derive(Debug)]
+struct Round {
+    end: Instant,
+    /// Whether the queue was empty, and not all of the rate used, throughout.
+    empty: bool,
+    limited: bool,
+    overflowed: bool,
 }
 
 impl Cruise {
-    /// A path with this capacity, limited to `most`, both in bit/s.
-    pub(super) fn new(now: Instant, capacity: f64, most: f64) -> Self {
-        let capacity = capacity.min(most);
+    pub(super) fn new(now: Instant, initial: Initial, law: Law) -> Self {
+        let capacity = initial.capacity.min(initial.most);
+        let link = initial.link.max(capacity);
         Self {
+            law,
             capacity,
-            most,
+            most: initial.most,
+            ceiling: capacity,
+            best: capacity,
             rate: capacity,
             state: RateState::Cruising,
+            shared: initial.link > SHARED * capacity && capacity < initial.most,
+            price: Price::new(law.queue(link, capacity)),
+            dip: Dip::new(now),
+            loss: OwnLoss::default(),
+            overflow_test: OverflowTest::new(),
+            competition: Competition::default(),
+            probe: Probe::new(link),
             forecast: Forecast::default(),
+            unforeseen: Unforeseen::new(now),
+            surplus: Surplus::default(),
+            sending: Sending { at: now, total: 0.0, surplus: 0.0, over: 0.0 },
+            round: Round { end: now, empty: true, limited: true, overflowed: false },
+            seen_at: now,
             torn_since: None,
-            empty_at: now,
-            dipped_until: now,
+            overfull_since: None,
             boost: 1.0,
-            round_end: now,
-            empty: true,
-            limited: true,
-            queued: false,
-            chance: None,
-            excess: 0.0,
             room: f64::INFINITY,
             noise: 0.0,
-            best: capacity,
-            foreign: 0,
-            link: None,
-            shown: None,
-            over: 0.0,
-            ceiling: capacity,
-            probe: Probe::new(),
-            overflow_test: OverflowTest::new(),
             part: 1.0,
+            marked_until: now,
         }
     }
 
-    /// Sets the capacity of a link that this session shares with others, and the part of it that it
-    /// uses. What it has measured stays relative to the capacity of the whole link.
+    /// Sets the capacity of a link that this session shares with others of its hub, and the part of
+    /// it that it uses. What it has measured stays relative to the capacity of the whole link.
     pub(super) fn set_capacity(&mut self, capacity: f64, part: f64) {
         self.capacity = capacity.max(super::SLOWEST);
         self.part = part;
@@ -214,13 +255,18 @@ impl Cruise {
         self.state
     }
 
+    /// The rate of the whole link, in bit/s.
+    pub(super) fn link(&self) -> f64 {
+        if self.shared { self.probe.whole() } else { self.capacity }
+    }
+
     /// Maximum in flight, in bits, whatever has been acknowledged.
     pub(super) fn allowed_in_flight(&self, rtt: Duration) -> f64 {
         self.share() * (rtt.as_secs_f64() * 1.5 + 0.3) + 16.0 * PACKET
     }
 
     pub(super) fn app_limited(&mut self) {
-        self.limited = true;
+        self.round.limited = true;
     }
 
     /// Length of the observation window.
@@ -234,10 +280,15 @@ impl Cruise {
         GLANCE.max(Duration::from_secs_f64(LOOK_PACKETS * PACKET / self.share())).min(LONGEST)
     }
 
+    /// How long after a rate is set its effect is known.
+    fn feedback(&self, rtt: Duration) -> Duration {
+        rtt + self.look(rtt)
+    }
+
     /// Processes the last moment. Returns whether the link has become slower in it, so that earlier
     /// arrivals must be forgotten.
     pub(super) fn glanced(&mut self, window: Window) -> bool {
-        let share = window.delivered / (1.0 - self.chance.unwrap_or(0.0)).max(0.1);
+        let share = self.loss.before_loss(window.delivered);
         let rise = window.latest.saturating_sub(window.queue).as_secs_f64();
         let steep = rise > STEEP * GLANCE.as_secs_f64() + STEEP_NOISE * self.noise;
         let slower = share < DROP * self.capacity.min(window.sent);
@@ -250,8 +301,7 @@ impl Cruise {
 
     /// The target queue on a path without jitter, in seconds.
     fn smooth_target(&self) -> f64 {
-        let target = TARGET * (TARGET_RATE / self.capacity).sqrt();
-        target.clamp(TARGET_LEAST, TARGET_MOST).max(TARGET_PACKETS * PACKET / self.capacity)
+        self.law.queue(self.link(), self.capacity)
     }
 
     /// The target queue, in seconds.
@@ -260,22 +310,31 @@ impl Cruise {
         (smooth + NOISE * self.noise).min(TARGET_MOST.max(smooth))
     }
 
-    fn is_dipping(&self, now: Instant) -> bool {
-        now.saturating_since(self.empty_at) > DIP
-    }
-
-    /// The queue to aim at now, in seconds: larger for a while if there has been none, zero for a
-    /// moment if there has always been one.
+    /// The queue to aim at now, in seconds.
     fn aim(&self, now: Instant) -> f64 {
-        if self.is_dipping(now) {
+        if self.dip.is_on(now) {
             return 0.0;
         }
         let target = self.target();
-        (self.boost * target).min(TARGET_MOST.max(target)).min(self.room)
+        let aim = match self.shared {
+            true => self.price.queue(),
+            false => (self.boost * target).min(TARGET_MOST.max(target)),
+        };
+        aim.min(self.room)
+    }
+
+    /// The queue above which the link is known to be busy, in seconds.
+    fn stands_above(&self) -> f64 {
+        let target = match self.shared {
+            true => EMPTY * self.smooth_target() + self.noise,
+            false => self.target() / 2.0,
+        };
+        // Less than half a packet is none.
+        target.min(self.room / 2.0).max(PACKET / self.link() / 2.0)
     }
 
     /// Processes the last observation window. Returns a time if the base delay must be measured
-    /// anew over it, because this session cannot empty the queue.
+    /// anew over it, because the path has become longer.
     pub(super) fn acknowledged(
         &mut self,
         now: Instant,
@@ -283,141 +342,217 @@ impl Cruise {
         window: Window,
         flight: Flight,
     ) -> Option<Duration> {
-        let queue = window.queue.as_secs_f64();
+        let passed = now.saturating_since(self.seen_at).as_secs_f64();
+        self.seen_at = now;
         self.noise = window.noise.as_secs_f64();
         // The minimum of a growing queue is old.
-        let newest = queue.max(window.latest.as_secs_f64() - NOISE * self.noise);
-        self.look_for_empty(now, rtt, queue);
-        self.learn(now, window, flight.sent, queue > self.target().min(self.room) / 2.0);
+        let least = window.queue.as_secs_f64();
+        let queue = least.max(window.latest.as_secs_f64() - NOISE * self.noise);
+        self.watch_queue(now, rtt, window, queue, passed);
+        self.learn(now, rtt, window, flight.sent);
         self.look_for_overflow(self.look(rtt), window, flight.sent);
-        if now >= self.round_end {
+        if now >= self.round.end {
             self.end_round(now, rtt, window);
         }
-        let stuck = self.compare(now, window, flight);
-        self.capacity = self.capacity.max(self.held()).min(self.most);
-        let queue = if stuck { 0.0 } else { newest };
-        self.steer(now, queue, flight);
-        stuck.then(|| self.look(rtt))
+        self.learn_inflow(flight.sent, queue, passed / self.feedback(rtt).as_secs_f64());
+        self.look_for_competition(now, flight.min_rtt, window);
+        let longer = self.compare(now, window, flight);
+        self.capacity = self.capacity.max(self.competition.floor()).min(self.most);
+        self.steer(now, if longer { 0.0 } else { queue }, flight);
+        longer.then(|| self.look(rtt))
+    }
+
+    /// Some packets were marked by the path: a queue that others may fill, too, is too long.
+    pub(super) fn marked(&mut self, now: Instant, rtt: Duration) {
+        if now < self.marked_until {
+            return;
+        }
+        self.marked_until = now + self.feedback(rtt);
+        self.capacity = (self.capacity * MARKED).max(super::SLOWEST);
+        self.room = self.room.min(self.price.queue().max(self.target()) * OVERFLOW);
+        self.boost = 1.0;
+        self.round.overflowed = true;
+    }
+
+    fn watch_queue(
+        &mut self,
+        now: Instant,
+        rtt: Duration,
+        window: Window,
+        queue: f64,
+        passed: f64,
+    ) {
+        if !self.dip.disturbs(now) {
+            let seen = Seen {
+                queue: if self.shared { window.latest.as_secs_f64() } else { queue },
+                noise: self.noise,
+                inflow: self.forecast.inflow(),
+                most: self.law.dearest() + NOISE * self.noise,
+            };
+            self.price.follow(&self.law, seen, passed, self.feedback(rtt).as_secs_f64());
+        }
+        let least = window.queue.as_secs_f64();
+        self.round.empty &= least < self.target() / 2.0;
+        let low = self.state == RateState::Draining || least < EMPTY * self.smooth_target();
+        self.dip.note(now, rtt, least, passed, low);
+    }
+
+    /// Learns how fast others let the queue grow; `part` of a feedback time has passed.
+    fn learn_inflow(&mut self, sent: Instant, queue: f64, part: f64) {
+        if self.shared {
+            self.forecast.learn_inflow(sent, queue, part / OBSERVED);
+        } else {
+            self.forecast.forget_inflow();
+        }
+    }
+
+    /// Checks for senders that fill the queue.
+    fn look_for_competition(&mut self, now: Instant, min_rtt: Duration, window: Window) {
+        let most = DEAR * self.law.dearest() + NOISE * self.noise;
+        let overfull = self.shared && window.queue.as_secs_f64() > most;
+        self.overfull_since = overfull.then(|| self.overfull_since.unwrap_or(now));
+        let lasts = self.overfull_since.map(|since| now.saturating_since(since));
+        if lasts.is_some_and(|lasts| lasts > self.feedback(min_rtt) * OVERFULL) {
+            self.competition.notice();
+        }
     }
 
     /// Checks for the overflow of a queue too short to see: the arrival rate is then the capacity.
     fn look_for_overflow(&mut self, look: Duration, window: Window, newest: Instant) {
-        let chance = self.chance.unwrap_or(0.0);
-        let lost = Lost { missing: window.missing, chance, deviation: deviation(chance, window) };
+        let own = self.loss.share();
+        let lost = Lost { missing: window.missing, chance: own, deviation: deviation(own, window) };
         let Some(came) = self.overflow_test.overflow(look, newest, lost) else { return };
-        self.chance = Some(window.missing);
-        let share = came / (1.0 - window.missing).max(0.1);
-        self.capacity = share.min(self.capacity).max(super::SLOWEST);
-        self.best = self.capacity;
-        self.boost = 1.0;
+        self.loss.set(window.missing);
+        self.fall_to(self.loss.before_loss(came));
         self.overflow_test.overflows_above(self.capacity);
     }
 
-    fn look_for_empty(&mut self, now: Instant, rtt: Duration, queue: f64) {
-        self.empty &= queue < self.target() / 2.0;
-        if self.is_dipping(now) {
-            self.dipped_until = now + rtt * 2;
-        }
-        let tried = now.saturating_since(self.empty_at) > DIP + rtt * 2;
-        if queue < EMPTY * self.smooth_target() || tried {
-            self.empty_at = now;
-        }
+    /// The capacity is no more than this, in bit/s.
+    fn fall_to(&mut self, capacity: f64) {
+        self.capacity = capacity.min(self.capacity).max(super::SLOWEST);
+        self.best = self.capacity;
+        self.boost = 1.0;
     }
 
-    /// Compares the queue with its forecast; returns whether it is not ours.
+    /// Compares the queue with its forecast; returns whether the path has become longer.
     fn compare(&mut self, now: Instant, window: Window, flight: Flight) -> bool {
         let queue = window.latest.as_secs_f64();
         let target = self.target();
         let more = 2.0 * target + OTHERS * flight.min_rtt.as_secs_f64();
         let tolerance = (target / 2.0, more);
         match self.forecast.judge(now, flight.sent, queue, tolerance, self.capacity) {
-            Outcome::Met => false,
+            Outcome::Met => {}
             // Did the link change, or did flows join?
-            Outcome::Void => {
-                self.probe.show_link();
-                false
-            }
+            Outcome::Void => self.probe.show_link(),
             Outcome::Gone => {
                 if queue < EMPTY * self.smooth_target() {
                     self.probe.hurry();
                 }
-                false
             }
             Outcome::Exceeded => {
-                self.shown = None;
+                self.unforeseen.begin();
                 self.probe.show_link();
-                false
             }
-            Outcome::Stuck(since) => self.is_foreign(now, since, window, flight),
+            Outcome::Stuck(since) => return self.is_longer(now, since, window, flight),
         }
+        false
     }
 
-    /// Whether a queue that has stood since then is not ours: the link has more than our rate and
-    /// could have emptied it.
-    fn is_foreign(&mut self, now: Instant, since: Instant, window: Window, flight: Flight) -> bool {
-        let waited = now.saturating_since(since) > flight.min_rtt * PATIENCE;
-        let share = window.delivered / (1.0 - self.chance.unwrap_or(0.0)).max(0.1);
-        match self.shown {
-            None if !waited => return false,
-            Some(link) if share > BUSY * link => self.capacity = share.min(self.capacity),
-            _ => {
-                self.foreign = HELD_ROUNDS;
-                self.forecast.reset(self.capacity);
-                return true;
+    /// Whether a queue that has stood since then is none: the path has become longer.
+    fn is_longer(&mut self, now: Instant, since: Instant, window: Window, flight: Flight) -> bool {
+        if self.competition.is_there() {
+            return false;
+        }
+        let ordinary = self.loss.is_ordinary(window);
+        let share = self.loss.before_loss(window.delivered);
+        let times = (now, since);
+        let whose = self.unforeseen.judge(times, flight.min_rtt, window, ordinary, share);
+        match whose {
+            Whose::Open => return false,
+            // Others are known to be there.
+            Whose::Unknown if self.shared => return false,
+            Whose::Ask(link) => {
+                self.unforeseen.ask();
+                self.probe.show_others(link);
+                return false;
             }
+            Whose::Ours => self.capacity = share.min(self.capacity),
+            Whose::Others => self.competition.notice(),
+            Whose::Path | Whose::Unknown => {}
         }
         self.forecast.reset(self.capacity);
-        false
+        matches!(whose, Whose::Path | Whose::Unknown)
     }
 
     /// Sets the rate so that packets sent now will meet the queue aimed at.
     fn steer(&mut self, now: Instant, queue: f64, flight: Flight) {
-        let since = now.saturating_since(flight.sent).as_secs_f64();
-        // Dropped packets do not take the link's time.
-        if self.rate > OVERLOAD * self.capacity {
-            self.over = flight.total;
-        }
-        let over = (self.over - (flight.total - flight.bits)).max(0.0);
-        let coming = flight.bits - over * self.excess;
-        let expected = (queue + coming / self.capacity - since).max(0.0);
-        self.forecast.make(now, expected);
+        let ahead = now.saturating_since(flight.sent).as_secs_f64();
+        let expected = self.expect(now, queue, ahead, flight).max(0.0);
+        self.forecast.make(now, expected, ahead);
         let error = self.aim(now) - expected;
-        let (least, most) = CORRECTION;
-        let rate = self.capacity * (1.0 + (error / SETTLE).clamp(least, most));
-        self.rate = rate.min(self.overflow_test.most(now)).max(self.held()).min(self.most);
+        let (least, most) = if self.shared { CORRECTION_SHARED } else { CORRECTION };
+        let correction = (error / self.law.settle).clamp(least, most);
+        let to_fair_share = match self.shared {
+            true => self.price.fair_share(&self.law, self.link()) - self.capacity,
+            false => 0.0,
+        };
+        let rate = self.capacity * (1.0 + correction) + self.law.fairness * to_fair_share;
+        let most = self.overflow_test.most(now).max(self.competition.floor()).min(self.most);
+        self.rate = rate.max(self.competition.floor()).min(most);
+        // What moves one session to its fair share moves the others as far the other way.
+        let surplus = if self.shared { correction } else { self.rate / self.capacity - 1.0 };
+        self.sending.surplus = surplus;
         let draining = error < -2.0 * self.target();
         self.state = if draining { RateState::Draining } else { RateState::Cruising };
     }
 
-    /// The rate that is never given up.
-    fn held(&self) -> f64 {
-        HELD * self.link.filter(|_| self.foreign > 0).unwrap_or(0.0)
+    /// The queue that packets sent now will meet, in seconds, if one was met by the packet sent
+    /// `ahead` seconds ago.
+    fn expect(&mut self, now: Instant, queue: f64, ahead: f64, flight: Flight) -> f64 {
+        let sent = flight.total - self.sending.total;
+        let passed = now.saturating_since(self.sending.at).as_secs_f64();
+        (self.sending.total, self.sending.at) = (flight.total, now);
+        let meant = self.sending.surplus;
+        let fraction = match self.round.limited && passed > 0.0 {
+            true => (sent / passed / self.capacity - 1.0).min(meant),
+            false => meant,
+        };
+        self.surplus.sent(now, fraction);
+        let surplus = self.surplus.since(flight.sent);
+        if self.shared {
+            return queue + surplus + self.forecast.inflow() * ahead;
+        }
+        // Dropped packets do not take the link's time.
+        if self.rate > OVERLOAD * self.capacity {
+            self.sending.over = flight.total;
+        }
+        let over = (self.sending.over - (flight.total - flight.bits)).max(0.0);
+        let coming = flight.bits - over * self.loss.excess();
+        queue + coming / self.capacity - ahead
     }
 
-    /// Learns the capacity from a window whose newest packet was sent at `newest`, with or without
-    /// a queue.
-    fn learn(&mut self, now: Instant, window: Window, newest: Instant, standing: bool) {
+    /// Learns the capacity from a window whose newest packet was sent at `newest`.
+    fn learn(&mut self, now: Instant, rtt: Duration, window: Window, newest: Instant) {
         // Pauses of our own say nothing.
         let idle = window.torn && window.sent < IDLE * self.capacity;
         self.torn_since = (window.torn && !idle).then(|| self.torn_since.unwrap_or(now));
-        let paused = |since: Instant| now.saturating_since(since) < PAUSE;
-        let chance = if self.overflow_test.marks(newest) {
-            self.chance.unwrap_or(0.0)
-        } else {
-            self.learn_loss(window)
-        };
-        let share = window.delivered / (1.0 - chance).max(0.1);
-        if !standing {
+        let paused = self.torn_since.is_some_and(|since| now.saturating_since(since) < PAUSE);
+        let mut stands = window.queue.as_secs_f64() > self.stands_above();
+        if !self.overflow_test.marks(newest) {
+            // A queue that overflows stands, even if it is too short to see.
+            stands |= self.learn_loss(now, rtt, window) == Meaning::Overflow;
+        }
+        let share = self.loss.before_loss(window.delivered);
+        if !stands {
             // More arrives than was sent when the path becomes shorter.
             let proven = share.min(window.sent);
-            self.approach(proven.max(self.capacity), GAIN);
-            return;
+            return self.approach(proven.max(self.capacity), GAIN);
         }
         // With a queue the link gives all it has, if we sent that much; and at least what arrives,
         // if that exceeds what was sent.
         let full = window.sent > 0.95 * self.capacity || share < 0.95 * window.sent;
         let more = share > self.capacity.max(1.05 * window.sent);
-        if (full || more) && !idle && !self.torn_since.is_some_and(paused) {
+        if (full || more) && !idle && !paused {
             let gain = if share < DROP * self.capacity { 1.0 } else { GAIN };
             self.approach(share, gain);
         }
@@ -428,66 +563,50 @@ impl Cruise {
         self.capacity = next.min(self.ceiling.max(self.capacity)).max(super::SLOWEST);
     }
 
-    /// Updates and returns the random loss, and checks whether the queue overflows.
-    fn learn_loss(&mut self, window: Window) -> f64 {
+    fn learn_loss(&mut self, now: Instant, rtt: Duration, window: Window) -> Meaning {
         let longest = window.longest.as_secs_f64();
-        let chance = match self.chance {
-            // The path was down.
-            known if window.torn || window.missing > MOST_CHANCE => {
-                self.excess = (window.missing - known.unwrap_or(0.0)).max(0.0);
-                return known.unwrap_or(0.0);
-            }
-            Some(chance) if self.overflow_test.is_above(window.sent) => {
-                self.at_most(chance, window)
-            }
-            _ if longest < EMPTY * self.smooth_target() + self.noise => {
-                let chance = self.chance.unwrap_or(window.missing);
-                chance + (window.missing - chance) * GAIN
-            }
-            Some(chance) => self.at_most(chance, window),
-            None if window.queue.as_secs_f64() < self.target() / 2.0 => window.missing,
-            None => return window.missing,
+        let case = Case {
+            window,
+            clear: longest < EMPTY * self.smooth_target().min(self.room / OVERFLOW) + self.noise,
+            nearly_clear: window.queue.as_secs_f64() < self.target() / 2.0,
+            above: self.overflow_test.is_above(window.sent),
+            capacity: self.capacity,
+            effect: now + self.feedback(rtt),
         };
-        self.chance = Some(chance);
-        let deviation = deviation(chance, window);
-        self.excess = 0.0;
-        if window.missing > chance + SURPRISE.0 * deviation + SURPRISE.1 {
-            self.excess = window.missing - chance;
-            self.room = self.room.min(longest * OVERFLOW);
-            self.boost = 1.0;
+        let meaning = self.loss.learn(now, case);
+        match meaning {
+            Meaning::Ordinary => return meaning,
+            Meaning::Overflow => self.room = self.room.min(longest * OVERFLOW),
+            Meaning::Overload => {
+                self.competition.give_up();
+                self.fall_to(window.delivered);
+            }
+            Meaning::Own(capacity) => (self.capacity, self.ceiling) = (capacity, capacity),
         }
-        chance
-    }
-
-    /// An overflowing queue only adds to random loss: if less is missing, random loss is lower.
-    fn at_most(&self, chance: f64, window: Window) -> f64 {
-        let less = window.missing + UNLIKELY * deviation(chance, window) < chance;
-        if less { chance + (window.missing - chance) * GAIN } else { chance }
+        self.boost = 1.0;
+        self.round.overflowed |= !matches!(meaning, Meaning::Own(_));
+        meaning
     }
 
     fn end_round(&mut self, now: Instant, rtt: Duration, window: Window) {
+        let Round { empty, limited, overflowed, .. } = self.round;
         self.room *= RECOVERY;
-        let free = self.empty && now >= self.dipped_until;
-        let used = !self.limited && window.sent > 0.95 * self.capacity;
-        let more = free && used;
+        let used = !limited && window.sent > 0.95 * self.capacity;
         if !self.overflow_test.marks(now) {
-            self.boost = if more { (self.boost * 2.0).min(MOST_BOOST) } else { 1.0 };
+            let free = empty && used && !self.dip.disturbs(now);
+            self.boost = if free { (self.boost * 2.0).min(MOST_BOOST) } else { 1.0 };
         }
         self.best = self.capacity.max(self.best * FADING);
         self.ceiling = self.capacity + GROWTH * self.boost * self.best;
-        self.foreign = self.foreign.saturating_sub(1);
-        if self.foreign == 0 {
-            self.link = None;
+        let whole = self.link();
+        self.competition.end_round(!empty, overflowed, whole);
+        if empty && used {
+            let (look, own) = (self.look(rtt), self.loss.share());
+            self.overflow_test.end_round(now, look, own, window.delivered);
         }
-        if self.empty && used {
-            let chance = self.chance.unwrap_or(0.0);
-            self.overflow_test.end_round(now, self.look(rtt), chance, window.delivered);
-        }
-        self.probe.end_round(!self.empty, self.foreign > 0);
-        self.queued = !self.empty;
-        self.empty = true;
-        self.limited = false;
-        self.round_end = now + rtt.max(self.look(rtt) * 2);
+        self.probe.end_round(!empty);
+        let end = now + rtt.max(self.look(rtt) * 2);
+        self.round = Round { end, empty: true, limited: false, overflowed: false };
     }
 
     /// Whether [`Self::next_train`] need not wait for the previous train.
@@ -506,36 +625,61 @@ impl Cruise {
         if self.capacity >= self.most {
             return None;
         }
-        self.probe.next_train(self.share())
+        self.probe.next_train(self.share(), self.may_grow())
+    }
+
+    /// Whether a train may raise the capacity: what is free on a shared link is everybody's, and only
+    /// a queue that stays empty shows that nobody takes it.
+    fn may_grow(&self) -> bool {
+        !self.shared || self.boost >= MOST_BOOST / 2.0
     }
 
     /// Processes the result of a train.
     pub(super) fn train_came(&mut self, train: Option<Measured>) {
-        match self.probe.train_came(train, self.capacity, self.noise) {
+        let found = self.probe.train_came(train, self.capacity, self.noise);
+        if self.probe.whole() < ALONE * self.capacity {
+            self.set_shared(false);
+        }
+        match found {
             Found::Nothing => {}
-            Found::Capacity(rate) => self.capacity = rate.min(self.most),
-            Found::Link(rate) => {
-                self.shown = Some(rate);
-                if rate.is_infinite() {
-                    return;
+            Found::Capacity(rate) => self.grow_to(rate),
+            Found::Link(rate) => self.link_shown(rate),
+            Found::Others { taken, capacity } => {
+                self.unforeseen.show_taken(taken);
+                if taken.is_finite() {
+                    self.set_shared(taken > TAKEN * self.probe.whole());
                 }
-                let link = rate.min(self.best);
-                self.link = Some(link);
-                if link > SHARED * self.capacity {
-                    self.foreign = HELD_ROUNDS;
-                }
+                let beside = self.competition.is_there();
+                let most = if beside { BESIDE * self.capacity } else { f64::INFINITY };
+                capacity.into_iter().for_each(|capacity| self.grow_to(capacity.min(most)));
             }
         }
+    }
+
+    fn link_shown(&mut self, rate: f64) {
+        self.unforeseen.show_link(rate);
+        if rate.is_finite() && rate > ALONE * self.capacity && !self.shared {
+            self.unforeseen.ask();
+            self.probe.show_others(rate);
+        }
+    }
+
+    fn grow_to(&mut self, capacity: f64) {
+        if self.may_grow() {
+            self.capacity = capacity.min(self.most);
+        }
+    }
+
+    fn set_shared(&mut self, shared: bool) {
+        if shared && !self.shared {
+            self.shared = true;
+            self.price.reset(self.target());
+        }
+        self.shared = shared;
     }
 }
 
 /// Length of the observation window at rates that do not lengthen it.
 pub(super) fn look(rtt: Duration) -> Duration {
     (rtt / 2).clamp(LOOK.0, LOOK.1)
-}
-
-/// Standard deviation of the share lost in a window.
-fn deviation(chance: f64, window: Window) -> f64 {
-    let packets = (window.bytes as f64 * 8.0 / PACKET).max(1.0);
-    (chance * (1.0 - chance) / packets).sqrt() + 1.0 / packets
 }

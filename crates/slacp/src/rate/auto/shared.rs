@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use units::{ByteCount, Instant};
 
-use super::cruise::{Cruise, look};
+use super::cruise::{Cruise, Initial, look};
 use super::{Auto, Member, Phase, SLOWEST};
 use crate::SessionId;
 use crate::rate::aggregate::{Grant, Known, Report, SharedLink};
@@ -75,7 +75,11 @@ impl Auto {
             (member.whole_from, member.most) = (Some(self.next), f64::INFINITY);
             self.arrivals.forget();
             self.train = None;
-            self.phase = Phase::Cruise(Box::new(Cruise::new(now, rate, f64::INFINITY)));
+            self.phase = Phase::Cruise(Box::new(Cruise::new(
+                now,
+                Initial::alone(rate, f64::INFINITY),
+                self.law,
+            )));
             self.measured_at = Some(now);
         }
         if let Phase::Cruise(cruise) = &mut self.phase {
@@ -90,7 +94,7 @@ impl Auto {
         }
         self.measure_own_path();
         if let Phase::Cruise(cruise) = &self.phase {
-            let own = Cruise::new(now, cruise.share(), self.ceiling);
+            let own = Cruise::new(now, Initial::alone(cruise.share(), self.ceiling), self.law);
             self.phase = Phase::Cruise(Box::new(own));
         }
     }

@@ -263,7 +263,7 @@ fn confirming(rate: f64, excess: f64, long: f64) -> Plan {
 
 impl Measured {
     /// Whether it tells a rate from one lower by [`EXCESS`].
-    fn is_sure(&self) -> bool {
+    pub(super) fn is_sure(&self) -> bool {
         self.error <= SURE * (EXCESS - 1.0)
     }
 

@@ -14,7 +14,7 @@ const HIGH: f64 = 10.0;
 const LOW: f64 = 1.0;
 const RTT: f64 = 0.6;
 /// Rates are compared over so many seconds.
-const SPAN: f64 = 0.5;
+const SPAN: f64 = 1.0;
 
 /// A link of 10 Mbit/s and 600 ms that falls to a tenth for half a minute.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub struct Steps {
 /// How it was followed.
 #[derive(Debug, Clone, Copy)]
 pub struct Followed {
-    /// Seconds after the end of the fall, and of the rise, until every half second to come carries
+    /// Seconds after the end of the fall, and of the rise, until every second to come carries
     /// 90 % of the new rate.
     pub fall: f64,
     pub rise: f64,

@@ -9,10 +9,27 @@ use units::Instant;
 /// A capacity below this fraction of the earlier one voids older forecasts.
 const VOID: f64 = 0.75;
 
+/// Bounds of the inflow, per second: more is an event, not a trend.
+const INFLOW: f64 = 0.25;
+/// A forecast for less time than this says nothing about it, in seconds.
+const SHORTEST: f64 = 0.05;
+
+/// The queue forecast for a packet.
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    /// When it was sent.
+    at: Instant,
+    /// In seconds.
+    queue: f64,
+    /// How long before the queue was last known, in seconds.
+    ahead: f64,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Forecast {
-    /// Send times of packets, and the queue forecast for each, in seconds.
-    made: VecDeque<(Instant, f64)>,
+    made: VecDeque<Made>,
+    /// How much faster the queue grows than forecast, per second.
+    inflow: f64,
     /// The forecast for the newest packet with known arrival.
     current: Option<f64>,
     /// Since when the queue has been larger than forecast.
@@ -35,8 +52,29 @@ pub(super) enum Outcome {
 }
 
 impl Forecast {
-    pub(super) fn make(&mut self, now: Instant, queue: f64) {
-        self.made.push_back((now, queue));
+    /// Notes the queue forecast for packets sent now, from one known `ahead` seconds ago.
+    pub(super) fn make(&mut self, now: Instant, queue: f64, ahead: f64) {
+        self.made.push_back(Made { at: now, queue, ahead });
+    }
+
+    /// How much faster the queue grows than forecast, per second: others' doing.
+    pub(super) fn inflow(&self) -> f64 {
+        self.inflow
+    }
+
+    /// Learns the inflow from the queue met by a packet sent at `sent`, with this weight. It is part
+    /// of the next forecasts (a disturbance observer), so it converges if the weights add up to less
+    /// than 1 in a round trip.
+    pub(super) fn learn_inflow(&mut self, sent: Instant, queue: f64, weight: f64) {
+        let next = self.made.partition_point(|made| made.at <= sent);
+        let Some(made) = next.checked_sub(1).and_then(|last| self.made.get(last)) else { return };
+        let more = (queue - made.queue) / made.ahead.max(SHORTEST);
+        self.inflow = (self.inflow + weight * more).clamp(-INFLOW, INFLOW);
+    }
+
+    /// Forgets the inflow.
+    pub(super) fn forget_inflow(&mut self) {
+        self.inflow = 0.0;
     }
 
     /// Judges the queue met by a packet sent at `sent`, with these tolerances below and above; all
@@ -52,8 +90,8 @@ impl Forecast {
         if self.is_void(capacity) {
             return Outcome::Void;
         }
-        while let Some((_, forecast)) = self.made.pop_front_if(|(made, _)| *made <= sent) {
-            self.current = Some(forecast);
+        while let Some(made) = self.made.pop_front_if(|made| made.at <= sent) {
+            self.current = Some(made.queue);
         }
         let Some(forecast) = self.current else { return Outcome::Met };
         if queue < forecast - tolerance.0 {
@@ -89,6 +127,21 @@ impl Forecast {
 mod tests {
     use super::*;
 
+    /// A queue that grows by 5 % of the time although it should stay the same, with a round trip of
+    /// 600 ms.
+    #[test]
+    fn the_inflow_is_learned() {
+        let mut book = Forecast::default();
+        for n in 0..200_u64 {
+            let queue = 0.05 * 0.1 * n as f64;
+            let known = queue - 0.05 * 0.6;
+            book.make(at(n * 100), known + book.inflow() * 0.6, 0.6);
+            let sent = at((n * 100).saturating_sub(600));
+            book.learn_inflow(sent, known, 0.06);
+        }
+        assert!((book.inflow() - 0.05).abs() < 0.003, "{}", book.inflow());
+    }
+
     fn at(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
     }
@@ -98,7 +151,7 @@ mod tests {
         let mut book = Forecast::default();
         (0..times)
             .map(|n| {
-                book.make(at(n * 100), forecast);
+                book.make(at(n * 100), forecast, 0.6);
                 let sent = at((n * 100).saturating_sub(600));
                 book.judge(at(n * 100), sent, queue, (0.02, 0.02), 1e6)
             })

@@ -10,17 +10,26 @@ const FASTER: f64 = 1.3;
 const PROBE: f64 = 0.015;
 const PROBE_PACKETS: (usize, usize) = (6, 24);
 const CONFIRM: f64 = 0.04;
-const CONFIRM_PACKETS: (usize, usize) = (16, 256);
+const CONFIRM_PACKETS: (usize, usize) = (32, 256);
+/// Time that a train takes which is to show what others send, in seconds.
+const OTHERS: f64 = 0.01;
 /// Rate of the longer train, relative to the rate it is to confirm.
 const EXCESS: f64 = 1.25;
-/// A rate is confirmed if the longer train arrives at this fraction of it.
-const CONFIRMED: f64 = 0.85;
+/// A longer train must show this multiple of our rate, and shows at most this one.
+const CONFIRMED: f64 = 1.1;
+const MOST_GROWTH: f64 = 64.0;
+/// A link of which others take less than this part has no others.
+const UNUSED: f64 = 0.05;
 /// If the link has become faster since the last short train by at least the factor `RISEN`, this
 /// fraction of the promised rate is used until the longer train has arrived. The short train must
 /// have taken this multiple of the delay variation to be conclusive.
 const TRUST: f64 = 0.92;
 const RISEN: f64 = 1.1;
 const CLEAR: f64 = 8.0;
+/// Where bursts do not pass, as with a policer, this multiple of our rate is tried, in so many
+/// packets at least.
+const PACED: f64 = 2.5;
+const PACED_PACKETS: usize = 8;
 /// Maximum rounds between trains that find nothing.
 const MOST_ROUNDS: u32 = 16;
 
@@ -29,13 +38,17 @@ pub(super) struct Probe {
     /// Rounds to wait between trains, and until the next one.
     wait: u32,
     left: u32,
-    /// A rate that a train has shown and that awaits confirmation, in bit/s.
-    seen: Option<f64>,
-    /// The whole link's rate as shown by the last short train, in bit/s.
-    whole: Option<f64>,
+    /// What the next train is for, if it has another purpose than to search.
+    next: Option<Purpose>,
     under_way: Purpose,
+    /// The whole link's rate as shown by the last short train, in bit/s.
+    whole: f64,
+    /// Bursts do not pass.
+    no_bursts: bool,
     /// The next train is to show the whole link.
     of_link: bool,
+    /// The next train is to show what others take of a link of this rate, in bit/s.
+    of_others: Option<f64>,
     /// The next train is worth more than the one in flight.
     urgent: bool,
     /// An urgent train is due or in flight.
@@ -47,11 +60,15 @@ pub(super) struct Probe {
 enum Purpose {
     /// To find free capacity.
     Search,
+    /// The same on a path that bursts do not pass: at this rate, in bit/s.
+    Paced(f64),
     /// To confirm this rate, in bit/s. A short train shows the rate of the link; a longer one gets
     /// less of it if others send too.
     Confirm(f64),
     /// To show the rate of the whole link behind a queue.
     Link,
+    /// To show how much of a link of this rate others take, in bit/s.
+    Others(f64),
 }
 
 /// Result of a train.
@@ -62,17 +79,25 @@ pub(super) enum Found {
     Capacity(f64),
     /// The rate of the whole link, bit/s.
     Link(f64),
+    /// What others take of it, and a capacity larger than ours that this leaves, in bit/s.
+    Others {
+        taken: f64,
+        capacity: Option<f64>,
+    },
 }
 
 impl Probe {
-    pub(super) fn new() -> Self {
+    /// On a link of this rate, in bit/s.
+    pub(super) fn new(link: f64) -> Self {
         Self {
             wait: 1,
             left: 2,
-            seen: None,
-            whole: None,
+            next: None,
             under_way: Purpose::Search,
+            whole: link,
+            no_bursts: false,
             of_link: false,
+            of_others: None,
             urgent: false,
             hurried: false,
         }
@@ -90,6 +115,12 @@ impl Probe {
         self.be_urgent();
     }
 
+    /// Measures at once what others take of a link of this rate.
+    pub(super) fn show_others(&mut self, link: f64) {
+        self.of_others = Some(link);
+        self.be_urgent();
+    }
+
     fn be_urgent(&mut self) {
         let confirming = matches!(self.under_way, Purpose::Confirm(_));
         if !self.hurried && !confirming {
@@ -102,33 +133,58 @@ impl Probe {
         self.urgent
     }
 
+    /// The rate of the whole link, in bit/s.
+    pub(super) fn whole(&self) -> f64 {
+        self.whole
+    }
+
     /// Ends a round. Behind a queue, trains find only the rate of the whole link.
-    pub(super) fn end_round(&mut self, queued: bool, of_link: bool) {
+    pub(super) fn end_round(&mut self, queued: bool) {
         self.left = self.left.saturating_sub(1);
         if queued {
-            self.of_link |= of_link;
             self.left = if self.of_link { 0 } else { self.left.max(1) };
         }
     }
 
-    /// The train due before the next payload.
-    pub(super) fn next_train(&mut self, capacity: f64) -> Option<Plan> {
+    /// The train due before the next payload, at a rate in bit/s.
+    pub(super) fn next_train(&mut self, rate: f64, may_grow: bool) -> Option<Plan> {
         self.urgent = false;
-        if let Some(rate) = self.seen.take() {
-            self.under_way = Purpose::Confirm(rate);
-            let packets = (capacity * CONFIRM / PACKET) as usize + CONFIRM_PACKETS.0;
-            let packets = packets.min(CONFIRM_PACKETS.1);
-            return Some(Plan { packets, rate: rate * EXCESS, padding: FULL });
+        self.under_way = self.next_purpose(rate, may_grow)?;
+        let packets = |rate: f64, time: f64| (rate * time / PACKET) as usize;
+        Some(match self.under_way {
+            Purpose::Confirm(found) => {
+                confirming(packets(rate, CONFIRM) + CONFIRM_PACKETS.0, found * EXCESS)
+            }
+            Purpose::Paced(faster) => {
+                let packets = packets(rate, PROBE).clamp(PACED_PACKETS, PROBE_PACKETS.1);
+                confirming(packets, faster)
+            }
+            Purpose::Others(link) => {
+                confirming(packets(link, OTHERS) + CONFIRM_PACKETS.0, link * EXCESS)
+            }
+            Purpose::Link | Purpose::Search => {
+                let packets = packets(rate, PROBE).clamp(PROBE_PACKETS.0, PROBE_PACKETS.1);
+                Plan { packets, rate: TRAIN_RATE, padding: FULL }
+            }
+        })
+    }
+
+    fn next_purpose(&mut self, rate: f64, may_grow: bool) -> Option<Purpose> {
+        if let Some(purpose) = self.next.take().filter(|_| may_grow) {
+            return Some(purpose);
+        }
+        if let Some(link) = self.of_others.take() {
+            return Some(Purpose::Others(link));
         }
         if self.left > 0 {
             return None;
         }
         self.left = self.wait;
-        let of_link = core::mem::take(&mut self.of_link);
-        self.under_way = if of_link { Purpose::Link } else { Purpose::Search };
-        let packets = (capacity * PROBE / PACKET) as usize;
-        let packets = packets.clamp(PROBE_PACKETS.0, PROBE_PACKETS.1);
-        Some(Plan { packets, rate: TRAIN_RATE, padding: FULL })
+        if core::mem::take(&mut self.of_link) {
+            return Some(Purpose::Link);
+        }
+        let paced = self.no_bursts && may_grow;
+        Some(if paced { Purpose::Paced(rate * PACED) } else { Purpose::Search })
     }
 
     /// Processes the result of the train in flight, if it has one; `noise` is the delay variation
@@ -143,38 +199,169 @@ impl Probe {
         self.hurried &= self.urgent;
         match (under_way, train) {
             (Purpose::Link, Some(seen)) => {
-                self.whole = Some(seen.received);
+                self.whole = seen.received;
                 Found::Link(seen.received)
             }
             // Trains are inconclusive on such a path.
             (Purpose::Link, None) => Found::Link(f64::INFINITY),
-            (Purpose::Confirm(rate), Some(seen))
-                if seen.received > (CONFIRMED * rate).max(capacity) =>
-            {
-                self.wait = 1;
-                Found::Capacity(seen.received)
+            (Purpose::Others(link), Some(seen)) => {
+                Found::Others { taken: taken_by_others(link, seen), capacity: None }
             }
-            (Purpose::Confirm(_), _) => {
-                self.wait = (self.wait * 2).min(MOST_ROUNDS);
+            (Purpose::Others(_), None) => Found::Others { taken: f64::INFINITY, capacity: None },
+            (Purpose::Confirm(link), Some(seen)) => self.confirmed(link, seen, capacity),
+            (Purpose::Paced(_), Some(seen)) => self.paced(seen, capacity),
+            (Purpose::Confirm(_) | Purpose::Paced(_), None) => {
+                self.found_nothing();
                 Found::Nothing
             }
             (Purpose::Search, Some(seen)) => self.searched(seen, capacity, noise),
-            _ => Found::Nothing,
+            (Purpose::Search, None) => {
+                self.no_bursts = true;
+                self.next = Some(Purpose::Paced(capacity * PACED));
+                Found::Nothing
+            }
         }
+    }
+
+    fn found_nothing(&mut self) {
+        self.wait = (self.wait * 2).min(MOST_ROUNDS);
+    }
+
+    /// A longer train through a link of this rate has arrived.
+    fn confirmed(&mut self, link: f64, seen: Measured, before: f64) -> Found {
+        let taken = taken_by_others(link, seen);
+        let capacity = (before * fair_growth(link, taken, before)).min(seen.received);
+        let least = if taken < UNUSED * link { 1.0 } else { CONFIRMED };
+        let found = capacity > least * before;
+        if found {
+            self.wait = 1;
+        } else {
+            self.found_nothing();
+        }
+        Found::Others { taken, capacity: found.then_some(capacity) }
+    }
+
+    /// A faster pace has arrived, or what passes of it. If it passes, the next one is faster still.
+    fn paced(&mut self, seen: Measured, before: f64) -> Found {
+        let capacity = seen.received.min(seen.sent);
+        if capacity <= CONFIRMED * before {
+            self.found_nothing();
+            return Found::Nothing;
+        }
+        (self.wait, self.no_bursts) = (1, false);
+        self.next = Some(Purpose::Paced(capacity * PACED));
+        Found::Capacity(capacity)
     }
 
     /// A short train shows the whole link. If that has become faster, so has our
     /// share of it.
     fn searched(&mut self, seen: Measured, capacity: f64, noise: f64) -> Found {
-        let before = self.whole.replace(seen.received).unwrap_or(f64::INFINITY);
+        let before = core::mem::replace(&mut self.whole, seen.received);
         let share = (capacity * seen.received / before).min(seen.received).min(TRAIN_RATE);
+        let confirm = Some(Purpose::Confirm(seen.received.min(TRAIN_RATE)));
         if seen.time > CLEAR * noise && share > RISEN * capacity {
-            self.seen = Some(share);
+            self.next = confirm;
             return Found::Capacity(capacity.max(share * TRUST));
         }
         if seen.received > FASTER * capacity {
-            self.seen = Some(seen.received.min(TRAIN_RATE));
+            self.next = confirm;
         }
         Found::Nothing
+    }
+}
+
+fn confirming(packets: usize, rate: f64) -> Plan {
+    Plan { packets: packets.min(CONFIRM_PACKETS.1), rate, padding: FULL }
+}
+
+/// By what factor all that use a link can grow until they fill it, if others take that much of it;
+/// all rates in bit/s.
+fn fair_growth(link: f64, taken: f64, capacity: f64) -> f64 {
+    (link / (taken + capacity)).clamp(1.0, MOST_GROWTH)
+}
+
+/// What others send into a link of this rate, in bit/s: of two streams that fill a queue served in
+/// order, each gets its share of what comes.
+fn taken_by_others(link: f64, seen: Measured) -> f64 {
+    (seen.sent * (link / seen.received - 1.0)).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(sent: f64, received: f64) -> Measured {
+        Measured { sent, received, time: 0.04, error: 0.001 }
+    }
+
+    /// The next train, however many rounds it takes.
+    fn next(probe: &mut Probe, rate: f64) -> Plan {
+        (0..100)
+            .find_map(|_| {
+                probe.end_round(false);
+                probe.next_train(rate, true)
+            })
+            .expect("a train")
+    }
+
+    #[test]
+    fn a_faster_link_is_used_once_a_longer_train_confirms_it() {
+        let mut probe = Probe::new(10e6);
+        assert_eq!(next(&mut probe, 10e6).rate, TRAIN_RATE);
+        let found = probe.train_came(Some(measured(TRAIN_RATE, 50e6)), 10e6, 0.0);
+        assert!(matches!(found, Found::Capacity(rate) if (45e6..50e6).contains(&rate)));
+        assert_eq!(next(&mut probe, 46e6).rate, 50e6 * EXCESS);
+        let found = probe.train_came(Some(measured(62.5e6, 50e6)), 46e6, 0.0);
+        let Found::Others { taken, capacity } = found else { panic!("{found:?}") };
+        assert!(taken < 1.0 && capacity.is_some_and(|rate| (rate - 50e6).abs() < 1.0));
+    }
+
+    #[test]
+    fn a_longer_train_shows_what_others_take() {
+        let mut probe = Probe::new(50e6);
+        probe.show_others(50e6);
+        let plan = next(&mut probe, 10e6);
+        // 62.5 Mbit/s beside 25 get five sevenths of the link.
+        let seen = measured(plan.rate, 50e6 * 62.5 / 87.5);
+        let Found::Others { taken, .. } = probe.train_came(Some(seen), 10e6, 0.0) else { panic!() };
+        assert!((taken - 25e6).abs() < 1e3, "{taken}");
+    }
+
+    #[test]
+    fn where_no_burst_passes_faster_paces_are_tried() {
+        let mut probe = Probe::new(1e6);
+        let mut capacity = 1e6;
+        next(&mut probe, capacity);
+        assert_eq!(probe.train_came(None, capacity, 0.0), Found::Nothing);
+        for _ in 0..3 {
+            let plan = next(&mut probe, capacity);
+            let seen = measured(plan.rate, plan.rate.min(10e6));
+            let found = probe.train_came(Some(seen), capacity, 0.0);
+            let Found::Capacity(rate) = found else { panic!("{found:?} at {capacity}") };
+            capacity = rate;
+        }
+        assert!((capacity - 10e6).abs() < 1.0, "{capacity}");
+    }
+
+    #[test]
+    fn trains_that_find_nothing_become_rare() {
+        let mut probe = Probe::new(10e6);
+        let mut rounds = Vec::new();
+        for _ in 0..6 {
+            let mut waited = 0;
+            while probe.next_train(10e6, true).is_none() {
+                probe.end_round(false);
+                waited += 1;
+            }
+            rounds.push(waited);
+            probe.train_came(Some(measured(20e6, 14e6)), 10e6, 0.0);
+            if probe.next_train(10e6, true).is_some() {
+                probe.train_came(Some(measured(17.5e6, 10.2e6)), 10e6, 0.0);
+            }
+        }
+        // The first comes after two rounds.
+        let later = &rounds[1..];
+        assert!(later.windows(2).all(|pair| pair[1] >= pair[0]), "{rounds:?}");
+        assert!(later.last() > later.first(), "{rounds:?}");
     }
 }

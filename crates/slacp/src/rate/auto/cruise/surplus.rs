@@ -1,0 +1,65 @@
+//! What the packets in flight add to a queue that several sessions share.
+//!
+//! A session that is alone compares what it sends with what the link takes. One of several compares
+//! what it sends with its share at the time, and expects the same of the others: if its share
+//! shrinks because another's grows, the queue stays as it is. So it adds up by how much it decided
+//! to exceed its share, or to stay below.
+
+use std::collections::VecDeque;
+
+use units::Instant;
+
+/// By when the share was exceeded by so much in all, in seconds of sending at the share.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    at: Instant,
+    surplus: f64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Surplus {
+    sent: VecDeque<Sent>,
+    /// The newest whose fate is known.
+    known: Option<Sent>,
+}
+
+impl Surplus {
+    /// Adds the time since the last call, in which the share was exceeded by this fraction.
+    pub(super) fn sent(&mut self, now: Instant, fraction: f64) {
+        let before = self.sent.back().or(self.known.as_ref());
+        let surplus = before.map_or(0.0, |before| {
+            before.surplus + fraction * now.saturating_since(before.at).as_secs_f64()
+        });
+        self.sent.push_back(Sent { at: now, surplus });
+    }
+
+    /// By how many seconds what was sent after `newest` exceeds the share.
+    pub(super) fn since(&mut self, newest: Instant) -> f64 {
+        while let Some(sent) = self.sent.pop_front_if(|sent| sent.at <= newest) {
+            self.known = Some(sent);
+        }
+        let (Some(first), Some(last)) = (self.known, self.sent.back()) else { return 0.0 };
+        last.surplus - first.surplus
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(tenths: u64) -> Instant {
+        Instant::from_nanos(tenths * 100_000_000)
+    }
+
+    #[test]
+    fn only_what_is_in_flight_counts() {
+        let mut surplus = Surplus::default();
+        for n in 0..=20 {
+            surplus.sent(at(n), if n <= 10 { 0.5 } else { -0.2 });
+        }
+        let close = |seconds: f64, expected: f64| (seconds - expected).abs() < 1e-9;
+        assert!(close(surplus.since(at(5)), 0.25 - 0.2));
+        assert!(close(surplus.since(at(10)), -0.2));
+        assert!(close(surplus.since(at(20)), 0.0));
+    }
+}
