@@ -2,7 +2,8 @@
 //! table: `cargo bench -p skyhop-slacp --bench rate`; a part of it with `-- fresh`, `downloads`,
 //! `start`, `fades`,
 //! `varied`, `steps`, `beside`, `sharing`, `tcp`, `crowds` or `aggregate`, and with a number of
-//! seeds instead of 32.
+//! seeds instead of 32. `-- plots` draws the pictures of `docs/rate.md` instead; it must be named,
+//! because it writes files.
 //!
 //! 600 ms round trip and a queue of one BDP unless said. The limit is a round trip
 //! and the bytes at the link's rate less what it loses.
@@ -15,6 +16,7 @@ mod fresh;
 mod hop;
 #[path = "../tests/kit/path/mod.rs"]
 mod path;
+mod plots;
 mod quic;
 #[path = "quic/fresh.rs"]
 mod quic_fresh;
@@ -36,6 +38,7 @@ use path::steps::Steps;
 use path::tcp::Control;
 use path::varied::Varied;
 use rayon::prelude::*;
+use slacp::Law;
 
 /// Unless told otherwise.
 const MANY: u64 = 32;
@@ -66,6 +69,9 @@ fn main() {
         if chosen.is_empty() || chosen.iter().any(|chosen| chosen == name) {
             part();
         }
+    }
+    if chosen.iter().any(|chosen| chosen == "plots") {
+        plots::draw();
     }
 }
 
@@ -482,7 +488,7 @@ fn crowds() {
     );
     for count in [2, 8, 32, 100] {
         for unequal in [false, true] {
-            let crowd = Crowd { count, unequal };
+            let crowd = Crowd { count, unequal, law: Law::default() };
             let all: Vec<_> = (1..=runs).into_par_iter().map(|seed| crowd.run(seed)).collect();
             let used = all.iter().map(|run| run.used).fold(f64::INFINITY, f64::min);
             let least = all.iter().map(|run| run.least).fold(f64::INFINITY, f64::min);

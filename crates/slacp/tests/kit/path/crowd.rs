@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use super::sharing::{MBIT, START, path, session};
+use slacp::Law;
+
+use super::sharing::{MBIT, START, lawful, path};
 use super::{at, ms};
 
 /// They begin within so many seconds; what counts is the end of the time after that.
@@ -15,6 +17,8 @@ pub struct Crowd {
     pub count: usize,
     /// Whether round trips are 600, 300 and 40 ms by turns; 600 ms for all if not.
     pub unequal: bool,
+    /// What all of them keep to.
+    pub law: Law,
 }
 
 /// How they shared.
@@ -24,6 +28,8 @@ pub struct Shared {
     pub used: f64,
     /// The least that one got, of its equal share.
     pub least: f64,
+    /// The median of queueing delays.
+    pub median: Duration,
     /// The 95th percentile of queueing delays.
     pub queue: Duration,
     /// The share of packets lost.
@@ -37,7 +43,7 @@ impl Crowd {
         for n in 0..self.count {
             // Spread evenly, and otherwise with each seed (by the golden ratio).
             let part = ((n as f64 + 0.1) * 0.618_034 + seed as f64 * 0.137).fract();
-            let flow = session(&mut path, START + BEGIN * part, seed * 1000 + n as u64);
+            let flow = lawful(&mut path, self.law, START + BEGIN * part, seed * 1000 + n as u64);
             let more = [560, 260, 0][n % 3];
             if self.unequal && more > 0 {
                 path.set_farther(flow, ms(more));
@@ -51,11 +57,13 @@ impl Crowd {
         let queued: Vec<f64> = of_all
             .filter_map(|record| record.queued(delay).map(|queued| queued.as_secs_f64()))
             .collect();
+        let queue = |p: f64| Duration::from_secs_f64(stats::percentile(&queued, p).unwrap_or(0.0));
         let lost = (0..self.count).map(|flow| path.loss(flow, from, until - delay * 2));
         Shared {
             used: got.iter().sum::<f64>() / MBIT,
             least: got.iter().copied().fold(f64::INFINITY, f64::min) * self.count as f64 / MBIT,
-            queue: Duration::from_secs_f64(stats::percentile(&queued, 95.0).unwrap_or(0.0)),
+            median: queue(50.0),
+            queue: queue(95.0),
             lost: lost.sum::<f64>() / self.count as f64,
         }
     }

@@ -62,6 +62,13 @@ impl Fade {
     }
 
     pub fn run(&self, seed: u64) -> Followed {
+        let mut path = self.path(seed);
+        path.run(at(self.end));
+        self.judge(&path)
+    }
+
+    /// The link with its session and its changes, before they begin.
+    pub fn path(&self, seed: u64) -> Path {
         let queue = queue_of(rate(50.0).bytes_in(self.queue).get());
         let link = LinkConfig::new(rate(50.0), DELAY, Loss::None, queue);
         let ret = LinkConfig::new(rate(10.0), DELAY, Loss::None, queue_of(750_000));
@@ -73,8 +80,7 @@ impl Fade {
         for (time, mbit) in self.steps.iter().copied() {
             path.change(at(time), move |path| path.set_rate(rate(mbit)));
         }
-        path.run(at(self.end));
-        self.judge(&path)
+        path
     }
 
     fn judge(&self, path: &Path) -> Followed {

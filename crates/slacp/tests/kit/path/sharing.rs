@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use link::{LinkConfig, Loss};
-use slacp::{Config, Rate};
+use slacp::{Config, Law, Rate};
 use stats::jain_index;
 
 use super::cases::rate;
@@ -44,8 +44,14 @@ pub fn path(delay: Duration, seed: u64) -> Path {
 }
 
 pub fn session(path: &mut Path, start: f64, seed: u64) -> usize {
-    let config = [Config::new(Rate::auto()), Config::new(rate(10.0))];
-    path.add(Transfer::new(config, 1 << 40, at(start), seed))
+    lawful(path, Law::default(), start, seed)
+}
+
+/// A session that keeps to this law.
+pub fn lawful(path: &mut Path, law: Law, start: f64, seed: u64) -> usize {
+    let mut hub = Config::new(Rate::auto());
+    hub.law = law;
+    path.add(Transfer::new([hub, Config::new(rate(10.0))], 1 << 40, at(start), seed))
 }
 
 impl Sharing {
