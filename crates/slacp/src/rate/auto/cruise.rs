@@ -7,6 +7,7 @@
 //! session reads its fair share, and moves there.
 
 mod competition;
+mod cubic;
 mod dip;
 mod forecast;
 mod loss;
@@ -25,7 +26,7 @@ use crate::rate::RateState;
 use crate::rate::arrivals::{LONGEST, Window};
 use crate::rate::law::Law;
 use crate::rate::train::Measured;
-use competition::Competition;
+use competition::{Competition, Sight};
 use dip::Dip;
 use forecast::{Forecast, Outcome};
 use loss::{Case, Meaning, OwnLoss, deviation};
@@ -66,10 +67,11 @@ const FADING: f64 = 0.998;
 const BESIDE: f64 = 1.25;
 /// How much others on the link may change the queue unforeseen, relative to the round trip.
 const OTHERS: f64 = 0.15;
-/// Sessions that keep to the law bring a queue back within two feedback times. One that is above
-/// this multiple of every price for that many is kept there by senders of another kind.
-const OVERFULL: u32 = 20;
+/// A queue above this multiple of the longest that is a price is too long for sessions that keep to
+/// the law.
 const DEAR: f64 = 1.5;
+/// Feedback time of others on the link, whatever this session's: that of a GEO hop.
+const FARTHEST: Duration = Duration::from_millis(900);
 /// A queue below this fraction of the target counts as empty.
 const EMPTY: f64 = 0.25;
 /// The target after an overflow, relative to what the queue held, and its growth per round: the
@@ -157,10 +159,10 @@ pub(super) struct Cruise {
     round: Round,
     /// When acknowledgements were last processed.
     seen_at: Instant,
+    /// Whether the queue has overflowed since the last look for competition.
+    overflowing: bool,
     /// Since when arrivals pause.
     torn_since: Option<Instant>,
-    /// Since when the queue is above every price.
-    overfull_since: Option<Instant>,
     /// Factor on the target while the queue stays empty.
     boost: f64,
     /// Upper bound of the target, in seconds, because the queue is short.
@@ -193,7 +195,6 @@ struct Round {
     /// Whether the queue was empty, and not all of the rate used, throughout.
     empty: bool,
     limited: bool,
-    overflowed: bool,
 }
 
 impl Cruise {
@@ -213,16 +214,16 @@ impl Cruise {
             dip: Dip::new(now),
             loss: OwnLoss::default(),
             overflow_test: OverflowTest::new(),
-            competition: Competition::default(),
+            competition: Competition::new(now),
             probe: Probe::new(link),
             forecast: Forecast::default(),
             unforeseen: Unforeseen::new(now),
             surplus: Surplus::default(),
             sending: Sending { at: now, total: 0.0, surplus: 0.0, over: 0.0 },
-            round: Round { end: now, empty: true, limited: true, overflowed: false },
+            round: Round { end: now, empty: true, limited: true },
             seen_at: now,
+            overflowing: false,
             torn_since: None,
-            overfull_since: None,
             boost: 1.0,
             room: f64::INFINITY,
             noise: 0.0,
@@ -371,7 +372,7 @@ impl Cruise {
         self.capacity = (self.capacity * MARKED).max(super::SLOWEST);
         self.room = self.room.min(self.price.queue().max(self.target()) * OVERFLOW);
         self.boost = 1.0;
-        self.round.overflowed = true;
+        self.overflowing = true;
     }
 
     fn watch_queue(
@@ -387,7 +388,7 @@ impl Cruise {
                 queue: if self.shared { window.latest.as_secs_f64() } else { queue },
                 noise: self.noise,
                 inflow: self.forecast.inflow(),
-                most: self.law.dearest() + NOISE * self.noise,
+                most: self.dearest(),
             };
             self.price.follow(&self.law, seen, passed, self.feedback(rtt).as_secs_f64());
         }
@@ -408,13 +409,22 @@ impl Cruise {
 
     /// Checks for senders that fill the queue.
     fn look_for_competition(&mut self, now: Instant, min_rtt: Duration, window: Window) {
-        let most = DEAR * self.law.dearest() + NOISE * self.noise;
-        let overfull = self.shared && window.queue.as_secs_f64() > most;
-        self.overfull_since = overfull.then(|| self.overfull_since.unwrap_or(now));
-        let lasts = self.overfull_since.map(|since| now.saturating_since(since));
-        if lasts.is_some_and(|lasts| lasts > self.feedback(min_rtt) * OVERFULL) {
-            self.competition.notice();
-        }
+        let queue = window.queue.as_secs_f64();
+        let overflows = core::mem::take(&mut self.overflowing) || self.loss.is_exceeded(window);
+        let sight = Sight {
+            long: self.shared && queue > DEAR * self.dearest(),
+            short: queue < self.dearest(),
+            overflows,
+            share: self.capacity,
+            rtt: (min_rtt + window.latest).as_secs_f64(),
+            feedback: self.feedback(min_rtt).max(FARTHEST).as_secs_f64(),
+        };
+        self.competition.look(now, sight);
+    }
+
+    /// The longest queue that is a price, in seconds.
+    fn dearest(&self) -> f64 {
+        self.law.dearest() + NOISE * self.noise
     }
 
     /// Checks for the overflow of a queue too short to see: the arrival rate is then the capacity.
@@ -477,8 +487,7 @@ impl Cruise {
                 return false;
             }
             Whose::Ours => self.capacity = share.min(self.capacity),
-            Whose::Others => self.competition.notice(),
-            Whose::Path | Whose::Unknown => {}
+            Whose::Others | Whose::Path | Whose::Unknown => {}
         }
         self.forecast.reset(self.capacity);
         matches!(whose, Whose::Path | Whose::Unknown)
@@ -578,18 +587,17 @@ impl Cruise {
             Meaning::Ordinary => return meaning,
             Meaning::Overflow => self.room = self.room.min(longest * OVERFLOW),
             Meaning::Overload => {
-                self.competition.give_up();
                 self.fall_to(window.delivered);
             }
             Meaning::Own(capacity) => (self.capacity, self.ceiling) = (capacity, capacity),
         }
         self.boost = 1.0;
-        self.round.overflowed |= !matches!(meaning, Meaning::Own(_));
+        self.overflowing |= !matches!(meaning, Meaning::Own(_));
         meaning
     }
 
     fn end_round(&mut self, now: Instant, rtt: Duration, window: Window) {
-        let Round { empty, limited, overflowed, .. } = self.round;
+        let Round { empty, limited, .. } = self.round;
         self.room *= RECOVERY;
         let used = !limited && window.sent > 0.95 * self.capacity;
         if !self.overflow_test.marks(now) {
@@ -598,15 +606,13 @@ impl Cruise {
         }
         self.best = self.capacity.max(self.best * FADING);
         self.ceiling = self.capacity + GROWTH * self.boost * self.best;
-        let whole = self.link();
-        self.competition.end_round(!empty, overflowed, whole);
         if empty && used {
             let (look, own) = (self.look(rtt), self.loss.share());
             self.overflow_test.end_round(now, look, own, window.delivered);
         }
         self.probe.end_round(!empty);
         let end = now + rtt.max(self.look(rtt) * 2);
-        self.round = Round { end, empty: true, limited: false, overflowed: false };
+        self.round = Round { end, empty: true, limited: false };
     }
 
     /// Whether [`Self::next_train`] need not wait for the previous train.

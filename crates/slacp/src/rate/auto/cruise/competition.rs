@@ -1,76 +1,90 @@
-//! Senders on the link that fill its queue until it overflows, and what is not given up to them.
+//! Senders on the link that fill its queue until it overflows, as TCP does. They take no notice of a
+//! price, so beside them a session does not sell below what one CUBIC connection would take
+//! ([`Cubic`]), whatever the law says.
 //!
-//! A queue that stands although this session gives way belongs to others, as loss-based TCP keeps
-//! it. Beside them the session keeps a floor: it grows by the same amount each round
-//! and falls by the same factor when the queue overflows (AIMD, Chiu and Jain 1989), so the
-//! floors of several sessions become equal and never cause an overflow that lasts.
+//! They are noticed by a queue that is too long, too often, for sessions that keep to the law. A
+//! mistake costs little: competition begins with a test, and it is over once the queue is short.
 
-/// For how many rounds others are expected after they were noticed: more than a saw-tooth of CUBIC
-/// on a GEO link takes (RFC 9438 §4.1: K = ∛(0.3 W / 0.4) s, 15 s for W of 5,000 packets).
-const ROUNDS: u32 = 24;
-/// Maximum growth of the floor per round, relative to the link. Each overflow halves the growth, and
-/// each round without one lets it recover by this factor: the more often a crowd overflows, the more
-/// carefully each of it grows.
-const STEP: f64 = 1.0 / 48.0;
-const RECOVERY: f64 = 1.25;
-/// Maximum of the floor, relative to the link: a sender that takes its half of the link gives way to
-/// the other half.
-const MOST: f64 = 0.25;
-/// What is left of the floor after an overflow (CUBIC's β, RFC 9438 §4.6).
-const LEFT: f64 = 0.7;
+use units::Instant;
+
+use super::cubic::Cubic;
+
+/// Time over which the queue is judged, in feedback times, and the part of it for which the queue
+/// must be too long: sessions that keep to the law make up for a newcomer in two or three.
+const JUDGED: f64 = 20.0;
+const PART: f64 = 0.35;
+/// Others are gone if the queue has been short for this time, in feedback times.
+const GONE: f64 = 1.0;
+
+/// What a session sees of the queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sight {
+    /// Whether the queue is longer than any number of sessions would let it be.
+    pub(super) long: bool,
+    /// Whether it is one that sessions might keep.
+    pub(super) short: bool,
+    /// Whether it overflows.
+    pub(super) overflows: bool,
+    /// What the session gets of the link, in bit/s.
+    pub(super) share: f64,
+    /// Round-trip time with the queue, and feedback time without it, in seconds.
+    pub(super) rtt: f64,
+    pub(super) feedback: f64,
+}
 
 #[derive(Debug)]
 pub(super) struct Competition {
-    /// Rounds until they are forgotten.
-    left: u32,
-    /// In bit/s.
+    seen_at: Instant,
+    /// For which part of the time the queue was too long.
+    long: f64,
+    /// For how many seconds it has been short.
+    short: f64,
+    /// The share before the queue became too long, in bit/s: meanwhile the law gives way.
+    share: f64,
+    cubic: Option<Cubic>,
     floor: f64,
-    /// Growth per round, relative to the link.
-    step: f64,
-    /// For how many rounds nothing is kept.
-    barred: u32,
-}
-
-impl Default for Competition {
-    fn default() -> Self {
-        Self { left: 0, floor: 0.0, step: STEP, barred: 0 }
-    }
 }
 
 impl Competition {
-    /// Others fill the queue.
-    pub(super) fn notice(&mut self) {
-        if self.barred == 0 {
-            self.left = ROUNDS;
-        }
-    }
-
-    /// So much is lost that too many compete: nothing is kept for as long as it takes the others to
-    /// give way, if they do.
-    pub(super) fn give_up(&mut self) {
-        (self.left, self.floor, self.barred) = (0, 0.0, ROUNDS);
+    pub(super) fn new(now: Instant) -> Self {
+        Self { seen_at: now, long: 0.0, short: 0.0, share: 0.0, cubic: None, floor: 0.0 }
     }
 
     pub(super) fn is_there(&self) -> bool {
-        self.left > 0
+        self.cubic.is_some()
     }
 
-    /// The rate that is not given up, in bit/s.
+    /// The rate that is not given up, in bit/s; 0 without competition.
     pub(super) fn floor(&self) -> f64 {
         self.floor
     }
 
-    /// Ends a round in which the queue stood, or overflowed, on a link of this rate in bit/s.
-    pub(super) fn end_round(&mut self, stood: bool, overflowed: bool, link: f64) {
-        self.left = self.left.saturating_sub(1);
-        self.barred = self.barred.saturating_sub(1);
-        self.step = if overflowed { self.step / 2.0 } else { (self.step * RECOVERY).min(STEP) };
-        self.floor = match (self.left, overflowed) {
-            (0, _) => 0.0,
-            (_, true) => self.floor * LEFT,
-            _ if stood => (self.floor + self.step * link).min(MOST * link),
-            _ => self.floor,
-        };
+    /// Takes in what is seen now.
+    pub(super) fn look(&mut self, now: Instant, sight: Sight) {
+        self.judge(now, sight);
+        let Sight { rtt, feedback, .. } = sight;
+        if self.short > GONE * feedback {
+            (self.cubic, self.long) = (None, 0.0);
+        } else if self.cubic.is_none() && sight.long && self.long > PART {
+            self.cubic = Some(Cubic::new(now, self.share, rtt, feedback));
+        }
+        self.floor = self.cubic.as_mut().map_or(0.0, |cubic| {
+            if sight.overflows {
+                cubic.overflow(now, feedback);
+            }
+            cubic.rate(now, rtt, feedback)
+        });
+    }
+
+    fn judge(&mut self, now: Instant, sight: Sight) {
+        let passed = now.saturating_since(self.seen_at).as_secs_f64();
+        self.seen_at = now;
+        let long = if sight.long { 1.0 } else { 0.0 };
+        if !sight.long || sight.share > self.share {
+            self.share = sight.share;
+        }
+        self.long += (long - self.long) * (passed / (JUDGED * sight.feedback)).min(1.0);
+        self.short = if sight.short { self.short + passed } else { 0.0 };
     }
 }
 
@@ -78,41 +92,55 @@ impl Competition {
 mod tests {
     use super::*;
 
-    #[test]
-    fn floors_become_equal() {
-        let [mut small, mut large] =
-            [0.0, 20e6].map(|floor| Competition { floor, ..Competition::default() });
-        for round in 0..200 {
-            for one in [&mut small, &mut large] {
-                one.notice();
-                one.end_round(true, round % 5 == 4, 50e6);
-            }
-        }
-        assert!((small.floor() / large.floor() - 1.0).abs() < 0.05, "{small:?} {large:?}");
+    /// Looks at a queue in ms every 100 ms, with a feedback time of 1 s. Returns the rates that are
+    /// kept, in Mbit/s.
+    fn floors(queue: impl Fn(u32) -> u32, tenths: u32) -> Vec<f64> {
+        let mut competition = Competition::new(at(0));
+        let look = |n| {
+            let queue = queue(n);
+            let sight = Sight {
+                long: queue > 75,
+                short: queue < 50,
+                overflows: queue >= 600,
+                share: 10e6,
+                rtt: 0.6,
+                feedback: 1.0,
+            };
+            competition.look(at(n), sight);
+            competition.floor() / 1e6
+        };
+        (0..tenths).map(look).collect()
+    }
+
+    fn at(tenths: u32) -> Instant {
+        Instant::from_nanos(u64::from(tenths) * 100_000_000)
     }
 
     #[test]
-    fn nothing_is_kept_in_an_overload() {
-        let mut competition = Competition::default();
-        competition.notice();
-        competition.end_round(true, false, 50e6);
-        competition.give_up();
-        for _ in 0..ROUNDS {
-            competition.notice();
-            assert!(!competition.is_there() && competition.floor() == 0.0);
-            competition.end_round(true, false, 50e6);
-        }
-        competition.notice();
-        assert!(competition.is_there());
+    fn a_queue_that_is_always_long_belongs_to_others() {
+        let floors = floors(|_| 300, 250);
+        let begin = floors.iter().position(|floor| *floor > 0.0).expect("a floor");
+        assert!((80..95).contains(&begin), "{begin}");
+        assert_eq!(floors[begin], 5.0);
+        assert!(floors[begin + 31] > 7.0 && floors[249] > 10.0, "{floors:?}");
     }
 
     #[test]
-    fn they_are_forgotten() {
-        let mut competition = Competition::default();
-        competition.notice();
-        (0..ROUNDS - 1).for_each(|_| competition.end_round(true, false, 50e6));
-        assert!(competition.is_there() && competition.floor() > 0.0);
-        competition.end_round(true, false, 50e6);
-        assert!(!competition.is_there() && competition.floor() == 0.0);
+    fn a_newcomer_is_no_competition() {
+        let floors = floors(|n| if n % 300 < 25 { 300 } else { 30 }, 900);
+        assert!(floors.iter().all(|floor| *floor == 0.0));
+    }
+
+    #[test]
+    fn a_mistake_is_over_once_the_queue_is_short() {
+        let floors = floors(|n| if n < 100 { 300 } else { 20 }, 150);
+        assert!(floors[99] > 0.0);
+        assert!(floors[112..].iter().all(|floor| *floor == 0.0));
+    }
+
+    #[test]
+    fn an_overflow_is_everybodys() {
+        let floors = floors(|n| if n % 150 == 149 { 600 } else { 300 }, 400);
+        assert!(floors[298] > floors[299] && floors[299] < 0.55 * floors[298]);
     }
 }

@@ -107,6 +107,14 @@ impl OwnLoss {
         window.missing <= share + UNLIKELY * deviation(share, window) + SURPRISE.1
     }
 
+    /// Whether a window lost more than the link does by itself, if only by a packet. Behind a long
+    /// queue this is an overflow.
+    pub(super) fn is_exceeded(&self, window: Window) -> bool {
+        let (share, packets) = (self.share(), packets(window));
+        let chance = share * packets + UNLIKELY * (share * (1.0 - share) * packets).sqrt();
+        window.missing * packets > chance + 0.5
+    }
+
     /// Learns from a window, at a time.
     pub(super) fn learn(&mut self, now: Instant, case: Case) -> Meaning {
         let window = case.window;
@@ -171,8 +179,13 @@ impl OwnLoss {
 
 /// Standard deviation of the share lost in a window.
 pub(super) fn deviation(share: f64, window: Window) -> f64 {
-    let packets = (window.bytes as f64 * 8.0 / super::PACKET).max(1.0);
+    let packets = packets(window);
     (share * (1.0 - share) / packets).sqrt() + 1.0 / packets
+}
+
+/// The number of full packets in a window.
+fn packets(window: Window) -> f64 {
+    (window.bytes as f64 * 8.0 / super::PACKET).max(1.0)
 }
 
 #[cfg(test)]

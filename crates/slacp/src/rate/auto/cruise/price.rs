@@ -7,9 +7,15 @@
 
 use crate::rate::law::Law;
 
-/// Time constant of the price, in feedback times: long against the settling of the queue, so that
-/// the two loops do not interact.
-const SLOW: f64 = 10.0;
+/// Gain per feedback time of the loop from queue to price to shares and back to the queue. It acts a
+/// feedback time late, together with the observer's gain of 0.67, and both must stay below π/2.
+const GAIN: f64 = 0.5;
+/// Minimum time constant of the price, in feedback times.
+const SLOW: f64 = 2.0;
+/// A queue above this multiple of the longest that is a price is an accident: many sessions begin at
+/// once. What was seen before says little then, and the price is as old as this many feedback times.
+const ACCIDENT: f64 = 3.0;
+const DOUBT: f64 = 6.0;
 /// Time constant of its reaction to the inflow, in feedback times; the inflow itself is known after
 /// about two.
 const BALANCE: f64 = 4.0;
@@ -20,6 +26,8 @@ pub(super) struct Price {
     queue: f64,
     /// The delay variation in that time, in seconds.
     noise: f64,
+    /// For how long the queue has been followed, in seconds.
+    age: f64,
 }
 
 /// What a session sees of the queue at a time.
@@ -36,7 +44,7 @@ pub(super) struct Seen {
 
 impl Price {
     pub(super) fn new(queue: f64) -> Self {
-        Self { queue, noise: 0.0 }
+        Self { queue, noise: 0.0, age: 0.0 }
     }
 
     /// The queue to let stand, in seconds.
@@ -46,16 +54,25 @@ impl Price {
 
     /// Starts from this queue, in seconds.
     pub(super) fn reset(&mut self, queue: f64) {
-        self.queue = queue;
+        (self.queue, self.age) = (queue, 0.0);
     }
 
     /// Follows what was seen for `passed` seconds, with a feedback time in seconds.
     pub(super) fn follow(&mut self, law: &Law, seen: Seen, passed: f64, feedback: f64) {
         let balance = law.slope / (BALANCE * law.fairness * feedback);
         self.queue = (self.queue + balance * seen.inflow * passed).max(law.alone);
-        let part = (passed / (SLOW * feedback)).min(1.0);
+        let accident = seen.queue > ACCIDENT * seen.most;
+        self.age = if accident { DOUBT * feedback } else { self.age + passed };
+        let part = (passed / self.time_constant(law, feedback)).min(1.0);
         self.queue += (seen.queue.min(seen.most) - self.queue) * part;
         self.noise += (seen.noise - self.noise) * part;
+    }
+
+    /// In seconds. A price that is off by δ lets the queue grow by `fairness` δ / `slope` per second
+    /// for as long as it takes to see it. A price that is new is the mean of what was seen so far.
+    fn time_constant(&self, law: &Law, feedback: f64) -> f64 {
+        let slow = law.fairness * feedback * feedback / (law.slope * GAIN);
+        slow.min(self.age).max(SLOW * feedback)
     }
 
     /// Each session's fair share of a link, both in bit/s.
@@ -93,6 +110,29 @@ mod tests {
         let law = Law::default();
         let [more, same] = [0.05, 0.0].map(|inflow| after(0.02, inflow).fair_share(&law, LINK));
         assert!(more < 0.8 * same, "{more} {same}");
+    }
+
+    /// The price after a step of the queue from 20 to 50 ms, so long before and after it.
+    fn stepped(before: u32, after: u32) -> f64 {
+        let mut price = Price::new(0.02);
+        for (queue, tenths) in [(0.02, before), (0.05, after)] {
+            (0..tenths).for_each(|_| price.follow(&Law::default(), seen(queue, 0.0), 0.1, 1.0));
+        }
+        price.queue()
+    }
+
+    #[test]
+    fn a_new_price_is_found_sooner_than_an_old_one_is_left() {
+        assert!(stepped(0, 60) > 0.045);
+        assert!(stepped(600, 60) < 0.03);
+    }
+
+    #[test]
+    fn an_accident_makes_the_price_doubtful() {
+        let mut price = after(0.02, 0.0);
+        price.follow(&Law::default(), seen(0.6, 0.0), 0.1, 1.0);
+        (0..100).for_each(|_| price.follow(&Law::default(), seen(0.05, 0.0), 0.1, 1.0));
+        assert!(price.queue() > 0.035, "{price:?}");
     }
 
     #[test]
