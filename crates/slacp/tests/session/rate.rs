@@ -234,6 +234,15 @@ fn a_path_may_become_longer_and_shorter() {
 }
 
 #[test]
+fn the_queue_of_a_long_download_stays_short() {
+    let mut path = sharing(&[0.5]);
+    path.run(at(120.0));
+    let queue = |from: f64| path.queue(0, DELAY, 0.95, at(from), at(from + 20.0));
+    let (early, late) = (queue(10.0), queue(95.0));
+    assert!(late < ms(12) && late < early + ms(3), "{early:?} {late:?}");
+}
+
+#[test]
 fn two_sessions_share_a_link_evenly() {
     // With seed 2 the later session has to correct losses that it took for random while a queue was
     // standing.

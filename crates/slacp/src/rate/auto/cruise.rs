@@ -314,7 +314,7 @@ impl Cruise {
     /// The queue to aim at now, in seconds.
     fn aim(&self, now: Instant) -> f64 {
         if self.dip.is_on(now) {
-            return 0.0;
+            return dip::AIM;
         }
         let target = self.target();
         let aim = match self.shared {

@@ -17,6 +17,11 @@ const AFTER: Duration = Duration::from_secs(5);
 /// other round trips take part.
 const LASTS: Duration = Duration::from_millis(600);
 
+/// The queue to aim at in a dip, in seconds: below zero by twice what the base may have drifted
+/// since the last one. With zero, a dip would end that much above an empty queue, the next one as
+/// much above that, and so on.
+pub(super) const AIM: f64 = -2.0 * DRIFT * AFTER.as_secs_f64();
+
 #[derive(Debug)]
 pub(super) struct Dip {
     /// The lowest queue, in seconds, and when it was.
