@@ -586,9 +586,7 @@ impl Cruise {
         match meaning {
             Meaning::Ordinary => return meaning,
             Meaning::Overflow => self.room = self.room.min(longest * OVERFLOW),
-            Meaning::Overload => {
-                self.fall_to(window.delivered);
-            }
+            Meaning::Overload => self.fall_to(window.delivered),
             Meaning::Own(capacity) => (self.capacity, self.ceiling) = (capacity, capacity),
         }
         self.boost = 1.0;

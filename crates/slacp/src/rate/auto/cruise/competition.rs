@@ -1,6 +1,6 @@
-//! Senders on the link that fill its queue until it overflows, as TCP does. They take no notice of a
-//! price, so beside them a session does not sell below what one CUBIC connection would take
-//! ([`Cubic`]), whatever the law says.
+//! Senders on the link that fill its queue until it overflows, as TCP does. They ignore the price, so
+//! beside them a session keeps at least the rate of one CUBIC connection ([`Cubic`]), whatever the law
+//! says.
 //!
 //! They are noticed by a queue that is too long, too often, for sessions that keep to the law. A
 //! mistake costs little: competition begins with a test, and it is over once the queue is short.
