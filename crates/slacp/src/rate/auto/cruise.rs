@@ -27,6 +27,7 @@ use crate::rate::arrivals::{LONGEST, Window};
 use crate::rate::law::Law;
 use crate::rate::train::Measured;
 use competition::{Competition, Sight};
+use cubic::Times;
 use dip::Dip;
 use forecast::{Forecast, Outcome};
 use loss::{Case, Meaning, OwnLoss, deviation};
@@ -351,6 +352,9 @@ impl Cruise {
         let queue = least.max(window.latest.as_secs_f64() - NOISE * self.noise);
         self.watch_queue(now, rtt, window, queue, passed);
         self.learn(now, rtt, window, flight.sent);
+        if self.shared && self.is_idle(window) {
+            self.yield_unheard(passed / self.feedback(rtt).as_secs_f64());
+        }
         self.look_for_overflow(self.look(rtt), window, flight.sent);
         if now >= self.round.end {
             self.end_round(now, rtt, window);
@@ -411,13 +415,19 @@ impl Cruise {
     fn look_for_competition(&mut self, now: Instant, min_rtt: Duration, window: Window) {
         let queue = window.queue.as_secs_f64();
         let overflows = core::mem::take(&mut self.overflowing) || self.loss.is_exceeded(window);
+        let times = Times {
+            queue: window.latest.as_secs_f64(),
+            min_rtt: min_rtt.as_secs_f64(),
+            feedback: self.feedback(min_rtt).max(FARTHEST).as_secs_f64(),
+        };
         let sight = Sight {
-            long: self.shared && queue > DEAR * self.dearest(),
+            long: queue > DEAR * self.dearest(),
             short: queue < self.dearest(),
             overflows,
-            share: self.capacity,
-            rtt: (min_rtt + window.latest).as_secs_f64(),
-            feedback: self.feedback(min_rtt).max(FARTHEST).as_secs_f64(),
+            shared: self.shared,
+            share: self.capacity.min(window.delivered),
+            link: self.link(),
+            times,
         };
         self.competition.look(now, sight);
     }
@@ -542,8 +552,7 @@ impl Cruise {
 
     /// Learns the capacity from a window whose newest packet was sent at `newest`.
     fn learn(&mut self, now: Instant, rtt: Duration, window: Window, newest: Instant) {
-        // Pauses of our own say nothing.
-        let idle = window.torn && window.sent < IDLE * self.capacity;
+        let idle = self.is_idle(window);
         self.torn_since = (window.torn && !idle).then(|| self.torn_since.unwrap_or(now));
         let paused = self.torn_since.is_some_and(|since| now.saturating_since(since) < PAUSE);
         let mut stands = window.queue.as_secs_f64() > self.stands_above();
@@ -565,6 +574,18 @@ impl Cruise {
             let gain = if share < DROP * self.capacity { 1.0 } else { GAIN };
             self.approach(share, gain);
         }
+    }
+
+    /// Whether pauses in the arrivals are our own, and so say nothing.
+    fn is_idle(&self, window: Window) -> bool {
+        window.torn && window.sent < IDLE * self.capacity
+    }
+
+    /// A session that sends little does not learn from arrivals how its share falls.
+    fn yield_unheard(&mut self, part: f64) {
+        let fair = self.price.fair_share(&self.law, self.link());
+        let less = (self.capacity - fair).max(0.0);
+        self.capacity -= less * (self.law.fairness * part).min(1.0);
     }
 
     fn approach(&mut self, share: f64, gain: f64) {
