@@ -399,7 +399,12 @@ impl Cruise {
         let least = window.queue.as_secs_f64();
         self.round.empty &= least < self.target() / 2.0;
         let low = self.state == RateState::Draining || least < EMPTY * self.smooth_target();
+        let dips = self.dip.is_on(now);
         self.dip.note(now, rtt, least, passed, low);
+        // A queue that empties earlier than forecast shows a faster link, but not in a dip.
+        if dips && !self.dip.is_on(now) {
+            self.probe.hurry();
+        }
     }
 
     /// Learns how fast others let the queue grow; `part` of a feedback time has passed.
