@@ -401,9 +401,10 @@ impl Cruise {
         let low = self.state == RateState::Draining || least < EMPTY * self.smooth_target();
         let dips = self.dip.is_on(now);
         self.dip.note(now, rtt, least, passed, low);
-        // A queue that empties earlier than forecast shows a faster link, but not in a dip.
-        if dips && !self.dip.is_on(now) {
-            self.probe.hurry();
+        // A queue that empties earlier than forecast shows a faster link, but not in a dip. Members
+        // of an aggregate need no train each: they have dips at the same time.
+        if dips && !self.dip.is_on(now) && self.part >= 1.0 {
+            self.probe.search_soon();
         }
     }
 

@@ -109,6 +109,11 @@ impl Probe {
         self.be_urgent();
     }
 
+    /// Searches as soon as no train is in flight.
+    pub(super) fn search_soon(&mut self) {
+        self.left = 0;
+    }
+
     /// Measures the whole link at once.
     pub(super) fn show_link(&mut self) {
         (self.left, self.of_link) = (0, true);
