@@ -401,9 +401,10 @@ impl Cruise {
         let low = self.state == RateState::Draining || least < EMPTY * self.smooth_target();
         let dips = self.dip.is_on(now);
         self.dip.note(now, rtt, least, passed, low);
-        // A queue that empties earlier than forecast shows a faster link, but not in a dip. Members
-        // of an aggregate need no train each: they have dips at the same time.
-        if dips && !self.dip.is_on(now) && self.part >= 1.0 {
+        // A queue that empties earlier than forecast shows a faster link, but not in a dip. Those
+        // who share a link have dips at the same time, and need no train each.
+        let alone = !self.shared && self.part >= 1.0;
+        if alone && dips && !self.dip.is_on(now) {
             self.probe.search_soon();
         }
     }
