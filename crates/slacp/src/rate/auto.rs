@@ -143,7 +143,7 @@ impl Auto {
             prepared: self.prepared,
             trust: self.trust.on_new_path(),
             member: self.member.take().map(Member::on_new_path),
-            ..Self::on_path(self.ceiling, self.law, next, self.padding.on_new_path())
+            ..Self::on_path(self.ceiling, self.law, next, self.padding.on_new_path(self.sent))
         };
     }
 
@@ -339,6 +339,9 @@ impl Auto {
             (_, None) => true,
             (phase, Some(train)) => {
                 train.sent(now, number, spread);
+                if train.has_padding() {
+                    self.padding.sent(bytes.get());
+                }
                 self.train_pacer.sent(now, bytes);
                 matches!(phase, Phase::Cruise(_))
             }

@@ -4,6 +4,9 @@
 /// Maximum number of padded trains per path. Two are enough on most links; a fast one takes three
 /// or four, and each that an outage or a time slot swallows takes one more.
 const TRAINS: u32 = 8;
+/// After its first two paths a session pads trains only while padding is no more than the inverse of
+/// this of what it has sent: a terminal that changes its address every minute pays for few of them.
+const SHARE: u64 = 50;
 
 /// Whether trains may be padded.
 #[derive(Debug, Clone, Copy)]
@@ -14,16 +17,26 @@ pub(super) struct Padding {
     granted: bool,
     /// How many more trains may be padded.
     left: u32,
+    /// Bytes of padded trains so far, and on the first path once there is another.
+    padded: u64,
+    first: Option<u64>,
 }
 
 impl Padding {
     pub(super) fn new(allowed: bool) -> Self {
-        Self { allowed, granted: false, left: TRAINS }
+        Self { allowed, granted: false, left: TRAINS, padded: 0, first: None }
     }
 
-    /// The same permission on another path.
-    pub(super) fn on_new_path(self) -> Self {
-        Self { left: TRAINS, ..self }
+    /// The same permission on another path, if the session has sent so many bytes.
+    pub(super) fn on_new_path(self, sent: u64) -> Self {
+        let first = self.first.unwrap_or(self.padded);
+        let within = self.padded <= first + sent / SHARE;
+        Self { left: if within { TRAINS } else { 0 }, first: Some(first), ..self }
+    }
+
+    /// A packet of a padded train left.
+    pub(super) fn sent(&mut self, bytes: u64) {
+        self.padded += bytes;
     }
 
     pub(super) fn grant(&mut self) {
@@ -64,6 +77,33 @@ mod tests {
         padding.grant();
         assert_eq!((0..100).filter(|_| padding.start_train()).count(), TRAINS as usize);
         assert!(!padding.may_start());
-        assert!(padding.on_new_path().may_start());
+        assert!(padding.on_new_path(0).may_start());
+    }
+
+    #[test]
+    fn a_session_that_keeps_moving_pads_a_fiftieth_of_what_it_sends() {
+        let (mut padding, mut sent) = (Padding::new(true), 0);
+        padding.grant();
+        for _ in 0..1000 {
+            if padding.start_train() {
+                padding.sent(300_000);
+                sent += 300_000;
+            }
+            sent += 1_000_000;
+            padding = padding.on_new_path(sent);
+        }
+        let padded = padding.padded as f64 / sent as f64;
+        assert!((0.019..0.021).contains(&padded), "{padded}");
+    }
+
+    #[test]
+    fn the_second_path_is_measured_whatever_was_sent() {
+        let mut padding = Padding::new(true);
+        padding.grant();
+        padding.sent(300_000);
+        assert!(padding.on_new_path(0).may_start());
+        let mut second = padding.on_new_path(0);
+        second.sent(300_000);
+        assert!(!second.on_new_path(0).may_start());
     }
 }

@@ -81,7 +81,7 @@ impl Competition {
             if sight.overflows {
                 cubic.overflow(now, times);
             }
-            cubic.rate(now, times)
+            cubic.rate(now, times).min(sight.link)
         });
     }
 
@@ -146,6 +146,13 @@ mod tests {
     fn a_newcomer_is_no_competition() {
         let floors = floors(|n| if n % 300 < 25 { 300 } else { 30 }, 900);
         assert!(floors.iter().all(|floor| *floor == 0.0));
+    }
+
+    /// As a peer may claim that delays its acknowledgements and loses nothing.
+    #[test]
+    fn no_more_is_kept_than_the_link_has() {
+        let floors = floors(|_| 300, 2000);
+        assert!(floors[1999] == 50.0 && floors.iter().all(|floor| *floor <= 50.0));
     }
 
     #[test]
