@@ -249,7 +249,7 @@ fn two_sessions_share_a_link_evenly() {
     for (later, nearer, seed) in [(8.0, false, 1), (3.0, true, 1), (3.0, false, 2)] {
         let shared = Sharing { later, nearer }.run(seed);
         let least = shared.jain.iter().copied().fold(1.0, f64::min);
-        assert!(least > 0.85 && shared.least > 0.6, "{later}, {nearer}: {shared:?}");
+        assert!(least > 0.88 && shared.least > 0.6, "{later}, {nearer}: {shared:?}");
         assert!(shared.used > 0.98 && shared.queue < ms(50), "{later}, {nearer}: {shared:?}");
     }
 }
