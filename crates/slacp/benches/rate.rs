@@ -32,7 +32,7 @@ use path::cases::{Case, first_round_trips};
 use path::crowd::Crowd;
 use path::fades::Fade;
 use path::ms;
-use path::rivals::{Rivals, udp};
+use path::rivals::{Rivals, joined, udp};
 use path::sharing::{Sharing, beside_udp};
 use path::steps::Steps;
 use path::tcp::Control;
@@ -428,6 +428,9 @@ fn tcp() {
             beside_tcp(Rivals { control, count }, seeds);
         }
     }
+    for control in [Control::Cubic, Control::Bbr] {
+        beside_newcomer(control, seeds);
+    }
     let runs: Vec<_> = (1..=seeds).into_par_iter().map(|seed| udp(0.3, seed)).collect();
     let (lost, worst) = spread(runs.iter().map(|run| run.0 * 100.0), f64::max);
     let (rest, least) = spread(runs.iter().map(|run| run.1), f64::min);
@@ -450,6 +453,18 @@ fn beside_tcp(rivals: Rivals, seeds: u64) {
         format!("{} {:?}", rivals.count, rivals.control),
         used * 100.0,
         verdict(session_least.min(least_of_all) >= 1.0 / 3.0),
+    );
+}
+
+fn beside_newcomer(control: Control, seeds: u64) {
+    let runs: Vec<_> = (1..=seeds).into_par_iter().map(|seed| joined(control, seed)).collect();
+    let [first, next, last] = [0, 1, 2].map(|part| {
+        let (median, least) = spread(runs.iter().map(|run| run[part]), f64::min);
+        format!("{median:.2} ({least:.2})")
+    });
+    println!(
+        "  {control:?} joins: the session keeps {first} of the link for 20 s, {next} for the next 40 s, \
+         {last} for 40 s more"
     );
 }
 

@@ -52,6 +52,18 @@ impl Rivals {
     }
 }
 
+/// What a session that had the link to itself keeps of it when a download over TCP joins at 20 s: in
+/// the first 20 s, the next 40 s and the 40 s after those.
+pub fn joined(control: Control, seed: u64) -> [f64; 3] {
+    let joins = 20.0;
+    let mut path = path(ms(300), seed);
+    let session = session(&mut path, START + seed as f64 * 0.077, seed);
+    path.add_tcp(control, at(joins));
+    path.run(at(joins + 100.0));
+    [(0.0, 20.0), (20.0, 60.0), (60.0, 100.0)]
+        .map(|(from, to)| path.arrived(session, at(joins + from), at(joins + to)) / MBIT)
+}
+
 /// Beside UDP of this share of the link: the share of UDP that is lost from the session's begin on,
 /// and the share of the rest that the session gets in the time that counts.
 pub fn udp(part: f64, seed: u64) -> (f64, f64) {
