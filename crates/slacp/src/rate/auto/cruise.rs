@@ -353,7 +353,10 @@ impl Cruise {
         self.watch_queue(now, rtt, window, queue, passed);
         self.learn(now, rtt, window, flight.sent);
         if self.shared && self.is_idle(window) {
-            self.yield_unheard(passed / self.feedback(rtt).as_secs_f64());
+            // It does not learn from arrivals how its share falls.
+            let part = passed / self.feedback(rtt).as_secs_f64();
+            let lowered = self.price.lowered(&self.law, self.link(), self.capacity, part);
+            self.capacity = lowered.max(super::SLOWEST);
         }
         self.look_for_overflow(self.look(rtt), window, flight.sent);
         if now >= self.round.end {
@@ -586,13 +589,6 @@ impl Cruise {
     /// Whether pauses in the arrivals are our own, and so say nothing.
     fn is_idle(&self, window: Window) -> bool {
         window.torn && window.sent < IDLE * self.capacity
-    }
-
-    /// A session that sends little does not learn from arrivals how its share falls.
-    fn yield_unheard(&mut self, part: f64) {
-        let fair = self.price.fair_share(&self.law, self.link());
-        let less = (self.capacity - fair).max(0.0);
-        self.capacity -= less * (self.law.fairness * part).min(1.0);
     }
 
     fn approach(&mut self, share: f64, gain: f64) {

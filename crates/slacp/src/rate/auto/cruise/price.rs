@@ -79,6 +79,13 @@ impl Price {
     pub(super) fn fair_share(&self, law: &Law, link: f64) -> f64 {
         law.share(link, self.queue - self.noise)
     }
+
+    /// What is left of a share after `part` of a feedback time if it is larger than fair; rates in
+    /// bit/s.
+    pub(super) fn lowered(&self, law: &Law, link: f64, share: f64, part: f64) -> f64 {
+        let more = (share - self.fair_share(law, link)).max(0.0);
+        share - more * (law.fairness * part).min(1.0)
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +110,15 @@ mod tests {
         let law = Law::default();
         let price = after(law.queue(LINK, LINK / 8.0), 0.0);
         assert!((price.fair_share(&law, LINK) / (LINK / 8.0) - 1.0).abs() < 0.01, "{price:?}");
+    }
+
+    #[test]
+    fn shares_fall_to_the_fair_one_and_do_not_rise() {
+        let (law, price) = (Law::default(), after(0.02, 0.0));
+        let fair = price.fair_share(&law, LINK);
+        let later = |share| (0..500).fold(share, |share, _| price.lowered(&law, LINK, share, 0.1));
+        assert!((later(LINK) / fair - 1.0).abs() < 0.01);
+        assert_eq!(later(fair / 2.0), fair / 2.0);
     }
 
     #[test]
