@@ -10,30 +10,31 @@ mod competition;
 mod cubic;
 mod dip;
 mod forecast;
+mod learn;
 mod loss;
 mod overflow;
 mod price;
 mod probe;
 mod surplus;
+mod trains;
 mod unforeseen;
 
 use core::time::Duration;
 
 use units::Instant;
 
-use super::{PACKET, Plan};
+use super::PACKET;
 use crate::rate::RateState;
 use crate::rate::arrivals::{LONGEST, Window};
 use crate::rate::law::Law;
-use crate::rate::train::Measured;
 use competition::{Competition, Sight};
 use cubic::Times;
 use dip::Dip;
 use forecast::{Forecast, Outcome};
-use loss::{Case, Meaning, OwnLoss, deviation};
+use loss::{OwnLoss, deviation};
 use overflow::{Lost, OverflowTest};
 use price::{Price, Seen};
-use probe::{Found, Probe};
+use probe::Probe;
 use surplus::Surplus;
 use unforeseen::{Unforeseen, Whose};
 
@@ -48,24 +49,15 @@ const CORRECTION: (f64, f64) = (-0.97, 0.25);
 const CORRECTION_SHARED: (f64, f64) = (-0.5, 0.25);
 /// A session that others leave less than the inverse of this of the link shares it.
 const SHARED: f64 = 1.5;
-/// One that gets more than the inverse of this does not; nor does one beside others that take less
-/// than that part of it.
-const ALONE: f64 = 1.25;
-const TAKEN: f64 = 0.25;
 /// Maximum factor on the target while there is no queue.
 const MOST_BOOST: f64 = 8.0;
 /// A drop below this fraction of the known capacity is accepted at once.
 const DROP: f64 = 0.75;
-/// Weight of one sample otherwise.
-const GAIN: f64 = 0.25;
 /// Maximum growth of the capacity in a round, relative to the best capacity and times the boost,
 /// unless a train confirms more: others that yield for a moment are no free capacity.
 const GROWTH: f64 = 0.03;
 /// Decay of the best capacity per round.
 const FADING: f64 = 0.998;
-/// Maximum growth of the capacity by a train beside senders that fill the queue: what one of them
-/// leaves for a moment is not ours.
-const BESIDE: f64 = 1.25;
 /// How much others on the link may change the queue unforeseen, relative to the round trip.
 const OTHERS: f64 = 0.15;
 /// A queue above this multiple of the longest that is a price is too long for sessions that keep to
@@ -96,12 +88,6 @@ const OVERLOAD: f64 = 1.3;
 /// a GEO round trip. It also spans at least this many packets.
 const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 const LOOK_PACKETS: f64 = 8.0;
-/// How long pauses in the arrivals may last before they count as slowness: a path that becomes
-/// longer pauses once.
-const PAUSE: Duration = Duration::from_secs(1);
-/// A window with pauses that was sent at less than this fraction of the capacity is one without
-/// enough to send.
-const IDLE: f64 = 0.5;
 /// The inflow is learned in this many feedback times.
 const OBSERVED: f64 = 1.5;
 
@@ -353,10 +339,7 @@ impl Cruise {
         self.watch_queue(now, rtt, window, queue, passed);
         self.learn(now, rtt, window, flight.sent);
         if self.shared && self.is_idle(window) {
-            // It does not learn from arrivals how its share falls.
-            let part = passed / self.feedback(rtt).as_secs_f64();
-            let lowered = self.price.lowered(&self.law, self.link(), self.capacity, part);
-            self.capacity = lowered.max(super::SLOWEST);
+            self.yield_unheard(passed / self.feedback(rtt).as_secs_f64());
         }
         self.look_for_overflow(self.look(rtt), window, flight.sent);
         if now >= self.round.end {
@@ -560,64 +543,6 @@ impl Cruise {
         queue + coming / self.capacity - ahead
     }
 
-    /// Learns the capacity from a window whose newest packet was sent at `newest`.
-    fn learn(&mut self, now: Instant, rtt: Duration, window: Window, newest: Instant) {
-        let idle = self.is_idle(window);
-        self.torn_since = (window.torn && !idle).then(|| self.torn_since.unwrap_or(now));
-        let paused = self.torn_since.is_some_and(|since| now.saturating_since(since) < PAUSE);
-        let mut stands = window.queue.as_secs_f64() > self.stands_above();
-        if !self.overflow_test.marks(newest) {
-            // A queue that overflows stands, even if it is too short to see.
-            stands |= self.learn_loss(now, rtt, window) == Meaning::Overflow;
-        }
-        let share = self.loss.before_loss(window.delivered);
-        if !stands {
-            // More arrives than was sent when the path becomes shorter.
-            let proven = share.min(window.sent);
-            return self.approach(proven.max(self.capacity), GAIN);
-        }
-        // With a queue the link gives all it has, if we sent that much; and at least what arrives,
-        // if that exceeds what was sent.
-        let full = window.sent > 0.95 * self.capacity || share < 0.95 * window.sent;
-        let more = share > self.capacity.max(1.05 * window.sent);
-        if (full || more) && !idle && !paused {
-            let gain = if share < DROP * self.capacity { 1.0 } else { GAIN };
-            self.approach(share, gain);
-        }
-    }
-
-    /// Whether pauses in the arrivals are our own, and so say nothing.
-    fn is_idle(&self, window: Window) -> bool {
-        window.torn && window.sent < IDLE * self.capacity
-    }
-
-    fn approach(&mut self, share: f64, gain: f64) {
-        let next = self.capacity + (share - self.capacity) * gain;
-        self.capacity = next.min(self.ceiling.max(self.capacity)).max(super::SLOWEST);
-    }
-
-    fn learn_loss(&mut self, now: Instant, rtt: Duration, window: Window) -> Meaning {
-        let longest = window.longest.as_secs_f64();
-        let case = Case {
-            window,
-            clear: longest < EMPTY * self.smooth_target().min(self.room / OVERFLOW) + self.noise,
-            nearly_clear: window.queue.as_secs_f64() < self.target() / 2.0,
-            above: self.overflow_test.is_above(window.sent),
-            capacity: self.capacity,
-            effect: now + self.feedback(rtt),
-        };
-        let meaning = self.loss.learn(now, case);
-        match meaning {
-            Meaning::Ordinary => return meaning,
-            Meaning::Overflow => self.room = self.room.min(longest * OVERFLOW),
-            Meaning::Overload => self.fall_to(window.delivered),
-            Meaning::Own(capacity) => (self.capacity, self.ceiling) = (capacity, capacity),
-        }
-        self.boost = 1.0;
-        self.overflowing |= !matches!(meaning, Meaning::Own(_));
-        meaning
-    }
-
     fn end_round(&mut self, now: Instant, rtt: Duration, window: Window) {
         let Round { empty, limited, .. } = self.round;
         self.room *= RECOVERY;
@@ -635,75 +560,6 @@ impl Cruise {
         self.probe.end_round(!empty);
         let end = now + rtt.max(self.look(rtt) * 2);
         self.round = Round { end, empty: true, limited: false };
-    }
-
-    /// Whether [`Self::next_train`] need not wait for the previous train.
-    pub(super) fn train_is_urgent(&self) -> bool {
-        self.probe.is_urgent()
-    }
-
-    /// Measures the path with the next packets.
-    pub(super) fn search_at_once(&mut self) {
-        self.probe.hurry();
-    }
-
-    /// The train due before the next payload.
-    pub(super) fn next_train(&mut self) -> Option<Plan> {
-        // At the upper limit there is nothing to search for.
-        if self.capacity >= self.most {
-            return None;
-        }
-        self.probe.next_train(self.share(), self.may_grow())
-    }
-
-    /// Whether a train may raise the capacity: what is free on a shared link is everybody's, and only
-    /// a queue that stays empty shows that nobody takes it.
-    fn may_grow(&self) -> bool {
-        !self.shared || self.boost >= MOST_BOOST / 2.0
-    }
-
-    /// Processes the result of a train.
-    pub(super) fn train_came(&mut self, train: Option<Measured>) {
-        let found = self.probe.train_came(train, self.capacity, self.noise);
-        if self.probe.whole() < ALONE * self.capacity {
-            self.set_shared(false);
-        }
-        match found {
-            Found::Nothing => {}
-            Found::Capacity(rate) => self.grow_to(rate),
-            Found::Link(rate) => self.link_shown(rate),
-            Found::Others { taken, capacity } => {
-                self.unforeseen.show_taken(taken);
-                if taken.is_finite() {
-                    self.set_shared(taken > TAKEN * self.probe.whole());
-                }
-                let beside = self.competition.is_there();
-                let most = if beside { BESIDE * self.capacity } else { f64::INFINITY };
-                capacity.into_iter().for_each(|capacity| self.grow_to(capacity.min(most)));
-            }
-        }
-    }
-
-    fn link_shown(&mut self, rate: f64) {
-        self.unforeseen.show_link(rate);
-        if rate.is_finite() && rate > ALONE * self.capacity && !self.shared {
-            self.unforeseen.ask();
-            self.probe.show_others(rate);
-        }
-    }
-
-    fn grow_to(&mut self, capacity: f64) {
-        if self.may_grow() {
-            self.capacity = capacity.min(self.most);
-        }
-    }
-
-    fn set_shared(&mut self, shared: bool) {
-        if shared && !self.shared {
-            self.shared = true;
-            self.price.reset(self.target());
-        }
-        self.shared = shared;
     }
 }
 

@@ -16,11 +16,11 @@ const JUDGED: f64 = 20.0;
 const PART: f64 = 0.3;
 /// Others are gone if the queue has been short for this time, in feedback times.
 const GONE: f64 = 1.0;
-/// A share is forgotten if the queue has been short for this time, in feedback times. BBR pauses for
-/// two of them.
+/// The largest share is forgotten if the queue has been short for this time, in feedback times. BBR
+/// pauses for two of them.
 const FORGOTTEN: f64 = 10.0;
-/// The most that is claimed of a link at first. If more than two of a crowd claim half, its queue does
-/// not empty any more; less is hardly found again beside one BBR.
+/// The largest part of the link that is claimed at first. Beside BBR a smaller one leaves a session
+/// less; with a larger one, crowds of a hundred overflow the link more often.
 const CLAIM: f64 = 0.25;
 
 /// What a session sees of the queue.
@@ -47,7 +47,7 @@ pub(super) struct Competition {
     long: f64,
     /// For how many seconds it has been short.
     short: f64,
-    /// The share before the queue became too long, in bit/s: meanwhile the law gives way.
+    /// The largest share since others were last gone, in bit/s: the law gives way to them.
     share: f64,
     cubic: Option<Cubic>,
     floor: f64,

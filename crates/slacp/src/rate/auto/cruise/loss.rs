@@ -110,9 +110,8 @@ impl OwnLoss {
     /// Whether a window lost more than the link does by itself, if only by a packet. Behind a long
     /// queue this is an overflow.
     pub(super) fn is_exceeded(&self, window: Window) -> bool {
-        let (share, packets) = (self.share(), packets(window));
-        let chance = share * packets + UNLIKELY * (share * (1.0 - share) * packets).sqrt();
-        window.missing * packets > chance + 0.5
+        let (share, packet) = (self.share(), 1.0 / packets(window));
+        window.missing > share + UNLIKELY * chance(share, window) + packet / 2.0
     }
 
     /// Learns from a window, at a time.
@@ -177,10 +176,14 @@ impl OwnLoss {
     }
 }
 
-/// Standard deviation of the share lost in a window.
+/// Standard deviation of the share lost in a window, and one packet: a share is known no better.
 pub(super) fn deviation(share: f64, window: Window) -> f64 {
-    let packets = packets(window);
-    (share * (1.0 - share) / packets).sqrt() + 1.0 / packets
+    chance(share, window) + 1.0 / packets(window)
+}
+
+/// Standard deviation of the share lost in a window, if packets are lost independently.
+fn chance(share: f64, window: Window) -> f64 {
+    (share * (1.0 - share) / packets(window)).sqrt()
 }
 
 /// The number of full packets in a window.

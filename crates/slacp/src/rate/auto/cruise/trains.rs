@@ -1,0 +1,85 @@
+//! Trains in the steady state: when one goes, and what follows from what it shows.
+
+use super::super::Plan;
+use super::probe::Found;
+use super::{Cruise, MOST_BOOST};
+use crate::rate::train::Measured;
+
+/// A session that gets more than the inverse of `ALONE` of a link has it to itself; so has one beside
+/// others that take less than `TAKEN` of it.
+const ALONE: f64 = 1.25;
+const TAKEN: f64 = 0.25;
+/// Maximum growth of the capacity by a train beside senders that fill the queue: what one of them
+/// leaves for a moment is not ours.
+const BESIDE: f64 = 1.25;
+
+impl Cruise {
+    /// Whether [`Self::next_train`] need not wait for the previous train.
+    pub(in super::super) fn train_is_urgent(&self) -> bool {
+        self.probe.is_urgent()
+    }
+
+    /// Measures the path with the next packets.
+    pub(in super::super) fn search_at_once(&mut self) {
+        self.probe.hurry();
+    }
+
+    /// The train due before the next payload.
+    pub(in super::super) fn next_train(&mut self) -> Option<Plan> {
+        // At the upper limit there is nothing to search for.
+        if self.capacity >= self.most {
+            return None;
+        }
+        self.probe.next_train(self.share(), self.may_grow())
+    }
+
+    /// Whether a train may raise the capacity: what is free on a shared link is everybody's, and only
+    /// a queue that stays empty shows that nobody takes it.
+    fn may_grow(&self) -> bool {
+        !self.shared || self.boost >= MOST_BOOST / 2.0
+    }
+
+    /// Processes the result of a train.
+    pub(in super::super) fn train_came(&mut self, train: Option<Measured>) {
+        let found = self.probe.train_came(train, self.capacity, self.noise);
+        if self.probe.whole() < ALONE * self.capacity {
+            self.set_shared(false);
+        }
+        match found {
+            Found::Nothing => {}
+            Found::Capacity(rate) => self.grow_to(rate),
+            Found::Link(rate) => self.link_shown(rate),
+            Found::Others { taken, capacity } => {
+                self.unforeseen.show_taken(taken);
+                if taken.is_finite() {
+                    self.set_shared(taken > TAKEN * self.probe.whole());
+                }
+                let beside = self.competition.is_there();
+                let most = if beside { BESIDE * self.capacity } else { f64::INFINITY };
+                capacity.into_iter().for_each(|capacity| self.grow_to(capacity.min(most)));
+            }
+        }
+    }
+
+    fn link_shown(&mut self, rate: f64) {
+        self.unforeseen.show_link(rate);
+        if rate.is_finite() && rate > ALONE * self.capacity && !self.shared {
+            self.unforeseen.ask();
+            self.probe.show_others(rate);
+        }
+    }
+
+    fn grow_to(&mut self, capacity: f64) {
+        if self.may_grow() {
+            self.capacity = capacity.min(self.most);
+        }
+    }
+
+    fn set_shared(&mut self, shared: bool) {
+        if shared && !self.shared {
+            self.shared = true;
+            self.price.reset(self.target());
+        }
+        self.shared = shared;
+    }
+}
