@@ -17,13 +17,15 @@
 //! generic ([`Payload`]): a simulator moves structs, the lab moves bytes. Every
 //! setting can be changed while the link runs.
 //!
-//! Not modelled: anything that needs two directions or several senders (shared
-//! capacity, DAMA, contention, MAC delays).
+//! A [`Link`] does not model anything that needs two directions or several senders: shared
+//! capacity, contention, MAC delays. [`dama`] does: a return link that many terminals share, with
+//! capacity on demand.
 
 #![forbid(unsafe_code)]
 
 mod config;
 mod counters;
+pub mod dama;
 mod delay;
 mod dice;
 mod discipline_choice;
@@ -57,7 +59,7 @@ pub use link::{Link, Wake};
 pub use loss::{Burst, BurstError, ErrorModel, GilbertElliott, Loss};
 pub use opportunities::{Opportunities, OpportunitiesError};
 pub use outage::Outage;
-pub use payload::Payload;
+pub use payload::{Payload, TrafficClass};
 pub use queue::{CoDel, Discipline, QueueLimit, Red};
 pub use queue_size::{QueueError, QueueSize};
 pub use rate::Rate;

@@ -13,6 +13,54 @@ pub trait Payload {
     fn mark_ce(&mut self) -> bool {
         false
     }
+
+    /// The class that decides, on a link with several ([`crate::dama`]), what goes first and which
+    /// kind of capacity is asked for it. Called once per packet.
+    fn class(&self) -> TrafficClass {
+        TrafficClass::Bulk
+    }
+}
+
+/// Classes of traffic, the most urgent first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TrafficClass {
+    /// Acknowledgements, retransmissions and control frames of SLACP; network control.
+    Control,
+    /// Voice: small and constant rate.
+    Voice,
+    /// Streams of constant or slowly changing rate.
+    Stream,
+    /// Everything else.
+    Bulk,
+}
+
+impl TrafficClass {
+    /// The number of classes.
+    pub const COUNT: usize = 4;
+    /// All classes, the most urgent first.
+    pub const ALL: [Self; Self::COUNT] = [Self::Control, Self::Voice, Self::Stream, Self::Bulk];
+
+    /// The class of a DSCP (RFC 4594 §1.5): network control; telephony; video, broadcast and
+    /// real-time interactive; the rest.
+    pub const fn of_dscp(dscp: u8) -> Self {
+        match dscp {
+            48 | 56 => Self::Control,
+            40 | 44 | 46 => Self::Voice,
+            24 | 26 | 28 | 30 | 32 | 34 | 36 | 38 => Self::Stream,
+            _ => Self::Bulk,
+        }
+    }
+
+    /// The class of an IP packet by its header; that of the rest for what has none.
+    fn of_packet(packet: &[u8]) -> Self {
+        match packet {
+            [version, class, ..] if version >> 4 == 4 => Self::of_dscp(class >> 2),
+            [version, class, ..] if version >> 4 == 6 => {
+                Self::of_dscp((version & 0x0f) << 2 | class >> 6)
+            }
+            _ => Self::Bulk,
+        }
+    }
 }
 
 /// An IP packet.
@@ -24,6 +72,10 @@ impl Payload for Vec<u8> {
     fn mark_ce(&mut self) -> bool {
         mark_ce(self)
     }
+
+    fn class(&self) -> TrafficClass {
+        TrafficClass::of_packet(self)
+    }
 }
 
 /// An IP packet.
@@ -34,6 +86,10 @@ impl Payload for Box<[u8]> {
 
     fn mark_ce(&mut self) -> bool {
         mark_ce(self)
+    }
+
+    fn class(&self) -> TrafficClass {
+        TrafficClass::of_packet(self)
     }
 }
 
@@ -59,4 +115,20 @@ pub(crate) struct Frame<P> {
     pub(crate) len: usize,
     /// Number of packets offered before it, which is its index in the sequences of random numbers.
     pub(crate) number: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dscp_of_either_ip_version_gives_the_class() {
+        let class = |bytes: [u8; 2]| bytes.to_vec().class();
+        // EF is 46, AF41 34, CS6 48; the ECN bits do not matter.
+        assert_eq!([[0x45, 0xb8], [0x45, 0xbb], [0x6b, 0x80]].map(class), [TrafficClass::Voice; 3]);
+        assert_eq!([[0x45, 0x88], [0x68, 0x80]].map(class), [TrafficClass::Stream; 2]);
+        assert_eq!([[0x45, 0xc0], [0x6c, 0x00]].map(class), [TrafficClass::Control; 2]);
+        assert_eq!([[0x45, 0], [0x60, 0], [0, 0xb8]].map(class), [TrafficClass::Bulk; 3]);
+        assert_eq!(Vec::new().class(), TrafficClass::Bulk);
+    }
 }

@@ -191,6 +191,11 @@ impl<P: Payload> Queue<P> {
         self.fifo.len()
     }
 
+    /// Length in bytes of the packet that waits longest; 0 if none waits.
+    pub(crate) fn front_len(&self) -> usize {
+        self.fifo.front_len()
+    }
+
     /// How many bytes wait.
     pub(crate) fn bytes(&self) -> ByteCount {
         ByteCount::new(self.fifo.bytes())

@@ -59,6 +59,15 @@ impl Channel {
         probability > 0.0 && chance() < probability
     }
 
+    /// Whether an error burst hits this reception. For a packet that is received in parts, the
+    /// other models have their say once, by [`Channel::loses`] of the last part.
+    pub(crate) fn strikes(&mut self, reception: Reception) -> bool {
+        match &mut self.state {
+            State::Burst(bursts) => bursts.hit(reception),
+            _ => false,
+        }
+    }
+
     fn probability(&mut self, len: usize, reception: Reception) -> f64 {
         match &mut self.state {
             State::Per(per) => *per,

@@ -34,6 +34,11 @@ impl<P> Fifo<P> {
         self.frames.len()
     }
 
+    /// Length of the first packet in bytes, 0 without one.
+    pub(super) fn front_len(&self) -> usize {
+        self.frames.front().map_or(0, |(_, frame)| frame.len)
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }

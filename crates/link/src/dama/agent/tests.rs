@@ -1,0 +1,150 @@
+//! What an agent asks for.
+
+use core::time::Duration;
+
+use units::ByteCount;
+
+use super::*;
+use crate::dama::{Allocation, Cell, Frames, MacLimit, Requests, TerminalConfig};
+use crate::{Discipline, Loss, QueueLimit};
+
+/// An agent on the SLACP paper's link: a cell per frame is 8 kbit/s.
+fn agent(cra: u64, rbdc: u64, vbdc: u32, policy: Policy) -> Agent {
+    let rate = BitRate::from_bits_per_second;
+    let frames = Frames::new(Duration::from_millis(53), 2, 1, rate(128_000), Cell::ATM).unwrap();
+    let terminal = TerminalConfig {
+        cra: rate(cra),
+        rbdc: rate(rbdc),
+        vbdc,
+        vbdc_first: 3,
+        ceiling: None,
+        weight: 1,
+        mac: MacLimit::Cells(600),
+        flow_control: false,
+        queue: QueueLimit::Bytes(ByteCount::new(40_000)),
+        discipline: Discipline::DropTail,
+        loss: Loss::None,
+        outages: Vec::new(),
+    };
+    let config = DamaConfig {
+        frames,
+        delay: Duration::from_millis(250).into(),
+        forward_delay: Duration::from_millis(250),
+        processing: Duration::ZERO,
+        requests: Requests {
+            policy,
+            period: 10,
+            rate_time_out: 12,
+            scheduling_latency: 2,
+            volume_time_out: 100,
+        },
+        allocation: Allocation::default(),
+        terminals: vec![terminal],
+    };
+    Agent::new(&config, 0)
+}
+
+fn by_rate(agent: &mut Agent, frame: u64, arrived: u32, backlog: u32) -> Option<u64> {
+    agent.handle_arrival(Backlog { rate: arrived, volume: 0 });
+    let request = agent.request(frame, Backlog { rate: backlog, volume: 0 });
+    request.rate.map(BitRate::bits_per_second)
+}
+
+fn by_volume(agent: &mut Agent, frame: u64, arrived: u32, backlog: u32) -> Option<Volume> {
+    agent.handle_arrival(Backlog { rate: 0, volume: arrived });
+    agent.request(frame, Backlog { rate: 0, volume: backlog }).volume
+}
+
+/// 20 cells in 10 frames are 16 kbit/s.
+#[test]
+fn a_rate_is_what_came_in() {
+    let mut agent = agent(0, 128_000, 0, Policy::Classic);
+    assert_eq!(by_rate(&mut agent, 10, 20, 20), Some(16_000));
+}
+
+#[test]
+fn a_backlog_adds_to_the_rate_up_to_the_ceiling() {
+    let mut agent = agent(0, 64_000, 0, Policy::Classic);
+    assert_eq!(by_rate(&mut agent, 10, 20, 60), Some(48_000));
+    assert_eq!(by_rate(&mut agent, 20, 0, 600), Some(64_000));
+}
+
+/// Mistake: the window of what was asked for is shorter than the request period and thus empty, so
+/// that the whole backlog is asked for again each time.
+#[test]
+fn a_backlog_that_was_asked_for_is_not_asked_for_again() {
+    let mut agent = agent(0, 128_000, 0, Policy::Classic);
+    assert_eq!(by_rate(&mut agent, 10, 60, 60), Some(48_000));
+    // All of it still waits, but the rate asked for brings it within these 10 frames.
+    assert_eq!(by_rate(&mut agent, 20, 0, 60), Some(0));
+}
+
+/// Mistake: `request − CRA` on numbers without a sign wraps to the largest.
+#[test]
+fn what_cra_covers_is_not_asked_for() {
+    let mut agent = agent(100_000, 128_000, 0, Policy::Classic);
+    assert_eq!(by_rate(&mut agent, 10, 20, 20), None);
+    assert_eq!(by_rate(&mut agent, 20, 150, 150), Some(20_000));
+}
+
+#[test]
+fn a_rate_is_repeated_halfway_to_its_time_out_and_ended() {
+    let mut agent = agent(0, 128_000, 0, Policy::Classic);
+    let steady: Vec<_> =
+        (1..=5).map(|n| by_rate(&mut agent, 10 * n, 20, if n == 1 { 20 } else { 0 })).collect();
+    // Twelve superframes are 24 frames.
+    assert_eq!(steady, [Some(16_000), None, Some(16_000), None, Some(16_000)]);
+    assert!(!agent.is_idle());
+    assert_eq!(by_rate(&mut agent, 60, 0, 0), Some(0));
+    assert!(agent.is_idle());
+    assert_eq!(by_rate(&mut agent, 70, 0, 0), None);
+}
+
+#[test]
+fn a_volume_is_asked_for_once() {
+    let mut agent = agent(0, 0, 512, Policy::Classic);
+    assert_eq!(by_volume(&mut agent, 10, 100, 100), Some(Volume::More(100)));
+    assert_eq!(by_volume(&mut agent, 20, 31, 131), Some(Volume::More(31)));
+    assert_eq!(by_volume(&mut agent, 30, 0, 131), None);
+    agent.handle_volume_grant(32, 131);
+    assert!(agent.is_idle());
+    assert_eq!(by_volume(&mut agent, 40, 1_000, 1_000), Some(Volume::More(512)));
+}
+
+/// No request is lost silently: without a grant it is made again, absolutely.
+#[test]
+fn a_lost_volume_request_is_replaced() {
+    let mut agent = agent(0, 0, 512, Policy::Classic);
+    assert_eq!(by_volume(&mut agent, 10, 100, 100), Some(Volume::More(100)));
+    for frame in (20..110).step_by(10) {
+        assert_eq!(by_volume(&mut agent, frame, 0, 100), None);
+    }
+    assert_eq!(by_volume(&mut agent, 110, 0, 100), Some(Volume::All(100)));
+    assert_eq!(agent.replaced(), 1);
+    assert_eq!(by_volume(&mut agent, 120, 0, 100), None);
+}
+
+#[test]
+fn grants_that_come_slowly_are_no_reason_to_ask_again() {
+    let mut agent = agent(0, 0, 512, Policy::Classic);
+    assert_eq!(by_volume(&mut agent, 10, 500, 500), Some(Volume::More(496)));
+    for frame in (20..1_000).step_by(10) {
+        agent.handle_volume_grant(frame, 1);
+        let more = by_volume(&mut agent, frame, 0, 500 - frame as u32 / 10);
+        assert!(!matches!(more, Some(Volume::All(_))), "{frame}: {more:?}");
+    }
+    assert_eq!(agent.replaced(), 0);
+}
+
+#[test]
+fn the_rtt_aware_policy_asks_for_a_tenth_more() {
+    let mut agent = agent(0, 128_000, 512, Policy::RttAware);
+    agent.handle_arrival(Backlog { rate: 20, volume: 30 });
+    let request = agent.request(10, Backlog { rate: 20, volume: 30 });
+    // 2.2 cells of 8 kbit/s, to the nearest 2 kbit/s.
+    assert_eq!(request.rate, Some(BitRate::from_bits_per_second(18_000)));
+    assert_eq!(request.volume, Some(Volume::All(33)));
+    agent.handle_arrival(Backlog { rate: 0, volume: 10 });
+    let request = agent.request(20, Backlog { rate: 0, volume: 40 });
+    assert_eq!(request.volume, Some(Volume::More(11)));
+}

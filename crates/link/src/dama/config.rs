@@ -1,0 +1,222 @@
+//! The settings of a return link with capacity on demand.
+
+use core::time::Duration;
+
+use thiserror::Error;
+use units::{BitRate, ByteCount};
+
+use super::frames::{Frames, FramesError, Share};
+use crate::{Delay, Discipline, Loss, Outage, QueueLimit};
+
+/// The return link of a network of terminals.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DamaConfig {
+    /// Frames, carriers and slots.
+    pub frames: Frames,
+    /// One-way delay of bursts, from terminal to hub. Requests take its greatest value.
+    pub delay: Delay,
+    /// One-way delay of allocations, from the network control centre to terminals.
+    pub forward_delay: Duration,
+    /// Time from the decision about a superframe to the transmission of its plan.
+    pub processing: Duration,
+    /// When and how terminals ask.
+    pub requests: Requests,
+    /// How the network control centre allocates.
+    pub allocation: Allocation,
+    /// The terminals.
+    pub terminals: Vec<TerminalConfig>,
+}
+
+/// When and how terminals ask for capacity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Requests {
+    /// How a terminal decides what to ask for.
+    pub policy: Policy,
+    /// Frames between a terminal's opportunities to ask. Those of the terminals are staggered.
+    pub period: u32,
+    /// RBDC: superframes for which a requested rate holds.
+    pub rate_time_out: u32,
+    /// RBDC: minimum scheduling latency, in frames, within which the backlog is to be sent.
+    pub scheduling_latency: u32,
+    /// VBDC: frames after which a terminal that was granted nothing of what it asked for takes its
+    /// request for lost, and replaces it.
+    pub volume_time_out: u32,
+}
+
+/// A way to decide what to ask for, and to allocate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// That of DVB-RCS (EN 301 790) as built by emulators: the rate that came in, and the backlog.
+    #[default]
+    Classic,
+    /// Asks for 10 % more than came in, and knows what was asked for within the last round trip.
+    RttAware,
+}
+
+/// How the network control centre allocates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allocation {
+    /// How terminals share what is not enough for all.
+    pub sharing: Sharing,
+    /// Who gets what nobody asked for.
+    pub free: FreeCapacity,
+}
+
+/// How terminals share what is not enough for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// Rates in proportion to what was asked for; volumes in turn, each with all that it asked for.
+    #[default]
+    Proportional,
+    /// Rates and volumes so that the least is as large as possible, by the terminals' weights
+    /// (weighted max-min fairness).
+    Fair,
+}
+
+/// FCA: who gets the slots that nobody asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FreeCapacity {
+    /// Nobody.
+    #[default]
+    None,
+    /// All terminals in turn, this number of slots each (SLACP paper §4).
+    All {
+        /// Slots at a time.
+        chunk: u32,
+    },
+    /// In turn, but only terminals that have asked for capacity which still holds (EN 301 790).
+    Asking {
+        /// Slots at a time.
+        chunk: u32,
+    },
+}
+
+/// One terminal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TerminalConfig {
+    /// CRA: a rate that it has without asking. Counts cells with their headers, like all rates here.
+    pub cra: BitRate,
+    /// RBDC: the ceiling of its rate requests, beyond CRA; 0 for none.
+    pub rbdc: BitRate,
+    /// VBDC: the most cells in one request; 0 for none.
+    pub vbdc: u32,
+    /// VBDC: cells that each terminal gets before any gets more.
+    pub vbdc_first: u32,
+    /// The most that it gets of all kinds together; unlimited but for its transmitter if `None`.
+    pub ceiling: Option<BitRate>,
+    /// Its part where terminals share by weight; 1 or more.
+    pub weight: u32,
+    /// The MAC buffer of each class of traffic.
+    pub mac: MacLimit,
+    /// Whether packets wait in the IP queue until they fit into the MAC buffer. Without it they go
+    /// straight to the MAC buffer, which drops what does not fit, and the IP queue stays empty.
+    pub flow_control: bool,
+    /// The IP queue of each class.
+    pub queue: QueueLimit,
+    /// Drops in the IP queue before it is full.
+    pub discipline: Discipline,
+    /// Losses of its bursts.
+    pub loss: Loss,
+    /// Times without reception of its bursts, counted from the start.
+    pub outages: Vec<Outage>,
+}
+
+/// The size of a MAC buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MacLimit {
+    /// Cells; each frees its place as it leaves.
+    Cells(u32),
+    /// Bytes of packets, which free their place when they have left.
+    Bytes(ByteCount),
+}
+
+/// Why a network cannot be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DamaError {
+    /// The frames.
+    #[error(transparent)]
+    Frames(#[from] FramesError),
+    /// There is no terminal, or more than can be numbered.
+    #[error("{count} terminals: expected 1 to {most}")]
+    Terminals {
+        /// How many there are.
+        count: usize,
+        /// The most.
+        most: u32,
+    },
+    /// More was guaranteed than there is.
+    #[error("CRA of {guaranteed} is guaranteed, but the carriers have {capacity}")]
+    Overbooked {
+        /// The sum of all CRA.
+        guaranteed: BitRate,
+        /// What the carriers can send.
+        capacity: BitRate,
+    },
+    /// A terminal is guaranteed more than its transmitter can send.
+    #[error("CRA of {guaranteed} for one terminal, but a carrier has {capacity}")]
+    OneOverbooked {
+        /// The CRA of the terminal.
+        guaranteed: BitRate,
+        /// What a carrier can send.
+        capacity: BitRate,
+    },
+    /// A number that must not be 0 is.
+    #[error("{what} must be 1 or more")]
+    Zero {
+        /// What it is.
+        what: &'static str,
+    },
+}
+
+impl DamaConfig {
+    /// The most terminals.
+    pub const MOST_TERMINALS: u32 = 1 << 20;
+
+    /// Checks that it can be built.
+    ///
+    /// # Errors
+    /// [`DamaError`].
+    pub fn check(&self) -> Result<(), DamaError> {
+        self.frames.check()?;
+        let (count, most) = (self.terminals.len(), Self::MOST_TERMINALS);
+        if count == 0 || count > most as usize {
+            return Err(DamaError::Terminals { count, most });
+        }
+        let Requests { period, rate_time_out, scheduling_latency, volume_time_out, .. } =
+            self.requests;
+        let weight = self.terminals.iter().map(|terminal| terminal.weight).min();
+        for (what, value) in [
+            ("the request period", period),
+            ("the time-out of a rate", rate_time_out),
+            ("the scheduling latency", scheduling_latency),
+            ("the time-out of a volume", volume_time_out),
+            ("a weight", weight.unwrap_or(1)),
+        ] {
+            if value == 0 {
+                return Err(DamaError::Zero { what });
+            }
+        }
+        self.check_guarantees()
+    }
+
+    fn check_guarantees(&self) -> Result<(), DamaError> {
+        let share = |rate| Share::of(rate, &self.frames).0;
+        let one = Share::from_slots(self.frames.most_of_one()).0;
+        let carrier = BitRate::from_bits_per_second(
+            self.frames.rate().bits_per_second() / u64::from(self.frames.carriers),
+        );
+        if let Some(terminal) = self.terminals.iter().find(|each| share(each.cra) > one) {
+            let guaranteed = terminal.cra;
+            return Err(DamaError::OneOverbooked { guaranteed, capacity: carrier });
+        }
+        let all: u128 = self.terminals.iter().map(|each| u128::from(share(each.cra))).sum();
+        if all > u128::from(Share::from_slots(self.frames.capacity()).0) {
+            let sum =
+                |sum: u64, each: &TerminalConfig| sum.saturating_add(each.cra.bits_per_second());
+            let guaranteed = BitRate::from_bits_per_second(self.terminals.iter().fold(0, sum));
+            return Err(DamaError::Overbooked { guaranteed, capacity: self.frames.rate() });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! A terminal's buffers: IP queues, MAC buffers, and the flow control between them.
+//!
+//! Each class of traffic has an IP queue and a MAC buffer. With flow control a packet waits in the
+//! IP queue until all of its cells fit into the MAC buffer; without it packets go straight to the
+//! MAC buffer. A packet of a higher class goes first, but one whose cells have begun to leave is
+//! finished. Control packets (SLACP's control channel) have no IP queue: they are ahead of
+//! everything.
+
+use std::collections::VecDeque;
+
+use units::Instant;
+
+use super::config::{MacLimit, TerminalConfig};
+use super::frames::Cell;
+use crate::payload::Frame;
+use crate::queue::Queue;
+use crate::{Counters, Dice, Payload, Tally, TrafficClass};
+
+/// A packet in cells.
+#[derive(Debug)]
+pub(super) struct Segmented<P> {
+    pub(super) frame: Frame<P>,
+    pub(super) class: TrafficClass,
+    /// Cells that have not left.
+    pub(super) left: u32,
+    /// Whether it is lost: a burst of errors hit one of its cells.
+    pub(super) struck: bool,
+}
+
+/// The buffers of one class.
+#[derive(Debug)]
+struct Lane<P> {
+    queue: Queue<P>,
+    /// Taken from the IP queue, but does not fit yet.
+    staged: Option<Frame<P>>,
+    mac: VecDeque<Segmented<P>>,
+    /// What the MAC buffer holds, in units of its limit.
+    held: u64,
+    /// Cells in the MAC buffer.
+    cells: u32,
+    /// Cells that have entered it since they were last asked for.
+    entered: u32,
+}
+
+/// All buffers of a terminal.
+#[derive(Debug)]
+pub(super) struct Buffers<P> {
+    cell: Cell,
+    limit: MacLimit,
+    flow_control: bool,
+    lanes: [Lane<P>; TrafficClass::COUNT],
+    /// The packet whose cells are leaving.
+    current: Option<Segmented<P>>,
+    pub(super) counters: Counters,
+}
+
+impl<P: Payload> Buffers<P> {
+    pub(super) fn new(
+        config: &TerminalConfig,
+        cell: Cell,
+        origin: Instant,
+        seeds: &mut Dice,
+    ) -> Self {
+        let mut lane = || {
+            let mut queue = Queue::new(config.queue, Dice::new(seeds.bits()));
+            queue.set_discipline(origin, config.discipline);
+            Lane { queue, staged: None, mac: VecDeque::new(), held: 0, cells: 0, entered: 0 }
+        };
+        Self {
+            cell,
+            limit: config.mac,
+            flow_control: config.flow_control,
+            lanes: core::array::from_fn(|_| lane()),
+            current: None,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Takes a packet, or drops it.
+    pub(super) fn push(&mut self, now: Instant, packet: P) {
+        let (class, len) = (packet.class(), packet.wire_len());
+        let mut frame = Frame { packet, len, number: self.counters.offered.packets };
+        self.counters.offered.add(len);
+        let fits = self.fits(class, len);
+        let lane = &mut self.lanes[class as usize];
+        let direct = fits && lane.staged.is_none() && lane.queue.len() == 0;
+        let has_queue = self.flow_control && class != TrafficClass::Control;
+        if has_queue && !lane.queue.admit(now, direct, &mut frame, &mut self.counters) {
+            return;
+        }
+        if direct {
+            lane.queue.pass(now, &frame);
+            self.enter(class, frame);
+        } else {
+            let refused = if has_queue { lane.queue.push(now, frame).is_err() } else { true };
+            if refused {
+                return self.counters.dropped_queue.add(len);
+            }
+        }
+        self.counters.inside.add(len);
+    }
+
+    /// Cells that can leave before anything else can enter a MAC buffer or another packet is next:
+    /// those of the current packet, at most as many as free the place for the first one that waits.
+    pub(super) fn ready(&mut self) -> u32 {
+        self.select();
+        let Some(current) = &self.current else { return 0 };
+        let lane = &self.lanes[current.class as usize];
+        if lane.queue.len() == 0 && lane.staged.is_none() {
+            return current.left;
+        }
+        match self.limit {
+            MacLimit::Cells(limit) => {
+                let staged = lane.staged.as_ref().map(|frame| frame.len);
+                let need = self.cost(staged.unwrap_or_else(|| lane.queue.front_len()));
+                let over = (lane.held + need).saturating_sub(limit.into()).max(1);
+                current.left.min(u32::try_from(over).unwrap_or(u32::MAX))
+            }
+            MacLimit::Bytes(_) => current.left,
+        }
+    }
+
+    /// The packet whose cells are leaving, after [`Buffers::ready`].
+    pub(super) fn current(&mut self) -> Option<&mut Segmented<P>> {
+        self.current.as_mut()
+    }
+
+    /// Sends cells of the current packet at `now`, at most [`Buffers::ready`]. Returns the packet
+    /// if these were its last.
+    pub(super) fn send(&mut self, now: Instant, cells: u32) -> Option<Segmented<P>> {
+        let current = self.current.as_mut()?;
+        current.left -= cells;
+        let (class, finished, len) = (current.class, current.left == 0, current.frame.len);
+        let freed = match self.limit {
+            MacLimit::Cells(_) => u64::from(cells),
+            MacLimit::Bytes(_) if finished => len as u64,
+            MacLimit::Bytes(_) => 0,
+        };
+        let lane = &mut self.lanes[class as usize];
+        lane.held -= freed;
+        lane.cells -= cells;
+        let packet = if finished { self.current.take() } else { None };
+        self.refill(now, class);
+        packet
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.current.is_none()
+            && self
+                .lanes
+                .iter()
+                .all(|lane| lane.mac.is_empty() && lane.staged.is_none() && lane.queue.len() == 0)
+    }
+
+    /// Cells in the MAC buffer of a class.
+    pub(super) fn mac_cells(&self, class: TrafficClass) -> u32 {
+        self.lanes[class as usize].cells
+    }
+
+    /// What waits in the IP queues.
+    pub(super) fn queued(&self) -> Tally {
+        let mut all = Tally::default();
+        for lane in &self.lanes {
+            let staged = lane.staged.as_ref().map_or(0, |frame| frame.len as u64);
+            all.packets += lane.queue.len() as u64 + u64::from(lane.staged.is_some());
+            let bytes = lane.queue.bytes().get() + staged + all.bytes.get();
+            all.bytes = units::ByteCount::new(bytes);
+        }
+        all
+    }
+
+    /// Cells that have entered the MAC buffer of a class since the last call.
+    pub(super) fn take_entered(&mut self, class: TrafficClass) -> u32 {
+        core::mem::take(&mut self.lanes[class as usize].entered)
+    }
+
+    /// The number of cells until the packet that is next has left, 0 if none is there.
+    pub(super) fn until_departure(&mut self) -> u32 {
+        self.select();
+        self.current.as_ref().map_or(0, |current| current.left)
+    }
+
+    /// Chooses the next packet, if none is leaving. It stays chosen only once its cells leave.
+    fn select(&mut self) {
+        let begun =
+            |current: &Segmented<P>, cell: Cell| current.left < cell.count(current.frame.len);
+        if self.current.as_ref().is_some_and(|current| begun(current, self.cell)) {
+            return;
+        }
+        if let Some(waiting) = self.current.take() {
+            let class = waiting.class as usize;
+            self.lanes[class].mac.push_front(waiting);
+        }
+        self.current = self.lanes.iter_mut().find_map(|lane| lane.mac.pop_front());
+    }
+
+    /// Moves packets from an IP queue to its MAC buffer while they fit.
+    fn refill(&mut self, now: Instant, class: TrafficClass) {
+        loop {
+            let lane = &mut self.lanes[class as usize];
+            if lane.staged.is_none() {
+                if lane.queue.len() == 0 {
+                    return;
+                }
+                let len = lane.queue.front_len();
+                if !self.fits(class, len) {
+                    return;
+                }
+                let lane = &mut self.lanes[class as usize];
+                lane.staged = lane.queue.pop(now, &mut self.counters);
+            }
+            let lane = &mut self.lanes[class as usize];
+            let Some(len) = lane.staged.as_ref().map(|frame| frame.len) else { return };
+            if !self.fits(class, len) {
+                return;
+            }
+            if let Some(frame) = self.lanes[class as usize].staged.take() {
+                self.enter(class, frame);
+            }
+        }
+    }
+
+    fn enter(&mut self, class: TrafficClass, frame: Frame<P>) {
+        let (cells, cost) = (self.cell.count(frame.len), self.cost(frame.len));
+        let lane = &mut self.lanes[class as usize];
+        lane.held += cost;
+        lane.cells += cells;
+        lane.entered = lane.entered.saturating_add(cells);
+        lane.mac.push_back(Segmented { frame, class, left: cells, struck: false });
+    }
+
+    /// Whether a packet fits into the MAC buffer. An empty buffer takes any packet if there is flow
+    /// control, because it could wait for ever.
+    fn fits(&self, class: TrafficClass, len: usize) -> bool {
+        let lane = &self.lanes[class as usize];
+        let limit = match self.limit {
+            MacLimit::Cells(limit) => limit.into(),
+            MacLimit::Bytes(limit) => limit.get(),
+        };
+        lane.held + self.cost(len) <= limit || (self.flow_control && lane.held == 0)
+    }
+
+    fn cost(&self, len: usize) -> u64 {
+        match self.limit {
+            MacLimit::Cells(_) => self.cell.count(len).into(),
+            MacLimit::Bytes(_) => len as u64,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Capacity on demand: a return link that many terminals share.
+//!
+//! ```text
+//!  terminal                        hub: network control centre
+//!  packets ─▶ IP queue ─▶ MAC buffer ═══ slots of a superframe ═══▶ packets
+//!                           │ backlog                                 ▲
+//!                         agent ──── request (delay) ───▶ Ncc ────────┘
+//!                           ◀─────── plan (delay) ───────┘  once per superframe
+//! ```
+//!
+//! [`Dama`] is the whole: a state machine like [`crate::Link`], but with many senders. Its parts are
+//! machines of their own, without time: the [`Agent`] of a terminal decides what to ask for, the
+//! [`Ncc`] who gets what.
+//!
+//! The plan of superframe n is decided a [`DamaConfig::processing`] and a
+//! [`DamaConfig::forward_delay`] before it begins, from the requests that have arrived by then. A
+//! volume is therefore served after: the wait for an opportunity to ask, the delay to the hub, the
+//! wait for the next decision, processing, the delay back, and the wait for the slots.
+//!
+//! Rates count cells with their headers, so that 128 kbit/s are 16 cells of 53 bytes in 53 ms.
+//!
+//! Not modelled: log-on and synchronisation; differences of distance between terminals; the slots
+//! that requests take (they are outside the slots that are granted); a plan that a terminal cannot
+//! receive; adaptive coding on the return link.
+
+mod agent;
+mod config;
+mod frames;
+mod layout;
+mod mac;
+mod ncc;
+mod network;
+mod request;
+mod terminal;
+
+pub use agent::{Agent, Backlog};
+pub use config::{
+    Allocation, DamaConfig, DamaError, FreeCapacity, MacLimit, Policy, Requests, Sharing,
+    TerminalConfig,
+};
+pub use frames::{Cell, Frames, FramesError};
+pub use layout::Run;
+pub use ncc::{Grant, Ncc};
+pub use network::{Dama, Event, Wake};
+pub use request::{MOST_RATE, MOST_VOLUME, Request, Volume, coded_rate, coded_volume};
+pub use terminal::Slots;

@@ -1,0 +1,376 @@
+//! The network control centre: who gets which part of a superframe.
+//!
+//! In this order, each within what the ones before leave: CRA, RBDC, VBDC, FCA (SLACP paper §4; EN
+//! 301 790 §6.6). It is handed requests and asked once per superframe; what it decides depends on
+//! nothing else.
+//!
+//! Every slot is accounted for: the grants of a superframe never exceed it, nor those of a terminal
+//! what its transmitter can send. What is asked for stays until it is granted (volumes), replaced
+//! or timed out (rates). Fractions of slots are kept as credit, so that a rate of less than a slot
+//! per superframe gets its slots, too.
+//!
+//! Not modelled: the terminals' signal quality; log-on; a plan that gets lost.
+
+mod fill;
+mod rtt_aware;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use super::config::{Allocation, DamaConfig, FreeCapacity, Policy, Sharing};
+use super::frames::{Frames, Share};
+use super::request::{Request, Volume, coded_rate, coded_volume};
+
+/// What a terminal gets of a superframe, in slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Grant {
+    /// The terminal's number.
+    pub terminal: u32,
+    /// Constant rate.
+    pub cra: u32,
+    /// For requested rates.
+    pub rbdc: u32,
+    /// For requested volumes.
+    pub vbdc: u32,
+    /// Free capacity.
+    pub fca: u32,
+}
+
+impl Grant {
+    /// All slots.
+    pub fn slots(&self) -> u32 {
+        self.cra + self.rbdc + self.vbdc + self.fca
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Cra,
+    Rbdc,
+    Vbdc,
+    Fca,
+}
+
+/// What the centre knows of a terminal.
+#[derive(Debug, Clone, Copy, Default)]
+struct Account {
+    cra: Share,
+    cra_credit: Share,
+    /// The ceiling of its rate requests.
+    most_rate: Share,
+    /// The requested rate.
+    rate: Share,
+    rate_credit: Share,
+    /// The first superframe in which the requested rate no longer holds.
+    expires: u64,
+    /// The most cells in one volume request.
+    most_volume: u32,
+    /// Cells that come before any terminal gets more.
+    first_volume: u32,
+    /// Cells asked for and not yet granted.
+    volume: u32,
+    /// When the volume request is forgotten, by the policy that forgets.
+    volume_expires: u64,
+    weight: u32,
+    /// The most slots per superframe.
+    most: u32,
+    /// In the superframe being allocated.
+    grant: Grant,
+}
+
+/// Allocates superframe after superframe.
+#[derive(Debug)]
+pub struct Ncc {
+    frames: Frames,
+    policy: Policy,
+    allocation: Allocation,
+    rate_time_out: u64,
+    accounts: Vec<Account>,
+    /// Terminals with CRA, in order.
+    guaranteed: Vec<u32>,
+    /// Terminals whose requested rate holds.
+    rated: BTreeSet<u32>,
+    /// Terminals with a volume outstanding.
+    waiting: BTreeSet<u32>,
+    /// Where each round robin begins.
+    turns: Turns,
+    /// Slots left in the superframe being allocated.
+    room: u32,
+    /// Terminals with a grant in it.
+    touched: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Turns {
+    guaranteed: usize,
+    rate: u32,
+    volume: u32,
+    free: u32,
+}
+
+impl Ncc {
+    /// A centre to which nobody has sent a request.
+    pub fn new(config: &DamaConfig) -> Self {
+        let frames = config.frames;
+        let account = |index: usize| {
+            let terminal = &config.terminals[index];
+            let most = frames.most_of_one();
+            let ceiling = terminal.ceiling.map_or(most, |rate| Share::of(rate, &frames).whole());
+            Account {
+                cra: Share::of(terminal.cra, &frames),
+                most_rate: Share::of(terminal.rbdc, &frames),
+                most_volume: terminal.vbdc,
+                first_volume: terminal.vbdc_first,
+                weight: terminal.weight.max(1),
+                most: most.min(ceiling.max(1)),
+                ..Account::default()
+            }
+        };
+        let accounts: Vec<_> = (0..config.terminals.len()).map(account).collect();
+        let with_cra = |(index, account): (usize, &Account)| {
+            (account.cra > Share::default()).then_some(index as u32)
+        };
+        Self {
+            frames,
+            policy: config.requests.policy,
+            allocation: config.allocation,
+            rate_time_out: config.requests.rate_time_out.into(),
+            guaranteed: accounts.iter().enumerate().filter_map(with_cra).collect(),
+            accounts,
+            rated: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            turns: Turns::default(),
+            room: 0,
+            touched: Vec::new(),
+        }
+    }
+
+    /// Takes a terminal's request, which is known from the allocation of `superframe` on. What a
+    /// terminal may not ask for is cut to its limits; a request of an unknown terminal is ignored.
+    pub fn handle_request(&mut self, superframe: u64, terminal: u32, request: Request) {
+        let Some(account) = self.accounts.get_mut(terminal as usize) else { return };
+        if let Some(rate) = request.rate {
+            account.rate = Share::of(coded_rate(rate), &self.frames).min(account.most_rate);
+            account.expires = superframe.saturating_add(self.rate_time_out);
+            if account.rate == Share::default() {
+                self.rated.remove(&terminal);
+            } else {
+                self.rated.insert(terminal);
+            }
+        }
+        if let Some(volume) = request.volume {
+            let limited = |cells: u32| coded_volume(cells.min(account.most_volume));
+            account.volume = match volume {
+                Volume::More(cells) => account.volume.saturating_add(limited(cells)),
+                Volume::All(cells) => limited(cells),
+            };
+            account.volume_expires = superframe.saturating_add(rtt_aware::VOLUME_LASTS);
+            if account.volume == 0 {
+                self.waiting.remove(&terminal);
+            } else {
+                self.waiting.insert(terminal);
+            }
+        }
+    }
+
+    /// Cells that a terminal has asked for and not been granted.
+    pub fn outstanding(&self, terminal: u32) -> u32 {
+        self.accounts.get(terminal as usize).map_or(0, |account| account.volume)
+    }
+
+    /// Allocates the next superframe. The grants are in no particular order, one per terminal.
+    pub fn allocate(&mut self, superframe: u64) -> Vec<Grant> {
+        self.room = self.frames.capacity();
+        self.touched.clear();
+        self.forget_rates(superframe);
+        self.grant_guaranteed();
+        match self.policy {
+            Policy::Classic => {
+                self.grant_rates();
+                self.grant_volumes();
+            }
+            Policy::RttAware => self.grant_fitting(superframe),
+        }
+        self.grant_free();
+        let accounts = &mut self.accounts;
+        let taken = |index: &u32| core::mem::take(&mut accounts[*index as usize].grant);
+        let grants: Vec<_> = self.touched.iter().map(taken).collect();
+        debug_assert!(
+            grants.iter().map(|grant| u64::from(grant.slots())).sum::<u64>()
+                <= u64::from(self.frames.capacity()),
+            "more than a superframe was granted"
+        );
+        grants
+    }
+
+    /// Gives a terminal up to `wanted` slots; returns how many.
+    fn give(&mut self, terminal: u32, kind: Kind, wanted: u32) -> u32 {
+        let account = &mut self.accounts[terminal as usize];
+        let had = account.grant.slots();
+        let slots = wanted.min(self.room).min(account.most - had);
+        if slots == 0 {
+            return 0;
+        }
+        if had == 0 {
+            account.grant.terminal = terminal;
+            self.touched.push(terminal);
+        }
+        let part = match kind {
+            Kind::Cra => &mut account.grant.cra,
+            Kind::Rbdc => &mut account.grant.rbdc,
+            Kind::Vbdc => &mut account.grant.vbdc,
+            Kind::Fca => &mut account.grant.fca,
+        };
+        *part += slots;
+        self.room -= slots;
+        slots
+    }
+
+    fn forget_rates(&mut self, superframe: u64) {
+        let accounts = &mut self.accounts;
+        self.rated.retain(|index| {
+            let account = &mut accounts[*index as usize];
+            let holds = account.expires > superframe;
+            if !holds {
+                (account.rate, account.rate_credit) = Default::default();
+            }
+            holds
+        });
+    }
+
+    fn grant_guaranteed(&mut self) {
+        let count = self.guaranteed.len();
+        if count == 0 {
+            return;
+        }
+        let start = self.turns.guaranteed % count;
+        self.turns.guaranteed = start + 1;
+        for at in (start..count).chain(0..start) {
+            let terminal = self.guaranteed[at];
+            let account = &self.accounts[terminal as usize];
+            // What did not fit because of others' fractions follows in the next superframe.
+            let due = Share(account.cra_credit.0 + account.cra.0);
+            let given = self.give(terminal, Kind::Cra, due.whole());
+            let account = &mut self.accounts[terminal as usize];
+            let left = due.0 - Share::from_slots(given).0;
+            account.cra_credit = Share(left.min(account.cra.0 + Share::SLOT.0));
+        }
+    }
+
+    /// RBDC. Under overload each gets a part of what it asked for, and fractions become credit.
+    fn grant_rates(&mut self) {
+        let terminals = in_turn(&self.rated, self.turns.rate);
+        self.turns.rate = next_turn(&terminals);
+        let demand = |index: &u32| {
+            let account = &self.accounts[*index as usize];
+            fill::Demand { wanted: account.rate.0, weight: account.weight.into() }
+        };
+        let demands: Vec<_> = terminals.iter().map(demand).collect();
+        let room = Share::from_slots(self.room).0;
+        let shares = match self.allocation.sharing {
+            Sharing::Proportional => fill::in_proportion(&demands, room),
+            Sharing::Fair => fill::fairly(&demands, room),
+        };
+        for (terminal, share) in terminals.into_iter().zip(shares) {
+            let due = Share(self.accounts[terminal as usize].rate_credit.0 + share);
+            let given = self.give(terminal, Kind::Rbdc, due.whole());
+            let left = due.0 - Share::from_slots(given).0;
+            self.accounts[terminal as usize].rate_credit = Share(left.min(share + Share::SLOT.0));
+        }
+    }
+
+    /// VBDC: a first few cells for everybody in turn, then the rest.
+    fn grant_volumes(&mut self) {
+        let terminals = in_turn(&self.waiting, self.turns.volume);
+        for terminal in &terminals {
+            let account = &self.accounts[*terminal as usize];
+            self.grant_volume(*terminal, account.volume.min(account.first_volume));
+        }
+        match self.allocation.sharing {
+            Sharing::Proportional => self.grant_rests_in_turn(&terminals),
+            Sharing::Fair => self.grant_rests_fairly(&terminals),
+        }
+        let accounts = &self.accounts;
+        self.waiting.retain(|index| accounts[*index as usize].volume > 0);
+    }
+
+    /// Each in turn all that it asked for; the first one that gets less is the first next time.
+    fn grant_rests_in_turn(&mut self, terminals: &[u32]) {
+        self.turns.volume = next_turn(terminals);
+        let mut short = None;
+        for terminal in terminals {
+            self.grant_volume(*terminal, u32::MAX);
+            let is_short = self.accounts[*terminal as usize].volume > 0 && self.room == 0;
+            short = short.or(is_short.then_some(*terminal));
+        }
+        if let Some(terminal) = short {
+            self.turns.volume = terminal;
+        }
+    }
+
+    fn grant_rests_fairly(&mut self, terminals: &[u32]) {
+        self.turns.volume = next_turn(terminals);
+        let demand = |index: &u32| {
+            let account = &self.accounts[*index as usize];
+            let able = account.volume.min(account.most - account.grant.slots());
+            fill::Demand { wanted: able.into(), weight: account.weight.into() }
+        };
+        let demands: Vec<_> = terminals.iter().map(demand).collect();
+        for (terminal, cells) in terminals.iter().zip(fill::fairly(&demands, self.room.into())) {
+            self.grant_volume(*terminal, cells as u32);
+        }
+        // What division has left.
+        for terminal in terminals {
+            self.grant_volume(*terminal, 1);
+        }
+    }
+
+    /// Gives up to `most` of what a terminal has asked for.
+    fn grant_volume(&mut self, terminal: u32, most: u32) {
+        let wanted = self.accounts[terminal as usize].volume.min(most);
+        let given = self.give(terminal, Kind::Vbdc, wanted);
+        self.accounts[terminal as usize].volume -= given;
+    }
+
+    /// FCA: in chunks until nothing is left or nobody can take more.
+    fn grant_free(&mut self) {
+        let (terminals, chunk) = match self.allocation.free {
+            FreeCapacity::None => return,
+            FreeCapacity::All { chunk } => {
+                let (count, turn) = (self.accounts.len() as u32, self.turns.free);
+                ((turn..count).chain(0..turn.min(count)).collect(), chunk)
+            }
+            FreeCapacity::Asking { chunk } => {
+                let asking = self.rated.union(&self.waiting).copied().collect();
+                (in_turn(&asking, self.turns.free), chunk)
+            }
+        };
+        let mut last = None;
+        loop {
+            let before = self.room;
+            for terminal in &terminals {
+                if self.room == 0 {
+                    break;
+                }
+                if self.give(*terminal, Kind::Fca, chunk.max(1)) > 0 {
+                    last = Some(*terminal);
+                }
+            }
+            if self.room == 0 || self.room == before {
+                break;
+            }
+        }
+        self.turns.free = last.map_or(self.turns.free, |terminal| terminal + 1);
+    }
+}
+
+/// A round robin over `terminals` that begins at number `turn`.
+fn in_turn(terminals: &BTreeSet<u32>, turn: u32) -> Vec<u32> {
+    terminals.range(turn..).chain(terminals.range(..turn)).copied().collect()
+}
+
+/// The turn after that of the first one.
+fn next_turn(terminals: &[u32]) -> u32 {
+    terminals.first().map_or(0, |first| first + 1)
+}

@@ -1,0 +1,91 @@
+//! Division of what is not enough for all.
+
+/// What someone wants, and its weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Demand {
+    pub(super) wanted: u64,
+    /// 1 or more.
+    pub(super) weight: u64,
+}
+
+/// Each gets the same part of what it wants, rounded down; all of it if there is enough.
+pub(super) fn in_proportion(demands: &[Demand], room: u64) -> Vec<u64> {
+    let all: u128 = demands.iter().map(|demand| u128::from(demand.wanted)).sum();
+    let part = |demand: &Demand| {
+        if all <= u128::from(room) {
+            return demand.wanted;
+        }
+        (u128::from(demand.wanted) * u128::from(room) / all) as u64
+    };
+    demands.iter().map(part).collect()
+}
+
+/// Weighted max-min fairness (Bertsekas and Gallager, *Data Networks*, §6.5.2): nobody gets more
+/// than it wants, and all who get less get the same per weight, rounded down.
+pub(super) fn fairly(demands: &[Demand], room: u64) -> Vec<u64> {
+    let mut order: Vec<usize> = (0..demands.len()).collect();
+    // By wanted / weight, without division.
+    order.sort_by(|a, b| {
+        let [a, b] = [&demands[*a], &demands[*b]];
+        let cross = |x: &Demand, y: &Demand| u128::from(x.wanted) * u128::from(y.weight);
+        cross(a, b).cmp(&cross(b, a))
+    });
+    let mut weights: u128 = demands.iter().map(|demand| u128::from(demand.weight)).sum();
+    let mut left = u128::from(room);
+    let mut shares = vec![0; demands.len()];
+    for index in order {
+        let Demand { wanted, weight } = demands[index];
+        let fair = left * u128::from(weight) / weights.max(1);
+        let share = u128::from(wanted).min(fair);
+        shares[index] = share as u64;
+        left -= share;
+        weights -= u128::from(weight);
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn demands(all: &[(u64, u64)]) -> Vec<Demand> {
+        all.iter().map(|&(wanted, weight)| Demand { wanted, weight }).collect()
+    }
+
+    #[test]
+    fn small_demands_are_met_and_the_rest_is_shared() {
+        let all = demands(&[(100, 1), (3, 1), (100, 1)]);
+        assert_eq!(fairly(&all, 43), [20, 3, 20]);
+        assert_eq!(in_proportion(&all, 203), [100, 3, 100]);
+        assert_eq!(in_proportion(&all, 100), [49, 1, 49]);
+        assert_eq!(fairly(&demands(&[(100, 3), (100, 1)]), 40), [30, 10]);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_shared_twice_and_nobody_envies(
+            all in prop::collection::vec((0u64..1000, 1u64..5), 0..20), room in 0u64..5000,
+        ) {
+            let demands = demands(&all);
+            let shares = fairly(&demands, room);
+            let sum: u64 = shares.iter().sum();
+            let wanted: u64 = all.iter().map(|(wanted, _)| wanted).sum();
+            prop_assert!(sum <= room);
+            // Rounding leaves less than one for each.
+            prop_assert!(sum + all.len() as u64 >= room.min(wanted));
+            for (demand, share) in demands.iter().zip(&shares) {
+                prop_assert!(*share <= demand.wanted);
+                for (other, more) in demands.iter().zip(&shares) {
+                    let short = *share < demand.wanted;
+                    // Rounding moves less than two for each weight.
+                    let (weight, others) = (demand.weight, other.weight);
+                    let envies = (share + 2 * weight) * others < more * weight;
+                    prop_assert!(!(short && envies), "{:?} {:?}", demands, shares);
+                }
+            }
+            prop_assert!(in_proportion(&demands, room).iter().sum::<u64>() <= room);
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! The whole return link: terminals, network control centre, and the time between them.
+
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use units::{Instant, Machine, earliest};
+
+use super::config::{DamaConfig, DamaError};
+use super::frames::Frames;
+use super::layout::{Layout, Run};
+use super::ncc::{Grant, Ncc};
+use super::request::Request;
+use super::terminal::{Departed, Slots, Terminal};
+use crate::delay::Path;
+use crate::payload::Frame;
+use crate::reception::Reception;
+use crate::schedule::Schedule;
+use crate::{Counters, Dice, Jitter, Loss, Outage, Payload, Tally};
+
+/// Why a return link wants to be woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wake {
+    /// A packet reaches the hub, where it may turn out to be lost.
+    Arrival,
+    /// A superframe is allocated, a terminal may ask, or a packet leaves.
+    Slot,
+}
+
+/// Something that happened, for statistics and pictures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A terminal sent a request.
+    Requested {
+        /// When.
+        at: Instant,
+        /// Who.
+        terminal: u32,
+        /// For what.
+        request: Request,
+        /// Whether it gets lost on the way.
+        lost: bool,
+    },
+    /// A superframe was allocated.
+    Allocated {
+        /// When it begins.
+        begins: Instant,
+        /// Its number.
+        superframe: u64,
+        /// Who gets what, in the order of the slots.
+        grants: Vec<Grant>,
+        /// The slots of each grant, in the same order.
+        plan: Vec<Vec<Run>>,
+    },
+}
+
+/// An event that is due.
+#[derive(Debug, Clone, Copy)]
+enum Due {
+    /// The next superframe is to be allocated.
+    Allocation,
+    /// A terminal may ask.
+    Opportunity(u32, u64),
+    /// A request reaches the network control centre.
+    Request(u32, Request),
+    /// The last slot of a terminal's packet begins.
+    Departure(u32),
+}
+
+/// A packet in the air, or lost there.
+#[derive(Debug)]
+struct Flying<P> {
+    terminal: u32,
+    frame: Frame<P>,
+    lost: bool,
+}
+
+/// The return link of many terminals, from their IP queues to the hub.
+///
+/// Hand packets over with [`Dama::handle_packet`]; after it and after
+/// [`Machine::handle_timeout`], drain [`Dama::poll_arrival`], then [`Dama::poll_event`] if
+/// [`Dama::record`] was called. Then wait until [`Machine::poll_timeout`].
+///
+/// A driver may be late: everything happens with the time at which it was due. A packet that arrives
+/// at a terminal at the very moment at which a slot begins misses that slot.
+///
+/// Each terminal has random numbers of its own: what one does changes nobody else's luck.
+#[derive(Debug)]
+pub struct Dama<P> {
+    origin: Instant,
+    frames: Frames,
+    path: Path,
+    /// How long requests take to the hub.
+    request_delay: Duration,
+    /// From the decision about a superframe to its begin.
+    lead: Duration,
+    period: u64,
+    ncc: Ncc,
+    terminals: Vec<Terminal<P>>,
+    agenda: Schedule<Due>,
+    /// The number of the next superframe to be allocated.
+    superframe: u64,
+    flying: Schedule<Flying<P>>,
+    /// The latest arrival of each terminal, which no later packet overtakes.
+    latest: Vec<Instant>,
+    events: Option<VecDeque<Event>>,
+}
+
+impl<P: Payload> Dama<P> {
+    /// A return link without packets. Its time starts at [`Instant::ZERO`].
+    ///
+    /// # Errors
+    /// [`DamaError`].
+    pub fn new(config: DamaConfig, seed: u64) -> Result<Self, DamaError> {
+        Self::starting_at(Instant::ZERO, config, seed)
+    }
+
+    /// Like [`Dama::new`], but its time (superframes, outages, bursts) starts at `origin`.
+    ///
+    /// # Errors
+    /// [`DamaError`].
+    pub fn starting_at(origin: Instant, config: DamaConfig, seed: u64) -> Result<Self, DamaError> {
+        config.check()?;
+        let (frames, mut seeds) = (config.frames, Dice::new(seed));
+        let count = config.terminals.len();
+        let terminal = |number| Terminal::new(&config, number, origin, seeds.bits());
+        let mut network = Self {
+            origin,
+            frames,
+            lead: config.forward_delay + config.processing,
+            period: config.requests.period.into(),
+            ncc: Ncc::new(&config),
+            terminals: (0..count).map(terminal).collect(),
+            agenda: Schedule::new(),
+            superframe: 0,
+            flying: Schedule::new(),
+            latest: vec![origin; count],
+            events: None,
+            request_delay: config.delay.greatest(),
+            path: Path::new(config.delay, Jitter::None, origin),
+        };
+        // The plans of the first superframes, which were decided before anybody could ask.
+        while network.decision(network.superframe) <= origin {
+            network.allocate();
+        }
+        network.agenda.insert(network.decision(network.superframe), Due::Allocation);
+        Ok(network)
+    }
+
+    /// Keeps what happens from now on for [`Dama::poll_event`].
+    pub fn record(&mut self) {
+        self.events.get_or_insert_default();
+    }
+
+    /// The number of terminals.
+    pub fn terminals(&self) -> usize {
+        self.terminals.len()
+    }
+
+    /// The frame structure.
+    pub fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    /// Passes a packet to a terminal at `now`.
+    ///
+    /// # Panics
+    /// If there is no such terminal.
+    pub fn handle_packet(&mut self, now: Instant, terminal: usize, packet: P) {
+        self.handle_timeout(now);
+        self.advance(now, terminal);
+        self.terminals[terminal].push(now, packet);
+        self.watch(terminal);
+        self.await_opportunity(now, terminal);
+    }
+
+    /// Returns the next packet that has reached the hub by `now`, with its terminal and the time.
+    pub fn poll_arrival(&mut self, now: Instant) -> Option<(Instant, usize, P)> {
+        self.handle_timeout(now);
+        loop {
+            let (at, Flying { terminal, frame, lost }) = self.flying.pop_due(now)?;
+            let terminal = terminal as usize;
+            let counters = self.terminals[terminal].counters();
+            counters.inside.remove(frame.len);
+            if lost {
+                counters.lost.add(frame.len);
+                continue;
+            }
+            counters.delivered.add(frame.len);
+            return Some((at, terminal, frame.packet));
+        }
+    }
+
+    /// The next thing that happened, in the order in which it was decided.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.as_mut()?.pop_front()
+    }
+
+    /// Counters of a terminal's packets.
+    ///
+    /// # Panics
+    /// If there is no such terminal, like all methods that take one.
+    pub fn counters(&self, terminal: usize) -> &Counters {
+        self.terminals[terminal].read()
+    }
+
+    /// What waits in a terminal's IP queues, as of the last time passed to the link.
+    pub fn queued(&self, terminal: usize) -> Tally {
+        self.terminals[terminal].queued()
+    }
+
+    /// Cells that wait in a terminal's MAC buffers.
+    pub fn mac_cells(&self, terminal: usize) -> u32 {
+        self.terminals[terminal].mac_cells()
+    }
+
+    /// A terminal's slots and requests.
+    pub fn slots(&self, terminal: usize) -> Slots {
+        self.terminals[terminal].slots
+    }
+
+    /// Volume requests that a terminal took for lost and replaced.
+    pub fn replaced_requests(&self, terminal: usize) -> u64 {
+        self.terminals[terminal].replaced()
+    }
+
+    /// Changes the loss model of a terminal's bursts that leave from now on.
+    pub fn set_loss(&mut self, now: Instant, terminal: usize, loss: Loss) {
+        self.advance_to(now, terminal);
+        self.terminals[terminal].set_loss(now, loss);
+    }
+
+    /// Adds an outage of a terminal's bursts, with times relative to `now`.
+    pub fn add_outage(&mut self, now: Instant, terminal: usize, outage: Outage) {
+        self.advance_to(now, terminal);
+        self.terminals[terminal].add_outage(now, outage);
+    }
+
+    /// Ends the current outage of a terminal, if any, and removes later ones.
+    pub fn end_outages(&mut self, now: Instant, terminal: usize) {
+        self.advance_to(now, terminal);
+        self.terminals[terminal].end_outages(now);
+    }
+
+    fn advance_to(&mut self, now: Instant, terminal: usize) {
+        self.handle_timeout(now);
+        self.advance(now, terminal);
+        self.watch(terminal);
+    }
+
+    fn perform(&mut self, at: Instant, due: Due) {
+        match due {
+            Due::Allocation => {
+                self.allocate();
+                self.agenda.insert(self.decision(self.superframe), Due::Allocation);
+            }
+            Due::Opportunity(terminal, frame) => self.ask(at, terminal as usize, frame),
+            Due::Request(terminal, request) => {
+                self.ncc.handle_request(self.superframe, terminal, request);
+            }
+            Due::Departure(terminal) => {
+                let terminal = terminal as usize;
+                if self.terminals[terminal].alarm == Some(at) {
+                    self.terminals[terminal].alarm = None;
+                    self.advance(at, terminal);
+                    self.watch(terminal);
+                }
+            }
+        }
+    }
+
+    /// When a superframe is decided.
+    fn decision(&self, superframe: u64) -> Instant {
+        let first = superframe * u64::from(self.frames.per_superframe);
+        let begin = self.frames.begin(self.origin, first).as_nanos();
+        let lead = u64::try_from(self.lead.as_nanos()).unwrap_or(u64::MAX);
+        Instant::from_nanos(begin.saturating_sub(lead))
+    }
+
+    /// Decides the next superframe and gives the terminals their slots.
+    fn allocate(&mut self) {
+        let superframe = self.superframe;
+        self.superframe += 1;
+        let first = superframe * u64::from(self.frames.per_superframe);
+        let grants = self.ncc.allocate(superframe);
+        let mut layout = Layout::new(self.frames, first);
+        let mut plan = Vec::new();
+        for grant in &grants {
+            let mut runs = Vec::with_capacity(self.frames.per_superframe as usize);
+            layout.place(grant.slots(), &mut runs);
+            let terminal = grant.terminal as usize;
+            self.terminals[terminal].grant(runs.iter().copied());
+            self.terminals[terminal].note_volume(grant.vbdc, &runs);
+            self.watch(terminal);
+            if self.events.is_some() {
+                plan.push(runs);
+            }
+        }
+        if let Some(events) = &mut self.events {
+            let begins = self.frames.begin(self.origin, first);
+            events.push_back(Event::Allocated { begins, superframe, grants, plan });
+        }
+    }
+
+    /// Lets a terminal use its slots up to `now`.
+    fn advance(&mut self, now: Instant, terminal: usize) {
+        let (flying, path) = (&mut self.flying, &self.path);
+        let latest = &mut self.latest[terminal];
+        self.terminals[terminal].advance(now, |Departed { at, frame, lost }| {
+            *latest = (*latest).max(path.arrival(at, || 0));
+            flying.insert(*latest, Flying { terminal: terminal as u32, frame, lost });
+        });
+    }
+
+    /// Schedules the departure of a terminal's next packet.
+    fn watch(&mut self, terminal: usize) {
+        let next = self.terminals[terminal].departure();
+        if next == self.terminals[terminal].alarm {
+            return;
+        }
+        self.terminals[terminal].alarm = next;
+        if let Some(at) = next {
+            self.agenda.insert(at, Due::Departure(terminal as u32));
+        }
+    }
+
+    /// Schedules a terminal's next opportunity to ask, if it has a reason and none is scheduled.
+    fn await_opportunity(&mut self, now: Instant, terminal: usize) {
+        let asks = &mut self.terminals[terminal];
+        if asks.opportunity.is_some() || !asks.can_ask() || asks.is_idle() {
+            return;
+        }
+        let from = self.frames.first_from(self.origin, now);
+        // Terminals take turns: theirs are the frames whose number plus the terminal's is a multiple
+        // of the period.
+        let since = (from + terminal as u64) % self.period;
+        let frame = from + (self.period - since) % self.period;
+        asks.opportunity = Some(frame);
+        let at = self.frames.begin(self.origin, frame);
+        self.agenda.insert(at, Due::Opportunity(terminal as u32, frame));
+    }
+
+    /// A terminal's opportunity to ask.
+    fn ask(&mut self, at: Instant, terminal: usize, frame: u64) {
+        self.advance(at, terminal);
+        self.watch(terminal);
+        let asking = &mut self.terminals[terminal];
+        asking.opportunity = None;
+        let request = asking.request(frame);
+        if !request.is_empty() {
+            // It takes a slot of its own.
+            let sent = at + self.frames.slot();
+            let lost = asking.strikes(Reception { from: at, until: sent });
+            asking.slots.requests += 1;
+            asking.slots.requests_lost += u64::from(lost);
+            if !lost {
+                let arrival = sent + self.request_delay;
+                self.agenda.insert(arrival, Due::Request(terminal as u32, request));
+            }
+            if let Some(events) = &mut self.events {
+                events.push_back(Event::Requested { at, terminal: terminal as u32, request, lost });
+            }
+        }
+        self.await_opportunity(at + Duration::from_nanos(1), terminal);
+    }
+}
+
+impl<P: Payload> Machine for Dama<P> {
+    type Wake = Wake;
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+        let arrival = self.flying.first().map(|at| (at, Wake::Arrival));
+        earliest(arrival, self.agenda.first().map(|at| (at, Wake::Slot)))
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some((at, due)) = self.agenda.pop_due(now) {
+            self.perform(at, due);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! A terminal: its buffers, its agent, and the slots it was granted.
+
+use std::collections::VecDeque;
+
+use units::Instant;
+
+use super::agent::{Agent, Backlog};
+use super::config::{DamaConfig, TerminalConfig};
+use super::frames::Frames;
+use super::layout::Run;
+use super::mac::{Buffers, Segmented};
+use super::request::Request;
+use crate::dice::Numbered;
+use crate::loss::Channel;
+use crate::outage::Outages;
+use crate::payload::Frame;
+use crate::reception::Reception;
+use crate::{Counters, Dice, Loss, Outage, Payload, Tally, TrafficClass};
+
+/// Slots of a terminal since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Slots {
+    /// Granted, and begun.
+    pub granted: u64,
+    /// Of these, used.
+    pub used: u64,
+    /// Capacity requests sent.
+    pub requests: u64,
+    /// Of these, lost on their way.
+    pub requests_lost: u64,
+}
+
+/// A packet whose last bit has left.
+#[derive(Debug)]
+pub(super) struct Departed<P> {
+    /// When.
+    pub(super) at: Instant,
+    pub(super) frame: Frame<P>,
+    pub(super) lost: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Terminal<P> {
+    origin: Instant,
+    frames: Frames,
+    buffers: Buffers<P>,
+    agent: Agent,
+    /// Whether rates and volumes may be asked for.
+    asks: [bool; 2],
+    /// Granted slots that have not begun, in order of time.
+    runs: VecDeque<Run>,
+    /// Slots granted for volumes, by frame, that the agent does not know of yet.
+    volumes: VecDeque<(u64, u32)>,
+    pub(super) slots: Slots,
+    channel: Channel,
+    outages: Outages,
+    chances: Numbered,
+    seeds: Dice,
+    /// When its packet leaves for which an event is scheduled.
+    pub(super) alarm: Option<Instant>,
+    /// The frame of its next opportunity to ask, if one is scheduled.
+    pub(super) opportunity: Option<u64>,
+}
+
+/// Streams of random numbers of a terminal.
+const QUEUES: u64 = 1;
+const CHANNEL: u64 = 2;
+
+impl<P: Payload> Terminal<P> {
+    pub(super) fn new(config: &DamaConfig, number: usize, origin: Instant, seed: u64) -> Self {
+        let TerminalConfig { rbdc, vbdc, loss, outages, .. } = &config.terminals[number];
+        let (frames, mut seeds) = (config.frames, Dice::stream(seed, CHANNEL));
+        let mut queues = Dice::stream(seed, QUEUES);
+        Self {
+            origin,
+            frames,
+            buffers: Buffers::new(&config.terminals[number], frames.cell, origin, &mut queues),
+            agent: Agent::new(config, number),
+            asks: [rbdc.bits_per_second() > 0, *vbdc > 0],
+            runs: VecDeque::new(),
+            volumes: VecDeque::new(),
+            slots: Slots::default(),
+            channel: Channel::new(loss.clone(), origin, seeds.bits()),
+            outages: Outages::new(origin, outages.clone()),
+            chances: Numbered::new(Dice::new(seed)),
+            seeds,
+            alarm: None,
+            opportunity: None,
+        }
+    }
+
+    /// Takes a packet at `now`, up to which the terminal has been advanced.
+    pub(super) fn push(&mut self, now: Instant, packet: P) {
+        self.buffers.push(now, packet);
+    }
+
+    /// Adds granted slots, in order of time after those granted before.
+    pub(super) fn grant(&mut self, runs: impl IntoIterator<Item = Run>) {
+        self.runs.extend(runs);
+    }
+
+    /// Takes note that so many of the slots of these runs were granted for a volume.
+    pub(super) fn note_volume(&mut self, mut slots: u32, runs: &[Run]) {
+        for run in runs {
+            let here = run.count.min(slots);
+            if here > 0 {
+                self.volumes.push_back((run.frame, here));
+            }
+            slots -= here;
+        }
+    }
+
+    /// What it asks for in a frame. What was granted for volumes counts as asked for until its slots
+    /// have passed.
+    pub(super) fn request(&mut self, frame: u64) -> Request {
+        while let Some((passed, slots)) = self.volumes.pop_front_if(|(granted, _)| *granted < frame)
+        {
+            self.agent.handle_volume_grant(passed, slots);
+        }
+        let (mut arrived, mut backlog) = (Backlog::default(), Backlog::default());
+        for class in TrafficClass::ALL {
+            let (cells, entered) =
+                (self.buffers.mac_cells(class), self.buffers.take_entered(class));
+            let (waits, came) = match self.asked_by_rate(class) {
+                true => (&mut backlog.rate, &mut arrived.rate),
+                false => (&mut backlog.volume, &mut arrived.volume),
+            };
+            *waits += cells;
+            *came += entered;
+        }
+        self.agent.handle_arrival(arrived);
+        self.agent.request(frame, backlog)
+    }
+
+    /// Whether it has nothing to send and nothing to ask for.
+    pub(super) fn is_idle(&self) -> bool {
+        self.buffers.is_empty() && self.agent.is_idle()
+    }
+
+    /// Whether it can ask for anything.
+    pub(super) fn can_ask(&self) -> bool {
+        self.asks != [false; 2]
+    }
+
+    /// Uses all slots that begin by `now`. Passes on each packet that has left, in order.
+    pub(super) fn advance(&mut self, now: Instant, mut departed: impl FnMut(Departed<P>)) {
+        while let Some(run) = self.runs.front() {
+            let due = self.due(run, now);
+            if due == 0 {
+                return;
+            }
+            let cells = due.min(self.buffers.ready());
+            if cells == 0 {
+                self.consume(due);
+            } else if let Some(packet) = self.send(cells) {
+                departed(packet);
+            }
+        }
+    }
+
+    /// Slots of a run that begin by `now`.
+    fn due(&self, run: &Run, now: Instant) -> u32 {
+        let begin = self.frames.begin(self.origin, run.frame);
+        if begin > now {
+            return 0;
+        }
+        let since = now.saturating_since(begin).as_nanos() + 1;
+        let frame = self.frames.duration.as_nanos().max(1);
+        // The last slot that has begun.
+        let last = (since * u128::from(self.frames.slots) - 1) / frame;
+        let begun = (last + 1).saturating_sub(run.slot.into()).min(run.count.into());
+        begun as u32
+    }
+
+    /// Takes slots off the first run; returns it as it was.
+    fn consume(&mut self, count: u32) -> Option<Run> {
+        let run = self.runs.front_mut()?;
+        let was = *run;
+        run.slot += count;
+        run.count -= count;
+        if run.count == 0 {
+            self.runs.pop_front();
+        }
+        self.slots.granted += u64::from(count);
+        Some(was)
+    }
+
+    /// Sends cells in the first slots. Returns the packet that they complete.
+    fn send(&mut self, cells: u32) -> Option<Departed<P>> {
+        let run = self.consume(cells)?;
+        self.slots.used += u64::from(cells);
+        let (frames, origin) = (self.frames, self.origin);
+        let begin = |slot| frames.slot_begin(origin, run.frame, slot);
+        let reception = Reception { from: begin(run.slot), until: begin(run.slot + cells) };
+        let struck = self.strikes(reception);
+        self.buffers.current()?.struck |= struck;
+        let last_slot = begin(run.slot + cells - 1);
+        let Segmented { frame, struck, .. } = self.buffers.send(last_slot, cells)?;
+        let wire = self.frames.cell.count(frame.len) as usize * self.frames.cell.wire as usize;
+        let lost = self.channel.loses(wire, reception, || self.chances.chance(frame.number));
+        Some(Departed { at: reception.until, frame, lost: lost || struck })
+    }
+
+    /// Whether an error burst or an outage hits what leaves at this time.
+    pub(super) fn strikes(&mut self, reception: Reception) -> bool {
+        let struck = self.channel.strikes(reception);
+        self.outages.hit(reception) || struck
+    }
+
+    /// When the last slot begins that the next packet needs, if it is granted.
+    pub(super) fn departure(&mut self) -> Option<Instant> {
+        let mut cells = self.buffers.until_departure();
+        if cells == 0 {
+            return None;
+        }
+        for run in &self.runs {
+            if cells <= run.count {
+                return Some(self.frames.slot_begin(self.origin, run.frame, run.slot + cells - 1));
+            }
+            cells -= run.count;
+        }
+        None
+    }
+
+    /// Changes the loss model of what leaves from now on.
+    pub(super) fn set_loss(&mut self, now: Instant, loss: Loss) {
+        self.channel = Channel::new(loss, now, self.seeds.bits());
+    }
+
+    pub(super) fn add_outage(&mut self, now: Instant, outage: Outage) {
+        self.outages.add(now, outage);
+    }
+
+    pub(super) fn end_outages(&mut self, now: Instant) {
+        self.outages.end(now);
+    }
+
+    pub(super) fn counters(&mut self) -> &mut Counters {
+        &mut self.buffers.counters
+    }
+
+    pub(super) fn read(&self) -> &Counters {
+        &self.buffers.counters
+    }
+
+    /// What waits in the IP queues.
+    pub(super) fn queued(&self) -> Tally {
+        self.buffers.queued()
+    }
+
+    /// Cells that wait in the MAC buffers.
+    pub(super) fn mac_cells(&self) -> u32 {
+        TrafficClass::ALL.iter().map(|class| self.buffers.mac_cells(*class)).sum()
+    }
+
+    /// Volume requests that were taken for lost.
+    pub(super) fn replaced(&self) -> u64 {
+        self.agent.replaced()
+    }
+
+    /// Which kind of request a class's backlog goes into: bulk asks for volumes, everything else
+    /// for rates, as far as the terminal may ask for both.
+    fn asked_by_rate(&self, class: TrafficClass) -> bool {
+        match self.asks {
+            [true, true] => class != TrafficClass::Bulk,
+            [rate, _] => rate,
+        }
+    }
+}
