@@ -12,7 +12,8 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use link::{Counters, Link, Tally};
+use link::dama::Dama;
+use link::{Counters, Tally};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
@@ -21,6 +22,7 @@ use os::packet::{Frame, Port, is_ip};
 use os::priority;
 use units::{Instant, Machine};
 
+use crate::carrier::{Carrier, Changing, SharedGauge};
 use crate::exit::Exit;
 use crate::{Lateness, LinkName};
 
@@ -53,7 +55,7 @@ pub(crate) struct Lane {
     /// The port that packets come from.
     pub(crate) port: Port,
     /// The link they enter.
-    pub(crate) link: Link<Vec<u8>>,
+    pub(crate) carrier: Carrier,
     /// The name of the link.
     pub(crate) name: LinkName,
     /// Where they go.
@@ -70,12 +72,14 @@ pub struct Gauge {
     pub counters: Counters,
     /// What waits in its queue.
     pub queued: Tally,
+    /// The terminal's state, if it shares the return link with others.
+    pub shared: Option<SharedGauge>,
 }
 
 impl Gauge {
     /// A link that has done nothing yet.
     pub fn new(link: LinkName) -> Self {
-        Self { link, counters: Counters::default(), queued: Tally::default() }
+        Self { link, counters: Counters::default(), queued: Tally::default(), shared: None }
     }
 }
 
@@ -90,10 +94,10 @@ impl Gauges {
     /// the two of the terrestrial part.
     pub fn read(&self) -> Vec<Gauge> {
         let state = self.shared.lock();
-        let read = |track: &Track| Gauge {
-            link: track.name,
-            counters: *track.link.counters(),
-            queued: track.link.queued(),
+        let dama = state.shared.as_ref().map(|shared| &shared.dama);
+        let read = |track: &Track| {
+            let (queued, counters, shared) = track.carrier.read(dama);
+            Gauge { link: track.name, counters, queued, shared }
         };
         state.tracks.iter().map(read).collect()
     }
@@ -114,6 +118,7 @@ struct Shared {
 
 struct State {
     tracks: Vec<Track>,
+    shared: Option<SharedReturn>,
     faults: Faults,
     lateness: Lateness,
     stopping: bool,
@@ -122,22 +127,31 @@ struct State {
 /// The part of a lane that other threads may access.
 struct Track {
     name: LinkName,
-    link: Link<Vec<u8>>,
-    /// The latest time passed to the link; never decreases.
+    carrier: Carrier,
+    /// The latest time passed to the link, if it is one of its own; never decreases.
+    told: Instant,
+}
+
+/// The return link that terminals share.
+struct SharedReturn {
+    dama: Dama<Vec<u8>>,
+    /// The latest time passed to it; never decreases.
     told: Instant,
 }
 
 impl Driver {
     /// Starts the thread. The lanes' ports must have been opened in `sky`.
-    pub(crate) fn start(lanes: Vec<Lane>) -> io::Result<Self> {
+    /// `shared` is the return link of the lanes that have none of their own.
+    pub(crate) fn start(lanes: Vec<Lane>, shared: Option<Dama<Vec<u8>>>) -> io::Result<Self> {
         let (mut tracks, mut ports, mut exits) = (Vec::new(), Vec::new(), Vec::new());
-        for Lane { port, link, name, exit } in lanes {
-            tracks.push(Track { name, link, told: Instant::ZERO });
+        for Lane { port, carrier, name, exit } in lanes {
+            tracks.push(Track { name, carrier, told: Instant::ZERO });
             ports.push(port);
             exits.push(exit);
         }
         let (faults, lateness) = (Faults::default(), Lateness::default());
-        let state = Mutex::new(State { tracks, faults, lateness, stopping: false });
+        let shared = shared.map(|dama| SharedReturn { dama, told: Instant::ZERO });
+        let state = Mutex::new(State { tracks, shared, faults, lateness, stopping: false });
         let nudge = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let shared = Arc::new(Shared { state, nudge });
         let more = vec![false; ports.len()];
@@ -156,12 +170,22 @@ impl Driver {
 
     /// Changes the links while they run. `change` is called for each link at the same moment, with
     /// its name and the time.
-    pub(crate) fn change(&self, mut change: impl FnMut(LinkName, &mut Link<Vec<u8>>, Instant)) {
+    pub(crate) fn change(&self, mut change: impl FnMut(LinkName, &mut Changing<'_>, Instant)) {
         let mut state = self.shared.lock();
         let now = clock::now();
-        for track in &mut state.tracks {
-            track.told = track.told.max(now);
-            change(track.name, &mut track.link, track.told);
+        let State { tracks, shared, .. } = &mut *state;
+        for track in tracks {
+            match (&mut track.carrier, &mut *shared) {
+                (Carrier::Own(link), _) => {
+                    track.told = track.told.max(now);
+                    change(track.name, &mut Changing::Own(link), track.told);
+                }
+                (Carrier::Shared(terminal), Some(SharedReturn { dama, told })) => {
+                    *told = (*told).max(now);
+                    change(track.name, &mut Changing::Shared(dama, *terminal), *told);
+                }
+                (Carrier::Shared(_), None) => {}
+            }
         }
         drop(state);
         self.nudge();
@@ -244,9 +268,11 @@ impl Worker {
     /// Passes arrived packets to their links.
     fn take_arrivals(&mut self, state: &mut State) {
         let clocks = WallClock::read();
+        let shared = &mut state.shared;
         let tracks = state.tracks.iter_mut().zip(&mut self.ports).zip(&mut self.more);
         for ((track, port), more) in tracks {
-            let mut arrivals = Arrivals { track, clocks, oversized: 0, losing: false };
+            let shared = shared.as_mut();
+            let mut arrivals = Arrivals { track, shared, clocks, oversized: 0, losing: false };
             let taken = (0..BURST).take_while(|_| port.receive(|frame| arrivals.take(&frame)));
             *more = taken.count() == BURST;
             state.faults.oversized += arrivals.oversized;
@@ -259,25 +285,53 @@ impl Worker {
     /// Advances the links to the current time and sends what they deliver. A link with more arrived
     /// packets waiting is advanced only to the time of the last one it took.
     fn deliver(&mut self, state: &mut State, due: &mut Due, now: Instant) {
-        for ((track, exit), more) in state.tracks.iter_mut().zip(&self.exits).zip(&self.more) {
+        for (index, more) in self.more.iter().enumerate() {
+            let track = &mut state.tracks[index];
+            let Carrier::Own(link) = &mut track.carrier else { continue };
             if !more {
                 track.told = now.max(track.told);
             }
-            track.link.handle_timeout(track.told);
-            while let Some((at, packet)) = track.link.poll_arrival(track.told) {
+            link.handle_timeout(track.told);
+            while let Some((at, packet)) = link.poll_arrival(track.told) {
                 due.times.push(at);
                 due.packets.push(packet);
             }
-            if due.packets.is_empty() {
-                continue;
-            }
-            let sent = exit.send(&due.packets, &self.ports);
-            state.faults.refused += sent.refused;
-            state.faults.astray += sent.astray;
-            due.packets.clear();
-            let sent = clock::now();
-            due.times.drain(..).for_each(|at| state.lateness.add(sent.saturating_since(at)));
+            self.send(state, due, index);
         }
+        self.deliver_shared(state, due, now);
+    }
+
+    /// The same for the return link that terminals share. All that arrives on it goes where the
+    /// packets of its first terminal go.
+    fn deliver_shared(&mut self, state: &mut State, due: &mut Due, now: Instant) {
+        let Some(SharedReturn { dama, told }) = &mut state.shared else { return };
+        let is_shared = |track: &Track| matches!(track.carrier, Carrier::Shared(_));
+        let has_more =
+            state.tracks.iter().zip(&self.more).any(|(track, more)| is_shared(track) && *more);
+        if !has_more {
+            *told = now.max(*told);
+        }
+        dama.handle_timeout(*told);
+        while let Some((at, _, packet)) = dama.poll_arrival(*told) {
+            due.times.push(at);
+            due.packets.push(packet);
+        }
+        if let Some(first) = state.tracks.iter().position(is_shared) {
+            self.send(state, due, first);
+        }
+    }
+
+    /// Sends what is due where the packets of a lane go.
+    fn send(&self, state: &mut State, due: &mut Due, lane: usize) {
+        if due.packets.is_empty() {
+            return;
+        }
+        let sent = self.exits[lane].send(&due.packets, &self.ports);
+        state.faults.refused += sent.refused;
+        state.faults.astray += sent.astray;
+        due.packets.clear();
+        let sent = clock::now();
+        due.times.drain(..).for_each(|at| state.lateness.add(sent.saturating_since(at)));
     }
 
     /// Sleeps until `wake`, an arrival or a wake-up.
@@ -302,6 +356,7 @@ struct Due {
 /// Takes arrived packets for one link.
 struct Arrivals<'a> {
     track: &'a mut Track,
+    shared: Option<&'a mut SharedReturn>,
     clocks: WallClock,
     oversized: u64,
     losing: bool,
@@ -309,14 +364,26 @@ struct Arrivals<'a> {
 
 impl Arrivals<'_> {
     fn take(&mut self, frame: &Frame<'_>) {
-        // The link's time never goes back.
-        let told = self.track.told.max(self.clocks.instant(frame.wall));
-        self.track.told = told;
         self.losing |= frame.losing;
         if !frame.whole {
             self.oversized += 1;
         } else if is_ip(frame.bytes) {
-            self.track.link.handle_packet(told, frame.bytes.to_vec());
+            self.pass(self.clocks.instant(frame.wall), frame.bytes.to_vec());
+        }
+    }
+
+    /// Passes a packet to its link, whose time never goes back.
+    fn pass(&mut self, arrived: Instant, packet: Vec<u8>) {
+        match (&mut self.track.carrier, &mut self.shared) {
+            (Carrier::Own(link), _) => {
+                self.track.told = self.track.told.max(arrived);
+                link.handle_packet(self.track.told, packet);
+            }
+            (Carrier::Shared(terminal), Some(SharedReturn { dama, told })) => {
+                *told = (*told).max(arrived);
+                dama.handle_packet(*told, *terminal, packet);
+            }
+            (Carrier::Shared(_), None) => {}
         }
     }
 }
@@ -324,7 +391,12 @@ impl Arrivals<'_> {
 impl State {
     /// When the link next needs to be advanced.
     fn wake(&self) -> Option<Instant> {
-        self.tracks.iter().filter_map(|track| track.link.poll_timeout()).map(|(at, _)| at).min()
+        let own = self.tracks.iter().filter_map(|track| match &track.carrier {
+            Carrier::Own(link) => link.poll_timeout().map(|(at, _)| at),
+            Carrier::Shared(_) => None,
+        });
+        let shared = self.shared.as_ref().and_then(|shared| shared.dama.poll_timeout());
+        own.chain(shared.map(|(at, _)| at)).min()
     }
 }
 

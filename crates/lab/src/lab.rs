@@ -6,13 +6,15 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::process::Command;
 
-use link::{Counters, Link, LinkConfig, Outage};
+use link::dama::{Dama, DamaError};
+use link::{Counters, Delay, Link, Loss, Outage};
 use os::packet::{Port, RING_BYTES};
 use os::{RUN_VARIABLE, clock};
-use scenario::Preset;
+use scenario::{DamaSpec, LinkSpec, Preset};
 use thiserror::Error;
 use units::Instant;
 
+use crate::carrier::Carrier;
 use crate::crossing::{Crossing, Extent};
 use crate::driver::{Driver, Faults, Gauges, Lane};
 use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
@@ -49,6 +51,9 @@ pub enum StartError {
         /// The kernel's error.
         cause: io::Error,
     },
+    /// The shared return link cannot be built.
+    #[error(transparent)]
+    Return(#[from] DamaError),
     /// The driver's thread did not start.
     #[error("cannot start the link's driver: {cause}")]
     Driver {
@@ -101,8 +106,9 @@ impl Lab {
         let extent = preset.extent();
         let network = topology::build(&extent)?;
         let origin = clock::now();
+        let shared = shared_return(preset, seed, origin)?;
         let lanes = network.sky.run(|| open_lanes(preset, &extent, seed, origin))?;
-        let driver = Driver::start(lanes).map_err(|cause| StartError::Driver { cause })?;
+        let driver = Driver::start(lanes, shared).map_err(|cause| StartError::Driver { cause })?;
         let services = Services::start(network.host(Node::Server))?;
         Ok(Self { preset: preset.clone(), origin, network, run, driver, _services: services })
     }
@@ -203,16 +209,18 @@ impl Lab {
     /// If anything besides the links would have to change.
     pub fn change(&mut self, preset: Preset) -> Result<(), ChangeError> {
         let (old, new) = (self.preset.extent(), preset.extent());
+        let is_same_return = fixed_return(&self.preset) == fixed_return(&preset);
         let fixed = [
             ("the MTU", old.mtu == new.mtu),
             ("the number of terminals", old.terminals == new.terminals),
             ("the presence of a terrestrial link", old.terrestrial == new.terrestrial),
+            ("a return link with DAMA, except for its losses,", is_same_return),
         ];
         if let Some((what, _)) = fixed.into_iter().find(|(_, same)| !same) {
             return Err(ChangeError { what });
         }
         self.driver.change(|name, link, now| {
-            reconfigure(link, now, &self.preset.link(name), preset.link(name));
+            link.reconfigure(now, &self.preset.link(name), preset.link(name));
         });
         self.preset = preset;
         Ok(())
@@ -261,35 +269,36 @@ fn open_lanes(
         let ring = if many { RING_OF_MANY } else { RING_BYTES };
         let port = Port::open(&device, station, mtu, ring)
             .map_err(|cause| StartError::Port { device, cause })?;
-        let link = Link::starting_at(origin, preset.link(name), seed_of(name, seed));
-        Ok(Lane { port, link, name, exit: extent.exit(name) })
+        let carrier = match (&preset.dama, name) {
+            (Some(_), LinkName::Return(site)) => Carrier::Shared(site.index()),
+            _ => {
+                let link = Link::starting_at(origin, preset.link(name), seed_of(name, seed));
+                Carrier::Own(Box::new(link))
+            }
+        };
+        Ok(Lane { port, carrier, name, exit: extent.exit(name) })
     };
     extent.crossings().into_iter().map(lane).collect()
 }
 
-/// Applies the differences between two configurations.
-fn reconfigure(link: &mut Link<Vec<u8>>, now: Instant, old: &LinkConfig, new: LinkConfig) {
-    if old.rate != new.rate {
-        link.set_rate(now, new.rate);
-    }
-    if old.encapsulation != new.encapsulation {
-        link.set_encapsulation(now, new.encapsulation);
-    }
-    if old.delay != new.delay {
-        link.set_delay(now, new.delay);
-    }
-    if old.jitter != new.jitter {
-        link.set_jitter(now, new.jitter);
-    }
-    if old.loss != new.loss {
-        link.set_loss(now, new.loss);
-    }
-    if old.queue != new.queue {
-        link.set_queue(now, new.queue);
-    }
-    if old.discipline != new.discipline {
-        link.set_discipline(now, new.discipline);
-    }
+/// The return link that the terminals share, if the preset has one.
+fn shared_return(
+    preset: &Preset,
+    seed: u64,
+    origin: Instant,
+) -> Result<Option<Dama<Vec<u8>>>, StartError> {
+    let Some(spec) = &preset.dama else { return Ok(None) };
+    let name = LinkName::Return(Site::FIRST);
+    let config = spec.config(&preset.forward, &preset.link(name), preset.terminals.into())?;
+    Ok(Some(Dama::starting_at(origin, config, seed_of(name, seed))?))
+}
+
+/// What cannot change of a return link with DAMA: everything but its losses. Its allocations need
+/// the forward link's delay.
+fn fixed_return(preset: &Preset) -> Option<(DamaSpec, LinkSpec, Delay)> {
+    let spec = preset.dama.clone()?;
+    let ret = LinkSpec { loss: Loss::None, ..preset.ret.clone() };
+    Some((spec, ret, preset.forward.delay.clone()))
 }
 
 /// Derives a seed for each direction. The links that every lab has get the same seeds whatever

@@ -26,6 +26,7 @@
 
 mod cabled;
 mod capture;
+mod carrier;
 mod check;
 mod crossing;
 mod driver;
@@ -48,6 +49,7 @@ mod topology;
 
 pub use cabled::Cabled;
 pub use capture::{Capture, CaptureError, Captured};
+pub use carrier::SharedGauge;
 pub use check::{
     CheckError, CheckReport, DelayReport, DirectionReport, DisciplineReport, DriverReport,
     LossReport, OrderReport, QueueReport, RateReport, ReachReport, check,

@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod dama;
 mod document;
 mod error;
 mod folder;
@@ -34,6 +35,7 @@ mod schema;
 mod text;
 mod trace;
 
+pub use dama::{DamaSpec, DamaTerminal};
 pub use error::{At, FileError};
 pub use kind::FileKind;
 pub use link_spec::LinkSpec;

@@ -18,7 +18,7 @@ use link::LinkConfig;
 use crate::document::Document;
 use crate::folder::Folder;
 use crate::place::Place;
-use crate::{FileError, FileKind, LinkSpec};
+use crate::{DamaSpec, FileError, FileKind, LinkSpec};
 use built_in::BUILT_IN;
 
 pub use overrides::{Overrides, TerrestrialOverrides};
@@ -40,6 +40,8 @@ pub struct Preset {
     /// Number of terminals, from 1 to [`Self::MOST_TERMINALS`]. They share the forward link and
     /// have a return link each.
     pub terminals: u8,
+    /// Capacity on demand on the return link; `None` if each terminal has all of its own.
+    pub dama: Option<DamaSpec>,
     /// Both directions between hub and server; `None` for a LAN.
     pub terrestrial: Option<LinkSpec>,
 }
@@ -115,12 +117,18 @@ impl Preset {
         let place = Place::file(&document);
         check_mtu(&place, raw.mtu)?;
         check_terminals(&place, raw.terminals)?;
+        let raw_terminals = raw.terminals.into();
         let link = |key, raw| LinkSpec::read(&place.within(key), raw);
+        let (forward, ret) = (link("forward", raw.forward)?, link("return", raw.ret)?);
+        let within = place.within("dama");
+        let dama =
+            raw.dama.map(|raw| DamaSpec::read(&within, raw, [&forward, &ret], raw_terminals));
         Ok(Self {
             name: name.to_owned(),
             description: raw.description,
-            forward: link("forward", raw.forward)?,
-            ret: link("return", raw.ret)?,
+            dama: dama.transpose()?,
+            forward,
+            ret,
             mtu: raw.mtu,
             terminals: raw.terminals,
             terrestrial: raw.terrestrial.map(|raw| link("terrestrial", raw)).transpose()?,

@@ -22,7 +22,7 @@ use crate::document::Document;
 use crate::folder::Folder;
 use crate::place::{Place, quoted};
 use crate::preset::check_mtu;
-use crate::{FileError, FileKind, LinkSpec, Preset};
+use crate::{DamaSpec, FileError, FileKind, LinkSpec, Preset};
 
 pub use flow::{Amount, Direction, Flow, Method, Sizes, Traffic};
 pub use gateways::{Gateways, Split};
@@ -73,6 +73,8 @@ pub struct Hop {
     pub ret: LinkSpec,
     /// The longest IP packet in bytes, to which sizes in BDPs refer.
     pub mtu: u16,
+    /// Capacity on demand on the return link.
+    pub dama: Option<DamaSpec>,
 }
 
 /// The links of a case.
@@ -129,13 +131,14 @@ impl Case {
         let side = |key, raw: Option<_>| {
             raw.map(|raw| LinkSpec::read(&place.within(key), raw)).transpose()
         };
+        let network = Network::read(&place.within("network"), &raw.network)?;
         let case = Self {
             name: document.case.clone().unwrap_or_default(),
             description: raw.description,
             time,
             sample,
-            network: Network::read(&place.within("network"), &raw.network)?,
-            hop: Hop::read(&place, raw.hop)?,
+            hop: Hop::read(&place, raw.hop, network.terminals)?,
+            network,
             server_side: side("server-side", raw.server_side)?,
             client_side: side("client-side", raw.client_side)?,
             tcp: endpoints(&place, &raw.tcp)?,
@@ -149,6 +152,10 @@ impl Case {
     fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
         let sides = [self.server_side.is_some(), self.client_side.is_some()];
         self.network.check(&place.within("network"), sides)?;
+        let channels = self.network.return_channels;
+        let good = channels == 0 || self.hop.dama.is_none();
+        let expected = "0 with [hop.dama], which has carriers";
+        place.within("network").check(good, "return-channels", channels, expected)?;
         for (number, flow) in self.flows.iter().enumerate() {
             let place = place.within(format!("flow.{number}"));
             for (key, name) in ["tcp", "server-tcp"].into_iter().zip(&flow.tcp) {
@@ -189,18 +196,19 @@ impl Case {
 }
 
 impl Hop {
-    fn read(place: &Place<'_>, raw: RawHop) -> Result<Self, FileError> {
+    fn read(place: &Place<'_>, raw: RawHop, terminals: u32) -> Result<Self, FileError> {
         let raw = match raw {
             RawHop::Links(raw) => raw,
             RawHop::Preset(name) => {
                 let preset = Preset::load_from(place.folder(), &name);
-                let Preset { forward, ret, mtu, .. } = preset.map_err(|error| match error {
-                    FileError::UnknownPreset { .. } | FileError::Read { .. } => {
-                        place.unreadable("hop", error)
-                    }
-                    within_preset => within_preset,
-                })?;
-                return Ok(Self { forward, ret, mtu });
+                let Preset { forward, ret, mtu, dama, .. } =
+                    preset.map_err(|error| match error {
+                        FileError::UnknownPreset { .. } | FileError::Read { .. } => {
+                            place.unreadable("hop", error)
+                        }
+                        within_preset => within_preset,
+                    })?;
+                return Ok(Self { forward, ret, mtu, dama });
             }
         };
         let place = place.within("hop");
@@ -209,7 +217,10 @@ impl Hop {
         let forward = LinkSpec::read(&place.within("forward"), raw.forward)?;
         let ret = raw.ret.map(|raw| LinkSpec::read(&place.within("return"), raw)).transpose()?;
         let ret = ret.unwrap_or_else(|| forward.clone());
-        Ok(Self { forward, ret, mtu })
+        let within = place.within("dama");
+        let dama = raw.dama.map(|raw| DamaSpec::read(&within, raw, [&forward, &ret], terminals));
+        let dama = dama.transpose()?;
+        Ok(Self { forward, ret, mtu, dama })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Nodes and the links between them.
 
-use link::Link;
+use link::dama::Dama;
+use link::{Counters, Link, Tally};
 
 use crate::agenda::Alarm;
 use crate::packet::{NodeId, Packet};
@@ -18,11 +19,39 @@ impl LaneId {
 
 #[derive(Debug)]
 pub(crate) struct Lane {
-    pub(crate) link: Link<Box<Packet>>,
-    pub(crate) to: NodeId,
-    pub(crate) alarm: Alarm,
+    pub(crate) carrier: Carrier,
     /// Maximum number of packets that ever waited.
     pub(crate) peak: u64,
+}
+
+/// What carries the packets of a lane.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    /// A link of its own.
+    Own { link: Box<Link<Box<Packet>>>, to: NodeId, alarm: Alarm },
+    /// The slots of a terminal on a return link that several share, by their indices.
+    Shared { medium: u32, terminal: usize },
+}
+
+impl Lane {
+    /// What waits for the lane, and its counters.
+    pub(crate) fn read<'a>(&'a self, media: &'a [Medium]) -> (Tally, &'a Counters) {
+        match &self.carrier {
+            Carrier::Own { link, .. } => (link.queued(), link.counters()),
+            Carrier::Shared { medium, terminal } => {
+                let dama = &media[*medium as usize].dama;
+                (dama.queued(*terminal), dama.counters(*terminal))
+            }
+        }
+    }
+}
+
+/// A return link that terminals share.
+#[derive(Debug)]
+pub(crate) struct Medium {
+    pub(crate) dama: Dama<Box<Packet>>,
+    pub(crate) to: NodeId,
+    pub(crate) alarm: Alarm,
 }
 
 /// The next hop of a packet.

@@ -7,7 +7,7 @@ mod tests;
 
 use core::time::Duration;
 
-use scenario::Case;
+use scenario::{Case, LinkSpec};
 use units::{BitRate, Instant};
 
 use crate::app::AppId;
@@ -27,7 +27,8 @@ pub struct Run {
     flows: Vec<(String, Vec<AppId>)>,
     /// The hop's links, forward and return.
     lanes: [Vec<LaneId>; 2],
-    rates: [BitRate; 2],
+    /// The rate of all links of a direction together.
+    capacity: [BitRate; 2],
     nodes: Nodes,
 }
 
@@ -43,8 +44,16 @@ impl Run {
             }
         }
         let flows = Applications { case, nodes: &nodes }.start(&mut world);
-        let rates = [&case.hop.forward, &case.hop.ret].map(|link| link.rate.greatest());
-        Self { world, end: Instant::ZERO + case.time, flows, lanes, rates, nodes }
+        let carriers =
+            case.hop.dama.as_ref().map_or(lanes[1].len() as u64, |dama| dama.carriers.into());
+        let of = |link: &LinkSpec, count: u64| {
+            BitRate::from_bits_per_second(
+                link.rate.greatest().bits_per_second().saturating_mul(count),
+            )
+        };
+        let forward = of(&case.hop.forward, lanes[0].len() as u64);
+        let capacity = [forward, of(&case.hop.ret, carriers)];
+        Self { world, end: Instant::ZERO + case.time, flows, lanes, capacity, nodes }
     }
 
     /// Runs for another hundredth of the case's time, at most to its end. Returns whether anything
@@ -93,7 +102,7 @@ impl Run {
             all.extend(self.of_sender(name, apps));
         }
         for (number, of) in ["forward", "return"].into_iter().enumerate() {
-            all.extend(self.of_links(of, &self.lanes[number], self.rates[number]));
+            all.extend(self.of_links(of, &self.lanes[number], self.capacity[number]));
         }
         all
     }
@@ -120,7 +129,7 @@ impl Run {
         let counters = || lanes.iter().map(|lane| self.world.counters(*lane));
         let sum = |of: fn(&link::Counters) -> u64| counters().map(of).sum::<u64>() as f64;
         let delivered = sum(|counters| counters.delivered.bytes.get());
-        let capacity = rate.bits_per_second() as f64 * elapsed * lanes.len() as f64 / 8.0;
+        let capacity = rate.bits_per_second() as f64 * elapsed / 8.0;
         let peak = lanes.iter().map(|lane| self.world.peak_queue(*lane)).max();
         let metric = |name, value| Metric { of: of.to_owned(), name, value };
         vec![

@@ -20,7 +20,7 @@ use units::{Instant, Machine};
 
 use crate::agenda::Agenda;
 use crate::app::{App, AppId, Notice, Tally};
-use crate::network::{Lane, LaneId, Node};
+use crate::network::{Lane, LaneId, Medium, Node};
 use crate::packet::{NodeId, Packet};
 use crate::probe::Probe;
 use crate::script::Scripted;
@@ -34,6 +34,8 @@ use crate::world::slacp::{Gateway, Opening};
 #[derive(Debug, Clone, Copy)]
 enum Due {
     Lane(LaneId),
+    /// A shared return link, by its index.
+    Medium(u32),
     Socket(Key),
     Gateway(NodeId),
     Split(Key),
@@ -63,6 +65,7 @@ pub struct World {
     seeds: Dice,
     nodes: Vec<Node>,
     lanes: Vec<Lane>,
+    media: Vec<Medium>,
     sockets: Slab<Socket>,
     talks: Slab<Talk>,
     scripted: Slab<Scripted>,
@@ -105,6 +108,7 @@ impl World {
             seeds: Dice::new(seed),
             nodes: Vec::new(),
             lanes: Vec::new(),
+            media: Vec::new(),
             sockets: Slab::new(),
             talks: Slab::new(),
             scripted: Slab::new(),
@@ -183,11 +187,8 @@ impl World {
         let Some((at, ticket, due)) = self.agenda.pop_due(end) else { return false };
         self.now = at;
         match due {
-            Due::Lane(lane) => {
-                if self.lanes[lane.index()].alarm.ring(ticket) {
-                    self.arrive(lane);
-                }
-            }
+            Due::Lane(lane) => self.wake_lane(lane, ticket),
+            Due::Medium(medium) => self.wake_medium(medium, ticket),
             Due::Socket(key) => {
                 if let Some(socket) = self.sockets.get_mut(key)
                     && socket.alarm.ring(ticket)

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::net::{IpAddr, UdpSocket};
 
-use link::{LinkConfig, Loss, QueueLimit};
+use link::{Link, LinkConfig, Loss, QueueLimit};
 use os::packet::RING_BYTES;
 use os::testkit::skip;
 use units::BitRate;
@@ -22,7 +22,12 @@ fn config(rate: BitRate) -> LinkConfig {
 
 fn track(told: Instant) -> Track {
     let link = Link::starting_at(told, config(BitRate::from_mbit(12)), 1);
-    Track { name: LinkName::Forward, link, told }
+    Track { name: LinkName::Forward, carrier: Carrier::Own(Box::new(link)), told }
+}
+
+fn own(track: &Track) -> &Link<Vec<u8>> {
+    let Carrier::Own(link) = &track.carrier else { unreachable!() };
+    link
 }
 
 fn frame(bytes: &[u8], wall: u64) -> Frame<'_> {
@@ -36,7 +41,8 @@ fn take<'a>(
 ) -> (Track, u64, bool) {
     let clocks = WallClock::read();
     let mut track = track(origin);
-    let mut arrivals = Arrivals { track: &mut track, clocks, oversized: 0, losing: false };
+    let mut arrivals =
+        Arrivals { track: &mut track, shared: None, clocks, oversized: 0, losing: false };
     for (ms, frame) in frames {
         let wall = clocks.wall(origin + Duration::from_millis(ms));
         arrivals.take(&Frame { wall, ..frame });
@@ -53,8 +59,9 @@ fn a_second_ago() -> Instant {
 /// When the packets in the link leave it, in milliseconds after `origin`.
 fn departures(track: &mut Track, origin: Instant) -> Vec<u128> {
     let end = origin + Duration::from_secs(60);
-    track.link.handle_timeout(end);
-    let next = || track.link.poll_arrival(end);
+    let Carrier::Own(link) = &mut track.carrier else { return Vec::new() };
+    link.handle_timeout(end);
+    let next = || link.poll_arrival(end);
     core::iter::from_fn(next).map(|(at, _)| at.saturating_since(origin).as_millis()).collect()
 }
 
@@ -79,7 +86,7 @@ fn truncated_packets_are_counted_and_go_no_further() {
     let cut = Frame { whole: false, ..frame(&PACKET, 0) };
     let (track, oversized, losing) = take(a_second_ago(), [(1, cut), (2, frame(&PACKET, 0))]);
     assert_eq!((oversized, losing), (1, false));
-    assert_eq!(track.link.counters().offered.packets, 1);
+    assert_eq!(own(&track).counters().offered.packets, 1);
 }
 
 #[test]
@@ -87,7 +94,7 @@ fn only_ip_crosses_the_link() {
     // An ARP request (hardware type 1), and nothing at all.
     let (track, oversized, _) =
         take(a_second_ago(), [(1, frame(&[0, 1, 8, 0], 0)), (2, frame(&[], 0))]);
-    assert_eq!((track.link.counters().offered.packets, oversized), (0, 0));
+    assert_eq!((own(&track).counters().offered.packets, oversized), (0, 0));
 }
 
 #[test]
@@ -101,11 +108,18 @@ fn one_sign_of_a_full_ring_is_enough() {
 fn the_driver_wakes_for_the_earliest_link() {
     let mut tracks = [30, 10, 20].map(|ms| {
         let mut track = track(Instant::ZERO);
-        track.link.handle_packet(Instant::from_nanos(ms * 1_000_000), PACKET.to_vec());
+        let Carrier::Own(link) = &mut track.carrier else { unreachable!() };
+        link.handle_packet(Instant::from_nanos(ms * 1_000_000), PACKET.to_vec());
         track
     });
     let (faults, lateness) = (Faults::default(), Lateness::default());
-    let idle = State { tracks: vec![track(Instant::ZERO)], faults, lateness, stopping: false };
+    let idle = State {
+        tracks: vec![track(Instant::ZERO)],
+        shared: None,
+        faults,
+        lateness,
+        stopping: false,
+    };
     assert_eq!(idle.wake(), None);
     tracks.reverse();
     let state = State { tracks: tracks.into(), ..idle };
@@ -130,12 +144,12 @@ fn start(terminals: u8, rate: BitRate) -> Option<(Network, Driver)> {
     let origin = clock::now();
     let lane = |crossing: crate::crossing::Crossing| Lane {
         port: Port::open(&crossing.sky, crossing.station, crossing.mtu, RING_BYTES).unwrap(),
-        link: Link::starting_at(origin, config(rate), 1),
+        carrier: Carrier::Own(Box::new(Link::starting_at(origin, config(rate), 1))),
         name: crossing.link,
         exit: extent.exit(crossing.link),
     };
     let lanes = network.sky.run(|| extent.crossings().into_iter().map(lane).collect());
-    Some((network, Driver::start(lanes).unwrap()))
+    Some((network, Driver::start(lanes, None).unwrap()))
 }
 
 /// A socket on a host, bound to its address, that gives up waiting after 20 s.
@@ -190,6 +204,7 @@ fn a_change_wakes_the_driver() {
     let mut asked = Vec::new();
     driver.change(|name, link, now| {
         asked.push(name);
+        let Changing::Own(link) = link else { unreachable!() };
         link.set_rate(now, BitRate::from_mbit(12));
     });
     assert_eq!(asked, [LinkName::Forward, LinkName::Return(Site::FIRST)]);

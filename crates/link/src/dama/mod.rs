@@ -32,6 +32,7 @@ mod ncc;
 mod network;
 mod request;
 mod terminal;
+mod text;
 
 pub use agent::{Agent, Backlog};
 pub use config::{

@@ -1,11 +1,16 @@
 //! The built-in presets.
 
 /// Names and files of the built-in presets.
-pub(crate) const BUILT_IN: [(&str, &str); 9] = [
+pub(crate) const BUILT_IN: [(&str, &str); 14] = [
     ("geo", include_str!("../../presets/geo.toml")),
     ("geo-ka", include_str!("../../presets/geo-ka.toml")),
     ("geo-fade", include_str!("../../presets/geo-fade.toml")),
     ("geo-burst", include_str!("../../presets/geo-burst.toml")),
+    ("vsat-dama-cra", include_str!("../../presets/vsat-dama-cra.toml")),
+    ("vsat-dama-rbdc", include_str!("../../presets/vsat-dama-rbdc.toml")),
+    ("vsat-dama-vbdc", include_str!("../../presets/vsat-dama-vbdc.toml")),
+    ("vsat-dama-cra-vbdc", include_str!("../../presets/vsat-dama-cra-vbdc.toml")),
+    ("star-one", include_str!("../../presets/star-one.toml")),
     ("t1", include_str!("../../presets/t1.toml")),
     ("itu-45m", include_str!("../../presets/itu-45m.toml")),
     ("atm-155m", include_str!("../../presets/atm-155m.toml")),

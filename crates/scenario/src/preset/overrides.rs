@@ -100,6 +100,9 @@ impl Preset {
         self.ret.change(Changes::read(&options("--return-"), overrides.of_return())?);
         self.terminals = overrides.terminals.unwrap_or(self.terminals);
         check_terminals(&place, self.terminals)?;
+        if let Some(dama) = &self.dama {
+            dama.check(&place, [&self.forward, &self.ret], self.terminals.into())?;
+        }
         if overrides.terrestrial != TerrestrialOverrides::default() {
             let written = overrides.terrestrial.written();
             let changes = Changes::read(&options("--terrestrial-"), written)?;

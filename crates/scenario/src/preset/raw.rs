@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Preset;
+use crate::dama::raw::RawDama;
 use crate::link_spec::raw::RawLink;
 
 /// A link preset of skyhop's lab: a satellite hop (docs/presets.md).
@@ -25,6 +26,9 @@ pub(crate) struct RawPreset {
     /// Terminal to hub.
     #[serde(rename = "return")]
     pub(super) ret: RawLink,
+    /// Capacity on demand on the return link; without it each terminal has the whole link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) dama: Option<RawDama>,
     /// Between hub and server, in both directions; a LAN if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) terrestrial: Option<RawLink>,
@@ -42,6 +46,7 @@ impl From<&Preset> for RawPreset {
             forward: (&preset.forward).into(),
             ret: (&preset.ret).into(),
             terminals: preset.terminals,
+            dama: preset.dama.as_ref().map(Into::into),
             terrestrial: preset.terrestrial.as_ref().map(Into::into),
         }
     }

@@ -11,6 +11,7 @@ use units::{BitRate, ByteCount};
 
 use super::flow::{Direction, HttpMethod, Kind};
 use super::gateways::{HopProtocol, Splitting};
+use crate::dama::raw::RawDama;
 use crate::link_spec::raw::RawLink;
 use crate::text::{Text, Time};
 
@@ -95,6 +96,8 @@ pub(super) struct RawLinks {
     /// Terminal to hub; by default as forward.
     #[serde(rename = "return")]
     pub(super) ret: Option<RawLink>,
+    /// Capacity on demand on the return link.
+    pub(super) dama: Option<RawDama>,
 }
 
 impl<'de> Deserialize<'de> for RawHop {

@@ -85,8 +85,8 @@ fn a_bdp_is_of_the_rate_that_packets_get() {
 #[test]
 fn a_preset_is_a_hop() {
     let geo = Preset::load("geo").unwrap();
-    let Hop { forward, ret, mtu } = parse(&with_hop("hop = \"geo\"")).hop;
-    assert_eq!((forward, ret, mtu), (geo.forward, geo.ret, geo.mtu));
+    let Hop { forward, ret, mtu, dama } = parse(&with_hop("hop = \"geo\"")).hop;
+    assert_eq!((forward, ret, mtu, dama), (geo.forward, geo.ret, geo.mtu, None));
     assert_eq!(parse(&with_hop("hop = \"atm-155m\"")).hop.mtu, 9180);
     let cases = with_hop("hop = \"geo\"")
         + "[[case]]\nname = \"geo\"\n[[case]]\nname = \"leo\"\nset = { hop = \"leo\" }\n";

@@ -100,10 +100,10 @@ impl Network<'_> {
     fn lay_pair(&mut self, hub: NodeId) -> [Vec<LaneId>; 2] {
         let terminal = self.nodes.terminals[0];
         let forward = self.world.connect(terminal, self.links.forward.clone());
-        let ret = self.world.connect(hub, self.links.ret.clone());
+        let ret = self.lay_returns(hub, 1);
         self.world.set_default_route(hub, Hop::Lane(forward));
-        self.world.set_default_route(terminal, Hop::Lane(ret));
-        [vec![forward], vec![ret]]
+        self.world.set_default_route(terminal, Hop::Lane(ret[0]));
+        [vec![forward], ret]
     }
 
     /// Several terminals. All receive the hub's carrier. On the return path each has its own link,
@@ -116,8 +116,7 @@ impl Network<'_> {
         let own = case.network.terminals;
         let channels =
             if case.network.return_channels > 0 { case.network.return_channels } else { own };
-        let link = |_| self.world.connect(heard_by, self.links.ret.clone());
-        let ret: Vec<_> = (0..channels).map(link).collect();
+        let ret = self.lay_returns(heard_by, channels);
         self.world.set_default_route(sky, Hop::Node(hub));
         for place in 0..own as usize {
             let terminal = self.nodes.terminals[place];
@@ -129,6 +128,18 @@ impl Network<'_> {
             }
         }
         [vec![forward], ret]
+    }
+
+    /// The return links of terminals: so many, or each terminal's part of a shared one.
+    fn lay_returns(&mut self, heard_by: NodeId, channels: u32) -> Vec<LaneId> {
+        let (hop, ret) = (&self.case.hop, &self.links.ret);
+        if let Some(dama) = &hop.dama {
+            let config = dama.config(&hop.forward, ret, self.case.network.terminals);
+            let shared = config.and_then(|config| self.world.connect_shared(heard_by, config));
+            // Checked when the file was read.
+            return shared.expect("a valid scenario has a valid return link");
+        }
+        (0..channels).map(|_| self.world.connect(heard_by, ret.clone())).collect()
     }
 
     /// SLACP uses the rates that the links leave to IP packets, unless the file says otherwise.

@@ -1,11 +1,12 @@
 //! Packets in transit.
 
+use link::dama::{Dama, DamaConfig, DamaError};
 use link::{Counters, Link, LinkConfig, Tally};
 use units::Machine;
 
 use super::{Due, World};
-use crate::agenda::Alarm;
-use crate::network::{Hop, Lane, LaneId, Node};
+use crate::agenda::{Alarm, Ticket};
+use crate::network::{Carrier, Hop, Lane, LaneId, Medium, Node};
 use crate::packet::{Body, NodeId, Packet};
 
 /// Maximum number of times a packet is forwarded without a link in between; beyond it, routes form
@@ -21,9 +22,41 @@ impl World {
 
     /// Creates a link to `to`. Routes decide which packets enter it; several nodes may share it.
     pub fn connect(&mut self, to: NodeId, config: LinkConfig) -> LaneId {
-        let link = Link::new(config, self.seeds.bits());
-        self.lanes.push(Lane { link, to, alarm: Alarm::default(), peak: 0 });
+        let link = Box::new(Link::new(config, self.seeds.bits()));
+        self.add_lane(Carrier::Own { link, to, alarm: Alarm::default() })
+    }
+
+    /// Creates a return link to `to` that several terminals share. Each has a lane of its own, in
+    /// the order of the configuration.
+    ///
+    /// # Errors
+    /// If the configuration cannot be built.
+    pub fn connect_shared(
+        &mut self,
+        to: NodeId,
+        config: DamaConfig,
+    ) -> Result<Vec<LaneId>, DamaError> {
+        let dama = Dama::new(config, self.seeds.bits())?;
+        let (medium, terminals) = (self.media.len() as u32, dama.terminals());
+        self.media.push(Medium { dama, to, alarm: Alarm::default() });
+        self.set_medium_alarm(medium);
+        let lane = |terminal| self.add_lane(Carrier::Shared { medium, terminal });
+        Ok((0..terminals).map(lane).collect())
+    }
+
+    fn add_lane(&mut self, carrier: Carrier) -> LaneId {
+        self.lanes.push(Lane { carrier, peak: 0 });
         LaneId(self.lanes.len() as u32 - 1)
+    }
+
+    /// The shared return link that a lane is part of, with the terminal's number on it.
+    pub fn shared(&self, lane: LaneId) -> Option<(&Dama<Box<Packet>>, usize)> {
+        match self.lanes[lane.index()].carrier {
+            Carrier::Own { .. } => None,
+            Carrier::Shared { medium, terminal } => {
+                Some((&self.media[medium as usize].dama, terminal))
+            }
+        }
     }
 
     /// Routes packets at `node` that are addressed to `to` through `hop`.
@@ -42,12 +75,12 @@ impl World {
 
     /// A link's counters.
     pub fn counters(&self, lane: LaneId) -> &Counters {
-        self.lanes[lane.index()].link.counters()
+        self.lanes[lane.index()].read(&self.media).1
     }
 
     /// The current queue of a link.
     pub fn queued(&self, lane: LaneId) -> Tally {
-        self.lanes[lane.index()].link.queued()
+        self.lanes[lane.index()].read(&self.media).0
     }
 
     /// Maximum number of packets that ever waited for a link.
@@ -82,35 +115,80 @@ impl World {
 
     fn enter(&mut self, id: LaneId, packet: Box<Packet>) {
         let lane = &mut self.lanes[id.index()];
-        lane.link.handle_packet(self.now, packet);
-        lane.peak = lane.peak.max(lane.link.queued().packets);
-        // A later packet is delivered later.
-        if lane.alarm.is_set() && !lane.link.reorders() {
-            return;
+        match &mut lane.carrier {
+            Carrier::Own { link, alarm, .. } => {
+                link.handle_packet(self.now, packet);
+                lane.peak = lane.peak.max(link.queued().packets);
+                // A later packet is delivered later.
+                if alarm.is_set() && !link.reorders() {
+                    return;
+                }
+                let next = link.poll_timeout().map(|(at, _)| at);
+                alarm.set(&mut self.agenda, next, Due::Lane(id));
+            }
+            Carrier::Shared { medium, terminal } => {
+                let (medium, terminal) = (*medium, *terminal);
+                let dama = &mut self.media[medium as usize].dama;
+                dama.handle_packet(self.now, terminal, packet);
+                lane.peak = lane.peak.max(dama.queued(terminal).packets);
+                self.set_medium_alarm(medium);
+            }
         }
-        let next = lane.link.poll_timeout().map(|(at, _)| at);
-        lane.alarm.set(&mut self.agenda, next, Due::Lane(id));
+    }
+
+    pub(super) fn wake_lane(&mut self, id: LaneId, ticket: Ticket) {
+        if let Carrier::Own { alarm, .. } = &mut self.lanes[id.index()].carrier
+            && alarm.ring(ticket)
+        {
+            self.arrive(id);
+        }
     }
 
     /// Delivers packets at the end of a link.
-    pub(super) fn arrive(&mut self, id: LaneId) {
+    fn arrive(&mut self, id: LaneId) {
         loop {
-            let lane = &mut self.lanes[id.index()];
-            let (to, arrived) = (lane.to, lane.link.poll_delivery(self.now));
+            let Carrier::Own { link, to, .. } = &mut self.lanes[id.index()].carrier else { return };
+            let (to, arrived) = (*to, link.poll_delivery(self.now));
             let more = arrived.is_some();
             if let Some(packet) = arrived {
-                self.arrivals += 1;
-                if packet.to == to {
-                    self.deliver(packet);
-                } else {
-                    self.forward(to, packet);
-                }
+                self.come_out(to, packet);
             }
-            let lane = &mut self.lanes[id.index()];
-            let next = lane.link.poll_timeout().map(|(at, _)| at);
+            let Carrier::Own { link, alarm, .. } = &mut self.lanes[id.index()].carrier else {
+                return;
+            };
+            let next = link.poll_timeout().map(|(at, _)| at);
             if !more || next.is_none_or(|at| at > self.now) {
-                return lane.alarm.set(&mut self.agenda, next, Due::Lane(id));
+                return alarm.set(&mut self.agenda, next, Due::Lane(id));
             }
+        }
+    }
+
+    pub(super) fn wake_medium(&mut self, index: u32, ticket: Ticket) {
+        if !self.media[index as usize].alarm.ring(ticket) {
+            return;
+        }
+        loop {
+            let medium = &mut self.media[index as usize];
+            let (to, arrived) = (medium.to, medium.dama.poll_arrival(self.now));
+            let Some((_, _, packet)) = arrived else { break };
+            self.come_out(to, packet);
+        }
+        self.set_medium_alarm(index);
+    }
+
+    fn set_medium_alarm(&mut self, index: u32) {
+        let medium = &mut self.media[index as usize];
+        let next = medium.dama.poll_timeout().map(|(at, _)| at);
+        medium.alarm.set(&mut self.agenda, next, Due::Medium(index));
+    }
+
+    /// Takes a packet at the end of a link.
+    fn come_out(&mut self, to: NodeId, packet: Box<Packet>) {
+        self.arrivals += 1;
+        if packet.to == to {
+            self.deliver(packet);
+        } else {
+            self.forward(to, packet);
         }
     }
 

@@ -37,13 +37,13 @@ impl World {
             });
         }
         for line in &mut self.probe.links {
-            let link = &self.lanes[line.lane.index()].link;
-            let queued = link.queued();
+            let (lanes, media) = (&self.lanes, &self.media);
+            let (queued, counters) = lanes[line.lane.index()].read(media);
             line.loads.push(Load {
                 at: now,
                 queued: queued.packets,
                 queued_bytes: queued.bytes.get(),
-                delivered: link.counters().delivered.bytes.get(),
+                delivered: counters.delivered.bytes.get(),
             });
         }
         if let Some(every) = self.probe.every {

@@ -124,6 +124,7 @@ fn any_preset() -> impl Strategy<Value = Preset> {
     let terrestrial = prop::option::of(any_link());
     let all = (any_link(), any_link(), 1280u16..=9216, 1u8..=32, terrestrial);
     all.prop_map(|(forward, ret, mtu, terminals, terrestrial)| Preset {
+        dama: None,
         name: "own".into(),
         description: "any \"text\"".into(),
         forward,

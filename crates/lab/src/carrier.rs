@@ -1,0 +1,106 @@
+//! What carries the packets of a lane: a link of its own, or a terminal's part of a shared one.
+
+#[cfg(test)]
+mod tests;
+
+use link::dama::{Dama, Slots};
+use link::{Counters, Link, LinkConfig, Outage, Tally};
+use units::Instant;
+
+/// What carries the packets of a lane.
+pub(crate) enum Carrier {
+    /// A link of its own.
+    Own(Box<Link<Vec<u8>>>),
+    /// The slots of this terminal on the shared return link.
+    Shared(usize),
+}
+
+/// A link of a running lab, to be changed.
+pub(crate) enum Changing<'a> {
+    /// A link of its own.
+    Own(&'a mut Link<Vec<u8>>),
+    /// A terminal's part of the shared return link.
+    Shared(&'a mut Dama<Vec<u8>>, usize),
+}
+
+/// The state of a terminal on a shared return link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SharedGauge {
+    /// Slots and requests since the start.
+    pub slots: Slots,
+    /// Cells in its MAC buffers.
+    pub mac_cells: u32,
+}
+
+impl Carrier {
+    /// What waits and the counters, with the terminal's state on a shared link.
+    pub(crate) fn read(
+        &self,
+        shared: Option<&Dama<Vec<u8>>>,
+    ) -> (Tally, Counters, Option<SharedGauge>) {
+        match (self, shared) {
+            (Self::Own(link), _) => (link.queued(), *link.counters(), None),
+            (Self::Shared(terminal), Some(dama)) => {
+                let (slots, mac_cells) = (dama.slots(*terminal), dama.mac_cells(*terminal));
+                let gauge = SharedGauge { slots, mac_cells };
+                (dama.queued(*terminal), *dama.counters(*terminal), Some(gauge))
+            }
+            (Self::Shared(_), None) => (Tally::default(), Counters::default(), None),
+        }
+    }
+}
+
+impl Changing<'_> {
+    /// Adds an outage, with times relative to `now`.
+    pub(crate) fn add_outage(&mut self, now: Instant, outage: Outage) {
+        match self {
+            Self::Own(link) => link.add_outage(now, outage),
+            Self::Shared(dama, terminal) => dama.add_outage(now, *terminal, outage),
+        }
+    }
+
+    /// Ends the current outage, if any, and removes later ones.
+    pub(crate) fn end_outages(&mut self, now: Instant) {
+        match self {
+            Self::Own(link) => link.end_outages(now),
+            Self::Shared(dama, terminal) => dama.end_outages(now, *terminal),
+        }
+    }
+
+    /// Applies the differences between two configurations; of a shared link only the losses, the
+    /// rest of it cannot change.
+    pub(crate) fn reconfigure(&mut self, now: Instant, old: &LinkConfig, new: LinkConfig) {
+        match self {
+            Self::Own(link) => reconfigure(link, now, old, new),
+            Self::Shared(dama, terminal) if old.loss != new.loss => {
+                dama.set_loss(now, *terminal, new.loss);
+            }
+            Self::Shared(..) => {}
+        }
+    }
+}
+
+fn reconfigure(link: &mut Link<Vec<u8>>, now: Instant, old: &LinkConfig, new: LinkConfig) {
+    if old.rate != new.rate {
+        link.set_rate(now, new.rate);
+    }
+    if old.encapsulation != new.encapsulation {
+        link.set_encapsulation(now, new.encapsulation);
+    }
+    if old.delay != new.delay {
+        link.set_delay(now, new.delay);
+    }
+    if old.jitter != new.jitter {
+        link.set_jitter(now, new.jitter);
+    }
+    if old.loss != new.loss {
+        link.set_loss(now, new.loss);
+    }
+    if old.queue != new.queue {
+        link.set_queue(now, new.queue);
+    }
+    if old.discipline != new.discipline {
+        link.set_discipline(now, new.discipline);
+    }
+}

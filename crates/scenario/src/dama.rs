@@ -1,0 +1,234 @@
+//! Capacity on demand: the `[dama]` table of a hop.
+
+pub(crate) mod raw;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+use link::dama::{
+    Allocation, Cell, DamaConfig, DamaError, Frames, FramesError, FreeCapacity, MacLimit, Policy,
+    Requests, Sharing, TerminalConfig,
+};
+use link::{Encapsulation, Jitter, LinkConfig, Rate};
+use units::{BitRate, format_duration};
+
+use crate::place::{Place, quoted};
+use crate::{FileError, LinkSpec};
+use raw::{RawDama, RawDamaTerminal};
+
+/// A return link whose capacity terminals ask for. Rate, delay, losses, the IP queue and its
+/// discipline are those of the hop's return link, whose rate is that of one carrier.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DamaSpec {
+    /// Duration of a frame.
+    pub frame: Duration,
+    /// Frames in a superframe.
+    pub frames_per_superframe: u32,
+    /// Carriers that all terminals share.
+    pub carriers: u32,
+    /// Time from a decision to the transmission of the plan.
+    pub processing: Duration,
+    /// How terminals ask, and the network control centre decides.
+    pub policy: Policy,
+    /// Frames between a terminal's opportunities to ask.
+    pub request_period: u32,
+    /// Superframes for which a requested rate holds.
+    pub rate_time_out: u32,
+    /// Minimum scheduling latency in frames.
+    pub scheduling_latency: u32,
+    /// Frames without a grant after which a volume request is taken for lost; `None`: three times
+    /// what a grant takes at most on an empty link.
+    pub volume_time_out: Option<u32>,
+    /// How terminals share what is not enough for all.
+    pub sharing: Sharing,
+    /// Who gets what nobody asked for.
+    pub free: FreeCapacity,
+    /// All terminals.
+    pub terminal: DamaTerminal,
+}
+
+/// What each terminal may have, and its MAC buffer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DamaTerminal {
+    /// A rate without asking.
+    pub cra: BitRate,
+    /// The ceiling of its rate requests.
+    pub rbdc: BitRate,
+    /// The most cells in one volume request.
+    pub vbdc: u32,
+    /// Cells that each terminal gets before any gets more.
+    pub vbdc_first: u32,
+    /// The most that it gets.
+    pub ceiling: Option<BitRate>,
+    /// Its part where terminals share by weight.
+    pub weight: u32,
+    /// The MAC buffer of each class of traffic.
+    pub mac: MacLimit,
+    /// Whether packets wait in the IP queue until they fit into the MAC buffer.
+    pub flow_control: bool,
+}
+
+impl DamaSpec {
+    /// Reads the table, for a hop with this return link.
+    pub(crate) fn read(
+        place: &Place<'_>,
+        raw: RawDama,
+        links: [&LinkSpec; 2],
+        terminals: u32,
+    ) -> Result<Self, FileError> {
+        let count = |key, value: Option<u32>, default: u32| {
+            let value = value.unwrap_or(default);
+            place.check(value > 0, key, value, "1 or more").map(|()| value)
+        };
+        let frame = place.time("frame", Some(raw.frame))?.unwrap_or_default();
+        let spec = Self {
+            frame,
+            frames_per_superframe: count("frames-per-superframe", raw.frames_per_superframe, 1)?,
+            carriers: count("carriers", raw.carriers, 1)?,
+            processing: place.time("processing", raw.processing)?.unwrap_or_default(),
+            policy: raw.policy.map(|text| text.0).unwrap_or_default(),
+            request_period: count("request-period", raw.request_period, 1)?,
+            rate_time_out: count("rate-time-out", raw.rate_time_out, 12)?,
+            scheduling_latency: count("scheduling-latency", raw.scheduling_latency, 2)?,
+            volume_time_out: raw.volume_time_out,
+            sharing: raw.sharing.map(|text| text.0).unwrap_or_default(),
+            free: raw.free.map(|text| text.0).unwrap_or_default(),
+            terminal: DamaTerminal::read(&place.within("terminal"), raw.terminal)?,
+        };
+        spec.check(place, links, terminals).map(|()| spec)
+    }
+
+    /// Checks that a hop with these links, forward and return, can have it.
+    pub(crate) fn check(
+        &self,
+        place: &Place<'_>,
+        [forward, ret]: [&LinkSpec; 2],
+        terminals: u32,
+    ) -> Result<(), FileError> {
+        let Rate::Constant(_) = ret.rate else {
+            return Err(place.unreadable("", "a return link with [dama] needs a constant rate"));
+        };
+        if ret.jitter != Jitter::None {
+            return Err(place.unreadable("", "a return link with [dama] has no jitter but its own"));
+        }
+        if cell(ret.encapsulation).is_none() {
+            let value = quoted(ret.encapsulation);
+            let message = format!(
+                "a return link with [dama] needs cells, not encapsulation = {value}: expected \
+                 \"aal5\" or \"mpe\""
+            );
+            return Err(place.unreadable("", message));
+        }
+        let [rate, frame] = [ret.rate.greatest().to_string(), format_duration(self.frame)];
+        match self.config(forward, &ret.config(Duration::ZERO, u16::MAX), terminals) {
+            Ok(_) => Ok(()),
+            Err(DamaError::Frames(FramesError::TooSlow { .. })) => {
+                let expected = format!("long enough for a cell at {rate}");
+                Err(place.wrong("frame", frame, expected))
+            }
+            Err(DamaError::Overbooked { capacity, .. }) => {
+                let expected = format!("at most {capacity} for all {terminals} terminals");
+                Err(place.within("terminal").wrong("cra", self.terminal.cra, expected))
+            }
+            Err(DamaError::OneOverbooked { capacity, .. }) => {
+                let expected = format!("at most a carrier's {capacity}");
+                Err(place.within("terminal").wrong("cra", self.terminal.cra, expected))
+            }
+            Err(other) => Err(place.unreadable("frame", other)),
+        }
+    }
+
+    /// The return link of `terminals` terminals: with the delay of allocations of `forward`, and
+    /// everything else of `ret`, the terminals' link without DAMA.
+    ///
+    /// # Errors
+    /// If it cannot be built; never with what a file was read for.
+    pub fn config(
+        &self,
+        forward: &LinkSpec,
+        ret: &LinkConfig,
+        terminals: u32,
+    ) -> Result<DamaConfig, DamaError> {
+        let forward_delay = forward.delay.greatest();
+        let cell = cell(ret.encapsulation).ok_or(FramesError::Empty)?;
+        let (count, carrier) = (self.frames_per_superframe, ret.rate.greatest());
+        let frames = Frames::new(self.frame, count, self.carriers, carrier, cell)?;
+        let allocation = forward_delay + ret.delay.greatest() + self.processing;
+        let config = DamaConfig {
+            frames,
+            delay: ret.delay.clone(),
+            forward_delay,
+            processing: self.processing,
+            requests: Requests {
+                policy: self.policy,
+                period: self.request_period,
+                rate_time_out: self.rate_time_out,
+                scheduling_latency: self.scheduling_latency,
+                volume_time_out: self.volume_time_out.unwrap_or_else(|| self.patience(allocation)),
+            },
+            allocation: Allocation { sharing: self.sharing, free: self.free },
+            terminals: vec![self.terminal.config(ret); terminals as usize],
+        };
+        config.check().map(|()| config)
+    }
+
+    /// Three times what a grant takes at most on an empty link, in frames.
+    fn patience(&self, allocation: Duration) -> u32 {
+        let frames = allocation.as_nanos().div_ceil(self.frame.as_nanos().max(1));
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
+        let waits = self.request_period.saturating_add(self.frames_per_superframe * 2);
+        frames.saturating_add(waits).saturating_mul(3)
+    }
+}
+
+impl DamaTerminal {
+    fn read(place: &Place<'_>, raw: RawDamaTerminal) -> Result<Self, FileError> {
+        let rate = |text: Option<crate::text::Text<BitRate>>| text.map(|text| text.0);
+        let weight = raw.weight.unwrap_or(1);
+        place.check(weight > 0, "weight", weight, "1 or more")?;
+        let terminal = Self {
+            cra: rate(raw.cra).unwrap_or_default(),
+            rbdc: rate(raw.rbdc).unwrap_or_default(),
+            vbdc: raw.vbdc.unwrap_or(0),
+            vbdc_first: raw.vbdc_first.unwrap_or(3),
+            ceiling: rate(raw.ceiling),
+            weight,
+            mac: raw.mac_buffer.0,
+            flow_control: raw.flow_control.unwrap_or(false),
+        };
+        let any = terminal.cra > BitRate::default()
+            || terminal.rbdc > BitRate::default()
+            || terminal.vbdc > 0;
+        let expected =
+            "a rate above 0, unless rbdc or vbdc has one: the terminal could send nothing";
+        place.check(any, "cra", terminal.cra, expected).map(|()| terminal)
+    }
+
+    fn config(&self, ret: &LinkConfig) -> TerminalConfig {
+        TerminalConfig {
+            cra: self.cra,
+            rbdc: self.rbdc,
+            vbdc: self.vbdc,
+            vbdc_first: self.vbdc_first,
+            ceiling: self.ceiling,
+            weight: self.weight,
+            mac: self.mac,
+            flow_control: self.flow_control,
+            queue: ret.queue,
+            discipline: ret.discipline,
+            loss: ret.loss.clone(),
+            outages: ret.outages.clone(),
+        }
+    }
+}
+
+/// The cells of an encapsulation, if it has any.
+fn cell(encapsulation: Encapsulation) -> Option<Cell> {
+    match encapsulation {
+        Encapsulation::Aal5 { llc_snap: false } => Some(Cell::ATM),
+        Encapsulation::Aal5 { llc_snap: true } => Some(Cell { per_packet: 16, ..Cell::ATM }),
+        Encapsulation::Mpe { .. } => Some(Cell::MPEG),
+        _ => None,
+    }
+}

@@ -1,0 +1,119 @@
+//! Capacity on demand as written in a file.
+
+use link::dama::{FreeCapacity, MacLimit, Policy, Sharing};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::BitRate;
+
+use super::{DamaSpec, DamaTerminal};
+use crate::text::{Text, Time};
+
+/// Capacity on demand on the return link, whose rate is that of one carrier.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(rename = "Dama")]
+pub(crate) struct RawDama {
+    /// Duration of a frame.
+    #[schemars(extend("examples" = ["53 ms"]))]
+    pub(super) frame: Text<Time>,
+    /// Frames in a superframe. Capacity is allocated once per superframe.
+    #[schemars(range(min = 1), extend("default" = 1))]
+    pub(super) frames_per_superframe: Option<u32>,
+    /// Carriers that all terminals share.
+    #[schemars(range(min = 1), extend("default" = 1))]
+    pub(super) carriers: Option<u32>,
+    /// Time from a decision to the transmission of the plan.
+    #[schemars(extend("default" = "0 s"))]
+    pub(super) processing: Option<Text<Time>>,
+    /// How terminals ask, and the network control centre decides: classic or rtt-aware.
+    #[schemars(extend("default" = "classic", "examples" = ["classic", "rtt-aware"]))]
+    pub(super) policy: Option<Text<Policy>>,
+    /// Frames between a terminal's opportunities to ask.
+    #[schemars(range(min = 1), extend("default" = 1))]
+    pub(super) request_period: Option<u32>,
+    /// RBDC: superframes for which a requested rate holds.
+    #[schemars(range(min = 1), extend("default" = 12))]
+    pub(super) rate_time_out: Option<u32>,
+    /// RBDC: frames within which the backlog is to be sent; minimum scheduling latency.
+    #[schemars(range(min = 1), extend("default" = 2))]
+    pub(super) scheduling_latency: Option<u32>,
+    /// VBDC: frames without a grant after which a request is taken for lost. By default three times
+    /// what a grant takes at most on an empty link.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) volume_time_out: Option<u32>,
+    /// How terminals share what is not enough for all: proportional or fair.
+    #[schemars(extend("default" = "proportional", "examples" = ["proportional", "fair"]))]
+    pub(super) sharing: Option<Text<Sharing>>,
+    /// FCA: who gets what nobody asked for: none, all \[chunk=N\], asking \[chunk=N\].
+    #[schemars(extend("default" = "none", "examples" = ["none", "all chunk=4", "asking"]))]
+    pub(super) free: Option<Text<FreeCapacity>>,
+    /// What each terminal may have, and its MAC buffer.
+    pub(super) terminal: RawDamaTerminal,
+}
+
+/// What each terminal may have, and its MAC buffer. Rates count cells with their headers.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(rename = "DamaTerminal")]
+pub(super) struct RawDamaTerminal {
+    /// CRA: a rate without asking.
+    #[schemars(extend("default" = "0 bit/s"))]
+    pub(super) cra: Option<Text<BitRate>>,
+    /// RBDC: the ceiling of its rate requests.
+    #[schemars(extend("default" = "0 bit/s"))]
+    pub(super) rbdc: Option<Text<BitRate>>,
+    /// VBDC: the most cells in one request.
+    #[schemars(range(max = 4080), extend("default" = 0))]
+    pub(super) vbdc: Option<u32>,
+    /// VBDC: cells that each terminal gets before any gets more.
+    #[schemars(extend("default" = 3))]
+    pub(super) vbdc_first: Option<u32>,
+    /// The most that it gets of all kinds; by default what its transmitter can send.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ceiling: Option<Text<BitRate>>,
+    /// Its part where terminals share by weight.
+    #[schemars(range(min = 1), extend("default" = 1))]
+    pub(super) weight: Option<u32>,
+    /// The MAC buffer of each class of traffic.
+    #[schemars(extend("examples" = ["600 cells", "64 kB"]))]
+    pub(super) mac_buffer: Text<MacLimit>,
+    /// Whether packets wait in the IP queue until they fit into the MAC buffer. If not, the IP
+    /// queue stays empty, and the MAC buffer drops what does not fit.
+    #[schemars(extend("default" = false))]
+    pub(super) flow_control: Option<bool>,
+}
+
+impl From<&DamaSpec> for RawDama {
+    fn from(spec: &DamaSpec) -> Self {
+        Self {
+            frame: Text(Time(spec.frame)),
+            frames_per_superframe: Some(spec.frames_per_superframe),
+            carriers: Some(spec.carriers),
+            processing: Some(Text(Time(spec.processing))),
+            policy: Some(Text(spec.policy)),
+            request_period: Some(spec.request_period),
+            rate_time_out: Some(spec.rate_time_out),
+            scheduling_latency: Some(spec.scheduling_latency),
+            volume_time_out: spec.volume_time_out,
+            sharing: Some(Text(spec.sharing)),
+            free: Some(Text(spec.free)),
+            terminal: (&spec.terminal).into(),
+        }
+    }
+}
+
+impl From<&DamaTerminal> for RawDamaTerminal {
+    fn from(terminal: &DamaTerminal) -> Self {
+        Self {
+            cra: Some(Text(terminal.cra)),
+            rbdc: Some(Text(terminal.rbdc)),
+            vbdc: Some(terminal.vbdc),
+            vbdc_first: Some(terminal.vbdc_first),
+            ceiling: terminal.ceiling.map(Text),
+            weight: Some(terminal.weight),
+            mac_buffer: Text(terminal.mac),
+            flow_control: Some(terminal.flow_control),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Hops with capacity on demand.
+
+use link::dama::{FreeCapacity, MacLimit, Policy};
+use units::BitRate;
+
+use crate::{FileError, Preset, Scenario};
+
+const PRESET: &str = r#"
+description = "the SLACP paper's link"
+mtu = 1450
+terminals = 2
+[forward]
+rate = "512 kbit/s"
+delay = "250 ms"
+queue = "40 kB"
+[return]
+rate = "128 kbit/s"
+encapsulation = "aal5"
+delay = "250 ms"
+queue = "40 kB"
+[dama]
+frame = "53 ms"
+frames-per-superframe = 2
+request-period = 10
+[dama.terminal]
+cra = "8 kbit/s"
+vbdc = 512
+mac-buffer = "600 cells"
+"#;
+
+fn changed(from: &str, to: &str) -> Result<Preset, FileError> {
+    assert!(PRESET.contains(from), "{from}");
+    Preset::from_text(&PRESET.replacen(from, to, 1))
+}
+
+#[test]
+fn the_return_link_is_one_carrier_in_cells() {
+    let preset = Preset::from_text(PRESET).unwrap();
+    let dama = preset.dama.as_ref().unwrap();
+    let [_, ret] = preset.links();
+    let config = dama.config(&preset.forward, &ret, 2).unwrap();
+    assert_eq!((config.frames.slots, config.terminals.len()), (16, 2));
+    let terminal = &config.terminals[0];
+    assert_eq!(terminal.cra, BitRate::from_bits_per_second(8_000));
+    assert_eq!((terminal.vbdc, terminal.mac), (512, MacLimit::Cells(600)));
+    // Two delays are ten frames; a wait of a request period and two superframes: three times 24.
+    assert_eq!(config.requests.volume_time_out, 3 * (10 + 10 + 4));
+}
+
+#[test]
+fn a_preset_is_written_as_it_was_read() {
+    let preset = changed(
+        "request-period = 10",
+        "request-period = 5\npolicy = \"rtt-aware\"\nfree = \"all chunk=4\"\nvolume-time-out = 9",
+    )
+    .unwrap();
+    let dama = preset.dama.as_ref().unwrap();
+    assert_eq!((dama.policy, dama.free), (Policy::RttAware, FreeCapacity::All { chunk: 4 }));
+    let again = Preset::from_text(&preset.to_string()).unwrap();
+    assert_eq!(again.dama, preset.dama);
+}
+
+#[test]
+fn errors_name_the_key_and_what_would_be_accepted() {
+    for (from, to, named) in [
+        ("frame = \"53 ms\"", "frame = \"1 ms\"", ["dama.frame", "for a cell at 128 kbit/s"]),
+        ("\"8 kbit/s\"", "\"65 kbit/s\"", ["dama.terminal.cra", "at most 128 kbit/s for all 2"]),
+        ("\"8 kbit/s\"", "\"130 kbit/s\"", ["dama.terminal.cra", "a carrier's 128 kbit/s"]),
+        ("cra = \"8 kbit/s\"\nvbdc = 512", "", ["dama.terminal.cra", "could send nothing"]),
+        ("\"aal5\"", "\"gse\"", ["encapsulation = \"gse\"", "\"aal5\" or \"mpe\""]),
+        ("\"600 cells\"", "\"0 cells\"", ["0 cells", "\"600 cells\" or \"64 kB\""]),
+        ("request-period = 10", "request-period = 0", ["dama.request-period", "1 or more"]),
+        ("request-period = 10", "policy = \"fair\"", ["fair", "classic or rtt-aware"]),
+        ("vbdc = 512", "vbcd = 512", ["vbcd", "vbdc"]),
+        (
+            "delay = \"250 ms\"\nqueue = \"40 kB\"\n[dama]",
+            "delay = \"250 ms\"\njitter = \"5 ms\"\nqueue = \"40 kB\"\n[dama]",
+            ["dama", "no jitter"],
+        ),
+    ] {
+        let error = changed(from, to).unwrap_err().to_string();
+        assert!(named.iter().all(|part| error.contains(part)), "{to}: {error}");
+    }
+}
+
+#[test]
+fn a_scenario_has_it_by_itself_or_of_a_preset() {
+    let hop = PRESET.split_once("[forward]").unwrap().1;
+    let hop = hop.replace("[return]", "[hop.return]").replace("[dama", "[hop.dama");
+    let text = format!(
+        "description = \"x\"\ntime = \"1 s\"\n[network]\nterminals = 16\n[hop]\nmtu = 1450\n[hop.forward]{hop}
+         [[flow]]\nname = \"f\"\nkind = \"bulk\"\nbytes = \"1 MB\"\n"
+    );
+    let case = &Scenario::parse("own.toml", &text).unwrap().cases[0];
+    assert!(case.hop.dama.is_some());
+    // 17 × 8 kbit/s are more than 128.
+    let many = text.replace("terminals = 16", "terminals = 17");
+    let error = Scenario::parse("own.toml", &many).unwrap_err().to_string();
+    assert!(error.contains("hop.dama.terminal.cra") && error.contains("all 17"), "{error}");
+}
