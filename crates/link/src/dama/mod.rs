@@ -30,6 +30,7 @@ mod layout;
 mod mac;
 mod ncc;
 mod network;
+pub mod random_access;
 mod request;
 mod terminal;
 mod text;

@@ -1,0 +1,53 @@
+//! Random access: terminals send without asking, in contention blocks of the return link.
+//!
+//! ```text
+//!  terminal                                             hub
+//!  Contention ── Block::draw ─▶ slots of a block ─▶ Receiver ─▶ decoded bursts
+//!      ▲                                                │            │
+//!      └── answer or silence, Backoff ◀─────────────────│────────────┘
+//!      └── persistence ◀──────────────── LoadControl ◀──┘ idle slots
+//! ```
+//!
+//! A [`Block`] is a number of slots that follow each other in time, as in a frame of the return
+//! link. A terminal that has something to send, a capacity request or a short data burst, sends it
+//! in slots drawn at random. If no answer comes, it tries again in a later block. Everything here is
+//! handed block numbers, not times: a number says which block of the superframe structure it is,
+//! and the owner knows when that block is on the air.
+//!
+//! | type | where | decides |
+//! |---|---|---|
+//! | [`AccessScheme`], [`Block`] | both | number of replicas; their slots |
+//! | [`Receiver`] | hub | which bursts of a block can be decoded |
+//! | [`Backoff`] | terminal | the pause after a collision, and when to give up |
+//! | [`Contention`] | terminal | when to send, when silence means a collision |
+//! | [`LoadControl`] | hub | the share of the waiting terminals that may send |
+//! | [`choose`] | terminal | contention or assignment, for the next packet |
+//!
+//! Not modelled:
+//! - the capture of the strongest of several bursts in a slot, as the bursts of a network with
+//!   power control arrive equally strong;
+//! - imperfect cancellation (errors of the channel estimate, phase noise): a
+//!   real receiver resolves a little less;
+//! - a block that spans several carriers, where a terminal with one transmitter must not draw two
+//!   slots at the same time;
+//! - more than one burst of a terminal in a block.
+
+mod backoff;
+mod burst;
+mod choice;
+mod contention;
+mod load_control;
+mod open_loop;
+mod receiver;
+mod scheme;
+#[cfg(test)]
+mod tests;
+
+pub use backoff::{Backoff, BackoffError, BackoffLimits, Retry};
+pub use burst::{Block, BlockError, Burst, BurstSlots, MAX_REPLICAS, SlotsError};
+pub use choice::{Access, AccessLimits, choose};
+pub use contention::{Contention, Ended, Outcome, State, Turn};
+pub use load_control::LoadControl;
+pub use open_loop::{OpenLoop, open_loop};
+pub use receiver::{Receiver, Reception};
+pub use scheme::AccessScheme;

@@ -1,0 +1,330 @@
+//! A terminal's attempts to send a burst.
+
+use units::Probability;
+
+use super::{Backoff, BackoffError, BackoffLimits, Block, BurstSlots, Retry};
+use crate::Dice;
+
+/// The random access of one terminal: one burst at a time, a capacity request or a short data
+/// burst, until the hub has it or it is given up.
+///
+/// ```text
+///            offer             persistence allows
+///    Idle ──────────▶ Waiting ────────────────────▶ InAir
+///     ▲                                            │    ▲
+///     │ delivered, or given up                     │    │
+///     ├────────────────────────────────────────────┤    │
+///     │                         collided, or no answer  │ pause over, persistence allows
+///     │                                            ▼    │
+///     └──────────────── late answer ◀────────── BackingOff
+/// ```
+///
+/// It is handed the numbers of blocks, which never go back:
+///
+/// | input | when |
+/// |---|---|
+/// | [`Contention::offer`] | there is something to send |
+/// | [`Contention::handle_block`] | a block begins, at least each [`Contention::poll_block`] |
+/// | [`Contention::handle_answer`] | the hub says what became of a burst |
+///
+/// A block begins before answers that arrive during it. A silent hub is a hub that did not decode
+/// the burst: once the block `answer` blocks later begins, the burst has collided. So a lost answer
+/// makes the terminal send again what the hub already has; the owner must be able to tell
+/// duplicates. A late answer still ends the attempts, but not those already given up.
+///
+/// The same seed and inputs give the same bursts.
+#[derive(Debug, Clone)]
+pub struct Contention {
+    block: Block,
+    answer: u64,
+    backoff: Backoff,
+    dice: Dice,
+    state: State,
+    /// The blocks of the first and the last attempt of this burst.
+    attempted: Option<(u64, u64)>,
+}
+
+/// What a terminal's random access is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Nothing to send.
+    Idle,
+    /// A burst is to be sent for the first time.
+    Waiting {
+        /// The first block that may carry it.
+        from: u64,
+    },
+    /// A burst has been sent; the hub's answer is not known.
+    InAir {
+        /// The block that carries it.
+        sent: u64,
+        /// When this block begins without an answer, the burst has collided.
+        answer_by: u64,
+    },
+    /// A burst has collided and is to be sent again.
+    BackingOff {
+        /// The first block that may carry it.
+        from: u64,
+    },
+}
+
+/// What to do in a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Turn {
+    /// Nothing.
+    Quiet,
+    /// Send the burst in these slots of the block.
+    Send(BurstSlots),
+    /// The burst is given up: count it, and decide what becomes of it.
+    GaveUp {
+        /// The attempts made.
+        attempts: u32,
+    },
+}
+
+/// What became of a burst, as the hub says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was decoded.
+    Succeeded,
+    /// It was not: the hub lists what it decoded in a block, and the burst is not there.
+    Collided,
+}
+
+/// How the attempts to send a burst ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Ended {
+    /// The hub has it.
+    Delivered {
+        /// The attempts made, at least 1.
+        attempts: u32,
+    },
+    /// It is given up: count it, and decide what becomes of it.
+    GaveUp {
+        /// The attempts made.
+        attempts: u32,
+    },
+}
+
+impl Contention {
+    /// A terminal with nothing to send. `answer` is the number of blocks after that of a burst until
+    /// silence means a collision: the round trip and the hub's processing, at least 1.
+    ///
+    /// # Errors
+    /// If the limits of the back-off are impossible.
+    pub fn new(
+        block: Block,
+        answer: u32,
+        limits: BackoffLimits,
+        seed: u64,
+    ) -> Result<Self, BackoffError> {
+        Ok(Self {
+            block,
+            answer: u64::from(answer.max(1)),
+            backoff: Backoff::new(limits)?,
+            dice: Dice::new(seed),
+            state: State::Idle,
+            attempted: None,
+        })
+    }
+
+    /// There is a burst to send, from block `from` on. False if the one before has not ended: then
+    /// the owner offers it again later, or sends it with the pending one.
+    #[must_use]
+    pub fn offer(&mut self, from: u64) -> bool {
+        let free = self.state == State::Idle;
+        if free {
+            self.state = State::Waiting { from };
+        }
+        free
+    }
+
+    /// Block `number` begins. A terminal that may send does so with the probability `persistence`
+    /// that the hub announces ([`super::LoadControl`]), else it looks again in the next block.
+    pub fn handle_block(&mut self, number: u64, persistence: Probability) -> Turn {
+        if let State::InAir { answer_by, .. } = self.state
+            && answer_by <= number
+            && let Some(Ended::GaveUp { attempts }) = self.collided(answer_by)
+        {
+            return Turn::GaveUp { attempts };
+        }
+        match self.state {
+            State::Waiting { from } | State::BackingOff { from } if from <= number => {
+                self.try_to_send(number, persistence)
+            }
+            _ => Turn::Quiet,
+        }
+    }
+
+    /// The hub's answer to the burst sent in block `sent` arrives during block `number`. Returns how
+    /// the attempts end, if they do. An answer to another burst changes nothing.
+    #[must_use]
+    pub fn handle_answer(&mut self, number: u64, sent: u64, outcome: Outcome) -> Option<Ended> {
+        let (first, last) = self.attempted?;
+        match outcome {
+            Outcome::Succeeded if (first..=last).contains(&sent) => {
+                let unanswered = matches!(self.state, State::InAir { .. });
+                let attempts = self.backoff.collisions() + u32::from(unanswered);
+                self.backoff.succeeded();
+                self.end();
+                Some(Ended::Delivered { attempts })
+            }
+            Outcome::Collided if matches!(self.state, State::InAir { .. }) && sent == last => {
+                self.collided(number + 1)
+            }
+            _ => None,
+        }
+    }
+
+    /// The next block that [`Contention::handle_block`] must be called for; `None` if idle.
+    pub const fn poll_block(&self) -> Option<u64> {
+        match self.state {
+            State::Idle => None,
+            State::Waiting { from } | State::BackingOff { from } => Some(from),
+            State::InAir { answer_by, .. } => Some(answer_by),
+        }
+    }
+
+    /// What it is doing.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    fn try_to_send(&mut self, number: u64, persistence: Probability) -> Turn {
+        if !self.dice.happens(persistence) {
+            self.state = match self.state {
+                State::Waiting { .. } => State::Waiting { from: number + 1 },
+                _ => State::BackingOff { from: number + 1 },
+            };
+            return Turn::Quiet;
+        }
+        debug_assert!(self.attempted.is_none_or(|(_, last)| last < number), "twice in a block");
+        let first = self.attempted.map_or(number, |(first, _)| first);
+        self.attempted = Some((first, number));
+        self.state = State::InAir { sent: number, answer_by: number + self.answer };
+        Turn::Send(self.block.draw(&mut self.dice))
+    }
+
+    /// The burst in the air was not decoded; `next` is the first block that it could be sent in.
+    fn collided(&mut self, next: u64) -> Option<Ended> {
+        match self.backoff.collided(&mut self.dice) {
+            Retry::After(pause) => {
+                self.state = State::BackingOff { from: next + u64::from(pause) };
+                None
+            }
+            Retry::GiveUp { attempts } => {
+                self.end();
+                Some(Ended::GaveUp { attempts })
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.state = State::Idle;
+        self.attempted = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::AccessScheme;
+    use super::*;
+
+    /// Answers after 3 blocks; retries at once; 2 attempts.
+    fn contention() -> Contention {
+        let block = Block::new(AccessScheme::Dsa { replicas: 2 }, 10).unwrap();
+        let limits = BackoffLimits { first: 1, greatest: 1, attempts: 2 };
+        Contention::new(block, 3, limits, 1).unwrap()
+    }
+
+    /// One whose burst is in the air since block 5.
+    fn in_air() -> Contention {
+        let mut contention = contention();
+        assert!(contention.offer(5));
+        assert!(matches!(contention.handle_block(5, Probability::ONE), Turn::Send(_)));
+        assert_eq!(contention.state(), State::InAir { sent: 5, answer_by: 8 });
+        contention
+    }
+
+    fn sends(contention: &mut Contention, number: u64) -> bool {
+        matches!(contention.handle_block(number, Probability::ONE), Turn::Send(_))
+    }
+
+    #[test]
+    fn sends_from_the_block_asked_for() {
+        let mut contention = contention();
+        assert_eq!(contention.poll_block(), None);
+        assert_eq!(contention.handle_block(1, Probability::ONE), Turn::Quiet);
+        assert!(contention.offer(3));
+        assert!(!contention.offer(2), "one burst at a time");
+        assert_eq!(contention.poll_block(), Some(3));
+        assert!(!sends(&mut contention, 2));
+        assert!(sends(&mut contention, 3));
+    }
+
+    #[test]
+    fn an_answer_ends_the_attempts() {
+        let mut contention = in_air();
+        assert_eq!(contention.handle_answer(7, 4, Outcome::Succeeded), None);
+        let ended = contention.handle_answer(7, 5, Outcome::Succeeded);
+        assert_eq!(ended, Some(Ended::Delivered { attempts: 1 }));
+        assert_eq!(contention.state(), State::Idle);
+        assert_eq!(contention.handle_answer(7, 5, Outcome::Succeeded), None, "only once");
+    }
+
+    #[test]
+    fn silence_is_a_collision_and_the_last_one_is_reported() {
+        let mut contention = in_air();
+        assert_eq!(contention.poll_block(), Some(8));
+        assert_eq!(contention.handle_block(7, Probability::ONE), Turn::Quiet);
+        assert!(sends(&mut contention, 8));
+        let turn = contention.handle_block(11, Probability::ONE);
+        assert_eq!(turn, Turn::GaveUp { attempts: 2 });
+        assert_eq!(contention.state(), State::Idle);
+        assert!(contention.offer(12));
+        assert!(sends(&mut contention, 12));
+    }
+
+    #[test]
+    fn a_bad_answer_saves_the_wait_for_silence() {
+        let mut contention = in_air();
+        assert_eq!(contention.handle_answer(6, 5, Outcome::Collided), None);
+        assert_eq!(contention.state(), State::BackingOff { from: 7 });
+        assert_eq!(contention.handle_answer(6, 5, Outcome::Collided), None, "only once");
+        assert!(sends(&mut contention, 7));
+        let ended = contention.handle_answer(9, 7, Outcome::Collided);
+        assert_eq!(ended, Some(Ended::GaveUp { attempts: 2 }));
+    }
+
+    #[test]
+    fn a_late_answer_is_still_good_news() {
+        let mut contention = in_air();
+        assert_eq!(contention.handle_block(8, Probability::ZERO), Turn::Quiet);
+        assert_eq!(contention.state(), State::BackingOff { from: 9 });
+        let ended = contention.handle_answer(8, 5, Outcome::Succeeded);
+        assert_eq!(ended, Some(Ended::Delivered { attempts: 1 }));
+        let mut again = in_air();
+        assert!(sends(&mut again, 8));
+        let ended = again.handle_answer(9, 5, Outcome::Succeeded);
+        assert_eq!(ended, Some(Ended::Delivered { attempts: 2 }), "both were on the air");
+    }
+
+    #[test]
+    fn without_persistence_it_waits_and_counts_no_attempt() {
+        let mut contention = contention();
+        assert!(contention.offer(0));
+        for number in 0..100 {
+            assert_eq!(contention.handle_block(number, Probability::ZERO), Turn::Quiet);
+            assert_eq!(contention.state(), State::Waiting { from: number + 1 });
+        }
+    }
+
+    #[test]
+    fn a_late_block_does_all_that_is_due() {
+        let mut contention = in_air();
+        assert!(sends(&mut contention, 20));
+        assert_eq!(contention.state(), State::InAir { sent: 20, answer_by: 23 });
+    }
+}
