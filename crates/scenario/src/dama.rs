@@ -73,7 +73,7 @@ impl DamaSpec {
     /// Reads the table, for a hop with this return link.
     pub(crate) fn read(
         place: &Place<'_>,
-        raw: RawDama,
+        raw: &RawDama,
         links: [&LinkSpec; 2],
         terminals: u32,
     ) -> Result<Self, FileError> {
@@ -94,7 +94,7 @@ impl DamaSpec {
             volume_time_out: raw.volume_time_out,
             sharing: raw.sharing.map(|text| text.0).unwrap_or_default(),
             free: raw.free.map(|text| text.0).unwrap_or_default(),
-            terminal: DamaTerminal::read(&place.within("terminal"), raw.terminal)?,
+            terminal: DamaTerminal::read(&place.within("terminal"), &raw.terminal)?,
         };
         spec.check(place, links, terminals).map(|()| spec)
     }
@@ -183,7 +183,7 @@ impl DamaSpec {
 }
 
 impl DamaTerminal {
-    fn read(place: &Place<'_>, raw: RawDamaTerminal) -> Result<Self, FileError> {
+    fn read(place: &Place<'_>, raw: &RawDamaTerminal) -> Result<Self, FileError> {
         let rate = |text: Option<crate::text::Text<BitRate>>| text.map(|text| text.0);
         let weight = raw.weight.unwrap_or(1);
         place.check(weight > 0, "weight", weight, "1 or more")?;

@@ -122,7 +122,7 @@ impl Preset {
         let (forward, ret) = (link("forward", raw.forward)?, link("return", raw.ret)?);
         let within = place.within("dama");
         let dama =
-            raw.dama.map(|raw| DamaSpec::read(&within, raw, [&forward, &ret], raw_terminals));
+            raw.dama.map(|raw| DamaSpec::read(&within, &raw, [&forward, &ret], raw_terminals));
         Ok(Self {
             name: name.to_owned(),
             description: raw.description,

@@ -218,7 +218,7 @@ impl Hop {
         let ret = raw.ret.map(|raw| LinkSpec::read(&place.within("return"), raw)).transpose()?;
         let ret = ret.unwrap_or_else(|| forward.clone());
         let within = place.within("dama");
-        let dama = raw.dama.map(|raw| DamaSpec::read(&within, raw, [&forward, &ret], terminals));
+        let dama = raw.dama.map(|raw| DamaSpec::read(&within, &raw, [&forward, &ret], terminals));
         let dama = dama.transpose()?;
         Ok(Self { forward, ret, mtu, dama })
     }
