@@ -24,7 +24,8 @@ use units::{Instant, Machine};
 
 use crate::carrier::{Carrier, Changing, SharedGauge};
 use crate::exit::Exit;
-use crate::{Lateness, LinkName};
+use crate::shared_return::SharedReturn;
+use crate::{Lateness, LinkName, ReturnRecord};
 
 /// Maximum number of packets taken from one device before the links are served.
 const BURST: usize = 256;
@@ -94,7 +95,7 @@ impl Gauges {
     /// the two of the terrestrial part.
     pub fn read(&self) -> Vec<Gauge> {
         let state = self.shared.lock();
-        let dama = state.shared.as_ref().map(|shared| &shared.dama);
+        let dama = state.shared.as_ref().map(SharedReturn::read);
         let read = |track: &Track| {
             let (queued, counters, shared) = track.carrier.read(dama);
             Gauge { link: track.name, counters, queued, shared }
@@ -132,13 +133,6 @@ struct Track {
     told: Instant,
 }
 
-/// The return link that terminals share.
-struct SharedReturn {
-    dama: Dama<Vec<u8>>,
-    /// The latest time passed to it; never decreases.
-    told: Instant,
-}
-
 impl Driver {
     /// Starts the thread. The lanes' ports must have been opened in `sky`.
     /// `shared` is the return link of the lanes that have none of their own.
@@ -150,7 +144,7 @@ impl Driver {
             exits.push(exit);
         }
         let (faults, lateness) = (Faults::default(), Lateness::default());
-        let shared = shared.map(|dama| SharedReturn { dama, told: Instant::ZERO });
+        let shared = shared.map(SharedReturn::new);
         let state = Mutex::new(State { tracks, shared, faults, lateness, stopping: false });
         let nudge = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let shared = Arc::new(Shared { state, nudge });
@@ -180,15 +174,27 @@ impl Driver {
                     track.told = track.told.max(now);
                     change(track.name, &mut Changing::Own(link), track.told);
                 }
-                (Carrier::Shared(terminal), Some(SharedReturn { dama, told })) => {
-                    *told = (*told).max(now);
-                    change(track.name, &mut Changing::Shared(dama, *terminal), *told);
+                (Carrier::Shared(terminal), Some(shared)) => {
+                    let told = shared.advance(now);
+                    change(track.name, &mut Changing::Shared(shared.dama(), *terminal), told);
                 }
                 (Carrier::Shared(_), None) => {}
             }
         }
         drop(state);
         self.nudge();
+    }
+
+    /// Records from now on what happens on the shared return link, if there is one.
+    pub(crate) fn record(&self) {
+        if let Some(shared) = &mut self.shared.lock().shared {
+            shared.record();
+        }
+    }
+
+    /// What was recorded.
+    pub(crate) fn recorded(&self) -> Option<ReturnRecord> {
+        self.shared.lock().shared.as_ref()?.recorded().cloned()
     }
 
     /// Packets lost other than on the links.
@@ -304,18 +310,17 @@ impl Worker {
     /// The same for the return link that terminals share. All that arrives on it goes where the
     /// packets of its first terminal go.
     fn deliver_shared(&mut self, state: &mut State, due: &mut Due, now: Instant) {
-        let Some(SharedReturn { dama, told }) = &mut state.shared else { return };
+        let Some(shared) = &mut state.shared else { return };
         let is_shared = |track: &Track| matches!(track.carrier, Carrier::Shared(_));
         let has_more =
             state.tracks.iter().zip(&self.more).any(|(track, more)| is_shared(track) && *more);
         if !has_more {
-            *told = now.max(*told);
+            shared.advance(now);
         }
-        dama.handle_timeout(*told);
-        while let Some((at, _, packet)) = dama.poll_arrival(*told) {
+        shared.take_arrivals(|at, packet| {
             due.times.push(at);
             due.packets.push(packet);
-        }
+        });
         if let Some(first) = state.tracks.iter().position(is_shared) {
             self.send(state, due, first);
         }
@@ -379,10 +384,7 @@ impl Arrivals<'_> {
                 self.track.told = self.track.told.max(arrived);
                 link.handle_packet(self.track.told, packet);
             }
-            (Carrier::Shared(terminal), Some(SharedReturn { dama, told })) => {
-                *told = (*told).max(arrived);
-                dama.handle_packet(*told, *terminal, packet);
-            }
+            (Carrier::Shared(terminal), Some(shared)) => shared.pass(arrived, *terminal, packet),
             (Carrier::Shared(_), None) => {}
         }
     }
@@ -395,7 +397,7 @@ impl State {
             Carrier::Own(link) => link.poll_timeout().map(|(at, _)| at),
             Carrier::Shared(_) => None,
         });
-        let shared = self.shared.as_ref().and_then(|shared| shared.dama.poll_timeout());
+        let shared = self.shared.as_ref().and_then(|shared| shared.read().poll_timeout());
         own.chain(shared.map(|(at, _)| at)).min()
     }
 }

@@ -22,7 +22,9 @@ use crate::preset::Links as _;
 use crate::scratch::RunDirectory;
 use crate::server::Services;
 use crate::topology::{self, Network};
-use crate::{Lateness, LinkName, NetNs, Node, Site, TopologyError, UnknownNode, hosts};
+use crate::{
+    Lateness, LinkName, NetNs, Node, ReturnRecord, Site, TopologyError, UnknownNode, hosts,
+};
 
 /// Why a lab did not start.
 #[derive(Debug, Error)]
@@ -243,6 +245,16 @@ impl Lab {
     /// A handle to read the links while the lab runs.
     pub fn gauges(&self) -> Gauges {
         self.driver.gauges()
+    }
+
+    /// Records from now on what happens on the return link, if the terminals share it.
+    pub fn record_return(&self) {
+        self.driver.record();
+    }
+
+    /// What was recorded since [`Lab::record_return`]; `None` without a shared return link.
+    pub fn recorded_return(&self) -> Option<ReturnRecord> {
+        self.driver.recorded()
     }
 
     /// Packets lost other than on the links.

@@ -24,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allocation;
 mod cabled;
 mod capture;
 mod carrier;
@@ -42,11 +43,13 @@ mod preset;
 mod scratch;
 mod server;
 mod settings;
+mod shared_return;
 mod standing;
 #[cfg(test)]
 mod testkit;
 mod topology;
 
+pub use allocation::allocation_picture;
 pub use cabled::Cabled;
 pub use capture::{Capture, CaptureError, Captured};
 pub use carrier::SharedGauge;
@@ -64,6 +67,7 @@ pub use node::{Further, Node, Site, UnknownNode};
 pub use os::namespace::{EnterError, NetNs, enter};
 pub use scenario::{LinkSpec, Overrides, Preset, TerrestrialOverrides};
 pub use server::TestObject;
+pub use shared_return::{Offered, ReturnRecord};
 pub use standing::{
     AskError, Change, Changed, Detached, FaultsStatus, Foothold, Found, HostStatus, Keeper,
     LabName, LabNameError, LatenessStatus, LinkStatus, STATE_VARIABLE, Stand, Standing, Standings,

@@ -7,6 +7,7 @@ mod stats;
 mod status;
 mod stay;
 
+use anyhow::Context as _;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
@@ -100,6 +101,10 @@ struct WatchArgs {
     /// Capture both sides of the link as terminal.pcapng and hub.pcapng in this directory
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
+    /// Draw who got which part of a return link with [dama], and what waited, into this file when
+    /// the command ends
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 /// Watches the links; reports the state of the capture at the end.
@@ -130,10 +135,32 @@ impl GatewaysArg {
 
 impl WatchArgs {
     fn start(&self, lab: &Lab) -> anyhow::Result<Watching> {
+        if let Some(path) = &self.svg {
+            let name = &lab.preset().name;
+            let shares = lab.preset().dama.is_some();
+            anyhow::ensure!(shares, "--svg draws a return link with [dama], which {name} has not");
+            // Before the command has run for an hour.
+            std::fs::write(path, "").with_context(|| format!("cannot write {}", path.display()))?;
+            lab.record_return();
+        }
         let capture = self.pcap.as_ref().map(|directory| Capture::start(lab, directory));
         let capture = capture.transpose()?;
         let stats = self.stats.then(|| Stats::start(lab.gauges())).transpose()?;
         Ok(Watching { _stats: stats, capture })
+    }
+}
+
+impl WatchArgs {
+    /// Draws what was recorded.
+    fn draw(&self, lab: &Lab) -> anyhow::Result<()> {
+        let (Some(path), Some(record)) = (&self.svg, lab.recorded_return()) else { return Ok(()) };
+        let picture = lab::allocation_picture(&record, lab.origin()).file();
+        std::fs::write(path, picture)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        if record.is_full {
+            eprintln!("skyhop: {} shows only the beginning", path.display());
+        }
+        Ok(())
     }
 }
 
@@ -170,7 +197,9 @@ fn run_command(
     let _watching = watch.start(&lab)?;
     let mut child = lab.command(on, &command[0]);
     child.args(&command[1..]);
-    wait(child, pair)
+    let code = wait(child, pair)?;
+    watch.draw(&lab)?;
+    Ok(code)
 }
 
 fn shell(link: &LinkArgs, gateways: &GatewaysArg, watch: &WatchArgs) -> anyhow::Result<ExitCode> {
@@ -186,7 +215,9 @@ fn shell(link: &LinkArgs, gateways: &GatewaysArg, watch: &WatchArgs) -> anyhow::
     );
     let mut child = lab.command(Node::Client, inside::own_shell());
     child.env("PS1", inside::prompt(&preset.name));
-    wait(child, pair)
+    let code = wait(child, pair)?;
+    watch.draw(&lab)?;
+    Ok(code)
 }
 
 /// The only place where the command line starts a lab. The process is inside the lab from here on,

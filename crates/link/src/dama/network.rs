@@ -55,6 +55,8 @@ pub enum Event {
         grants: Vec<Grant>,
         /// The slots of each grant, in the same order.
         plan: Vec<Vec<Run>>,
+        /// Terminals whose MAC buffers held cells when it was decided, with their number.
+        waiting: Vec<(u32, u32)>,
     },
 }
 
@@ -302,7 +304,11 @@ impl<P: Payload> Dama<P> {
         }
         if let Some(events) = &mut self.events {
             let begins = self.frames.begin(self.origin, first);
-            events.push_back(Event::Allocated { begins, superframe, grants, plan });
+            let cells = |(number, terminal): (usize, &Terminal<P>)| {
+                Some((number as u32, terminal.mac_cells())).filter(|(_, cells)| *cells > 0)
+            };
+            let waiting = self.terminals.iter().enumerate().filter_map(cells).collect();
+            events.push_back(Event::Allocated { begins, superframe, grants, plan, waiting });
         }
     }
 

@@ -46,10 +46,11 @@ impl Drop for Stats {
 /// Rates and losses between two readings, and the queue lengths at the second.
 fn line(before: &[Gauge], now: &[Gauge], time: Duration) -> String {
     let links = before.iter().zip(now).map(|(before, now)| {
-        let (name, before) = (now.link, &before.counters);
+        let (name, was, before) = (now.link, before, &before.counters);
         let bytes = now.counters.delivered.bytes.get() - before.delivered.bytes.get();
+        let of_shared = shared(now, was);
         format!(
-            "{name} {:.2} Mbit/s, queue {} packets, lost {}, dropped {}",
+            "{name} {:.2} Mbit/s, queue {} packets, lost {}, dropped {}{of_shared}",
             bytes as f64 * 8.0 / time.as_secs_f64() / 1e6,
             now.queued.packets,
             now.counters.lost.packets - before.lost.packets,
@@ -57,6 +58,19 @@ fn line(before: &[Gauge], now: &[Gauge], time: Duration) -> String {
         )
     });
     format!("skyhop: {}", links.collect::<Vec<_>>().join(" | "))
+}
+
+/// What a terminal got and used of a shared return link, and what it asked for.
+fn shared(now: &Gauge, before: &Gauge) -> String {
+    let (Some(now), before) = (&now.shared, &before.shared) else { return String::new() };
+    let since = before.as_ref().map(|before| before.slots).unwrap_or_default();
+    format!(
+        ", slots {} of {}, requests {}, MAC buffer {} cells",
+        now.slots.used - since.used,
+        now.slots.granted - since.granted,
+        now.slots.requests - since.requests,
+        now.mac_cells,
+    )
 }
 
 #[cfg(test)]

@@ -1,0 +1,203 @@
+//! The picture of a shared return link: who got which part of each superframe, and what waited.
+
+use std::collections::BTreeMap;
+
+use link::dama::{Event, Grant, Volume};
+use report::{Axis, Colour, Graph, Picture, Series, stacked};
+use units::Instant;
+
+use crate::ReturnRecord;
+
+/// Terminals with a colour and a name of their own; all others are one.
+const NAMED: usize = 6;
+/// Width of the time axis in pixels, roughly.
+const WIDTH: usize = 1100;
+
+/// Draws what was recorded since `origin`, the start of the lab. Above, the slots of each
+/// superframe, one terminal's on the other's; below, the cells in each terminal's MAC buffer and, as
+/// crosses, the volumes that were asked for. The terminals with the most slots have a colour of
+/// their own.
+pub fn allocation_picture(record: &ReturnRecord, origin: Instant) -> Picture {
+    let names = Names::of(record);
+    let time = || Axis::new("time (s)").from_zero();
+    let mut granted = Graph::new(
+        "Slots of each superframe, by terminal",
+        time(),
+        Axis::new("slots per superframe").from_zero(),
+    );
+    let superframes = allocations(record).count().max(1);
+    let width = (WIDTH / superframes).clamp(1, 12) as u32;
+    for (name, spans) in granted_spans(record, &names, origin).into_iter().enumerate() {
+        let colour = names.colour(name);
+        granted.add(Series::spans(names.label(name), colour, spans).width(width));
+    }
+    let mut waiting = Graph::new(
+        "Cells that wait at the terminals, and what they ask for",
+        time(),
+        Axis::new("cells").from_zero(),
+    );
+    for (name, points) in waiting_points(record, &names, origin).into_iter().enumerate() {
+        waiting.add(Series::line(names.label(name), names.colour(name), points));
+    }
+    waiting.add(Series::crosses("asked for", Colour::Sky, asked(record, origin)));
+    stacked(&[granted.height(360), waiting.height(300)])
+}
+
+/// Which terminals have a name.
+struct Names {
+    /// By number of slots, the most first.
+    named: Vec<u32>,
+}
+
+impl Names {
+    fn of(record: &ReturnRecord) -> Self {
+        let mut slots: BTreeMap<u32, u64> = BTreeMap::new();
+        for (_, grants, _) in allocations(record) {
+            for grant in grants {
+                *slots.entry(grant.terminal).or_default() += u64::from(grant.slots());
+            }
+        }
+        let mut order: Vec<(u64, u32)> =
+            slots.into_iter().map(|(terminal, slots)| (slots, terminal)).collect();
+        order.sort_by_key(|(slots, terminal)| (core::cmp::Reverse(*slots), *terminal));
+        let mut named: Vec<u32> =
+            order.into_iter().take(NAMED).map(|(_, terminal)| terminal).collect();
+        named.sort_unstable();
+        Self { named }
+    }
+
+    /// The series of a terminal: the last one is that of all others.
+    fn series(&self, terminal: u32) -> usize {
+        self.named.binary_search(&terminal).unwrap_or(self.named.len())
+    }
+
+    fn label(&self, series: usize) -> String {
+        match self.named.get(series) {
+            Some(terminal) => format!("terminal {}", terminal + 1),
+            None => "others".to_owned(),
+        }
+    }
+
+    fn colour(&self, series: usize) -> Colour {
+        if series < self.named.len() { Colour::cycle(series) } else { Colour::Grey }
+    }
+}
+
+/// When superframes begin, their grants, and what waited when they were decided.
+fn allocations(record: &ReturnRecord) -> impl Iterator<Item = (Instant, &[Grant], &[(u32, u32)])> {
+    record.events.iter().filter_map(|event| match event {
+        Event::Allocated { begins, grants, waiting, .. } => {
+            Some((*begins, grants.as_slice(), waiting.as_slice()))
+        }
+        _ => None,
+    })
+}
+
+fn seconds(at: Instant, origin: Instant) -> f64 {
+    at.saturating_since(origin).as_secs_f64()
+}
+
+/// For each series, its part of each superframe on top of those before it.
+fn granted_spans(
+    record: &ReturnRecord,
+    names: &Names,
+    origin: Instant,
+) -> Vec<Vec<(f64, f64, f64)>> {
+    let mut all = vec![Vec::new(); names.named.len() + 1];
+    for (begins, grants, _) in allocations(record) {
+        let mut slots = vec![0u32; all.len()];
+        for grant in grants {
+            slots[names.series(grant.terminal)] += grant.slots();
+        }
+        let mut low = 0.0;
+        for (spans, slots) in all.iter_mut().zip(slots) {
+            if slots > 0 {
+                let high = low + f64::from(slots);
+                spans.push((seconds(begins, origin), low, high));
+                low = high;
+            }
+        }
+    }
+    all
+}
+
+/// For each series, the cells that wait at the beginning of each superframe.
+fn waiting_points(record: &ReturnRecord, names: &Names, origin: Instant) -> Vec<Vec<(f64, f64)>> {
+    let mut all = vec![Vec::new(); names.named.len() + 1];
+    for (begins, _, waiting) in allocations(record) {
+        let mut cells = vec![0u32; all.len()];
+        for (terminal, waits) in waiting {
+            cells[names.series(*terminal)] += waits;
+        }
+        for (points, cells) in all.iter_mut().zip(cells) {
+            points.push((seconds(begins, origin), cells.into()));
+        }
+    }
+    all
+}
+
+/// Volumes asked for.
+fn asked(record: &ReturnRecord, origin: Instant) -> Vec<(f64, f64)> {
+    let volumes = record.events.iter().filter_map(|event| match event {
+        Event::Requested { at, request, .. } => match request.volume? {
+            Volume::More(cells) | Volume::All(cells) => {
+                Some((seconds(*at, origin), f64::from(cells)))
+            }
+        },
+        _ => None,
+    });
+    volumes.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use link::dama::Dama;
+    use scenario::Preset;
+
+    use super::*;
+
+    /// Uploads of two terminals, one of them with VBDC.
+    fn record() -> ReturnRecord {
+        let preset = Preset::load("star-one").unwrap();
+        let [_, ret] = preset.links();
+        let config = preset.dama.as_ref().unwrap().config(&preset.forward, &ret, 10).unwrap();
+        let mut dama: Dama<usize> = Dama::new(config, 1).unwrap();
+        dama.record();
+        for index in 0..40 {
+            dama.handle_packet(Instant::from_nanos(index * 100_000_000), index as usize % 8, 1500);
+        }
+        while dama.poll_arrival(Instant::ZERO + Duration::from_secs(20)).is_some() {}
+        let events = core::iter::from_fn(|| dama.poll_event()).collect();
+        ReturnRecord { events, ..ReturnRecord::default() }
+    }
+
+    #[test]
+    fn terminals_are_stacked_and_those_with_few_slots_are_one() {
+        let record = record();
+        let names = Names::of(&record);
+        assert_eq!((names.named.len(), names.label(NAMED)), (NAMED, "others".to_owned()));
+        let spans = granted_spans(&record, &names, Instant::ZERO);
+        let granted: u32 =
+            allocations(&record).flat_map(|(_, grants, _)| grants).map(Grant::slots).sum();
+        let drawn: f64 = spans.iter().flatten().map(|(_, low, high)| high - low).sum();
+        assert!(granted > 0);
+        assert_eq!(f64::from(granted), drawn);
+        // 1500 bytes are 32 cells.
+        assert!(
+            waiting_points(&record, &names, Instant::ZERO)
+                .iter()
+                .flatten()
+                .any(|point| point.1 >= 32.0)
+        );
+    }
+
+    #[test]
+    fn the_picture_names_what_it_shows() {
+        let picture = allocation_picture(&record(), Instant::ZERO).file();
+        for text in ["Slots of each superframe", "terminal 1", "others", "asked for"] {
+            assert!(picture.contains(text), "{text}");
+        }
+    }
+}
