@@ -3,13 +3,16 @@
 use core::time::Duration;
 use std::net::{IpAddr, UdpSocket};
 
-use link::{Link, LinkConfig, Loss, QueueLimit};
+use link::dama::{Dama, DamaConfig, Event};
+use link::{ErrorModel, Link, LinkConfig, Loss, QueueLimit};
 use os::packet::RING_BYTES;
 use os::testkit::skip;
+use scenario::Preset;
 use units::BitRate;
 
 use super::*;
 use crate::crossing::Extent;
+use crate::shared_return::Offered;
 use crate::topology::{self, Network};
 use crate::{Node, Site};
 
@@ -133,6 +136,16 @@ fn every_kind_of_fault_is_in_the_total() {
 
 /// A lab's network and driver without its services and names; `None` if this machine refuses.
 fn start(terminals: u8, rate: BitRate) -> Option<(Network, Driver)> {
+    start_with(terminals, rate, clock::now(), None)
+}
+
+/// The same; with `dama`, the terminals share it as their return link.
+fn start_with(
+    terminals: u8,
+    rate: BitRate,
+    origin: Instant,
+    dama: Option<DamaConfig>,
+) -> Option<(Network, Driver)> {
     let extent = Extent { terminals, terrestrial: false, mtu: 1500, cabled: false };
     let network = match topology::build(&extent) {
         Ok(network) => network,
@@ -141,15 +154,19 @@ fn start(terminals: u8, rate: BitRate) -> Option<(Network, Driver)> {
             return None;
         }
     };
-    let origin = clock::now();
+    let shares = dama.is_some();
     let lane = |crossing: crate::crossing::Crossing| Lane {
         port: Port::open(&crossing.sky, crossing.station, crossing.mtu, RING_BYTES).unwrap(),
-        carrier: Carrier::Own(Box::new(Link::starting_at(origin, config(rate), 1))),
+        carrier: match crossing.link {
+            LinkName::Return(site) if shares => Carrier::Shared(site.index()),
+            _ => Carrier::Own(Box::new(Link::starting_at(origin, config(rate), 1))),
+        },
         name: crossing.link,
         exit: extent.exit(crossing.link),
     };
     let lanes = network.sky.run(|| extent.crossings().into_iter().map(lane).collect());
-    Some((network, Driver::start(lanes, None).unwrap()))
+    let shared = dama.map(|dama| Dama::starting_at(origin, dama, SEED).unwrap());
+    Some((network, Driver::start(lanes, shared).unwrap()))
 }
 
 /// A socket on a host, bound to its address, that gives up waiting after 20 s.
@@ -157,6 +174,68 @@ fn socket(network: &Network, node: Node, address: IpAddr) -> UdpSocket {
     let socket = network.host(node).run(|| UdpSocket::bind((address, 4000))).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     socket
+}
+
+/// The seed of a shared return link.
+const SEED: u64 = 7;
+
+/// The return link of star-one, with short delays and error bursts.
+fn shared(terminals: u32) -> DamaConfig {
+    let preset = Preset::load("star-one").unwrap();
+    let [_, mut ret] = preset.links();
+    ret.delay = Duration::from_millis(20).into();
+    ret.loss = ErrorModel::Medium.into();
+    preset.dama.unwrap().config(&preset.forward, &ret, terminals).unwrap()
+}
+
+/// The same terminals in the lab and in virtual time: what really came to the terminals, given to
+/// the same machine without a lab, is granted the same slots.
+#[test]
+fn a_replay_of_what_came_to_the_terminals_is_granted_the_same() {
+    let origin = clock::now();
+    let rate = BitRate::from_mbit(12);
+    let Some((network, driver)) = start_with(3, rate, origin, Some(shared(3))) else { return };
+    driver.record();
+    let server = socket(&network, Node::Server, Node::Server.address4().into());
+    let clients: Vec<_> = Site::first(3)
+        .map(|site| socket(&network, Site::client(site), Site::client(site).address4().into()))
+        .collect();
+    for round in 0..30usize {
+        for (number, client) in clients.iter().enumerate() {
+            let packet = vec![0; 100 + 37 * ((round * 3 + number) % 30)];
+            client.send_to(&packet, (Node::Server.address4(), 4000)).unwrap();
+        }
+        // Some arrive before the next round is sent.
+        if round % 3 == 0 {
+            heard(&server);
+        }
+    }
+    (0..40).for_each(|_| _ = heard(&server));
+    let record = driver.recorded().unwrap();
+    let mut replay: Dama<usize> = Dama::starting_at(origin, shared(3), SEED).unwrap();
+    let first = record.offered[0].at;
+    // What came before the record began is not part of it.
+    replay.handle_timeout(first);
+    replay.record();
+    for Offered { at, terminal, bytes } in &record.offered {
+        while replay.poll_arrival(*at).is_some() {}
+        replay.handle_packet(*at, *terminal, *bytes);
+    }
+    let end = record.offered.last().unwrap().at + Duration::from_secs(60);
+    while replay.poll_arrival(end).is_some() {}
+    let granted: Vec<_> = record.events.iter().filter(|event| has_slots(event)).collect();
+    let replayed: Vec<_> = core::iter::from_fn(|| replay.poll_event()).collect();
+    let replayed: Vec<_> = replayed.iter().filter(|event| has_slots(event)).collect();
+    assert!(granted.len() > 20, "{}", granted.len());
+    assert_eq!(granted, replayed[..granted.len()]);
+}
+
+/// Whether it is a request, or a superframe in which somebody got something.
+fn has_slots(event: &Event) -> bool {
+    match event {
+        Event::Allocated { grants, .. } => !grants.is_empty(),
+        _ => true,
+    }
 }
 
 fn heard(socket: &UdpSocket) -> Vec<u8> {
