@@ -33,6 +33,7 @@ mod ecn;
 mod encapsulation;
 mod link;
 mod loss;
+mod modcod;
 mod opportunities;
 mod outage;
 mod payload;
@@ -57,6 +58,9 @@ pub use ecn::mark_ce;
 pub use encapsulation::{Encapsulation, GseLabel, Packing, UnknownEncapsulation};
 pub use link::{Link, Wake};
 pub use loss::{Burst, BurstError, ErrorModel, GilbertElliott, Loss};
+pub use modcod::{
+    Acm, AcmController, Adaptation, CodeRate, Constellation, Modcod, Modcods, Standard, es_n0_of,
+};
 pub use opportunities::{Opportunities, OpportunitiesError};
 pub use outage::Outage;
 pub use payload::{Payload, TrafficClass};

@@ -1,4 +1,4 @@
-//! Values that change at known times: rates, delays, loss probabilities.
+//! Values that change at known times: rates, delays, loss probabilities, signal-to-noise ratios.
 //!
 //! A trace is a step function of the time since it began. As text it has a line
 //! for each step, with the time (no blank in it) and the value that holds from
@@ -20,7 +20,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use thiserror::Error;
-use units::{BitRate, ParseError, Probability, format_duration, parse_duration};
+use units::{BitRate, Decibels, ParseError, Probability, format_duration, parse_duration};
 
 use crate::text::word;
 
@@ -157,6 +157,18 @@ impl TraceValue for Probability {
     }
 }
 
+impl TraceValue for Decibels {
+    const EXAMPLE: &'static str = "3 dB";
+
+    fn parse(text: &str) -> Result<Self, ParseError> {
+        text.parse()
+    }
+
+    fn print(&self) -> String {
+        self.to_string()
+    }
+}
+
 impl<T: TraceValue> Trace<T> {
     /// A trace of these steps (time since its start, value from then on), repeated with the period
     /// if there is one.
@@ -211,6 +223,20 @@ impl<T> Trace<T> {
     /// The time after which it repeats.
     pub fn period(&self) -> Option<Duration> {
         self.period
+    }
+
+    /// The same steps with other values.
+    pub fn map<U>(&self, mut value: impl FnMut(&T) -> U) -> Trace<U> {
+        let points = self.points.iter().map(|(at, old)| (*at, value(old))).collect();
+        Trace { points, period: self.period }
+    }
+
+    /// A trace whose steps are known to begin at zero and to increase, below the period.
+    pub(crate) fn of_steps(steps: Vec<(u64, T)>, period: Option<Duration>) -> Self {
+        debug_assert!(steps.first().is_some_and(|(at, _)| *at == 0), "a trace begins at zero");
+        debug_assert!(steps.is_sorted_by(|(a, _), (b, _)| a < b), "times increase");
+        let points = steps.into_iter().map(|(at, value)| (Duration::from_nanos(at), value));
+        Self { points: points.collect(), period }
     }
 
     /// The steps, with their start times in nanoseconds.
