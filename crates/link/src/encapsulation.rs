@@ -5,7 +5,7 @@
 //! stay in bytes of IP packets.
 //!
 //! Not modelled: the layers further down (PL headers, pilots, BBFRAME headers and padding are part
-//! of the rate); LLC/SNAP in MPE, which IP does not use; the maximum packet sizes of MPE (4080
+//! of the rate; [`crate::Modcod`] subtracts them); LLC/SNAP in MPE, which IP does not use; the maximum packet sizes of MPE (4080
 //! bytes) and ULE (32 KiB): longer packets are charged as if they were allowed.
 
 mod ts;
@@ -16,11 +16,12 @@ use core::str::FromStr;
 use thiserror::Error;
 use units::ByteCount;
 
+use crate::CodeRate;
 use ts::TransportStream;
 
-/// How packets are encapsulated. Text: `"none"`, `"fixed 18 B"`, `"aal5"`, `"aal5 llc"`, `"mpe"`,
-/// `"mpe packed"`, `"ule"`, `"ule packed"`, `"ule npa"`, `"ule npa packed"`, `"gse"`, `"gse 3"`,
-/// `"gse 6"`.
+/// How packets are encapsulated. Text: `"none"`, `"fixed 18 B"`, `"code 1/2"`, `"aal5"`, `"aal5
+/// llc"`, `"mpe"`, `"mpe packed"`, `"ule"`, `"ule packed"`, `"ule npa"`, `"ule npa packed"`,
+/// `"gse"`, `"gse 3"`, `"gse 6"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Encapsulation {
@@ -29,6 +30,10 @@ pub enum Encapsulation {
     None,
     /// A fixed overhead per packet.
     Fixed(ByteCount),
+    /// An error-correcting code: the link's rate counts coded bits, and a packet takes `n` / `k` of
+    /// its size. The tail with which a convolutional code ends is not charged. What the code
+    /// corrects is not modelled: bit and packet error rates are those after decoding.
+    Coded(CodeRate),
     /// ATM AAL5 (ITU-T I.363.5): the packet, padding and an 8-byte trailer fill cells of 48 bytes,
     /// each with a 5-byte header.
     Aal5 {
@@ -125,6 +130,7 @@ impl Framer {
         match self.encapsulation {
             Encapsulation::None => len,
             Encapsulation::Fixed(overhead) => len + u128::from(overhead.get()),
+            Encapsulation::Coded(code) => coded(len, code),
             Encapsulation::Aal5 { llc_snap } => aal5(len + if llc_snap { 8 } else { 0 }),
             Encapsulation::Mpe { packing } => {
                 const HEADER_AND_CRC: u128 = 12 + 4;
@@ -149,6 +155,10 @@ impl GseLabel {
             Self::Six => 6,
         }
     }
+}
+
+fn coded(len: u128, code: CodeRate) -> u128 {
+    (len * u128::from(code.n())).div_ceil(code.k().into())
 }
 
 fn aal5(len: u128) -> u128 {
@@ -181,7 +191,7 @@ fn gse(len: u128, label: u128) -> u128 {
 /// A text that is not a valid [`Encapsulation`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{text:?} is not an encapsulation: expected none, fixed N B, aal5 [llc], mpe [packed], \
+    "{text:?} is not an encapsulation: expected none, fixed N B, code K/N, aal5 [llc], mpe [packed], \
      ule [npa] [packed] or gse [3|6]"
 )]
 #[non_exhaustive]
@@ -197,6 +207,9 @@ impl FromStr for Encapsulation {
         let unknown = || UnknownEncapsulation { text: text.to_owned() };
         if let Some(overhead) = text.trim().strip_prefix("fixed ") {
             return overhead.parse().map(Self::Fixed).map_err(|_| unknown());
+        }
+        if let Some(code) = text.trim().strip_prefix("code ") {
+            return code.parse().map(Self::Coded).map_err(|_| unknown());
         }
         let words: Vec<&str> = text.split_whitespace().collect();
         let (padded, packed) = (Packing::Padded, Packing::Packed);
@@ -224,6 +237,7 @@ impl fmt::Display for Encapsulation {
         match *self {
             Self::None => f.write_str("none"),
             Self::Fixed(overhead) => write!(f, "fixed {overhead}"),
+            Self::Coded(code) => write!(f, "code {code}"),
             Self::Aal5 { llc_snap: false } => f.write_str("aal5"),
             Self::Aal5 { llc_snap: true } => f.write_str("aal5 llc"),
             Self::Mpe { packing } => write!(f, "mpe{}", packed(packing)),
@@ -252,9 +266,18 @@ mod tests {
         assert_eq!(wire("fixed 18 B", 1500), 1518);
     }
 
-    const NAMES: [&str; 13] = [
+    #[test]
+    fn a_code_of_rate_one_half_doubles_packets() {
+        assert_eq!(wire("code 1/2", 1500), 3000);
+        assert_eq!(wire("code 1/1", 1500), 1500);
+        assert_eq!(wire("code 2/3", 41), 62); // 61.5
+    }
+
+    const NAMES: [&str; 15] = [
         "none",
         "fixed 18 B",
+        "code 1/2",
+        "code 7/8",
         "aal5",
         "aal5 llc",
         "mpe",
@@ -340,7 +363,7 @@ mod tests {
 
     #[test]
     fn refuses_text_that_is_no_encapsulation() {
-        for text in ["", "atm", "gse 4", "fixed", "fixed much", "ule packed npa"] {
+        for text in ["", "atm", "gse 4", "fixed", "fixed much", "code 3/2", "ule packed npa"] {
             let error = text.parse::<Encapsulation>().unwrap_err().to_string();
             assert!(error.contains("gse [3|6]"), "{text}: {error}");
         }

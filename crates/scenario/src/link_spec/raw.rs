@@ -27,8 +27,8 @@ pub(crate) struct RawLink {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["fade.rate", ["0s 50 Mbit/s", "60s 20 Mbit/s", "loop 90s"]]))]
     pub(crate) rate_trace: Option<Source>,
-    /// How packets are encapsulated: none, fixed SIZE, aal5 [llc], mpe [packed], ule [npa]
-    /// [packed], gse [3|6].
+    /// How packets are encapsulated: none, fixed SIZE, code K/N, aal5 [llc], mpe [packed],
+    /// ule [npa] [packed], gse [3|6].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["none", "fixed 18 B", "aal5 llc", "mpe packed", "ule", "gse"]))]
     pub(crate) encapsulation: Option<Text<Encapsulation>>,

@@ -51,7 +51,8 @@ pub(super) struct LinkOptions {
     #[arg(long, value_name = "FILE", help_heading = "Link")]
     return_rate_trace: Option<PathBuf>,
     /// Encapsulation on both links, whose overhead is charged to the rate: none, "fixed 18 B",
-    /// "aal5", "aal5 llc", "mpe", "mpe packed", "ule", "ule npa packed", "gse", "gse 3", "gse 6"
+    /// "code 1/2", "aal5", "aal5 llc", "mpe", "mpe packed", "ule", "ule npa packed", "gse", "gse 3",
+    /// "gse 6"
     #[arg(long, value_name = "NAME", help_heading = "Link")]
     encapsulation: Option<Encapsulation>,
     /// One-way delay of both links, such as 300ms

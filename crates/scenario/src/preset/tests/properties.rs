@@ -109,7 +109,8 @@ fn any_discipline() -> impl Strategy<Value = (DisciplineChoice, bool)> {
 }
 
 fn any_link() -> impl Strategy<Value = LinkSpec> {
-    let names = vec!["none", "fixed 9 B", "aal5 llc", "mpe packed", "ule npa packed", "gse 6"];
+    let names =
+        vec!["none", "fixed 9 B", "code 1/2", "aal5 llc", "mpe packed", "ule npa packed", "gse 6"];
     let encapsulation = prop::sample::select(names).prop_map(|name| name.parse().unwrap());
     let outages = prop::collection::vec(any_outage(), 0..3);
     let first = (any_rate(), encapsulation, any_delay(), any_jitter());
