@@ -6,7 +6,8 @@ use scenario::Preset;
 /// 1 ms on it, the delay is 300 ms, and the queue holds 100 packets.
 pub(crate) fn preset(forward: &str) -> Preset {
     let defaults = [("rate", "12 Mbit/s"), ("delay", "300 ms"), ("queue", "100 packets")];
-    let given = |key: &str| forward.lines().any(|line| line.starts_with(key));
+    let starts = |key: &str| forward.lines().any(|line| line.starts_with(key));
+    let given = |key: &str| starts(key) || key == "rate" && starts("acm");
     let mut text = "description = \"a test\"\nmtu = 1500\n[forward]\n".to_owned();
     for (key, value) in defaults.into_iter().filter(|(key, _)| !given(key)) {
         text += &format!("{key} = \"{value}\"\n");

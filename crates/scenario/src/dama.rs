@@ -14,7 +14,7 @@ use link::{Encapsulation, Jitter, LinkConfig, Rate};
 use units::{BitRate, format_duration};
 
 use crate::place::{Place, quoted};
-use crate::{FileError, LinkSpec};
+use crate::{FileError, LinkSpec, RateSpec};
 use raw::{RawDama, RawDamaTerminal};
 
 /// A return link whose capacity terminals ask for. Rate, delay, losses, the IP queue and its
@@ -106,7 +106,7 @@ impl DamaSpec {
         [forward, ret]: [&LinkSpec; 2],
         terminals: u32,
     ) -> Result<(), FileError> {
-        let Rate::Constant(_) = ret.rate else {
+        let RateSpec::Given(Rate::Constant(_)) = ret.rate else {
             return Err(place.unreadable("", "a return link with [dama] needs a constant rate"));
         };
         if ret.jitter != Jitter::None {

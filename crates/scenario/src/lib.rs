@@ -38,7 +38,7 @@ mod trace;
 pub use dama::{DamaSpec, DamaTerminal};
 pub use error::{At, FileError};
 pub use kind::FileKind;
-pub use link_spec::LinkSpec;
+pub use link_spec::{AcmSpec, LinkSpec, RateSpec};
 pub use preset::{Overrides, Preset, TerrestrialOverrides};
 pub use published::{Claim, Published, Value};
 pub use scenario::{

@@ -1,7 +1,10 @@
 //! One direction of a link as users describe it.
 
+mod acm;
 pub(crate) mod raw;
 mod read;
+#[cfg(test)]
+mod tests;
 
 use core::time::Duration;
 
@@ -10,6 +13,7 @@ use link::{
 };
 use units::BitRate;
 
+pub use acm::AcmSpec;
 pub(crate) use read::Changes;
 
 /// One direction of a link. Sizes may depend on where it is: [`Self::config`] says what "1 BDP" is
@@ -17,7 +21,7 @@ pub(crate) use read::Changes;
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkSpec {
     /// In bits per second after encapsulation.
-    pub rate: Rate,
+    pub rate: RateSpec,
     /// How packets are encapsulated.
     pub encapsulation: Encapsulation,
     /// One-way delay.
@@ -26,7 +30,8 @@ pub struct LinkSpec {
     pub jitter: Jitter,
     /// Packet loss.
     pub loss: Loss,
-    /// Times without reception, counted from the start.
+    /// Times without reception, counted from the start; in addition to those of
+    /// [`RateSpec::Acm`].
     pub outages: Vec<Outage>,
     /// Size of the queue for the link.
     pub queue: QueueSize,
@@ -34,6 +39,49 @@ pub struct LinkSpec {
     pub discipline: DisciplineChoice,
     /// Whether the discipline marks ECN-capable packets instead of dropping them.
     pub ecn: bool,
+}
+
+/// The rate of a link, in bits per second after encapsulation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RateSpec {
+    /// A constant or a trace.
+    Given(Rate),
+    /// That of a carrier that follows the rain, with times at which it cannot be decoded.
+    Acm(Box<AcmSpec>),
+}
+
+impl RateSpec {
+    /// The rate over time.
+    pub fn over_time(&self) -> &Rate {
+        match self {
+            Self::Given(rate) => rate,
+            Self::Acm(acm) => acm.rate(),
+        }
+    }
+
+    /// The maximum rate; for opportunities, the mean.
+    pub fn greatest(&self) -> BitRate {
+        self.over_time().greatest()
+    }
+
+    /// The minimum rate above zero, or zero if there is none; for opportunities, the mean.
+    pub fn least(&self) -> BitRate {
+        self.over_time().least()
+    }
+
+    /// When the far end cannot decode what arrives, because the rate does not suit the weather.
+    fn outages(&self, delay: &Delay) -> Vec<Outage> {
+        match self {
+            Self::Given(_) => Vec::new(),
+            Self::Acm(acm) => acm.outages(delay),
+        }
+    }
+}
+
+impl<R: Into<Rate>> From<R> for RateSpec {
+    fn from(rate: R) -> Self {
+        Self::Given(rate.into())
+    }
 }
 
 impl LinkSpec {
@@ -63,9 +111,14 @@ impl LinkSpec {
         LinkConfig {
             encapsulation: self.encapsulation,
             jitter: self.jitter,
-            outages: self.outages.clone(),
+            outages: [&self.outages[..], &self.rate.outages(&self.delay)].concat(),
             discipline: self.discipline.on(rate, rtt, mtu, self.ecn),
-            ..LinkConfig::new(self.rate.clone(), self.delay.clone(), self.loss.clone(), limit)
+            ..LinkConfig::new(
+                self.rate.over_time().clone(),
+                self.delay.clone(),
+                self.loss.clone(),
+                limit,
+            )
         }
     }
 }

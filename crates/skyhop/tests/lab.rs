@@ -203,7 +203,7 @@ fn the_presets_are_listed() {
     let output = Runner::myself().lab(&["presets"]).output().unwrap();
     let list = text(&output.stdout);
     let names: Vec<&str> = list.lines().filter_map(|line| line.split(' ').next()).collect();
-    let expected = "geo geo-ka geo-fade geo-burst vsat-dama-cra vsat-dama-rbdc vsat-dama-vbdc \
+    let expected = "geo geo-ka geo-fade geo-rain geo-burst vsat-dama-cra vsat-dama-rbdc vsat-dama-vbdc \
                     vsat-dama-cra-vbdc star-one t1 itu-45m atm-155m meo leo";
     assert_eq!(names.join(" "), expected, "{list}");
 }

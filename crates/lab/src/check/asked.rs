@@ -5,7 +5,7 @@ use core::time::Duration;
 use link::{
     Delay, DisciplineChoice, Encapsulation, Jitter, LinkConfig, Loss, QueueLimit, QueueSize, Rate,
 };
-use scenario::{LinkSpec, Preset};
+use scenario::{LinkSpec, Preset, RateSpec};
 use units::BitRate;
 
 use crate::preset::Links as _;
@@ -77,7 +77,8 @@ impl Asked {
 /// Whether queue drops can be identified: nothing else loses packets, and all take the same time.
 pub(super) fn is_plain(link: &LinkSpec) -> bool {
     let LinkSpec { rate, encapsulation, jitter, loss, outages, discipline, .. } = link;
-    let constant = matches!(rate, Rate::Constant(_)) && *encapsulation == Encapsulation::None;
+    let constant =
+        matches!(rate, RateSpec::Given(Rate::Constant(_))) && *encapsulation == Encapsulation::None;
     let sure = *loss == Loss::None && outages.is_empty() && *jitter == Jitter::None;
     constant && sure && *discipline == DisciplineChoice::DropTail
 }
@@ -105,6 +106,8 @@ pub(super) fn lossless(preset: &Preset) -> Preset {
     for (_, direction) in directions(&mut clean) {
         (direction.loss, direction.jitter) = (Loss::None, Jitter::None);
         direction.outages.clear();
+        // Without what a MODCOD that does not suit the weather loses.
+        direction.rate = direction.rate.over_time().clone().into();
     }
     clean
 }
@@ -195,7 +198,9 @@ mod tests {
     }
 
     /// Everything that could disturb the measurement of the queue, one at a time.
-    const DISTURBANCES: [&str; 8] = [
+    const DISTURBANCES: [&str; 9] = [
+        "acm = { standard = \"dvb-s\", symbol-rate = \"10 Mbaud\", clear-sky = \"5 dB\", \
+         rain = [\"0s 0 dB\", \"5s 9 dB\"], modcods = \"QPSK 1/2\" }",
         "rate-trace = [\"0s 12 Mbit/s\", \"1s 3 Mbit/s\"]",
         "encapsulation = \"fixed 18 B\"",
         "jitter = \"5 ms\"",

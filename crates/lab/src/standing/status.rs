@@ -191,7 +191,7 @@ fn link_status(preset: &Preset, gauge: &Gauge) -> LinkStatus {
     let counters = &gauge.counters;
     LinkStatus {
         link: gauge.link.to_string(),
-        rate: describe_rate(&direction.rate),
+        rate: describe_rate(direction.rate.over_time()),
         delay: describe_delay(&direction.delay),
         loss: describe_loss(&direction.loss),
         queue: direction.queue.to_string(),

@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, Probability};
 
-use super::LinkSpec;
+use super::acm::RawAcm;
+use super::{LinkSpec, RateSpec};
 use crate::text::{Text, Time, Words};
 use crate::trace::Source;
 
@@ -86,6 +87,10 @@ pub(crate) struct RawLink {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [["60s+10s", "15s+30ms every 15s"]]))]
     pub(crate) outages: Option<Vec<Text<Outage>>>,
+    /// Instead of `rate`: a carrier that follows the rain with its MODCOD. What it cannot carry is
+    /// lost, in addition to other losses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) acm: Option<RawAcm>,
 }
 
 impl From<&LinkSpec> for RawLink {
@@ -100,9 +105,10 @@ impl From<&LinkSpec> for RawLink {
             ..Self::default()
         };
         match &link.rate {
-            Rate::Constant(rate) => raw.rate = Some(Text(*rate)),
-            Rate::Trace(trace) => raw.rate_trace = Some(Source::lines_of(trace)),
-            Rate::Opportunities(all) => {
+            RateSpec::Acm(acm) => raw.acm = Some((&**acm).into()),
+            RateSpec::Given(Rate::Constant(rate)) => raw.rate = Some(Text(*rate)),
+            RateSpec::Given(Rate::Trace(trace)) => raw.rate_trace = Some(Source::lines_of(trace)),
+            RateSpec::Given(Rate::Opportunities(all)) => {
                 let lines = all.to_string().lines().map(str::to_owned).collect();
                 raw.rate_trace = Some(Source::Lines(lines));
             }

@@ -9,8 +9,9 @@ use link::{
 };
 use units::{BitRate, ByteCount, Probability, format_duration};
 
-use super::LinkSpec;
+use super::acm::{AcmSpec, RawAcm};
 use super::raw::RawLink;
+use super::{LinkSpec, RateSpec};
 use crate::FileError;
 use crate::place::Place;
 use crate::text::Text;
@@ -25,7 +26,7 @@ const LEAST_CYCLE: Duration = Duration::from_millis(1);
 /// The valid values written for a link.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Changes {
-    rate: Option<Rate>,
+    rate: Option<RateSpec>,
     encapsulation: Option<Encapsulation>,
     delay: Option<Delay>,
     jitter: Option<Jitter>,
@@ -40,7 +41,7 @@ impl LinkSpec {
     /// Reads a complete link.
     pub(crate) fn read(place: &Place<'_>, raw: RawLink) -> Result<Self, FileError> {
         let changes = Changes::read(place, raw)?;
-        let rate = || place.missing("rate", "a rate, such as \"50 Mbit/s\", or a rate-trace");
+        let rate = || place.missing("rate", "a rate, such as \"50 Mbit/s\", a rate-trace or acm");
         let delay = || place.missing("delay", "a duration, such as \"300 ms\", or a delay-trace");
         let queue = || place.missing("queue", "\"1 BDP\", \"100 packets\" or a size");
         let link = Self {
@@ -88,7 +89,7 @@ impl Changes {
     pub(crate) fn read(place: &Place<'_>, raw: RawLink) -> Result<Self, FileError> {
         Ok(Self {
             loss: loss(place, &raw)?,
-            rate: rate(place, own(raw.rate), raw.rate_trace.as_ref())?,
+            rate: rate(place, own(raw.rate), raw.rate_trace.as_ref(), raw.acm)?,
             encapsulation: encapsulation(place, own(raw.encapsulation))?,
             delay: delay(place, raw.delay.map(|text| text.0.0), raw.delay_trace.as_ref())?,
             jitter: jitter(place, own(raw.jitter))?,
@@ -100,7 +101,7 @@ impl Changes {
     }
 }
 
-fn own<T>(text: Option<Text<T>>) -> Option<T> {
+pub(super) fn own<T>(text: Option<Text<T>>) -> Option<T> {
     text.map(|text| text.0)
 }
 
@@ -108,18 +109,24 @@ fn rate(
     place: &Place<'_>,
     rate: Option<BitRate>,
     source: Option<&Source>,
-) -> Result<Option<Rate>, FileError> {
-    place.one_of([("rate", text(rate)), ("rate-trace", text(source))])?;
-    let (key, rate) = match (rate, source) {
-        (Some(rate), _) => ("rate", Rate::Constant(rate)),
-        (_, Some(source)) => ("rate-trace", read(place, "rate-trace", source, parse_rates)?),
-        (None, None) => return Ok(None),
+    acm: Option<RawAcm>,
+) -> Result<Option<RateSpec>, FileError> {
+    let table = acm.as_ref().map(|_| "a table");
+    place.one_of([("rate", text(rate)), ("rate-trace", text(source)), ("acm", text(table))])?;
+    let (key, rate) = match (rate, source, acm) {
+        (Some(rate), ..) => ("rate", Rate::Constant(rate)),
+        (_, Some(source), _) => ("rate-trace", read(place, "rate-trace", source, parse_rates)?),
+        (.., Some(acm)) => {
+            let acm = AcmSpec::read(&place.within("acm"), acm)?;
+            return Ok(Some(RateSpec::Acm(Box::new(acm))));
+        }
+        (None, None, None) => return Ok(None),
     };
     let greatest = rate.greatest();
     let good = greatest.bits_per_second() > 0 && greatest <= GREATEST_RATE;
     let value = if source.is_some() { format!("up to {greatest}") } else { greatest.to_string() };
     let expected = format!("above 0, at most {GREATEST_RATE}");
-    place.check(good, key, value, expected).map(|()| Some(rate))
+    place.check(good, key, value, expected).map(|()| Some(rate.into()))
 }
 
 fn delay(
@@ -194,7 +201,7 @@ fn single_losses(per: Option<Probability>, ber: Option<Probability>) -> Option<L
     }
 }
 
-fn trace<T: TraceValue>(
+pub(super) fn trace<T: TraceValue>(
     place: &Place<'_>,
     key: &str,
     source: &Source,

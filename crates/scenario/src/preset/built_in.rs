@@ -1,10 +1,11 @@
 //! The built-in presets.
 
 /// Names and files of the built-in presets.
-pub(crate) const BUILT_IN: [(&str, &str); 14] = [
+pub(crate) const BUILT_IN: [(&str, &str); 15] = [
     ("geo", include_str!("../../presets/geo.toml")),
     ("geo-ka", include_str!("../../presets/geo-ka.toml")),
     ("geo-fade", include_str!("../../presets/geo-fade.toml")),
+    ("geo-rain", include_str!("../../presets/geo-rain.toml")),
     ("geo-burst", include_str!("../../presets/geo-burst.toml")),
     ("vsat-dama-cra", include_str!("../../presets/vsat-dama-cra.toml")),
     ("vsat-dama-rbdc", include_str!("../../presets/vsat-dama-rbdc.toml")),
@@ -19,8 +20,9 @@ pub(crate) const BUILT_IN: [(&str, &str); 14] = [
 ];
 
 /// The traces they refer to: path in the preset, and file.
-pub(crate) const TRACES: [(&str, &str); 3] = [
+pub(crate) const TRACES: [(&str, &str); 4] = [
     ("traces/geo-fade.rate", include_str!("../../presets/traces/geo-fade.rate")),
+    ("traces/geo-rain.attenuation", include_str!("../../presets/traces/geo-rain.attenuation")),
     ("traces/meo.delay", include_str!("../../presets/traces/meo.delay")),
     ("traces/leo.delay", include_str!("../../presets/traces/leo.delay")),
 ];

@@ -19,7 +19,7 @@ use crate::trace::Source;
 use crate::{FileError, LinkSpec};
 
 /// Changes to a preset; `None` or empty leaves a field as it is. A rate replaces a trace of rates
-/// and vice versa, and one loss model replaces another.
+/// or adaptive coding and modulation, and vice versa, and one loss model replaces another.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Overrides {
     /// Rate of the forward link.

@@ -161,7 +161,7 @@ fn overrides_replace_one_kind_by_another() {
     let preset = preset.with(&overrides).unwrap();
     assert_eq!(preset.rtt(), Duration::from_millis(14));
     for (direction, trace) in [(&preset.forward, "down"), (&preset.ret, "up")] {
-        assert_eq!(matches!(direction.rate, Rate::Opportunities(_)), trace == "down");
+        assert_eq!(matches!(direction.rate.over_time(), Rate::Opportunities(_)), trace == "down");
         assert_eq!(direction.encapsulation, "gse".parse().unwrap());
         assert_eq!(direction.jitter, Jitter::InOrder(Duration::from_millis(1)));
         assert_eq!(direction.loss, ErrorModel::Huge.into());

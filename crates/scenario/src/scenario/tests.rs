@@ -121,7 +121,7 @@ fn presets_and_traces_are_found_beside_the_scenario() {
     let Hop { forward, ret, .. } = load("traced.toml").unwrap().cases.remove(0).hop;
     assert_eq!([forward.rate.least(), forward.rate.greatest()], [1, 10].map(BitRate::from_mbit));
     assert!(matches!(forward.delay, Delay::Trace(_)) && matches!(forward.loss, Loss::Trace(_)));
-    assert!(matches!(ret.rate, Rate::Opportunities(_)));
+    assert!(matches!(ret.rate.over_time(), Rate::Opportunities(_)));
     write("own.toml", &Preset::load("geo").unwrap().to_string());
     write("named.toml", &with_hop("hop = \"own.toml\""));
     assert_eq!(load("named.toml").unwrap().cases[0].hop.mtu, 1500);

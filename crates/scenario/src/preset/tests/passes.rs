@@ -3,6 +3,7 @@
 use core::f64::consts::PI;
 
 use super::*;
+use crate::RateSpec;
 
 /// The speed of light, in kilometres per second.
 const LIGHT: f64 = 299_792.458;
@@ -90,7 +91,8 @@ const MODCODS: [(f64, f64); 23] = [
 
 #[test]
 fn the_fade_is_followed_by_modcods_of_dvb_s2() {
-    let Rate::Trace(trace) = Preset::load("geo-fade").unwrap().forward.rate else { panic!() };
+    let rate = Preset::load("geo-fade").unwrap().forward.rate;
+    let Rate::Trace(trace) = rate.over_time() else { panic!() };
     for half in 0..360u32 {
         let at = f64::from(half) / 2.0;
         let fade = ((at - 6.0).clamp(0.0, 60.0) - (at - 96.0).clamp(0.0, 60.0)) * 0.2;
@@ -100,4 +102,48 @@ fn the_fade_is_followed_by_modcods_of_dvb_s2() {
         let rate = trace.value_at(Duration::from_millis(500) * half).bits_per_second() as f64;
         assert!((rate - expected).abs() < 1.0, "{at} s: {rate} {expected}");
     }
+}
+
+/// The attenuation at `second` of half an hour, in decibels: showers that begin, last and weaken the
+/// signal by so much, with a ripple.
+fn rain(second: u32) -> f64 {
+    const SHOWERS: [[f64; 3]; 4] =
+        [[30.0, 1560.0, 3.0], [60.0, 300.0, 6.0], [500.0, 360.0, 13.0], [1000.0, 240.0, 5.0]];
+    let at = f64::from(second);
+    let shower = |[from, lasting, depth]: [f64; 3]| {
+        let part = ((at - from) / lasting).clamp(0.0, 1.0);
+        depth * (PI * part).sin().powi(2)
+    };
+    SHOWERS.into_iter().map(shower).sum::<f64>() * (1.0 + 0.03 * (2.0 * PI * at / 17.0).sin())
+}
+
+#[test]
+fn the_rain_is_what_its_formula_says() {
+    let forward = Preset::load("geo-rain").unwrap().forward;
+    let RateSpec::Acm(acm) = &forward.rate else { panic!() };
+    let es_n0 = acm.adaptation().es_n0();
+    assert_eq!(es_n0.period(), Some(Duration::from_secs(1800)));
+    for second in (0..3600).step_by(2) {
+        let es_n0 = es_n0.value_at(Duration::from_secs(second.into()));
+        let expected = 12.6 - rain(second % 1800);
+        let difference = es_n0.thousandths() as f64 / 1e3 - expected;
+        assert!(difference.abs() < 0.0051, "{second} s: {es_n0} {expected}");
+    }
+}
+
+/// The margin is enough for this rain. Lost is only what no MODCOD can carry: from 648 to 708 s, but
+/// for 6 s in which the ripple helps.
+#[test]
+fn the_rain_is_followed_by_modcods_and_one_outage() {
+    let [forward, _] = Preset::load("geo-rain").unwrap().links();
+    let ends = [forward.rate.greatest(), forward.rate.least()];
+    let expected = [98_895_000, 15_314_000];
+    for (rate, expected) in ends.iter().zip(expected) {
+        assert_eq!(rate.bits_per_second() / 1000 * 1000, expected, "{ends:?}");
+    }
+    let outages: Vec<_> = forward.outages.iter().map(ToString::to_string).collect();
+    assert_eq!(outages, ["648s+8s every 1800s", "662s+46s every 1800s"]);
+    let hundredths = |second: u32| (rain(second) * 100.0).round();
+    let lost = (0..1800).step_by(2).filter(|second| 1260.0 - hundredths(*second) < -235.0);
+    assert_eq!(lost.count(), (8 + 46) / 2);
 }

@@ -1,11 +1,12 @@
 //! Properties of every valid preset.
 
-use link::{Burst, Link, Opportunities, Outage, Trace, TraceValue};
-use units::{Instant, Machine};
+use link::{Acm, Burst, Link, Modcods, Opportunities, Outage, Standard, Trace, TraceValue};
+use units::{Decibels, Instant, Machine, SymbolRate};
 
 use super::*;
+use crate::{AcmSpec, RateSpec};
 
-fn any_rate() -> impl Strategy<Value = Rate> {
+fn any_rate() -> impl Strategy<Value = RateSpec> {
     let rate = || (1u64..10_000_000_000).prop_map(BitRate::from_bits_per_second);
     let steps = prop::collection::vec(rate(), 1..5);
     let opportunities = prop::collection::vec(0u64..50, 0..9).prop_map(|mut millis| {
@@ -15,10 +16,34 @@ fn any_rate() -> impl Strategy<Value = Rate> {
         Opportunities::parse(&lines.join("\n")).unwrap().into()
     });
     prop_oneof![
-        rate().prop_map(Rate::Constant),
-        (steps, any::<bool>()).prop_map(|(steps, looped)| Rate::Trace(trace(steps, looped))),
-        opportunities,
+        rate().prop_map(RateSpec::from),
+        (steps, any::<bool>()).prop_map(|(steps, looped)| trace(steps, looped).into()),
+        opportunities.prop_map(|opportunities: Rate| opportunities.into()),
+        any_acm().prop_map(|acm| RateSpec::Acm(Box::new(acm))),
     ]
+}
+
+fn any_acm() -> impl Strategy<Value = AcmSpec> {
+    let names = vec!["dvb-s2", "dvb-s2 pilots", "dvb-s", "dvb-rcs"];
+    let standard = prop::sample::select(names).prop_map(|name| name.parse().unwrap());
+    let modcods = standard.prop_flat_map(|standard: Standard| {
+        let all = standard.modcods();
+        let some = prop::sample::subsequence(all.clone(), 1..=all.len());
+        (Just(standard), prop_oneof![Just(all), some])
+    });
+    let db = |range: core::ops::RangeInclusive<i64>| range.prop_map(Decibels::from_thousandths);
+    let rain = prop::collection::vec(db(0..=100_000), 1..5);
+    let clear_sky = db(-50_000..=50_000);
+    let rest = (1_000u64..=100_000_000_000, db(0..=20_000), db(0..=20_000), any_time());
+    (modcods, clear_sky, rain, any::<bool>(), rest).prop_map(
+        |((standard, modcods), clear_sky, rain, looped, rest)| {
+            let (symbols, margin, hysteresis, reaction) = rest;
+            let modcods = Modcods::new(modcods).unwrap();
+            let symbol_rate = SymbolRate::from_baud(symbols);
+            let acm = Acm { modcods, symbol_rate, margin, hysteresis, reaction };
+            AcmSpec::new(standard, acm, clear_sky, trace(rain, looped))
+        },
+    )
 }
 
 /// A trace with a value every ten milliseconds.
