@@ -134,7 +134,7 @@ fn the_rain_is_what_its_formula_says() {
 /// The margin is enough for this rain. Lost is only what no MODCOD can carry: from 648 to 708 s, but
 /// for 6 s in which the ripple helps.
 #[test]
-fn the_rain_is_followed_by_modcods_and_one_outage() {
+fn the_rain_is_followed_by_modcods_until_there_is_none() {
     let [forward, _] = Preset::load("geo-rain").unwrap().links();
     let ends = [forward.rate.greatest(), forward.rate.least()];
     let expected = [98_895_000, 15_314_000];
