@@ -14,7 +14,7 @@ use link::{
 use units::BitRate;
 
 pub use acm::AcmSpec;
-pub(crate) use read::Changes;
+pub(crate) use read::{Changes, check_rate};
 
 /// One direction of a link. Sizes may depend on where it is: [`Self::config`] says what "1 BDP" is
 /// in bytes.

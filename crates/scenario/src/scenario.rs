@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use ::tcp::Config;
 use link::LinkConfig;
-use units::format_duration;
+use units::{BitRate, format_duration};
 
 use crate::document::Document;
 use crate::folder::Folder;
@@ -82,8 +82,8 @@ pub struct Hop {
 pub struct Links {
     /// Hub → terminal.
     pub forward: LinkConfig,
-    /// Terminal → hub.
-    pub ret: LinkConfig,
+    /// Terminal → hub: one for all, or those of [`Network::carrier_rates`].
+    pub returns: Vec<LinkConfig>,
     /// Between hub and servers, in both directions.
     pub server_side: Option<LinkConfig>,
     /// Between terminals and clients, in both directions.
@@ -156,6 +156,11 @@ impl Case {
         let good = channels == 0 || self.hop.dama.is_none();
         let expected = "0 with [hop.dama], which has carriers";
         place.within("network").check(good, "return-channels", channels, expected)?;
+        let carriers = self.network.carrier_rates.len();
+        let good = carriers == 0 || self.hop.dama.is_none();
+        let value = format!("a list of {carriers}");
+        let expected = "none with [hop.dama], whose carriers have the return link's";
+        place.within("network").check(good, "carrier-rates", value, expected)?;
         for (number, flow) in self.flows.iter().enumerate() {
             let place = place.within(format!("flow.{number}"));
             for (key, name) in ["tcp", "server-tcp"].into_iter().zip(&flow.tcp) {
@@ -182,13 +187,22 @@ impl Case {
         self.hop.forward.delay.greatest() + self.hop.ret.delay.greatest() + sides
     }
 
+    /// The links of terminals towards hub or mesh: one for all, or those of [`Network::carrier_rates`].
+    pub fn returns(&self) -> Vec<LinkSpec> {
+        let carrier = |rate: &BitRate| LinkSpec { rate: (*rate).into(), ..self.hop.ret.clone() };
+        match &self.network.carrier_rates[..] {
+            [] => vec![self.hop.ret.clone()],
+            carriers => carriers.iter().map(carrier).collect(),
+        }
+    }
+
     /// The links. Sizes in BDPs refer to the whole round trip.
     pub fn links(&self) -> Links {
         let rtt = self.round_trip();
         let side = |link: &Option<LinkSpec>| link.as_ref().map(|link| link.config(rtt, MTU));
         Links {
             forward: self.hop.forward.config(rtt, self.hop.mtu),
-            ret: self.hop.ret.config(rtt, self.hop.mtu),
+            returns: self.returns().iter().map(|ret| ret.config(rtt, self.hop.mtu)).collect(),
             server_side: side(&self.server_side),
             client_side: side(&self.client_side),
         }

@@ -5,6 +5,7 @@ mod network;
 #[cfg(test)]
 mod tests;
 
+use core::slice;
 use core::time::Duration;
 
 use scenario::{Case, LinkSpec};
@@ -44,15 +45,14 @@ impl Run {
             }
         }
         let flows = Applications { case, nodes: &nodes }.start(&mut world);
-        let carriers =
-            case.hop.dama.as_ref().map_or(lanes[1].len() as u64, |dama| dama.carriers.into());
-        let of = |link: &LinkSpec, count: u64| {
-            BitRate::from_bits_per_second(
-                link.rate.greatest().bits_per_second().saturating_mul(count),
-            )
+        let rate = |link: &LinkSpec| link.rate.greatest().bits_per_second();
+        let together = |links: &[LinkSpec], count: usize| {
+            let rates = links.iter().map(rate).cycle().take(count);
+            BitRate::from_bits_per_second(rates.fold(0, u64::saturating_add))
         };
-        let forward = of(&case.hop.forward, lanes[0].len() as u64);
-        let capacity = [forward, of(&case.hop.ret, carriers)];
+        let carriers = case.hop.dama.as_ref().map_or(lanes[1].len(), |dama| dama.carriers as usize);
+        let forward = together(slice::from_ref(&case.hop.forward), lanes[0].len());
+        let capacity = [forward, together(&case.returns(), carriers)];
         Self { world, end: Instant::ZERO + case.time, flows, lanes, capacity, nodes }
     }
 

@@ -123,10 +123,22 @@ fn rate(
         (None, None, None) => return Ok(None),
     };
     let greatest = rate.greatest();
-    let good = greatest.bits_per_second() > 0 && greatest <= GREATEST_RATE;
     let value = if source.is_some() { format!("up to {greatest}") } else { greatest.to_string() };
-    let expected = format!("above 0, at most {GREATEST_RATE}");
-    place.check(good, key, value, expected).map(|()| Some(rate.into()))
+    place.check(is_possible(greatest), key, value, possible_rates())?;
+    Ok(Some(rate.into()))
+}
+
+/// Checks that `rate` is one that a link may have.
+pub(crate) fn check_rate(place: &Place<'_>, key: &str, rate: BitRate) -> Result<(), FileError> {
+    place.check(is_possible(rate), key, rate, possible_rates())
+}
+
+fn is_possible(rate: BitRate) -> bool {
+    rate.bits_per_second() > 0 && rate <= GREATEST_RATE
+}
+
+fn possible_rates() -> String {
+    format!("above 0, at most {GREATEST_RATE}")
 }
 
 fn delay(

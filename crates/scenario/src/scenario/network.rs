@@ -1,11 +1,14 @@
 //! Numbers of nodes of a scenario.
 
+use units::BitRate;
+
 use super::raw::RawNetwork;
 use crate::FileError;
+use crate::link_spec::check_rate;
 use crate::place::Place;
 
 /// Numbers of nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
     /// Terminals, 1 to 100,000. More than one are a star.
     pub terminals: u32,
@@ -17,6 +20,9 @@ pub struct Network {
     pub return_channels: u32,
     /// Whether terminals talk to each other rather than to servers.
     pub mesh: bool,
+    /// Rates of the terminals' own links towards hub or mesh (single channels per carrier, SCPC):
+    /// terminal n has number n modulo their number. Empty: all have the return link's rate.
+    pub carrier_rates: Vec<BitRate>,
 }
 
 /// Maximum number of nodes of a kind.
@@ -35,6 +41,7 @@ impl Network {
             clients: one("clients", raw.clients)?,
             return_channels: raw.return_channels.unwrap_or(0),
             mesh: raw.mesh.unwrap_or(false),
+            carrier_rates: carrier_rates(place, raw)?,
         })
     }
 
@@ -44,7 +51,7 @@ impl Network {
         place: &Place<'_>,
         [server_side, client_side]: [bool; 2],
     ) -> Result<(), FileError> {
-        let Self { terminals, servers, clients, return_channels, mesh } = *self;
+        let Self { terminals, servers, clients, return_channels, mesh, .. } = *self;
         let all = u64::from(terminals) * u64::from(clients);
         place.check(all <= u64::from(MOST_NODES), "clients", clients, "100,000 in all")?;
         let good = servers == 1 || server_side;
@@ -54,6 +61,18 @@ impl Network {
         let good = return_channels <= terminals && !(mesh && return_channels > 0);
         let expected = "at most the terminals; 0 in a mesh";
         place.check(good, "return-channels", return_channels, expected)?;
+        let carriers = self.carrier_rates.len();
+        let good = carriers <= terminals as usize && !(carriers > 0 && return_channels > 0);
+        let expected = "at most one for each terminal; none with return-channels";
+        place.check(good, "carrier-rates", format!("a list of {carriers}"), expected)?;
         place.check(!mesh || terminals > 1, "terminals", terminals, "2 or more in a mesh")
     }
+}
+
+fn carrier_rates(place: &Place<'_>, raw: &RawNetwork) -> Result<Vec<BitRate>, FileError> {
+    let given = raw.carrier_rates.iter().flatten().enumerate();
+    let checked = given.map(|(number, rate)| {
+        check_rate(&place.within("carrier-rates"), &number.to_string(), rate.0).map(|()| rate.0)
+    });
+    checked.collect()
 }

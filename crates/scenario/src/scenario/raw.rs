@@ -71,6 +71,9 @@ pub(super) struct RawNetwork {
     /// Terminals talk to the next one, each on its own carrier.
     #[schemars(extend("default" = false))]
     pub(super) mesh: Option<bool>,
+    /// Rates of the terminals' own carriers, in turn, instead of that of the return link.
+    #[schemars(extend("examples" = [["384 kbit/s", "2048 kbit/s"]]))]
+    pub(super) carrier_rates: Option<Vec<Text<BitRate>>>,
 }
 
 /// The satellite hop.

@@ -211,6 +211,47 @@ fn cases_change_single_keys() {
 }
 
 #[test]
+fn each_terminal_may_have_a_carrier_of_its_own() {
+    let network = "[network]\nterminals = 3\ncarrier-rates = [\"384 kbit/s\", \"2 Mbit/s\"]\n";
+    let case = parse(&format!("{GOOD}{network}"));
+    let returns = case.returns();
+    let rates: Vec<_> = returns.iter().map(|link| link.rate.greatest().to_string()).collect();
+    assert_eq!(rates, ["384 kbit/s", "2 Mbit/s"]);
+    assert_eq!(returns[1].delay, case.hop.ret.delay);
+    // A BDP is one of each carrier.
+    let queues: Vec<_> = case.links().returns.iter().map(|link| link.queue).collect();
+    let bytes = |bytes| QueueLimit::Bytes(ByteCount::new(bytes));
+    assert_eq!(queues, [bytes(24_000), bytes(125_000)]);
+    assert_eq!(parse(GOOD).returns(), [parse(GOOD).hop.ret]);
+}
+
+#[test]
+fn impossible_carriers_are_refused() {
+    for (network, expected) in [
+        (
+            "carrier-rates = [\"1 Mbit/s\", \"2 Mbit/s\"]",
+            "network.carrier-rates = a list of 2: expected at",
+        ),
+        (
+            "terminals = 2\ncarrier-rates = [\"1 Mbit/s\", \"0 bit/s\"]",
+            "network.carrier-rates.1 = 0 bit/s",
+        ),
+        ("carrier-rates = [\"1 Mbps\"]", "network.carrier-rates.0: \"1 Mbps\" is not a rate"),
+        ("carrier-rates = [\"1 Mbit/s\"]\nreturn-channels = 1", "none with return-channels"),
+    ] {
+        let error = error(&format!("{GOOD}[network]\n{network}\n"));
+        assert!(error.contains(expected), "{error}");
+    }
+    let dama = with_hop("hop = \"vsat-dama-cra\"");
+    let network = "[network]\ncarrier-rates = [\"1 Mbit/s\"]\n";
+    let error = error(&format!("{dama}{network}"));
+    assert!(
+        error.contains("carrier-rates = a list of 1: expected none with [hop.dama]"),
+        "{error}"
+    );
+}
+
+#[test]
 fn errors_name_line_key_value_and_what_would_be_accepted() {
     for (from, to, expected) in [
         ("\"20 s\"", "\"soon\"", "x.toml:3: time: \"soon\" is not a duration: expected "),

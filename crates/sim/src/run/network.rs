@@ -132,14 +132,15 @@ impl Network<'_> {
 
     /// The return links of terminals: so many, or each terminal's part of a shared one.
     fn lay_returns(&mut self, heard_by: NodeId, channels: u32) -> Vec<LaneId> {
-        let (hop, ret) = (&self.case.hop, &self.links.ret);
+        let (hop, returns) = (&self.case.hop, &self.links.returns);
         if let Some(dama) = &hop.dama {
-            let config = dama.config(&hop.forward, ret, self.case.network.terminals);
+            let config = dama.config(&hop.forward, &returns[0], self.case.network.terminals);
             let shared = config.and_then(|config| self.world.connect_shared(heard_by, config));
             // Checked when the file was read.
             return shared.expect("a valid scenario has a valid return link");
         }
-        (0..channels).map(|_| self.world.connect(heard_by, ret.clone())).collect()
+        let returns = returns.iter().cycle().take(channels as usize);
+        returns.map(|ret| self.world.connect(heard_by, ret.clone())).collect()
     }
 
     /// SLACP uses the rates that the links leave to IP packets, unless the file says otherwise.
@@ -153,10 +154,12 @@ impl Network<'_> {
             config
         };
         let forward = config(gateways.forward_rate, &self.case.hop.forward);
-        let ret = config(gateways.return_rate, &self.case.hop.ret);
+        let returns = self.case.returns();
+        let returns: Vec<_> =
+            returns.iter().map(|link| config(gateways.return_rate, link)).collect();
         let terminals = self.nodes.terminals.clone();
         self.world.add_hub(hub, forward, &terminals);
-        for terminal in terminals {
+        for (terminal, ret) in terminals.into_iter().zip(returns.iter().cycle()) {
             self.world.add_terminal(terminal, ret.clone(), hub);
             if gateways.split == Split::Packets {
                 self.lay_tunnel(hub, terminal);

@@ -213,3 +213,26 @@ fn utilisation_and_losses_are_of_the_links() {
     assert!((least..most).contains(&utilisation), "{utilisation}");
     assert!(value(&metrics, "ftp", "srtt-s") >= 0.5);
 }
+
+/// What Rec. ITU-R S.1711-1, 2.2.1.1 (TEST-A) measures with UDP: each VSAT fills the carrier that it
+/// sends on, whatever the one it hears.
+#[test]
+fn terminals_of_a_mesh_have_carriers_of_their_own() {
+    let mesh = "description = \"x\"\ntime = \"30 s\"\n\
+                [network]\nterminals = 2\nmesh = true\n\
+                carrier-rates = [\"384 kbit/s\", \"2048 kbit/s\"]\n\
+                [hop.forward]\nrate = \"9 Mbit/s\"\ndelay = \"250 ms\"\nqueue = \"50 packets\"\n\
+                [[flow]]\nname = \"udp\"\nkind = \"udp\"\ncount = 2\nrate = \"3 Mbit/s\"\n\
+                direction = \"up\"\ntime = \"20 s\"\n";
+    let metrics = run(&Scenario::parse("x.toml", mesh).unwrap().cases[0], 1);
+    // 1028 bytes each: as many as the carriers send in 20 s, and two queues of 50.
+    let bits = 1028.0 * 8.0;
+    let sent = value(&metrics, "return", "delivered-packets");
+    let expected = (384e3 + 2048e3) * 20.0 / bits + 100.0;
+    assert!((sent - expected).abs() <= 2.0, "{sent} {expected}");
+    // Nobody hears the hub, whose carrier is the forward link.
+    assert_eq!(value(&metrics, "forward", "delivered-packets"), 0.0);
+    let utilisation = value(&metrics, "return", "utilisation");
+    let expected = sent * bits / (384e3 + 2048e3) / 30.0;
+    assert!((utilisation - expected).abs() < 1e-9, "{utilisation} {expected}");
+}
