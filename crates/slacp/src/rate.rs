@@ -8,6 +8,7 @@ mod configured;
 pub(crate) mod ecn;
 mod law;
 mod memory;
+mod modem_or_auto;
 mod train;
 mod trust;
 
@@ -25,6 +26,8 @@ pub use ecn::EcnState;
 pub use law::Law;
 pub(crate) use memory::Memories;
 pub use memory::{PathKey, PathMemory};
+use modem_or_auto::ModemOrAuto;
+pub(crate) use modem_or_auto::Switch;
 
 use crate::recovery::sent::Fate;
 
@@ -41,6 +44,15 @@ pub enum Rate {
     Modem {
         /// The rate while the modem reports none.
         initial: BitRate,
+    },
+    /// Reported by the modem per session, as with [`Self::Modem`]; while no report is known, measured
+    /// as with [`Self::Auto`]. When a report ends, the session remembers its rate as that of its
+    /// path, and confirms it before it uses all of it.
+    ModemOrAuto {
+        /// Upper limit of a measured rate. The owner limits what it reports.
+        ceiling: Option<BitRate>,
+        /// Whether a session measures with padding, at its beginning and when a report ends.
+        probe: bool,
     },
     /// Measured and tracked per session. No configuration is needed.
     Auto {
@@ -80,7 +92,7 @@ impl Rate {
     pub(crate) fn initial(&self) -> BitRate {
         match self {
             Self::Fixed(rate) | Self::Modem { initial: rate } => *rate,
-            Self::Auto { .. } => BitRate::from_bits_per_second(0),
+            Self::ModemOrAuto { .. } | Self::Auto { .. } => BitRate::from_bits_per_second(0),
         }
     }
 }
@@ -93,12 +105,12 @@ impl Rate {
 
     /// Whether a session may measure its path with padding.
     pub(crate) fn probes(&self) -> bool {
-        matches!(self, Self::Auto { probe: true, .. })
+        matches!(self, Self::Auto { probe: true, .. } | Self::ModemOrAuto { probe: true, .. })
     }
 
-    /// Whether the rate is measured.
+    /// Whether the rate is measured, if only while none is reported.
     pub(crate) fn is_measured(&self) -> bool {
-        matches!(self, Self::Auto { .. })
+        matches!(self, Self::Auto { .. } | Self::ModemOrAuto { .. })
     }
 }
 
@@ -125,6 +137,7 @@ pub enum RateError {
 pub(crate) enum Control {
     Configured(Box<ConfiguredRate>),
     Auto(Box<Auto>),
+    ModemOrAuto(Box<ModemOrAuto>),
 }
 
 impl Control {
@@ -133,30 +146,67 @@ impl Control {
             Rate::Fixed(rate) => Self::Configured(Box::new(ConfiguredRate::fixed(*rate))),
             Rate::Modem { initial } => Self::Configured(Box::new(ConfiguredRate::modem(*initial))),
             Rate::Auto { ceiling, probe } => Self::Auto(Box::new(Auto::new(*ceiling, *probe, law))),
+            Rate::ModemOrAuto { ceiling, probe } => {
+                Self::ModemOrAuto(Box::new(ModemOrAuto::new(*ceiling, *probe, law)))
+            }
+        }
+    }
+
+    /// The law of a configured or reported rate, if that is the one in use.
+    fn configured(&self) -> Option<&ConfiguredRate> {
+        match self {
+            Self::Configured(own) => Some(own),
+            Self::Auto(_) => None,
+            Self::ModemOrAuto(own) => own.configured(),
+        }
+    }
+
+    fn configured_mut(&mut self) -> Option<&mut ConfiguredRate> {
+        match self {
+            Self::Configured(own) => Some(own),
+            Self::Auto(_) => None,
+            Self::ModemOrAuto(own) => own.configured_mut(),
+        }
+    }
+
+    /// The measuring rate control, if that is the one in use.
+    pub(crate) fn auto(&self) -> Option<&Auto> {
+        self.measuring().filter(|_| self.configured().is_none())
+    }
+
+    pub(crate) fn auto_mut(&mut self) -> Option<&mut Auto> {
+        match self {
+            Self::Configured(_) => None,
+            Self::Auto(own) => Some(own),
+            Self::ModemOrAuto(own) => own.configured().is_none().then(|| own.auto_mut()),
+        }
+    }
+
+    /// The measuring rate control, even if it rests.
+    pub(crate) fn measuring(&self) -> Option<&Auto> {
+        match self {
+            Self::Configured(_) => None,
+            Self::Auto(own) => Some(own),
+            Self::ModemOrAuto(own) => Some(own.auto()),
         }
     }
 
     /// The current rate.
     pub(crate) fn rate(&self) -> BitRate {
-        match self {
-            Self::Configured(rate) => rate.rate(),
-            Self::Auto(auto) => auto.rate(),
-        }
+        let configured = self.configured().map(ConfiguredRate::rate);
+        configured.or_else(|| self.auto().map(Auto::rate)).unwrap_or_default()
     }
 
     /// The rate for the endpoint's shared pacer; `None` if the session paces itself.
     pub(crate) fn shared(&self) -> Option<BitRate> {
-        match self {
-            Self::Configured(rate) => Some(rate.told()),
-            Self::Auto(_) => None,
-        }
+        self.configured().map(ConfiguredRate::told)
     }
 
     pub(crate) fn state(&self) -> RateState {
-        match self {
-            Self::Configured(rate) if rate.is_tripped() => RateState::Tripped,
-            Self::Configured(_) => RateState::Configured,
-            Self::Auto(auto) => auto.state(),
+        match (self.configured(), self.auto()) {
+            (Some(own), _) if own.is_tripped() => RateState::Tripped,
+            (None, Some(auto)) => auto.state(),
+            _ => RateState::Configured,
         }
     }
 
@@ -172,28 +222,14 @@ impl Control {
     /// When the session itself allows payload to leave; `None` until something is received or
     /// reported.
     pub(crate) fn ready_at(&self) -> Option<Instant> {
-        match self {
-            Self::Configured(rate) => rate.ready_at(),
-            Self::Auto(auto) => auto.ready_at(),
+        match self.configured() {
+            Some(own) => own.ready_at(),
+            None => self.auto()?.ready_at(),
         }
     }
 
-    /// The measuring rate control, if that is the one in use.
-    pub(crate) fn auto(&self) -> Option<&Auto> {
-        match self {
-            Self::Configured(_) => None,
-            Self::Auto(auto) => Some(auto),
-        }
-    }
-
-    pub(crate) fn auto_mut(&mut self) -> Option<&mut Auto> {
-        match self {
-            Self::Configured(_) => None,
-            Self::Auto(auto) => Some(auto),
-        }
-    }
-
-    /// Applies a rate reported by the modem.
+    /// Applies a rate reported by the modem. A session that has measured until now follows it
+    /// instead.
     pub(crate) fn report(
         &mut self,
         now: Instant,
@@ -203,44 +239,83 @@ impl Control {
         match self {
             Self::Configured(own) => own.report(now, rate, valid_for),
             Self::Auto(_) => Err(RateError::NotFromModem),
+            Self::ModemOrAuto(own) => {
+                own.report(now, rate, valid_for);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the report at once, if there is one: the configured rate applies again, or the session
+    /// measures with packets from number `next` on. `rtt` is the present round-trip time.
+    pub(crate) fn expire(
+        &mut self,
+        now: Instant,
+        next: u64,
+        rtt: Duration,
+    ) -> Result<(), RateError> {
+        match self {
+            Self::Configured(own) => own.expire(now),
+            Self::Auto(_) => Err(RateError::NotFromModem),
+            Self::ModemOrAuto(own) => {
+                own.expire(now, next, rtt);
+                Ok(())
+            }
+        }
+    }
+
+    /// Which law has come into use since the last call, if they take turns.
+    pub(crate) fn take_switch(&mut self) -> Option<Switch> {
+        match self {
+            Self::Configured(_) | Self::Auto(_) => None,
+            Self::ModemOrAuto(own) => own.take_switch(),
         }
     }
 
     /// A packet that the peer must acknowledge is sent.
     pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
-        if let Self::Configured(own) = self {
-            own.sent(now, size);
+        match self {
+            Self::Configured(own) => own.sent(now, size),
+            Self::Auto(_) => {}
+            Self::ModemOrAuto(own) => own.sent(now, size),
+        }
+    }
+
+    /// There is nothing to send for now.
+    pub(crate) fn app_limited(&mut self) {
+        if let Some(auto) = self.auto_mut() {
+            auto.app_limited();
+        } else if let Self::ModemOrAuto(own) = self {
+            own.app_limited();
         }
     }
 
     /// The fate of the next packet, in the order of sending, is known. Returns whether that changes
     /// the rate.
     pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &Fate) -> bool {
-        match self {
-            Self::Configured(own) => own.saw(now, rtt, fate),
-            Self::Auto(_) => false,
-        }
+        self.configured_mut().is_some_and(|own| own.saw(now, rtt, fate))
     }
 
     /// What the circuit breaker has done since the last call.
     pub(crate) fn take_change(&mut self) -> Option<Change> {
-        match self {
-            Self::Configured(own) => own.take_change(),
-            Self::Auto(_) => None,
-        }
+        self.configured_mut()?.take_change()
     }
 
     /// When [`Self::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self {
-            Self::Configured(rate) => rate.poll_timeout(),
+            Self::Configured(own) => own.poll_timeout(),
             Self::Auto(_) => None,
+            Self::ModemOrAuto(own) => own.poll_timeout(),
         }
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        if let Self::Configured(rate) = self {
-            rate.handle_timeout(now);
+    /// `next` and `rtt` are as for [`Self::expire`].
+    pub(crate) fn handle_timeout(&mut self, now: Instant, next: u64, rtt: Duration) {
+        match self {
+            Self::Configured(own) => own.handle_timeout(now),
+            Self::Auto(_) => {}
+            Self::ModemOrAuto(own) => own.handle_timeout(now, next, rtt),
         }
     }
 }

@@ -36,7 +36,7 @@ use crate::keys::secret::{Secret, draw};
 use crate::path::loss::LossMeter;
 use crate::path::rtt::{FirstRtt, Rtt};
 use crate::rate::ecn::Marking;
-use crate::rate::{Auto, Change, Control, Grant};
+use crate::rate::{Auto, Change, Control, Grant, Switch};
 use crate::scheduler::ClassId;
 use crate::setup::handshake::Keys;
 use crate::stats::{ChannelStats, ClassStats, Stats};
@@ -208,10 +208,10 @@ impl Session {
             capacity: auto.and_then(Auto::capacity),
             queue: auto.map_or(Duration::ZERO, Auto::queue),
             min_rtt: auto.and_then(Auto::min_rtt),
-            impossible_times: auto.map_or(0, Auto::impossible_times),
+            impossible_times: self.rate.measuring().map_or(0, Auto::impossible_times),
             ecn: self.marking.state(),
             ect_sent: self.marking.sent(),
-            ce_reported: auto.map_or(0, Auto::marked),
+            ce_reported: self.rate.measuring().map_or(0, Auto::marked),
             ect_received: received.ect0,
             ce_received: received.ce,
             loss: self.loss.rate(),
@@ -373,8 +373,27 @@ impl Session {
             // The modem reports that the link is back: probe at once.
             self.probes.hasten(now);
         }
+        self.follow_law();
         self.rate_changed(now);
         Ok(())
+    }
+
+    /// Ends a rate reported by the modem, if there is one.
+    pub(crate) fn expire_rate(&mut self, now: Instant) -> Result<(), RateError> {
+        self.rate.expire(now, self.sender.sent.next_number(), self.rtt.smoothed())?;
+        self.follow_law();
+        self.rate_changed(now);
+        Ok(())
+    }
+
+    /// Which law of the rate has come into use since the last call, if they take turns.
+    pub(crate) fn take_switch(&mut self) -> Option<Switch> {
+        self.rate.take_switch()
+    }
+
+    /// Uses ECN only while the rate is measured.
+    fn follow_law(&mut self) {
+        self.marking.follow(self.rate.auto().is_some(), self.sender.sent.next_number());
     }
 
     /// Reports what the circuit breaker has done.

@@ -52,6 +52,22 @@ impl Aggregates {
         }
     }
 
+    /// Removes a session whose rate is reported from now on. What the others know of the link goes
+    /// with the last one that measured it: a report may say that it has become slower.
+    pub(super) fn leave(&mut self, id: SessionId) {
+        let aggregate = self.of_session.get(&id).cloned();
+        self.remove(id);
+        let left = aggregate.and_then(|aggregate| self.links.get_mut(&aggregate));
+        if let Some((_, members)) = left.filter(|(_, members)| members.is_empty()) {
+            *members = Aggregate::default();
+        }
+    }
+
+    /// Whether sessions with this peer share a link.
+    pub(super) fn has_peer(&self, peer: &PublicKey) -> bool {
+        self.of_peer.contains_key(peer)
+    }
+
     pub(super) fn set_weight(&mut self, id: SessionId, weight: u32) {
         let Some(aggregate) = self.of_session.get(&id) else { return };
         if let Some((_, members)) = self.links.get_mut(aggregate) {

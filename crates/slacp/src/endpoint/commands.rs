@@ -40,7 +40,9 @@ impl Endpoint {
     }
 
     /// Sets the rate of a session as reported by its modem. It takes effect at once and holds for
-    /// `valid_for`; after that the configured rate applies again. At rate 0 only probes are sent.
+    /// `valid_for`; after that the configured rate applies again, or with [`Rate::ModemOrAuto`] the
+    /// session measures its path, with the reported rate as a memory of it. At rate 0 only probes are
+    /// sent.
     ///
     /// # Errors
     /// [`RateError`].
@@ -54,6 +56,19 @@ impl Endpoint {
         self.core.now = now;
         let told = self.core.with(session, |session| session.set_rate(now, rate, valid_for));
         told.ok_or(RateError::NoSession)??;
+        self.core.follow_rate(now);
+        Ok(())
+    }
+
+    /// Ends the rate that [`Self::set_rate`] has set, as if its time were over. Has no effect if none
+    /// is set.
+    ///
+    /// # Errors
+    /// [`RateError`].
+    pub fn expire_rate(&mut self, now: Instant, session: SessionId) -> Result<(), RateError> {
+        self.core.now = now;
+        let ended = self.core.with(session, |session| session.expire_rate(now));
+        ended.ok_or(RateError::NoSession)??;
         self.core.follow_rate(now);
         Ok(())
     }
@@ -128,9 +143,9 @@ impl Endpoint {
     }
 
     /// Sets which terminals of a hub share a forward link, for sessions to come and for those that
-    /// exist. With [`Rate::Auto`] the sessions of an aggregate measure their link together, and
+    /// exist. The sessions of an aggregate whose rate is measured measure their link together, and
     /// divide it by their weights ([`Self::set_weight`]); terminals that are not listed measure
-    /// their paths alone. Has no effect with other rates, or on a terminal.
+    /// their paths alone. Has no effect on sessions with another rate, or on a terminal.
     pub fn set_aggregates(&mut self, now: Instant, aggregates: BTreeMap<PublicKey, AggregateId>) {
         self.core.now = now;
         if let Role::Hub(_) = &self.role {

@@ -13,13 +13,15 @@ use super::sessions::{Departure, Sessions};
 use crate::keys::secret::{Secret, draw};
 use crate::pacer::{BURST, Pacer};
 use crate::path::fade::Faded;
-use crate::rate::Memories;
+use crate::rate::{Memories, Switch};
 use crate::session::{Envelope, Session, Wake, ip_udp_overhead, limits};
 use crate::setup::handshake::Params;
 use crate::setup::knock::KnockKey;
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
-use crate::{CloseReason, Config, DownReason, Event, KeyPair, Notice, PublicKey, Rate, SessionId};
+use crate::{
+    CloseReason, Config, DownReason, Event, KeyPair, Notice, PathMemory, PublicKey, Rate, SessionId,
+};
 
 /// Maximum number of handshake datagrams waiting for the link, and of short answers: enough for a
 /// thousand terminals that start together. Further ones are dropped, as the network might do.
@@ -269,6 +271,7 @@ impl Core {
     /// Handles state changes of the touched sessions and updates their index entries. Every input
     /// and command ends with this.
     pub(super) fn settle(&mut self) {
+        self.follow_switches();
         self.probing.pass(&mut self.sessions);
         self.aggregates.follow(self.now, &mut self.sessions);
         let touched = self.sessions.take_touched();
@@ -276,6 +279,41 @@ impl Core {
             self.settle_one(*id);
         }
         self.sessions.give_back(touched);
+    }
+
+    /// Follows which of the touched sessions have begun to measure, or to follow a report.
+    fn follow_switches(&mut self) {
+        let mut index = 0;
+        while let Some(id) = self.sessions.touched(index) {
+            index += 1;
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            match session.take_switch() {
+                Some(Switch::Reported { measured }) => {
+                    let path = session.path_key();
+                    measured.inspect(|memory| self.memories.enter(self.now, path, *memory));
+                    self.aggregates.leave(id);
+                }
+                Some(Switch::Measured { link }) => self.measure_again(id, link),
+                None => {}
+            }
+        }
+    }
+
+    /// Lets a session measure whose report has ended. `link` is what was reported.
+    fn measure_again(&mut self, id: SessionId, link: Option<PathMemory>) {
+        let weight = self.sessions.weight(id);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let memory = link.or_else(|| self.memories.get(self.now, &session.path_key()));
+        // One member of an aggregate measures the link for all, so it needs no share of its own.
+        let together = self.aggregates.has_peer(&session.peer.key);
+        let remembers = session.auto().is_some_and(|auto| auto.remembers());
+        if let Some(memory) = memory.filter(|_| together || !remembers) {
+            session.remember(memory);
+        }
+        let alone = self.aggregates.add(self.now, id, session, weight);
+        if self.config.rate.probes() && alone {
+            self.probing.wait(id);
+        }
     }
 
     fn settle_one(&mut self, id: SessionId) {

@@ -147,6 +147,32 @@ impl Auto {
         };
     }
 
+    /// Measures again with packets from number `next` on, after the rate was set otherwise. `memory`
+    /// is what the path may carry for this session now, and `link` what it carries for all if others
+    /// had a part of it.
+    pub(crate) fn begin_again(
+        &mut self,
+        next: u64,
+        memory: Option<PathMemory>,
+        link: Option<BitRate>,
+    ) {
+        let padding = self.padding.on_new_path(self.sent).without_turn();
+        *self = Self {
+            sent: self.sent,
+            marked: self.marked,
+            prepared: self.prepared,
+            trust: self.trust.on_new_path(),
+            memory,
+            link: link.map_or(0.0, |rate| rate.bits_per_second() as f64),
+            ..Self::on_path(self.ceiling, self.law, next, padding)
+        };
+    }
+
+    /// Counts a packet whose rate was set otherwise.
+    pub(crate) fn sent_otherwise(&mut self, size: ByteCount) {
+        self.sent += size.get();
+    }
+
     /// Sets what is remembered of the path, before anything is sent.
     pub(crate) fn remember(&mut self, memory: PathMemory) {
         self.memory = Some(memory);
@@ -184,6 +210,11 @@ impl Auto {
     /// Lets the session measure the path with padding, if the configuration allows it.
     pub(crate) fn grant_padding(&mut self) {
         self.padding.grant();
+    }
+
+    /// Whether anything is remembered of the path.
+    pub(crate) fn remembers(&self) -> bool {
+        self.memory.is_some()
     }
 
     /// Whether the session measures the path with padding.
@@ -242,6 +273,11 @@ impl Auto {
         self.window().map_or(Duration::ZERO, |window| window.queue)
     }
 
+    /// How much of what the session has sent waits in the queue, as far as known.
+    pub(crate) fn queued(&self) -> ByteCount {
+        self.capacity().unwrap_or_default().bytes_in(self.queue())
+    }
+
     fn window(&self) -> Option<Window> {
         let Phase::Cruise(cruise) = &self.phase else {
             return self.arrivals.window(cruise::look(self.rtt));
@@ -283,6 +319,8 @@ impl Auto {
     /// Maximum in flight, in bits.
     fn allowed_in_flight(&self) -> f64 {
         match &self.phase {
+            // Of many members of a shared link, each with what one alone may send, most would be lost.
+            Phase::Start(start) if !self.may_measure() => start.allowed_in_flight(0),
             Phase::Start(start) => start.allowed_in_flight(self.delivered),
             Phase::Cruise(cruise) => cruise.allowed_in_flight(self.rtt),
         }

@@ -185,6 +185,11 @@ impl Breaker {
         None
     }
 
+    /// Judges what is sent from now on: the rate was another one meanwhile.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        self.interval = Interval::new(now);
+    }
+
     /// Sets the limit, closes the breaker and forgets everything.
     pub(crate) fn reset(&mut self, now: Instant, limit: BitRate) -> Option<Change> {
         let was_tripped = self.is_tripped();

@@ -17,8 +17,9 @@ pub(crate) struct ConfiguredRate {
     from_modem: bool,
     reported: Option<(BitRate, Instant)>,
     breaker: Breaker,
-    /// Paces the session while the breaker lowers its rate. In the pacer that all sessions share, a
-    /// packet at that rate would hold up the others, and they would get no more bytes than this one.
+    /// Paces the session while the breaker lowers its rate, and is not charged otherwise. In the pacer
+    /// that all sessions share, a packet at that rate would hold up the others, and they would get no
+    /// more bytes than this one.
     pacer: Pacer,
     /// What the breaker has done last.
     change: Option<Change>,
@@ -70,8 +71,7 @@ impl ConfiguredRate {
 
     /// When the session itself allows payload to leave; `None` at rate 0.
     pub(crate) fn ready_at(&self) -> Option<Instant> {
-        let at = if self.is_lowered() { self.pacer.ready_at() } else { Instant::ZERO };
-        (self.rate().bits_per_second() > 0).then_some(at)
+        (self.rate().bits_per_second() > 0).then(|| self.pacer.ready_at())
     }
 
     fn is_lowered(&self) -> bool {
@@ -91,6 +91,32 @@ impl ConfiguredRate {
         let change = self.breaker.follow(now, rate);
         self.note(now, change);
         Ok(())
+    }
+
+    /// Ends the report at once, if there is one.
+    pub(crate) fn expire(&mut self, now: Instant) -> Result<(), RateError> {
+        if !self.from_modem {
+            return Err(RateError::NotFromModem);
+        }
+        if self.reported.take().is_some() {
+            let change = self.breaker.follow(now, self.configured);
+            self.note(now, change);
+        }
+        Ok(())
+    }
+
+    /// Follows a rate that the modem reports, until the owner says otherwise.
+    pub(crate) fn follow(&mut self, now: Instant, rate: BitRate) {
+        self.configured = rate;
+        let change = self.breaker.follow(now, rate);
+        self.note(now, change);
+    }
+
+    /// Goes on after another law has set the rate. What that has left in the link's queue leaves
+    /// first: at a rate that the link just carries, the queue would stay.
+    pub(crate) fn resume(&mut self, now: Instant, queued: ByteCount) {
+        self.breaker.resume(now);
+        self.pacer.sent(now, queued);
     }
 
     pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
@@ -125,9 +151,9 @@ impl ConfiguredRate {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        if self.reported.take_if(|(_, until)| *until <= now).is_some() {
-            let change = self.breaker.follow(now, self.configured);
-            self.note(now, change);
+        if self.reported.is_some_and(|(_, until)| until <= now) {
+            // Only a modem's report expires.
+            let _ = self.expire(now);
         }
         let change = self.breaker.handle_timeout(now);
         self.note(now, change);

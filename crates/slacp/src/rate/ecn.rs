@@ -97,6 +97,8 @@ pub(crate) struct Marking {
     test_from: u64,
     tests: u32,
     tests_over: u32,
+    /// The rate is reported at present.
+    rests: bool,
 }
 
 impl Marking {
@@ -106,7 +108,16 @@ impl Marking {
     }
 
     pub(crate) fn state(&self) -> EcnState {
-        self.state
+        if self.rests && self.is_active() { EcnState::Off } else { self.state }
+    }
+
+    /// Follows whether the rate is measured, with packets from `next` on. A rate that is reported does
+    /// not yield to marks, so its packets must not ask for any (RFC 3168 §5).
+    pub(crate) fn follow(&mut self, measured: bool, next: u64) {
+        if measured && self.rests {
+            self.restart(next);
+        }
+        self.rests = !measured;
     }
 
     /// Packets sent with ECT(0).
@@ -117,7 +128,7 @@ impl Marking {
     /// The codepoint for packet `number`, which carries data. Tests are every second packet, so that
     /// a path that loses them does not lose the session.
     pub(crate) fn codepoint(&self, number: u64) -> Ecn {
-        match self.state {
+        match self.state() {
             EcnState::Capable => Ecn::Ect0,
             EcnState::Testing if self.tests < TESTS && number % 2 == 1 => Ecn::Ect0,
             _ => Ecn::NotEct,

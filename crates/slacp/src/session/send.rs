@@ -162,9 +162,6 @@ impl Session {
         let mut link_bytes = sent_bytes;
         if let Some(auto) = self.rate.auto_mut() {
             link_bytes = auto.sent(now, number, size, eliciting);
-            if nothing_waits {
-                auto.app_limited();
-            }
         }
         if eliciting {
             self.rate.sent(now, ByteCount::new(size.into()));
@@ -173,6 +170,9 @@ impl Session {
                 Some(fade) => fade.asked_with(ByteCount::new(size.into())),
                 None => self.schedule_probe(),
             }
+        }
+        if nothing_waits {
+            self.rate.app_limited();
         }
         let ect = ecn == Ecn::Ect0;
         if ect {

@@ -69,7 +69,8 @@ impl Session {
             self.on_rekey_timeout();
         }
         if self.rate.poll_timeout().is_some_and(|time| time <= now) {
-            self.rate.handle_timeout(now);
+            self.rate.handle_timeout(now, self.sender.sent.next_number(), self.rtt.smoothed());
+            self.follow_law();
             self.rate_changed(now);
         }
     }

@@ -130,12 +130,25 @@ impl Carrier {
         aggregate: bool,
         seed: u64,
     ) -> Self {
+        Self::with(Rate::auto(), rate, delay, queue, terminals, aggregate, seed)
+    }
+
+    /// [`Self::new`] with a hub that has its rate from there.
+    pub fn with(
+        from: Rate,
+        rate: f64,
+        delay: Duration,
+        queue: Duration,
+        terminals: usize,
+        aggregate: bool,
+        seed: u64,
+    ) -> Self {
         let queue = QueueLimit::Bytes(mbit(rate).bytes_in(queue).max(ByteCount::new(30_000)));
         let link = LinkConfig::new(mbit(rate), delay, Loss::None, queue);
         let mut bits = [9; 32];
         bits[..8].copy_from_slice(&seed.to_be_bytes());
         let allow = (0..terminals).map(public).collect();
-        let mut hub = Endpoint::hub(Config::new(Rate::auto()), key(HUB), allow, bits);
+        let mut hub = Endpoint::hub(Config::new(from), key(HUB), allow, bits);
         if aggregate {
             let all = (0..terminals).map(|n| (public(n), AggregateId::from("carrier"))).collect();
             hub.set_aggregates(Instant::ZERO, all);
@@ -199,6 +212,22 @@ impl Carrier {
     pub fn set_weight(&mut self, n: usize, weight: u32) {
         let (session, _) = self.terminals[n].hub.expect("a session");
         self.hub.set_weight(session, weight).unwrap();
+        self.serve_hub();
+    }
+
+    /// Reports a rate for all sessions; `None` ends the report.
+    pub fn report(&mut self, rate: Option<f64>) {
+        let sessions: Vec<SessionId> =
+            self.terminals.iter().filter_map(|it| Some(it.hub?.0)).collect();
+        for session in sessions {
+            match rate {
+                Some(rate) => {
+                    let hour = Duration::from_secs(3600);
+                    self.hub.set_rate(self.now, session, mbit(rate), hour).unwrap();
+                }
+                None => self.hub.expire_rate(self.now, session).unwrap(),
+            }
+        }
         self.serve_hub();
     }
 

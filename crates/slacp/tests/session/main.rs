@@ -24,6 +24,7 @@ mod flow;
 mod lifecycle;
 mod memory;
 mod migration;
+mod modem_or_auto;
 mod one_way;
 mod path_mtu;
 mod rain_cell;

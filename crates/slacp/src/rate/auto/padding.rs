@@ -34,6 +34,11 @@ impl Padding {
         Self { left: if within { TRAINS } else { 0 }, first: Some(first), ..self }
     }
 
+    /// The same permission, for when it is the session's turn again, or there is data.
+    pub(super) fn without_turn(self) -> Self {
+        Self { granted: false, ..self }
+    }
+
     /// A packet of a padded train left.
     pub(super) fn sent(&mut self, bytes: u64) {
         self.padded += bytes;
