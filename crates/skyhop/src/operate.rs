@@ -49,7 +49,7 @@ pub(crate) struct StatusArgs {
 pub(crate) struct RateArgs {
     /// Rate at which the modem sends now, such as 20Mbit/s; 0bit/s stops sending
     rate: BitRate,
-    /// How long the rate holds; `initial_rate` applies afterwards
+    /// How long the rate holds; afterwards `initial_rate` applies, or the rate is measured
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     valid_for: Duration,
     /// On a hub: apply only to this terminal [default: all terminals]

@@ -215,6 +215,10 @@ impl Control {
         match (self, rate) {
             (Self::Configured(own), Rate::Fixed(rate)) => own.configure(now, *rate, false),
             (Self::Configured(own), Rate::Modem { initial }) => own.configure(now, *initial, true),
+            (Self::Auto(own), Rate::Auto { ceiling, probe }) => own.has(*ceiling, *probe),
+            (Self::ModemOrAuto(own), Rate::ModemOrAuto { ceiling, probe }) => {
+                own.auto().has(*ceiling, *probe)
+            }
             _ => false,
         }
     }

@@ -135,10 +135,14 @@ fn transparent(wanted: bool) -> Option<Finding> {
 /// With `rate = "modem"`, checks that something provides the rate.
 fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> Option<Finding> {
     const CHECK: &str = "modem";
-    let Rate::Modem { initial } = rate else { return None };
+    let otherwise = match rate {
+        Rate::Modem { initial } => format!("{initial} is used"),
+        Rate::ModemOrAuto { .. } => "the rate is measured".to_owned(),
+        _ => return None,
+    };
     let Some(dlep) = &operation.dlep else {
         let who = "set by `skyhop rate`, as there is no [dlep]";
-        return Some(Finding::ok(CHECK, format!("the rate is {who}; otherwise {initial}")));
+        return Some(Finding::ok(CHECK, format!("the rate is {who}; otherwise {otherwise}")));
     };
     if let Some(dlep) = running.and_then(|status| status.dlep.as_ref()) {
         let trouble = dlep.trouble.clone().unwrap_or_else(|| "none has answered".to_owned());
@@ -147,7 +151,7 @@ fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> 
             "up" => Finding::ok(CHECK, format!("{peer:?} reports its rate by DLEP")),
             state => Finding::warn(
                 CHECK,
-                format!("reports no rate ({state}: {trouble}); {initial} is used"),
+                format!("reports no rate ({state}: {trouble}); {otherwise}"),
                 "check that the modem has DLEP enabled; one that does not send with TTL 255 needs \
                  `gtsm = false`",
             ),
@@ -159,11 +163,11 @@ fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> 
         Modem::Discover(name) => {
             let mend =
                 format!("set `dlep.interface` to an interface of this machine: {}", devices());
-            let text = format!("{name} does not exist or is down; {initial} is used");
+            let text = format!("{name} does not exist or is down; {otherwise}");
             return Some(Finding::warn(CHECK, text, mend));
         }
     };
-    Some(Finding::ok(CHECK, format!("{looked_for}, by DLEP; until it answers, {initial} is used")))
+    Some(Finding::ok(CHECK, format!("{looked_for}, by DLEP; until it answers, {otherwise}")))
 }
 
 fn of_running(status: &Status) -> Finding {
@@ -331,8 +335,13 @@ mod tests {
             let status = Status { dlep, ..Status::default() };
             assert_eq!(verdict(lo(), Some(&status)).0, expected);
         }
-        let nobody = modem(&rate, &OperationConfig::default(), None).unwrap();
-        assert!(nobody.text.contains("skyhop rate") && nobody.text.contains("9 Mbit/s"));
+        for (rate, otherwise) in [
+            (rate.clone(), "otherwise 9 Mbit/s is used"),
+            (Rate::ModemOrAuto { ceiling: None, probe: true }, "otherwise the rate is measured"),
+        ] {
+            let nobody = modem(&rate, &OperationConfig::default(), None).unwrap();
+            assert!(nobody.text.contains("skyhop rate") && nobody.text.contains(otherwise));
+        }
         assert_eq!(modem(&Rate::auto(), &OperationConfig::default(), None), None);
     }
 

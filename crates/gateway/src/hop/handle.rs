@@ -108,6 +108,16 @@ impl Hop {
         accepted
     }
 
+    /// Ends the rate that [`Self::set_rate`] has set for a session.
+    ///
+    /// # Errors
+    /// As [`Endpoint::expire_rate`].
+    pub(crate) fn expire_rate(&self, now: Instant, session: SessionId) -> Result<(), RateError> {
+        let accepted = self.lock().endpoint.expire_rate(now, session);
+        self.notify_driver();
+        accepted
+    }
+
     /// Sets the source of the rate. Returns whether all sessions accepted it.
     pub(crate) fn configure_rate(&self, now: Instant, rate: Rate) -> bool {
         let taken = self.lock().endpoint.configure_rate(now, rate);

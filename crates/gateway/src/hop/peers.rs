@@ -118,8 +118,10 @@ impl Peers {
 
     fn set_rate(&mut self, hop: &Hop, now: Instant, change: &RateChange) -> Result<(), RateError> {
         let session = change.session;
-        let rate = change.rate.unwrap_or_else(|| hop.stats(session).unwrap_or_default().rate);
-        hop.set_rate(now, session, rate, change.until.saturating_since(now))?;
+        match change.rate {
+            Some(rate) => hop.set_rate(now, session, rate, change.until.saturating_since(now))?,
+            None => hop.expire_rate(now, session)?,
+        }
         self.rates.applied(change);
         Ok(())
     }
@@ -209,7 +211,7 @@ impl Peers {
 fn source(rate: &Rate) -> &'static str {
     match rate {
         Rate::Fixed(_) => "fixed",
-        Rate::Modem { .. } => "modem",
+        Rate::Modem { .. } | Rate::ModemOrAuto { .. } => "modem",
         _ => "auto",
     }
 }
@@ -283,6 +285,9 @@ pub(crate) fn ms(time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use pep::dlep::Base;
     use slacp::DownReason;
 
     use super::*;
@@ -351,6 +356,27 @@ mod tests {
         assert_eq!(hub.stats(session).unwrap().rate, rate);
         let row = &peers.status(hops.now + Duration::from_secs(20), hub)[0];
         assert_eq!((row.told_for_s, row.told_by_modem), (Some(40.0), false));
+    }
+
+    #[test]
+    fn a_rate_that_the_modem_reports_no_more_is_measured() {
+        let rate = Rate::ModemOrAuto { ceiling: None, probe: false };
+        let (hops, mut peers) = ship(&rate);
+        let ([hub, _], [session, _]) = (&hops.hops, hops.sessions);
+        let state = || hub.stats(session).unwrap().rate_state;
+        assert_eq!(state(), RateState::Blind);
+        let base = Arc::new(Base::of_rate(BitRate::from_mbit(7)));
+        let until = Some(hops.now + MINUTE);
+        peers.handle_report(hops.now, hub, Report { until, base, ..Report::default() });
+        let row = &peers.status(hops.now, hub)[0];
+        assert_eq!((row.rate_bit_s, row.told_by_modem), (7_000_000, true));
+        assert_eq!((row.told_for_s, row.rate_state.as_deref()), (Some(60.0), None));
+        // Its session ends, and what it reported with it.
+        for _ in 0..2 {
+            peers.handle_report(hops.now, hub, Report::default());
+            let row = &peers.status(hops.now, hub)[0];
+            assert_eq!((row.told_for_s, row.rate_state.as_deref()), (None, Some("blind")));
+        }
     }
 
     #[test]

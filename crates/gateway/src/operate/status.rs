@@ -202,8 +202,9 @@ pub struct SessionStatus {
     pub rate_bit_s: u64,
     /// Source of the rate: `fixed`, `modem`, `auto`.
     pub rate_source: String,
-    /// With `auto`: `blind`, `confirming`, `resuming`, `cruising`, `draining`. With `fixed` and
-    /// `modem`: `tripped` while losses lower the rate.
+    /// While the rate is measured (`auto`, or `modem` without a report and `initial_rate`): `blind`,
+    /// `confirming`, `resuming`, `cruising`, `draining`. With a configured or reported rate:
+    /// `tripped` while losses lower it.
     pub rate_state: Option<String>,
     /// How often losses have lowered a `fixed` or `modem` rate.
     #[serde(default)]

@@ -29,7 +29,8 @@ pub struct OperationConfig {
     pub state: Option<PathBuf>,
     /// Log filter. Key `log`, default `"info"`.
     pub log: Option<LogFilter>,
-    /// Upper limit on the rate that a modem reports. Key `maximum_rate`, default none.
+    /// Upper limit on the rate that a modem reports, or that is measured. Key `maximum_rate`, default
+    /// none.
     pub maximum_rate: Option<BitRate>,
     /// How to obtain the rate from the modem. Section `dlep`, default none.
     pub dlep: Option<DlepConfig>,

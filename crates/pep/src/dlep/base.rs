@@ -48,8 +48,7 @@ pub struct Row {
 
 impl Base {
     /// A link with this rate and no destinations.
-    #[cfg(test)]
-    pub(crate) fn of_rate(rate: BitRate) -> Self {
+    pub fn of_rate(rate: BitRate) -> Self {
         Self { default: Some(rate), ..Self::default() }
     }
 

@@ -28,7 +28,7 @@ pub(super) fn read(
         slacp::Rate::Fixed(rate) => quoted(rate),
         _ => quoted("auto"),
     };
-    let good = matches!(rate, slacp::Rate::Modem { .. });
+    let good = matches!(rate, slacp::Rate::Modem { .. } | slacp::Rate::ModemOrAuto { .. });
     place.check(good, "rate", written, "\"modem\", which [dlep] needs")?;
     let place = place.within("dlep");
     let modem = match (raw.interface, raw.modem) {

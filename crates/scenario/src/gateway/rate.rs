@@ -2,19 +2,18 @@
 
 use units::BitRate;
 
-use super::raw::values::RateChoice;
+use super::raw::values::{InitialRate, RateChoice};
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;
 
 const RATE: &str =
     "the rate at which this side sends, like \"10 Mbit/s\", or \"auto\", or \"modem\"";
-const INITIAL: &str = "the rate while the modem reports none, like \"10 Mbit/s\"";
 
 /// The keys as written.
 pub(super) struct Rates {
     pub(super) rate: Option<Text<RateChoice>>,
-    pub(super) initial: Option<Text<BitRate>>,
+    pub(super) initial: Option<Text<InitialRate>>,
     pub(super) maximum: Option<Text<BitRate>>,
     pub(super) probe: Option<bool>,
 }
@@ -26,14 +25,14 @@ impl Rates {
         place: &Place<'_>,
     ) -> Result<(slacp::Rate, Option<BitRate>), FileError> {
         let choice = self.rate.ok_or_else(|| place.missing("rate", RATE))?.0;
-        let initial = rate(place, "initial_rate", self.initial)?;
+        let initial = self.initial.map(|initial| Text(initial.0.0));
+        let initial = rate(place, "initial_rate", initial)?;
         let maximum = rate(place, "maximum_rate", self.maximum)?;
+        let (ceiling, probe) = (maximum, self.probe.unwrap_or(true));
         let source = match (choice, initial) {
-            (RateChoice::Auto, _) => {
-                slacp::Rate::Auto { ceiling: maximum, probe: self.probe.unwrap_or(true) }
-            }
+            (RateChoice::Auto, _) => slacp::Rate::Auto { ceiling, probe },
             (RateChoice::Modem, Some(initial)) => slacp::Rate::Modem { initial },
-            (RateChoice::Modem, None) => return Err(place.missing("initial_rate", INITIAL)),
+            (RateChoice::Modem, None) => slacp::Rate::ModemOrAuto { ceiling, probe },
             (RateChoice::Fixed(rate), _) => slacp::Rate::Fixed(above_zero(place, "rate", rate)?),
         };
         if let Some(initial) = initial {
@@ -42,8 +41,9 @@ impl Rates {
             place.check(good, "initial_rate", quoted(initial), expected)?;
         }
         if let Some(probe) = self.probe {
-            let expected = "no such key, or rate = \"auto\"";
-            place.check(choice == RateChoice::Auto, "probe", probe, expected)?;
+            let expected = "no such key, or rate = \"auto\", or \"modem\" without an initial_rate";
+            let good = matches!(source, slacp::Rate::Auto { .. } | slacp::Rate::ModemOrAuto { .. });
+            place.check(good, "probe", probe, expected)?;
         }
         if let Some(maximum) = maximum {
             let expected = "no such key, or rate = \"auto\" or \"modem\"";

@@ -11,7 +11,7 @@ use self::sections::{
     Accept, Class, Dlep, Egress, Intercept, Limits, Metrics, PermittedTerminal, Policy, Proxy,
     Side, Tunnel,
 };
-use self::values::{Address, Key, RateChoice};
+use self::values::{Address, InitialRate, Key, RateChoice};
 use crate::text::{Text, Time};
 use pep::config::{HubAddress, LogFilter};
 
@@ -33,18 +33,19 @@ pub(crate) struct RawTerminal {
     /// The rate of the return link, on which this side sends: a rate, `auto` or `modem`.
     #[schemars(required, extend("examples" = ["10 Mbit/s", "auto", "modem"]))]
     pub(super) rate: Option<Text<RateChoice>>,
-    /// With `rate = "modem"`: the rate while nothing is reported.
+    /// With `rate = "modem"`: the rate while nothing is reported; by default measured as with `auto`.
     #[schemars(extend("examples" = ["10 Mbit/s"]))]
-    pub(super) initial_rate: Option<Text<BitRate>>,
+    pub(super) initial_rate: Option<Text<InitialRate>>,
     /// With `auto` or `modem`: the upper limit of a session's rate on this side.
     #[schemars(extend("examples" = ["50 Mbit/s"]))]
     pub(super) maximum_rate: Option<Text<BitRate>>,
-    /// With `auto`: whether a session measures its path with padding when it is set up.
+    /// While the rate is measured: whether a session measures its path with padding when it is set
+    /// up, or the modem reports no more.
     #[schemars(extend("default" = true))]
     pub(super) probe: Option<bool>,
     /// The control socket: a path, or `none`.
     pub(super) control: Option<String>,
-    /// A directory that keeps what `rate = "auto"` has learnt about paths.
+    /// A directory that keeps what measured rates have shown of paths.
     #[schemars(extend("examples" = ["/var/lib/skyhop"]))]
     pub(super) state: Option<String>,
     /// The metrics server.
@@ -110,18 +111,19 @@ pub(crate) struct RawHub {
     /// The rate of the forward link, on which this side sends: a rate, `auto` or `modem`.
     #[schemars(required, extend("examples" = ["50 Mbit/s", "auto", "modem"]))]
     pub(super) rate: Option<Text<RateChoice>>,
-    /// With `rate = "modem"`: the rate while nothing is reported.
+    /// With `rate = "modem"`: the rate while nothing is reported; by default measured as with `auto`.
     #[schemars(extend("examples" = ["50 Mbit/s"]))]
-    pub(super) initial_rate: Option<Text<BitRate>>,
+    pub(super) initial_rate: Option<Text<InitialRate>>,
     /// With `auto` or `modem`: the upper limit of a session's rate on this side.
     #[schemars(extend("examples" = ["50 Mbit/s"]))]
     pub(super) maximum_rate: Option<Text<BitRate>>,
-    /// With `auto`: whether a session measures its path with padding when it is set up.
+    /// While the rate is measured: whether a session measures its path with padding when it is set
+    /// up, or the modem reports no more.
     #[schemars(extend("default" = true))]
     pub(super) probe: Option<bool>,
     /// The control socket: a path, or `none`.
     pub(super) control: Option<String>,
-    /// A directory that keeps what `rate = "auto"` has learnt about paths.
+    /// A directory that keeps what measured rates have shown of paths.
     #[schemars(extend("examples" = ["/var/lib/skyhop"]))]
     pub(super) state: Option<String>,
     /// The metrics server.

@@ -153,6 +153,10 @@ fn a_rate_may_be_measured_or_configured() {
     assert_eq!(with("rate = \"auto\"\nprobe = false").0, quiet);
     let modem = with(&format!("rate = \"modem\"\ninitial_rate = \"40 Mbit/s\"\n{maximum}"));
     assert_eq!(modem, (slacp::Rate::Modem { initial: most }, ceiling));
+    let measured = with(&format!("rate = \"modem\"\n{maximum}"));
+    assert_eq!(measured, (slacp::Rate::ModemOrAuto { ceiling, probe: true }, ceiling));
+    let quiet = slacp::Rate::ModemOrAuto { ceiling: None, probe: false };
+    assert_eq!(with("rate = \"modem\"\nprobe = false").0, quiet);
 }
 
 #[test]
@@ -204,8 +208,10 @@ fn a_modem_is_asked_for_its_rate_where_it_is() {
     };
     const MODEM: &str = "rate = \"modem\"\ninitial_rate = \"1 Mbit/s\"";
     let config = |modem| DlepConfig { modem, heartbeat: Duration::from_secs(5), gtsm: true };
-    let found = with(MODEM, "interface = \"wan0\"").unwrap();
-    assert_eq!(found, Some(config(Modem::Discover("wan0".to_owned()))));
+    for rate in [MODEM, "rate = \"modem\""] {
+        let found = with(rate, "interface = \"wan0\"").unwrap();
+        assert_eq!(found, Some(config(Modem::Discover("wan0".to_owned()))));
+    }
     for (modem, address) in [
         ("192.0.2.1", "192.0.2.1:854"),
         ("192.0.2.1:99", "192.0.2.1:99"),
@@ -307,7 +313,16 @@ fn a_bad_terminal_configuration_is_a_one_line_error() {
         ("rate = \"10 Mbit/s\"", "rate = \"0 bit/s\"", &["rate", "0 bit/s", "like"]),
         ("rate = \"10 Mbit/s\"", "", &["rate is missing", "10 Mbit/s", "auto", "modem"]),
         ("10 Mbit/s", "Auto", &["rate", "Auto", "or \"auto\""]),
-        ("10 Mbit/s", "modem", &["initial_rate is missing", "the modem reports none"]),
+        (
+            "10 Mbit/s",
+            "modem\"\ninitial_rate = \"1 Mbit/s\"\nprobe = false\n# \"",
+            &["probe = false", "or \"modem\" without an initial_rate"],
+        ),
+        (
+            "10 Mbit/s",
+            "modem\"\ninitial_rate = \"auto",
+            &["initial_rate: \"auto\" is", "no such key, which measures the rate"],
+        ),
         ("10 Mbit/s", "10 Mbit/s\"\ninitial_rate = \"1 Mbit/s", &["initial_rate", "\"modem\""]),
         ("10 Mbit/s", "10 Mbit/s\"\nmaximum_rate = \"1 Mbit/s", &["maximum_rate", "\"auto\""]),
         ("10 Mbit/s", "auto\"\nmaximum_rate = \"0 bit/s", &["maximum_rate", "a rate above 0"]),

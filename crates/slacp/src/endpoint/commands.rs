@@ -86,7 +86,7 @@ impl Endpoint {
 
     /// Changes where the rate comes from. Sessions with a fixed or modem-reported rate adopt a new
     /// one of the same kind at once. All others keep theirs, and the change applies only to new
-    /// sessions. Returns whether every session adopted it.
+    /// sessions. Returns whether every session has it now.
     pub fn configure_rate(&mut self, now: Instant, rate: Rate) -> bool {
         self.core.now = now;
         let usable = self.core.sessions.iter_mut().filter(|session| session.is_usable());

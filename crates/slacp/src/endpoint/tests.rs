@@ -435,6 +435,22 @@ fn a_configured_rate_changes_at_once_and_its_source_with_the_next_session() {
 }
 
 #[test]
+fn sessions_keep_how_they_measure() {
+    let measured = |rate: fn(Option<BitRate>, bool) -> Rate| {
+        let [none, some] = [None, Some(BitRate::from_mbit(9))];
+        let (mut terminal, mut hub) =
+            (terminal(5), hub(Config { rate: rate(none, true), ..config() }));
+        connect(&mut terminal, &mut hub);
+        assert!(hub.configure_rate(at(10), rate(none, true)), "nothing changes");
+        assert!(!hub.configure_rate(at(10), rate(some, true)));
+        assert!(!hub.configure_rate(at(10), rate(none, false)));
+        assert!(!hub.configure_rate(at(10), BitRate::from_mbit(9).into()));
+    };
+    measured(|ceiling, probe| Rate::Auto { ceiling, probe });
+    measured(|ceiling, probe| Rate::ModemOrAuto { ceiling, probe });
+}
+
+#[test]
 fn a_peer_that_breaks_the_protocol_hears_why() {
     let (mut terminal, mut hub) = (terminal(5), hub(config()));
     connect(&mut terminal, &mut hub);

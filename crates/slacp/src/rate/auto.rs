@@ -135,6 +135,12 @@ impl Auto {
         Self::on_path(ceiling, law, 0, Padding::new(probe))
     }
 
+    /// Whether these are the session's settings.
+    pub(crate) fn has(&self, ceiling: Option<BitRate>, probe: bool) -> bool {
+        let ceiling = ceiling.map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64);
+        ceiling == self.ceiling && self.padding.is_allowed() == probe
+    }
+
     /// Starts afresh on another path with packet number `next`.
     pub(crate) fn move_to(&mut self, next: u64) {
         *self = Self {

@@ -155,9 +155,19 @@ fn session_rows(text: &mut String, session: &SessionStatus) {
     session.channels.iter().filter(carries).for_each(|channel| channel_rows(text, channel));
 }
 
+/// Where the rate comes from; without a report of the modem, what stands in for it.
+fn source(session: &SessionStatus) -> &str {
+    let measured = session.rate_state.as_deref().is_some_and(|state| state != "tripped");
+    match (session.rate_source.as_str(), session.told_for_s) {
+        ("modem", None) if measured => "measured while no rate is reported",
+        ("modem", None) => "initial_rate while no rate is reported",
+        (source, _) => source,
+    }
+}
+
 /// Rate, delay and loss.
 fn path(session: &SessionStatus) -> String {
-    let mut path = format!("{} ({}", bit_rate(session.rate_bit_s), session.rate_source);
+    let mut path = format!("{} ({}", bit_rate(session.rate_bit_s), source(session));
     if let Some(state) = &session.rate_state {
         let _ = write!(path, ", {state}");
     }
@@ -414,6 +424,25 @@ mod tests {
         }
         assert_eq!((text.matches("  class").count(), text.matches("  channel").count()), (1, 1));
         assert!(!text.contains("now "), "{text}");
+    }
+
+    #[test]
+    fn the_status_says_what_stands_in_for_a_modem_s_rate() {
+        for (state, told, expected) in [
+            (Some("cruising"), None, "(measured while no rate is reported, cruising)"),
+            (None, None, "(initial_rate while no rate is reported)"),
+            (Some("tripped"), None, "(initial_rate while no rate is reported, tripped)"),
+            (None, Some(30.0), "(modem, reported by DLEP for 30 s)"),
+        ] {
+            let session = SessionStatus {
+                rate_source: "modem".to_owned(),
+                rate_state: state.map(str::to_owned),
+                told_for_s: told,
+                told_by_modem: true,
+                ..Default::default()
+            };
+            assert!(path(&session).contains(expected), "{}", path(&session));
+        }
     }
 
     #[test]

@@ -73,6 +73,18 @@ impl fmt::Display for RateChoice {
     }
 }
 
+/// The rate while the modem reports none.
+pub(in crate::gateway) struct InitialRate(pub(in crate::gateway) BitRate);
+
+impl FromStr for InitialRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rate = text.parse().map(Self);
+        rate.map_err(|error| format!("{error}, or no such key, which measures the rate"))
+    }
+}
+
 /// An element of a list of code points, ports or protocols: a name or a number.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a number, or a text in quotes")]

@@ -34,6 +34,11 @@ impl Padding {
         Self { left: if within { TRAINS } else { 0 }, first: Some(first), ..self }
     }
 
+    /// Whether the configuration allows padding.
+    pub(super) fn is_allowed(&self) -> bool {
+        self.allowed
+    }
+
     /// The same permission, for when it is the session's turn again, or there is data.
     pub(super) fn without_turn(self) -> Self {
         Self { granted: false, ..self }
