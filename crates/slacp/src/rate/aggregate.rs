@@ -43,6 +43,8 @@ const MEMORY: f64 = 3.0;
 /// A member that has pulled the rate down by this much (in logarithms) while the others pulled it
 /// up again by half of that has a bottleneck of its own, or does not tell the truth.
 const DISPUTED: f64 = 0.1;
+/// A shorter queue than this, in seconds, explains nothing: round trips vary by as much.
+const HIDDEN: f64 = 0.02;
 /// How long it measures for itself then, and how often that doubles.
 const APART: Duration = Duration::from_secs(10);
 const DOUBLINGS: u32 = 6;
@@ -134,6 +136,19 @@ pub(crate) struct Report {
     pub(crate) most: f64,
     /// Whether its peer's times are not believed.
     pub(crate) doubted: bool,
+    /// The queue that its packets have met by the peer's clock, and how much later than the least
+    /// round trip its acknowledgements come by ours; in seconds.
+    pub(crate) queue: f64,
+    pub(crate) late: f64,
+}
+
+impl Report {
+    /// Whether its acknowledgements are late as if its packets had met this queue, of which its peer's
+    /// times show nothing. A peer can report false times, but can acknowledge nothing before it has
+    /// arrived, and the queue of a link holds up the packets of all.
+    fn hides(&self, queue: f64) -> bool {
+        queue > HIDDEN && self.late - self.queue > queue / 2.0
+    }
 }
 
 /// What becomes of a member.
@@ -317,17 +332,25 @@ impl Aggregate {
             let mean = change / all.max(LEAST_SHARE);
             self.rate = Some((rate * (mean + found).exp(), now));
         }
-        self.settle_disputes(now);
+        self.settle_disputes(now, reports);
     }
 
-    /// Sets apart who pulls the rate down while the others pull it up.
-    fn settle_disputes(&mut self, now: Instant) {
-        let together = self.active.iter().filter_map(|id| Some((*id, self.members.get(id)?.pull)));
-        let pulls: Vec<(SessionId, f64)> = together.collect();
-        let up: f64 = pulls.iter().map(|(_, pull)| pull.max(0.0)).sum();
-        let down = pulls.iter().filter(|(_, pull)| *pull < -DISPUTED && up > -pull / 2.0);
-        let lowest = down.min_by(|a, b| a.1.total_cmp(&b.1));
-        if let Some(member) = lowest.and_then(|(id, _)| self.members.get_mut(id)) {
+    /// Sets apart who pulls the rate down while the others pull it up; or one of these, if it hides
+    /// the queue that the first one sees.
+    fn settle_disputes(&mut self, now: Instant, reports: &[Report]) {
+        let pulls: Vec<(SessionId, f64, &Report)> = self
+            .active
+            .iter()
+            .zip(reports)
+            .filter_map(|(id, report)| Some((*id, self.members.get(id)?.pull, report)))
+            .collect();
+        let up: f64 = pulls.iter().map(|(_, pull, _)| pull.max(0.0)).sum();
+        let down = pulls.iter().filter(|(_, pull, _)| *pull < -DISPUTED && up > -pull / 2.0);
+        let Some(lowest) = down.min_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+        let hides =
+            |(_, pull, report): &&(_, f64, &Report)| *pull > 0.0 && report.hides(lowest.2.queue);
+        let hider = pulls.iter().filter(hides).max_by(|a, b| a.1.total_cmp(&b.1));
+        if let Some(member) = self.members.get_mut(&hider.unwrap_or(lowest).0) {
             member.set_apart(now);
         }
     }

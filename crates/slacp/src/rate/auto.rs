@@ -96,6 +96,8 @@ pub(crate) struct Auto {
     rtt: Duration,
     /// Minimum RTT so far.
     min_rtt: Option<Duration>,
+    /// How much later than that the newest acknowledgement came.
+    late: Duration,
     /// Bytes sent in all, acknowledged, and neither acknowledged nor lost.
     sent: u64,
     delivered: u64,
@@ -195,6 +197,7 @@ impl Auto {
             rate: TRAIN_RATE,
             rtt: Duration::from_millis(800),
             min_rtt: None,
+            late: Duration::ZERO,
             sent: 0,
             delivered: 0,
             in_flight: 0,
@@ -452,9 +455,12 @@ impl Auto {
             Some((clock, _)) => self.arrivals.unwrap_clock(*clock),
             None => micros(now),
         };
-        let held = if doubted { ack.held.min(HELD.max(self.rtt / 4)) } else { ack.held };
+        let honestly_held = ack.held.min(HELD.max(self.rtt / 4));
+        let held = if doubted { honestly_held } else { ack.held };
         if let Some(newest) = ack.newest.filter(|_| ack.largest >= self.first) {
             let Newest { sent, sent_bytes, link_bytes } = newest;
+            let path = now.saturating_since(sent).saturating_sub(honestly_held);
+            self.late = path.saturating_sub(self.least_rtt());
             let arrived = clock - age(held);
             let claim = Claim { sent, heard: now, arrived, clock, delivered: self.delivered };
             let word = match doubted {

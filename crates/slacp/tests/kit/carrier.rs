@@ -46,7 +46,7 @@ fn address(n: usize) -> SocketAddr {
 /// The key of the hub; terminals have the numbers before it.
 const HUB: usize = 1 << 20;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Packet {
     to: usize,
     size: usize,
@@ -77,6 +77,15 @@ pub struct Terminal {
     farther: Duration,
     /// A slower link behind the shared one.
     behind: Option<Link<Packet>>,
+    /// It acknowledges what has not arrived yet: it is handed each packet this long after it was sent,
+    /// even if the link drops it.
+    foresees: Option<Duration>,
+    /// Its clock stands still while the queue grows, so that it reports none.
+    hides_queue: bool,
+    /// What its clock said last.
+    handed: Instant,
+    /// What it does after each packet it is handed.
+    pub lies: Option<fn(&mut Endpoint, Instant, SessionId)>,
     /// When its user downloads.
     pub busy: Vec<(Instant, Instant)>,
     /// Its clock: how much it has been ahead since when, and its pace since then.
@@ -110,6 +119,8 @@ pub struct Carrier {
     pub terminals: Vec<Terminal>,
     forward: Link<Packet>,
     delay: Duration,
+    /// What terminals are handed before it arrives.
+    foreseen: BTreeMap<(Instant, u64), Packet>,
     /// On the way to the hub.
     returning: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
     sent: u64,
@@ -117,6 +128,18 @@ pub struct Carrier {
     alarm_of: Vec<Option<Instant>>,
     of_session: BTreeMap<SessionId, usize>,
     pub records: Vec<Record>,
+}
+
+fn hub(from: Rate, terminals: usize, aggregate: bool, seed: u64) -> Endpoint {
+    let mut bits = [9; 32];
+    bits[..8].copy_from_slice(&seed.to_be_bytes());
+    let allow = (0..terminals).map(public).collect();
+    let mut hub = Endpoint::hub(Config::new(from), key(HUB), allow, bits);
+    if aggregate {
+        let all = (0..terminals).map(|n| (public(n), AggregateId::from("carrier"))).collect();
+        hub.set_aggregates(Instant::ZERO, all);
+    }
+    hub
 }
 
 impl Carrier {
@@ -145,20 +168,13 @@ impl Carrier {
     ) -> Self {
         let queue = QueueLimit::Bytes(mbit(rate).bytes_in(queue).max(ByteCount::new(30_000)));
         let link = LinkConfig::new(mbit(rate), delay, Loss::None, queue);
-        let mut bits = [9; 32];
-        bits[..8].copy_from_slice(&seed.to_be_bytes());
-        let allow = (0..terminals).map(public).collect();
-        let mut hub = Endpoint::hub(Config::new(from), key(HUB), allow, bits);
-        if aggregate {
-            let all = (0..terminals).map(|n| (public(n), AggregateId::from("carrier"))).collect();
-            hub.set_aggregates(Instant::ZERO, all);
-        }
         Self {
-            hub,
+            hub: hub(from, terminals, aggregate, seed),
             now: Instant::ZERO,
             terminals: Vec::new(),
             forward: Link::new(link, seed),
             delay,
+            foreseen: BTreeMap::new(),
             returning: BTreeMap::new(),
             sent: 0,
             alarms: BTreeSet::new(),
@@ -166,6 +182,13 @@ impl Carrier {
             of_session: BTreeMap::new(),
             records: Vec::new(),
         }
+    }
+
+    /// Replaces the hub by one that shares the link among the same terminals and knows nothing else.
+    pub fn restart_hub(&mut self, seed: u64) {
+        self.hub = hub(Rate::auto(), self.terminals.len(), true, seed + 1000);
+        self.of_session.clear();
+        self.terminals.iter_mut().for_each(|terminal| terminal.hub = None);
     }
 
     /// Adds a terminal at that time, whose user downloads at these times.
@@ -179,6 +202,10 @@ impl Carrier {
             endpoint,
             farther,
             behind: None,
+            foresees: None,
+            hides_queue: false,
+            handed: Instant::ZERO,
+            lies: None,
             busy: busy.iter().map(|(from, until)| (at(*from), at(*until))).collect(),
             clock: (Instant::ZERO, Duration::from_secs(70), 1.0),
             session: None,
@@ -195,6 +222,17 @@ impl Carrier {
         let queue = QueueLimit::Bytes(mbit(rate).bytes_in(Duration::from_millis(600)));
         let link = LinkConfig::new(mbit(rate), Duration::ZERO, Loss::None, queue);
         self.terminals[n].behind = Some(Link::starting_at(self.now, link, 1));
+    }
+
+    /// Lets a terminal acknowledge packets this long after they were sent from now on, whatever
+    /// becomes of them.
+    pub fn set_foresight(&mut self, n: usize, after: Duration) {
+        self.terminals[n].foresees = Some(after);
+    }
+
+    /// Lets a terminal report from now on that its packets met no queue.
+    pub fn hide_queue(&mut self, n: usize) {
+        self.terminals[n].hides_queue = true;
     }
 
     /// Lets a terminal's clock run at this pace from now on.
@@ -252,8 +290,9 @@ impl Carrier {
         let forward = self.forward.poll_timeout().map(|(time, _)| time);
         let behind = self.terminals.iter().filter_map(|it| it.behind.as_ref()?.poll_timeout());
         let returning = self.returning.first_key_value().map(|((time, _), _)| *time);
+        let foreseen = self.foreseen.first_key_value().map(|((time, _), _)| *time);
         let alarm = self.alarms.first().map(|(time, _)| *time);
-        let times = [hub, forward, returning, alarm].into_iter().flatten();
+        let times = [hub, forward, returning, foreseen, alarm].into_iter().flatten();
         times.chain(behind.map(|(time, _)| time)).min()
     }
 
@@ -263,6 +302,9 @@ impl Carrier {
             let queued = now.saturating_since(packet.sent).saturating_sub(self.delay);
             let (terminal, size) = (packet.to, packet.size);
             self.records.push(Record { terminal, size, arrived: now, queued });
+            if self.terminals[terminal].foresees.is_some() {
+                continue;
+            }
             match &mut self.terminals[terminal].behind {
                 Some(link) => link.handle_packet(now, packet),
                 None => self.arrive(packet),
@@ -275,6 +317,12 @@ impl Carrier {
                 self.arrive(packet);
             }
         }
+        while let Some(entry) = self.foreseen.first_entry()
+            && entry.key().0 <= now
+        {
+            let packet = entry.remove();
+            self.arrive(packet);
+        }
         while let Some(entry) = self.returning.first_entry()
             && entry.key().0 <= now
         {
@@ -285,6 +333,7 @@ impl Carrier {
             self.alarms.pop_first();
             self.alarm_of[n] = None;
             let theirs = self.terminals[n].time(now);
+            self.terminals[n].handed = theirs;
             self.terminals[n].endpoint.handle_timeout(theirs);
             self.serve(n);
         }
@@ -295,9 +344,19 @@ impl Carrier {
     }
 
     fn arrive(&mut self, mut packet: Packet) {
+        let (now, delay) = (self.now, self.delay);
         let terminal = &mut self.terminals[packet.to];
-        let theirs = terminal.time(self.now);
+        if terminal.hides_queue {
+            let unqueued = packet.sent + delay + Duration::from_secs(70);
+            let theirs = unqueued.max(terminal.handed);
+            terminal.clock = (now, theirs.saturating_since(now), 1.0);
+        }
+        let theirs = terminal.time(now);
+        terminal.handed = theirs;
         terminal.endpoint.handle_datagram(theirs, hub_address(), &mut packet.datagram);
+        if let (Some(lie), Some(session)) = (terminal.lies, terminal.session) {
+            lie(&mut terminal.endpoint, theirs, session);
+        }
         self.serve(packet.to);
     }
 
@@ -324,8 +383,12 @@ impl Carrier {
             let SocketAddr::V4(to) = to else { panic!("{to}") };
             let to = (to.ip().to_bits() - 0x0a00_0000) as usize;
             let size = datagram.len() + OVERHEAD;
-            let datagram = core::mem::take(&mut datagram);
-            self.forward.handle_packet(now, Packet { to, size, sent: now, datagram });
+            let packet = Packet { to, size, sent: now, datagram: core::mem::take(&mut datagram) };
+            if let Some(after) = self.terminals[to].foresees {
+                self.sent += 1;
+                self.foreseen.insert((now + after, self.sent), packet.clone());
+            }
+            self.forward.handle_packet(now, packet);
         }
     }
 

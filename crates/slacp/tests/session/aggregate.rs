@@ -161,3 +161,79 @@ fn a_false_clock_neither_takes_nor_wastes_more_than_its_share() {
         assert!(rates[1..].iter().all(|rate| *rate >= 0.9 * share), "{case}");
     }
 }
+
+/// It says that its packets met no queue. The honest ones keep their shares while it is found out,
+/// each time that it is believed again, and in between.
+#[test]
+fn who_hides_the_queue_gets_no_more_than_its_share() {
+    for count in [2, 8] {
+        for seed in 1..=3 {
+            let mut carrier = carrier(&vec![560; count], seed);
+            carrier.run(10.0);
+            carrier.hide_queue(0);
+            carrier.run(50.0);
+            let (share, all) = (MBIT / count as f64, carrier.rates(10.0, 50.0));
+            let case = format!(
+                "{count}, seed {seed}: {all:.2?}, {:.0} ms",
+                carrier.queue(50.0, 10.0, 50.0)
+            );
+            println!("{case}");
+            assert!(all[0] <= 1.2 * share, "{case}");
+            assert!(all[1..].iter().all(|rate| *rate >= 0.9 * share), "{case}");
+        }
+    }
+}
+
+/// A hub that has restarted knows neither its sessions nor the link. Both come back at once.
+#[test]
+fn after_a_restart_of_the_hub_both_find_their_shares_again() {
+    for (farther, seed) in
+        [([560; 2], 1), ([560; 2], 2), ([560; 2], 3), ([560, 0], 1), ([560, 0], 2)]
+    {
+        let mut carrier = carrier(&farther, seed);
+        carrier.run(15.0);
+        carrier.restart_hub(seed);
+        carrier.run(40.0);
+        let case = |rates: &[f64]| {
+            let queue = carrier.queue(95.0, 15.0, 40.0);
+            format!("{farther:?}, seed {seed}: {rates:.2?}, {queue:.0} ms, {}", carrier.dropped())
+        };
+        // The terminals learn of it from the answer to their next packet; then come a handshake, the
+        // request, and the measurement of one of them.
+        let rates = carrier.rates(20.0, 40.0);
+        println!("{}", case(&rates));
+        assert!(rates.iter().all(|rate| *rate >= 0.9 * MBIT / 2.0), "{}", case(&rates));
+        assert!(carrier.queue(95.0, 15.0, 40.0) <= 60.0, "{}", case(&rates));
+        assert_eq!(carrier.dropped(), 0, "{}", case(&rates));
+    }
+}
+
+/// A session that is set up while others send: it has its share within a few round trips of its first
+/// data, and nobody waits or loses for that.
+#[test]
+fn a_new_session_has_its_share_within_three_round_trips() {
+    for (others, seed) in [(1, 1), (1, 2), (3, 1), (3, 2), (7, 3)] {
+        let mut carrier = Carrier::new(MBIT, ms(20), ms(600), others + 1, true, seed);
+        for _ in 0..others {
+            carrier.add(ms(560), &[(2.0, FOREVER)], seed);
+        }
+        carrier.run(20.0);
+        let new = carrier.add(ms(560), &[(20.0, FOREVER)], seed);
+        carrier.run(30.0);
+        let of_new = carrier.records.iter().filter(|record| record.terminal == new);
+        let first = of_new.clone().filter(|record| record.size > 1000).map(|it| it.arrived).min();
+        let first = first.expect("it has data").as_nanos() as f64 * 1e-9;
+        let share = MBIT / (others + 1) as f64;
+        let (soon, later) =
+            (carrier.rate(new, first + 1.8, first + 2.8), carrier.rates(25.0, 30.0));
+        let queue = carrier.queue(100.0, 20.0, 30.0);
+        let case = format!(
+            "{others}, seed {seed}: {soon:.2} from {first:.2} s, {later:.2?}, {queue:.0} ms"
+        );
+        println!("{case}");
+        assert!(soon >= 0.9 * share, "{case}");
+        assert!(later.iter().all(|rate| *rate >= 0.9 * share), "{case}");
+        assert!(queue <= 60.0, "{case}");
+        assert_eq!(carrier.dropped(), 0, "{case}");
+    }
+}

@@ -9,7 +9,8 @@ fn at(ms: u64) -> Instant {
 /// A member that always has something to send, and has used its share for 50 ms.
 fn busy(known: Known) -> Report {
     let (bits, most) = (1e6, f64::INFINITY);
-    Report { known, bits, backlogged: true, idle: false, most, doubted: false }
+    let (queue, late) = (0.0, 0.0);
+    Report { known, bits, backlogged: true, idle: false, most, doubted: false, queue, late }
 }
 
 /// An aggregate of members that know the link's rate, and send.
@@ -145,4 +146,23 @@ fn a_doubted_member_measures_for_itself() {
     let grants = compare(&mut all, 150, &[doubted, busy(Known::Link(LINK))]);
     assert_eq!(grants[0], Grant::Apart { most: LINK / 2.0 });
     assert_eq!(all.rate(at(150)), Some(LINK));
+}
+
+/// One sees a queue of 100 ms and lowers the rate. The other raises it, and says that it sees none.
+#[test]
+fn of_two_the_one_that_hides_the_queue_is_set_apart() {
+    // The late acknowledgements of the second one betray it; without them the first has a slower path.
+    for (late, apart) in [(0.1, 1), (0.0, 0)] {
+        let mut all = aggregate(&[1.0; 2]);
+        let mut last = Vec::new();
+        for n in 0..20 {
+            let rate = all.rate(at(150 + 50 * n)).unwrap();
+            let sees = Report { queue: 0.1, late: 0.1, ..busy(Known::Link(0.97 * rate)) };
+            let hides = Report { queue: 0.0, late, ..busy(Known::Link(1.03 * rate)) };
+            last = compare(&mut all, 150 + 50 * n, &[sees, hides]);
+        }
+        let is_apart = |grant: &Grant| matches!(grant, Grant::Apart { .. });
+        let who: Vec<usize> = (0..2).filter(|n| is_apart(&last[*n])).collect();
+        assert_eq!(who, [apart], "{late} s late");
+    }
 }

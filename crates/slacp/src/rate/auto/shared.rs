@@ -34,12 +34,13 @@ impl Auto {
         let most = self.ceiling;
         let doubted = self.trust.is_doubted();
         let known = self.known();
+        let (queue, late) = (self.queue().as_secs_f64(), self.late.as_secs_f64());
         let member = self.member.as_mut()?;
         let bits = core::mem::take(&mut member.sent) as f64 * 8.0;
         let idle = bits == 0.0 && member.resting;
         let backlogged = !member.limited;
         member.limited = member.resting;
-        Some(Report { known, bits, backlogged, idle, most, doubted })
+        Some(Report { known, bits, backlogged, idle, most, doubted, queue, late })
     }
 
     fn known(&self) -> Known {
