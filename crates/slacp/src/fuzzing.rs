@@ -25,13 +25,21 @@ use crate::setup::handshake::Keys;
 use crate::setup::knock::KnockKey;
 use crate::wire::frame::{self, Frame};
 use crate::wire::packet;
-use crate::{ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, KeyPair, PublicKey, Read};
+use crate::{
+    ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, KeyPair, PublicKey, Read, SessionId,
+};
 
 pub use adversary::{Adversary, is_own, own_address};
 pub use checked::{Bound, CheckedEndpoint, Limits};
 pub use choices::Choices;
 pub use duel::adversary;
 pub use owner::Owner;
+
+/// Makes a session acknowledge all packets up to `ahead` beyond the largest that has arrived,
+/// whether they have arrived or not.
+pub fn acknowledge_all(endpoint: &mut Endpoint, now: Instant, session: SessionId, ahead: u64) {
+    endpoint.core.with(session, |session| session.pretend(now, ahead));
+}
 
 /// A function that processes untrusted bytes.
 pub type Target = fn(&[u8]);

@@ -269,6 +269,12 @@ impl Session {
         self.sender.outbound.send(now, channel, packet, &mut self.log)
     }
 
+    /// Acknowledges what has not arrived.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn pretend(&mut self, now: Instant, ahead: u64) {
+        self.receiver.received.pretend(now, ahead);
+    }
+
     /// Whether [`Self::poll_packet`] would return a packet.
     pub(crate) fn has_packet(&self) -> bool {
         self.receiver.inbound.has_packet()

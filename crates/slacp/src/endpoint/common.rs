@@ -258,7 +258,7 @@ impl Core {
     }
 
     /// Runs a function on a session if it exists.
-    pub(super) fn with<T>(
+    pub(crate) fn with<T>(
         &mut self,
         id: SessionId,
         what: impl FnOnce(&mut Session) -> T,

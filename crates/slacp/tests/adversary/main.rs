@@ -5,11 +5,14 @@
 //! `SLACP_SEEDS=first..end` chooses the seeds: a failing one can be replayed
 //! alone.
 
+#[path = "../kit/carrier.rs"]
+mod carrier;
 #[path = "../kit/counting.rs"]
 mod counting;
 #[path = "../kit/hop.rs"]
 mod hop;
 mod hostile;
+mod optimists;
 
 use core::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -127,6 +127,8 @@ pub struct Carrier {
     alarms: BTreeSet<(Instant, usize)>,
     alarm_of: Vec<Option<Instant>>,
     of_session: BTreeMap<SessionId, usize>,
+    /// How often the hub has ended each terminal's session.
+    pub closed: BTreeMap<usize, u32>,
     pub records: Vec<Record>,
 }
 
@@ -180,6 +182,7 @@ impl Carrier {
             alarms: BTreeSet::new(),
             alarm_of: Vec::new(),
             of_session: BTreeMap::new(),
+            closed: BTreeMap::new(),
             records: Vec::new(),
         }
     }
@@ -373,6 +376,11 @@ impl Carrier {
                     let n = self.of_session[&id];
                     self.terminals[n].hub = Some((id, Some(stream)));
                     self.write(n);
+                }
+                Event::Down(_) => {
+                    let n = self.of_session.remove(&id).expect("it was up");
+                    *self.closed.entry(n).or_default() += 1;
+                    self.terminals[n].hub.take_if(|(session, _)| *session == id);
                 }
                 Event::Writable(_) => self.write(self.of_session[&id]),
                 _ => {}
