@@ -4,6 +4,7 @@
 mod cruise;
 mod member;
 mod padding;
+mod path;
 mod shared;
 mod start;
 
@@ -137,55 +138,6 @@ impl Auto {
         Self::on_path(ceiling, law, 0, Padding::new(probe))
     }
 
-    /// Whether these are the session's settings.
-    pub(crate) fn has(&self, ceiling: Option<BitRate>, probe: bool) -> bool {
-        let ceiling = ceiling.map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64);
-        ceiling == self.ceiling && self.padding.is_allowed() == probe
-    }
-
-    /// Starts afresh on another path with packet number `next`.
-    pub(crate) fn move_to(&mut self, next: u64) {
-        *self = Self {
-            sent: self.sent,
-            marked: self.marked,
-            prepared: self.prepared,
-            trust: self.trust.on_new_path(),
-            member: self.member.take().map(Member::on_new_path),
-            ..Self::on_path(self.ceiling, self.law, next, self.padding.on_new_path(self.sent))
-        };
-    }
-
-    /// Measures again with packets from number `next` on, after the rate was set otherwise. `memory`
-    /// is what the path may carry for this session now, and `link` what it carries for all if others
-    /// had a part of it.
-    pub(crate) fn begin_again(
-        &mut self,
-        next: u64,
-        memory: Option<PathMemory>,
-        link: Option<BitRate>,
-    ) {
-        let padding = self.padding.on_new_path(self.sent).without_turn();
-        *self = Self {
-            sent: self.sent,
-            marked: self.marked,
-            prepared: self.prepared,
-            trust: self.trust.on_new_path(),
-            memory,
-            link: link.map_or(0.0, |rate| rate.bits_per_second() as f64),
-            ..Self::on_path(self.ceiling, self.law, next, padding)
-        };
-    }
-
-    /// Counts a packet whose rate was set otherwise.
-    pub(crate) fn sent_otherwise(&mut self, size: ByteCount) {
-        self.sent += size.get();
-    }
-
-    /// Sets what is remembered of the path, before anything is sent.
-    pub(crate) fn remember(&mut self, memory: PathMemory) {
-        self.memory = Some(memory);
-    }
-
     fn on_path(ceiling: f64, law: Law, first: u64, padding: Padding) -> Self {
         Self {
             phase: Phase::Start(Start::default()),
@@ -219,11 +171,6 @@ impl Auto {
     /// Lets the session measure the path with padding, if the configuration allows it.
     pub(crate) fn grant_padding(&mut self) {
         self.padding.grant();
-    }
-
-    /// Whether anything is remembered of the path.
-    pub(crate) fn remembers(&self) -> bool {
-        self.memory.is_some()
     }
 
     /// Whether the session measures the path with padding.
@@ -307,12 +254,6 @@ impl Auto {
 
     pub(crate) fn min_rtt(&self) -> Option<Duration> {
         self.min_rtt
-    }
-
-    /// What a later session on the path should know.
-    pub(crate) fn memory(&self, now: Instant) -> Option<PathMemory> {
-        let age = now.saturating_since(self.measured_at?);
-        Some(PathMemory { capacity: self.capacity()?, min_rtt: self.min_rtt?, age })
     }
 
     /// When payload may leave; `None` until acknowledgements arrive.
