@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 
 use units::BitRate;
 
-use super::config::{DamaConfig, Policy};
+use super::config::{DamaConfig, Policy, RequestTransport};
 use super::request::{Request, Volume, coded_rate, coded_volume};
 
 /// What an agent knows at an opportunity.
@@ -42,7 +42,8 @@ pub struct Agent {
     cra: BitRate,
     most_rate: BitRate,
     most_volume: u32,
-    /// In frames, like all times here.
+    /// The most frames within which what arrived since the last opportunity came; in frames, like
+    /// all times here.
     period: u64,
     rate_time_out: u64,
     scheduling_latency: u64,
@@ -103,6 +104,12 @@ impl Agent {
         let frame_nanos = frames.duration.as_nanos().max(1);
         let round_trip = config.delay.greatest() + config.forward_delay + config.processing;
         let round_trip = round_trip.as_nanos().div_ceil(frame_nanos);
+        let round_trip = u64::try_from(round_trip).unwrap_or(u64::MAX);
+        let period = match requests.transport {
+            RequestTransport::Assigned => requests.period.into(),
+            // A request in the air keeps back the next one.
+            _ => u64::from(requests.period).max(round_trip),
+        };
         let terminal = &config.terminals[terminal];
         Self {
             policy: requests.policy,
@@ -110,11 +117,11 @@ impl Agent {
             cra: terminal.cra,
             most_rate: terminal.rbdc,
             most_volume: terminal.vbdc,
-            period: requests.period.into(),
+            period,
             rate_time_out: u64::from(requests.rate_time_out) * u64::from(frames.per_superframe),
             scheduling_latency: requests.scheduling_latency.into(),
             volume_time_out: requests.volume_time_out.into(),
-            round_trip: u64::try_from(round_trip).unwrap_or(u64::MAX),
+            round_trip,
             arrived: Backlog::default(),
             last_opportunity: 0,
             asked: VecDeque::new(),
@@ -138,6 +145,25 @@ impl Agent {
     pub fn handle_volume_grant(&mut self, frame: u64, slots: u32) {
         self.credit = self.credit.saturating_sub(slots);
         self.volume_news = self.volume_news.max(frame);
+    }
+
+    /// The hub has the last request, as the plan of frame number `frame` says. Grants for it can come
+    /// only from now on.
+    pub fn handle_received(&mut self, frame: u64) {
+        self.volume_news = self.volume_news.max(frame);
+    }
+
+    /// The attempts to send `request`, the last one, were given up: what it asked for will not come.
+    pub fn handle_given_up(&mut self, request: Request) {
+        if request.rate.is_some() {
+            (self.rate, self.rate_sent) = (BitRate::default(), 0);
+            self.asked.pop_back();
+        }
+        match request.volume {
+            Some(Volume::More(cells)) => self.credit = self.credit.saturating_sub(cells),
+            Some(Volume::All(_)) => self.credit = 0,
+            None => {}
+        }
     }
 
     /// Whether it has nothing to ask for while nothing waits or arrives, so that it needs no

@@ -6,6 +6,9 @@ use thiserror::Error;
 use units::{BitRate, ByteCount};
 
 use super::frames::{Frames, FramesError, Share};
+use super::random_access::{
+    AccessLimits, AccessScheme, Backoff, BackoffError, BackoffLimits, Block, BlockError,
+};
 use crate::{Delay, Discipline, Loss, Outage, QueueLimit};
 
 /// The return link of a network of terminals.
@@ -23,6 +26,9 @@ pub struct DamaConfig {
     pub requests: Requests,
     /// How the network control centre allocates.
     pub allocation: Allocation,
+    /// Carriers on which terminals send short bursts of packets without asking; `None` if all
+    /// packets wait for their assignment.
+    pub random_access: Option<RandomAccess>,
     /// The terminals.
     pub terminals: Vec<TerminalConfig>,
 }
@@ -41,6 +47,77 @@ pub struct Requests {
     /// VBDC: frames after which a terminal that was granted nothing of what it asked for takes its
     /// request for lost, and replaces it.
     pub volume_time_out: u32,
+    /// How requests travel to the network control centre.
+    pub transport: RequestTransport,
+}
+
+/// How capacity requests travel to the network control centre.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RequestTransport {
+    /// In a slot of the terminal's own, every request period. These slots are outside those that
+    /// are granted or counted.
+    #[default]
+    Assigned,
+    /// In the header of the next cell that the terminal sends in a granted slot; by contention if
+    /// the plan in force has no slot for it or nothing waits.
+    Piggyback(RequestSlots),
+    /// By contention.
+    Contention(RequestSlots),
+}
+
+impl RequestTransport {
+    /// The contention slots, if there are any.
+    pub const fn slots(&self) -> Option<&RequestSlots> {
+        match self {
+            Self::Assigned => None,
+            Self::Piggyback(slots) | Self::Contention(slots) => Some(slots),
+        }
+    }
+}
+
+/// Contention slots for requests: the last ones of each frame, on the last carrier that carries
+/// grants. What they take cannot be granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestSlots {
+    /// Slots in each frame: at least the replicas of the scheme, at most those of a carrier.
+    pub slots: u16,
+    /// How terminals share them.
+    pub channel: ContentionChannel,
+}
+
+/// Random access for packets: carriers on which nothing is granted. The slots of a frame on one of
+/// them are a contention block.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RandomAccess {
+    /// Carriers, the last ones. At least one must remain for grants.
+    pub carriers: u32,
+    /// How terminals share them.
+    pub channel: ContentionChannel,
+    /// What a terminal sends this way.
+    pub limits: AccessLimits,
+}
+
+/// How terminals share contention slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentionChannel {
+    /// The access scheme.
+    pub scheme: AccessScheme,
+    /// Pauses and attempts after a collision.
+    pub backoff: BackoffLimits,
+    /// Whether the hub announces with which probability terminals may send. Without it a channel
+    /// can stay overloaded.
+    pub load_control: bool,
+}
+
+impl Default for ContentionChannel {
+    /// Slotted ALOHA with the usual back-off and load control.
+    fn default() -> Self {
+        Self {
+            scheme: AccessScheme::SlottedAloha,
+            backoff: BackoffLimits::default(),
+            load_control: true,
+        }
+    }
 }
 
 /// A way to decide what to ask for, and to allocate.
@@ -161,6 +238,12 @@ pub enum DamaError {
         /// What a carrier can send.
         capacity: BitRate,
     },
+    /// The contention slots of requests are not as they should be.
+    #[error("contention slots for requests: {0}")]
+    RequestSlots(ContentionError),
+    /// The carriers for random access are not as they should be.
+    #[error("random access: {0}")]
+    RandomAccess(ContentionError),
     /// A number that must not be 0 is.
     #[error("{what} must be 1 or more")]
     Zero {
@@ -169,7 +252,92 @@ pub enum DamaError {
     },
 }
 
+/// Why contention slots cannot be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ContentionError {
+    /// The slots and the scheme do not fit.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+    /// The back-off.
+    #[error(transparent)]
+    Backoff(#[from] BackoffError),
+    /// There are more slots than a carrier has, or than a block can have.
+    #[error("{slots} slots: expected 1 to {most}")]
+    Slots {
+        /// Slots of a block.
+        slots: u32,
+        /// The most.
+        most: u32,
+    },
+    /// Nothing remains for grants.
+    #[error("{carriers} carriers of {all}: expected 1 to {}", all.saturating_sub(1))]
+    Carriers {
+        /// Carriers for random access.
+        carriers: u32,
+        /// All carriers.
+        all: u32,
+    },
+    /// With the request slots nothing remains for grants.
+    #[error("{slots} slots of each frame leave nothing to grant")]
+    NothingLeft {
+        /// Contention slots of a frame.
+        slots: u32,
+    },
+}
+
+impl ContentionChannel {
+    /// The contention block of a frame.
+    pub(super) fn block(&self, slots: u32, most: u32) -> Result<Block, ContentionError> {
+        let number = u16::try_from(slots).ok().filter(|_| slots <= most);
+        let most = most.min(u16::MAX.into());
+        let number = number.ok_or(ContentionError::Slots { slots, most })?;
+        Backoff::new(self.backoff)?;
+        Ok(Block::new(self.scheme, number)?)
+    }
+}
+
 impl DamaConfig {
+    /// Slots of each frame that contention takes.
+    pub(super) fn contention_slots(&self) -> u32 {
+        let requests = self.requests.transport.slots().map_or(0, |channel| channel.slots.into());
+        let carriers = self.random_access.map_or(0, |access| access.carriers);
+        carriers.saturating_mul(self.frames.slots).saturating_add(requests)
+    }
+
+    /// Slots of a superframe that can be granted: all but those for contention.
+    pub fn capacity(&self) -> u32 {
+        let left = self.frames.per_frame().saturating_sub(self.contention_slots());
+        left * self.frames.per_superframe
+    }
+
+    fn check_contention(&self) -> Result<(), DamaError> {
+        let Frames { slots, carriers: all, .. } = self.frames;
+        if let Some(RandomAccess { carriers, channel, .. }) = self.random_access {
+            let error = DamaError::RandomAccess;
+            if carriers == 0 || carriers >= all {
+                return Err(error(ContentionError::Carriers { carriers, all }));
+            }
+            channel.block(slots, slots).map_err(error)?;
+        }
+        if let Some(request) = self.requests.transport.slots() {
+            let error = DamaError::RequestSlots;
+            request.channel.block(request.slots.into(), slots).map_err(error)?;
+            if self.capacity() == 0 {
+                let slots = self.contention_slots();
+                return Err(error(ContentionError::NothingLeft { slots }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The rate of the slots that can be granted.
+    fn granted_rate(&self) -> BitRate {
+        let all = u128::from(self.frames.rate().bits_per_second());
+        let part = all * u128::from(self.capacity()) / u128::from(self.frames.capacity().max(1));
+        BitRate::from_bits_per_second(part as u64)
+    }
+
     /// The most terminals.
     pub const MOST_TERMINALS: u32 = 1 << 20;
 
@@ -197,6 +365,7 @@ impl DamaConfig {
                 return Err(DamaError::Zero { what });
             }
         }
+        self.check_contention()?;
         self.check_guarantees()
     }
 
@@ -211,11 +380,11 @@ impl DamaConfig {
             return Err(DamaError::OneOverbooked { guaranteed, capacity: carrier });
         }
         let all: u128 = self.terminals.iter().map(|each| u128::from(share(each.cra))).sum();
-        if all > u128::from(Share::from_slots(self.frames.capacity()).0) {
+        if all > u128::from(Share::from_slots(self.capacity()).0) {
             let sum =
                 |sum: u64, each: &TerminalConfig| sum.saturating_add(each.cra.bits_per_second());
             let guaranteed = BitRate::from_bits_per_second(self.terminals.iter().fold(0, sum));
-            return Err(DamaError::Overbooked { guaranteed, capacity: self.frames.rate() });
+            return Err(DamaError::Overbooked { guaranteed, capacity: self.granted_rate() });
         }
         Ok(())
     }

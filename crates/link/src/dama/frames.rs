@@ -161,6 +161,12 @@ impl Frames {
         u64::try_from(since.div_ceil(u128::from(self.nanos()))).unwrap_or(u64::MAX)
     }
 
+    /// The number of the frame in which `now` is.
+    pub(super) fn at(&self, origin: Instant, now: Instant) -> u64 {
+        let since = now.saturating_since(origin).as_nanos();
+        u64::try_from(since / u128::from(self.nanos())).unwrap_or(u64::MAX)
+    }
+
     /// Nanoseconds in a frame; [`Frames::check`] refuses what does not fit.
     fn nanos(&self) -> u64 {
         u64::try_from(self.duration.as_nanos()).unwrap_or(u64::MAX)

@@ -4,7 +4,9 @@
 //! IP queue until all of its cells fit into the MAC buffer; without it packets go straight to the
 //! MAC buffer. A packet of a higher class goes first, but one whose cells have begun to leave is
 //! finished. Control packets (SLACP's control channel) have no IP queue: they are ahead of
-//! everything.
+//! everything. Packets sent by contention are kept until the hub has them ([`contended`]).
+
+mod contended;
 
 use std::collections::VecDeque;
 
@@ -15,6 +17,7 @@ use super::frames::Cell;
 use crate::payload::Frame;
 use crate::queue::Queue;
 use crate::{Counters, Dice, Payload, Tally, TrafficClass};
+use contended::Contended;
 
 /// A packet in cells.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub(super) struct Segmented<P> {
     pub(super) left: u32,
     /// Whether it is lost: a burst of errors hit one of its cells.
     pub(super) struck: bool,
+    /// Whether contention has taken it: then it is the next to leave.
+    pub(super) contended: bool,
 }
 
 /// The buffers of one class.
@@ -51,6 +56,7 @@ pub(super) struct Buffers<P> {
     lanes: [Lane<P>; TrafficClass::COUNT],
     /// The packet whose cells are leaving.
     current: Option<Segmented<P>>,
+    contended: Contended<P>,
     pub(super) counters: Counters,
 }
 
@@ -72,6 +78,7 @@ impl<P: Payload> Buffers<P> {
             flow_control: config.flow_control,
             lanes: core::array::from_fn(|_| lane()),
             current: None,
+            contended: Contended::default(),
             counters: Counters::default(),
         }
     }
@@ -147,6 +154,7 @@ impl<P: Payload> Buffers<P> {
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.current.is_none()
+            && self.contended.is_empty()
             && self
                 .lanes
                 .iter()
@@ -175,7 +183,7 @@ impl<P: Payload> Buffers<P> {
         core::mem::take(&mut self.lanes[class as usize].entered)
     }
 
-    /// The number of cells until the packet that is next has left, 0 if none is there.
+    /// The number of cells until the packet that is next has left, 0 if none can leave.
     pub(super) fn until_departure(&mut self) -> u32 {
         self.select();
         self.current.as_ref().map_or(0, |current| current.left)
@@ -183,8 +191,9 @@ impl<P: Payload> Buffers<P> {
 
     /// Chooses the next packet, if none is leaving. It stays chosen only once its cells leave.
     fn select(&mut self) {
-        let begun =
-            |current: &Segmented<P>, cell: Cell| current.left < cell.count(current.frame.len);
+        let begun = |current: &Segmented<P>, cell: Cell| {
+            current.contended || current.left < cell.count(current.frame.len)
+        };
         if self.current.as_ref().is_some_and(|current| begun(current, self.cell)) {
             return;
         }
@@ -192,7 +201,8 @@ impl<P: Payload> Buffers<P> {
             let class = waiting.class as usize;
             self.lanes[class].mac.push_front(waiting);
         }
-        self.current = self.lanes.iter_mut().find_map(|lane| lane.mac.pop_front());
+        let from_lanes = || self.lanes.iter_mut().find_map(|lane| lane.mac.pop_front());
+        self.current = self.contended.pop().or_else(from_lanes);
     }
 
     /// Moves packets from an IP queue to its MAC buffer while they fit.
@@ -227,7 +237,8 @@ impl<P: Payload> Buffers<P> {
         lane.held += cost;
         lane.cells += cells;
         lane.entered = lane.entered.saturating_add(cells);
-        lane.mac.push_back(Segmented { frame, class, left: cells, struck: false });
+        let packet = Segmented { frame, class, left: cells, struck: false, contended: false };
+        lane.mac.push_back(packet);
     }
 
     /// Whether a packet fits into the MAC buffer. An empty buffer takes any packet if there is flow

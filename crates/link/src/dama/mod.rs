@@ -19,9 +19,13 @@
 //!
 //! Rates count cells with their headers, so that 128 kbit/s are 16 cells of 53 bytes in 53 ms.
 //!
-//! Not modelled: log-on and synchronisation; differences of distance between terminals; the slots
-//! that requests take (they are outside the slots that are granted); a plan that a terminal cannot
-//! receive; adaptive coding on the return link.
+//! Requests travel in slots of their own outside of those that are granted, in the headers of cells,
+//! or by contention ([`RequestTransport`]). Short bursts of packets may go by contention as well
+//! ([`RandomAccess`]), on carriers on which nothing is granted. [`random_access`] holds the schemes.
+//!
+//! Not modelled: log-on and synchronisation; differences of distance between terminals; a plan that a
+//! terminal cannot receive; adaptive coding on the return link; contention bursts that are shorter
+//! than a cell.
 
 mod agent;
 mod config;
@@ -37,12 +41,12 @@ mod text;
 
 pub use agent::{Agent, Backlog};
 pub use config::{
-    Allocation, DamaConfig, DamaError, FreeCapacity, MacLimit, Policy, Requests, Sharing,
-    TerminalConfig,
+    Allocation, ContentionChannel, ContentionError, DamaConfig, DamaError, FreeCapacity, MacLimit,
+    Policy, RandomAccess, RequestSlots, RequestTransport, Requests, Sharing, TerminalConfig,
 };
 pub use frames::{Cell, Frames, FramesError};
 pub use layout::Run;
 pub use ncc::{Grant, Ncc};
-pub use network::{Dama, Event, Wake};
+pub use network::{ChannelKind, Dama, Event, Received, Wake};
 pub use request::{MOST_RATE, MOST_VOLUME, Request, Volume, coded_rate, coded_volume};
 pub use terminal::Slots;

@@ -1,5 +1,7 @@
 //! The whole return link: terminals, network control centre, and the time between them.
 
+mod channel;
+mod contention;
 #[cfg(test)]
 mod tests;
 
@@ -8,10 +10,11 @@ use std::collections::VecDeque;
 
 use units::{Instant, Machine, earliest};
 
-use super::config::{DamaConfig, DamaError};
+use super::config::{DamaConfig, DamaError, RequestTransport};
 use super::frames::Frames;
 use super::layout::{Layout, Run};
 use super::ncc::{Grant, Ncc};
+use super::random_access::AccessLimits;
 use super::request::Request;
 use super::terminal::{Departed, Slots, Terminal};
 use crate::delay::Path;
@@ -19,6 +22,10 @@ use crate::payload::Frame;
 use crate::reception::Reception;
 use crate::schedule::Schedule;
 use crate::{Counters, Dice, Jitter, Loss, Outage, Payload, Tally};
+use channel::Channel;
+use contention::Answer;
+
+pub use channel::ChannelKind;
 
 /// Why a return link wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +41,7 @@ pub enum Wake {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A terminal sent a request.
+    /// A terminal sent a request in a slot without contention.
     Requested {
         /// When.
         at: Instant,
@@ -44,6 +51,43 @@ pub enum Event {
         request: Request,
         /// Whether it gets lost on the way.
         lost: bool,
+    },
+    /// A terminal sends in a contention block.
+    Contended {
+        /// When the block begins.
+        at: Instant,
+        /// Who.
+        terminal: u32,
+        /// A request or cells of packets.
+        channel: ChannelKind,
+        /// 1 for the first attempt, more for repetitions.
+        attempt: u32,
+        /// The frame's number.
+        frame: u64,
+        /// The carrier's number.
+        carrier: u32,
+        /// The slots of each burst's replicas, as numbers in the frame.
+        slots: Vec<Vec<u32>>,
+    },
+    /// The hub has received the contention blocks of a frame in which something was sent.
+    Received {
+        /// When.
+        at: Instant,
+        /// Requests or packets.
+        channel: ChannelKind,
+        /// The frame's number.
+        frame: u64,
+        /// All that sent in it.
+        senders: Vec<Received>,
+    },
+    /// A terminal's last attempt by contention has failed.
+    GaveUp {
+        /// When it learns of it.
+        at: Instant,
+        /// Who.
+        terminal: u32,
+        /// A request or packets.
+        channel: ChannelKind,
     },
     /// A superframe was allocated.
     Allocated {
@@ -60,6 +104,19 @@ pub enum Event {
     },
 }
 
+/// What the hub received from a terminal in a contention block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Who.
+    pub terminal: u32,
+    /// On which carrier.
+    pub carrier: u32,
+    /// Bursts that were decoded.
+    pub decoded: u32,
+    /// Bursts that were not: collisions, and what errors or outages hit.
+    pub collided: u32,
+}
+
 /// An event that is due.
 #[derive(Debug, Clone, Copy)]
 enum Due {
@@ -67,8 +124,16 @@ enum Due {
     Allocation,
     /// A terminal may ask.
     Opportunity(u32, u64),
+    /// The slot of a terminal begins that is to carry a request.
+    Ride(u32),
     /// A request reaches the network control centre.
     Request(u32, Request),
+    /// A block begins in which a terminal may send.
+    Contend(ChannelKind, u32, u64),
+    /// The blocks of a frame in which something was sent have reached the hub.
+    Blocks(ChannelKind),
+    /// A plan answers a terminal's bursts.
+    Answer(Answer),
     /// The last slot of a terminal's packet begins.
     Departure(u32),
 }
@@ -96,11 +161,16 @@ pub struct Dama<P> {
     origin: Instant,
     frames: Frames,
     path: Path,
-    /// How long requests take to the hub.
+    /// How long requests and contention blocks take to the hub.
     request_delay: Duration,
     /// From the decision about a superframe to its begin.
     lead: Duration,
     period: u64,
+    transport: RequestTransport,
+    /// Contention channels, by [`ChannelKind`].
+    channels: [Option<Channel>; 2],
+    /// What goes by contention.
+    limits: Option<AccessLimits>,
     ncc: Ncc,
     terminals: Vec<Terminal<P>>,
     agenda: Schedule<Due>,
@@ -129,14 +199,20 @@ impl<P: Payload> Dama<P> {
         config.check()?;
         let (frames, mut seeds) = (config.frames, Dice::new(seed));
         let count = config.terminals.len();
-        let terminal = |number| Terminal::new(&config, number, origin, seeds.bits());
+        let channels = contention::channels(&config)?;
+        let contenders = |seeds| contention::contenders(&channels, seeds);
+        let terminal = |number| Terminal::new(&config, number, origin, seeds.bits(), contenders);
+        let terminals = (0..count).map(terminal).collect();
         let mut network = Self {
             origin,
             frames,
             lead: config.forward_delay + config.processing,
             period: config.requests.period.into(),
+            transport: config.requests.transport,
+            channels,
+            limits: config.random_access.map(|access| access.limits),
             ncc: Ncc::new(&config),
-            terminals: (0..count).map(terminal).collect(),
+            terminals,
             agenda: Schedule::new(),
             superframe: 0,
             flying: Schedule::new(),
@@ -177,6 +253,7 @@ impl<P: Payload> Dama<P> {
         self.advance(now, terminal);
         self.terminals[terminal].push(now, packet);
         self.watch(terminal);
+        self.await_packets(now, terminal);
         self.await_opportunity(now, terminal);
     }
 
@@ -250,6 +327,10 @@ impl<P: Payload> Dama<P> {
 
     fn advance_to(&mut self, now: Instant, terminal: usize) {
         self.handle_timeout(now);
+        self.advance_and_watch(now, terminal);
+    }
+
+    fn advance_and_watch(&mut self, now: Instant, terminal: usize) {
         self.advance(now, terminal);
         self.watch(terminal);
     }
@@ -264,12 +345,20 @@ impl<P: Payload> Dama<P> {
             Due::Request(terminal, request) => {
                 self.ncc.handle_request(self.superframe, terminal, request);
             }
+            Due::Ride(terminal) => {
+                self.advance_and_watch(at, terminal as usize);
+                self.await_opportunity(at + Duration::from_nanos(1), terminal as usize);
+            }
+            Due::Contend(kind, terminal, frame) => {
+                self.contend(at, kind, terminal as usize, frame);
+            }
+            Due::Blocks(kind) => self.receive(at, kind),
+            Due::Answer(answer) => self.handle_answer(at, answer),
             Due::Departure(terminal) => {
                 let terminal = terminal as usize;
                 if self.terminals[terminal].alarm == Some(at) {
                     self.terminals[terminal].alarm = None;
-                    self.advance(at, terminal);
-                    self.watch(terminal);
+                    self.advance_and_watch(at, terminal);
                 }
             }
         }
@@ -288,6 +377,7 @@ impl<P: Payload> Dama<P> {
         let superframe = self.superframe;
         self.superframe += 1;
         let first = superframe * u64::from(self.frames.per_superframe);
+        self.announce(superframe);
         let grants = self.ncc.allocate(superframe);
         let mut layout = Layout::new(self.frames, first);
         let mut plan = Vec::new();
@@ -314,6 +404,16 @@ impl<P: Payload> Dama<P> {
 
     /// Lets a terminal use its slots up to `now`.
     fn advance(&mut self, now: Instant, terminal: usize) {
+        if let Some(at) = self.terminals[terminal].ride.take_if(|at| *at <= now) {
+            // The slot carries the request whether or not it carries a cell as well.
+            self.use_slots(Instant::from_nanos(at.as_nanos().saturating_sub(1)), terminal);
+            let frame = self.frames.at(self.origin, at);
+            self.send_request(at, terminal, frame);
+        }
+        self.use_slots(now, terminal);
+    }
+
+    fn use_slots(&mut self, now: Instant, terminal: usize) {
         let (flying, path) = (&mut self.flying, &self.path);
         let latest = &mut self.latest[terminal];
         self.terminals[terminal].advance(now, |Departed { at, frame, lost }| {
@@ -336,42 +436,76 @@ impl<P: Payload> Dama<P> {
 
     /// Schedules a terminal's next opportunity to ask, if it has a reason and none is scheduled.
     fn await_opportunity(&mut self, now: Instant, terminal: usize) {
-        let asks = &mut self.terminals[terminal];
-        if asks.opportunity.is_some() || !asks.can_ask() || asks.is_idle() {
+        let asks = &self.terminals[terminal];
+        let busy = asks.opportunity.is_some() || asks.ride.is_some() || asks.pending.is_some();
+        if busy || !asks.can_ask() || asks.is_idle() {
             return;
         }
-        let from = self.frames.first_from(self.origin, now);
-        // Terminals take turns: theirs are the frames whose number plus the terminal's is a multiple
-        // of the period.
-        let since = (from + terminal as u64) % self.period;
-        let frame = from + (self.period - since) % self.period;
-        asks.opportunity = Some(frame);
-        let at = self.frames.begin(self.origin, frame);
+        let (frame, at) = self.opportunity(now, terminal);
+        self.terminals[terminal].opportunity = Some(frame);
         self.agenda.insert(at, Due::Opportunity(terminal as u32, frame));
+    }
+
+    /// A terminal's next opportunity: its frame, and when it is.
+    fn opportunity(&self, now: Instant, terminal: usize) -> (u64, Instant) {
+        let last = self.terminals[terminal].last_opportunity;
+        let least = last.map_or(0, |last| last + self.period);
+        let from = self.frames.first_from(self.origin, now);
+        let frame = match self.transport {
+            // Terminals take turns: theirs are the frames whose number plus the terminal's is a
+            // multiple of the period.
+            RequestTransport::Assigned => {
+                let since = (from + terminal as u64) % self.period;
+                from + (self.period - since) % self.period
+            }
+            RequestTransport::Piggyback(_) => from.max(least),
+            RequestTransport::Contention(_) => {
+                let frame = self.first_block(ChannelKind::Requests, now).max(least);
+                return (frame, self.block_begin(ChannelKind::Requests, frame));
+            }
+        };
+        (frame, self.frames.begin(self.origin, frame))
     }
 
     /// A terminal's opportunity to ask.
     fn ask(&mut self, at: Instant, terminal: usize, frame: u64) {
-        self.advance(at, terminal);
-        self.watch(terminal);
+        // What goes by contention needs no capacity.
+        self.contend(at, ChannelKind::Packets, terminal, frame);
+        self.advance_and_watch(at, terminal);
+        let known = self.known(frame);
         let asking = &mut self.terminals[terminal];
-        asking.opportunity = None;
-        let request = asking.request(frame);
-        if !request.is_empty() {
-            // It takes a slot of its own.
-            let sent = at + self.frames.slot();
-            let lost = asking.strikes(Reception { from: at, until: sent });
-            asking.slots.requests += 1;
-            asking.slots.requests_lost += u64::from(lost);
-            if !lost {
-                let arrival = sent + self.request_delay;
-                self.agenda.insert(arrival, Due::Request(terminal as u32, request));
+        (asking.opportunity, asking.last_opportunity) = (None, Some(frame));
+        let sends = asking.buffers().until_departure() > 0;
+        match (self.transport, asking.first_slot(known)) {
+            (RequestTransport::Assigned, _) => self.send_request(at, terminal, frame),
+            (RequestTransport::Piggyback(_), Some(slot)) if sends => {
+                asking.ride = Some(slot);
+                self.agenda.insert(slot, Due::Ride(terminal as u32));
             }
-            if let Some(events) = &mut self.events {
-                events.push_back(Event::Requested { at, terminal: terminal as u32, request, lost });
-            }
+            _ => self.offer_request(terminal, frame),
         }
         self.await_opportunity(at + Duration::from_nanos(1), terminal);
+    }
+
+    /// Sends a request, if there is one, in a slot without contention that begins at `at`: the
+    /// terminal's own, or one that was granted.
+    fn send_request(&mut self, at: Instant, terminal: usize, frame: u64) {
+        let asking = &mut self.terminals[terminal];
+        let request = asking.request(frame);
+        if request.is_empty() {
+            return;
+        }
+        let sent = at + self.frames.slot();
+        let lost = asking.strikes(Reception { from: at, until: sent });
+        asking.slots.requests += 1;
+        asking.slots.requests_lost += u64::from(lost);
+        if !lost {
+            let arrival = sent + self.request_delay;
+            self.agenda.insert(arrival, Due::Request(terminal as u32, request));
+        }
+        if let Some(events) = &mut self.events {
+            events.push_back(Event::Requested { at, terminal: terminal as u32, request, lost });
+        }
     }
 }
 

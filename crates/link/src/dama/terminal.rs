@@ -1,5 +1,7 @@
 //! A terminal: its buffers, its agent, and the slots it was granted.
 
+mod contender;
+
 use std::collections::VecDeque;
 
 use units::Instant;
@@ -17,6 +19,8 @@ use crate::payload::Frame;
 use crate::reception::Reception;
 use crate::{Counters, Dice, Loss, Outage, Payload, Tally, TrafficClass};
 
+pub(super) use contender::Contender;
+
 /// Slots of a terminal since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Slots {
@@ -24,10 +28,20 @@ pub struct Slots {
     pub granted: u64,
     /// Of these, used.
     pub used: u64,
-    /// Capacity requests sent.
+    /// Capacity requests sent; those sent by contention count once, whatever the attempts.
     pub requests: u64,
-    /// Of these, lost on their way.
+    /// Of these, lost on their way in a slot without contention.
     pub requests_lost: u64,
+    /// Of these, given up after the last attempt by contention.
+    pub requests_given_up: u64,
+    /// Bursts sent by contention: requests, and cells of packets. The replicas of a burst count
+    /// once.
+    pub contention_bursts: u64,
+    /// Of these, the hub did not decode.
+    pub collisions: u64,
+    /// Packets given up after the last attempt by contention. Those that the hub does not have are
+    /// counted as lost on the link.
+    pub packets_given_up: u64,
 }
 
 /// A packet whose last bit has left.
@@ -49,6 +63,8 @@ pub(super) struct Terminal<P> {
     asks: [bool; 2],
     /// Granted slots that have not begun, in order of time.
     runs: VecDeque<Run>,
+    /// The last granted slot that has begun.
+    begun: Option<(u64, u32)>,
     /// Slots granted for volumes, by frame, that the agent does not know of yet.
     volumes: VecDeque<(u64, u32)>,
     pub(super) slots: Slots,
@@ -60,14 +76,33 @@ pub(super) struct Terminal<P> {
     pub(super) alarm: Option<Instant>,
     /// The frame of its next opportunity to ask, if one is scheduled.
     pub(super) opportunity: Option<u64>,
+    /// The frame of the last one.
+    pub(super) last_opportunity: Option<u64>,
+    /// When the slot begins that is to carry a request.
+    pub(super) ride: Option<Instant>,
+    /// The request that is being sent by contention.
+    pub(super) pending: Option<Request>,
+    /// Its random access for requests and for packets.
+    pub(super) contenders: [Option<Box<Contender>>; 2],
+    /// Packets that have left in granted slots and follow a gap that contention has left.
+    behind: VecDeque<Departed<P>>,
+    /// Bytes that have left since nothing waited.
+    sent_bytes: u64,
 }
 
 /// Streams of random numbers of a terminal.
 const QUEUES: u64 = 1;
 const CHANNEL: u64 = 2;
+const CONTENTION: [u64; 2] = [3, 4];
 
 impl<P: Payload> Terminal<P> {
-    pub(super) fn new(config: &DamaConfig, number: usize, origin: Instant, seed: u64) -> Self {
+    pub(super) fn new(
+        config: &DamaConfig,
+        number: usize,
+        origin: Instant,
+        seed: u64,
+        contenders: impl FnOnce([u64; 2]) -> [Option<Box<Contender>>; 2],
+    ) -> Self {
         let TerminalConfig { rbdc, vbdc, loss, outages, .. } = &config.terminals[number];
         let (frames, mut seeds) = (config.frames, Dice::stream(seed, CHANNEL));
         let mut queues = Dice::stream(seed, QUEUES);
@@ -78,6 +113,7 @@ impl<P: Payload> Terminal<P> {
             agent: Agent::new(config, number),
             asks: [rbdc.bits_per_second() > 0, *vbdc > 0],
             runs: VecDeque::new(),
+            begun: None,
             volumes: VecDeque::new(),
             slots: Slots::default(),
             channel: Channel::new(loss.clone(), origin, seeds.bits()),
@@ -86,11 +122,20 @@ impl<P: Payload> Terminal<P> {
             seeds,
             alarm: None,
             opportunity: None,
+            last_opportunity: None,
+            ride: None,
+            pending: None,
+            contenders: contenders(CONTENTION.map(|stream| Dice::stream(seed, stream).bits())),
+            behind: VecDeque::new(),
+            sent_bytes: 0,
         }
     }
 
     /// Takes a packet at `now`, up to which the terminal has been advanced.
     pub(super) fn push(&mut self, now: Instant, packet: P) {
+        if self.buffers.is_empty() {
+            self.sent_bytes = 0;
+        }
         self.buffers.push(now, packet);
     }
 
@@ -120,7 +165,7 @@ impl<P: Payload> Terminal<P> {
         let (mut arrived, mut backlog) = (Backlog::default(), Backlog::default());
         for class in TrafficClass::ALL {
             let (cells, entered) =
-                (self.buffers.mac_cells(class), self.buffers.take_entered(class));
+                (self.buffers.waiting_cells(class), self.buffers.take_entered(class));
             let (waits, came) = match self.asked_by_rate(class) {
                 true => (&mut backlog.rate, &mut arrived.rate),
                 false => (&mut backlog.volume, &mut arrived.volume),
@@ -152,8 +197,8 @@ impl<P: Payload> Terminal<P> {
             let cells = due.min(self.buffers.ready());
             if cells == 0 {
                 self.consume(due);
-            } else if let Some(packet) = self.send(cells) {
-                departed(packet);
+            } else if let Some((packet, contended)) = self.send(cells) {
+                self.put_in_order(packet, contended, &mut departed);
             }
         }
     }
@@ -176,6 +221,7 @@ impl<P: Payload> Terminal<P> {
     fn consume(&mut self, count: u32) -> Option<Run> {
         let run = self.runs.front_mut()?;
         let was = *run;
+        self.begun = Some((run.frame, run.slot + count - 1));
         run.slot += count;
         run.count -= count;
         if run.count == 0 {
@@ -185,8 +231,9 @@ impl<P: Payload> Terminal<P> {
         Some(was)
     }
 
-    /// Sends cells in the first slots. Returns the packet that they complete.
-    fn send(&mut self, cells: u32) -> Option<Departed<P>> {
+    /// Sends cells in the first slots. Returns the packet that they complete, and whether contention
+    /// had taken it.
+    fn send(&mut self, cells: u32) -> Option<(Departed<P>, bool)> {
         let run = self.consume(cells)?;
         self.slots.used += u64::from(cells);
         let (frames, origin) = (self.frames, self.origin);
@@ -195,10 +242,11 @@ impl<P: Payload> Terminal<P> {
         let struck = self.strikes(reception);
         self.buffers.current()?.struck |= struck;
         let last_slot = begin(run.slot + cells - 1);
-        let Segmented { frame, struck, .. } = self.buffers.send(last_slot, cells)?;
+        let Segmented { frame, struck, contended, .. } = self.buffers.send(last_slot, cells)?;
+        self.sent_bytes = self.sent_bytes.saturating_add(frame.len as u64);
         let wire = self.frames.cell.count(frame.len) as usize * self.frames.cell.wire as usize;
         let lost = self.channel.loses(wire, reception, || self.chances.chance(frame.number));
-        Some(Departed { at: reception.until, frame, lost: lost || struck })
+        Some((Departed { at: reception.until, frame, lost: lost || struck }, contended))
     }
 
     /// Whether an error burst or an outage hits what leaves at this time.

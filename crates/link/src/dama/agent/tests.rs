@@ -37,8 +37,10 @@ fn agent(cra: u64, rbdc: u64, vbdc: u32, policy: Policy) -> Agent {
             rate_time_out: 12,
             scheduling_latency: 2,
             volume_time_out: 100,
+            transport: RequestTransport::Assigned,
         },
         allocation: Allocation::default(),
+        random_access: None,
         terminals: vec![terminal],
     };
     Agent::new(&config, 0)

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use units::{BitRate, ByteCount};
 
 use super::*;
-use crate::dama::{Cell, MacLimit, Requests, TerminalConfig};
+use crate::dama::{Cell, MacLimit, RequestTransport, Requests, TerminalConfig};
 use crate::{Discipline, Loss, QueueLimit};
 
 /// Slots of a superframe of [`ncc`]: two frames of 16 slots on one carrier.
@@ -49,8 +49,10 @@ fn config(terminals: Vec<TerminalConfig>, carriers: u32) -> DamaConfig {
             rate_time_out: 12,
             scheduling_latency: 2,
             volume_time_out: 100,
+            transport: RequestTransport::Assigned,
         },
         allocation: Allocation::default(),
+        random_access: None,
         terminals,
     }
 }

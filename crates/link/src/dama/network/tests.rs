@@ -1,5 +1,6 @@
 //! The whole return link.
 
+mod contention;
 mod faults;
 mod timing;
 
@@ -8,7 +9,7 @@ use core::time::Duration;
 use units::{BitRate, ByteCount};
 
 use super::*;
-use crate::dama::{Allocation, Cell, MacLimit, Policy, Requests, TerminalConfig};
+use crate::dama::{Allocation, Cell, MacLimit, Policy, RequestTransport, Requests, TerminalConfig};
 use crate::{Discipline, QueueLimit};
 
 const FRAME: Duration = Duration::from_millis(53);
@@ -48,8 +49,10 @@ fn config(terminals: Vec<TerminalConfig>) -> DamaConfig {
             rate_time_out: 12,
             scheduling_latency: 2,
             volume_time_out: 100,
+            transport: RequestTransport::Assigned,
         },
         allocation: Allocation::default(),
+        random_access: None,
         terminals,
     }
 }

@@ -105,6 +105,11 @@ impl Backoff {
         Retry::After(pause)
     }
 
+    /// Its limits.
+    pub const fn limits(&self) -> BackoffLimits {
+        self.limits
+    }
+
     /// Collisions of the current burst.
     pub const fn collisions(&self) -> u32 {
         self.collisions

@@ -86,6 +86,24 @@ impl Block {
     }
 }
 
+impl Block {
+    /// The slots of a burst among those that are `free`, from which it takes them; every set of them
+    /// equally likely. `None` if there are too few. For a terminal that sends several bursts in a
+    /// block, or has other slots at the same time. Draws one number for each replica.
+    pub fn draw_among(self, free: &mut Vec<u16>, dice: &mut Dice) -> Option<BurstSlots> {
+        let replicas = self.scheme.replicas();
+        if free.len() < usize::from(replicas) {
+            return None;
+        }
+        let mut drawn = BurstSlots { len: 0, slots: [0; MAX_REPLICAS] };
+        for _ in 0..replicas {
+            let place = dice.below(free.len() as u64) as usize;
+            drawn.push(free.swap_remove(place));
+        }
+        Some(drawn)
+    }
+}
+
 /// The slots of a burst's replicas: 1 to [`MAX_REPLICAS`], distinct.
 #[derive(Debug, Clone, Copy)]
 pub struct BurstSlots {
@@ -181,6 +199,19 @@ mod tests {
         assert_eq!(BurstSlots::new(&[0; 9]), Err(SlotsError::Number { slots: 9 }));
         assert_eq!(BurstSlots::new(&[4, 1, 4]), Err(SlotsError::Twice { slot: 4 }));
         assert_eq!(BurstSlots::new(&[4, 1]).unwrap().as_slice(), [4, 1]);
+    }
+
+    #[test]
+    fn bursts_drawn_together_share_no_slot() {
+        let block = Block::new(AccessScheme::Dsa { replicas: 2 }, 9).unwrap();
+        let (mut dice, mut free) = (Dice::new(1), vec![0, 2, 3, 5, 7]);
+        let mut drawn = Vec::new();
+        while let Some(burst) = block.draw_among(&mut free, &mut dice) {
+            drawn.extend_from_slice(burst.as_slice());
+        }
+        drawn.append(&mut free);
+        drawn.sort_unstable();
+        assert_eq!(drawn, [0, 2, 3, 5, 7]);
     }
 
     /// Of 5 slots there are 10 pairs. χ² with 9 degrees of freedom is above 27.9 in one of 1,000

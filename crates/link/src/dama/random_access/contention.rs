@@ -120,14 +120,19 @@ impl Contention {
         limits: BackoffLimits,
         seed: u64,
     ) -> Result<Self, BackoffError> {
-        Ok(Self {
+        Ok(Self::with(block, answer, Backoff::new(limits)?, seed))
+    }
+
+    /// Like [`Contention::new`], with a back-off that has not begun.
+    pub(in crate::dama) fn with(block: Block, answer: u32, backoff: Backoff, seed: u64) -> Self {
+        Self {
             block,
             answer: u64::from(answer.max(1)),
-            backoff: Backoff::new(limits)?,
+            backoff,
             dice: Dice::new(seed),
             state: State::Idle,
             attempted: None,
-        })
+        }
     }
 
     /// There is a burst to send, from block `from` on. False if the one before has not ended: then
@@ -178,6 +183,13 @@ impl Contention {
         }
     }
 
+    /// What was to be sent has gone another way: there is nothing to send any more. A burst in the air
+    /// is forgotten, and its answer changes nothing.
+    pub fn cancel(&mut self) {
+        self.backoff.succeeded();
+        self.end();
+    }
+
     /// The next block that [`Contention::handle_block`] must be called for; `None` if idle.
     pub const fn poll_block(&self) -> Option<u64> {
         match self.state {
@@ -190,6 +202,11 @@ impl Contention {
     /// What it is doing.
     pub const fn state(&self) -> State {
         self.state
+    }
+
+    /// Collisions of the current burst.
+    pub const fn collisions(&self) -> u32 {
+        self.backoff.collisions()
     }
 
     fn try_to_send(&mut self, number: u64, persistence: Probability) -> Turn {
@@ -319,6 +336,16 @@ mod tests {
             assert_eq!(contention.handle_block(number, Probability::ZERO), Turn::Quiet);
             assert_eq!(contention.state(), State::Waiting { from: number + 1 });
         }
+    }
+
+    #[test]
+    fn a_cancelled_burst_is_not_sent_again() {
+        let mut contention = in_air();
+        assert_eq!(contention.handle_answer(6, 5, Outcome::Collided), None);
+        contention.cancel();
+        assert_eq!((contention.state(), contention.poll_block()), (State::Idle, None));
+        assert_eq!(contention.handle_answer(7, 5, Outcome::Succeeded), None);
+        assert!(contention.offer(8));
     }
 
     #[test]

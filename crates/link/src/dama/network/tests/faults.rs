@@ -172,6 +172,7 @@ proptest! {
     fn every_byte_is_accounted_for(
         packets in prop::collection::vec((0u64..20_000, 0usize..8, 0usize..3_000), 0..400),
         flow_control: bool, aware: bool, seed: u64, per in 0.0..0.5f64,
+        chosen in contention::any_transport(), in_bytes: bool,
     ) {
         let mut packets = packets;
         packets.sort();
@@ -180,10 +181,15 @@ proptest! {
             .collect();
         for one in &mut terminals {
             one.flow_control = flow_control;
+            if in_bytes {
+                one.mac = MacLimit::Bytes(ByteCount::new(14_400));
+            }
             one.loss = Loss::Per(units::Probability::new(per).unwrap());
         }
         let mut config = config(terminals);
         config.requests.policy = if aware { Policy::RttAware } else { Policy::Classic };
+        contention::apply(&mut config, chosen);
+        let capacity = config.capacity();
         let mut network: Dama<usize> = Dama::new(config, seed).unwrap();
         network.record();
         let mut got = [0u64; 8];
@@ -196,7 +202,6 @@ proptest! {
         for (_, from, len) in arrivals(&mut network, millis(500_000)) {
             got[from] += len as u64;
         }
-        let capacity = network.frames().capacity();
         while let Some(event) = network.poll_event() {
             if let Event::Allocated { grants, plan, .. } = event {
                 prop_assert!(grants.iter().map(Grant::slots).sum::<u32>() <= capacity);

@@ -126,6 +126,7 @@ proptest! {
     fn a_late_driver_changes_nothing(
         packets in prop::collection::vec((0u64..3_000, 0usize..3, 1usize..1500), 1..60),
         steps in prop::collection::vec(1u64..700, 1..40), seed: u64,
+        chosen in contention::any_transport(),
     ) {
         let mut packets = packets;
         packets.sort();
@@ -133,7 +134,10 @@ proptest! {
             terminal(8_000, 0, 512), terminal(0, 64_000, 0), terminal(0, 0, 100),
         ];
         let run = |late: bool| {
-            let mut network: Dama<usize> = Dama::new(config(terminals.clone()), seed).unwrap();
+            let mut config = config(terminals.clone());
+            contention::apply(&mut config, chosen);
+            let mut network: Dama<usize> = Dama::new(config, seed).unwrap();
+            network.record();
             let mut all = Vec::new();
             for (millis_, index, len) in &packets {
                 if !late {
@@ -151,7 +155,8 @@ proptest! {
                 }
             }
             all.extend(arrivals(&mut network, millis(60_000)));
-            all
+            let events: Vec<_> = core::iter::from_fn(|| network.poll_event()).collect();
+            (all, events)
         };
         prop_assert_eq!(run(false), run(true));
     }

@@ -1,0 +1,185 @@
+//! Packets that a terminal sends by contention.
+//!
+//! ```text
+//!  MAC buffers ── gather ─▶ waiting ── launch ─▶ in the air ── handle_answer ─▶ gone, or waiting
+//!                              └── or in granted slots, like any packet
+//! ```
+//!
+//! They keep their places in the MAC buffers until the terminal knows that the hub has them. What is
+//! not in the air is the next to leave in granted slots. The hub keeps the order of a terminal's
+//! packets: what it has after a gap waits there until the gap is filled or given up.
+
+use std::collections::VecDeque;
+
+use units::Instant;
+
+use super::{Buffers, Segmented};
+use crate::dama::config::MacLimit;
+use crate::{Payload, TrafficClass};
+
+/// The packets taken for contention.
+#[derive(Debug)]
+pub(super) struct Contended<P> {
+    /// In order. `left` are the cells that the hub does not have.
+    packets: VecDeque<Segmented<P>>,
+    in_air: bool,
+    /// What each class's buffer has in the air, and what of it the hub has.
+    sent: [Sent; TrafficClass::COUNT],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sent {
+    cells: u32,
+    /// Cells that the hub has.
+    received: u32,
+    /// Places in the buffer that these free, in units of its limit.
+    freed: u64,
+}
+
+impl<P> Default for Contended<P> {
+    fn default() -> Self {
+        Self { packets: VecDeque::new(), in_air: false, sent: Default::default() }
+    }
+}
+
+impl<P> Contended<P> {
+    pub(super) fn is_empty(&self) -> bool {
+        // In the air all may have been received while the terminal does not know.
+        self.packets.is_empty() && !self.in_air
+    }
+
+    /// The next packet, for granted slots.
+    pub(super) fn pop(&mut self) -> Option<Segmented<P>> {
+        if self.in_air { None } else { self.packets.pop_front() }
+    }
+}
+
+impl<P: Payload> Buffers<P> {
+    /// Whether packets that contention has taken wait or are in the air.
+    pub(in crate::dama) fn has_contended(&self) -> bool {
+        let current = self.current.as_ref().is_some_and(|current| current.contended);
+        current || !self.contended.is_empty()
+    }
+
+    /// Whether the hub lacks a packet that contention has taken.
+    pub(in crate::dama) fn has_gap(&self) -> bool {
+        let current = self.current.as_ref().is_some_and(|current| current.contended);
+        current || !self.contended.packets.is_empty()
+    }
+
+    /// Takes packets for contention, in the order in which they would leave: while they have at most
+    /// `most` cells together and `choose` accepts the bytes taken before. Returns whether there are
+    /// any.
+    pub(in crate::dama) fn gather(&mut self, most: u32, choose: impl Fn(u64) -> bool) -> bool {
+        let (mut cells, mut bytes, mut taken) = (0u32, 0, VecDeque::new());
+        self.select();
+        while let Some(mut packet) = self.current.take() {
+            let all = cells.saturating_add(packet.left);
+            if all > most || !choose(bytes) {
+                self.current = Some(packet);
+                break;
+            }
+            packet.contended = true;
+            (cells, bytes) = (all, bytes + packet.frame.len as u64);
+            taken.push_back(packet);
+            self.select();
+        }
+        self.contended.packets = taken;
+        cells > 0
+    }
+
+    /// The cells of each packet that contention has taken, in order.
+    pub(in crate::dama) fn contended_cells(&mut self) -> Vec<u32> {
+        if let Some(begun) = self.current.take_if(|current| current.contended) {
+            self.contended.packets.push_front(begun);
+        }
+        self.contended.packets.iter().map(|packet| packet.left).collect()
+    }
+
+    /// All of them are sent.
+    pub(in crate::dama) fn launch(&mut self) {
+        debug_assert!(!self.contended.in_air, "sent again before the answer");
+        self.contended.in_air = true;
+        for packet in &self.contended.packets {
+            let class = packet.class as usize;
+            self.contended.sent[class].cells += packet.left;
+            let entered = &mut self.lanes[class].entered;
+            *entered = entered.saturating_sub(packet.left);
+        }
+    }
+
+    /// The hub has decoded a cell of the packet at this place, as of [`Buffers::contended_cells`].
+    pub(in crate::dama) fn handle_cell(&mut self, place: usize) {
+        let packet = &mut self.contended.packets[place];
+        packet.left -= 1;
+        let sent = &mut self.contended.sent[packet.class as usize];
+        sent.received += 1;
+        if let MacLimit::Cells(_) = self.limit {
+            sent.freed += 1;
+        }
+    }
+
+    /// The next packet that the hub has with all before it, after the cells of an attempt.
+    pub(in crate::dama) fn release(&mut self) -> Option<Segmented<P>> {
+        let packet = self.contended.packets.pop_front_if(|packet| packet.left == 0)?;
+        if let MacLimit::Bytes(_) = self.limit {
+            self.contended.sent[packet.class as usize].freed += packet.frame.len as u64;
+        }
+        Some(packet)
+    }
+
+    /// The terminal learns what the hub has. The rest waits again, and needs capacity.
+    pub(in crate::dama) fn handle_answer(&mut self, now: Instant) {
+        self.contended.in_air = false;
+        for class in TrafficClass::ALL {
+            let Sent { cells, received, freed } =
+                core::mem::take(&mut self.contended.sent[class as usize]);
+            let lane = &mut self.lanes[class as usize];
+            lane.cells -= received;
+            lane.held -= freed;
+            lane.entered = lane.entered.saturating_add(cells - received);
+            self.refill(now, class);
+        }
+    }
+
+    /// Packets after one that has left in granted slots of which the hub has all cells.
+    pub(in crate::dama) fn follow(&mut self, now: Instant) -> Option<Segmented<P>> {
+        if self.contended.in_air {
+            return None;
+        }
+        let packet = self.contended.packets.pop_front_if(|packet| packet.left == 0)?;
+        self.free(now, &packet);
+        Some(packet)
+    }
+
+    /// Takes the next packet that contention gave up.
+    pub(in crate::dama) fn give_up(&mut self, now: Instant) -> Option<Segmented<P>> {
+        let current = self.current.take_if(|current| current.contended);
+        let packet = current.or_else(|| self.contended.packets.pop_front())?;
+        self.free(now, &packet);
+        Some(packet)
+    }
+
+    /// Frees what a packet still holds of its MAC buffer.
+    fn free(&mut self, now: Instant, packet: &Segmented<P>) {
+        let lane = &mut self.lanes[packet.class as usize];
+        lane.cells -= packet.left;
+        lane.held -= match self.limit {
+            MacLimit::Cells(_) => packet.left.into(),
+            MacLimit::Bytes(_) => packet.frame.len as u64,
+        };
+        self.refill(now, packet.class);
+    }
+
+    /// Cells of a class for which capacity is to be asked: those in its MAC buffer that are not in
+    /// the air.
+    pub(in crate::dama) fn waiting_cells(&self, class: TrafficClass) -> u32 {
+        self.lanes[class as usize].cells - self.contended.sent[class as usize].cells
+    }
+
+    /// Bytes that wait, counting whole cells of what is in the MAC buffers.
+    pub(in crate::dama) fn backlog(&self) -> u64 {
+        let cells: u64 = self.lanes.iter().map(|lane| u64::from(lane.cells)).sum();
+        cells * u64::from(self.cell.payload) + self.queued().bytes.get()
+    }
+}

@@ -1,0 +1,265 @@
+//! A contention channel: where its blocks are, what is on the air, and the hub's receiver.
+
+use std::collections::VecDeque;
+
+use units::{Instant, Probability};
+
+use crate::dama::config::{ContentionChannel, ContentionError, DamaConfig};
+use crate::dama::frames::Frames;
+use crate::dama::random_access::{
+    Backoff, Block, Burst, BurstSlots, LoadControl, Receiver, Reception,
+};
+
+/// What a contention channel is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChannelKind {
+    /// Capacity requests.
+    Requests,
+    /// Packets in cells.
+    Packets,
+}
+
+/// What a plan says about a channel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    /// The probability with which a terminal that may send does.
+    pub(super) persistence: Probability,
+    /// In bursts per slot.
+    pub(super) load: f64,
+}
+
+/// A terminal that sent in a frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sender {
+    pub(super) terminal: u32,
+    /// Bursts that it sent.
+    pub(super) bursts: u32,
+    /// Of these, the hub has decoded.
+    pub(super) decoded: u32,
+    /// Counted among those of the channel.
+    pub(super) carrier: u32,
+}
+
+/// A burst of a terminal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    /// Which of the terminal's packets it belongs to.
+    pub(super) place: u32,
+    /// The replicas that arrive, if any.
+    pub(super) arriving: Option<BurstSlots>,
+}
+
+/// A burst of which a replica arrives.
+#[derive(Debug)]
+struct Arriving {
+    /// The number of its sender.
+    sender: u32,
+    place: u32,
+    carrier: u32,
+    slots: BurstSlots,
+}
+
+/// The blocks of a frame, with all that was sent in them.
+#[derive(Debug)]
+struct Air {
+    frame: u64,
+    senders: Vec<Sender>,
+    bursts: Vec<Arriving>,
+}
+
+/// What the hub has got of the blocks of a frame.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) frame: u64,
+    /// All that sent.
+    pub(super) senders: Vec<Sender>,
+    /// The decoded bursts: number of the sender, and which of its packets.
+    pub(super) decoded: Vec<(u32, u32)>,
+}
+
+/// A contention channel.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) block: Block,
+    /// The block's first slot in the frame.
+    pub(super) first_slot: u32,
+    /// The first carrier with a block, and the number of carriers.
+    first_carrier: u32,
+    pub(super) carriers: u32,
+    /// Frames after which a terminal has an answer in any case.
+    pub(super) answer: u32,
+    /// With limits that are possible.
+    pub(super) backoff: Backoff,
+    frames: Frames,
+    receiver: Receiver,
+    control: LoadControl,
+    /// Whether the load is controlled, not only measured.
+    controlled: bool,
+    /// What was announced for each superframe, from number `oldest` on.
+    announced: VecDeque<Terms>,
+    oldest: u64,
+    /// The next frame that the hub receives.
+    next: u64,
+    /// Frames in which something was sent, in order.
+    air: VecDeque<Air>,
+}
+
+impl Channel {
+    /// The channel for requests, if there is one.
+    pub(super) fn for_requests(config: &DamaConfig) -> Result<Option<Self>, ContentionError> {
+        let Some(request) = config.requests.transport.slots() else { return Ok(None) };
+        let (slots, others) =
+            (config.frames.slots, config.random_access.map_or(0, |access| access.carriers));
+        let block = request.channel.block(request.slots.into(), slots)?;
+        let mut channel = Self::new(config, &request.channel, block, 1)?;
+        channel.first_slot = slots - u32::from(request.slots);
+        channel.first_carrier = config.frames.carriers - others - 1;
+        Ok(Some(channel))
+    }
+
+    /// The channel for packets, if there is one.
+    pub(super) fn for_packets(config: &DamaConfig) -> Result<Option<Self>, ContentionError> {
+        let Some(access) = &config.random_access else { return Ok(None) };
+        let slots = config.frames.slots;
+        let block = access.channel.block(slots, slots)?;
+        let mut channel = Self::new(config, &access.channel, block, access.carriers)?;
+        channel.first_carrier = config.frames.carriers - access.carriers;
+        Ok(Some(channel))
+    }
+
+    fn new(
+        config: &DamaConfig,
+        how: &ContentionChannel,
+        block: Block,
+        carriers: u32,
+    ) -> Result<Self, ContentionError> {
+        let frames = config.frames;
+        // The block, the way to the hub, the wait for the next plan, and its way back.
+        let way = config.delay.greatest() + config.forward_delay + config.processing;
+        let way = way.as_nanos().div_ceil(frames.duration.as_nanos().max(1));
+        let way = u32::try_from(way).unwrap_or(u32::MAX);
+        let answer = way.saturating_add(frames.per_superframe).saturating_add(2);
+        Ok(Self {
+            block,
+            first_slot: 0,
+            first_carrier: 0,
+            carriers,
+            answer,
+            backoff: Backoff::new(how.backoff)?,
+            frames,
+            receiver: Receiver::new(block),
+            // Every carrier's block is one observation of the channel.
+            control: LoadControl::new(block, answer.saturating_mul(carriers)),
+            controlled: how.load_control,
+            announced: VecDeque::new(),
+            oldest: 0,
+            next: 0,
+            air: VecDeque::new(),
+        })
+    }
+
+    /// When the block of a frame begins. All blocks end with their frame.
+    pub(super) fn begin(&self, origin: Instant, frame: u64) -> Instant {
+        self.frames.slot_begin(origin, frame, self.first_slot)
+    }
+
+    /// The first frame whose block begins at or after `now`.
+    pub(super) fn first_from(&self, origin: Instant, now: Instant) -> u64 {
+        let next = self.frames.first_from(origin, now);
+        match next.checked_sub(1) {
+            Some(before) if self.begin(origin, before) >= now => before,
+            _ => next,
+        }
+    }
+
+    /// The number of a carrier of this channel among all.
+    pub(super) fn carrier(&self, carrier: u32) -> u32 {
+        self.first_carrier + carrier
+    }
+
+    /// What holds in a frame.
+    pub(super) fn terms(&self, frame: u64) -> Terms {
+        let since = (frame / u64::from(self.frames.per_superframe)).saturating_sub(self.oldest);
+        let quiet = Terms { persistence: Probability::ONE, load: 0.0 };
+        self.announced.get(since as usize).copied().unwrap_or(quiet)
+    }
+
+    /// Puts the bursts of a terminal on the air. Returns whether they are the first of their frame,
+    /// which is the current one.
+    pub(super) fn send(
+        &mut self,
+        frame: u64,
+        sender: Sender,
+        bursts: impl IntoIterator<Item = Sent>,
+    ) -> bool {
+        let is_first = self.air.back().is_none_or(|air| air.frame != frame);
+        if is_first {
+            self.air.push_back(Air { frame, senders: Vec::new(), bursts: Vec::new() });
+        }
+        let Some(air) = self.air.back_mut() else { return false };
+        let number = air.senders.len() as u32;
+        air.senders.push(sender);
+        let arriving = |Sent { place, arriving }: Sent| {
+            let carrier = sender.carrier;
+            arriving.map(|slots| Arriving { sender: number, place, carrier, slots })
+        };
+        air.bursts.extend(bursts.into_iter().filter_map(arriving));
+        is_first
+    }
+
+    /// Receives the blocks of the next frame in which something was sent.
+    pub(super) fn receive(&mut self) -> Heard {
+        let Some(Air { frame, mut senders, mut bursts }) = self.air.pop_front() else {
+            return Heard::default();
+        };
+        self.receive_idle(frame);
+        self.next = frame + 1;
+        let in_force = self.in_force(frame);
+        // In the order of carriers, each with its bursts in the order in which they were sent.
+        bursts.sort_by_key(|burst| burst.carrier);
+        let (mut decoded, mut rest) = (Vec::new(), &bursts[..]);
+        for carrier in 0..self.carriers {
+            let count = rest.iter().take_while(|burst| burst.carrier == carrier).count();
+            let (here, others) = rest.split_at(count);
+            rest = others;
+            let of = |(id, burst): (u32, &Arriving)| Burst { id, slots: burst.slots };
+            let on_air: Vec<_> = (0..).zip(here).map(of).collect();
+            let reception = self.receiver.receive(&on_air, &[]);
+            self.control.handle_block(&reception, in_force);
+            for id in reception.decoded {
+                let Arriving { sender, place, .. } = here[*id as usize];
+                senders[sender as usize].decoded += 1;
+                decoded.push((sender, place));
+            }
+        }
+        Heard { frame, senders, decoded }
+    }
+
+    /// Receives the blocks before frame number `until` up to the next in which something was sent.
+    pub(super) fn receive_idle(&mut self, until: u64) {
+        let until = self.air.front().map_or(until, |air| until.min(air.frame));
+        let slots = self.block.slots();
+        let idle = Reception { decoded: &[], idle: slots, intact: slots, unresolved: 0, passes: 0 };
+        while self.next < until {
+            let in_force = self.in_force(self.next);
+            (0..self.carriers).for_each(|_| self.control.handle_block(&idle, in_force));
+            self.next += 1;
+        }
+    }
+
+    /// The persistence of a frame that is being received. Earlier ones are not needed again.
+    fn in_force(&mut self, frame: u64) -> Probability {
+        let superframe = frame / u64::from(self.frames.per_superframe);
+        while self.oldest < superframe && self.announced.pop_front().is_some() {
+            self.oldest += 1;
+        }
+        self.terms(frame).persistence
+    }
+
+    /// Announces what holds in the next superframe, with its plan.
+    pub(super) fn announce(&mut self) {
+        let controlled = self.controlled.then(|| self.control.persistence());
+        let persistence = controlled.unwrap_or(Probability::ONE);
+        self.announced.push_back(Terms { persistence, load: self.control.load() });
+    }
+}

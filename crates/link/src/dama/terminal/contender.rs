@@ -1,0 +1,183 @@
+//! A terminal's part in the contention channels.
+
+use units::{ByteCount, Instant};
+
+use super::{Departed, Terminal};
+use crate::dama::agent::Agent;
+use crate::dama::mac::{Buffers, Segmented};
+use crate::dama::random_access::{
+    Access, AccessLimits, Backoff, Block, BurstSlots, Contention, choose,
+};
+use crate::reception::Reception;
+use crate::{Dice, Payload};
+
+/// A terminal's random access on one channel.
+#[derive(Debug)]
+pub(in crate::dama) struct Contender {
+    pub(in crate::dama) contention: Contention,
+    /// The frame of the block for which an event is scheduled.
+    pub(in crate::dama) alarm: Option<u64>,
+    dice: Dice,
+    /// The longest pause, in frames.
+    longest_pause: u32,
+    /// The frame of the last attempt, and the slots of it that were used, as numbers in the frame.
+    sent: Option<(u64, Vec<u32>)>,
+}
+
+impl Contender {
+    /// One with nothing to send.
+    pub(in crate::dama) fn new(block: Block, answer: u32, backoff: Backoff, seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let contention = Contention::with(block, answer, backoff, dice.bits());
+        let longest_pause = backoff.limits().greatest;
+        Self { contention, alarm: None, dice, longest_pause, sent: None }
+    }
+
+    /// One of `carriers`, at random.
+    pub(in crate::dama) fn carrier(&mut self, carriers: u32) -> u32 {
+        if carriers > 1 { self.dice.below(carriers.into()) as u32 } else { 0 }
+    }
+
+    /// A pause in frames after giving up, so that those who gave up together do not begin again
+    /// together.
+    pub(in crate::dama) fn pause(&mut self) -> u64 {
+        self.dice.below(self.longest_pause.into())
+    }
+
+    /// The slots of `bursts` bursts, among those that are `free`.
+    pub(in crate::dama) fn draw(
+        &mut self,
+        block: Block,
+        mut free: Vec<u16>,
+        bursts: usize,
+    ) -> Vec<BurstSlots> {
+        (0..bursts).filter_map(|_| block.draw_among(&mut free, &mut self.dice)).collect()
+    }
+}
+
+impl<P: Payload> Terminal<P> {
+    pub(in crate::dama) fn buffers(&mut self) -> &mut Buffers<P> {
+        &mut self.buffers
+    }
+
+    pub(in crate::dama) fn agent(&mut self) -> &mut Agent {
+        &mut self.agent
+    }
+
+    /// When the first granted slot begins that the terminal knows of and can use. Plans are known up
+    /// to frame number `known`, exclusive.
+    pub(in crate::dama) fn first_slot(&self, known: u64) -> Option<Instant> {
+        let run = self.runs.front().filter(|run| run.frame < known)?;
+        Some(self.frames.slot_begin(self.origin, run.frame, run.slot))
+    }
+
+    /// Whether it has a granted slot at `now` or after, before frame number `known`.
+    pub(in crate::dama) fn has_slots(&self, now: Instant, known: u64) -> bool {
+        let begins = |(frame, slot)| self.frames.slot_begin(self.origin, frame, slot) == now;
+        self.begun.is_some_and(begins) || self.first_slot(known).is_some()
+    }
+
+    /// Slots of a block at slot number `first` of a frame in which the terminal is silent: in which
+    /// it has no granted slot on another carrier, and no burst on another channel.
+    pub(in crate::dama) fn silent_slots(&self, frame: u64, first: u32, block: Block) -> Vec<u16> {
+        let granted: Vec<_> = self.runs.iter().take_while(|run| run.frame <= frame).collect();
+        let sends = |slot: u32| {
+            let has = |run: &&super::Run| (run.slot..run.slot + run.count).contains(&slot);
+            let bursts = self.contenders.iter().flatten().filter_map(|each| each.sent.as_ref());
+            granted.iter().any(|run| run.frame == frame && has(run))
+                || self.begun == Some((frame, slot))
+                || bursts.into_iter().any(|(sent, slots)| *sent == frame && slots.contains(&slot))
+        };
+        (0..block.slots()).filter(|slot| !sends(first + u32::from(*slot))).collect()
+    }
+
+    /// Notes the slots of an attempt, and returns the replicas that arrive. What error bursts,
+    /// outages and the loss model hit does not reach the hub: the replica is too weak.
+    pub(in crate::dama) fn transmit(
+        &mut self,
+        channel: usize,
+        frame: u64,
+        first: u32,
+        bursts: &[BurstSlots],
+    ) -> Vec<Option<BurstSlots>> {
+        let Some(mut contender) = self.contenders[channel].take() else { return Vec::new() };
+        let number = |slot: &u16| first + u32::from(*slot);
+        let used = bursts.iter().flat_map(|burst| burst.as_slice().iter().map(number)).collect();
+        contender.sent = Some((frame, used));
+        let arrives = |burst: &BurstSlots| {
+            let mut slots = burst.as_slice().to_vec();
+            slots.retain(|slot| !self.weakens(frame, number(slot), &mut contender.dice));
+            BurstSlots::new(&slots).ok()
+        };
+        let arriving = bursts.iter().map(arrives).collect();
+        self.contenders[channel] = Some(contender);
+        self.slots.contention_bursts += bursts.len() as u64;
+        arriving
+    }
+
+    /// Whether the replica in this slot of a frame does not arrive.
+    fn weakens(&mut self, frame: u64, slot: u32, dice: &mut Dice) -> bool {
+        let begin = |slot| self.frames.slot_begin(self.origin, frame, slot);
+        let reception = Reception { from: begin(slot), until: begin(slot + 1) };
+        let struck = self.strikes(reception);
+        let lost = self.channel.loses(self.frames.cell.wire as usize, reception, || dice.chance());
+        struck || lost
+    }
+
+    /// Takes packets that are to be sent by contention, if any.
+    pub(in crate::dama) fn gather(&mut self, most: u32, load: f64, limits: &AccessLimits) -> bool {
+        let (waiting, sent) = (ByteCount::new(self.buffers.backlog()), self.sent_bytes);
+        self.buffers.gather(most, |taken| {
+            let sent = ByteCount::new(sent.saturating_add(taken));
+            choose(waiting, sent, load, limits) == Access::Contention
+        })
+    }
+
+    /// Passes on a packet that has left in granted slots, unless the hub lacks one before it; with
+    /// it those for which it was the last gap.
+    pub(super) fn put_in_order(
+        &mut self,
+        packet: Departed<P>,
+        contended: bool,
+        departed: &mut impl FnMut(Departed<P>),
+    ) {
+        let at = packet.at;
+        if contended {
+            departed(packet);
+            while let Some(Segmented { frame, struck, .. }) = self.buffers.follow(at) {
+                departed(Departed { at, frame, lost: struck });
+            }
+            while let Some(packet) = self.after_gap() {
+                departed(packet);
+            }
+        } else if self.buffers.has_gap() {
+            self.behind.push_back(packet);
+        } else {
+            departed(packet);
+        }
+    }
+
+    /// The next packet that has waited at the hub, if it lacks none any more.
+    fn after_gap(&mut self) -> Option<Departed<P>> {
+        if self.buffers.has_gap() { None } else { self.behind.pop_front() }
+    }
+
+    /// The next packet that the hub passes on after the blocks that have ended at `end`.
+    pub(in crate::dama) fn release(&mut self, end: Instant) -> Option<Departed<P>> {
+        let Some(Segmented { frame, struck, .. }) = self.buffers.release() else {
+            return self.after_gap();
+        };
+        self.sent_bytes = self.sent_bytes.saturating_add(frame.len as u64);
+        Some(Departed { at: end, frame, lost: struck })
+    }
+
+    /// The next packet that contention gave up at `at`, which is lost if the hub does not have all of
+    /// it; then those that have waited for it.
+    pub(in crate::dama) fn give_up(&mut self, at: Instant) -> Option<Departed<P>> {
+        let Some(Segmented { frame, struck, left, .. }) = self.buffers.give_up(at) else {
+            return self.after_gap();
+        };
+        self.slots.packets_given_up += u64::from(left > 0);
+        Some(Departed { at, frame, lost: struck || left > 0 })
+    }
+}
