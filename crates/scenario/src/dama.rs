@@ -1,5 +1,6 @@
 //! Capacity on demand: the `[dama]` table of a hop.
 
+mod contention;
 pub(crate) mod raw;
 #[cfg(test)]
 mod tests;
@@ -8,7 +9,7 @@ use core::time::Duration;
 
 use link::dama::{
     Allocation, Cell, DamaConfig, DamaError, Frames, FramesError, FreeCapacity, MacLimit, Policy,
-    Requests, Sharing, TerminalConfig,
+    RandomAccess, RequestTransport, Requests, Sharing, TerminalConfig,
 };
 use link::{Encapsulation, Jitter, LinkConfig, Rate};
 use units::{BitRate, format_duration};
@@ -40,6 +41,10 @@ pub struct DamaSpec {
     /// Frames without a grant after which a volume request is taken for lost; `None`: three times
     /// what a grant takes at most on an empty link.
     pub volume_time_out: Option<u32>,
+    /// How requests travel to the network control centre.
+    pub transport: RequestTransport,
+    /// Carriers on which short bursts of packets are sent without asking.
+    pub random_access: Option<RandomAccess>,
     /// How terminals share what is not enough for all.
     pub sharing: Sharing,
     /// Who gets what nobody asked for.
@@ -92,6 +97,8 @@ impl DamaSpec {
             rate_time_out: count("rate-time-out", raw.rate_time_out, 12)?,
             scheduling_latency: count("scheduling-latency", raw.scheduling_latency, 2)?,
             volume_time_out: raw.volume_time_out,
+            transport: contention::transport(&place.within("requests"), raw.requests.as_ref())?,
+            random_access: raw.random_access.as_ref().map(Into::into),
             sharing: raw.sharing.map(|text| text.0).unwrap_or_default(),
             free: raw.free.map(|text| text.0).unwrap_or_default(),
             terminal: DamaTerminal::read(&place.within("terminal"), &raw.terminal)?,
@@ -131,6 +138,13 @@ impl DamaSpec {
                 let expected = format!("at most {capacity} for all {terminals} terminals");
                 Err(place.within("terminal").wrong("cra", self.terminal.cra, expected))
             }
+            Err(DamaError::RequestSlots(error)) => {
+                Err(contention::wrong_slots(&place.within("requests"), &self.transport, error))
+            }
+            Err(DamaError::RandomAccess(error)) => {
+                let place = place.within("random-access");
+                Err(contention::wrong_access(&place, self.random_access.as_ref(), error))
+            }
             Err(DamaError::OneOverbooked { capacity, .. }) => {
                 let expected = format!("at most a carrier's {capacity}");
                 Err(place.within("terminal").wrong("cra", self.terminal.cra, expected))
@@ -166,8 +180,10 @@ impl DamaSpec {
                 rate_time_out: self.rate_time_out,
                 scheduling_latency: self.scheduling_latency,
                 volume_time_out: self.volume_time_out.unwrap_or_else(|| self.patience(allocation)),
+                transport: self.transport,
             },
             allocation: Allocation { sharing: self.sharing, free: self.free },
+            random_access: self.random_access,
             terminals: vec![self.terminal.config(ret); terminals as usize],
         };
         config.check().map(|()| config)

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::BitRate;
 
+use super::contention::{RawRandomAccess, RawRequests};
 use super::{DamaSpec, DamaTerminal};
 use crate::text::{Text, Time};
 
@@ -48,6 +49,12 @@ pub(crate) struct RawDama {
     /// FCA: who gets what nobody asked for: none, all \[chunk=N\], asking \[chunk=N\].
     #[schemars(extend("default" = "none", "examples" = ["none", "all chunk=4", "asking"]))]
     pub(super) free: Option<Text<FreeCapacity>>,
+    /// How requests travel; in slots of each terminal's own if the table is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) requests: Option<RawRequests>,
+    /// Carriers on which short bursts of packets are sent without asking.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) random_access: Option<RawRandomAccess>,
     /// What each terminal may have, and its MAC buffer.
     pub(super) terminal: RawDamaTerminal,
 }
@@ -98,6 +105,8 @@ impl From<&DamaSpec> for RawDama {
             volume_time_out: spec.volume_time_out,
             sharing: Some(Text(spec.sharing)),
             free: Some(Text(spec.free)),
+            requests: RawRequests::of(&spec.transport),
+            random_access: spec.random_access.as_ref().map(Into::into),
             terminal: (&spec.terminal).into(),
         }
     }

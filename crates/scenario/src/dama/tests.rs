@@ -1,6 +1,7 @@
 //! Hops with capacity on demand.
 
-use link::dama::{FreeCapacity, MacLimit, Policy};
+use link::dama::random_access::AccessScheme;
+use link::dama::{FreeCapacity, MacLimit, Policy, RequestSlots, RequestTransport};
 use units::BitRate;
 
 use crate::{FileError, Preset, Scenario};
@@ -58,6 +59,74 @@ fn a_preset_is_written_as_it_was_read() {
     assert_eq!((dama.policy, dama.free), (Policy::RttAware, FreeCapacity::All { chunk: 4 }));
     let again = Preset::from_text(&preset.to_string()).unwrap();
     assert_eq!(again.dama, preset.dama);
+}
+
+const CONTENTION: &str = r#"carriers = 5
+request-period = 10
+[dama.requests]
+transport = "piggyback"
+slots = 3
+scheme = "dsa 2"
+backoff = "attempts=4"
+[dama.random-access]
+carriers = 2
+scheme = "crdsa 3 iterations=8"
+load-control = false
+limits = { head = "3 kB", load = "0.3" }
+"#;
+
+#[test]
+fn requests_and_packets_by_contention_are_read_and_written() {
+    let preset = changed("request-period = 10", CONTENTION).unwrap();
+    let dama = preset.dama.as_ref().unwrap();
+    let RequestTransport::Piggyback(RequestSlots { slots: 3, channel }) = dama.transport else {
+        panic!("{:?}", dama.transport)
+    };
+    assert_eq!(channel.scheme, AccessScheme::Dsa { replicas: 2 });
+    assert_eq!((channel.backoff.attempts, channel.load_control), (4, true));
+    let access = dama.random_access.unwrap();
+    assert_eq!((access.carriers, access.channel.load_control), (2, false));
+    assert_eq!((access.limits.head.get(), access.limits.load), (3_000, 0.3));
+    let [_, ret] = preset.links();
+    let config = dama.config(&preset.forward, &ret, 2).unwrap();
+    // Of 16 slots on 5 carriers in 2 frames.
+    assert_eq!(config.capacity(), 2 * (3 * 16 - 3));
+    let again = Preset::from_text(&preset.to_string()).unwrap();
+    assert_eq!(again.dama, preset.dama);
+}
+
+#[test]
+fn without_the_table_or_assigned_requests_have_slots_of_their_own() {
+    let assigned = "request-period = 10\n[dama.requests]\ntransport = \"assigned\"";
+    let preset = changed("request-period = 10", assigned).unwrap();
+    assert_eq!(preset.dama, Preset::from_text(PRESET).unwrap().dama);
+    assert!(!preset.to_string().contains("[dama.requests]"));
+}
+
+#[test]
+fn errors_about_contention_name_the_key() {
+    for (from, to, named) in [
+        ("\"piggyback\"", "\"carrier pigeon\"", ["dama.requests.transport", "contention"]),
+        ("\"piggyback\"", "\"assigned\"", ["dama.requests.slots = 3", "\"piggyback\""]),
+        ("slots = 3\n", "", ["dama.requests.slots is missing", "1 or more"]),
+        ("slots = 3", "slots = 17", ["dama.requests.slots = 17", "1 to a carrier's 16"]),
+        ("slots = 3", "slots = 1", ["dama.requests.slots = 1", "at least 2 for \"dsa 2\""]),
+        ("dsa 2", "dsa 9", ["dama.requests.scheme", "\"dsa REPLICAS\""]),
+        ("attempts=4", "attempts=0", ["dama.requests.backoff", "at least 1 attempt"]),
+        ("carriers = 2", "carriers = 5", ["dama.random-access.carriers = 5", "1 to 4 of the 5"]),
+        ("carriers = 2", "carriers = 0", ["dama.random-access.carriers = 0", "1 to 4 of the 5"]),
+        ("carriers = 5", "carriers = 1", ["dama.random-access.carriers", "must remain"]),
+        ("\"0.3\"", "\"0\"", ["dama.random-access.limits", "above 0"]),
+    ] {
+        let wrong = CONTENTION.replacen(from, to, 1);
+        let error = changed("request-period = 10", &wrong).unwrap_err().to_string();
+        assert!(named.iter().all(|part| error.contains(part)), "{to}: {error}");
+    }
+    // A frame of 4 ms has one slot on each carrier: too few for 3 replicas.
+    let short = CONTENTION.replace("slots = 3\nscheme = \"dsa 2\"", "slots = 1");
+    let text = PRESET.replace("request-period = 10", &short).replace("\"53 ms\"", "\"4 ms\"");
+    let error = Preset::from_text(&text).unwrap_err().to_string();
+    assert!(error.contains("dama.random-access.scheme = \"crdsa 3 iterations=8\""), "{error}");
 }
 
 #[test]

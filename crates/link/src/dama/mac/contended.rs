@@ -121,6 +121,7 @@ impl<P: Payload> Buffers<P> {
 
     /// The next packet that the hub has with all before it, after the cells of an attempt.
     pub(in crate::dama) fn release(&mut self) -> Option<Segmented<P>> {
+        debug_assert!(self.contended.in_air, "received, but not sent");
         let packet = self.contended.packets.pop_front_if(|packet| packet.left == 0)?;
         if let MacLimit::Bytes(_) = self.limit {
             self.contended.sent[packet.class as usize].freed += packet.frame.len as u64;

@@ -290,7 +290,9 @@ impl<P: Payload> Dama<P> {
             let terminal = sender.terminal as usize;
             let missed = sender.bursts - sender.decoded;
             self.terminals[terminal].slots.collisions += u64::from(missed);
-            while let Some(departed) = self.terminals[terminal].release(end) {
+            while kind == ChannelKind::Packets
+                && let Some(departed) = self.terminals[terminal].release(end)
+            {
                 self.fly(at, terminal, departed);
             }
             let (terminal, sent, decoded) = (sender.terminal, heard.frame, missed == 0);

@@ -1,10 +1,21 @@
 //! Binary exponential back-off, in blocks.
 
+use core::fmt;
+use core::str::FromStr;
+
 use thiserror::Error;
 
-use crate::Dice;
+use crate::text::{Kind, values};
+use crate::{Dice, SettingError};
 
-/// Limits of a terminal's [`Backoff`].
+const KIND: Kind = Kind {
+    what: "back-off",
+    expected: "\"[first=2] [greatest=64] [attempts=10]\": windows in blocks, the first not above \
+               the greatest, and at least 1 attempt",
+};
+
+/// Limits of a terminal's [`Backoff`]. Text: `"first=2 greatest=64 attempts=10"`, each with this
+/// default; a first window above 64 is the greatest, too, if the text gives none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackoffLimits {
     /// Window after the first collision, in blocks. The pause is uniform in `0..window`, so that 1
@@ -40,6 +51,33 @@ impl Default for BackoffLimits {
     /// most 22 s.
     fn default() -> Self {
         Self { first: 2, greatest: 64, attempts: 10 }
+    }
+}
+
+impl BackoffLimits {
+    fn read(text: &str) -> Option<Self> {
+        let usual = Self::default();
+        let [first, greatest, attempts] = values(text, ["first", "greatest", "attempts"])?;
+        let number = |text: Option<&str>, usual| text.map_or(Some(usual), |text| text.parse().ok());
+        let first = number(first, usual.first)?;
+        let greatest = number(greatest, usual.greatest.max(first))?;
+        let limits = Self { first, greatest, attempts: number(attempts, usual.attempts)? };
+        Backoff::new(limits).ok().map(|_| limits)
+    }
+}
+
+impl FromStr for BackoffLimits {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        KIND.read(text, Self::read)
+    }
+}
+
+impl fmt::Display for BackoffLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, greatest, attempts } = self;
+        write!(f, "first={first} greatest={greatest} attempts={attempts}")
     }
 }
 
@@ -167,6 +205,21 @@ mod tests {
         used.succeeded();
         assert_eq!(used.collisions(), 0);
         assert_eq!(greatest_pauses(&used, dice)[0], 1);
+    }
+
+    #[test]
+    fn text_is_read_back_or_refused() {
+        let text = "first=1 greatest=4 attempts=3";
+        let limits: BackoffLimits = text.parse().unwrap();
+        assert_eq!(limits, BackoffLimits { first: 1, greatest: 4, attempts: 3 });
+        assert_eq!(limits.to_string(), text);
+        assert_eq!("".parse(), Ok(BackoffLimits::default()));
+        let wide = BackoffLimits { first: 100, greatest: 100, attempts: 10 };
+        assert_eq!("first=100".parse(), Ok(wide));
+        for wrong in ["first=0", "first=3 greatest=2", "attempts=0", "first=-1", "2", "last=3"] {
+            let error = wrong.parse::<BackoffLimits>().unwrap_err().to_string();
+            assert!(error.contains("is not a valid back-off: expected"), "{error}");
+        }
     }
 
     #[test]

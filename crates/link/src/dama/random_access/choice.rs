@@ -1,6 +1,17 @@
 //! Contention or assignment.
 
+use core::fmt;
+use core::str::FromStr;
+
 use units::ByteCount;
+
+use crate::SettingError;
+use crate::text::{Kind, values};
+
+const KIND: Kind = Kind {
+    what: "limit of contention",
+    expected: "\"[head=15kB] [backlog=15kB] [load=0.5]\": bytes, and bursts per slot, above 0",
+};
 
 /// How a packet gets capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +22,7 @@ pub enum Access {
     Assignment,
 }
 
-/// Limits of [`choose`].
+/// Limits of [`choose`]. Text: `"head=15kB backlog=15kB load=0.5"`, each with this default.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AccessLimits {
     /// What a traffic burst may send by contention before the rest waits for its assignment.
@@ -30,6 +41,37 @@ impl Default for AccessLimits {
     /// for CRDSA) are assumptions: the papers give no numbers that hold for every network.
     fn default() -> Self {
         Self { head: ByteCount::new(15_000), backlog: ByteCount::new(15_000), load: 0.5 }
+    }
+}
+
+impl AccessLimits {
+    fn read(text: &str) -> Option<Self> {
+        let usual = Self::default();
+        let [head, backlog, load] = values(text, ["head", "backlog", "load"])?;
+        let bytes = |text: Option<&str>, usual| {
+            text.map_or(Some(usual), |text| text.parse().ok().filter(|it| *it > ByteCount::ZERO))
+        };
+        let positive = |load: &f64| *load > 0.0 && load.is_finite();
+        Some(Self {
+            head: bytes(head, usual.head)?,
+            backlog: bytes(backlog, usual.backlog)?,
+            load: load.map_or(Some(usual.load), |text| text.parse().ok().filter(positive))?,
+        })
+    }
+}
+
+impl FromStr for AccessLimits {
+    type Err = SettingError;
+
+    fn from_str(text: &str) -> Result<Self, SettingError> {
+        KIND.read(text, Self::read)
+    }
+}
+
+impl fmt::Display for AccessLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |bytes: ByteCount| bytes.to_string().replace(' ', "");
+        write!(f, "head={} backlog={} load={}", word(self.head), word(self.backlog), self.load)
     }
 }
 
@@ -69,6 +111,21 @@ mod tests {
         let limits =
             AccessLimits { head: ByteCount::new(3000), backlog: ByteCount::new(6000), load: 0.5 };
         choose(ByteCount::new(backlog), ByteCount::new(sent), load, &limits)
+    }
+
+    #[test]
+    fn text_is_read_back_or_refused() {
+        let text = "head=192B backlog=1.5kB load=0.3";
+        let limits: AccessLimits = text.parse().unwrap();
+        assert_eq!((limits.head, limits.load), (ByteCount::new(192), 0.3));
+        assert_eq!(limits.to_string(), text);
+        assert_eq!("".parse(), Ok(AccessLimits::default()));
+        let written = AccessLimits::default().to_string();
+        assert_eq!(written.parse(), Ok(AccessLimits::default()));
+        for wrong in ["head=0", "load=0", "load=NaN", "load=inf", "backlog=x", "15kB", "tail=1"] {
+            let error = wrong.parse::<AccessLimits>().unwrap_err().to_string();
+            assert!(error.contains("is not a valid limit of contention: expected"), "{error}");
+        }
     }
 
     #[test]

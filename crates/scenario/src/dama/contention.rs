@@ -1,0 +1,207 @@
+//! The `[dama.requests]` and `[dama.random-access]` tables.
+
+use link::dama::random_access::{AccessLimits, AccessScheme, BackoffLimits, BlockError};
+use link::dama::{
+    ContentionChannel, ContentionError, RandomAccess, RequestSlots, RequestTransport,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::FileError;
+use crate::place::{Place, quoted};
+use crate::text::{Text, Words};
+
+/// How capacity requests travel to the network control centre. All keys but `transport` are for
+/// contention.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(rename = "DamaRequests")]
+pub(super) struct RawRequests {
+    /// assigned: in slots of each terminal's own, outside those that are granted. piggyback: in the
+    /// headers of cells in granted slots, or by contention without such a slot. contention: always
+    /// by contention.
+    transport: RawTransport,
+    /// Contention slots in each frame, at its end, on the last carrier that carries grants. They
+    /// cannot be granted.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slots: Option<u16>,
+    /// How terminals share them: slotted-aloha, dsa REPLICAS, crdsa REPLICAS \[iterations=16\].
+    #[schemars(extend("default" = "slotted-aloha", "examples" = ["slotted-aloha", "crdsa 3"]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheme: Option<Text<AccessScheme>>,
+    /// Pauses after a collision, uniform in a window that doubles; and attempts.
+    #[schemars(extend("default" = "first=2 greatest=64 attempts=10"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backoff: Option<Words<BackoffLimits>>,
+    /// Whether the hub announces with which probability terminals may send.
+    #[schemars(extend("default" = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    load_control: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+enum RawTransport {
+    Assigned,
+    Piggyback,
+    Contention,
+}
+
+/// Random access for packets: the head of a traffic burst is sent without asking, in slots that all
+/// terminals share.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(rename = "DamaRandomAccess")]
+pub(super) struct RawRandomAccess {
+    /// Carriers for it, the last ones. Nothing is granted on them.
+    #[schemars(range(min = 1))]
+    carriers: u32,
+    /// How terminals share a frame of a carrier: slotted-aloha, dsa REPLICAS, crdsa REPLICAS
+    /// \[iterations=16\].
+    #[schemars(extend("default" = "slotted-aloha", "examples" = ["slotted-aloha", "crdsa 3"]))]
+    scheme: Option<Text<AccessScheme>>,
+    /// Pauses after a collision, uniform in a window that doubles; and attempts.
+    #[schemars(extend("default" = "first=2 greatest=64 attempts=10"))]
+    backoff: Option<Words<BackoffLimits>>,
+    /// Whether the hub announces with which probability terminals may send.
+    #[schemars(extend("default" = true))]
+    load_control: Option<bool>,
+    /// What is sent this way: the first bytes of a burst, while no more waits, and while the load, in
+    /// bursts per slot, is lower.
+    #[schemars(extend("default" = "head=15kB backlog=15kB load=0.5"))]
+    limits: Option<Words<AccessLimits>>,
+}
+
+/// The settings of a channel, with the usual ones for what is missing.
+fn channel(
+    scheme: Option<Text<AccessScheme>>,
+    backoff: Option<Words<BackoffLimits>>,
+    load_control: Option<bool>,
+) -> ContentionChannel {
+    let usual = ContentionChannel::default();
+    ContentionChannel {
+        scheme: scheme.map_or(usual.scheme, |text| text.0),
+        backoff: backoff.map_or(usual.backoff, |words| words.0),
+        load_control: load_control.unwrap_or(usual.load_control),
+    }
+}
+
+/// Reads the `[dama.requests]` table.
+pub(super) fn transport(
+    place: &Place<'_>,
+    raw: Option<&RawRequests>,
+) -> Result<RequestTransport, FileError> {
+    let Some(raw) = raw else { return Ok(RequestTransport::Assigned) };
+    let contended = || {
+        let slots = raw.slots.ok_or_else(|| place.missing("slots", "1 or more in each frame"))?;
+        let channel = channel(raw.scheme, raw.backoff, raw.load_control);
+        Ok(RequestSlots { slots, channel })
+    };
+    match raw.transport {
+        RawTransport::Piggyback => contended().map(RequestTransport::Piggyback),
+        RawTransport::Contention => contended().map(RequestTransport::Contention),
+        RawTransport::Assigned => {
+            let useless = [
+                ("slots", raw.slots.map(|slots| slots.to_string())),
+                ("scheme", raw.scheme.map(|text| quoted(text.0))),
+                ("backoff", raw.backoff.map(|words| quoted(words.0))),
+                ("load-control", raw.load_control.map(|on| on.to_string())),
+            ];
+            match useless.into_iter().find_map(|(key, value)| Some((key, value?))) {
+                None => Ok(RequestTransport::Assigned),
+                Some((key, value)) => {
+                    let expected = "transport = \"piggyback\" or \"contention\" with it";
+                    Err(place.wrong(key, value, expected))
+                }
+            }
+        }
+    }
+}
+
+/// Why the request slots cannot be had, by its key.
+pub(super) fn wrong_slots(
+    place: &Place<'_>,
+    transport: &RequestTransport,
+    error: ContentionError,
+) -> FileError {
+    let slots = transport.slots().map_or(0, |request| request.slots);
+    match error {
+        ContentionError::Slots { most, .. } => {
+            place.wrong("slots", slots, format!("1 to a carrier's {most}"))
+        }
+        ContentionError::NothingLeft { .. } => {
+            place.wrong("slots", slots, "fewer, so that some can be granted")
+        }
+        ContentionError::Block(BlockError::Slots { scheme, .. }) => {
+            let expected = format!("at least {} for {}", scheme.replicas(), quoted(scheme));
+            place.wrong("slots", slots, expected)
+        }
+        other => place.unreadable("scheme", other),
+    }
+}
+
+/// Why the carriers for random access cannot be had, by its key.
+pub(super) fn wrong_access(
+    place: &Place<'_>,
+    access: Option<&RandomAccess>,
+    error: ContentionError,
+) -> FileError {
+    match (error, access) {
+        (ContentionError::Carriers { carriers, all }, _) => {
+            let expected = match all {
+                1 => "more than 1 carrier in all: one must remain for grants".to_owned(),
+                all => format!("1 to {} of the {all} carriers", all - 1),
+            };
+            place.wrong("carriers", carriers, expected)
+        }
+        (ContentionError::Block(BlockError::Slots { slots, .. }), Some(access)) => {
+            let expected = format!("at most as many replicas as a frame has slots, {slots}");
+            place.wrong("scheme", quoted(access.channel.scheme), expected)
+        }
+        (other, _) => place.unreadable("scheme", other),
+    }
+}
+
+impl RawRequests {
+    /// `None` for what holds without the table.
+    pub(super) fn of(transport: &RequestTransport) -> Option<Self> {
+        let (transport, request) = match transport {
+            RequestTransport::Assigned => return None,
+            RequestTransport::Piggyback(slots) => (RawTransport::Piggyback, slots),
+            RequestTransport::Contention(slots) => (RawTransport::Contention, slots),
+        };
+        let ContentionChannel { scheme, backoff, load_control } = request.channel;
+        Some(Self {
+            transport,
+            slots: Some(request.slots),
+            scheme: Some(Text(scheme)),
+            backoff: Some(Words(backoff)),
+            load_control: Some(load_control),
+        })
+    }
+}
+
+impl From<&RawRandomAccess> for RandomAccess {
+    fn from(raw: &RawRandomAccess) -> Self {
+        Self {
+            carriers: raw.carriers,
+            channel: channel(raw.scheme, raw.backoff, raw.load_control),
+            limits: raw.limits.map_or_else(AccessLimits::default, |words| words.0),
+        }
+    }
+}
+
+impl From<&RandomAccess> for RawRandomAccess {
+    fn from(access: &RandomAccess) -> Self {
+        let ContentionChannel { scheme, backoff, load_control } = access.channel;
+        Self {
+            carriers: access.carriers,
+            scheme: Some(Text(scheme)),
+            backoff: Some(Words(backoff)),
+            load_control: Some(load_control),
+            limits: Some(Words(access.limits)),
+        }
+    }
+}
