@@ -138,13 +138,13 @@ fn waiting_points(record: &ReturnRecord, names: &Names, origin: Instant) -> Vec<
 
 /// Volumes asked for.
 fn asked(record: &ReturnRecord, origin: Instant) -> Vec<(f64, f64)> {
-    let volumes = record.events.iter().filter_map(|event| match event {
-        Event::Requested { at, request, .. } => match request.volume? {
-            Volume::More(cells) | Volume::All(cells) => {
-                Some((seconds(*at, origin), f64::from(cells)))
-            }
-        },
+    let requests = record.events.iter().filter_map(|event| match event {
+        Event::Requested { at, request, .. }
+        | Event::Contended { at, request: Some(request), attempt: 1, .. } => Some((at, request)),
         _ => None,
+    });
+    let volumes = requests.filter_map(|(at, request)| match request.volume? {
+        Volume::More(cells) | Volume::All(cells) => Some((seconds(*at, origin), cells.into())),
     });
     volumes.collect()
 }

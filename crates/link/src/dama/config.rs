@@ -16,7 +16,8 @@ use crate::{Delay, Discipline, Loss, Outage, QueueLimit};
 pub struct DamaConfig {
     /// Frames, carriers and slots.
     pub frames: Frames,
-    /// One-way delay of bursts, from terminal to hub. Requests take its greatest value.
+    /// One-way delay of bursts, from terminal to hub. Requests and contention blocks take its greatest
+    /// value.
     pub delay: Delay,
     /// One-way delay of allocations, from the network control centre to terminals.
     pub forward_delay: Duration,

@@ -2,6 +2,7 @@
 
 mod channel;
 mod contention;
+mod event;
 #[cfg(test)]
 mod tests;
 
@@ -12,8 +13,8 @@ use units::{Instant, Machine, earliest};
 
 use super::config::{DamaConfig, DamaError, RequestTransport};
 use super::frames::Frames;
-use super::layout::{Layout, Run};
-use super::ncc::{Grant, Ncc};
+use super::layout::Layout;
+use super::ncc::Ncc;
 use super::random_access::AccessLimits;
 use super::request::Request;
 use super::terminal::{Departed, Slots, Terminal};
@@ -26,6 +27,7 @@ use channel::Channel;
 use contention::Answer;
 
 pub use channel::ChannelKind;
+pub use event::{Event, Received};
 
 /// Why a return link wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,86 +37,6 @@ pub enum Wake {
     Arrival,
     /// A superframe is allocated, a terminal may ask, or a packet leaves.
     Slot,
-}
-
-/// Something that happened, for statistics and pictures.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Event {
-    /// A terminal sent a request in a slot without contention.
-    Requested {
-        /// When.
-        at: Instant,
-        /// Who.
-        terminal: u32,
-        /// For what.
-        request: Request,
-        /// Whether it gets lost on the way.
-        lost: bool,
-    },
-    /// A terminal sends in a contention block.
-    Contended {
-        /// When the block begins.
-        at: Instant,
-        /// Who.
-        terminal: u32,
-        /// A request or cells of packets.
-        channel: ChannelKind,
-        /// 1 for the first attempt, more for repetitions.
-        attempt: u32,
-        /// The frame's number.
-        frame: u64,
-        /// The carrier's number.
-        carrier: u32,
-        /// The slots of each burst's replicas, as numbers in the frame.
-        slots: Vec<Vec<u32>>,
-    },
-    /// The hub has received the contention blocks of a frame in which something was sent.
-    Received {
-        /// When.
-        at: Instant,
-        /// Requests or packets.
-        channel: ChannelKind,
-        /// The frame's number.
-        frame: u64,
-        /// All that sent in it.
-        senders: Vec<Received>,
-    },
-    /// A terminal's last attempt by contention has failed.
-    GaveUp {
-        /// When it learns of it.
-        at: Instant,
-        /// Who.
-        terminal: u32,
-        /// A request or packets.
-        channel: ChannelKind,
-    },
-    /// A superframe was allocated.
-    Allocated {
-        /// When it begins.
-        begins: Instant,
-        /// Its number.
-        superframe: u64,
-        /// Who gets what, in the order of the slots.
-        grants: Vec<Grant>,
-        /// The slots of each grant, in the same order.
-        plan: Vec<Vec<Run>>,
-        /// Terminals whose MAC buffers held cells when it was decided, with their number.
-        waiting: Vec<(u32, u32)>,
-    },
-}
-
-/// What the hub received from a terminal in a contention block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
-    /// Who.
-    pub terminal: u32,
-    /// On which carrier.
-    pub carrier: u32,
-    /// Bursts that were decoded.
-    pub decoded: u32,
-    /// Bursts that were not: collisions, and what errors or outages hit.
-    pub collided: u32,
 }
 
 /// An event that is due.
@@ -155,7 +77,8 @@ struct Flying<P> {
 /// A driver may be late: everything happens with the time at which it was due. A packet that arrives
 /// at a terminal at the very moment at which a slot begins misses that slot.
 ///
-/// Each terminal has random numbers of its own: what one does changes nobody else's luck.
+/// Each terminal has random numbers of its own: what one does changes nobody else's luck, but for
+/// bursts that collide.
 #[derive(Debug)]
 pub struct Dama<P> {
     origin: Instant,

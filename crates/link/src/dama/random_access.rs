@@ -29,8 +29,10 @@
 //! - imperfect cancellation (errors of the channel estimate, phase noise): a
 //!   real receiver resolves a little less;
 //! - a block that spans several carriers, where a terminal with one transmitter must not draw two
-//!   slots at the same time;
-//! - more than one burst of a terminal in a block.
+//!   slots at the same time.
+//!
+//! A [`Contention`] sends one burst. [`super::Dama`] sends the cells of packets in one block, as one
+//! attempt of a [`Contention`], with slots from [`Block::draw_among`].
 
 mod backoff;
 mod burst;

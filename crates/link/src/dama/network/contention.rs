@@ -251,6 +251,7 @@ impl<P: Payload> Dama<P> {
             self.agenda.insert(end + self.request_delay, Due::Blocks(kind));
         }
         let carrier = channel.carrier(carrier);
+        let request = asks.pending.filter(|_| kind == ChannelKind::Requests);
         if let Some(events) = &mut self.events {
             let number = |slot: &u16| channel.first_slot + u32::from(*slot);
             let slots = |burst: &BurstSlots| burst.as_slice().iter().map(number).collect();
@@ -260,6 +261,7 @@ impl<P: Payload> Dama<P> {
                 at,
                 terminal,
                 channel,
+                request,
                 attempt,
                 frame,
                 carrier,

@@ -9,7 +9,9 @@ use core::time::Duration;
 use units::{BitRate, ByteCount};
 
 use super::*;
-use crate::dama::{Allocation, Cell, MacLimit, Policy, RequestTransport, Requests, TerminalConfig};
+use crate::dama::{
+    Allocation, Cell, Grant, MacLimit, Policy, RequestTransport, Requests, TerminalConfig,
+};
 use crate::{Discipline, QueueLimit};
 
 const FRAME: Duration = Duration::from_millis(53);
