@@ -250,24 +250,36 @@ impl<P: Payload> Dama<P> {
             let end = self.frames.begin(self.origin, frame + 1);
             self.agenda.insert(end + self.request_delay, Due::Blocks(kind));
         }
-        let carrier = channel.carrier(carrier);
-        let request = asks.pending.filter(|_| kind == ChannelKind::Requests);
-        if let Some(events) = &mut self.events {
-            let number = |slot: &u16| channel.first_slot + u32::from(*slot);
-            let slots = |burst: &BurstSlots| burst.as_slice().iter().map(number).collect();
-            let slots = bursts.iter().map(slots).collect();
-            let channel = kind;
-            events.push_back(Event::Contended {
-                at,
-                terminal,
-                channel,
-                request,
-                attempt,
-                frame,
-                carrier,
-                slots,
-            });
-        }
+        self.note_sent(at, kind, frame, sender, attempt, bursts);
+    }
+
+    fn note_sent(
+        &mut self,
+        at: Instant,
+        kind: ChannelKind,
+        frame: u64,
+        sender: Sender,
+        attempt: u32,
+        bursts: &[BurstSlots],
+    ) {
+        let (Some(events), Some(channel)) = (&mut self.events, &self.channels[kind as usize])
+        else {
+            return;
+        };
+        let terminal = sender.terminal;
+        let pending = self.terminals[terminal as usize].pending;
+        let number = |slot: &u16| channel.first_slot + u32::from(*slot);
+        let slots = |burst: &BurstSlots| burst.as_slice().iter().map(number).collect();
+        events.push_back(Event::Contended {
+            at,
+            terminal,
+            channel: kind,
+            request: pending.filter(|_| kind == ChannelKind::Requests),
+            attempt,
+            frame,
+            carrier: channel.carrier(sender.carrier),
+            slots: bursts.iter().map(slots).collect(),
+        });
     }
 
     /// Blocks have reached the hub. It passes on what it has, and answers with the next plan.
