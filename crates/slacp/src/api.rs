@@ -65,6 +65,15 @@ pub struct Config {
     /// [`Endpoint::handle_datagram_with_ecn`]: crate::Endpoint::handle_datagram_with_ecn
     /// [`Endpoint::transmit_ecn`]: crate::Endpoint::transmit_ecn
     pub ecn: bool,
+    /// Whether SLACP runs as a link layer: one link joins the two sides, carries packets of
+    /// [`Self::mtu`], and keeps their order, except that control ([`Endpoint::transmit_is_control`])
+    /// may overtake new data. Both sides must set it. Then a gap is a loss: it is reported at once
+    /// and repaired at once; only retransmissions and reports of losses are protected by FEC; and
+    /// the receiver of a packet channel hears of each packet that is given up. On a path that
+    /// reorders packets, this wastes its rate on false losses. Default false.
+    ///
+    /// [`Endpoint::transmit_is_control`]: crate::Endpoint::transmit_is_control
+    pub link_layer: bool,
     /// Capacity of each session's event log ([`Endpoint::poll_log`]); the oldest events are
     /// overwritten. Default 0: logging is off and free.
     ///
@@ -94,6 +103,7 @@ impl Config {
             rekey_packets: 1 << 22,
             aes: false,
             ecn: true,
+            link_layer: false,
             event_log: 0,
             key_limits: KeyLimits::default(),
             classes: vec![ClassConfig::default()],

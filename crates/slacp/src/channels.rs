@@ -10,7 +10,9 @@ mod piece;
 
 pub(crate) use codel::CoDelParams;
 pub(crate) use config::{CHANNELS, MAX_DEADLINE};
-pub use config::{ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl};
+pub use config::{
+    ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,
+};
 pub(crate) use inbound::Inbound;
 pub(crate) use outbound::Outbound;
 pub(crate) use piece::{Piece, Room};

@@ -190,6 +190,12 @@ impl Endpoint {
         self.core.ecn_sent
     }
 
+    /// Whether the datagram that [`Self::poll_transmit`] returned last belongs to the control
+    /// channel: it carries no new data. A link layer may send it ahead of data that waits.
+    pub fn transmit_is_control(&self) -> bool {
+        self.core.control_sent
+    }
+
     /// Returns the next event that belongs to no session.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.core.notices.pop_front()

@@ -187,6 +187,7 @@ fn set_up() -> Session {
         rate: BitRate::from_mbit(10),
         times: Some(true),
         ecn: true,
+        link_layer: true,
     };
     Session::new(Instant::ZERO, &config(), keys, peer, true, None, &Secret::new([8; 32]))
 }

@@ -29,7 +29,9 @@ pub use api::{
     CloseReason, Config, DownReason, Effort, Event, Footprint, Notice, PublicKey, Read,
     ResetReason, SessionId, StreamError, StreamId,
 };
-pub use channels::{ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl};
+pub use channels::{
+    ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,
+};
 pub use endpoint::Endpoint;
 pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
 pub use keys::key::KeyPair;

@@ -4,3 +4,14 @@ pub(crate) mod fec;
 pub(crate) mod planner;
 pub(crate) mod received;
 pub(crate) mod sent;
+
+/// How a loss is told from reordering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Recovery {
+    /// Packets may overtake each other: a loss is assumed after three later packets, or a while.
+    #[default]
+    Reordering,
+    /// The link keeps packets in order, except that control may overtake new data: any gap is a
+    /// loss, at once.
+    Ordered,
+}

@@ -37,6 +37,7 @@ use crate::path::loss::LossMeter;
 use crate::path::rtt::{FirstRtt, Rtt};
 use crate::rate::ecn::Marking;
 use crate::rate::{Auto, Change, Control, Grant, Switch};
+use crate::recovery::Recovery;
 use crate::scheduler::ClassId;
 use crate::setup::handshake::Keys;
 use crate::stats::{ChannelStats, ClassStats, Stats};
@@ -92,6 +93,8 @@ pub(crate) struct Peer {
     pub(crate) times: Option<bool>,
     /// Whether the peer reports the ECN codepoints it receives.
     pub(crate) ecn: bool,
+    /// Whether the peer runs SLACP as a link layer.
+    pub(crate) link_layer: bool,
 }
 
 /// Where a packet goes, and how.
@@ -101,6 +104,8 @@ pub(crate) struct Envelope {
     /// Size of the IP packet.
     pub(crate) size: ByteCount,
     pub(crate) ecn: Ecn,
+    /// Whether it belongs to the control channel: it carries no new data.
+    pub(crate) is_control: bool,
 }
 
 /// A session with a peer, from the end of its handshake on. Its life cycle is in
@@ -109,6 +114,10 @@ pub(crate) struct Session {
     pub(crate) peer: Peer,
     /// The session's name, the same on both sides.
     pub(crate) name: u64,
+    /// Whether both sides run SLACP as a link layer ([`Config::link_layer`]).
+    link_layer: bool,
+    /// Whether the link below has no room for new data.
+    held_back: bool,
     life: LifeCycle,
     keys: SessionKeys,
     path: Path,
@@ -139,7 +148,7 @@ impl Session {
         first_rtt: Option<FirstRtt>,
         seed: &Secret,
     ) -> Self {
-        let limits = limits(config);
+        let (limits, link_layer) = (limits(config), config.link_layer && peer.link_layer);
         let rate = Control::new(&config.rate, config.law);
         let mut rtt = Rtt::new();
         if let Some(first) = first_rtt {
@@ -150,12 +159,15 @@ impl Session {
         let mut rng = ChaCha20Rng::from_seed(**seed);
         let keepalive = Keepalive::new(now, config.keepalive, &mut rng);
         let phases = Phases::new(keys, !opens_odd, &draw(&mut rng));
-        let sender = Sender::new(now, config, limits.memory, rate.rate(), &mut rng);
+        let recovery = if link_layer { Recovery::Ordered } else { Recovery::Reordering };
+        let sender = Sender::new(now, config, limits.memory, (rate.rate(), recovery), &mut rng);
         let mut session = Self {
             name,
+            link_layer,
+            held_back: false,
             life: LifeCycle::default(),
             keys: SessionKeys::new(now, config, phases),
-            path: Path::new(peer.address, config.mtu),
+            path: Path::new(peer.address, config.mtu, link_layer),
             rtt,
             loss: LossMeter::default(),
             streams: Streams::new(
@@ -170,7 +182,7 @@ impl Session {
             rate,
             peer,
             sender,
-            receiver: Receiver::new(config, limits.memory),
+            receiver: Receiver::new(config, limits.memory, recovery),
             activity: Activity::new(now),
             keepalive,
             probes: Probes::new(now),
@@ -400,6 +412,18 @@ impl Session {
     /// Uses ECN only while the rate is measured.
     fn follow_law(&mut self) {
         self.marking.follow(self.rate.auto().is_some(), self.sender.sent.next_number());
+    }
+
+    /// Holds new data back, or lets it go. Acknowledgements, retransmissions, repairs and control
+    /// frames leave in any case.
+    pub(crate) fn hold_back(&mut self, held: bool) {
+        self.held_back = held;
+    }
+
+    /// How long a full packet takes on the link; nothing while no rate is known.
+    fn packet_time(&self) -> Duration {
+        let (bits, rate) = (self.path.pmtu.size() as u64 * 8, self.rate.rate().bits_per_second());
+        Duration::from_nanos((bits * 1_000_000_000).checked_div(rate).unwrap_or(0))
     }
 
     /// Reports what the circuit breaker has done.

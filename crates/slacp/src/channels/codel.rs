@@ -14,24 +14,31 @@ use units::Instant;
 
 /// Number of ineffective dropping intervals after which a sender counts as unresponsive.
 const PATIENCE: u32 = 4;
-/// How much longer than the target a packet of an unresponsive sender may wait.
+/// How much longer than the target a packet of an unresponsive sender may wait, at least.
 const SLACK: Duration = Duration::from_millis(20);
+/// A queue of this many packets is not standing: each of them waits for the one before it, however
+/// short the queue is kept (RFC 8289 §4.4).
+const FEW: u32 = 3;
 
-/// The two parameters of RFC 8289 §4.
+/// The two parameters of RFC 8289 §4, and the slack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CoDelParams {
     /// Acceptable standing wait.
     pub(crate) target: Duration,
     /// Round-trip time of the flows inside.
     pub(crate) interval: Duration,
+    /// How much longer than the target a packet of an unresponsive sender may wait.
+    slack: Duration,
 }
 
 impl CoDelParams {
-    /// Parameters for flows over a hop with this round-trip time: it is the interval, but at least
-    /// the RFC's 100 ms, and a twentieth of it is the target.
-    pub(crate) fn for_rtt(rtt: Duration) -> Self {
+    /// Parameters for flows over a hop with this round-trip time, on which a full packet takes
+    /// `packet_time`: the RTT is the interval, but at least the RFC's 100 ms, and a twentieth of it
+    /// is the target, but at least the time of [`FEW`] packets.
+    pub(crate) fn new(rtt: Duration, packet_time: Duration) -> Self {
         let interval = rtt.max(Duration::from_millis(100));
-        Self { target: interval / 20, interval }
+        let target = (interval / 20).max(packet_time * FEW);
+        Self { target, interval, slack: SLACK.max(packet_time) }
     }
 }
 
@@ -67,7 +74,9 @@ impl CoDel {
                 self.dropping = None;
                 false
             }
-            Some(since) if now >= since + law.interval * PATIENCE && wait > law.target + SLACK => {
+            Some(since)
+                if now >= since + law.interval * PATIENCE && wait > law.target + law.slack =>
+            {
                 true
             }
             Some(_) if now >= self.drop_next => {
@@ -108,8 +117,11 @@ impl CoDel {
 mod tests {
     use super::*;
 
-    const LAW: CoDelParams =
-        CoDelParams { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+    const LAW: CoDelParams = CoDelParams {
+        target: Duration::from_millis(5),
+        interval: Duration::from_millis(100),
+        slack: SLACK,
+    };
 
     fn ms(ms: u64) -> Instant {
         Instant::from_nanos(ms * 1_000_000)
@@ -127,6 +139,18 @@ mod tests {
             }
         }
         drops
+    }
+
+    /// 1,450 bytes take 90.6 ms at 128 kbit/s.
+    #[test]
+    fn on_a_slow_link_a_queue_of_a_few_packets_is_left_alone() {
+        let (rtt, packet_time) = (Duration::from_millis(600), Duration::from_micros(90_625));
+        let law = CoDelParams::new(rtt, packet_time);
+        assert_eq!((law.target, law.slack), (packet_time * 3, packet_time));
+        let mut codel = CoDel::default();
+        assert!((0..10_000).all(|at| !codel.drops(ms(at), packet_time * 2, false, &law)));
+        let fast = CoDelParams::new(rtt, Duration::from_millis(1));
+        assert_eq!((fast.target, fast.interval, fast.slack), (rtt / 20, rtt, SLACK));
     }
 
     #[test]

@@ -57,6 +57,17 @@ impl ErrorControl {
     }
 }
 
+/// How a channel's queue drops packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum QueueDiscipline {
+    /// Each flow's queue is kept short by CoDel (RFC 8289). When the channel's queue is full, the
+    /// flow with the longest queue loses its oldest packet.
+    #[default]
+    CoDel,
+    /// A packet that finds the channel's queue full is dropped. Flows still take turns.
+    DropTail,
+}
+
 /// How a channel carries what this side sends on it. The peer configures its own direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChannelConfig {
@@ -67,9 +78,10 @@ pub struct ChannelConfig {
     /// How long the receiver waits for a missing packet before it delivers the ones after it, at
     /// most 10 s. At zero, packets are delivered as they arrive.
     pub deadline: Duration,
-    /// Maximum number of bytes waiting to be sent, over all flows. When it is exceeded, the flow
-    /// with the longest queue loses its oldest packet.
+    /// Maximum number of bytes waiting to be sent, over all flows.
     pub queue: ByteCount,
+    /// What is dropped, and when.
+    pub discipline: QueueDiscipline,
     /// Maximum time a packet waits to be sent.
     pub queue_time: Duration,
 }
@@ -88,7 +100,25 @@ impl ChannelConfig {
             class: ClassId::DEFAULT,
             deadline,
             queue: ByteCount::new(1_000_000),
+            discipline: QueueDiscipline::CoDel,
             queue_time: Duration::from_millis(500),
+        }
+    }
+
+    /// A channel of a session that runs as a link layer ([`Config::link_layer`]), as in the SLACP
+    /// paper (§2, §4): losses are repaired by one retransmission, which FEC protects, and packets
+    /// wait in a drop-tail queue of this many bytes until the link below takes them. The receiver
+    /// waits for a missing packet until the sender reports that it has given it up; the deadline of
+    /// 10 s only ends a wait for a sender that has vanished.
+    ///
+    /// [`Config::link_layer`]: crate::Config::link_layer
+    pub fn link_layer(queue: ByteCount) -> Self {
+        Self {
+            deadline: MAX_DEADLINE,
+            queue,
+            discipline: QueueDiscipline::DropTail,
+            queue_time: Duration::MAX,
+            ..Self::new(ErrorControl::Arq)
         }
     }
 }

@@ -11,7 +11,7 @@ use units::{ByteCount, Instant};
 use super::{ChannelConfig, ChannelId};
 use crate::event_log::{EventLog, LogEvent, Unit};
 use crate::stats::{ChannelStats, ENTRY};
-use crate::wire::frame::{Announcement, Packet};
+use crate::wire::frame::{Announcement, Gone, Packet};
 use lane::{Lane, Outcome};
 
 /// How long a channel without a deadline remembers what is missing, so that no packet is delivered
@@ -138,6 +138,27 @@ impl Inbound {
             self.give_up(now, packet.channel, packet.lane, log);
         }
         self.release(now, packet.channel, packet.lane, log);
+        self.keep_within_limit(now, log);
+    }
+
+    /// Handles the report that the sender has given a packet up.
+    pub(crate) fn gone(&mut self, now: Instant, gone: Gone, log: &mut EventLog) {
+        let Gone { channel, lane: id, sequence } = gone;
+        let Some(receiver) = self.channels.get_mut(&channel) else {
+            self.unknown += 1;
+            return;
+        };
+        let lane = receiver.lanes.entry(id).or_default();
+        let before = lane.held();
+        if lane.skip(now, sequence) {
+            receiver.stats.missing += 1;
+            log.record(now, || LogEvent::Missing { channel, lane: id, first: sequence, count: 1 });
+        }
+        self.held = self.held + lane.held() - before;
+        if lane.has_too_many_gaps() {
+            self.give_up(now, channel, id, log);
+        }
+        self.release(now, channel, id, log);
         self.keep_within_limit(now, log);
     }
 

@@ -8,11 +8,11 @@ use units::{ByteCount, Instant};
 
 use super::codel::{CoDel, CoDelParams};
 use super::piece::{Fit, Piece, Room};
-use super::{ChannelConfig, ChannelError, ChannelId, MAX_PACKET, flow};
+use super::{ChannelConfig, ChannelError, ChannelId, MAX_PACKET, QueueDiscipline, flow};
 use crate::event_log::{DropReason, EventLog, LogEvent, Unit};
 use crate::scheduler::{Backlog, ClassId, FairQueue};
 use crate::stats::ChannelStats;
-use crate::wire::frame::CHANNEL_SIZE;
+use crate::wire::frame::{CHANNEL_SIZE, Gone};
 
 /// Identifies a lane of a channel.
 type LaneId = (ChannelId, u8);
@@ -105,6 +105,24 @@ impl Sender {
         true
     }
 
+    /// Whether a drop-tail queue has no room for the packet; it is then counted as dropped.
+    fn refuses(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        packet: &[u8],
+        log: &mut EventLog,
+    ) -> bool {
+        let full = (self.bytes + packet.len()) as u64 > self.config.queue.get();
+        if !full || self.config.discipline != QueueDiscipline::DropTail {
+            return false;
+        }
+        self.stats.dropped_full += 1;
+        let lane = flow::lane(packet);
+        log.record(now, || LogEvent::Dropped { channel, lane, why: DropReason::Full });
+        true
+    }
+
     fn longest_lane(&self) -> Option<u8> {
         self.lanes.iter().max_by_key(|(_, lane)| lane.bytes).map(|(lane, _)| *lane)
     }
@@ -116,6 +134,9 @@ impl Sender {
         let (wait, size) = (now.saturating_since(head.since), head.data.len());
         if wait > self.config.queue_time {
             return Some(DropReason::Stale);
+        }
+        if self.config.discipline == QueueDiscipline::DropTail {
+            return None;
         }
         let last = lane.bytes - size <= size;
         lane.codel.drops(now, wait, last, law).then_some(DropReason::Aqm)
@@ -199,7 +220,8 @@ impl Outbound {
         Some(ChannelStats { waiting: ByteCount::new(waiting as u64), ..sender.stats.clone() })
     }
 
-    /// Queues a packet. If the queue is full, the longest lane loses its oldest packets.
+    /// Queues a packet. If the queue is full, it is dropped, or the longest lane loses its oldest
+    /// packets.
     pub(crate) fn send(
         &mut self,
         now: Instant,
@@ -213,6 +235,9 @@ impl Outbound {
             return Err(ChannelError::Size { size });
         }
         sender.stats.offered += 1;
+        if sender.refuses(now, channel, packet, log) {
+            return Ok(());
+        }
         let class = usize::from(sender.config.class.0);
         let id = (channel, flow::lane(packet));
         let lane = sender.lanes.entry(id.1).or_default();
@@ -349,6 +374,13 @@ impl Outbound {
         if let Some(sender) = self.channels.get_mut(&channel) {
             sender.stats.lost += 1;
         }
+    }
+
+    /// Records that a retransmission was lost, and with it the packet.
+    pub(crate) fn on_last_lost(&mut self, now: Instant, gone: Gone, log: &mut EventLog) {
+        self.on_gone(gone.channel);
+        let Gone { channel, lane, sequence } = gone;
+        log.record(now, || LogEvent::GivenUp { unit: Unit::Packet { channel, lane, sequence } });
     }
 
     /// Retransmits a piece that was, or may have been, lost, unless it is too late.

@@ -7,7 +7,7 @@ use units::Instant;
 
 use super::ErrorControl;
 use super::config::ChannelId;
-use crate::wire::frame::{Packet, Part, TruncatedOffset};
+use crate::wire::frame::{Gone, Packet, Part, TruncatedOffset};
 
 /// Minimum size of a part in bytes, except for the last of a packet.
 const SHORTEST_PART: usize = 64;
@@ -58,6 +58,11 @@ impl Piece {
     /// everything on channels with FEC.
     pub(crate) fn is_source(&self) -> bool {
         self.again || self.error_control.has_fec()
+    }
+
+    /// The packet, if it is given up.
+    pub(crate) fn gone(&self) -> Gone {
+        Gone { channel: self.channel, lane: self.lane, sequence: self.sequence }
     }
 
     pub(crate) fn frame(&self) -> Packet<'_> {

@@ -73,6 +73,23 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Holds new data of a session back because the link below has no room for it, or lets it go
+    /// (flow control between MAC and IP: SLACP paper, §2). Acknowledgements, retransmissions,
+    /// repairs and control frames leave in any case ([`Self::transmit_is_control`]), so the owner
+    /// passes them on ahead of the data that waits below.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`].
+    pub fn hold_back(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        held: bool,
+    ) -> Result<(), StreamError> {
+        self.core.now = now;
+        self.with(session, |session| session.hold_back(held))
+    }
+
     /// Sets the weight of a session: how many bytes it sends for each byte of a session of weight 1
     /// when the sessions of a hub, or of an aggregate, share the link. Default 1; 0 counts as 1.
     ///

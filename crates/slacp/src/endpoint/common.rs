@@ -51,6 +51,8 @@ pub(crate) struct Core {
     /// The codepoint of the datagram being handled, and of the one that left last.
     pub(crate) ecn_received: Ecn,
     pub(super) ecn_sent: Ecn,
+    /// Whether the last datagram sent carried no new data.
+    pub(super) control_sent: bool,
     pub(super) pacer: Pacer,
     pub(super) sessions: Sessions,
     pub(super) indices: BTreeMap<Index, Owner>,
@@ -93,6 +95,7 @@ impl Core {
             now: Instant::ZERO,
             ecn_received: Ecn::NotEct,
             ecn_sent: Ecn::NotEct,
+            control_sent: true,
             indices: BTreeMap::new(),
             memories: Memories::default(),
             probing: Turns::default(),
@@ -115,7 +118,8 @@ impl Core {
         let rate: &Rate = &self.config.rate;
         let times = Some(rate.is_measured());
         let (limits, aes, ecn) = (limits(&self.config), self.config.aes, self.config.ecn);
-        Params { limits, rate: rate.initial(), present, times, aes, ecn }
+        let link_layer = self.config.link_layer;
+        Params { limits, rate: rate.initial(), present, times, aes, ecn, link_layer }
     }
 
     /// A seed for a session's ephemeral keys.
@@ -180,7 +184,7 @@ impl Core {
         datagram: &[u8],
         buf: &mut Vec<u8>,
     ) -> SocketAddr {
-        self.ecn_sent = Ecn::NotEct;
+        (self.ecn_sent, self.control_sent) = (Ecn::NotEct, true);
         buf.extend_from_slice(datagram);
         let size = buf.len() + ip_udp_overhead(to);
         // Datagrams without a session have no modem-reported rate.
@@ -361,8 +365,9 @@ impl Core {
     ) -> Option<SocketAddr> {
         let departure = self.sessions.transmit(now, buf);
         self.settle();
-        let Departure { session, envelope: Envelope { to, size, ecn } } = departure?;
-        self.ecn_sent = ecn;
+        let Departure { session, envelope } = departure?;
+        let Envelope { to, size, ecn, is_control } = envelope;
+        (self.ecn_sent, self.control_sent) = (ecn, is_control);
         if let Some(rate) = self.sessions.get(session).and_then(Session::shared_rate) {
             // At rate 0 only probes leave; they are spaced at the last rate.
             self.pacer.set_rate(now, rate);

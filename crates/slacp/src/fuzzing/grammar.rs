@@ -8,7 +8,7 @@ use super::Choices;
 use crate::channels::ChannelId;
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{
-    self, Announcement, Frame, Packet, Part, Repair, Report, ReportedTimes, TruncatedOffset,
+    self, Announcement, Frame, Gone, Packet, Part, Repair, Report, ReportedTimes, TruncatedOffset,
 };
 use crate::{CloseReason, Destination, HostName, Open, ResetReason, StreamId};
 
@@ -17,7 +17,7 @@ use crate::{CloseReason, Destination, HostName, Open, ResetReason, StreamId};
 pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = stream(choices);
     let data;
-    let frame = match choices.below(20) {
+    let frame = match choices.below(21) {
         0 => Frame::Ping,
         1 => Frame::Mark,
         2 => return any_ack(heard, out, choices),
@@ -44,6 +44,7 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choi
         }
         15 if choices.one_in(16) => Frame::Close(CloseReason::Shutdown),
         18 => Frame::Ecn(counts(heard, choices)),
+        20 => Frame::Gone(gone(choices)),
         17 => Frame::Return { stream, returns: choices.near(0), limit: choices.extreme() },
         16 => {
             data = bytes(600, choices);
@@ -128,6 +129,11 @@ pub(super) fn repair<'a>(number: u64, shard: &'a [u8], choices: &mut Choices) ->
         index: choices.below(repairs as u64) as usize,
         shard: &shard[..shard.len() / 2 * 2],
     }
+}
+
+fn gone(choices: &mut Choices) -> Gone {
+    let channel = ChannelId(choices.below(32) as u8);
+    Gone { channel, lane: choices.below(64) as u8, sequence: choices.near(0) }
 }
 
 pub(super) fn announcement(choices: &mut Choices) -> Announcement {

@@ -13,6 +13,9 @@ use crate::jitter;
 /// detected within 2 s; random loss hits four probes in a row, and their retransmissions, too
 /// rarely to matter.
 pub(crate) const SILENCE: Duration = Duration::from_secs(1);
+/// The same for a link layer: capacity on demand may be allocated after 3 s (SLACP paper, §4.3), and
+/// data waits in the MAC's buffer for another.
+pub(crate) const LINK_LAYER_SILENCE: Duration = Duration::from_secs(5);
 /// Minimum interval between probes of an unreachable peer: short enough to resume at once.
 const PROBE_LEAST: Duration = Duration::from_millis(150);
 /// Maximum interval between probes; intervals grow with the length of the fade.

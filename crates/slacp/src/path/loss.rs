@@ -20,6 +20,8 @@ const BURST: u32 = 3;
 const BURST_HORIZON: f64 = 60.0;
 /// The longest of this many recent bursts is what FEC provides for.
 const BURSTS_KEPT: usize = 16;
+/// Averaging horizon of the loss of retransmissions, in retransmissions.
+const AGAIN_HORIZON: f64 = 128.0;
 /// Maximum gap between packets for which the link counts as observed.
 const UNOBSERVED: Duration = Duration::from_millis(100);
 
@@ -41,6 +43,12 @@ pub(crate) struct LossMeter {
     observed: f64,
     bursts: f64,
     lengths: VecDeque<Duration>,
+    /// Packets in each of the last [`BURSTS_KEPT`] runs, however short.
+    runs: VecDeque<u32>,
+    /// Retransmissions of packets, and those of them that were lost or restored, decaying over
+    /// [`AGAIN_HORIZON`].
+    again: f64,
+    again_lost: f64,
 }
 
 #[derive(Debug)]
@@ -76,6 +84,23 @@ impl LossMeter {
         }
     }
 
+    /// Records the fate of a retransmission. Whatever destroyed the original is usually over by
+    /// then, so retransmissions fare better than packets in general.
+    pub(crate) fn saw_again(&mut self, lost: bool) {
+        let keep = 1.0 - 1.0 / AGAIN_HORIZON;
+        self.again = self.again * keep + 1.0;
+        self.again_lost = self.again_lost * keep + f64::from(u8::from(lost));
+    }
+
+    /// Probability of the loss of a retransmission to provide for: one standard deviation above the
+    /// measured one; 0 if none was lost lately.
+    pub(crate) fn again_rate(&self) -> f64 {
+        if self.again_lost < 1.0 / CLEAN {
+            return 0.0;
+        }
+        ((self.again_lost + self.again_lost.sqrt()) / self.again).min(0.5)
+    }
+
     /// Records that a packet declared lost has arrived after all.
     pub(crate) fn was_late(&mut self) {
         self.lost = (self.lost - 1.0).max(0.0);
@@ -94,6 +119,10 @@ impl LossMeter {
     }
 
     fn end_run(&mut self, run: &Run) {
+        self.runs.push_back(run.count);
+        if self.runs.len() > BURSTS_KEPT {
+            self.runs.pop_front();
+        }
         if run.count < BURST {
             self.lone += f64::from(run.count);
             return;
@@ -116,6 +145,12 @@ impl LossMeter {
         Some(Bursts { length, per_second: self.bursts / self.observed.max(1.0) })
     }
 
+    /// Number of packets in the longest recent run of losses, the present one included; at least 1.
+    pub(crate) fn longest_run(&self) -> u32 {
+        let present = self.run.as_ref().map_or(1, |run| run.count);
+        self.runs.iter().copied().max().unwrap_or(1).max(present)
+    }
+
     /// Whether the link loses too little to provide for.
     pub(crate) fn is_clean(&self) -> bool {
         self.sent >= UNMEASURED && self.lone < 1.0 / CLEAN && self.lengths.is_empty()
@@ -136,6 +171,29 @@ impl LossMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn retransmissions_are_provided_for_once_one_was_lost_and_then_less_and_less() {
+        let mut meter = LossMeter::default();
+        (0..100).for_each(|_| meter.saw_again(false));
+        assert_eq!(meter.again_rate(), 0.0);
+        meter.saw_again(true);
+        let fresh = meter.again_rate();
+        assert!((0.02..0.04).contains(&fresh), "{fresh}");
+        (0..100).for_each(|_| meter.saw_again(false));
+        assert!((1e-9..fresh).contains(&meter.again_rate()));
+        (0..400).for_each(|_| meter.saw_again(false));
+        assert_eq!(meter.again_rate(), 0.0);
+    }
+
+    #[test]
+    fn the_longest_run_of_losses_counts_however_short_and_while_it_lasts() {
+        let mut meter = after(100, |i| i == 50 || i == 51);
+        assert_eq!(meter.longest_run(), 2);
+        let begin = Instant::from_nanos(1_000_000_000);
+        (0..3).for_each(|_| meter.saw(begin, true));
+        assert_eq!((meter.longest_run(), LossMeter::default().longest_run()), (3, 1));
+    }
 
     /// Packets a millisecond apart, each lost if `lost` says so.
     fn after(count: u64, lost: impl Fn(u64) -> bool) -> LossMeter {

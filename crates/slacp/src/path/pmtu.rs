@@ -49,6 +49,7 @@ pub(crate) struct Pmtu {
     /// The highest number of an acknowledged full packet.
     full_acked: u64,
     full_lost: u32,
+    is_known: bool,
 }
 
 impl Pmtu {
@@ -67,7 +68,13 @@ impl Pmtu {
             proven: false,
             full_acked: 0,
             full_lost: 0,
+            is_known: false,
         }
+    }
+
+    /// No search: the path is a link that carries packets of `most` bytes.
+    pub(crate) fn known(most: usize) -> Self {
+        Self { base: most, size: most, proven: true, is_known: true, ..Self::new(most) }
     }
 
     /// The current packet size.
@@ -92,18 +99,21 @@ impl Pmtu {
 
     /// The size every path carries.
     pub(crate) fn least(&self) -> usize {
-        LEAST.min(self.most)
+        if self.is_known { self.most } else { LEAST.min(self.most) }
     }
 
     /// Restarts the search for a new path.
     pub(crate) fn restart(&mut self) {
+        if self.is_known {
+            return;
+        }
         let next_id = self.next_id;
         *self = Self { next_id, full_acked: self.full_acked, ..Self::new(self.most) };
     }
 
     /// When [`Self::probe`] returns the next probe.
     pub(crate) fn probe_at(&self) -> Option<Instant> {
-        if self.in_flight.is_some() {
+        if self.in_flight.is_some() || self.is_known {
             None
         } else if self.is_complete() {
             self.raise_at
@@ -244,6 +254,15 @@ mod tests {
             if probe.size <= mtu { pmtu.arrived(now, probe) } else { pmtu.lost(now, probe) }
         }
         count
+    }
+
+    #[test]
+    fn a_link_of_known_mtu_is_never_probed_nor_doubted() {
+        let mut pmtu = Pmtu::known(1528);
+        assert_eq!((pmtu.size(), pmtu.least(), pmtu.is_proven()), (1528, 1528, true));
+        assert!((0..100).all(|number| !pmtu.packet_lost(number, 1528)));
+        pmtu.restart();
+        assert_eq!((pmtu.size(), pmtu.probe_at()), (1528, None));
     }
 
     proptest! {

@@ -3,6 +3,8 @@
 //! loss while the rest goes on. At the tail, or in a short exchange beside large ones, it would
 //! cost a round trip.
 
+mod link_layer;
+
 use core::ops::Range;
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -52,19 +54,26 @@ pub(crate) struct Planner {
     sparse: Option<Gathered>,
     /// Packets to be protected whatever follows them.
     promised: Option<Gathered>,
+    /// Retransmissions of a link layer.
+    pub(super) again: Option<Gathered>,
     budget: Pacer,
     /// Number of repairs that may be sent on a loaded link.
     loaded: f64,
     queue: VecDeque<PendingRepair>,
     /// Repairs held back until a burst has passed.
     later: Vec<(Instant, Vec<PendingRepair>)>,
-    /// Size of both in bytes. Bounded by `budget`: a twentieth of the rate for 3 s.
-    held: usize,
+    /// Copies of acknowledgements of a link layer, held back likewise.
+    pub(super) copies: VecDeque<(Instant, PendingRepair)>,
+    /// Size of all three in bytes. Bounded by `budget`, a twentieth of the rate for 3 s, and by
+    /// what is retransmitted and acknowledged during a burst.
+    pub(super) held: usize,
+    /// How long a full packet takes on the link.
+    pub(super) packet_time: Duration,
 }
 
 /// Sources to be protected together.
 #[derive(Debug)]
-struct Gathered {
+pub(super) struct Gathered {
     numbers: Range<u64>,
     first: Instant,
     last: Instant,
@@ -96,6 +105,8 @@ pub(crate) struct Protection {
     pub(crate) sparse: bool,
     /// In any case.
     pub(crate) promised: bool,
+    /// On a link layer: it is a retransmission, and there will be no other.
+    pub(crate) again: bool,
 }
 
 /// The inputs of [`Planner::plan`].
@@ -105,6 +116,8 @@ pub(crate) struct Outlook<'a> {
     pub(crate) rtt: Duration,
     /// Nothing else is waiting to be sent.
     pub(crate) idle: bool,
+    /// More retransmissions are waiting.
+    pub(crate) resends: bool,
 }
 
 impl Planner {
@@ -115,11 +128,14 @@ impl Planner {
             dealt_with: 0,
             sparse: None,
             promised: None,
+            again: None,
             budget: Pacer::new(share(rate), BUDGET_TIME),
             loaded: 0.0,
             queue: VecDeque::new(),
             later: Vec::new(),
+            copies: VecDeque::new(),
             held: 0,
+            packet_time: packet_time(rate),
         }
     }
 
@@ -131,6 +147,7 @@ impl Planner {
     /// Changes the link rate.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: BitRate) {
         self.budget.set_rate(now, share(rate));
+        self.packet_time = packet_time(rate);
     }
 
     /// Records that a source was sent.
@@ -151,20 +168,26 @@ impl Planner {
         if protection.promised {
             Gathered::add(&mut self.promised, now, number);
         }
+        if protection.again {
+            Gathered::add(&mut self.again, now, number);
+        }
     }
 
     /// Whether there are sources that may still be protected.
     pub(crate) fn gathers(&self) -> bool {
-        self.tail.is_some() || self.sparse.is_some() || self.promised.is_some()
+        let gathered = [&self.sparse, &self.promised, &self.again];
+        self.tail.is_some() || gathered.into_iter().any(Option::is_some)
     }
 
     /// When [`Self::plan`] is due if nothing is sent until then.
-    pub(crate) fn due(&self, idle: bool) -> Option<Instant> {
+    pub(crate) fn due(&self, idle: bool, resends: bool) -> Option<Instant> {
         let tail = self.tail.filter(|_| idle).map(|last| last + QUIET);
         let sparse = self.sparse.as_ref().map(Gathered::sparse_due);
         let promised = self.promised.as_ref().map(Gathered::promise_due);
         let later = self.later.iter().map(|(time, _)| *time).min();
-        [tail, sparse, promised, later].into_iter().flatten().min()
+        let again = self.again.as_ref().map(|again| self.again_due(again, resends));
+        let copy = self.copies.front().map(|(time, _)| *time);
+        [tail, sparse, promised, later, again, copy].into_iter().flatten().min()
     }
 
     /// Makes the repairs that are due.
@@ -181,7 +204,9 @@ impl Planner {
         if let Some(promised) = self.promised.take_if(|promised| promised.promise_due() <= now) {
             self.protect(now, promised.numbers, outlook);
         }
+        self.protect_again(now, outlook);
         self.release(now, outlook.sent);
+        self.release_copies(now);
     }
 
     /// Queues the repairs held back for a burst, unless they are no longer needed.
@@ -271,7 +296,8 @@ impl Planner {
     /// The peer must keep packets from this number on until it has the repairs.
     pub(crate) fn floor(&self) -> Option<u64> {
         let later = self.later.iter().flat_map(|(_, repairs)| repairs);
-        self.queue.iter().chain(later).map(|repair| repair.block.base).min()
+        let copies = self.copies.iter().map(|(_, repair)| repair);
+        self.queue.iter().chain(later).chain(copies).map(|repair| repair.block.base).min()
     }
 
     /// Spends this many bytes of redundancy if the budget allows; `false` if not.
@@ -294,6 +320,12 @@ impl Planner {
 /// Size of a waiting repair, in bytes.
 fn size_of_pending(repair: &PendingRepair) -> usize {
     size_of::<PendingRepair>() + repair.shard.len()
+}
+
+/// How long a full packet takes on a link of this rate; nothing on one that is closed.
+fn packet_time(rate: BitRate) -> Duration {
+    let rate = rate.bits_per_second().max(1);
+    Duration::from_nanos((PACKET as u64 * 8).saturating_mul(1_000_000_000) / rate).min(BUDGET_TIME)
 }
 
 /// The part of a rate that repairs may take.

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use units::{Instant, RangeSet};
 
+use crate::recovery::Recovery;
 use crate::recovery::sent::REORDER_THRESHOLD;
 use crate::stats::ENTRY;
 use crate::wire::frame::{Report, ReportedTimes};
@@ -50,10 +51,12 @@ pub(crate) struct Received {
     last_report: Instant,
     /// Bytes that may be spent on acknowledgements, times [`BUDGET`].
     budget: i64,
+    recovery: Recovery,
 }
 
 impl Received {
-    pub(crate) fn new() -> Self {
+    /// Nothing yet, on a link where losses are told by `recovery`.
+    pub(crate) fn new(recovery: Recovery) -> Self {
         Self {
             numbers: RangeSet::default(),
             floor: 0,
@@ -65,6 +68,7 @@ impl Received {
             urgent: false,
             last_report: Instant::ZERO,
             budget: BUDGET_CAP * BUDGET,
+            recovery,
         }
     }
 
@@ -87,6 +91,10 @@ impl Received {
     /// Records a packet of `size` bytes for which [`Self::is_new`] is true.
     pub(crate) fn arrived(&mut self, now: Instant, number: u64, size: usize, eliciting: bool) {
         debug_assert!(self.is_new(number), "a packet counts once");
+        if self.recovery == Recovery::Ordered && self.lacks_the_one_before(number) {
+            self.waiting_since.get_or_insert(now);
+            self.urgent = true;
+        }
         let expected = self.expected();
         if number >= expected {
             self.largest_at = now;
@@ -103,6 +111,17 @@ impl Received {
             self.unreported_gap = None;
             self.urgent = true;
         }
+    }
+
+    /// Whether the packet before this one is missing. It is then lost, or still on its way if this
+    /// one is control.
+    fn lacks_the_one_before(&self, number: u64) -> bool {
+        number > self.floor && !self.numbers.contains(number - 1)
+    }
+
+    /// Whether the next acknowledgement reports a loss that none has reported.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.urgent
     }
 
     /// Records the arrival of a packet whose sender wants to know the time.
@@ -162,12 +181,19 @@ impl Received {
         self.urgent = true;
     }
 
-    /// When the next acknowledgement is due, on a hop with this RTT.
-    pub(crate) fn report_at(&self, rtt: Duration) -> Option<Instant> {
+    /// Whether anything waits to be acknowledged.
+    pub(crate) fn waits(&self) -> bool {
+        self.waiting_since.is_some()
+    }
+
+    /// When the next acknowledgement is due, on a hop with this RTT. If it reports no loss, it waits
+    /// for `patience`.
+    pub(crate) fn report_at(&self, rtt: Duration, patience: Duration) -> Option<Instant> {
         let since = self.waiting_since?;
-        let due = if self.urgent { since } else { since + ACK_DELAY };
+        let due = if self.urgent { since } else { since + patience };
         let earliest = self.last_report + ACK_DELAY.max(rtt / 4);
-        Some(if self.budget > 0 { due } else { due.max(earliest) })
+        let free = self.urgent && self.recovery == Recovery::Ordered;
+        Some(if self.budget > 0 || free { due } else { due.max(earliest) })
     }
 
     /// What to report: the received ranges, and those of them that FEC restored, highest first
@@ -217,34 +243,57 @@ mod tests {
 
     #[test]
     fn a_loss_is_reported_at_once_and_the_rest_in_time() {
-        let mut book = Received::new();
+        let mut book = Received::new(Recovery::Reordering);
         book.arrived(at(0), 0, 1500, true);
-        assert_eq!(book.report_at(RTT), Some(at(25)));
+        assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(25)));
         for (time, number) in [(1, 2), (2, 3)] {
             book.arrived(at(time), number, 1500, true);
-            assert_eq!(book.report_at(RTT), Some(at(25)));
+            assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(25)));
         }
         book.arrived(at(3), 4, 1500, true);
-        assert_eq!(book.report_at(RTT), Some(at(0)));
+        assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(0)));
         book.reported(at(3), 80);
-        assert_eq!(book.report_at(RTT), None);
+        assert_eq!(book.report_at(RTT, ACK_DELAY), None);
         book.arrived(at(4), 5, 1500, true);
-        assert_eq!(book.report_at(RTT), Some(at(29)));
+        assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(29)));
+    }
+
+    #[test]
+    fn on_a_link_that_keeps_order_every_gap_is_reported_at_once() {
+        let mut book = Received::new(Recovery::Ordered);
+        // The budget is spent, which delays other reports.
+        for _ in 0..20 {
+            book.reported(at(0), 80);
+        }
+        book.arrived(at(1), 0, 1500, true);
+        assert!(book.report_at(RTT, ACK_DELAY) > Some(at(1)) && !book.is_urgent());
+        book.arrived(at(2), 2, 1500, true);
+        assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(1)));
+        book.reported(at(2), 80);
+        // Control, number 9, overtakes 3 to 8. Of these 5 is missing, which 6 shows.
+        for (time, number, gap) in [(3, 9, true), (4, 3, false), (5, 4, false), (6, 6, true)] {
+            book.arrived(at(time), number, 1500, true);
+            assert_eq!(book.is_urgent(), gap, "{number}");
+            book.reported(at(time), 80);
+        }
+        // A packet that nobody must acknowledge shows the gap before it too.
+        book.arrived(at(7), 11, 60, false);
+        assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(7)));
     }
 
     #[test]
     fn reports_take_one_percent_or_four_in_an_rtt() {
-        let mut book = Received::new();
+        let mut book = Received::new(Recovery::Reordering);
         for number in 0..20 {
             book.reported(at(number), 80);
         }
         book.arrived(at(20), 0, 1500, true);
-        assert_eq!(book.report_at(RTT), Some(at(19 + 150)));
+        assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(19 + 150)));
     }
 
     #[test]
     fn duplicates_and_settled_packets_are_not_new() {
-        let mut book = Received::new();
+        let mut book = Received::new(Recovery::Reordering);
         book.arrived(at(0), 5, 100, true);
         assert!(!book.is_new(5) && book.is_new(4) && book.is_new(6));
         book.settle(5);
@@ -256,7 +305,7 @@ mod tests {
 
     #[test]
     fn gaps_without_end_take_no_memory_without_end() {
-        let mut book = Received::new();
+        let mut book = Received::new(Recovery::Reordering);
         let most = MAX_RANGES as u64;
         // One range of numbers, and every second one restored.
         for n in 0..4 * most {
@@ -264,7 +313,7 @@ mod tests {
             book.restored(at(n), 2 * n + 1);
         }
         assert_eq!(book.held(), (1 + MAX_RANGES) * ENTRY);
-        let mut book = Received::new();
+        let mut book = Received::new(Recovery::Reordering);
         for n in 0..=most {
             book.arrived(at(n), 2 * n, 100, true);
         }
@@ -276,7 +325,7 @@ mod tests {
 
     #[test]
     fn numbers_end_where_they_cannot_be_acknowledged_any_more() {
-        let book = Received::new();
+        let book = Received::new(Recovery::Reordering);
         assert!(book.is_new(varint::MAX) && !book.is_new(varint::MAX + 1));
     }
 }

@@ -11,8 +11,9 @@ use crate::StreamId;
 use crate::channels::{ChannelId, Piece};
 use crate::path::pmtu::MtuProbe;
 use crate::path::reordering::Reordering;
+use crate::recovery::Recovery;
 use crate::stats::ENTRY;
-use crate::wire::frame::{Ack, Frame};
+use crate::wire::frame::{Ack, Frame, Gone};
 
 /// A packet is lost when one sent this many packets later has arrived (RFC 9002 §6.1.1) and the
 /// reordering window has passed.
@@ -34,6 +35,8 @@ pub(crate) enum Cargo {
     Packet(Piece),
     /// A packet of a channel that is not retransmitted.
     Gone(ChannelId),
+    /// The retransmission of a packet of a channel: if it is lost, so is the packet.
+    Last(Gone),
     /// An announcement of the channel with this deadline.
     Announced(ChannelId, Duration),
     /// Padding of an MTU probe.
@@ -55,6 +58,10 @@ pub(crate) struct SentPacket {
     pub(crate) cargo: SmallVec<[Cargo; 2]>,
     /// The frames as sent, if the packet is a source of FEC blocks.
     pub(crate) source: Option<Box<[u8]>>,
+    /// Whether it belongs to the control channel, which may overtake new data on the link.
+    pub(crate) is_control: bool,
+    /// The highest number of a packet that carries a repair of it.
+    pub(crate) repaired_by: u64,
 }
 
 impl SentPacket {
@@ -140,6 +147,9 @@ pub(crate) struct SentPackets {
     /// When the newest packet known to have arrived was sent, and when its acknowledgement came.
     newest: Option<(Instant, Instant)>,
     reordering: Reordering,
+    recovery: Recovery,
+    /// One more than the largest number acknowledged of a packet that is not control.
+    data_end: u64,
 }
 
 /// What an acknowledgement changed.
@@ -167,6 +177,11 @@ impl Acked {
 }
 
 impl SentPackets {
+    /// No packets yet, on a link where losses are told by `recovery`.
+    pub(crate) fn new(recovery: Recovery) -> Self {
+        Self { recovery, ..Self::default() }
+    }
+
     /// The number of the next packet.
     pub(crate) fn next_number(&self) -> u64 {
         self.first + self.slots.len() as u64
@@ -205,6 +220,15 @@ impl SentPackets {
             None => self.slots.push_back(Slot::Untracked),
         }
         self.advance();
+    }
+
+    /// Records that packet `by` carries a repair of these packets.
+    pub(crate) fn repaired(&mut self, numbers: impl Iterator<Item = u64>, by: u64) {
+        for number in numbers {
+            if let Some(Slot::Outstanding(packet)) = self.slot_mut(number) {
+                packet.repaired_by = by;
+            }
+        }
     }
 
     /// Skips the next number. This exposes a peer that acknowledges packets it has not received
@@ -265,6 +289,9 @@ impl SentPackets {
                 if !lost && number >= restored_from {
                     self.came(number, packet.time);
                 }
+                if !lost && !packet.is_control {
+                    self.data_end = self.data_end.max(number + 1);
+                }
                 if number == ack.largest {
                     acked.largest_sent_at = Some(packet.time);
                 }
@@ -310,7 +337,9 @@ impl SentPackets {
 
     /// Handles the arrival, without FEC, of a packet sent at that time: checks whether it was late.
     fn came(&mut self, number: u64, sent: Instant) {
-        let missed = number >= self.told_from && self.is_passed(number);
+        let missed = self.recovery == Recovery::Reordering
+            && number >= self.told_from
+            && self.is_passed(number);
         if let (true, Some((newest, _))) = (missed, self.newest) {
             self.reordering.came_late(newest.saturating_since(sent));
         }
@@ -338,8 +367,9 @@ impl SentPackets {
         self.missed.retain(|_, missed| missed.declared + delay > now);
         let mut lost = Vec::new();
         for number in self.first..self.acked_end {
-            let Some(sent) = self.sent_at(number) else { continue };
-            if self.lost_at(number, sent, delay) > now {
+            let Some(Slot::Outstanding(packet)) = self.slot(number) else { continue };
+            let sent = packet.time;
+            if !self.is_lost(now, number, packet, delay) {
                 continue;
             }
             if let Some(packet) = self.take(number, true) {
@@ -355,8 +385,21 @@ impl SentPackets {
 
     /// When [`Self::take_lost`] finds the next one by time.
     pub(crate) fn loss_time(&self, delay: Duration) -> Option<Instant> {
-        let oldest = self.oldest().filter(|_| self.first < self.acked_end)?;
+        let timed = self.recovery == Recovery::Reordering && self.first < self.acked_end;
+        let oldest = self.oldest().filter(|_| timed)?;
         Some(self.lost_at(self.first, oldest, delay))
+    }
+
+    /// Whether a packet below [`Self::acked_end`] is lost by `now`.
+    fn is_lost(&self, now: Instant, number: u64, packet: &SentPacket, delay: Duration) -> bool {
+        match self.recovery {
+            Recovery::Reordering => self.lost_at(number, packet.time, delay) <= now,
+            // Nothing overtakes control, and only control overtakes data.
+            Recovery::Ordered if packet.is_control => {
+                self.acked_end > number.max(packet.repaired_by)
+            }
+            Recovery::Ordered => self.data_end > number,
+        }
     }
 
     /// When a packet sent at that time, below [`Self::acked_end`], counts as lost.
@@ -400,7 +443,9 @@ impl SentPackets {
             return SmallVec::new();
         };
         let mut cargo = packet.cargo.clone();
-        cargo.retain(|cargo| !matches!(cargo, Cargo::Gone(_) | Cargo::Announced(..)));
+        cargo.retain(|cargo| {
+            !matches!(cargo, Cargo::Gone(_) | Cargo::Last(_) | Cargo::Announced(..))
+        });
         for cargo in &mut packet.cargo {
             if let Cargo::Packet(piece) = cargo {
                 self.bytes -= piece.len();
@@ -412,6 +457,10 @@ impl SentPackets {
 
     fn slot(&self, number: u64) -> Option<&Slot> {
         self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    fn slot_mut(&mut self, number: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
     fn take(&mut self, number: u64, lost: bool) -> Option<Box<SentPacket>> {
@@ -472,6 +521,8 @@ mod tests {
                 time,
                 cargo,
                 source: None,
+                is_control: false,
+                repaired_by: 0,
             }));
         }
         book
@@ -547,6 +598,57 @@ mod tests {
         assert_eq!(book.reordering.window(), Duration::ZERO);
     }
 
+    /// A packet of the control channel is number 5 of eight.
+    fn ordered() -> SentPackets {
+        let mut book = SentPackets::new(Recovery::Ordered);
+        for number in 0..8 {
+            let cargo = SmallVec::new();
+            book.push(Some(SentPacket {
+                size: 1500,
+                ect: false,
+                sent_bytes: 0,
+                link_bytes: 0,
+                time: at(number),
+                cargo,
+                source: None,
+                is_control: number == 5,
+                repaired_by: 0,
+            }));
+        }
+        book
+    }
+
+    fn numbers_lost(book: &mut SentPackets) -> Vec<u64> {
+        let lost = book.take_lost(at(10), Duration::from_secs(1));
+        lost.into_iter().map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn on_a_link_that_keeps_order_one_later_packet_tells_of_a_loss() {
+        let mut book = ordered();
+        acknowledge(&mut book, &[(2, 3), (0, 1)]).unwrap();
+        assert_eq!((numbers_lost(&mut book), book.loss_time(Duration::ZERO)), (vec![1], None));
+        // Control has overtaken 3 and 4: they are on their way.
+        acknowledge(&mut book, &[(5, 6), (2, 3)]).unwrap();
+        assert!(numbers_lost(&mut book).is_empty());
+        acknowledge(&mut book, &[(4, 6), (2, 3)]).unwrap();
+        assert_eq!(numbers_lost(&mut book), [3]);
+    }
+
+    #[test]
+    fn control_is_never_overtaken_and_waits_for_its_repairs() {
+        let mut book = ordered();
+        acknowledge(&mut book, &[(6, 7), (0, 5)]).unwrap();
+        assert_eq!(numbers_lost(&mut book), [5]);
+        let mut book = ordered();
+        book.repaired([5].into_iter(), 7);
+        acknowledge(&mut book, &[(6, 7), (0, 5)]).unwrap();
+        assert!(numbers_lost(&mut book).is_empty());
+        // The last repair has come, and did not suffice.
+        acknowledge(&mut book, &[(6, 8), (0, 5)]).unwrap();
+        assert_eq!(numbers_lost(&mut book), [5]);
+    }
+
     #[test]
     fn an_acknowledgement_counts_once() {
         let mut book = sent(3);
@@ -580,6 +682,8 @@ mod tests {
                 time,
                 cargo,
                 source: None,
+                is_control: false,
+                repaired_by: 0,
             }));
         }
         let error = acknowledge(&mut book, &[(0, 9)]).unwrap_err();
@@ -605,6 +709,8 @@ mod tests {
                 time,
                 cargo,
                 source: None,
+                is_control: false,
+                repaired_by: 0,
             })
         };
         let mut book = SentPackets::default();
@@ -638,6 +744,8 @@ mod tests {
                 time,
                 cargo,
                 source,
+                is_control: false,
+                repaired_by: 0,
             }));
         }
         assert_eq!(book.held(), 100 * (size_of::<Slot>() + size_of::<SentPacket>() + 1000));
@@ -661,6 +769,8 @@ mod tests {
             time: at(0),
             cargo,
             source: None,
+            is_control: false,
+            repaired_by: 0,
         }));
         assert!(book.held() >= 100 * size_of::<Cargo>(), "{}", book.held());
         acknowledge(&mut book, &[(0, 1)]).unwrap();

@@ -8,16 +8,19 @@ use super::Session;
 use crate::channels::Piece;
 use crate::event_log::LogEvent;
 use crate::rate::{Acknowledged, Newest};
-use crate::recovery::sent::{Acked, Cargo, Unsent};
-use crate::wire::frame::Ack;
+use crate::recovery::sent::{Acked, Cargo, SentPacket, Unsent};
+use crate::wire::frame::{Ack, Frame, Gone};
 
 /// Minimum delay between the two copies of a retransmission.
 const SECOND_COPY: Duration = Duration::from_millis(4);
 
 impl Session {
-    pub(super) fn on_ack(&mut self, now: Instant, ack: &Ack) -> Result<(), Unsent> {
-        let acked = self.sender.sent.acknowledge(now, ack)?;
-        if let Some(sent_at) = acked.largest_sent_at.or_else(|| self.only_bound(&acked)) {
+    /// Handles an acknowledgement, which arrived or was `restored`. A restored one came late, so it
+    /// is no sample of the RTT.
+    pub(super) fn on_ack(&mut self, now: Instant, ack: &Ack, restored: bool) -> Result<(), Unsent> {
+        let mut acked = self.sender.sent.acknowledge(now, ack)?;
+        let sample = acked.largest_sent_at.filter(|_| !restored);
+        if let Some(sent_at) = sample.or_else(|| self.only_bound(&acked)) {
             self.rtt.update(now.saturating_since(sent_at), ack.held);
             self.follow_pace();
         }
@@ -27,9 +30,12 @@ impl Session {
         self.measure(now, ack, &acked, marked);
         self.follow_progress(now, &acked);
         self.log.record(now, || LogEvent::AckReceived { largest: ack.largest });
-        for (number, packet) in acked.packets {
+        for (number, packet) in core::mem::take(&mut acked.packets) {
             self.log.record(now, || LogEvent::Acknowledged { packet: number });
             self.path.pmtu.packet_arrived(number, packet.size.into());
+            if is_retransmission(&packet) {
+                self.loss.saw_again(!acked.came(number));
+            }
             packet.cargo.into_iter().for_each(|cargo| self.arrived(now, cargo));
         }
         for cargo in acked.late {
@@ -94,6 +100,9 @@ impl Session {
             if judged && self.path.pmtu.packet_lost(number, packet.size.into()) {
                 self.stats.black_holes += 1;
             }
+            if is_retransmission(&packet) {
+                self.loss.saw_again(true);
+            }
             packet.cargo.into_iter().for_each(|cargo| self.resend_lost(now, cargo));
         }
         for fate in self.sender.sent.take_fates() {
@@ -110,7 +119,9 @@ impl Session {
             Cargo::Stream { stream, range, fin, .. } => {
                 self.streams.on_acknowledged(now, stream, range, fin);
             }
-            Cargo::Packet(Piece { channel, .. }) | Cargo::Gone(channel) => {
+            Cargo::Packet(Piece { channel, .. })
+            | Cargo::Gone(channel)
+            | Cargo::Last(Gone { channel, .. }) => {
                 self.sender.outbound.on_acknowledged(channel);
             }
             Cargo::Announced(channel, deadline) => {
@@ -127,8 +138,18 @@ impl Session {
             Cargo::Control(frame) => self.streams.on_control_lost(frame),
             Cargo::Packet(piece) => self.sender.outbound.resend(now, piece, &mut self.log),
             Cargo::Gone(channel) => self.sender.outbound.on_gone(channel),
+            Cargo::Last(gone) => self.give_up(now, gone),
             Cargo::MtuProbe(probe) => self.path.pmtu.lost(now, probe),
             Cargo::Announced(..) => {}
+        }
+    }
+
+    /// Gives up a packet of a channel whose retransmission was lost. The receiver of a link layer
+    /// waits until it hears of that.
+    fn give_up(&mut self, now: Instant, gone: Gone) {
+        self.sender.outbound.on_last_lost(now, gone, &mut self.log);
+        if self.link_layer {
+            self.streams.send_control(Frame::Gone(gone));
         }
     }
 
@@ -164,4 +185,9 @@ impl Session {
             self.resend(now, cargo);
         }
     }
+}
+
+/// Whether the packet carried the retransmission of a packet of a channel.
+fn is_retransmission(packet: &SentPacket) -> bool {
+    packet.cargo.iter().any(|cargo| matches!(cargo, Cargo::Last(_)))
 }

@@ -8,7 +8,7 @@ use units::Instant;
 use super::Session;
 use crate::Event;
 use crate::event_log::LogEvent;
-use crate::path::fade::{Fade, Faded, ProbeRate, SILENCE};
+use crate::path::fade::{Fade, Faded, LINK_LAYER_SILENCE, ProbeRate, SILENCE};
 use crate::recovery::received::ACK_DELAY;
 use crate::recovery::sent::Acked;
 
@@ -87,7 +87,8 @@ impl Session {
         }
         // Hearing the peer only proves that its direction works.
         let asked = self.sender.sent.oldest()?.max(self.activity.progress);
-        Some(asked + self.rtt.probe_delay(ACK_DELAY) + SILENCE)
+        let silence = if self.link_layer { LINK_LAYER_SILENCE } else { SILENCE };
+        Some(asked + self.rtt.probe_delay(ACK_DELAY) + silence)
     }
 
     pub(super) fn on_silence(&mut self, now: Instant) {

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use smallvec::smallvec;
 use units::Instant;
 
+use super::send::Kept;
 use super::{Envelope, Session, ip_udp_overhead};
 use crate::path::migration::Validation;
 use crate::path::pmtu::Pmtu;
@@ -37,12 +38,13 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// A path to `address` that may carry packets of `mtu` bytes.
-    pub(super) fn new(address: SocketAddr, mtu: u16) -> Self {
+    /// A path to `address` that may carry packets of `mtu` bytes, or is `known` to.
+    pub(super) fn new(address: SocketAddr, mtu: u16, known: bool) -> Self {
+        let most = usize::from(mtu);
         Self {
             validation: Validation::default(),
             left: None,
-            pmtu: Pmtu::new(usize::from(mtu)),
+            pmtu: if known { Pmtu::known(most) } else { Pmtu::new(most) },
             mtu_probe_from: PROBE_EVERY * u64::from(mtu),
             heard_from: address,
         }
@@ -137,7 +139,8 @@ impl Session {
         // Padding is zeros.
         out.resize(probe.size - ip_udp_overhead(to) - TAG, 0);
         self.ping();
-        let cargo = smallvec![Cargo::MtuProbe(probe)];
-        self.seal(now, header, out, to, Some((cargo, None)))
+        let kept =
+            Kept { cargo: smallvec![Cargo::MtuProbe(probe)], source: None, is_control: false };
+        self.seal(now, header, out, to, Some(kept))
     }
 }

@@ -27,14 +27,30 @@ pub(super) struct Filling<'a> {
     pub(super) source: bool,
     /// When repairs are to protect it.
     pub(super) protection: Protection,
+    /// Whether it carries anything that was not sent before.
+    pub(super) is_new: bool,
+    /// Whether it asks for an acknowledgement.
+    pub(super) asks: bool,
+    /// Whether it reports a loss to a link layer.
+    pub(super) reports: bool,
 }
 
 impl<'a> Filling<'a> {
     /// Starts packet `number`, whose header is already in `out`.
     pub(super) fn new(number: u64, out: &'a mut Vec<u8>, end: usize) -> Self {
         let start = out.len();
-        let cargo = SmallVec::new();
-        Self { number, start, out, end, cargo, source: false, protection: Protection::default() }
+        Self {
+            number,
+            start,
+            out,
+            end,
+            cargo: SmallVec::new(),
+            source: false,
+            protection: Protection::default(),
+            is_new: false,
+            asks: false,
+            reports: false,
+        }
     }
 
     /// Whether the packet is still empty.
@@ -68,11 +84,19 @@ impl Session {
     pub(super) fn write_payload(&mut self, now: Instant, packet: &mut Filling) {
         self.write_control(packet);
         while packet.out.len() + STREAM_OVERHEAD < packet.end {
-            let placed = self.write_lost(now, packet) || self.write_new(now, packet);
+            let placed = self.write_lost(now, packet)
+                || self.may_add_new(packet) && self.write_new(now, packet);
             if !placed {
                 return;
             }
         }
+    }
+
+    /// Whether new data may be added to the packet. On a link layer control and new data travel in
+    /// packets of their own, because control may overtake.
+    fn may_add_new(&self, packet: &Filling) -> bool {
+        let is_control = !packet.is_new && !packet.cargo.is_empty();
+        !(self.held_back || self.link_layer && is_control)
     }
 
     fn write_control(&mut self, packet: &mut Filling) {
@@ -162,6 +186,7 @@ impl Session {
         packet.source = true;
         packet.protection.sparse |= sparse;
         packet.protection.tail = true;
+        packet.is_new |= !again;
         packet.close_if(last);
     }
 
@@ -171,7 +196,7 @@ impl Session {
         packet: &mut Filling,
         class: usize,
     ) -> Option<usize> {
-        let law = CoDelParams::for_rtt(self.rtt.smoothed());
+        let law = CoDelParams::new(self.rtt.smoothed(), self.packet_time());
         let taken =
             self.sender.outbound.next_new(now, class, packet.room(), &law, &mut self.log)?;
         self.write_piece(now, packet, taken.piece);
@@ -191,16 +216,31 @@ impl Session {
         frame.write(packet.out, last);
         let (number, again, unit) = (packet.number, piece.again, Unit::from(&piece));
         self.log.record(now, || LogEvent::Placed { packet: number, unit, again });
-        let once = again || !piece.error_control.has_arq();
-        packet.source |= piece.is_source();
-        packet.protection.promised |= piece.is_source();
-        packet.protection.tail |= again;
-        packet.cargo.push(if once { Cargo::Gone(channel) } else { Cargo::Packet(piece) });
+        let gone = piece.gone();
+        packet.protect(&piece, self.link_layer);
+        packet.is_new |= !again;
+        packet.cargo.push(match again {
+            true => Cargo::Last(gone),
+            false if piece.error_control.has_arq() => Cargo::Packet(piece),
+            false => Cargo::Gone(channel),
+        });
         packet.close_if(last);
     }
 }
 
 impl Filling<'_> {
+    /// Sets how repairs protect the packet with this piece.
+    fn protect(&mut self, piece: &Piece, link_layer: bool) {
+        let is_source = piece.is_source();
+        self.source |= is_source;
+        if link_layer && piece.again {
+            self.protection.again = true;
+        } else {
+            self.protection.promised |= is_source;
+            self.protection.tail |= piece.again;
+        }
+    }
+
     /// Nothing may follow a frame without a length.
     fn close_if(&mut self, last: bool) {
         if last {

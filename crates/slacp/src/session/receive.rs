@@ -138,7 +138,7 @@ impl Session {
                     if core::mem::replace(&mut acknowledged, true) {
                         return Err(Broken::TwoAcks);
                     }
-                    self.on_ack(now, &ack)?;
+                    self.on_ack(now, &ack, restored)?;
                 }
                 Frame::Ecn(counts) => self.marking.heard(number, counts),
                 Frame::Settled(floor) => {
@@ -177,6 +177,7 @@ impl Session {
                     }
                 }
                 Frame::Channel(announcement) => self.receiver.inbound.announced(&announcement),
+                Frame::Gone(gone) => self.receiver.inbound.gone(now, gone, &mut self.log),
                 Frame::Packet(packet) => {
                     self.receiver.inbound.packet(now, &packet, restored, &mut self.log);
                 }

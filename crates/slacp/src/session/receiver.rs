@@ -1,12 +1,9 @@
 //! The receiving side of a session: what has come, what FEC restores, and packets in order.
 
-use core::time::Duration;
-
-use units::Instant;
-
 use crate::Config;
 use crate::channels::Inbound;
 use crate::rate::ecn::Tally;
+use crate::recovery::Recovery;
 use crate::recovery::fec::Decoder;
 use crate::recovery::received::Received;
 use crate::wire::frame::Repair;
@@ -21,10 +18,10 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// Packets of channels may take a quarter of the memory, and FEC half.
-    pub(super) fn new(config: &Config, memory: u64) -> Self {
+    pub(super) fn new(config: &Config, memory: u64, recovery: Recovery) -> Self {
         let part = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self {
-            received: Received::new(),
+            received: Received::new(recovery),
             ecn: Tally::default(),
             decoder: Decoder::new(part(memory / 2)),
             inbound: Inbound::new(&config.channels, part(memory / 4)),
@@ -50,11 +47,6 @@ impl Receiver {
             restored.extend(self.decoder.repair(number, repair));
         }
         restored
-    }
-
-    /// When an acknowledgement is due.
-    pub(super) fn report_at(&self, rtt: Duration) -> Option<Instant> {
-        self.received.report_at(rtt)
     }
 
     /// Forgets everything below a number that the peer has settled.

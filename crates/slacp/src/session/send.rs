@@ -10,6 +10,7 @@ use super::{Envelope, Session, Wake, ip_udp_overhead};
 use crate::event_log::LogEvent;
 use crate::rate::Auto;
 use crate::recovery::fec::{Block, REPAIR_HEAD, SHARD_OVERHEAD};
+use crate::recovery::received::ACK_DELAY;
 use crate::recovery::sent::{Cargo, SentPacket};
 use crate::wire::ecn::Ecn;
 use crate::wire::frame::{self, Frame, Repair};
@@ -18,9 +19,14 @@ use crate::wire::packet::{Header, TAG};
 /// Size of the SETTLED and MARK frames that may accompany a repair, in bytes.
 const BESIDE: usize = 9 + 1;
 
-/// The record of a packet until it is acknowledged: its cargo, and its frames if it is a FEC
-/// source.
-type Kept = (SmallVec<[Cargo; 2]>, Option<Box<[u8]>>);
+/// The record of a packet until it is acknowledged.
+pub(super) struct Kept {
+    pub(super) cargo: SmallVec<[Cargo; 2]>,
+    /// Its frames if it is a FEC source.
+    pub(super) source: Option<Box<[u8]>>,
+    /// Whether it belongs to the control channel.
+    pub(super) is_control: bool,
+}
 
 impl Session {
     /// The earliest time [`Self::transmit`] may have a packet, as far as is known;
@@ -35,7 +41,7 @@ impl Session {
             self.payload_at().into_iter().chain(self.padding_at()).min()
         };
         let path = [self.path.validation.send_time(self.challenge_delay()), self.mtu_probe_at()];
-        let report = self.receiver.report_at(self.rtt.smoothed());
+        let report = self.report_at();
         let payload = earliest(
             path.into_iter().flatten().min().map(|time| (time, Wake::Path)),
             payload.map(|time| (time, Wake::Pacing)),
@@ -62,13 +68,31 @@ impl Session {
     fn waits_at(&self) -> Option<Instant> {
         if self.has_urgent() || self.sender.planner.next().is_some() {
             Some(Instant::ZERO)
+        } else if self.held_back {
+            None
         } else {
             self.new_at()
         }
     }
 
+    /// When an acknowledgement is due. On a link layer, one that reports no loss waits for new data
+    /// to travel with, which has room for it.
+    fn report_at(&self) -> Option<Instant> {
+        let rtt = self.rtt.smoothed();
+        let awaits_data = self.link_layer && self.new_at().is_some();
+        let companion = if awaits_data { self.packet_time().min(rtt / 4) } else { ACK_DELAY };
+        self.receiver.received.report_at(rtt, companion.max(ACK_DELAY))
+    }
+
     pub(super) fn ack_is_due(&self, now: Instant) -> bool {
-        self.receiver.report_at(self.rtt.smoothed()).is_some_and(|time| time <= now)
+        self.report_at().is_some_and(|time| time <= now)
+    }
+
+    /// Whether the packet being built carries new data of a link layer, and an acknowledgement can
+    /// travel with it.
+    fn ack_joins(&self, now: Instant) -> bool {
+        let takes_new = !self.held_back && !self.has_urgent() && self.receiver.received.waits();
+        self.link_layer && takes_new && self.payload_at().is_some_and(|time| time <= now)
     }
 
     /// Builds the next packet in `out`, which must be empty; `None` if there is nothing to send.
@@ -105,15 +129,22 @@ impl Session {
             out.clear();
             return None;
         }
-        let Filling { cargo, source, protection, .. } = packet;
+        let Filling { cargo, source, protection, is_new, asks, reports, .. } = packet;
         // On a clean link no repair will need the packet.
-        let source = source && !self.loss.is_clean();
+        let is_clean = self.loss.is_clean();
+        let source = source && !is_clean;
         if source {
             Header::mark_source(out);
             self.sender.planner.sent_source(now, number, protection, &self.loss);
+        } else if reports && !eliciting && !is_clean {
+            Header::mark_source(out);
+            let (frames, run) = (&out[header.len()..], self.loss.longest_run());
+            self.sender.planner.protect_report(now, number, frames, run);
         }
         let source = source.then(|| out[header.len()..].into());
-        let sent = self.seal(now, &header, out, to, eliciting.then_some((cargo, source)));
+        // A question waits for its turn, so that its answer says that all data before it has come.
+        let kept = Kept { cargo, source, is_control: !is_new && !asks };
+        let sent = self.seal(now, &header, out, to, eliciting.then_some(kept));
         if let Some(sent) = &sent
             && self.stats.repairs_sent > repairs
         {
@@ -133,7 +164,8 @@ impl Session {
     ) -> Option<Envelope> {
         let number = self.sender.sent.next_number();
         let size = out.len() + TAG + ip_udp_overhead(to);
-        let source = kept.as_ref().is_some_and(|kept| kept.1.is_some());
+        let source = kept.as_ref().is_some_and(|kept| kept.source.is_some());
+        let is_control = kept.as_ref().is_none_or(|kept| kept.is_control);
         let ecn = self.codepoint(number, kept.as_ref());
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += size as u64;
@@ -141,13 +173,13 @@ impl Session {
         self.keys.seal(number, header.len(), out);
         self.check_keys(now);
         self.log.record(now, || LogEvent::Sent { packet: number, bytes: size, source });
-        Some(Envelope { to, size: ByteCount::new(size as u64), ecn })
+        Some(Envelope { to, size: ByteCount::new(size as u64), ecn, is_control })
     }
 
     /// The codepoint of packet `number`. What nobody acknowledges cannot be validated, and what finds
     /// out whether the path works at all is to arrive on every path.
     fn codepoint(&self, number: u64, kept: Option<&Kept>) -> Ecn {
-        let asks = |(cargo, _): &Kept| matches!(cargo[..], [Cargo::MtuProbe(_)]);
+        let asks = |kept: &Kept| matches!(kept.cargo[..], [Cargo::MtuProbe(_)]);
         if !self.is_reachable() || kept.is_none_or(asks) {
             return Ecn::NotEct;
         }
@@ -178,7 +210,7 @@ impl Session {
         if ect {
             self.marking.sent_ect();
         }
-        let enter = |(cargo, source)| SentPacket {
+        let enter = |Kept { cargo, source, is_control }| SentPacket {
             size,
             ect,
             sent_bytes,
@@ -186,6 +218,8 @@ impl Session {
             time: now,
             cargo,
             source,
+            is_control,
+            repaired_by: 0,
         };
         self.sender.enter(kept.map(enter), &mut self.rng);
     }
@@ -196,9 +230,15 @@ impl Session {
         // A question carries an acknowledgement. After a fade the peer learns at once what has
         // arrived; on a path that drops large packets, the acknowledgements in those are lost.
         let tells = careful || !self.is_reachable();
-        if self.ack_is_due(now) || ping && tells {
+        if self.ack_is_due(now) || self.ack_joins(now) || ping && tells {
+            packet.reports = self.link_layer && self.receiver.received.is_urgent();
             self.write_ack(now, packet);
+            // On a link layer, the report of a loss goes ahead alone.
+            if packet.reports && !ping && !packet.is_empty() {
+                return false;
+            }
         }
+        packet.asks = ping;
         if ping {
             Frame::Ping.write(packet.out, false);
         }
@@ -223,8 +263,11 @@ impl Session {
         if repair.is_some() {
             return self.write_repair(now, packet) || ping;
         }
-        // A repair of this packet must fit in another packet, whatever the length of its header.
-        packet.end -= REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - packet.start;
+        // A repair of this packet must fit in another packet, whatever the length of its header. A
+        // link layer's new data has no repairs.
+        if !self.link_layer || self.has_urgent() {
+            packet.end -= REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - packet.start;
+        }
         self.write_payload(now, packet);
         ping || !packet.cargo.is_empty()
     }
@@ -304,6 +347,7 @@ impl Session {
             shard: &repair.shard,
         };
         Frame::Repair(frame).write(out, true);
+        self.sender.sent.repaired(repair.block.numbers(), *number);
         let (packet, Block { base, count, .. }) = (*number, repair.block);
         self.log.record(now, || LogEvent::RepairSent { packet, base, count });
         self.stats.repairs_sent += 1;

@@ -10,6 +10,7 @@ use units::{BitRate, Instant};
 
 use crate::Config;
 use crate::channels::Outbound;
+use crate::recovery::Recovery;
 use crate::recovery::planner::Planner;
 use crate::recovery::sent::{Cargo, SentPacket, SentPackets};
 use crate::scheduler::Scheduler;
@@ -52,12 +53,12 @@ impl Sender {
         now: Instant,
         config: &Config,
         memory: u64,
-        rate: BitRate,
+        (rate, recovery): (BitRate, Recovery),
         rng: &mut ChaCha20Rng,
     ) -> Self {
         let (classes, mtu) = (config.classes.len(), usize::from(config.mtu));
         Self {
-            sent: SentPackets::default(),
+            sent: SentPackets::new(recovery),
             planner: Planner::new(rate),
             scheduler: Scheduler::new(&config.classes),
             outbound: Outbound::new(&config.channels, classes, mtu),

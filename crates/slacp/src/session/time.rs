@@ -45,9 +45,9 @@ impl Session {
             self.probe(now);
         }
         if self.repair_timeout().is_some_and(|time| time <= now) {
-            let idle = self.is_idle();
+            let (idle, resends) = (self.is_idle(), self.has_urgent());
             let (sent, loss, rtt) = (&self.sender.sent, &self.loss, self.rtt.smoothed());
-            self.sender.planner.plan(now, &Outlook { sent, loss, rtt, idle });
+            self.sender.planner.plan(now, &Outlook { sent, loss, rtt, idle, resends });
         }
         while let Some((_, cargo)) = self.sender.copies.pop_front_if(|(time, _)| *time <= now) {
             self.resend(now, cargo);
@@ -76,7 +76,8 @@ impl Session {
     }
 
     fn repair_timeout(&self) -> Option<Instant> {
-        self.sender.planner.due(self.is_idle()).filter(|_| self.is_reachable())
+        let (idle, resends) = (self.is_idle(), self.has_urgent());
+        self.sender.planner.due(idle, resends).filter(|_| self.is_reachable())
     }
 
     /// Whether no payload is waiting.

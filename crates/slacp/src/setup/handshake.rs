@@ -60,6 +60,10 @@ pub(crate) struct Params {
     pub(crate) aes: bool,
     /// Whether this side reports the ECN codepoints it receives.
     pub(crate) ecn: bool,
+    /// Whether this side runs SLACP as a link layer ([`Config::link_layer`]).
+    ///
+    /// [`Config::link_layer`]: crate::Config::link_layer
+    pub(crate) link_layer: bool,
 }
 
 /// The other side requires a parameter that is not known here.
@@ -84,6 +88,7 @@ const CHANNELS: u64 = 8;
 const AES: u64 = 9;
 const OPENINGS: u64 = 10;
 const ECN: u64 = 13;
+const LINK_LAYER: u64 = 16;
 
 impl Params {
     /// The cipher of a session with `peer`.
@@ -116,13 +121,16 @@ impl Params {
         if self.ecn {
             put(ECN, 1);
         }
+        if self.link_layer {
+            put(LINK_LAYER, 1);
+        }
         out
     }
 
     fn decode(mut input: &[u8]) -> Result<Self, HandshakeError> {
         let (mut memory, mut window, mut streams, mut rate, mut present) = (0, 0, 0, 0, None);
         let (mut channels, mut openings) = (0, Openings::default());
-        let (mut times, mut aes, mut ecn) = (None, false, false);
+        let (mut times, mut aes, mut ecn, mut link_layer) = (None, false, false, false);
         while !input.is_empty() {
             let mut number = || varint::read(&mut input).ok_or(HandshakeError::Malformed);
             let (name, value) = (number()?, number()?);
@@ -137,6 +145,7 @@ impl Params {
                 TIMES => times = Some(value == 1),
                 AES => aes = value == 1,
                 ECN => ecn = value == 1,
+                LINK_LAYER => link_layer = value == 1,
                 REFUSED => return Err(HandshakeError::Refused { parameter: value }),
                 _ if name & MANDATORY != 0 => {
                     return Err(Unsupported { parameter: name }.into());
@@ -145,7 +154,8 @@ impl Params {
             }
         }
         let limits = Limits { channels, openings, ..Limits::new(memory, window, streams) };
-        Ok(Self { limits, rate: BitRate::from_bits_per_second(rate), present, times, aes, ecn })
+        let rate = BitRate::from_bits_per_second(rate);
+        Ok(Self { limits, rate, present, times, aes, ecn, link_layer })
     }
 }
 
@@ -479,6 +489,7 @@ mod tests {
             times: Some(true),
             aes: true,
             ecn: true,
+            link_layer: true,
         }
     }
 

@@ -294,8 +294,8 @@ impl Hub {
         let Some(known) = self.peers.get(&key) else { return };
         let live = known.session.and_then(|id| core.session(id)).map(|session| session.name);
         let present = live.filter(|name| params.present == Some(*name));
-        let Params { limits, rate, times, ecn, .. } = params;
-        let peer = Peer { key, address: from, index: sender, limits, rate, times, ecn };
+        let Params { limits, rate, times, ecn, link_layer, .. } = params;
+        let peer = Peer { key, address: from, index: sender, limits, rate, times, ecn, link_layer };
         let own = self.own_config(&core.config, &key);
         let mut ours = core.params(present);
         if let Some(own) = &own {

@@ -192,8 +192,8 @@ impl Terminal {
         let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));
         let known = self.addresses.contains(&from);
         let address = asked.copied().filter(|_| !known).unwrap_or(from);
-        let Params { limits, rate, times, ecn, .. } = params;
-        let peer = Peer { key, address, index: sender, limits, rate, times, ecn };
+        let Params { limits, rate, times, ecn, link_layer, .. } = params;
+        let peer = Peer { key, address, index: sender, limits, rate, times, ecn, link_layer };
         let keys = initiator.into_keys(params.cipher(&core.params(None)));
         let seed = core.seed();
         let mut session = Session::new(now, &core.config, keys, peer, false, Some(rtt), &seed);

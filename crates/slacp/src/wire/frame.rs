@@ -11,8 +11,8 @@ use crate::wire::open::{Destination, Open};
 use crate::wire::varint;
 use crate::{CloseReason, ResetReason, StreamId};
 
-pub(crate) use channel::{Announcement, CHANNEL_SIZE, Packet, Part};
-use channel::{CHANNEL, PACKET, PACKET_LEN, PACKET_PART};
+pub(crate) use channel::{Announcement, CHANNEL_SIZE, Gone, Packet, Part};
+use channel::{CHANNEL, GONE, PACKET, PACKET_LEN, PACKET_PART};
 use open::{MARKED_OPEN, OPEN};
 
 const PADDING: u8 = 0x00;
@@ -118,6 +118,8 @@ pub(crate) enum Frame<'a> {
     },
     /// Announces how a packet channel is to be received.
     Channel(Announcement),
+    /// A packet of a channel that is not sent again.
+    Gone(Gone),
     Packet(Packet<'a>),
 }
 
@@ -486,6 +488,7 @@ impl Frame<'_> {
                 out.extend_from_slice(data);
             }
             Frame::Channel(announcement) => announcement.write(out),
+            Frame::Gone(gone) => gone.write(out),
             Frame::Packet(packet) => packet.write(out, last),
         }
     }
@@ -603,6 +606,7 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
         PATH_ANSWER => Frame::PathAnswer(u64::from_be_bytes(take::<8>(input)?)),
         _ if kind & !(STREAM_FIN | STREAM_LEN) == STREAM => read_stream_data(kind, input)?,
         CHANNEL => Frame::Channel(Announcement::read(input)?),
+        GONE => Frame::Gone(Gone::read(input)?),
         _ if kind & !(PACKET_LEN | PACKET_PART) == PACKET => {
             Frame::Packet(Packet::read(kind, input)?)
         }

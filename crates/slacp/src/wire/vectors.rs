@@ -137,6 +137,7 @@ fn params(present: Option<u64>, times: bool) -> Params {
         times: Some(times),
         aes: true,
         ecn: false,
+        link_layer: false,
     }
 }
 

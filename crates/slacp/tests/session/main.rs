@@ -22,6 +22,7 @@ mod ecn;
 mod first_rtt;
 mod flow;
 mod lifecycle;
+mod link_layer;
 mod memory;
 mod migration;
 mod modem_or_auto;

@@ -203,6 +203,20 @@ impl Lane {
         start..gap.end
     }
 
+    /// Stops waiting for a packet that the sender has given up; whether it was missing.
+    pub(super) fn skip(&mut self, now: Instant, sequence: u64) -> bool {
+        if sequence >= MOST_NUMBERS {
+            return false;
+        }
+        if sequence >= self.next {
+            self.extend(now, sequence, true);
+        }
+        let missing = self.is_missing(sequence);
+        self.forget(sequence);
+        self.found(sequence);
+        missing
+    }
+
     /// Whether there are more gaps than any honest peer would leave.
     pub(super) fn has_too_many_gaps(&self) -> bool {
         self.missing.len() > MOST_GAPS
@@ -248,6 +262,28 @@ mod tests {
         assert_eq!(lane.give_up(), 5..7);
         assert_eq!(popped(&mut lane), [7, 8]);
         assert_eq!((lane.held(), lane.missing_since()), (0, None));
+    }
+
+    #[test]
+    fn a_packet_that_the_sender_has_given_up_is_not_waited_for() {
+        let mut lane = Lane::default();
+        for (time, sequence) in [(0, 0), (1, 3), (2, 4)] {
+            lane.insert(at(time), &packet(sequence, None, b"x"));
+        }
+        assert_eq!(popped(&mut lane), [0]);
+        assert!(lane.skip(at(3), 2) && !lane.skip(at(3), 2) && !lane.skip(at(3), 3));
+        assert_eq!((popped(&mut lane), lane.missing_since()), (vec![], Some(at(1))));
+        lane.insert(at(4), &packet(1, None, b"x"));
+        assert_eq!(popped(&mut lane), [1, 3, 4]);
+        // The report overtakes the packets before it, which are still waited for.
+        assert!(lane.skip(at(5), 7));
+        assert_eq!(lane.insert(at(6), &packet(7, None, b"x")).1, Outcome::Late);
+        assert_eq!(lane.insert(at(6), &packet(8, None, b"x")).1, Outcome::Whole);
+        for sequence in [5, 6] {
+            assert_eq!(lane.insert(at(7), &packet(sequence, None, b"x")).1, Outcome::Whole);
+        }
+        assert_eq!((popped(&mut lane), lane.held()), (vec![5, 6, 8], 0));
+        assert!(!lane.skip(at(8), MOST_NUMBERS));
     }
 
     #[test]

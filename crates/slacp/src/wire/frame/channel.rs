@@ -7,6 +7,7 @@ use crate::channels::{CHANNELS, ChannelId, LANES, MAX_DEADLINE, MAX_PACKET};
 use crate::wire::varint;
 
 pub(super) const CHANNEL: u8 = 0x20;
+pub(super) const GONE: u8 = 0x24;
 pub(super) const PACKET: u8 = 0x18;
 pub(super) const PACKET_LEN: u8 = 0x01;
 pub(super) const PACKET_PART: u8 = 0x02;
@@ -20,6 +21,15 @@ pub(crate) struct Announcement {
     pub(crate) channel: ChannelId,
     /// In whole milliseconds, at most [`MAX_DEADLINE`].
     pub(crate) deadline: Duration,
+}
+
+/// A packet that the sender has given up: the receiver need not wait for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) channel: ChannelId,
+    pub(crate) lane: u8,
+    /// Its full number in the lane.
+    pub(crate) sequence: u64,
 }
 
 /// A whole packet, or a part of one.
@@ -54,6 +64,18 @@ impl Announcement {
     }
 }
 
+impl Gone {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let names = [u64::from(self.channel.0), u64::from(self.lane), self.sequence];
+        super::write_numbers(out, GONE, &names);
+    }
+
+    pub(super) fn read(input: &mut &[u8]) -> Option<Self> {
+        let (channel, lane) = (read_channel(input)?, read_lane(input)?);
+        Some(Self { channel, lane, sequence: varint::read(input)? })
+    }
+}
+
 impl<'a> Packet<'a> {
     /// Size of the frame before its data, without a length, in bytes.
     pub(crate) fn head(&self) -> usize {
@@ -81,7 +103,7 @@ impl<'a> Packet<'a> {
 
     pub(super) fn read(kind: u8, input: &mut &'a [u8]) -> Option<Self> {
         let channel = read_channel(input)?;
-        let lane = u8::try_from(varint::read(input)?).ok().filter(|lane| *lane < LANES)?;
+        let lane = read_lane(input)?;
         let sequence = super::read_truncated(input)?;
         let part = if kind & PACKET_PART != 0 { Some(Part::read(input)?) } else { None };
         let data = super::read_data(input, kind & PACKET_LEN != 0)?;
@@ -97,6 +119,10 @@ impl Part {
         let (offset, total) = (size()?, size()?);
         (offset < total && total <= MAX_PACKET).then_some(Self { offset, total })
     }
+}
+
+fn read_lane(input: &mut &[u8]) -> Option<u8> {
+    u8::try_from(varint::read(input)?).ok().filter(|lane| *lane < LANES)
 }
 
 fn read_channel(input: &mut &[u8]) -> Option<ChannelId> {
@@ -135,6 +161,17 @@ mod tests {
             announcement.write(&mut out);
             prop_assert!(out.len() <= CHANNEL_SIZE);
             prop_assert_eq!(read(&mut &out[..]), Ok(Some(Frame::Channel(announcement))));
+        }
+    }
+
+    #[test]
+    fn a_packet_given_up_reads_back_and_names_a_lane_that_exists() {
+        for (lane, sequence) in [(0, 0), (63, 1 << 40), (64, 7)] {
+            let gone = Gone { channel: ChannelId(3), lane, sequence };
+            let mut out = Vec::new();
+            gone.write(&mut out);
+            let expected = (lane < LANES).then_some(Frame::Gone(gone));
+            assert_eq!(read(&mut &out[..]).ok().flatten(), expected);
         }
     }
 
