@@ -8,7 +8,7 @@ use crate::cc::{ControllerSpec, FastRecovery};
 use crate::prr::PrrBound;
 use crate::rtt::RtoConfig;
 use crate::segment::Cookie;
-use crate::tcb::ControlBlock;
+use crate::tcb::{ControlBlock, Sharing};
 
 /// The settings of a connection. [`Config::default`] is a plain, modern TCP: RFC 9293 with SACK,
 /// timestamps, window scaling, RACK-TLP, PRR and CUBIC. [`crate::Profile`] has the named sets of
@@ -81,6 +81,9 @@ pub struct Config {
     pub bucket: Option<ByteCount>,
     /// What earlier or concurrent connections know about the path (TCB interdependence, RFC 9040).
     pub shared: Option<ControlBlock>,
+    /// What the owner is to keep of this connection for [`Self::shared`] of the next one with the same
+    /// peer.
+    pub sharing: Sharing,
     /// Set the threshold of the first slow start to the rate of the first acknowledgements times
     /// the RTT (Hoe, SIGCOMM 1996; the sender's estimation of Allman and Paxson, SIGCOMM 1999).
     pub estimate_ssthresh: bool,
@@ -216,6 +219,7 @@ impl Default for Config {
             max_rate: None,
             bucket: None,
             shared: None,
+            sharing: Sharing::None,
             estimate_ssthresh: false,
             restart_after_idle: true,
             keepalive: None,

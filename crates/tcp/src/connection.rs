@@ -213,6 +213,11 @@ impl<P: Payload> Connection<P> {
         self.state
     }
 
+    /// Its settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// What it knows about the path, for other connections
     /// ([`Config::shared`](crate::Config::shared)).
     pub fn control_block(&self) -> ControlBlock {

@@ -38,5 +38,5 @@ pub use rtt::{RtoConfig, Sampling};
 pub use segment::{Cookie, Ecn, Flags, Options, SackBlock, SackBlocks, Segment, Snack, Timestamps};
 pub use seq::SeqNr;
 pub use stats::Stats;
-pub use tcb::ControlBlock;
+pub use tcb::{ControlBlock, Sharing};
 pub use wake::Wake;

@@ -11,6 +11,7 @@ use crate::config::{Config, Counting, Detection, SynData};
 use crate::profile::Profile;
 use crate::prr::PrrBound;
 use crate::rtt::Sampling;
+use crate::tcb::Sharing;
 
 /// Why a setting was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -97,7 +98,7 @@ const SWITCHES: [Setting; 16] = switches! {
     "restart-after-idle" => restart_after_idle,
 };
 
-const VALUES: [Setting; 22] = [
+const VALUES: [Setting; 23] = [
     setting("mss", "64 to 9000 bytes", |config, text| {
         assign(&mut config.mss, number(text, 64, 9000))
     }),
@@ -153,6 +154,9 @@ const VALUES: [Setting; 22] = [
     }),
     setting("bucket", "1 B to 1 GiB, or none", |config, text| {
         assign(&mut config.bucket, unless("none", text, size))
+    }),
+    setting("tcb-sharing", "none, threshold or all", |config, text| {
+        assign(&mut config.sharing, sharing(text))
     }),
     setting("user-timeout", "a duration, or none", |config, text| {
         assign(&mut config.user_timeout, unless("none", text, time))
@@ -342,6 +346,15 @@ fn prr(text: &str) -> Option<PrrBound> {
     match text {
         "conservative" => Some(PrrBound::Conservative),
         "slow-start" => Some(PrrBound::SlowStart),
+        _ => None,
+    }
+}
+
+fn sharing(text: &str) -> Option<Sharing> {
+    match text {
+        "none" => Some(Sharing::None),
+        "threshold" => Some(Sharing::Threshold),
+        "all" => Some(Sharing::All),
         _ => None,
     }
 }

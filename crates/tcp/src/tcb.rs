@@ -51,9 +51,52 @@ impl ControlBlock {
     }
 }
 
+/// What a host keeps of a connection for the next one with the same peer (temporal sharing, RFC 9040
+/// §6). The owner of the connections keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// Nothing.
+    #[default]
+    None,
+    /// The slow-start threshold: the "TCP control block interdependence" of the satellite
+    /// literature.
+    Threshold,
+    /// Everything in [`ControlBlock`].
+    All,
+}
+
+impl Sharing {
+    /// What is kept, given what a connection knows and what was kept before. A connection without
+    /// losses has set no threshold, and leaves that of an earlier one.
+    #[must_use]
+    pub fn keep(self, block: ControlBlock, before: ControlBlock) -> ControlBlock {
+        let ssthresh = block.ssthresh.or(before.ssthresh);
+        match self {
+            Self::None => before,
+            Self::Threshold => ControlBlock { ssthresh, ..before },
+            Self::All => ControlBlock { ssthresh, ..block },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_keeps_what_is_shared_and_the_last_threshold() {
+        let block = |ssthresh: Option<u64>| ControlBlock {
+            rtt: Some((Duration::from_millis(600), Duration::from_millis(9))),
+            ssthresh: ssthresh.map(ByteCount::new),
+            cwnd: Some(ByteCount::new(30_000)),
+        };
+        let none = ControlBlock::default();
+        let kept = Sharing::Threshold.keep(block(Some(20_000)), none);
+        assert_eq!(kept, block(Some(20_000)).ssthresh_only());
+        assert_eq!(Sharing::Threshold.keep(block(None), kept), kept);
+        assert_eq!(Sharing::All.keep(block(None), kept), block(Some(20_000)));
+        assert_eq!(Sharing::None.keep(block(Some(1)), none), none);
+    }
 
     #[test]
     fn an_ensemble_shares_alike() {
