@@ -42,8 +42,8 @@ pub use link_spec::{AcmSpec, LinkSpec, RateSpec};
 pub use preset::{Overrides, Preset, TerrestrialOverrides};
 pub use published::{Claim, Published, Value};
 pub use scenario::{
-    Amount, Case, Direction, Flow, Gateways, Hop, Links, Method, Network, Scenario, Sizes, Split,
-    Traffic,
+    Amount, Case, Direction, Flow, Gateways, Hop, Links, Method, Network, Overhead, Scenario,
+    Sizes, Split, Traffic,
 };
 pub use schema::schemas;
 pub use trace::TraceFault;

@@ -25,7 +25,7 @@ use crate::preset::check_mtu;
 use crate::{DamaSpec, FileError, FileKind, LinkSpec, Preset};
 
 pub use flow::{Amount, Direction, Flow, Method, Sizes, Traffic};
-pub use gateways::{Gateways, Split};
+pub use gateways::{Gateways, Overhead, Split};
 pub use network::Network;
 pub(crate) use raw::RawScenario;
 use raw::{RawHop, RawTcp};

@@ -54,8 +54,8 @@ impl Packet {
                 self.udp(&mut bytes, CBR_PORT, &vec![0; datagram.len as usize]);
                 (17, 0)
             }
-            Body::Slacp(payload) => {
-                self.udp(&mut bytes, SLACP_PORT, payload);
+            Body::Slacp(sealed) => {
+                self.udp(&mut bytes, SLACP_PORT, &sealed.bytes);
                 (17, 0)
             }
         };
@@ -100,16 +100,21 @@ impl Packet {
 mod tests {
     use link::Payload as _;
     use proptest::prelude::*;
+    use scenario::Overhead;
     use tcp::{ByteRange, Ecn, Flags, Options, SeqNr, Timestamps};
     use units::Instant;
 
     use super::*;
-    use crate::packet::Datagram;
+    use crate::packet::{Datagram, Sealed};
+
+    fn sealed(bytes: Vec<u8>) -> Body {
+        Body::Slacp(Sealed { bytes, is_control: false, overhead: Overhead::Tunnel })
+    }
 
     #[test]
     fn the_bytes_are_as_many_as_links_charge_and_sum_to_zero() {
         let datagram = Datagram { app: 0, number: 1, sent_at: Instant::ZERO, len: 101 };
-        for body in [Body::Cbr(datagram), Body::Slacp(vec![7; 64])] {
+        for body in [Body::Cbr(datagram), sealed(vec![7; 64])] {
             let packet = Box::new(Packet { from: NodeId(1), to: NodeId(300), body });
             let bytes = packet.to_bytes();
             assert_eq!(bytes.len(), packet.wire_len());
@@ -170,7 +175,7 @@ mod tests {
     #[test]
     fn a_datagram_whose_sum_is_zero_says_so_in_ones() {
         let packet = |filler: u16| {
-            let body = Body::Slacp(filler.to_be_bytes().to_vec());
+            let body = sealed(filler.to_be_bytes().to_vec());
             Packet { from: NodeId(1), to: NodeId(2), body }
         };
         let sum = |bytes: &[u8]| u16::from_be_bytes([bytes[26], bytes[27]]);

@@ -1,5 +1,7 @@
 //! Simulated packets.
 
+use link::TrafficClass;
+use scenario::Overhead;
 use tcp::{ByteRange, Ecn, Segment};
 use units::Instant;
 
@@ -9,6 +11,10 @@ use crate::slab::Key;
 pub(crate) const IP_HEADER: usize = 20;
 /// Size of a UDP header, in bytes.
 pub(crate) const UDP_HEADER: usize = 8;
+/// Bytes of a SLACP data packet that only the secure tunnel needs, besides the headers of IP and
+/// UDP: the index, by which it finds its session among others (a link layer has the MAC's
+/// addresses), and the tag of its encryption.
+pub(crate) const TUNNEL_ONLY: usize = 4 + 16;
 
 /// A node of the network: a host, a router or a gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,8 +62,34 @@ pub enum Body {
     },
     /// A datagram of a constant-rate application.
     Cbr(Datagram),
-    /// A datagram of a SLACP session, with its real bytes.
-    Slacp(Vec<u8>),
+    /// A datagram of a SLACP session.
+    Slacp(Sealed),
+}
+
+/// A datagram of a SLACP session, with its real bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    /// The UDP payload.
+    pub bytes: Vec<u8>,
+    /// Whether it belongs to the control channel: it carries no new data.
+    pub is_control: bool,
+    /// What a link charges for it besides its frames.
+    pub overhead: Overhead,
+}
+
+impl Sealed {
+    /// Size on the link, in bytes.
+    pub(crate) fn wire_len(&self) -> usize {
+        match self.overhead {
+            Overhead::Tunnel => self.tunnel_len(),
+            Overhead::LinkLayer => self.bytes.len().saturating_sub(TUNNEL_ONLY),
+        }
+    }
+
+    /// Size of the whole IP packet in bytes.
+    pub(crate) fn tunnel_len(&self) -> usize {
+        IP_HEADER + UDP_HEADER + self.bytes.len()
+    }
 }
 
 /// A UDP datagram without contents.
@@ -79,7 +111,7 @@ impl link::Payload for Box<Packet> {
         let body = match &self.body {
             Body::Tcp { segment, .. } => segment.wire_len(),
             Body::Cbr(datagram) => UDP_HEADER + datagram.len as usize,
-            Body::Slacp(bytes) => UDP_HEADER + bytes.len(),
+            Body::Slacp(sealed) => return sealed.wire_len(),
         };
         IP_HEADER + body
     }
@@ -91,6 +123,13 @@ impl link::Payload for Box<Packet> {
                 true
             }
             _ => false,
+        }
+    }
+
+    fn class(&self) -> TrafficClass {
+        match &self.body {
+            Body::Slacp(Sealed { is_control: true, .. }) => TrafficClass::Control,
+            _ => TrafficClass::Bulk,
         }
     }
 }
@@ -109,11 +148,26 @@ mod tests {
         packet
     }
 
+    fn sealed(len: usize, overhead: Overhead) -> Body {
+        Body::Slacp(Sealed { bytes: vec![0; len], is_control: true, overhead })
+    }
+
+    /// A link layer's packet has neither IP and UDP headers nor what only a tunnel needs.
+    #[test]
+    fn a_link_layer_is_charged_for_its_own_headers_only() {
+        let packet = |overhead| {
+            Box::new(Packet { from: NodeId(0), to: NodeId(1), body: sealed(1000, overhead) })
+        };
+        assert_eq!(packet(Overhead::LinkLayer).wire_len(), 1000 - 20);
+        assert_eq!(packet(Overhead::LinkLayer).class(), TrafficClass::Control);
+        assert_eq!(segment(Ecn::NotEct).class(), TrafficClass::Bulk);
+    }
+
     #[test]
     fn a_link_carries_the_headers_too() {
         assert_eq!(segment(Ecn::NotEct).wire_len(), 20 + 20 + 1000);
         let datagram = Datagram { app: 0, number: 0, sent_at: Instant::ZERO, len: 1000 };
-        for body in [Body::Cbr(datagram), Body::Slacp(vec![0; 1000])] {
+        for body in [Body::Cbr(datagram), sealed(1000, Overhead::Tunnel)] {
             let packet = Box::new(Packet { from: NodeId(0), to: NodeId(1), body });
             assert_eq!(packet.wire_len(), 20 + 8 + 1000);
         }
@@ -133,7 +187,7 @@ mod tests {
             let Body::Tcp { segment, .. } = packet.body else { unreachable!() };
             assert_eq!(segment.ecn, after.unwrap_or(before));
         }
-        let body = Body::Slacp(vec![0; 100]);
+        let body = sealed(100, Overhead::Tunnel);
         assert!(!Box::new(Packet { from: NodeId(0), to: NodeId(1), body }).mark_ce());
     }
 }

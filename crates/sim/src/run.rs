@@ -15,7 +15,7 @@ use crate::app::AppId;
 use crate::metric::{self, Metric};
 use crate::network::LaneId;
 use crate::packet::NodeId;
-use crate::world::World;
+use crate::world::{Charged, World};
 use applications::Applications;
 use network::{Network, Nodes};
 
@@ -104,7 +104,22 @@ impl Run {
         for (number, of) in ["forward", "return"].into_iter().enumerate() {
             all.extend(self.of_links(of, &self.lanes[number], self.capacity[number]));
         }
+        all.extend(self.of_slacp());
         all
+    }
+
+    /// What SLACP's datagrams cost, if there are any: as links charged it, and in a secure tunnel.
+    fn of_slacp(&self) -> Vec<Metric> {
+        let gateways = self.nodes.terminals.iter().copied().chain(self.nodes.hub);
+        let charged: Vec<_> = gateways.map(|node| self.world.charged(node)).collect();
+        let sum = |of: fn(&Charged) -> u64| charged.iter().map(of).sum::<u64>() as f64;
+        let metric = |name, value| Metric { of: "slacp".to_owned(), name, value };
+        let all = vec![
+            metric("datagrams", sum(|charged| charged.packets)),
+            metric("link-bytes", sum(|charged| charged.link)),
+            metric("tunnel-bytes", sum(|charged| charged.tunnel)),
+        ];
+        if all[0].value > 0.0 { all } else { Vec::new() }
     }
 
     /// Metrics recorded at a flow's last sender on a host.

@@ -1,6 +1,7 @@
 //! The simulator: nodes, links, connections and applications in virtual time.
 
 mod app;
+mod below;
 mod network;
 mod sample;
 mod script;
@@ -12,7 +13,7 @@ mod tests;
 mod tunnel;
 mod wires;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use link::Dice;
 use pep::relay::Side;
@@ -29,6 +30,8 @@ use crate::socket::Socket;
 use crate::split::Split;
 use crate::talk::Talk;
 use crate::world::slacp::{Gateway, Opening};
+
+pub use below::{Charged, MacBuffer};
 
 /// A due event.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +76,8 @@ pub struct World {
     gateways: Vec<Gateway>,
     /// The streams on their way to the next gateway, indexed by the numbers sent in their openings.
     openings: Vec<Option<Opening>>,
+    /// What hosts have kept of connections to a peer (TCB interdependence, RFC 9040).
+    control_blocks: BTreeMap<[NodeId; 2], tcp::ControlBlock>,
     /// Packets inside tunnels.
     tunnelled: tunnel::Tunnelled,
     /// Gateways whose streams were written to or read.
@@ -115,6 +120,7 @@ impl World {
             splits: Slab::new(),
             gateways: Vec::new(),
             openings: Vec::new(),
+            control_blocks: BTreeMap::new(),
             tunnelled: tunnel::Tunnelled::default(),
             restless: VecDeque::new(),
             boxes: Vec::new(),

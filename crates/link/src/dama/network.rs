@@ -22,7 +22,7 @@ use crate::delay::Path;
 use crate::payload::Frame;
 use crate::reception::Reception;
 use crate::schedule::Schedule;
-use crate::{Counters, Dice, Jitter, Loss, Outage, Payload, Tally};
+use crate::{Counters, Dice, Jitter, Loss, Outage, Payload, Tally, TrafficClass};
 use channel::Channel;
 use contention::Answer;
 
@@ -218,6 +218,12 @@ impl<P: Payload> Dama<P> {
     /// Cells that wait in a terminal's MAC buffers.
     pub fn mac_cells(&self, terminal: usize) -> u32 {
         self.terminals[terminal].mac_cells()
+    }
+
+    /// Cells that wait in the MAC buffer of a class of a terminal at `now`.
+    pub fn waiting(&mut self, now: Instant, terminal: usize, class: TrafficClass) -> u32 {
+        self.advance_to(now, terminal);
+        self.terminals[terminal].mac_cells_of(class)
     }
 
     /// A terminal's slots and requests.

@@ -296,6 +296,11 @@ impl<P: Payload> Terminal<P> {
         self.buffers.queued()
     }
 
+    /// Cells that wait in the MAC buffer of a class.
+    pub(super) fn mac_cells_of(&self, class: TrafficClass) -> u32 {
+        self.buffers.mac_cells(class)
+    }
+
     /// Cells that wait in the MAC buffers.
     pub(super) fn mac_cells(&self) -> u32 {
         TrafficClass::ALL.iter().map(|class| self.buffers.mac_cells(*class)).sum()

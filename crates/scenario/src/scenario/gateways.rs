@@ -2,12 +2,17 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use units::BitRate;
+use units::{BitRate, ByteCount};
 
 use super::raw::RawGateways;
 use crate::FileError;
 use crate::place::Place;
 use crate::text::Text;
+
+/// Default for the IP packets that wait in front of SLACP: the SLACP paper's (§4).
+const QUEUE: ByteCount = ByteCount::new(40_000);
+/// Sizes of buffers, in bytes: at least a packet.
+const SIZES: core::ops::RangeInclusive<u64> = 1000..=1_000_000_000;
 
 /// Where connections are split, and how the parts are joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +27,25 @@ pub struct Gateways {
     pub forward_rate: Option<BitRate>,
     /// SLACP's configured rate on the return link; `None`: that of the link.
     pub return_rate: Option<BitRate>,
+    /// What links charge for SLACP's packets.
+    pub overhead: Overhead,
+    /// Bytes of IP packets that wait in front of SLACP.
+    pub queue: ByteCount,
+    /// Bytes that SLACP lets wait for the link below it; `None`: it sends at its rate.
+    pub mac_buffer: Option<ByteCount>,
+}
+
+/// What links charge for a packet of SLACP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum Overhead {
+    /// The whole IP packet: SLACP is a secure tunnel.
+    #[default]
+    Tunnel,
+    /// SLACP's own headers only: it is the link layer, which needs no IP and UDP headers, no index
+    /// and no tag. It then also behaves as one (`slacp::Config::link_layer`).
+    LinkLayer,
 }
 
 /// Where connections are split.
@@ -82,6 +106,12 @@ impl Gateways {
             let good = rate.is_none_or(|rate| rate.bits_per_second() > 0);
             place.check(good, key, "0 bit/s", "above 0").map(|()| rate)
         };
+        let size = |key, size: Option<Text<ByteCount>>| {
+            let size = size.map(|text| text.0);
+            let good = size.is_none_or(|size| SIZES.contains(&size.get()));
+            let shown = size.unwrap_or_default();
+            place.check(good, key, shown, "1 kB to 1 GB").map(|()| size)
+        };
         let name = |name: Option<String>| name.unwrap_or_else(|| "default".to_owned());
         Ok(Some(Self {
             split,
@@ -89,6 +119,9 @@ impl Gateways {
             lan_tcp: name(raw.lan_tcp),
             forward_rate: rate("forward-rate", raw.forward_rate)?,
             return_rate: rate("return-rate", raw.return_rate)?,
+            overhead: raw.overhead.unwrap_or_default(),
+            queue: size("queue", raw.queue)?.unwrap_or(QUEUE),
+            mac_buffer: size("mac-buffer", raw.mac_buffer)?,
         }))
     }
 

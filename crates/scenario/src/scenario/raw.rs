@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use units::{BitRate, ByteCount};
 
 use super::flow::{Direction, HttpMethod, Kind};
-use super::gateways::{HopProtocol, Splitting};
+use super::gateways::{HopProtocol, Overhead, Splitting};
 use crate::dama::raw::RawDama;
 use crate::link_spec::raw::RawLink;
 use crate::text::{Text, Time};
@@ -164,6 +164,15 @@ pub(super) struct RawGateways {
     /// SLACP's configured rate on the return link; by default that of the link.
     #[schemars(extend("examples" = ["4 Mbit/s"]))]
     pub(super) return_rate: Option<Text<BitRate>>,
+    /// What links charge for SLACP's packets: the whole IP packet, or SLACP's own headers only.
+    #[schemars(extend("default" = "tunnel"))]
+    pub(super) overhead: Option<Overhead>,
+    /// Bytes of IP packets that wait in front of SLACP (split = "packets").
+    #[schemars(extend("default" = "40 kB"))]
+    pub(super) queue: Option<Text<ByteCount>>,
+    /// Bytes that SLACP lets wait for the link below it; by default it sends at its rate.
+    #[schemars(extend("examples" = ["14400 B"]))]
+    pub(super) mac_buffer: Option<Text<ByteCount>>,
 }
 
 /// One or more identical applications. Which keys it may have follows from its kind.

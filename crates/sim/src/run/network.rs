@@ -1,12 +1,18 @@
 //! Nodes and links of a case.
 
 use link::LinkConfig;
-use scenario::{Case, Gateways, LinkSpec, Links, Split};
-use units::BitRate;
+use scenario::{Case, Gateways, LinkSpec, Links, Overhead, Split};
+use units::{BitRate, ByteCount};
 
 use crate::network::{Hop, LaneId};
-use crate::packet::NodeId;
-use crate::world::World;
+use crate::packet::{IP_HEADER, NodeId, TUNNEL_ONLY, UDP_HEADER};
+use crate::world::{MacBuffer, World};
+
+/// Maximum size of the headers of SLACP as a link layer, in bytes: what AAL5 leaves beside an IP
+/// packet of 1450 bytes and its own trailer in 31 cells (31 · 48 − 1450 − 8).
+const LINK_LAYER_HEADERS: usize = 30;
+/// How often a gateway looks for room in its MAC's buffer during a full packet.
+const LOOKS: u32 = 8;
 
 /// The nodes by role.
 #[derive(Debug, Default)]
@@ -64,7 +70,7 @@ impl Network<'_> {
         if let Some(gateways) = &self.case.gateways
             && gateways.has_slacp()
         {
-            self.lay_slacp(hub, gateways);
+            self.lay_slacp(hub, gateways, &lanes);
         }
         lanes
     }
@@ -144,27 +150,54 @@ impl Network<'_> {
     }
 
     /// SLACP uses the rates that the links leave to IP packets, unless the file says otherwise.
-    fn lay_slacp(&mut self, hub: NodeId, gateways: &Gateways) {
-        let config = |told: Option<BitRate>, link: &LinkSpec| {
-            let rate = told.unwrap_or(link.peak_rate(self.case.hop.mtu));
-            let mut config = slacp::Config::new(slacp::Rate::Fixed(rate));
-            // The channel is within SLACP's limits.
-            let added = World::add_tunnel(&mut config, slacp::ErrorControl::FecArq);
-            debug_assert_eq!(added, Ok(()));
-            config
-        };
-        let forward = config(gateways.forward_rate, &self.case.hop.forward);
-        let returns = self.case.returns();
-        let returns: Vec<_> =
-            returns.iter().map(|link| config(gateways.return_rate, link)).collect();
+    fn lay_slacp(&mut self, hub: NodeId, gateways: &Gateways, lanes: &[Vec<LaneId>; 2]) {
+        let hop = &self.case.hop;
+        let forward = self.slacp_config(gateways, gateways.forward_rate, &hop.forward);
+        let returns: Vec<_> = self
+            .case
+            .returns()
+            .iter()
+            .map(|link| (self.slacp_config(gateways, gateways.return_rate, link), link.clone()))
+            .collect();
         let terminals = self.nodes.terminals.clone();
         self.world.add_hub(hub, forward, &terminals);
-        for (terminal, ret) in terminals.into_iter().zip(returns.iter().cycle()) {
-            self.world.add_terminal(terminal, ret.clone(), hub);
+        self.lay_below(hub, gateways, &hop.forward, lanes[0][0]);
+        for (place, terminal) in terminals.into_iter().enumerate() {
+            let (config, link) = &returns[place % returns.len()];
+            self.world.add_terminal(terminal, config.clone(), hub);
+            self.lay_below(terminal, gateways, link, lanes[1][place % lanes[1].len()]);
             if gateways.split == Split::Packets {
                 self.lay_tunnel(hub, terminal);
             }
         }
+    }
+
+    fn slacp_config(
+        &self,
+        gateways: &Gateways,
+        told: Option<BitRate>,
+        link: &LinkSpec,
+    ) -> slacp::Config {
+        let mtu = self.case.hop.mtu;
+        let rate = told.unwrap_or(link.peak_rate(mtu));
+        let mut config = slacp::Config::new(slacp::Rate::Fixed(rate));
+        if gateways.overhead == Overhead::LinkLayer {
+            config.link_layer = true;
+            config.mtu = mtu + (LINK_LAYER_HEADERS + IP_HEADER + UDP_HEADER + TUNNEL_ONLY) as u16;
+        }
+        // The channel is within SLACP's limits.
+        let added = World::add_tunnel(&mut config, gateways.queue);
+        debug_assert_eq!(added, Ok(()));
+        config
+    }
+
+    /// Tells a gateway what its link charges, and what may wait for it.
+    fn lay_below(&mut self, node: NodeId, gateways: &Gateways, link: &LinkSpec, lane: LaneId) {
+        let packet = usize::from(self.case.hop.mtu) + LINK_LAYER_HEADERS;
+        let rate = link.peak_rate(packet as u16);
+        let look_every = rate.time_to_send(ByteCount::new(packet as u64)) / LOOKS;
+        let buffer = |most| MacBuffer { lane, most, packet, look_every };
+        self.world.set_below(node, gateways.overhead, gateways.mac_buffer.map(buffer));
     }
 
     /// Hosts' packets go through the session, gateways' own packets over the link.

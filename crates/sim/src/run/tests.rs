@@ -2,6 +2,8 @@ use scenario::Scenario;
 
 use super::*;
 
+mod under_ip;
+
 const GOOD: &str = r#"
 description = "a test"
 time = "20 s"

@@ -176,7 +176,7 @@ impl World {
         self.set_medium_alarm(index);
     }
 
-    fn set_medium_alarm(&mut self, index: u32) {
+    pub(super) fn set_medium_alarm(&mut self, index: u32) {
         let medium = &mut self.media[index as usize];
         let next = medium.dama.poll_timeout().map(|(at, _)| at);
         medium.alarm.set(&mut self.agenda, next, Due::Medium(index));
@@ -207,7 +207,7 @@ impl World {
         match packet.body {
             Body::Tcp { .. } => {}
             Body::Cbr(datagram) => self.deliver_datagram(datagram),
-            Body::Slacp(bytes) => self.deliver_slacp(from, to, bytes),
+            Body::Slacp(sealed) => self.deliver_slacp(from, to, sealed.bytes),
         }
     }
 }

@@ -12,9 +12,10 @@ use slacp::{
 use tcp::{ByteRange, Payload as _};
 use units::Machine;
 
+use super::below::Below;
 use super::{Due, World};
 use crate::agenda::{Alarm, Ticket};
-use crate::packet::{Body, NodeId, Packet};
+use crate::packet::{Body, NodeId, Packet, Sealed};
 use crate::path::Path;
 use crate::slab::Key;
 use crate::socket::Hosts;
@@ -36,6 +37,8 @@ pub(crate) struct Gateway {
     /// Whether it can open no socket (EMFILE).
     has_no_descriptor: bool,
     alarm: Alarm,
+    /// The link below.
+    pub(super) below: Below,
     /// The session with each peer, once it is up.
     pub(super) sessions: BTreeMap<NodeId, SessionId>,
     peers: BTreeMap<SessionId, NodeId>,
@@ -116,11 +119,12 @@ impl World {
     pub fn restart_gateway(&mut self, node: NodeId) {
         let now = self.now;
         let Some(place) = self.nodes[node.index()].gateway else { return };
-        let Gateway { config, role, most_connections, .. } = &self.gateways[place as usize];
+        let Gateway { config, role, most_connections, below, .. } = &self.gateways[place as usize];
         let (config, role, most_connections) = (config.clone(), role.clone(), *most_connections);
+        let below = below.afresh();
         let endpoint = self.new_endpoint(node, config.clone(), &role);
         let gateway = Gateway::new(endpoint, config, role);
-        self.gateways[place as usize] = Gateway { most_connections, ..gateway };
+        self.gateways[place as usize] = Gateway { most_connections, below, ..gateway };
         let lost: Vec<Key> = self.splits_at(node).collect();
         for split in
             lost.into_iter().filter_map(|split| self.splits.remove(split)).collect::<Vec<_>>()
@@ -189,6 +193,21 @@ impl World {
         gateway.endpoint.stats(*gateway.sessions.get(&peer)?)
     }
 
+    /// Turns on the event logs of a gateway's sessions, each with room for this many entries.
+    pub fn log_sessions(&mut self, node: NodeId, entries: usize) {
+        let Some(gateway) = self.gateway(node) else { return };
+        let sessions: Vec<SessionId> = gateway.sessions.values().copied().collect();
+        for session in sessions {
+            // A session that is over has no log.
+            let _ = gateway.endpoint.set_event_log(session, entries);
+        }
+    }
+
+    /// The oldest entry of a gateway's event logs.
+    pub fn poll_log(&mut self, node: NodeId) -> Option<slacp::LogEntry> {
+        self.gateway(node)?.endpoint.poll_log()
+    }
+
     pub(super) fn deliver_slacp(&mut self, from: NodeId, to: NodeId, mut bytes: Vec<u8>) {
         let now = self.now;
         let Some(gateway) = self.gateway(to) else {
@@ -217,16 +236,24 @@ impl World {
             self.gateway_event(node, session, &event);
         }
         self.leave_tunnels(node);
+        self.follow_room(node);
         let now = self.now;
         while let Some(gateway) = self.gateway(node) {
             let mut bytes = Vec::with_capacity(1500);
             let Some(to) = gateway.endpoint.poll_transmit(now, &mut bytes) else { break };
             let Some(to) = node_at(to) else { break };
-            self.send(Box::new(Packet { from: node, to, body: Body::Slacp(bytes) }));
+            let (is_control, overhead) =
+                (gateway.endpoint.transmit_is_control(), gateway.below.overhead);
+            let sealed = Sealed { bytes, is_control, overhead };
+            gateway.below.charged.add(&sealed);
+            self.send(Box::new(Packet { from: node, to, body: Body::Slacp(sealed) }));
+            self.follow_room(node);
         }
         let Some(place) = self.nodes[node.index()].gateway else { return };
         let gateway = &mut self.gateways[place as usize];
         let next = gateway.endpoint.poll_timeout().map(|(at, _)| at.max(now));
+        let look = gateway.below.look_again(now);
+        let next = next.into_iter().chain(look).min();
         gateway.alarm.set(&mut self.agenda, next, Due::Gateway(node));
     }
 
@@ -236,6 +263,8 @@ impl World {
             Event::Up { address, .. } => {
                 let Some(peer) = node_at(address) else { return };
                 gateway.sessions.insert(peer, session);
+                // The session has not heard of it.
+                gateway.below.is_full = false;
                 gateway.peers.insert(session, peer);
                 for split in core::mem::take(&mut gateway.waiting) {
                     self.serve_split(split);
@@ -375,6 +404,7 @@ impl Gateway {
             most_connections: None,
             has_no_descriptor: false,
             alarm: Alarm::default(),
+            below: Below::default(),
             sessions: BTreeMap::new(),
             peers: BTreeMap::new(),
             streams: BTreeMap::new(),

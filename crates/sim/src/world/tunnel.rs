@@ -1,7 +1,10 @@
 //! SLACP as a link layer under IP: gateways carry whole packets on a packet channel of their
 //! session.
 
+use core::time::Duration;
+
 use slacp::{ChannelConfig, ChannelId, Config, ConfigError, ErrorControl};
+use units::ByteCount;
 
 use super::World;
 use crate::packet::{Body, NodeId, Packet};
@@ -41,18 +44,19 @@ impl Tunnelled {
 }
 
 impl World {
-    /// Adds the channel that [`crate::Hop::Tunnel`] needs to a gateway's settings, with this error
-    /// control. Its queue time is long, so that on a slow satellite link packets wait here and not
-    /// on the link.
+    /// Adds the channel that [`crate::Hop::Tunnel`] needs to a gateway's settings, with a queue of
+    /// this many bytes. On a link layer it is a link layer's, otherwise it has FEC and ARQ; its
+    /// queue time is long, so that on a slow satellite link packets wait here and not on the link.
     ///
     /// # Errors
     /// [`ConfigError`].
-    pub fn add_tunnel(config: &mut Config, control: ErrorControl) -> Result<(), ConfigError> {
+    pub fn add_tunnel(config: &mut Config, queue: ByteCount) -> Result<(), ConfigError> {
         let Some(channel) = ChannelId::new(CHANNEL) else { return Ok(()) };
-        let queue = units::ByteCount::new(40_000);
-        let queue_time = core::time::Duration::from_secs(3);
-        let channel_config = ChannelConfig { queue, queue_time, ..ChannelConfig::new(control) };
-        config.add_channel(channel, channel_config)
+        let queue_time = Duration::from_secs(3);
+        let tunnel =
+            ChannelConfig { queue, queue_time, ..ChannelConfig::new(ErrorControl::FecArq) };
+        let link_layer = config.link_layer.then(|| ChannelConfig::link_layer(queue));
+        config.add_channel(channel, link_layer.unwrap_or(tunnel))
     }
 
     /// Sends a packet through the session between two gateways; without a session it is lost.
@@ -96,7 +100,7 @@ mod tests {
     use super::*;
 
     fn packet(number: u32) -> Box<Packet> {
-        Box::new(Packet { from: NodeId(number), to: NodeId(0), body: Body::Slacp(Vec::new()) })
+        Box::new(Packet { from: NodeId(number), to: NodeId(0), body: Packet::blank().body })
     }
 
     #[test]

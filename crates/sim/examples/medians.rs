@@ -1,0 +1,39 @@
+//! The median transfer time of a scenario's last flow in each of its cases, with the quartiles:
+//!
+//! ```sh
+//! cargo run --release -p skyhop-sim --example medians -- scenarios/slacp-under-ip.toml 32
+//! ```
+//!
+//! A third argument selects the cases whose names contain it.
+
+use std::error::Error;
+use std::path::Path;
+
+use scenario::{Case, Scenario};
+use sim::Run;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [file, seeds, wanted @ ..] = &arguments[..] else {
+        return Err("expected a scenario file and a number of seeds".into());
+    };
+    let (scenario, seeds) = (Scenario::load(Path::new(file))?, seeds.parse::<u64>()?);
+    let wanted = wanted.first().map_or("", String::as_str);
+    println!("{:32} {:>7} {:>7} {:>7}", "case", "25 %", "median", "75 %");
+    for case in scenario.cases.iter().filter(|case| case.name.contains(wanted)) {
+        let times: Vec<f64> = (1..=seeds).filter_map(|seed| time(case, seed)).collect();
+        let quarter = |percent| stats::percentile(&times, percent).unwrap_or(f64::NAN);
+        let [low, median, high] = [25.0, 50.0, 75.0].map(quarter);
+        println!("{:32} {low:7.1} {median:7.1} {high:7.1}", case.name);
+    }
+    Ok(())
+}
+
+/// The transfer time in seconds; `None` if the transfer did not end.
+fn time(case: &Case, seed: u64) -> Option<f64> {
+    let mut run = Run::new(case, seed);
+    run.finish();
+    let metrics = run.metrics();
+    let name = &case.flows.last()?.name;
+    metrics.iter().find(|it| it.of == *name && it.name == "time-median-s").map(|it| it.value)
+}

@@ -1,0 +1,126 @@
+//! The link below a SLACP gateway: what it charges, and how much it lets wait.
+
+use core::time::Duration;
+
+use link::TrafficClass;
+use scenario::Overhead;
+use units::{ByteCount, Instant, Machine};
+
+use super::World;
+use crate::network::{Carrier, LaneId};
+use crate::packet::{NodeId, Sealed};
+
+/// The link below a gateway, as SLACP sees it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Below {
+    pub(super) overhead: Overhead,
+    /// Flow control between MAC and IP, if there is any.
+    buffer: Option<MacBuffer>,
+    /// Whether new data is held back.
+    pub(super) is_full: bool,
+    pub(super) charged: Charged,
+}
+
+/// What links charged for a gateway's datagrams, and what a secure tunnel would have cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Charged {
+    /// Datagrams.
+    pub packets: u64,
+    /// Their size on the link, in bytes.
+    pub link: u64,
+    /// Their size as IP packets, in bytes.
+    pub tunnel: u64,
+}
+
+impl Charged {
+    pub(super) fn add(&mut self, sealed: &Sealed) {
+        self.packets += 1;
+        self.link += sealed.wire_len() as u64;
+        self.tunnel += sealed.tunnel_len() as u64;
+    }
+}
+
+/// How much may wait for a gateway's link: flow control between MAC and IP (SLACP paper, §2).
+#[derive(Debug, Clone)]
+pub struct MacBuffer {
+    /// The link.
+    pub lane: LaneId,
+    /// Bytes that may wait for it.
+    pub most: ByteCount,
+    /// Size of a full packet on the link, in bytes. New data is passed on if a full packet fits.
+    pub packet: usize,
+    /// How often to look for room while there is none. A fraction of the time that a full packet
+    /// takes, so that the link never runs out of packets.
+    pub look_every: Duration,
+}
+
+impl Below {
+    /// The same link, for a gateway that has restarted.
+    pub(super) fn afresh(&self) -> Self {
+        Self { is_full: false, ..self.clone() }
+    }
+
+    /// When to look for room again.
+    pub(super) fn look_again(&self, now: Instant) -> Option<Instant> {
+        let buffer = self.buffer.as_ref().filter(|_| self.is_full)?;
+        Some(now + buffer.look_every)
+    }
+}
+
+impl World {
+    /// Sets what the link below a gateway charges, and how much may wait for it; with `None`, SLACP
+    /// sends at its rate.
+    pub fn set_below(&mut self, node: NodeId, overhead: Overhead, buffer: Option<MacBuffer>) {
+        if let Some(gateway) = self.gateway(node) {
+            gateway.below = Below { overhead, buffer, ..Below::default() };
+        }
+    }
+
+    /// What links have charged for the datagrams of a gateway; nothing if the node is none.
+    pub fn charged(&self, node: NodeId) -> Charged {
+        let place = self.nodes[node.index()].gateway;
+        place.map_or_else(Charged::default, |place| self.gateways[place as usize].below.charged)
+    }
+
+    /// Bytes that wait for a lane now; of a shared return link in front of the MAC buffer and in it,
+    /// without control.
+    fn waiting(&mut self, lane: LaneId) -> u64 {
+        let now = self.now;
+        match &mut self.lanes[lane.index()].carrier {
+            Carrier::Own { link, .. } => {
+                link.handle_timeout(now);
+                link.queued().bytes.get()
+            }
+            Carrier::Shared { medium, terminal } => {
+                let (medium, terminal) = (*medium, *terminal);
+                let dama = &mut self.media[medium as usize].dama;
+                let cells = dama.waiting(now, terminal, TrafficClass::Bulk);
+                let payload = dama.frames().cell.payload;
+                let bytes = u64::from(cells) * u64::from(payload);
+                let all = bytes + dama.queued(terminal).bytes.get();
+                self.set_medium_alarm(medium);
+                all
+            }
+        }
+    }
+
+    /// Tells a gateway's sessions whether the link below has room for a packet.
+    pub(super) fn follow_room(&mut self, node: NodeId) {
+        let now = self.now;
+        let Some(MacBuffer { lane, most, packet, .. }) =
+            self.gateway(node).and_then(|gateway| gateway.below.buffer.clone())
+        else {
+            return;
+        };
+        let is_full = self.waiting(lane) + packet as u64 > most.get();
+        let Some(gateway) = self.gateway(node) else { return };
+        if core::mem::replace(&mut gateway.below.is_full, is_full) == is_full {
+            return;
+        }
+        let sessions: Vec<_> = gateway.sessions.values().copied().collect();
+        for session in sessions {
+            // A session that is over has nothing to hold back.
+            let _ = gateway.endpoint.hold_back(now, session, is_full);
+        }
+    }
+}
