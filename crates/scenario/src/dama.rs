@@ -45,6 +45,8 @@ pub struct DamaSpec {
     pub transport: RequestTransport,
     /// Carriers on which short bursts of packets are sent without asking.
     pub random_access: Option<RandomAccess>,
+    /// Whether assigned requests pass error bursts.
+    pub robust_requests: bool,
     /// How terminals share what is not enough for all.
     pub sharing: Sharing,
     /// Who gets what nobody asked for.
@@ -97,6 +99,7 @@ impl DamaSpec {
             rate_time_out: count("rate-time-out", raw.rate_time_out, 12)?,
             scheduling_latency: count("scheduling-latency", raw.scheduling_latency, 2)?,
             volume_time_out: raw.volume_time_out,
+            robust_requests: raw.robust_requests.unwrap_or(false),
             transport: contention::transport(&place.within("requests"), raw.requests.as_ref())?,
             random_access: raw.random_access.as_ref().map(Into::into),
             sharing: raw.sharing.map(|text| text.0).unwrap_or_default(),
@@ -181,6 +184,7 @@ impl DamaSpec {
                 scheduling_latency: self.scheduling_latency,
                 volume_time_out: self.volume_time_out.unwrap_or_else(|| self.patience(allocation)),
                 transport: self.transport,
+                robust: self.robust_requests,
             },
             allocation: Allocation { sharing: self.sharing, free: self.free },
             random_access: self.random_access,

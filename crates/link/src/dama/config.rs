@@ -50,6 +50,9 @@ pub struct Requests {
     pub volume_time_out: u32,
     /// How requests travel to the network control centre.
     pub transport: RequestTransport,
+    /// Whether assigned requests pass the error bursts that packets are lost in, because they are
+    /// short and coded more strongly. Outages lose them all the same.
+    pub robust: bool,
 }
 
 /// How capacity requests travel to the network control centre.

@@ -89,6 +89,8 @@ pub struct Dama<P> {
     /// From the decision about a superframe to its begin.
     lead: Duration,
     period: u64,
+    /// Whether requests pass error bursts.
+    robust: bool,
     transport: RequestTransport,
     /// Contention channels, by [`ChannelKind`].
     channels: [Option<Channel>; 2],
@@ -131,6 +133,7 @@ impl<P: Payload> Dama<P> {
             frames,
             lead: config.forward_delay + config.processing,
             period: config.requests.period.into(),
+            robust: config.requests.robust,
             transport: config.requests.transport,
             channels,
             limits: config.random_access.map(|access| access.limits),
@@ -425,7 +428,9 @@ impl<P: Payload> Dama<P> {
             return;
         }
         let sent = at + self.frames.slot();
-        let lost = asking.strikes(Reception { from: at, until: sent });
+        let reception = Reception { from: at, until: sent };
+        let lost =
+            if self.robust { asking.is_silent(reception) } else { asking.strikes(reception) };
         asking.slots.requests += 1;
         asking.slots.requests_lost += u64::from(lost);
         if !lost {

@@ -249,6 +249,11 @@ impl<P: Payload> Terminal<P> {
         Some((Departed { at: reception.until, frame, lost: lost || struck }, contended))
     }
 
+    /// Whether an outage hits what leaves at this time.
+    pub(super) fn is_silent(&mut self, reception: Reception) -> bool {
+        self.outages.hit(reception)
+    }
+
     /// Whether an error burst or an outage hits what leaves at this time.
     pub(super) fn strikes(&mut self, reception: Reception) -> bool {
         let struck = self.channel.strikes(reception);

@@ -43,6 +43,9 @@ pub(crate) struct RawDama {
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) volume_time_out: Option<u32>,
+    /// Whether assigned requests pass error bursts, because they are short and coded more strongly.
+    #[schemars(extend("default" = false))]
+    pub(super) robust_requests: Option<bool>,
     /// How terminals share what is not enough for all: proportional or fair.
     #[schemars(extend("default" = "proportional", "examples" = ["proportional", "fair"]))]
     pub(super) sharing: Option<Text<Sharing>>,
@@ -103,6 +106,7 @@ impl From<&DamaSpec> for RawDama {
             rate_time_out: Some(spec.rate_time_out),
             scheduling_latency: Some(spec.scheduling_latency),
             volume_time_out: spec.volume_time_out,
+            robust_requests: Some(spec.robust_requests),
             sharing: Some(Text(spec.sharing)),
             free: Some(Text(spec.free)),
             requests: RawRequests::of(&spec.transport),

@@ -38,6 +38,7 @@ fn agent(cra: u64, rbdc: u64, vbdc: u32, policy: Policy) -> Agent {
             scheduling_latency: 2,
             volume_time_out: 100,
             transport: RequestTransport::Assigned,
+            robust: false,
         },
         allocation: Allocation::default(),
         random_access: None,

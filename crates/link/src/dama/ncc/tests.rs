@@ -50,6 +50,7 @@ fn config(terminals: Vec<TerminalConfig>, carriers: u32) -> DamaConfig {
             scheduling_latency: 2,
             volume_time_out: 100,
             transport: RequestTransport::Assigned,
+            robust: false,
         },
         allocation: Allocation::default(),
         random_access: None,

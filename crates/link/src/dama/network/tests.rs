@@ -52,6 +52,7 @@ fn config(terminals: Vec<TerminalConfig>) -> DamaConfig {
             scheduling_latency: 2,
             volume_time_out: 100,
             transport: RequestTransport::Assigned,
+            robust: false,
         },
         allocation: Allocation::default(),
         random_access: None,
