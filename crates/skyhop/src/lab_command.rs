@@ -101,8 +101,8 @@ struct WatchArgs {
     /// Capture both sides of the link as terminal.pcapng and hub.pcapng in this directory
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
-    /// Draw who got which part of a return link with [dama], and what waited, into this file when
-    /// the command ends
+    /// Draw who got which part of a return link with capacity on demand, and what waited, into this
+    /// file when the command ends
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
