@@ -20,8 +20,10 @@ use units::{BitRate, format_duration};
 
 use crate::document::Document;
 use crate::folder::Folder;
+use crate::link_spec::raw::RawLink;
 use crate::place::{Place, quoted};
 use crate::preset::check_mtu;
+use crate::text::{Text, Time};
 use crate::{DamaSpec, FileError, FileKind, LinkSpec, Preset};
 
 pub use flow::{Amount, Direction, Flow, Method, Sizes, Traffic};
@@ -56,6 +58,8 @@ pub struct Case {
     pub server_side: Option<LinkSpec>,
     /// Between terminals and clients, in both directions. `None`: terminals are the clients.
     pub client_side: Option<LinkSpec>,
+    /// At each hub, before the forward link, for the packets to each terminal.
+    pub shaper: Option<LinkSpec>,
     /// TCP endpoints by name.
     pub tcp: BTreeMap<String, Arc<Config>>,
     /// Where connections are split, if they are.
@@ -88,6 +92,8 @@ pub struct Links {
     pub server_side: Option<LinkConfig>,
     /// Between terminals and clients, in both directions.
     pub client_side: Option<LinkConfig>,
+    /// At each hub, before the forward link, for the packets to each terminal.
+    pub shaper: Option<LinkConfig>,
 }
 
 /// MTU of links of which the file does not say it: that of Ethernet.
@@ -132,18 +138,20 @@ impl Case {
             raw.map(|raw| LinkSpec::read(&place.within(key), raw)).transpose()
         };
         let network = Network::read(&place.within("network"), &raw.network)?;
+        let flows = flow::read_all(&place, &raw.flow, network.platforms.len())?;
         let case = Self {
             name: document.case.clone().unwrap_or_default(),
             description: raw.description,
             time,
             sample,
-            hop: Hop::read(&place, raw.hop, network.terminals)?,
+            hop: Hop::read(&place, raw.hop, network.largest_platform())?,
             network,
             server_side: side("server-side", raw.server_side)?,
             client_side: side("client-side", raw.client_side)?,
+            shaper: side("shaper", raw.shaper.map(shaper))?,
             tcp: endpoints(&place, &raw.tcp)?,
             gateways: Gateways::read(&place.within("gateways"), raw.gateways)?,
-            flows: flow::read_all(&place, &raw.flow)?,
+            flows,
         };
         case.check(&place).map(|()| case)
     }
@@ -184,7 +192,8 @@ impl Case {
     pub fn round_trip(&self) -> Duration {
         let sides = self.server_side.iter().chain(&self.client_side);
         let sides: Duration = sides.map(|side| 2 * side.delay.greatest()).sum();
-        self.hop.forward.delay.greatest() + self.hop.ret.delay.greatest() + sides
+        let shaper = self.shaper.as_ref().map_or(Duration::ZERO, |link| link.delay.greatest());
+        self.hop.forward.delay.greatest() + self.hop.ret.delay.greatest() + sides + shaper
     }
 
     /// The links of terminals towards hub or mesh: one for all, or those of [`Network::carrier_rates`].
@@ -200,11 +209,13 @@ impl Case {
     pub fn links(&self) -> Links {
         let rtt = self.round_trip();
         let side = |link: &Option<LinkSpec>| link.as_ref().map(|link| link.config(rtt, MTU));
+        let shaper = self.shaper.as_ref().map(|link| link.config(rtt, self.hop.mtu));
         Links {
             forward: self.hop.forward.config(rtt, self.hop.mtu),
             returns: self.returns().iter().map(|ret| ret.config(rtt, self.hop.mtu)).collect(),
             server_side: side(&self.server_side),
             client_side: side(&self.client_side),
+            shaper,
         }
     }
 }
@@ -222,6 +233,10 @@ impl Hop {
                         }
                         within_preset => within_preset,
                     })?;
+                if let Some(dama) = &dama {
+                    let within = place.within("hop.dama");
+                    dama.check(&within, [&forward, &ret], terminals)?;
+                }
                 return Ok(Self { forward, ret, mtu, dama });
             }
         };
@@ -236,6 +251,14 @@ impl Hop {
         let dama = dama.transpose()?;
         Ok(Self { forward, ret, mtu, dama })
     }
+}
+
+/// A shaper has no delay of its own unless one is given.
+fn shaper(mut raw: RawLink) -> RawLink {
+    if raw.delay_trace.is_none() {
+        raw.delay.get_or_insert(Text(Time(Duration::ZERO)));
+    }
+    raw
 }
 
 fn endpoints(

@@ -1,5 +1,7 @@
 //! Nodes and the links between them.
 
+use std::collections::VecDeque;
+
 use link::dama::Dama;
 use link::{Counters, Link, Tally};
 
@@ -65,11 +67,40 @@ pub enum Hop {
     Tunnel(NodeId),
 }
 
+/// Next hops by destination. It takes memory for all destinations between the first and the last.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    first: u32,
+    hops: VecDeque<Option<Hop>>,
+}
+
+impl Routes {
+    pub(crate) fn set(&mut self, to: NodeId, hop: Hop) {
+        if self.hops.is_empty() {
+            self.first = to.0;
+        }
+        while to.0 < self.first {
+            self.first -= 1;
+            self.hops.push_front(None);
+        }
+        let place = (to.0 - self.first) as usize;
+        if self.hops.len() <= place {
+            self.hops.resize(place + 1, None);
+        }
+        self.hops[place] = Some(hop);
+    }
+
+    fn get(&self, to: NodeId) -> Option<Hop> {
+        let place = to.0.checked_sub(self.first)?;
+        self.hops.get(place as usize).copied().flatten()
+    }
+}
+
 /// A node. It accepts packets addressed to it and forwards the rest.
 #[derive(Debug, Default)]
 pub(crate) struct Node {
     /// By destination; without an entry, the default applies.
-    pub(crate) routes: Vec<Option<Hop>>,
+    pub(crate) routes: Routes,
     pub(crate) default: Option<Hop>,
     /// The index of its SLACP gateway, if it is one.
     pub(crate) gateway: Option<u32>,
@@ -77,7 +108,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn route(&self, to: NodeId) -> Option<Hop> {
-        self.routes.get(to.index()).copied().flatten().or(self.default)
+        self.routes.get(to).or(self.default)
     }
 }
 
@@ -88,10 +119,23 @@ mod tests {
     #[test]
     fn a_route_to_the_destination_goes_before_the_default() {
         let [lane, node] = [Hop::Lane(LaneId(7)), Hop::Node(NodeId(9))];
-        let mut router = Node { routes: vec![None, Some(lane)], ..Node::default() };
+        let mut router = Node::default();
+        router.routes.set(NodeId(1), lane);
         assert_eq!([0, 1, 2].map(|to| router.route(NodeId(to))), [None, Some(lane), None]);
         router.default = Some(node);
         let all = [0, 1, 2].map(|to| router.route(NodeId(to)));
         assert_eq!(all, [Some(node), Some(lane), Some(node)]);
+    }
+
+    #[test]
+    fn routes_may_come_in_any_order() {
+        let mut routes = Routes::default();
+        let lane = |number| Hop::Lane(LaneId(number));
+        for (to, number) in [(500, 1), (502, 2), (497, 3), (502, 4)] {
+            routes.set(NodeId(to), lane(number));
+        }
+        let all = [0, 497, 498, 500, 501, 502, 503].map(|to| routes.get(NodeId(to)));
+        assert_eq!(all, [None, Some(lane(3)), None, Some(lane(1)), None, Some(lane(4)), None]);
+        assert_eq!(routes.hops.len(), 6);
     }
 }

@@ -17,7 +17,7 @@ use crate::network::LaneId;
 use crate::packet::NodeId;
 use crate::world::{Charged, World};
 use applications::Applications;
-use network::{Network, Nodes};
+use network::{Lanes, Network, Nodes};
 
 /// A case with a seed, ready to run.
 #[derive(Debug)]
@@ -26,10 +26,10 @@ pub struct Run {
     pub world: World,
     end: Instant,
     flows: Vec<(String, Vec<AppId>)>,
-    /// The hop's links, forward and return.
-    lanes: [Vec<LaneId>; 2],
-    /// The rate of all links of a direction together.
-    capacity: [BitRate; 2],
+    /// The hop's links: forward, return, and the shapers.
+    lanes: Lanes,
+    /// The rates of all links of each of these together.
+    capacity: [BitRate; 3],
     nodes: Nodes,
 }
 
@@ -39,7 +39,7 @@ impl Run {
         let mut world = World::new(seed);
         world.sample_every(case.sample);
         let (nodes, lanes) = Network::lay(case, &mut world);
-        for (label, lanes) in ["forward", "return"].into_iter().zip(&lanes) {
+        for (label, lanes) in [("forward", &lanes.forward), ("return", &lanes.ret)] {
             if let [only] = lanes[..] {
                 world.watch_lane(label.to_owned(), only);
             }
@@ -50,9 +50,16 @@ impl Run {
             let rates = links.iter().map(rate).cycle().take(count);
             BitRate::from_bits_per_second(rates.fold(0, u64::saturating_add))
         };
-        let carriers = case.hop.dama.as_ref().map_or(lanes[1].len(), |dama| dama.carriers as usize);
-        let forward = together(slice::from_ref(&case.hop.forward), lanes[0].len());
-        let capacity = [forward, together(&case.returns(), carriers)];
+        let platforms = case.network.platforms.len();
+        let dama = case.hop.dama.as_ref();
+        let carriers = dama.map_or(lanes.ret.len(), |dama| platforms * dama.carriers as usize);
+        let forward = slice::from_ref(&case.hop.forward);
+        let shaper = case.shaper.as_ref().map_or(forward, slice::from_ref);
+        let capacity = [
+            together(forward, platforms),
+            together(&case.returns(), carriers),
+            together(shaper, lanes.shapers.len()),
+        ];
         Self { world, end: Instant::ZERO + case.time, flows, lanes, capacity, nodes }
     }
 
@@ -80,7 +87,7 @@ impl Run {
 
     /// The servers.
     pub fn servers(&self) -> Vec<NodeId> {
-        self.nodes.servers.clone()
+        self.nodes.platforms.iter().flat_map(|platform| &platform.servers).copied().collect()
     }
 
     /// The clients.
@@ -88,9 +95,9 @@ impl Run {
         self.nodes.clients.concat()
     }
 
-    /// The hub and the first terminal.
+    /// The first hub and the first terminal.
     pub fn hop(&self) -> [NodeId; 2] {
-        [self.nodes.hub.unwrap_or(NodeId(0)), self.nodes.terminals[0]]
+        [self.nodes.platforms[0].hub, self.nodes.terminals[0]]
     }
 
     /// The metrics, in an order that depends only on the scenario.
@@ -101,8 +108,12 @@ impl Run {
             all.extend(metric::of_flow(name, &tallies));
             all.extend(self.of_sender(name, apps));
         }
-        for (number, of) in ["forward", "return"].into_iter().enumerate() {
-            all.extend(self.of_links(of, &self.lanes[number], self.capacity[number]));
+        let Lanes { forward, ret, shapers } = &self.lanes;
+        let links = [("forward", forward), ("return", ret), ("shaper", shapers)];
+        for ((of, lanes), capacity) in links.into_iter().zip(self.capacity) {
+            if !lanes.is_empty() {
+                all.extend(self.of_links(of, lanes, capacity));
+            }
         }
         all.extend(self.of_slacp());
         all
@@ -110,7 +121,8 @@ impl Run {
 
     /// What SLACP's datagrams cost, if there are any: as links charged it, and in a secure tunnel.
     fn of_slacp(&self) -> Vec<Metric> {
-        let gateways = self.nodes.terminals.iter().copied().chain(self.nodes.hub);
+        let hubs = self.nodes.platforms.iter().map(|platform| platform.hub);
+        let gateways = self.nodes.terminals.iter().copied().chain(hubs);
         let charged: Vec<_> = gateways.map(|node| self.world.charged(node)).collect();
         let sum = |of: fn(&Charged) -> u64| charged.iter().map(of).sum::<u64>() as f64;
         let metric = |name, value| Metric { of: "slacp".to_owned(), name, value };

@@ -18,6 +18,8 @@ pub struct Flow {
     pub name: String,
     /// Number of applications, 1 to 100,000.
     pub count: u32,
+    /// The platform on whose terminals they are, from 0; on all terminals if `None`.
+    pub platform: Option<u32>,
     /// When the first application starts.
     pub start: Duration,
     /// Time between the starts of the applications.

@@ -2,21 +2,25 @@
 
 use units::BitRate;
 
-use super::raw::RawNetwork;
+use super::raw::{RawNetwork, RawPlatforms};
 use crate::FileError;
 use crate::link_spec::check_rate;
-use crate::place::Place;
+use crate::place::{Place, quoted};
 
 /// Numbers of nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
-    /// Terminals, 1 to 100,000. More than one are a star.
+    /// Terminals of all platforms, 1 to 100,000. More than one are a star.
     pub terminals: u32,
-    /// Servers behind the hub, 1 to 100,000.
+    /// Terminals of each platform, 1 or more; together [`Network::terminals`]. A platform is a hub
+    /// with its own forward and return links.
+    pub platforms: Vec<u32>,
+    /// Servers behind each hub, 1 to 100,000.
     pub servers: u32,
     /// Clients behind each terminal; 1 to 100,000 in all.
     pub clients: u32,
-    /// Number of links that terminals share on the way to the hub; 0 if each has its own.
+    /// Number of links that a platform's terminals share on the way to the hub; 0 if each has its
+    /// own.
     pub return_channels: u32,
     /// Whether terminals talk to each other rather than to servers.
     pub mesh: bool,
@@ -35,14 +39,21 @@ impl Network {
             let good = (1..=MOST_NODES).contains(&value);
             place.check(good, key, value, "1 to 100,000").map(|()| value)
         };
+        let platforms = platforms(place, raw)?;
         Ok(Self {
-            terminals: one("terminals", raw.terminals)?,
+            terminals: one("terminals", Some(platforms.iter().sum()))?,
+            platforms,
             servers: one("servers", raw.servers)?,
             clients: one("clients", raw.clients)?,
             return_channels: raw.return_channels.unwrap_or(0),
             mesh: raw.mesh.unwrap_or(false),
             carrier_rates: carrier_rates(place, raw)?,
         })
+    }
+
+    /// Terminals of the platform that has most.
+    pub fn largest_platform(&self) -> u32 {
+        self.platforms.iter().copied().max().unwrap_or(0)
     }
 
     /// Checks that the numbers fit each other, and whether there are links to servers and clients.
@@ -58,14 +69,43 @@ impl Network {
         place.check(good, "servers", servers, "1, or links to them: [server-side]")?;
         let good = clients == 1 || client_side;
         place.check(good, "clients", clients, "1, or links to them: [client-side]")?;
-        let good = return_channels <= terminals && !(mesh && return_channels > 0);
-        let expected = "at most the terminals; 0 in a mesh";
+        let fewest = self.platforms.iter().copied().min().unwrap_or(0);
+        let good = return_channels <= fewest && !(mesh && return_channels > 0);
+        let expected = "at most the terminals of a platform; 0 in a mesh";
         place.check(good, "return-channels", return_channels, expected)?;
         let carriers = self.carrier_rates.len();
         let good = carriers <= terminals as usize && !(carriers > 0 && return_channels > 0);
         let expected = "at most one for each terminal; none with return-channels";
         place.check(good, "carrier-rates", format!("a list of {carriers}"), expected)?;
-        place.check(!mesh || terminals > 1, "terminals", terminals, "2 or more in a mesh")
+        place.check(!mesh || terminals > 1, "terminals", terminals, "2 or more in a mesh")?;
+        let count = self.platforms.len();
+        place.check(!mesh || count == 1, "platforms", count, "1 in a mesh")
+    }
+}
+
+/// The terminals of each platform: as listed, or as evenly as possible.
+fn platforms(place: &Place<'_>, raw: &RawNetwork) -> Result<Vec<u32>, FileError> {
+    let terminals = raw.terminals.unwrap_or(1);
+    match &raw.platforms {
+        None => Ok(vec![terminals]),
+        Some(RawPlatforms::Number(count)) => {
+            let good = (1..=terminals).contains(count);
+            place.check(good, "platforms", count, "1 or more, at most the terminals")?;
+            let (each, more) = (terminals / count, terminals % count);
+            Ok((0..*count).map(|number| each + u32::from(number < more)).collect())
+        }
+        Some(RawPlatforms::Terminals(list)) => {
+            let sum = list.iter().map(|terminals| u64::from(*terminals)).sum::<u64>();
+            let good = !list.is_empty() && list.iter().all(|terminals| *terminals > 0);
+            let value = || quoted(format!("{list:?}"));
+            place.check(good, "platforms", value(), "1 terminal or more on each platform")?;
+            let good = raw.terminals.is_none_or(|terminals| u64::from(terminals) == sum);
+            let expected = format!("{terminals} terminals together");
+            place.check(good, "platforms", value(), expected)?;
+            let good = sum <= u64::from(MOST_NODES);
+            place.check(good, "platforms", value(), "100,000 terminals at most")?;
+            Ok(list.clone())
+        }
     }
 }
 

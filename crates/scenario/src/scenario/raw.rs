@@ -40,6 +40,9 @@ pub(crate) struct RawScenario {
     /// TCP endpoints by name. `default` is the profile linux.
     #[serde(default)]
     pub(super) tcp: BTreeMap<String, RawTcp>,
+    /// At the hub, before the forward link: a link for the packets to each terminal, such as the
+    /// rate that a terminal has at most.
+    pub(super) shaper: Option<RawLink>,
     /// Split gateways at hub and terminals.
     pub(super) gateways: Option<RawGateways>,
     /// Applications.
@@ -56,16 +59,20 @@ pub(crate) struct RawScenario {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[schemars(rename = "Network")]
 pub(super) struct RawNetwork {
-    /// Terminals; more than one are a star. All hear the forward link.
+    /// Terminals; more than one are a star. All of a platform hear its forward link.
     #[schemars(range(min = 1, max = 100_000), extend("default" = 1))]
     pub(super) terminals: Option<u32>,
-    /// Servers behind the hub, each with links of its own.
+    /// Hubs, each with a forward link and return links of its own: their number, among which
+    /// terminals are divided evenly, or a list with the terminals of each.
+    #[schemars(extend("default" = 1, "examples" = [10, [400, 400, 900]]))]
+    pub(super) platforms: Option<RawPlatforms>,
+    /// Servers behind each hub, each with links of its own.
     #[schemars(range(min = 1, max = 100_000), extend("default" = 1))]
     pub(super) servers: Option<u32>,
     /// Clients behind each terminal, each with links of its own.
     #[schemars(range(min = 1, max = 100_000), extend("default" = 1))]
     pub(super) clients: Option<u32>,
-    /// Links that terminals share towards the hub; 0: each has its own.
+    /// Links that a platform's terminals share towards the hub; 0: each has its own.
     #[schemars(extend("default" = 0))]
     pub(super) return_channels: Option<u32>,
     /// Terminals talk to the next one, each on its own carrier.
@@ -74,6 +81,15 @@ pub(super) struct RawNetwork {
     /// Rates of the terminals' own carriers, in turn, instead of that of the return link.
     #[schemars(extend("examples" = [["384 kbit/s", "2048 kbit/s"]]))]
     pub(super) carrier_rates: Option<Vec<Text<BitRate>>>,
+}
+
+/// Platforms as a number, or by their terminals.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a number, or a list of numbers of terminals")]
+#[schemars(inline)]
+pub(super) enum RawPlatforms {
+    Number(u32),
+    Terminals(Vec<u32>),
 }
 
 /// The satellite hop.
@@ -188,6 +204,9 @@ pub(super) struct RawFlow {
     /// Number of applications.
     #[schemars(range(min = 1, max = 100_000), extend("default" = 1))]
     pub(super) count: Option<u32>,
+    /// One such flow for each platform, named NAME-1, NAME-2 and so on, on its terminals.
+    #[schemars(extend("default" = false))]
+    pub(super) per_platform: Option<bool>,
     /// When the first application starts.
     #[schemars(extend("default" = "0 s"))]
     pub(super) start: Option<Text<Time>>,

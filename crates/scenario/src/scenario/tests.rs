@@ -160,6 +160,61 @@ fn disciplines_and_queues_are_those_of_a_preset() {
 }
 
 #[test]
+fn terminals_are_divided_among_platforms() {
+    let network = |text: &str| parse(&GOOD.replace("[tcp.old]", text)).network;
+    let of = |text: &str| network(&format!("[network]\n{text}\n[tcp.old]")).platforms;
+    assert_eq!(of(""), [1]);
+    assert_eq!(of("terminals = 10\nplatforms = 4"), [3, 3, 2, 2]);
+    assert_eq!(of("platforms = [4, 1]"), [4, 1]);
+    assert_eq!(network("[network]\nplatforms = [4, 1]\n[tcp.old]").terminals, 5);
+    for (network, told) in [
+        ("terminals = 2\nplatforms = 3", "network.platforms = 3: expected 1 or more, at most the"),
+        ("terminals = 2\nplatforms = 0", "network.platforms = 0: expected 1 or more, at most the"),
+        ("terminals = 2\nplatforms = [1, 2]", "\"[1, 2]\": expected 2 terminals together"),
+        ("platforms = [1, 0]", "\"[1, 0]\": expected 1 terminal or more on each platform"),
+        ("platforms = []", "expected 1 terminal or more on each platform"),
+        ("platforms = [90000, 20000]", "expected 100,000 terminals at most"),
+        ("platforms = \"2\"", "expected a number, or a list of numbers of terminals"),
+        ("platforms = [2, 2]\nmesh = true", "network.platforms = 2: expected 1 in a mesh"),
+        ("platforms = [3, 1]\nreturn-channels = 2", "at most the terminals of a platform"),
+    ] {
+        let error = error(&GOOD.replace("[tcp.old]", &format!("[network]\n{network}\n[tcp.old]")));
+        assert!(error.contains(told), "{error}\n  instead of\n{told}");
+    }
+}
+
+#[test]
+fn a_flow_may_be_one_for_each_platform() {
+    let text = GOOD.to_owned() + "per-platform = true\n[network]\nplatforms = [2, 2]\n";
+    let of = |case: Case| {
+        case.flows.into_iter().map(|flow| (flow.name, flow.platform)).collect::<Vec<_>>()
+    };
+    let each = [("ftp-1".to_owned(), Some(0)), ("ftp-2".to_owned(), Some(1))];
+    assert_eq!(of(parse(&text)), each);
+    assert_eq!(of(parse(GOOD)), [("ftp".to_owned(), None)]);
+    let twice = text + "[[flow]]\nname = \"ftp-2\"\nkind = \"bulk\"\nbytes = \"1 kB\"\n";
+    assert!(error(&twice).contains("flow.1.name = \"ftp-2\": expected a name that no earlier"));
+}
+
+#[test]
+fn a_shaper_has_a_rate_and_a_queue() {
+    let text =
+        GOOD.replace("[tcp.old]", "[shaper]\nrate = \"320 kbit/s\"\nqueue = \"1 BDP\"\n[tcp.old]");
+    let shaper = parse(&text).links().shaper.unwrap();
+    assert_eq!(shaper.delay, Delay::Constant(Duration::ZERO));
+    // 320 kbit/s × 500 ms.
+    assert_eq!(shaper.queue, QueueLimit::Bytes(ByteCount::new(20_000)));
+}
+
+#[test]
+fn a_preset_s_capacity_on_demand_is_checked_for_the_scenario_s_terminals() {
+    let text = with_hop("hop = \"vsat-dama-cra\"") + "[network]\nterminals = 100\n";
+    let told = error(&text);
+    assert!(told.contains("x.toml:1: hop.dama.terminal.cra = "), "{told}");
+    assert!(told.contains("for all 100 terminals"), "{told}");
+}
+
+#[test]
 fn cases_change_single_keys() {
     let text = format!(
         "{GOOD}\n[[case]]\nname = \"small\"\n[[case]]\nname = \"large\"\n\

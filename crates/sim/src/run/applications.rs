@@ -6,9 +6,8 @@ use std::sync::Arc;
 use scenario::{Case, Direction, Flow, Split, Traffic};
 use units::Instant;
 
-use super::network::Nodes;
+use super::network::{Ends, Nodes};
 use crate::app::{Amount, App, AppId, Bulk, Cbr, Page, RequestReply, Users};
-use crate::packet::NodeId;
 use crate::path::{Leg, Path};
 use crate::talk::Turn;
 use crate::world::World;
@@ -31,7 +30,7 @@ impl Applications<'_> {
 
     fn start_one(&self, world: &mut World, flow: &Flow, number: u32) -> AppId {
         let start = Instant::ZERO + flow.start + flow.spacing * number;
-        let ends = self.nodes.ends(number, self.case.network.mesh);
+        let ends = self.nodes.ends(number, flow.platform, self.case.network.mesh);
         let path = || Arc::new(self.path(ends, flow));
         let until = |time: Option<Duration>| start + time.unwrap_or(self.case.time);
         let app: Box<dyn App> = match &flow.traffic {
@@ -62,7 +61,7 @@ impl Applications<'_> {
                 Box::new(Users::new(paths, *every, (*request, *sizes), span, seed))
             }
             Traffic::Udp { direction, rate, size, time } => {
-                let [client, _, server] = ends;
+                let Ends { client, server, .. } = ends;
                 let (from, to) = match direction {
                     Direction::Down => (server, client),
                     Direction::Up => (client, server),
@@ -76,19 +75,19 @@ impl Applications<'_> {
 
     /// The paths of users, one for each client.
     fn all_paths(&self, flow: &Flow) -> Vec<Arc<Path>> {
-        let count = self.nodes.clients.iter().map(Vec::len).sum::<usize>() as u32;
-        let ends = (0..count).map(|number| self.nodes.ends(number, self.case.network.mesh));
+        let (count, mesh) = (self.nodes.count_clients(flow.platform), self.case.network.mesh);
+        let ends = (0..count).map(|number| self.nodes.ends(number, flow.platform, mesh));
         ends.map(|ends| Arc::new(self.path(ends, flow))).collect()
     }
 
-    fn path(&self, [client, terminal, server]: [NodeId; 3], flow: &Flow) -> Path {
+    fn path(&self, Ends { client, terminal, hub, server }: Ends, flow: &Flow) -> Path {
         let tcp = |name: &String| Arc::clone(&self.case.tcp[name]);
         let [near, far] = flow.tcp.each_ref().map(tcp);
         let gateways = match &self.case.gateways {
             Some(gateways) if gateways.split != Split::Packets => gateways,
             _ => return Path::direct(client, server, [near, far]),
         };
-        let (hub, lan, hop) = (self.hub_of(), tcp(&gateways.lan_tcp), tcp(&gateways.tcp));
+        let [lan, hop] = [&gateways.lan_tcp, &gateways.tcp].map(tcp);
         let last = Leg::Tcp(Arc::clone(&lan), far);
         if gateways.split == Split::Two {
             let first = Leg::Tcp(near, hop);
@@ -100,10 +99,5 @@ impl Applications<'_> {
         };
         let legs = vec![Leg::Tcp(near, lan), middle, last];
         Path::split(client, &[terminal, hub], server, legs)
-    }
-
-    /// The hub is the first node.
-    fn hub_of(&self) -> NodeId {
-        NodeId(0)
     }
 }

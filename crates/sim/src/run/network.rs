@@ -1,5 +1,7 @@
 //! Nodes and links of a case.
 
+use core::ops::Range;
+
 use link::LinkConfig;
 use scenario::{Case, Gateways, LinkSpec, Links, Overhead, Split};
 use units::{BitRate, ByteCount};
@@ -17,28 +19,72 @@ const LOOKS: u32 = 8;
 /// The nodes by role.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
-    pub(super) servers: Vec<NodeId>,
-    pub(super) hub: Option<NodeId>,
+    pub(super) platforms: Vec<Platform>,
+    /// Of all platforms, in their order.
     pub(super) terminals: Vec<NodeId>,
     /// By terminal.
     pub(super) clients: Vec<Vec<NodeId>>,
 }
 
+/// A hub and what belongs to it.
+#[derive(Debug)]
+pub(super) struct Platform {
+    pub(super) hub: NodeId,
+    pub(super) servers: Vec<NodeId>,
+    /// The places of its terminals among all.
+    pub(super) places: Range<usize>,
+}
+
+/// The nodes that a connection passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) client: NodeId,
+    pub(super) terminal: NodeId,
+    pub(super) hub: NodeId,
+    pub(super) server: NodeId,
+}
+
 impl Nodes {
-    /// Client, terminal and server of a flow's application with this number, assigned in turn.
-    pub(super) fn ends(&self, number: u32, mesh: bool) -> [NodeId; 3] {
-        let number = number as usize;
-        let place = number % self.terminals.len();
-        let clients = &self.clients[place];
-        let client = clients[number / self.terminals.len() % clients.len()];
+    /// The nodes of a flow's application with this number, assigned in turn on one platform or on
+    /// all.
+    pub(super) fn ends(&self, number: u32, on: Option<u32>, mesh: bool) -> Ends {
+        let (number, places) = (number as usize, self.places(on));
+        let place = places.start + number % places.len();
+        let (round, clients) = (number / places.len(), &self.clients[place]);
+        let platform = &self.platforms[self.platform_of(place)];
         let server = if mesh {
             let others = &self.clients[(place + 1) % self.terminals.len()];
-            others[number / self.terminals.len() % others.len()]
+            others[round % others.len()]
         } else {
-            self.servers[number % self.servers.len()]
+            platform.servers[number % platform.servers.len()]
         };
-        [client, self.terminals[place], server]
+        let (client, terminal) = (clients[round % clients.len()], self.terminals[place]);
+        Ends { client, terminal, hub: platform.hub, server }
     }
+
+    /// The number of clients on one platform or on all.
+    pub(super) fn count_clients(&self, on: Option<u32>) -> u32 {
+        self.clients[self.places(on)].iter().map(Vec::len).sum::<usize>() as u32
+    }
+
+    fn places(&self, on: Option<u32>) -> Range<usize> {
+        on.map_or(0..self.terminals.len(), |platform| {
+            self.platforms[platform as usize].places.clone()
+        })
+    }
+
+    fn platform_of(&self, place: usize) -> usize {
+        self.platforms.partition_point(|platform| platform.places.end <= place)
+    }
+}
+
+/// The links of the hop, of all platforms.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    pub(super) forward: Vec<LaneId>,
+    pub(super) ret: Vec<LaneId>,
+    /// By terminal, if there are any.
+    pub(super) shapers: Vec<LaneId>,
 }
 
 /// Builds the network of a case.
@@ -47,40 +93,47 @@ pub(super) struct Network<'a> {
     world: &'a mut World,
     links: Links,
     nodes: Nodes,
+    lanes: Lanes,
 }
 
 impl Network<'_> {
     /// Creates nodes, links and routes; returns the nodes and the hop's links.
-    pub(super) fn lay(case: &Case, world: &mut World) -> (Nodes, [Vec<LaneId>; 2]) {
-        let mut network = Network { case, world, links: case.links(), nodes: Nodes::default() };
-        let lanes = network.lay_all();
-        (network.nodes, lanes)
+    pub(super) fn lay(case: &Case, world: &mut World) -> (Nodes, Lanes) {
+        let (links, nodes, lanes) = (case.links(), Nodes::default(), Lanes::default());
+        let mut network = Network { case, world, links, nodes, lanes };
+        network.lay_all();
+        (network.nodes, network.lanes)
     }
 
-    fn lay_all(&mut self) -> [Vec<LaneId>; 2] {
-        let hub = self.world.add_node();
-        self.nodes.hub = Some(hub);
-        self.lay_servers(hub);
-        let count = self.case.network.terminals;
-        self.nodes.terminals = (0..count).map(|_| self.world.add_node()).collect();
-        for place in 0..count as usize {
+    fn lay_all(&mut self) {
+        let mut begin = 0;
+        for count in &self.case.network.platforms {
+            let hub = self.world.add_node();
+            let (servers, end) = (self.lay_servers(hub), begin + *count as usize);
+            self.nodes.platforms.push(Platform { hub, servers, places: begin..end });
+            begin = end;
+        }
+        self.nodes.terminals = (0..begin).map(|_| self.world.add_node()).collect();
+        for place in 0..begin {
             self.lay_clients(self.nodes.terminals[place]);
         }
-        let lanes = if count == 1 { self.lay_pair(hub) } else { self.lay_star(hub) };
-        if let Some(gateways) = &self.case.gateways
-            && gateways.has_slacp()
-        {
-            self.lay_slacp(hub, gateways, &lanes);
+        for number in 0..self.nodes.platforms.len() {
+            let Platform { hub, ref places, .. } = self.nodes.platforms[number];
+            let lanes = self.lay_hop(hub, places.clone());
+            if let Some(gateways) = &self.case.gateways
+                && gateways.has_slacp()
+            {
+                self.lay_slacp(number, gateways, &lanes);
+            }
         }
-        lanes
     }
 
-    fn lay_servers(&mut self, hub: NodeId) {
+    fn lay_servers(&mut self, hub: NodeId) -> Vec<NodeId> {
         let count = self.case.network.servers;
-        self.nodes.servers = match self.links.server_side.clone() {
+        match self.links.server_side.clone() {
             None => vec![hub],
             Some(side) => (0..count).map(|_| self.host_at(hub, &side)).collect(),
-        };
+        }
     }
 
     fn lay_clients(&mut self, terminal: NodeId) {
@@ -102,45 +155,62 @@ impl Network<'_> {
         host
     }
 
-    /// A single terminal, with a link in each direction.
-    fn lay_pair(&mut self, hub: NodeId) -> [Vec<LaneId>; 2] {
-        let terminal = self.nodes.terminals[0];
-        let forward = self.world.connect(terminal, self.links.forward.clone());
-        let ret = self.lay_returns(hub, 1);
-        self.world.set_default_route(hub, Hop::Lane(forward));
-        self.world.set_default_route(terminal, Hop::Lane(ret[0]));
-        [vec![forward], ret]
-    }
-
-    /// Several terminals. All receive the hub's carrier. On the return path each has its own link,
-    /// or they share some; in a mesh all terminals receive these too.
-    fn lay_star(&mut self, hub: NodeId) -> [Vec<LaneId>; 2] {
-        let (case, sky) = (self.case, self.world.add_node());
+    /// The links of a platform. A single terminal has a link in each direction. Several receive the
+    /// hub's carrier; on the return path each has its own link, or they share some. In a mesh all
+    /// terminals receive these too.
+    fn lay_hop(&mut self, hub: NodeId, places: Range<usize>) -> (LaneId, Vec<LaneId>) {
+        let (network, count) = (&self.case.network, places.len() as u32);
+        let alone = count == 1;
+        let sky = if alone { self.nodes.terminals[places.start] } else { self.world.add_node() };
         let forward = self.world.connect(sky, self.links.forward.clone());
-        self.world.set_default_route(hub, Hop::Lane(forward));
-        let heard_by = if case.network.mesh { sky } else { hub };
-        let own = case.network.terminals;
-        let channels =
-            if case.network.return_channels > 0 { case.network.return_channels } else { own };
-        let ret = self.lay_returns(heard_by, channels);
-        self.world.set_default_route(sky, Hop::Node(hub));
-        for place in 0..own as usize {
+        self.lanes.forward.push(forward);
+        self.lay_uplink(hub, forward, places.clone());
+        let heard_by = if network.mesh { sky } else { hub };
+        let channels = match network.return_channels {
+            0 => count,
+            channels => channels,
+        };
+        let ret = self.lay_returns(heard_by, channels, count);
+        for (number, place) in places.enumerate() {
             let terminal = self.nodes.terminals[place];
-            self.world.set_default_route(terminal, Hop::Lane(ret[place % ret.len()]));
-            self.world.set_route(sky, terminal, Hop::Node(terminal));
-            for at in 0..self.nodes.clients[place].len() {
-                let client = self.nodes.clients[place][at];
-                self.world.set_route(sky, client, Hop::Node(terminal));
+            self.world.set_default_route(terminal, Hop::Lane(ret[number % ret.len()]));
+            if !alone {
+                self.route_to(sky, place, Hop::Node(terminal));
             }
         }
-        [vec![forward], ret]
+        if !alone {
+            self.world.set_default_route(sky, Hop::Node(hub));
+        }
+        self.lanes.ret.extend(&ret);
+        (forward, ret)
     }
 
-    /// The return links of terminals: so many, or each terminal's part of a shared one.
-    fn lay_returns(&mut self, heard_by: NodeId, channels: u32) -> Vec<LaneId> {
+    /// From a hub into its forward link, through the terminals' shapers if there are any.
+    fn lay_uplink(&mut self, hub: NodeId, forward: LaneId, places: Range<usize>) {
+        self.world.set_default_route(hub, Hop::Lane(forward));
+        let Some(shaper) = self.links.shaper.clone() else { return };
+        let uplink = self.world.add_node();
+        self.world.set_default_route(uplink, Hop::Lane(forward));
+        for place in places {
+            let lane = self.world.connect(uplink, shaper.clone());
+            self.route_to(hub, place, Hop::Lane(lane));
+            self.lanes.shapers.push(lane);
+        }
+    }
+
+    /// Routes what is for a terminal and its clients.
+    fn route_to(&mut self, at: NodeId, place: usize, hop: Hop) {
+        let terminal = self.nodes.terminals[place];
+        for to in [terminal].iter().chain(&self.nodes.clients[place]) {
+            self.world.set_route(at, *to, hop);
+        }
+    }
+
+    /// The return links of a platform's terminals: so many, or each terminal's part of a shared one.
+    fn lay_returns(&mut self, heard_by: NodeId, channels: u32, terminals: u32) -> Vec<LaneId> {
         let (hop, returns) = (&self.case.hop, &self.links.returns);
         if let Some(dama) = &hop.dama {
-            let config = dama.config(&hop.forward, &returns[0], self.case.network.terminals);
+            let config = dama.config(&hop.forward, &returns[0], terminals);
             let shared = config.and_then(|config| self.world.connect_shared(heard_by, config));
             // Checked when the file was read.
             return shared.expect("a valid scenario has a valid return link");
@@ -150,24 +220,29 @@ impl Network<'_> {
     }
 
     /// SLACP uses the rates that the links leave to IP packets, unless the file says otherwise.
-    fn lay_slacp(&mut self, hub: NodeId, gateways: &Gateways, lanes: &[Vec<LaneId>; 2]) {
+    fn lay_slacp(
+        &mut self,
+        platform: usize,
+        gateways: &Gateways,
+        (down, up): &(LaneId, Vec<LaneId>),
+    ) {
         let hop = &self.case.hop;
         let forward = self.slacp_config(gateways, gateways.forward_rate, &hop.forward);
-        let returns: Vec<_> = self
-            .case
-            .returns()
-            .iter()
-            .map(|link| (self.slacp_config(gateways, gateways.return_rate, link), link.clone()))
-            .collect();
-        let terminals = self.nodes.terminals.clone();
-        self.world.add_hub(hub, forward, &terminals);
-        self.lay_below(hub, gateways, &hop.forward, lanes[0][0]);
-        for (place, terminal) in terminals.into_iter().enumerate() {
-            let (config, link) = &returns[place % returns.len()];
+        let config = |link: &LinkSpec| {
+            (self.slacp_config(gateways, gateways.return_rate, link), link.clone())
+        };
+        let returns: Vec<_> = self.case.returns().iter().map(config).collect();
+        let Platform { hub, ref places, .. } = self.nodes.platforms[platform];
+        let places = places.clone();
+        self.world.add_hub(hub, forward, &self.nodes.terminals[places.clone()]);
+        self.lay_below(hub, gateways, &hop.forward, *down);
+        for (number, place) in places.enumerate() {
+            let (config, link) = &returns[number % returns.len()];
+            let terminal = self.nodes.terminals[place];
             self.world.add_terminal(terminal, config.clone(), hub);
-            self.lay_below(terminal, gateways, link, lanes[1][place % lanes[1].len()]);
+            self.lay_below(terminal, gateways, link, up[number % up.len()]);
             if gateways.split == Split::Packets {
-                self.lay_tunnel(hub, terminal);
+                self.lay_tunnel(platform, place);
             }
         }
     }
@@ -201,13 +276,14 @@ impl Network<'_> {
     }
 
     /// Hosts' packets go through the session, gateways' own packets over the link.
-    fn lay_tunnel(&mut self, hub: NodeId, terminal: NodeId) {
-        let place = self.nodes.terminals.iter().position(|known| *known == terminal);
-        for client in place.map_or(Vec::new(), |place| self.nodes.clients[place].clone()) {
-            self.world.set_route(hub, client, Hop::Tunnel(terminal));
+    fn lay_tunnel(&mut self, platform: usize, place: usize) {
+        let terminal = self.nodes.terminals[place];
+        let Platform { hub, ref servers, .. } = self.nodes.platforms[platform];
+        for client in &self.nodes.clients[place] {
+            self.world.set_route(hub, *client, Hop::Tunnel(terminal));
         }
-        for server in self.nodes.servers.clone() {
-            self.world.set_route(terminal, server, Hop::Tunnel(hub));
+        for server in servers {
+            self.world.set_route(terminal, *server, Hop::Tunnel(hub));
         }
     }
 }
@@ -216,22 +292,28 @@ impl Network<'_> {
 mod tests {
     use super::*;
 
+    fn ids(range: Range<u32>) -> Vec<NodeId> {
+        range.map(NodeId).collect()
+    }
+
     fn nodes() -> Nodes {
-        let ids = |range: core::ops::Range<u32>| range.map(NodeId).collect::<Vec<_>>();
+        let platform = Platform { hub: NodeId(0), servers: ids(10..12), places: 0..3 };
         Nodes {
-            servers: ids(10..12),
-            hub: Some(NodeId(0)),
+            platforms: vec![platform],
             terminals: ids(20..23),
             clients: vec![ids(30..32), ids(32..34), ids(34..36)],
         }
     }
 
+    fn ends(nodes: &Nodes, numbers: Range<u32>, on: Option<u32>, mesh: bool) -> Vec<[u32; 3]> {
+        let ends = numbers.map(|number| nodes.ends(number, on, mesh));
+        ends.map(|Ends { client, terminal, server, .. }| [client.0, terminal.0, server.0]).collect()
+    }
+
     #[test]
     fn applications_go_round_terminals_first_then_clients() {
-        let nodes = nodes();
-        let all: Vec<_> = (0..7).map(|number| nodes.ends(number, false).map(|id| id.0)).collect();
         assert_eq!(
-            all,
+            ends(&nodes(), 0..7, None, false),
             [
                 [30, 20, 10],
                 [32, 21, 11],
@@ -246,8 +328,23 @@ mod tests {
 
     #[test]
     fn in_a_mesh_the_server_is_a_client_of_the_next_terminal() {
-        let nodes = nodes();
-        let all: Vec<_> = (0..4).map(|number| nodes.ends(number, true).map(|id| id.0)).collect();
-        assert_eq!(all, [[30, 20, 32], [32, 21, 34], [34, 22, 30], [31, 20, 33]]);
+        assert_eq!(
+            ends(&nodes(), 0..4, None, true),
+            [[30, 20, 32], [32, 21, 34], [34, 22, 30], [31, 20, 33]]
+        );
+    }
+
+    #[test]
+    fn a_server_is_behind_the_hub_of_the_client_s_platform() {
+        let mut nodes = nodes();
+        nodes.platforms[0].places = 0..1;
+        nodes.platforms.push(Platform { hub: NodeId(1), servers: ids(12..13), places: 1..3 });
+        let all = ends(&nodes, 0..4, None, false);
+        assert_eq!(all, [[30, 20, 10], [32, 21, 12], [34, 22, 12], [31, 20, 11]]);
+        let second = ends(&nodes, 0..3, Some(1), false);
+        assert_eq!(second, [[32, 21, 12], [34, 22, 12], [33, 21, 12]]);
+        let hubs = [0, 1].map(|platform| nodes.ends(0, Some(platform), false).hub.0);
+        assert_eq!(hubs, [0, 1]);
+        assert_eq!([None, Some(0), Some(1)].map(|on| nodes.count_clients(on)), [6, 2, 4]);
     }
 }

@@ -134,7 +134,14 @@ time = "10 s"
     let plain = star.replace("hop = \"slacp\"", "hop = \"tcp\"");
     let two = star.replace("split = \"three\"\nhop = \"slacp\"", "split = \"two\"");
     let packets = star.replace("\"three\"", "\"packets\"");
-    for text in [star, &plain, &two, &mesh, &packets] {
+    let platforms = |text: &str| {
+        text.replace("return-channels = 2", "return-channels = 1\nplatforms = [2, 1]")
+            + "[shaper]\nrate = \"2 Mbit/s\"\nqueue = \"100 packets\"\n"
+    };
+    let three = [star, &plain, &packets].map(platforms);
+    for text in
+        [star, &plain, &two, &mesh, &packets].into_iter().chain(three.iter().map(|it| &it[..]))
+    {
         let case = &Scenario::parse("x.toml", text).unwrap().cases[0];
         let metrics = run(case, 1);
         for (flow, done) in [("bulk", 6.0), ("rr", 3.0), ("page", 1.0)] {
@@ -148,6 +155,24 @@ time = "10 s"
         assert_eq!(metrics, run(case, 1));
         assert_ne!(metrics, run(case, 2));
     }
+}
+
+/// Two platforms have twice the capacity; a shaper limits each terminal.
+#[test]
+fn each_platform_has_its_own_links_and_each_terminal_its_rate() {
+    let text = GOOD.replace("[hop.forward]", "[network]\nplatforms = [3, 1]\n[hop.forward]")
+        + "count = 2\ntime = \"10 s\"\nper-platform = true\n[shaper]\nrate = \"1 Mbit/s\"\n\
+           queue = \"1 BDP\"\n";
+    let text = text.replace("bytes = \"500 kB\"\ntcp = \"old\"", "");
+    let metrics = run(&Scenario::parse("x.toml", &text).unwrap().cases[0], 1);
+    // On the first platform the two transfers have a terminal each, on the second they share one.
+    let rates = ["ftp-1", "ftp-2"].map(|flow| value(&metrics, flow, "goodput-mbit/s"));
+    assert!((1.5..2.0).contains(&rates[0]) && (0.8..1.0).contains(&rates[1]), "{metrics:?}");
+    let delivered = ["forward", "shaper"].map(|of| value(&metrics, of, "delivered-packets"));
+    assert!(delivered[0] > 1_500.0 && delivered[0] <= delivered[1], "{metrics:?}");
+    // 10 Mbit/s each, of which 1 Mbit/s to each of four terminals at most.
+    let used = ["forward", "shaper"].map(|of| value(&metrics, of, "utilisation"));
+    assert!((0.12..0.13).contains(&used[0]) && (0.64..0.66).contains(&used[1]), "{metrics:?}");
 }
 
 #[test]

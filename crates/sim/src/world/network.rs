@@ -61,11 +61,7 @@ impl World {
 
     /// Routes packets at `node` that are addressed to `to` through `hop`.
     pub fn set_route(&mut self, node: NodeId, to: NodeId, hop: Hop) {
-        let routes = &mut self.nodes[node.index()].routes;
-        if routes.len() <= to.index() {
-            routes.resize(to.index() + 1, None);
-        }
-        routes[to.index()] = Some(hop);
+        self.nodes[node.index()].routes.set(to, hop);
     }
 
     /// Routes all other packets at `node` through `hop`.

@@ -37,10 +37,11 @@ impl Kind {
     }
 }
 
-/// Reads all `[[flow]]`.
+/// Reads all `[[flow]]` of a network with this number of platforms.
 pub(in super::super) fn read_all(
     place: &Place<'_>,
     raw: &[RawFlow],
+    platforms: usize,
 ) -> Result<Vec<Flow>, FileError> {
     let good = (1..=MOST_FLOWS).contains(&raw.len());
     place.check(good, "flow", format!("{} of them", raw.len()), "1 to 1000: [[flow]]")?;
@@ -48,9 +49,15 @@ pub(in super::super) fn read_all(
     for (number, raw) in raw.iter().enumerate() {
         let place = place.within(format!("flow.{number}"));
         let flow = Flow::read(&place, raw)?;
-        let is_new = all.iter().all(|other| other.name != flow.name);
-        place.check(is_new, "name", quoted(&flow.name), "a name that no earlier flow has")?;
-        all.push(flow);
+        let flows = match raw.per_platform {
+            Some(true) => flow.on_each_platform(platforms),
+            _ => vec![flow],
+        };
+        for flow in flows {
+            let is_new = all.iter().all(|other| other.name != flow.name);
+            place.check(is_new, "name", quoted(&flow.name), "a name that no earlier flow has")?;
+            all.push(flow);
+        }
     }
     Ok(all)
 }
@@ -70,12 +77,22 @@ impl Flow {
         Ok(Self {
             name: name.clone(),
             count,
+            platform: None,
             start: place.time("start", raw.start)?.unwrap_or_default(),
             spacing: place.time("spacing", raw.spacing)?.unwrap_or_default(),
             tcp: [client, server],
             traffic: traffic(place, raw)?,
             watch: raw.watch.unwrap_or(count <= 8),
         })
+    }
+
+    /// One such flow for each platform.
+    fn on_each_platform(&self, platforms: usize) -> Vec<Self> {
+        let on = |platform: u32| {
+            let name = format!("{}-{}", self.name, platform + 1);
+            Self { name, platform: Some(platform), ..self.clone() }
+        };
+        (0..platforms as u32).map(on).collect()
     }
 }
 
