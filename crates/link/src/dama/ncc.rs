@@ -108,6 +108,8 @@ struct Turns {
     guaranteed: usize,
     rate: u32,
     volume: u32,
+    /// Of its first cells, how many a terminal did not get for lack of room.
+    owed: Option<(u32, u32)>,
     free: u32,
 }
 
@@ -286,21 +288,40 @@ impl Ncc {
     /// VBDC: a first few cells for everybody in turn, then the rest.
     fn grant_volumes(&mut self) {
         let terminals = in_turn(&self.waiting, self.turns.volume);
-        for terminal in &terminals {
-            let account = &self.accounts[*terminal as usize];
-            self.grant_volume(*terminal, account.volume.min(account.first_volume));
-        }
-        match self.allocation.sharing {
-            Sharing::Proportional => self.grant_rests_in_turn(&terminals),
-            Sharing::Fair => self.grant_rests_fairly(&terminals),
+        self.turns.volume = next_turn(&terminals);
+        match self.grant_first_cells(&terminals) {
+            Some(short) => self.turns.volume = short,
+            None => match self.allocation.sharing {
+                Sharing::Proportional => self.grant_rests_in_turn(&terminals),
+                Sharing::Fair => self.grant_rests_fairly(&terminals),
+            },
         }
         let accounts = &self.accounts;
         self.waiting.retain(|index| accounts[*index as usize].volume > 0);
     }
 
+    /// Returns the terminal for whose first cells too little was left. It is the first one next
+    /// time, with the rest of them; otherwise the same terminals would go without again.
+    fn grant_first_cells(&mut self, terminals: &[u32]) -> Option<u32> {
+        let owed = self.turns.owed.take();
+        for terminal in terminals {
+            let account = &self.accounts[*terminal as usize];
+            let most = match owed {
+                Some((to, cells)) if to == *terminal => cells,
+                _ => account.first_volume,
+            };
+            let first = account.volume.min(most);
+            let given = self.grant_volume(*terminal, first);
+            if given < first && self.room == 0 {
+                self.turns.owed = Some((*terminal, first - given));
+                return Some(*terminal);
+            }
+        }
+        None
+    }
+
     /// Each in turn all that it asked for; the first one that gets less is the first next time.
     fn grant_rests_in_turn(&mut self, terminals: &[u32]) {
-        self.turns.volume = next_turn(terminals);
         let mut short = None;
         for terminal in terminals {
             self.grant_volume(*terminal, u32::MAX);
@@ -313,7 +334,6 @@ impl Ncc {
     }
 
     fn grant_rests_fairly(&mut self, terminals: &[u32]) {
-        self.turns.volume = next_turn(terminals);
         let demand = |index: &u32| {
             let account = &self.accounts[*index as usize];
             let able = account.volume.min(account.most - account.grant.slots());
@@ -329,35 +349,42 @@ impl Ncc {
         }
     }
 
-    /// Gives up to `most` of what a terminal has asked for.
-    fn grant_volume(&mut self, terminal: u32, most: u32) {
+    /// Gives up to `most` of what a terminal has asked for; returns how much.
+    fn grant_volume(&mut self, terminal: u32, most: u32) -> u32 {
         let wanted = self.accounts[terminal as usize].volume.min(most);
         let given = self.give(terminal, Kind::Vbdc, wanted);
         self.accounts[terminal as usize].volume -= given;
+        given
     }
 
     /// FCA: in chunks until nothing is left or nobody can take more.
     fn grant_free(&mut self) {
-        let (terminals, chunk) = match self.allocation.free {
-            FreeCapacity::None => return,
+        let (turn, count) = (self.turns.free, self.accounts.len() as u32);
+        match self.allocation.free {
+            FreeCapacity::None => {}
+            // Nothing is left long before all have had a turn.
             FreeCapacity::All { chunk } => {
-                let (count, turn) = (self.accounts.len() as u32, self.turns.free);
-                ((turn..count).chain(0..turn.min(count)).collect(), chunk)
+                let begin = turn.min(count);
+                self.grant_free_to(chunk, || (begin..count).chain(0..begin));
             }
             FreeCapacity::Asking { chunk } => {
                 let asking = self.rated.union(&self.waiting).copied().collect();
-                (in_turn(&asking, self.turns.free), chunk)
+                let terminals = in_turn(&asking, turn);
+                self.grant_free_to(chunk, || terminals.iter().copied());
             }
-        };
+        }
+    }
+
+    fn grant_free_to<T: Iterator<Item = u32>>(&mut self, chunk: u32, terminals: impl Fn() -> T) {
         let mut last = None;
         loop {
             let before = self.room;
-            for terminal in &terminals {
+            for terminal in terminals() {
                 if self.room == 0 {
                     break;
                 }
-                if self.give(*terminal, Kind::Fca, chunk.max(1)) > 0 {
-                    last = Some(*terminal);
+                if self.give(terminal, Kind::Fca, chunk.max(1)) > 0 {
+                    last = Some(terminal);
                 }
             }
             if self.room == 0 || self.room == before {

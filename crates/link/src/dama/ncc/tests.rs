@@ -167,6 +167,24 @@ fn a_large_volume_does_not_keep_out_a_small_one() {
 }
 
 /// Mistake: a volume of 16 bits that wraps.
+/// The first cells of 20 terminals are more than a superframe. The next one begins with those that
+/// got none.
+#[test]
+fn nobody_goes_without_when_the_first_cells_fill_the_superframe() {
+    for sharing in [Sharing::Proportional, Sharing::Fair] {
+        let mut config = config(vec![terminal(); 20], 1);
+        config.allocation.sharing = sharing;
+        let mut ncc = Ncc::new(&config);
+        (0..20).for_each(|index| ncc.handle_request(0, index, for_volume(500)));
+        let mut sums = [0; 20];
+        for superframe in 0..15 {
+            let got: [u32; 20] = slots(&mut ncc, superframe);
+            sums = core::array::from_fn(|index| sums[index] + got[index]);
+        }
+        assert_eq!(sums, [15 * CAPACITY / 20; 20], "{sharing:?}");
+    }
+}
+
 #[test]
 fn volumes_add_up_beyond_65535() {
     let mut ncc = ncc(vec![terminal()]);
