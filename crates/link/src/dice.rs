@@ -5,26 +5,44 @@ use rand_core::{Rng, SeedableRng};
 use units::Probability;
 
 /// A random number generator: `ChaCha8`, so that a seed gives the same numbers on every platform.
+///
+/// Its state of 320 bytes is made when the first number is drawn: most links of a large network
+/// never draw one.
 #[derive(Debug, Clone)]
-pub struct Dice(ChaCha8Rng);
+pub struct Dice {
+    seed: u64,
+    stream: u64,
+    state: Option<Box<ChaCha8Rng>>,
+}
 
 impl Dice {
     /// The sequence for `seed`.
     pub fn new(seed: u64) -> Self {
-        Self(ChaCha8Rng::seed_from_u64(seed))
+        Self::stream(seed, 0)
     }
 
     /// Another, independent sequence for `seed`. Stream 0 is that of [`Dice::new`].
     pub(crate) fn stream(seed: u64, stream: u64) -> Self {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(stream);
-        Self(rng)
+        Self { seed, stream, state: None }
+    }
+
+    #[inline]
+    fn generator(&mut self) -> &mut ChaCha8Rng {
+        let (seed, stream) = (self.seed, self.stream);
+        self.state.get_or_insert_with(|| Self::start(seed, stream))
+    }
+
+    #[cold]
+    fn start(seed: u64, stream: u64) -> Box<ChaCha8Rng> {
+        let mut generator = Box::new(ChaCha8Rng::seed_from_u64(seed));
+        generator.set_stream(stream);
+        generator
     }
 
     /// 64 random bits, suitable as the seed of another [`Dice`].
     #[inline]
     pub fn bits(&mut self) -> u64 {
-        self.0.next_u64()
+        self.generator().next_u64()
     }
 
     /// Uniform in `0.0..1.0`, in steps of 2⁻⁵³.
@@ -48,12 +66,12 @@ impl Dice {
 
     /// Skips to the number after the first `drawn`.
     fn seek(&mut self, drawn: u64) {
-        self.0.set_word_pos(u128::from(drawn) * 2);
+        self.generator().set_word_pos(u128::from(drawn) * 2);
     }
 
     /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
-        self.0.fill_bytes(bytes);
+        self.generator().fill_bytes(bytes);
     }
 }
 

@@ -307,6 +307,7 @@ impl<P: Payload> Dama<P> {
     /// Decides the next superframe and gives the terminals their slots.
     fn allocate(&mut self) {
         let superframe = self.superframe;
+        let decided = self.decision(superframe);
         self.superframe += 1;
         let first = superframe * u64::from(self.frames.per_superframe);
         self.announce(superframe);
@@ -317,6 +318,7 @@ impl<P: Payload> Dama<P> {
             let mut runs = Vec::with_capacity(self.frames.per_superframe as usize);
             layout.place(grant.slots(), &mut runs);
             let terminal = grant.terminal as usize;
+            self.terminals[terminal].pass_idle(decided);
             self.terminals[terminal].grant(runs.iter().copied());
             self.terminals[terminal].note_volume(grant.vbdc, &runs);
             self.watch(terminal);

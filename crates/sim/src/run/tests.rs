@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use scenario::Scenario;
 
 use super::*;
@@ -173,6 +174,110 @@ fn each_platform_has_its_own_links_and_each_terminal_its_rate() {
     // 10 Mbit/s each, of which 1 Mbit/s to each of four terminals at most.
     let used = ["forward", "shaper"].map(|of| value(&metrics, of, "utilisation"));
     assert!((0.12..0.13).contains(&used[0]) && (0.64..0.66).contains(&used[1]), "{metrics:?}");
+}
+
+/// A network of two platforms whose terminals all want more than there is.
+fn overload(platforms: [u32; 2], sharing: &str, size: u32) -> Case {
+    let text = format!(
+        r#"
+description = "more is wanted than there is"
+time = "60 s"
+[network]
+platforms = {platforms:?}
+[hop.forward]
+rate = "1 Mbit/s"
+delay = "400 ms"
+queue = "1 BDP"
+encapsulation = "mpe"
+[hop.return]
+rate = "76.8 kbit/s"
+delay = "400 ms"
+queue = "20 packets"
+encapsulation = "aal5"
+[hop.dama]
+carriers = 4
+frame = "50 ms"
+frames-per-superframe = 2
+sharing = "{sharing}"
+[hop.dama.terminal]
+ceiling = "57 kbit/s"
+vbdc = 512
+mac-buffer = "256 cells"
+flow-control = true
+[shaper]
+rate = "320 kbit/s"
+queue = "20 packets"
+[[flow]]
+name = "up"
+kind = "udp"
+per-platform = true
+direction = "up"
+rate = "50 kbit/s"
+size = "{size} B"
+[[flow]]
+name = "down"
+kind = "bulk"
+per-platform = true
+count = 3
+time = "50 s"
+"#
+    );
+    let mut case = Scenario::parse("x.toml", &text).unwrap().cases.remove(0);
+    for flow in &mut case.flows {
+        if flow.name.starts_with("up") {
+            flow.count = platforms[flow.platform.unwrap() as usize];
+        }
+    }
+    case
+}
+
+#[test]
+fn equal_demands_get_equal_parts_of_what_is_too_little() {
+    for sharing in ["proportional", "fair"] {
+        let metrics = run(&overload([80, 27], sharing, 400), 1);
+        for flow in ["up-1", "up-2"] {
+            let jain = value(&metrics, flow, "fairness");
+            assert!(jain >= 0.95, "{sharing} {flow}: {jain}");
+        }
+        // Of a cell's 53 bytes 48 are of packets; 428 bytes and a trailer fill ten of them by 91 %.
+        let used = value(&metrics, "return", "utilisation");
+        assert!((0.70..0.85).contains(&used), "{sharing}: {used}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Capacity is conserved to the byte, on every link of every platform.
+    #[test]
+    fn a_network_carries_drops_or_holds_every_byte(
+        platforms in [1u32..40, 1u32..40], fair: bool, size in 1u32..1400, seed: u64,
+    ) {
+        let case = overload(platforms, if fair { "fair" } else { "proportional" }, size);
+        let mut run = Run::new(&case, seed);
+        run.finish();
+        let Lanes { forward, ret, shapers } = &run.lanes;
+        for lane in forward.iter().chain(ret).chain(shapers) {
+            let counters = run.world.counters(*lane);
+            let parts =
+                [counters.delivered, counters.lost, counters.dropped_queue, counters.inside];
+            prop_assert_eq!(
+                counters.offered.bytes.get(),
+                parts.iter().map(|part| part.bytes.get()).sum::<u64>()
+            );
+        }
+        let of = |lane: &LaneId| core::ptr::from_ref(run.world.shared(*lane).unwrap().0);
+        for lanes in ret.chunk_by(|one, next| of(one) == of(next)) {
+            let shared = lanes.iter().map(|lane| run.world.shared(*lane).unwrap());
+            let slots: Vec<_> = shared.map(|(dama, terminal)| dama.slots(terminal)).collect();
+            // 36 slots in 50 ms.
+            let granted = slots.iter().map(|slots| slots.granted).sum::<u64>();
+            prop_assert!(granted <= 36 * 60 * 20, "{granted}");
+            let used = slots.iter().map(|slots| slots.used).sum::<u64>();
+            let delivered = lanes.iter().map(|lane| run.world.counters(*lane).delivered.bytes.get());
+            prop_assert!(used <= granted && delivered.sum::<u64>() <= used * 48);
+        }
+    }
 }
 
 #[test]

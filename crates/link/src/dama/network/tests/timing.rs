@@ -20,6 +20,16 @@ fn with_cra_a_packet_leaves_in_the_next_slots() {
 
 /// From asking to arriving: the wait for an opportunity, two delays, the wait for a decision, and
 /// the delay of the packet.
+/// Slots of an idle terminal are not kept until its next packet.
+#[test]
+fn slots_pass_without_traffic() {
+    let mut network = network(vec![terminal(64_000, 0, 0)]);
+    assert!(arrivals(&mut network, millis(106_000)).is_empty());
+    // 16 in each of 1,000 superframes, of which the last few have just been decided.
+    let Slots { granted, used, .. } = network.slots(0);
+    assert!((16 * 990..=16 * 1_000).contains(&granted) && used == 0, "{granted}");
+}
+
 #[test]
 fn with_vbdc_a_packet_waits_for_its_grant() {
     let mut network = network(vec![terminal(0, 0, 512)]);
