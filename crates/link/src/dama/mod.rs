@@ -28,6 +28,7 @@
 //! than a cell.
 
 mod agent;
+mod ahead;
 mod config;
 mod frames;
 mod layout;
@@ -40,6 +41,7 @@ mod terminal;
 mod text;
 
 pub use agent::{Agent, Backlog};
+pub use ahead::BACKLOG_LASTS;
 pub use config::{
     Allocation, ContentionChannel, ContentionError, DamaConfig, DamaError, FreeCapacity, MacLimit,
     Policy, RandomAccess, RequestSlots, RequestTransport, Requests, Sharing, TerminalConfig,

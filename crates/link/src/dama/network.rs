@@ -9,7 +9,7 @@ mod tests;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use units::{Instant, Machine, earliest};
+use units::{BitRate, ByteCount, Instant, Machine, earliest};
 
 use super::config::{DamaConfig, DamaError, RequestTransport};
 use super::frames::Frames;
@@ -232,6 +232,33 @@ impl<P: Payload> Dama<P> {
     /// A terminal's slots and requests.
     pub fn slots(&self, terminal: usize) -> Slots {
         self.terminals[terminal].slots
+    }
+
+    /// States how many bytes wait in front of a terminal, in its gateway. They count in its requests
+    /// like cells in its MAC buffer, until replaced, or for [`BACKLOG_LASTS`]; 0 ends it. Each packet
+    /// that comes to the terminal meanwhile is taken off.
+    ///
+    /// [`BACKLOG_LASTS`]: super::BACKLOG_LASTS
+    pub fn set_backlog(&mut self, now: Instant, terminal: usize, bytes: ByteCount) {
+        self.handle_timeout(now);
+        self.terminals[terminal].set_backlog(now, bytes.get());
+        self.await_opportunity(now, terminal);
+    }
+
+    /// The rate of IP packets that a terminal's slots between `now` and `horizon` later carry, as far
+    /// as they are granted already. Headers of cells are taken off, what segmentation adds to a
+    /// packet ([`Cell::per_packet`] and the rest of its last cell) is not.
+    ///
+    /// The plans known at any time reach a forward delay and a processing time ahead, and up to a
+    /// superframe more; what follows counts as not granted.
+    ///
+    /// [`Cell::per_packet`]: super::Cell::per_packet
+    pub fn granted(&mut self, now: Instant, terminal: usize, horizon: Duration) -> BitRate {
+        self.advance_to(now, terminal);
+        let slots = self.terminals[terminal].granted(now + horizon);
+        let bits = u128::from(slots) * u128::from(self.frames.cell.payload) * 8;
+        let rate = bits * 1_000_000_000 / horizon.as_nanos().max(1);
+        BitRate::from_bits_per_second(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
     /// Volume requests that a terminal took for lost and replaced.

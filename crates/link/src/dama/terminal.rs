@@ -2,11 +2,13 @@
 
 mod contender;
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use units::Instant;
 
 use super::agent::{Agent, Backlog};
+use super::ahead::{Ahead, AheadCells};
 use super::config::{DamaConfig, TerminalConfig};
 use super::frames::Frames;
 use super::layout::Run;
@@ -59,6 +61,8 @@ pub(super) struct Terminal<P> {
     frames: Frames,
     buffers: Buffers<P>,
     agent: Agent,
+    /// What waits in front of it.
+    ahead: Ahead,
     /// Whether rates and volumes may be asked for.
     asks: [bool; 2],
     /// Granted slots that have not begun, in order of time.
@@ -111,6 +115,7 @@ impl<P: Payload> Terminal<P> {
             frames,
             buffers: Buffers::new(&config.terminals[number], frames.cell, origin, &mut queues),
             agent: Agent::new(config, number),
+            ahead: Ahead::default(),
             asks: [rbdc.bits_per_second() > 0, *vbdc > 0],
             runs: VecDeque::new(),
             begun: None,
@@ -133,10 +138,22 @@ impl<P: Payload> Terminal<P> {
 
     /// Takes a packet at `now`, up to which the terminal has been advanced.
     pub(super) fn push(&mut self, now: Instant, packet: P) {
+        self.ahead.enter(packet.wire_len());
         if self.buffers.is_empty() {
             self.sent_bytes = 0;
         }
         self.buffers.push(now, packet);
+    }
+
+    /// States what waits in front of it, in bytes.
+    pub(super) fn set_backlog(&mut self, now: Instant, bytes: u64) {
+        self.ahead.set(now, bytes);
+    }
+
+    /// Granted slots that have not begun and begin before `end`.
+    pub(super) fn granted(&self, end: Instant) -> u32 {
+        let before = end - Duration::from_nanos(1);
+        self.runs.iter().map(|run| self.due(run, before)).sum()
     }
 
     /// Adds granted slots, in order of time after those granted before.
@@ -173,13 +190,26 @@ impl<P: Payload> Terminal<P> {
             *waits += cells;
             *came += entered;
         }
+        self.count_ahead(frame, &mut arrived, &mut backlog);
         self.agent.handle_arrival(arrived);
         self.agent.request(frame, backlog)
     }
 
+    /// Adds what waits in front of it, as bulk.
+    fn count_ahead(&mut self, frame: u64, arrived: &mut Backlog, backlog: &mut Backlog) {
+        let now = self.frames.begin(self.origin, frame);
+        let AheadCells { waiting, came, entered } = self.ahead.take(now, self.frames.cell);
+        let (waits, new) = match self.asked_by_rate(TrafficClass::Bulk) {
+            true => (&mut backlog.rate, &mut arrived.rate),
+            false => (&mut backlog.volume, &mut arrived.volume),
+        };
+        *waits = waits.saturating_add(waiting);
+        *new = new.saturating_sub(entered).saturating_add(came);
+    }
+
     /// Whether it has nothing to send and nothing to ask for.
     pub(super) fn is_idle(&self) -> bool {
-        self.buffers.is_empty() && self.agent.is_idle()
+        self.buffers.is_empty() && self.ahead.is_empty() && self.agent.is_idle()
     }
 
     /// Whether it can ask for anything.

@@ -1,5 +1,6 @@
 //! The whole return link.
 
+mod backlog;
 mod contention;
 mod faults;
 mod timing;
