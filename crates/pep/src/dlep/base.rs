@@ -52,6 +52,14 @@ impl Base {
         Self { default: Some(rate), ..Self::default() }
     }
 
+    /// A link with one destination of this rate.
+    #[cfg(test)]
+    pub(crate) fn of_destination(rate: BitRate, up: bool) -> Self {
+        let mac = Mac::new(&[2, 0, 0, 0, 0, 1]).expect("six bytes");
+        let destination = Destination { up, rate: Some(rate), networks: Vec::new() };
+        Self { default: None, destinations: [(mac, destination)].into() }
+    }
+
     /// Applies a session update. A rate in it replaces the rates of all destinations (§12.7).
     pub(super) fn update_session(&mut self, message: &Message) {
         let Some(rate) = current_rate(message) else { return };
@@ -92,17 +100,34 @@ impl Base {
     /// lone peer may also be behind the only destination, whatever its address. Otherwise the
     /// session's rate applies, except 0, which modems send if they have no default rate.
     pub fn rate(&self, peer: IpAddr, alone: bool) -> Option<BitRate> {
+        match self.towards(peer, alone) {
+            Some(destination) if !destination.up => Some(BitRate::from_bits_per_second(0)),
+            Some(Destination { rate: Some(rate), .. }) => Some(*rate),
+            _ => self.default.filter(|rate| rate.bits_per_second() > 0),
+        }
+    }
+
+    /// Whether the peer at this address is behind a destination that is up, so that a rate of 0
+    /// means that nothing is granted now.
+    pub fn is_up(&self, peer: IpAddr, alone: bool) -> bool {
+        self.towards(peer, alone).is_some_and(|destination| destination.up)
+    }
+
+    /// The only destination that is up.
+    pub(super) fn only_up(&self) -> Option<Mac> {
+        let mut up = self.destinations.iter().filter(|(_, destination)| destination.up);
+        up.next().filter(|_| up.next().is_none()).map(|(mac, _)| *mac)
+    }
+
+    /// The destination that a peer is behind; see [`Self::rate`].
+    fn towards(&self, peer: IpAddr, alone: bool) -> Option<&Destination> {
         let by_address = self.destinations.values().filter_map(|destination| {
             let around = destination.networks.iter().filter(|prefix| prefix.contains(peer));
             Some((destination, around.map(|prefix| prefix.length()).max()?))
         });
         let found = by_address.max_by_key(|(destination, length)| (destination.up, *length));
         let found = found.map(|(destination, _)| destination);
-        match found.or_else(|| self.only().filter(|_| alone)) {
-            Some(destination) if !destination.up => Some(BitRate::from_bits_per_second(0)),
-            Some(Destination { rate: Some(rate), .. }) => Some(*rate),
-            _ => self.default.filter(|rate| rate.bits_per_second() > 0),
-        }
+        found.or_else(|| self.only().filter(|_| alone))
     }
 
     /// The only destination that is up; if none is up, the only one that is down.

@@ -93,7 +93,8 @@ impl Kind {
             | Self::DestinationDown
             | Self::DestinationUpdate
             | Self::DestinationAnnounce
-            | Self::LinkCharacteristicsRequest => &[MAC_ADDRESS],
+            | Self::LinkCharacteristicsRequest
+            | Self::LinkCharacteristicsResponse => &[MAC_ADDRESS],
             _ => &[],
         }
     }
@@ -109,6 +110,7 @@ impl Kind {
             Self::LinkCharacteristicsRequest => {
                 matches!(code, MAXIMUM_DATA_RATE_RECEIVE..=MAXIMUM_TRANSMISSION_UNIT)
             }
+            Self::LinkCharacteristicsResponse => link || code == STATUS,
             Self::SessionUpdate | Self::DestinationUp | Self::DestinationUpdate => link,
             _ => false,
         }

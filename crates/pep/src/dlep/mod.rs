@@ -4,8 +4,11 @@
 //! reported: a rate for the whole link, and rates for destinations. [`Message`] and [`Item`] are the
 //! codec.
 //!
+//! A router on a link with capacity on demand tells its modem what waits, by the rate that it
+//! requests ([`DRAIN_TIME`]).
+//!
 //! Not supported: TLS (§9), credit windows and other extensions, sessions with more than one peer,
-//! requesting a rate from the modem (§12.18; a modem answers with the present one).
+//! requests for a received rate or a latency, and for one of several destinations.
 
 mod base;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -13,12 +16,14 @@ pub(crate) mod fuzzing;
 mod item;
 mod message;
 mod modem;
+mod request;
 mod router;
 
 pub use base::{Base, Row};
 pub use item::{Invalid, Item, Mac, code};
 pub use message::{Kind, Message, discovery, emit};
 pub use modem::{Metrics, Modem, Rates, Reachable, Settings};
+pub use request::{DRAIN_TIME, backlog_of, rate_to_request};
 pub use router::{Output, Phase, Report, Router, Wake};
 
 /// The UDP and TCP port of DLEP (RFC 8175 §15.14).

@@ -5,7 +5,7 @@
 //! - Inputs: [`Modem::handle_discovery`], [`Modem::handle_connected`], [`Modem::handle_bytes`],
 //!   [`Modem::handle_closed`], the time; and what changes on the link: [`Modem::set_link`],
 //!   [`Modem::set_destination`], [`Modem::remove_destination`].
-//! - Outputs: [`Modem::poll_output`], to be carried out in order.
+//! - Outputs: [`Modem::poll_output`], to be carried out in order; then [`Modem::poll_request`].
 //!
 //! The owner sets the state of the link whenever it changes. The modem compares it with what the
 //! router was told, and sends the difference as soon as the standard allows: one request at a time
@@ -91,6 +91,8 @@ struct Destination {
     pending: bool,
     /// The router does not want to hear of it (§12.12).
     declined: bool,
+    /// The rate that the router has requested (§12.18), until the owner has taken it.
+    requested: Option<BitRate>,
 }
 
 #[derive(Debug)]
@@ -133,6 +135,13 @@ impl Modem {
     /// The next action.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
+    }
+
+    /// The next rate (Transmit) that the router has requested for a destination; only the latest one
+    /// of each. 0 withdraws the request. All requests end with the session.
+    pub fn poll_request(&mut self) -> Option<(Mac, BitRate)> {
+        let mut all = self.destinations.iter_mut();
+        all.find_map(|(mac, destination)| Some((*mac, destination.requested.take()?)))
     }
 
     /// The phase of the session; [`Phase::Looking`] without a router.
@@ -278,6 +287,11 @@ impl Modem {
                 self.respond_of(Kind::DestinationAnnounceResponse, mac);
             }
             (Kind::LinkCharacteristicsRequest, Some(mac)) => {
+                let rate = message.metric(code::CURRENT_DATA_RATE_TRANSMIT);
+                let known = self.destinations.get_mut(&mac).filter(|it| it.told.is_some());
+                if let (Some(rate), Some(destination)) = (rate, known) {
+                    destination.requested = Some(BitRate::from_bits_per_second(rate));
+                }
                 self.respond_of(Kind::LinkCharacteristicsResponse, mac);
             }
             _ => {}

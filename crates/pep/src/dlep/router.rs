@@ -2,7 +2,8 @@
 //! and holds what it reports. A state machine without clock and sockets (`docs/state-machines.md`).
 //!
 //! - Inputs: [`Router::handle_offer`], [`Router::handle_connected`],
-//!   [`Router::handle_bytes`], [`Router::handle_closed`], the time.
+//!   [`Router::handle_bytes`], [`Router::handle_closed`], the time; and what to ask the modem for:
+//!   [`Router::request_rate`].
 //! - Outputs: [`Router::poll_output`], to be carried out in order; then
 //!   [`Router::poll_report`].
 //!
@@ -17,10 +18,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use units::{Instant, Machine};
+use units::{BitRate, Instant, Machine};
 
-use super::item::Item;
+use super::item::{Item, Mac, code};
 use super::message::{self, Inbox, Kind, Message};
+use super::request::Requests;
 use super::{Base, PORT, Status};
 
 /// Our Peer Type item.
@@ -58,6 +60,8 @@ pub enum Wake {
     GiveUp,
     /// To send a heartbeat.
     Heartbeat,
+    /// To ask for capacity.
+    Request,
 }
 
 /// Phase of the session (§7, Figure 3).
@@ -91,6 +95,8 @@ pub struct Report {
     pub peer_type: String,
     /// When the reported rates expire if the modem stays silent.
     pub until: Option<Instant>,
+    /// When a rate was reported last.
+    pub rate_at: Option<Instant>,
     /// Rates and destinations, valid until then.
     pub base: Arc<Base>,
     /// Number of sessions so far.
@@ -134,6 +140,7 @@ pub struct Router {
     /// Connection points still to try, in order.
     points: VecDeque<SocketAddr>,
     inbox: Inbox,
+    requests: Requests,
     outputs: VecDeque<Output>,
     report: Report,
     changed: bool,
@@ -149,6 +156,7 @@ impl Router {
             stopping: false,
             points: VecDeque::new(),
             inbox: Inbox::default(),
+            requests: Requests::default(),
             outputs: VecDeque::new(),
             report: Report { since: now, ..Report::default() },
             changed: true,
@@ -163,6 +171,13 @@ impl Router {
     /// The latest report, if it changed.
     pub fn poll_report(&mut self) -> Option<Report> {
         std::mem::take(&mut self.changed).then(|| self.report.clone())
+    }
+
+    /// Requests this rate (Transmit) from the modem, in this session and in later ones; 0 for nothing
+    /// more. It is sent by [`Machine::handle_timeout`]: a change from or to 0 at once, others after
+    /// 100 ms; unchanged ones again after 1 s. Ignored unless exactly one destination is up.
+    pub fn request_rate(&mut self, rate: BitRate) {
+        self.requests.set(rate);
     }
 
     /// Whether Peer Offers are wanted.
@@ -262,6 +277,9 @@ impl Router {
                 if let State::Up { heard, .. } = state {
                     *heard = now;
                 }
+                if message.metric(code::CURRENT_DATA_RATE_TRANSMIT).is_some() {
+                    self.report.rate_at = Some(now);
+                }
                 self.apply(now, &message);
                 self.report.until = self.silence();
                 self.changed = true;
@@ -294,11 +312,37 @@ impl Router {
                 self.send(Kind::DestinationDownResponse, &[Item::MacAddress(mac), success]);
             }
             (Kind::DestinationUpdate, Some(mac)) if self.base().update(mac, message) => {}
+            (Kind::LinkCharacteristicsResponse, Some(mac)) => {
+                self.handle_response(now, mac, message)
+            }
             (Kind::DestinationDown | Kind::DestinationUpdate, _) => {
                 self.terminate(now, Status::INVALID_DESTINATION);
             }
             _ => {}
         }
+    }
+
+    /// Handles the modem's answer to a request (§12.19): the metrics as they are now.
+    fn handle_response(&mut self, now: Instant, mac: Mac, message: &Message) {
+        let refused = message.status().is_some_and(|(status, _)| status != Status::SUCCESS);
+        if !self.requests.answered(refused) {
+            return self.terminate(now, Status::UNEXPECTED_MESSAGE);
+        }
+        // The destination may have gone meanwhile.
+        self.base().update(mac, message);
+    }
+
+    /// Sends the request that is due (§12.18).
+    fn request(&mut self, now: Instant) {
+        let Some(mac) = self.report.base.only_up() else { return };
+        let rate = self.requests.ask(now).bits_per_second();
+        let rate = Item::Metric(code::CURRENT_DATA_RATE_TRANSMIT, rate);
+        self.send(Kind::LinkCharacteristicsRequest, &[Item::MacAddress(mac), rate]);
+    }
+
+    /// When the next request is due.
+    fn request_at(&self) -> Option<Instant> {
+        self.requests.due().filter(|_| self.report.base.only_up().is_some())
     }
 
     /// Handles the modem's Session Initialization Response (§12.6).
@@ -351,7 +395,8 @@ impl Router {
     /// A modem's reports are only valid for its session.
     fn forget(&mut self) {
         self.report.base = Arc::default();
-        self.report.until = None;
+        (self.report.until, self.report.rate_at) = (None, None);
+        self.requests.forget();
         self.report.peer_type.clear();
     }
 
@@ -422,7 +467,8 @@ impl Machine for Router {
             | State::Ending { until } => Some((until, Wake::GiveUp)),
             State::Up { beat, .. } => {
                 let silence = self.silence().map(|at| (at, Wake::GiveUp));
-                units::earliest(silence, Some((beat, Wake::Heartbeat)))
+                let request = self.request_at().map(|at| (at, Wake::Request));
+                units::earliest(units::earliest(silence, Some((beat, Wake::Heartbeat))), request)
             }
             State::Stopped => None,
         }
@@ -436,6 +482,7 @@ impl Machine for Router {
                 *beat = now + self.heartbeat;
                 self.send(Kind::Heartbeat, &[]);
             }
+            (Wake::Request, State::Up { .. }) => self.request(now),
             (_, State::Up { .. }) => self.terminate(now, Status::TIMED_OUT),
             (_, State::Connecting { .. }) => {
                 self.outputs.push_back(Output::Close);
@@ -451,7 +498,7 @@ fn is_expected_first(kind: Kind) -> bool {
     matches!(kind, Kind::SessionInitializationResponse | Kind::SessionTermination)
 }
 
-/// Messages that a modem may send unasked. We send no requests.
+/// Messages that a modem may send, the last one only as an answer.
 fn is_expected_in_session(kind: Kind) -> bool {
     matches!(
         kind,
@@ -461,6 +508,7 @@ fn is_expected_in_session(kind: Kind) -> bool {
             | Kind::DestinationDown
             | Kind::DestinationUpdate
             | Kind::Heartbeat
+            | Kind::LinkCharacteristicsResponse
     )
 }
 

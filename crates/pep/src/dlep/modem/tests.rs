@@ -420,6 +420,47 @@ fn a_router_learns_what_the_modem_knows_whatever_happens_between_them() {
     }
 }
 
+/// §12.18, §12.19: what waits at the router reaches the modem's owner, and the answer has the metrics
+/// as they are now.
+#[test]
+fn a_router_s_requests_reach_the_modem() {
+    let mut wire = Wire::new(1);
+    wire.modem.set_destination(mac(1), reachable(5, &[]));
+    wire.router.request_rate(BitRate::from_mbit(3));
+    wire.run(3_000);
+    let rate = |mbit| Some((mac(1), BitRate::from_mbit(mbit)));
+    assert_eq!((wire.modem.poll_request(), wire.modem.poll_request()), (rate(3), None));
+    wire.run(3_000);
+    assert_eq!(wire.modem.poll_request(), rate(3), "it is renewed");
+    // Only the latest one counts.
+    wire.router.request_rate(BitRate::from_mbit(4));
+    wire.run(1_000);
+    wire.router.request_rate(BitRate::default());
+    wire.run(2_000);
+    assert_eq!((wire.modem.poll_request(), wire.modem.poll_request()), (rate(0), None));
+    wire.run(20_000);
+    assert_eq!(wire.modem.poll_request(), None, "nothing to wait, nothing to ask");
+    assert_eq!(wire.modem.phase(), Phase::Up);
+    assert_eq!(wire.report.base.rate([192, 0, 2, 9].into(), true), Some(BitRate::from_mbit(5)));
+    // One of two destinations cannot be meant.
+    wire.modem.set_destination(mac(2), reachable(5, &[]));
+    wire.run(2_000);
+    wire.router.request_rate(BitRate::from_mbit(3));
+    wire.run(5_000);
+    assert_eq!(wire.modem.poll_request(), None);
+}
+
+#[test]
+fn an_answer_without_a_request_ends_the_session() {
+    let mut wire = Wire::new(2);
+    wire.modem.set_destination(mac(1), reachable(5, &[]));
+    wire.run(3_000);
+    let answer = emit(Kind::LinkCharacteristicsResponse, &[Item::MacAddress(mac(1))]);
+    wire.router.handle_bytes(at(wire.now), &answer);
+    wire.run(1_000);
+    assert_eq!(wire.report.trouble.as_deref(), Some("we ended the session: unexpected message"));
+}
+
 proptest! {
     #[test]
     fn foreign_bytes_never_panic_nor_stay(
