@@ -19,6 +19,8 @@ pub struct ReportedRates<S = SessionId> {
     maximum: Option<BitRate>,
     /// Whether the link has no other peer.
     alone: bool,
+    /// The rate while a modem grants nothing, on a link with capacity on demand.
+    floor: Option<BitRate>,
     sessions: BTreeMap<S, Session>,
     /// The operator's rate for all sessions, and its expiry. A session that comes up later gets it
     /// too.
@@ -33,6 +35,8 @@ struct Session {
     /// When the rate that was set last expires.
     until: Option<Instant>,
     by_modem: bool,
+    /// What was reported, and when.
+    reported: Option<(BitRate, Instant)>,
 }
 
 /// A change of a session's rate.
@@ -42,6 +46,8 @@ pub struct RateChange<S = SessionId> {
     pub session: S,
     /// The new rate; `None` if the last one expires at once.
     pub rate: Option<BitRate>,
+    /// What was reported, before limits and floor, and when.
+    pub reported: (BitRate, Instant),
     /// When it expires.
     pub until: Instant,
     /// Whether the modem itself reported it (DLEP).
@@ -51,6 +57,11 @@ pub struct RateChange<S = SessionId> {
 /// The state of a session's reported rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
+    /// What was reported; the session sends faster if it is 0 on a link with capacity on demand,
+    /// and never faster than the configured maximum.
+    pub reported: BitRate,
+    /// Time since it was reported.
+    pub age: Duration,
     /// Remaining time.
     pub left: Duration,
     /// Whether the modem itself reported it (DLEP).
@@ -62,7 +73,7 @@ impl<S: Copy + Ord> ReportedRates<S> {
     /// more than one peer.
     pub fn new(maximum: Option<BitRate>, alone: bool) -> Self {
         let (sessions, modem) = (BTreeMap::new(), Report::default());
-        Self { maximum, alone, sessions, operator: None, modem }
+        Self { maximum, alone, floor: None, sessions, operator: None, modem }
     }
 
     /// Limits rates reported from now on.
@@ -70,14 +81,22 @@ impl<S: Copy + Ord> ReportedRates<S> {
         self.maximum = maximum;
     }
 
+    /// The link gives capacity on demand: while the modem reports a rate of 0 for a destination that
+    /// is up, sessions send at this rate, or their next packets would never raise a request.
+    pub fn set_floor(&mut self, floor: BitRate) {
+        self.floor = Some(floor);
+    }
+
     /// A session with the peer at this address came up.
     pub fn add(&mut self, now: Instant, session: S, address: IpAddr) -> Option<RateChange<S>> {
-        self.sessions.insert(session, Session { address, until: None, by_modem: false });
+        let new = Session { address, until: None, by_modem: false, reported: None };
+        self.sessions.insert(session, new);
         if self.modem.until.is_some() {
             return self.by_modem(now, session);
         }
         let (rate, until) = self.operator.filter(|(_, until)| *until > now)?;
-        Some(RateChange { session, rate: Some(rate), until, by_modem: false })
+        let reported = (rate, now);
+        Some(RateChange { session, rate: Some(rate), reported, until, by_modem: false })
     }
 
     /// The peer of a session has another address.
@@ -117,13 +136,19 @@ impl<S: Copy + Ord> ReportedRates<S> {
         valid_for: Duration,
         sessions: Option<&[S]>,
     ) -> Vec<RateChange<S>> {
+        let reported = (rate, now);
         let (rate, until) = (self.limited(rate), now + valid_for);
         if sessions.is_none() {
             self.operator = Some((rate, until));
         }
         let all: Vec<S> = self.sessions.keys().copied().collect();
-        let change =
-            |&session: &S| RateChange { session, rate: Some(rate), until, by_modem: false };
+        let change = |&session: &S| RateChange {
+            session,
+            rate: Some(rate),
+            reported,
+            until,
+            by_modem: false,
+        };
         sessions.unwrap_or(&all).iter().map(change).collect()
     }
 
@@ -132,6 +157,7 @@ impl<S: Copy + Ord> ReportedRates<S> {
         if let Some(session) = self.sessions.get_mut(&change.session) {
             (session.until, session.by_modem) =
                 (Some(change.until), change.by_modem && change.rate.is_some());
+            session.reported = Some(change.reported);
         }
     }
 
@@ -139,22 +165,36 @@ impl<S: Copy + Ord> ReportedRates<S> {
     pub fn validity(&self, now: Instant, session: S) -> Option<Validity> {
         let session = self.sessions.get(&session)?;
         let until = session.until.filter(|until| *until > now)?;
-        Some(Validity { left: until.saturating_since(now), by_modem: session.by_modem })
+        let (reported, at) = session.reported?;
+        let (age, left) = (now.saturating_since(at), until.saturating_since(now));
+        Some(Validity { reported, age, left, by_modem: session.by_modem })
     }
 
     fn by_modem(&self, now: Instant, session: S) -> Option<RateChange<S>> {
         let peer = self.sessions.get(&session)?;
         let until = self.modem.until.filter(|until| *until > now);
         let rate = self.modem.base.rate(peer.address.to_canonical(), self.alone);
+        let at = self.modem.rate_at.unwrap_or(now);
         match rate.zip(until) {
             Some((rate, until)) => {
-                let rate = Some(self.limited(rate));
-                Some(RateChange { session, rate, until, by_modem: true })
+                let reported = (rate, at);
+                let rate = Some(self.limited(self.raised(rate, peer.address)));
+                Some(RateChange { session, rate, reported, until, by_modem: true })
             }
             None if peer.by_modem => {
-                Some(RateChange { session, rate: None, until: now, by_modem: true })
+                let reported = (BitRate::default(), at);
+                Some(RateChange { session, rate: None, reported, until: now, by_modem: true })
             }
             None => None,
+        }
+    }
+
+    /// The floor instead of 0, if the peer can be reached.
+    fn raised(&self, rate: BitRate, peer: IpAddr) -> BitRate {
+        let is_up = || self.modem.base.is_up(peer.to_canonical(), self.alone);
+        match self.floor {
+            Some(floor) if rate < floor && is_up() => floor,
+            _ => rate,
         }
     }
 
@@ -179,7 +219,7 @@ mod tests {
 
     fn report(mbit: u64, until: u64) -> Report {
         let base = Arc::new(Base::of_rate(BitRate::from_mbit(mbit)));
-        Report { until: Some(at(until)), base, ..Report::default() }
+        Report { until: Some(at(until)), rate_at: Some(at(2)), base, ..Report::default() }
     }
 
     /// Applies a change; returns the rate in Mbit/s and the second at which it expires.
@@ -196,8 +236,10 @@ mod tests {
             panic!("one session")
         };
         assert_eq!(apply(&mut rates, change), (Some(30), at(10)));
-        let left = Duration::from_secs(8);
-        assert_eq!(rates.validity(at(2), 1), Some(Validity { left, by_modem: true }));
+        let (age, left) = (Duration::ZERO, Duration::from_secs(8));
+        let reported = BitRate::from_mbit(50);
+        let validity = Validity { reported, age, left, by_modem: true };
+        assert_eq!(rates.validity(at(2), 1), Some(validity));
         let change = rates.add(at(2), 2, PEER).unwrap();
         assert_eq!(apply(&mut rates, change), (Some(30), at(10)));
         for change in rates.handle_report(at(3), Report::default()) {
@@ -229,5 +271,24 @@ mod tests {
         assert_eq!(rates.validity(at(2), 1), None);
         rates.remove(1);
         assert_eq!(rates.handle_report(at(2), report(50, 10)), []);
+    }
+
+    #[test]
+    fn a_grant_of_nothing_is_raised_to_the_floor_but_an_outage_is_not() {
+        let floor = BitRate::from_bits_per_second(4_000);
+        let mut rates = ReportedRates::new(None, true);
+        rates.add(at(0), 1, PEER);
+        rates.set_floor(floor);
+        let zero = BitRate::default();
+        for (is_up, expected) in [(true, floor), (false, zero)] {
+            let base = Arc::new(Base::of_destination(zero, is_up));
+            let until = Some(at(9));
+            let report = Report { until, rate_at: Some(at(1)), base, ..Report::default() };
+            let [change] = rates.handle_report(at(1), report)[..] else { panic!("one session") };
+            assert_eq!(change.rate, Some(expected));
+            rates.applied(&change);
+            let validity = rates.validity(at(3), 1).unwrap();
+            assert_eq!((validity.reported, validity.age), (zero, Duration::from_secs(2)));
+        }
     }
 }

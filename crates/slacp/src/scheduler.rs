@@ -125,6 +125,11 @@ impl Scheduler {
         }
     }
 
+    /// The number of classes.
+    pub(crate) fn classes(&self) -> usize {
+        self.classes.len()
+    }
+
     pub(crate) fn stats(&self, class: ClassId) -> Option<ClassStats> {
         Some(self.classes.get(usize::from(class.0))?.stats.clone())
     }

@@ -263,6 +263,12 @@ impl Session {
         Some(ClassStats { waiting: ByteCount::new(waiting), ..stats })
     }
 
+    /// Bytes that wait to be sent for the first time.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        let of_class = |index| self.streams.waiting(index) + self.sender.outbound.waiting(index);
+        (0..self.sender.scheduler.classes()).map(of_class).sum()
+    }
+
     /// Whether the peer has the channel.
     pub(crate) fn peer_receives(&self, channel: ChannelId) -> bool {
         self.peer.limits.channels & channel.bit() != 0

@@ -7,7 +7,7 @@ use pep::config::DlepConfig;
 use pep::dlep::{Phase, Report, Row};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use units::Instant;
+use units::{ByteCount, Instant};
 
 use super::driver::Driver;
 use crate::operate::status::{DlepDestination, DlepStatus};
@@ -17,6 +17,8 @@ use crate::operate::status::{DlepDestination, DlepStatus};
 pub(crate) struct Client {
     report: watch::Receiver<Report>,
     stop: Arc<Notify>,
+    /// What waits, to be asked for; `None` unless the link gives capacity on demand.
+    waiting: Option<watch::Sender<ByteCount>>,
     _task: JoinSet<()>,
 }
 
@@ -28,14 +30,21 @@ impl Client {
     pub(crate) fn start(config: DlepConfig) -> io::Result<Self> {
         let (sender, report) = watch::channel(Report::default());
         let stop = Arc::new(Notify::new());
-        let driver = Driver::new(config, sender, stop.clone())?;
+        let (waiting, to_ask_for) = watch::channel(ByteCount::default());
+        let waiting = config.on_demand.then_some(waiting);
+        let driver = Driver::new(config, sender, to_ask_for, stop.clone())?;
         let mut task = JoinSet::new();
         task.spawn(async move {
             if let Err(error) = driver.run().await {
                 tracing::error!("DLEP has ended: {error}");
             }
         });
-        Ok(Self { report, stop, _task: task })
+        Ok(Self { report, stop, waiting, _task: task })
+    }
+
+    /// Where to say what waits, if it is to be asked for.
+    pub(crate) fn waiting(&mut self) -> Option<watch::Sender<ByteCount>> {
+        self.waiting.take()
     }
 
     /// The latest report.
@@ -98,7 +107,7 @@ mod tests {
     /// A client without a driver, and what would come from one.
     fn client() -> (watch::Sender<Report>, Client) {
         let (sender, report) = watch::channel(Report::default());
-        (sender, Client { report, stop: Arc::default(), _task: JoinSet::new() })
+        (sender, Client { report, stop: Arc::default(), waiting: None, _task: JoinSet::new() })
     }
 
     #[tokio::test]

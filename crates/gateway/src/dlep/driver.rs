@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use os::Timer;
 use pep::config::{DlepConfig, Modem};
-use pep::dlep::{Output, Phase, Report, Router};
+use pep::dlep::{Output, Phase, Report, Router, rate_to_request};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
-use units::Machine;
+use units::{ByteCount, Machine};
 
 use super::signals::{self, Signals};
 use crate::clock;
@@ -31,6 +31,7 @@ pub(super) struct Driver {
     timer: Timer,
     read: Box<[u8]>,
     report: watch::Sender<Report>,
+    waiting: Option<watch::Receiver<ByteCount>>,
     stop: Arc<Notify>,
 }
 
@@ -52,17 +53,20 @@ enum DriverEvent {
     Opened(io::Result<TcpStream>),
     Read(usize),
     Closed(String),
+    Waiting(Option<ByteCount>),
     Stop,
 }
 
 impl Driver {
-    /// Creates a driver that publishes to `report` and runs until `stop`.
+    /// Creates a driver that publishes to `report`, asks for what is `waiting`, and runs until
+    /// `stop`.
     ///
     /// # Errors
     /// If the process has no descriptor left.
     pub(super) fn new(
         config: DlepConfig,
         report: watch::Sender<Report>,
+        waiting: watch::Receiver<ByteCount>,
         stop: Arc<Notify>,
     ) -> io::Result<Self> {
         let configured = match &config.modem {
@@ -77,6 +81,7 @@ impl Driver {
             timer: Timer::new()?,
             read: vec![0; READ].into(),
             report,
+            waiting: Some(waiting),
             stop,
         })
     }
@@ -111,6 +116,7 @@ impl Driver {
             expired = self.timer.expired() => expired.map(|()| DriverEvent::Time)?,
             event = next_offer(offers) => event,
             event = self.wire.next(&mut self.read) => event,
+            event = next_waiting(self.waiting.as_mut()) => event,
             () = self.stop.notified() => DriverEvent::Stop,
         })
     }
@@ -128,6 +134,10 @@ impl Driver {
             DriverEvent::Opened(Err(error)) => self.end(&error.to_string()),
             DriverEvent::Read(length) => self.router.handle_bytes(now, &self.read[..length]),
             DriverEvent::Closed(why) => self.end(&why),
+            DriverEvent::Waiting(Some(waiting)) => {
+                self.router.request_rate(rate_to_request(waiting));
+            }
+            DriverEvent::Waiting(None) => self.waiting = None,
             DriverEvent::Stop => self.router.stop(now),
         }
     }
@@ -166,6 +176,17 @@ impl Driver {
             self.signals = Some(Signals::open(interface, self.config.gtsm)?);
         }
         self.signals.as_ref().map_or(Ok(()), |signals| signals.send(signal))
+    }
+}
+
+/// The next value of what waits; `None` if there will be no more. Cancel-safe.
+async fn next_waiting(waiting: Option<&mut watch::Receiver<ByteCount>>) -> DriverEvent {
+    match waiting {
+        None => std::future::pending().await,
+        Some(waiting) => {
+            let more = waiting.changed().await.is_ok();
+            DriverEvent::Waiting(more.then(|| *waiting.borrow_and_update()))
+        }
     }
 }
 

@@ -322,7 +322,7 @@ mod tests {
         let rate = Rate::Modem { initial: units::BitRate::from_mbit(9) };
         let verdict = |found, status: Option<&Status>| {
             let heartbeat = std::time::Duration::from_secs(5);
-            let dlep = Some(DlepConfig { modem: found, heartbeat, gtsm: true });
+            let dlep = Some(DlepConfig { modem: found, heartbeat, gtsm: true, on_demand: false });
             let operation = OperationConfig { dlep, ..OperationConfig::default() };
             let finding = modem(&rate, &operation, status).unwrap();
             (finding.verdict.as_str(), finding.text)

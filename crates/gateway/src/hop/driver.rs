@@ -98,6 +98,7 @@ impl Driver {
         }
         self.hand_out_packets();
         let flowing = self.transmit(now);
+        self.hop.say_waiting();
         let deadline = self.deadline(now, flowing);
         if deadline.is_some_and(|at| at <= now) {
             tokio::task::yield_now().await;

@@ -4,7 +4,7 @@
 //! one thread, so the lock is uncontended, and it is never held across an await.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use slacp::{
     PathKey, PathMemory, PublicKey, Rate, RateError, ResetReason, SessionId, Stats, StreamError,
     StreamId, StreamStats,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use units::{BitRate, ByteCount, Instant};
 
 use super::class::LiveClasses;
@@ -33,6 +33,8 @@ struct Shared {
     classes: Arc<LiveClasses>,
     /// Notified by anything that may make the endpoint send.
     work: Notify,
+    /// Where to say what waits, on a link with capacity on demand.
+    waiting: OnceLock<watch::Sender<ByteCount>>,
 }
 
 /// The endpoint, and the tasks waiting for its streams.
@@ -78,12 +80,26 @@ pub(crate) enum HopEvent {
 impl Hop {
     pub(crate) fn new(endpoint: Endpoint, classes: Arc<LiveClasses>) -> Self {
         let state = Mutex::new(State { endpoint, streams: BTreeMap::new() });
-        Self(Arc::new(Shared { state, classes, work: Notify::new() }))
+        let (work, waiting) = (Notify::new(), OnceLock::new());
+        Self(Arc::new(Shared { state, classes, work, waiting }))
     }
 
     /// The endpoint, for the driver.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().expect("nobody panics while holding the endpoint")
+    }
+
+    /// Says from now on what waits in all sessions together.
+    pub(crate) fn follow_waiting(&self, to: watch::Sender<ByteCount>) {
+        // There is one modem, which follows once.
+        let _ = self.0.waiting.set(to);
+    }
+
+    /// Says what waits, if it has changed and somebody wants to know.
+    pub(super) fn say_waiting(&self) {
+        let Some(to) = self.0.waiting.get() else { return };
+        let waiting = self.lock().endpoint.waiting();
+        to.send_if_modified(|last| std::mem::replace(last, waiting) != waiting);
     }
 
     /// Ends all sessions; the peers learn of it within 150 ms.

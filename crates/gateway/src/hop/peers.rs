@@ -59,6 +59,11 @@ impl Peers {
         self.rates.set_maximum(maximum);
     }
 
+    /// Sends at least at this rate while the modem grants nothing.
+    pub(crate) fn set_floor(&mut self, floor: BitRate) {
+        self.rates.set_floor(floor);
+    }
+
     /// Follows the events of a session.
     pub(crate) fn handle_event(
         &mut self,
@@ -201,6 +206,8 @@ impl Peers {
                 classes: hop.class_status(*session),
                 channels: hop.channel_status(*session),
                 told_for_s: reported.map(|it| it.left.as_secs_f64()),
+                told_age_s: reported.map(|it| it.age.as_secs_f64()),
+                told_bit_s: reported.map(|it| it.reported.bits_per_second()),
                 ..figures(&stats)
             })
         };

@@ -46,6 +46,10 @@ const HOUSEKEEPING: Duration = Duration::from_millis(500);
 const NOTIFY: Duration = Duration::from_secs(5);
 /// Interval for saving what was learnt about paths.
 const SAVE: Duration = Duration::from_secs(60);
+/// Rate of a session while nothing is granted on a link with capacity on demand. A first packet
+/// leaves at once in any case; more would only wait in the modem, as what waits here is asked for, too.
+/// A full packet takes 3 s at this rate, longer than most grants take to come.
+const FLOOR: BitRate = BitRate::from_bits_per_second(4_000);
 /// Maximum queued requests.
 const WAITING: usize = 32;
 
@@ -140,13 +144,16 @@ impl Operations {
         now: Instant,
         role: Role,
         config: &OperationConfig,
-        peers: Peers,
+        mut peers: Peers,
     ) -> Result<Self, RunError> {
         let (sender, calls) = mpsc::channel(WAITING);
         let server = Server::start(&config.control, role, sender.clone())?;
         let metrics = config.metrics.map(|at| MetricsServer::start(at, sender.clone()));
         let metrics = metrics.transpose()?;
         let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
+        if config.dlep.as_ref().is_some_and(|dlep| dlep.on_demand) {
+            peers.set_floor(FLOOR);
+        }
         let dlep = config.dlep.clone().map(dlep::Client::start).transpose();
         let dlep = dlep.map_err(RunError::System)?;
         let notifier = Notifier::from_environment();
@@ -174,6 +181,13 @@ impl Operations {
             dlep,
             peers,
         })
+    }
+
+    /// Asks the modem for what waits on the hop, if the link gives capacity on demand.
+    pub(crate) fn ask_for(&mut self, hop: &Hop) {
+        if let Some(to) = self.dlep.as_mut().and_then(dlep::Client::waiting) {
+            hop.follow_waiting(to);
+        }
     }
 
     /// Waits for the next task. Cancel-safe.

@@ -211,6 +211,13 @@ pub struct SessionStatus {
     pub trips: u64,
     /// With `modem`: remaining validity of the reported rate.
     pub told_for_s: Option<f64>,
+    /// With `modem`: time since the rate was reported.
+    #[serde(default)]
+    pub told_age_s: Option<f64>,
+    /// With `modem`: the reported rate. This side sends at `rate_bit_s`, which is more if nothing is
+    /// granted on a link with capacity on demand, and at most the configured maximum.
+    #[serde(default)]
+    pub told_bit_s: Option<u64>,
     /// Whether the rate comes from the modem itself (DLEP) rather than an operator.
     #[serde(default)]
     pub told_by_modem: bool,

@@ -60,6 +60,9 @@ pub struct DlepConfig {
     /// Ignores packets forwarded by a router: the TTL must be 255 (RFC 5082). Key `gtsm`, default
     /// true.
     pub gtsm: bool,
+    /// Whether the link gives capacity on demand: the gateway asks for it by what waits, and a rate
+    /// of 0 means that nothing is granted now. Key `on_demand`, default false.
+    pub on_demand: bool,
 }
 
 /// How to find the modem.

@@ -46,7 +46,8 @@ pub(super) fn read(
     let heartbeat = raw.heartbeat.map_or(HEARTBEAT, |time| time.0.0);
     let value = quoted(format_duration(heartbeat));
     place.check(HEARTBEATS.contains(&heartbeat), "heartbeat", value, "1 s to 1 h")?;
-    Ok(DlepConfig { modem, heartbeat, gtsm: raw.gtsm.unwrap_or(true) })
+    let on_demand = raw.on_demand.unwrap_or(false);
+    Ok(DlepConfig { modem, heartbeat, gtsm: raw.gtsm.unwrap_or(true), on_demand })
 }
 
 /// A unicast address, with a port unless it is DLEP's.

@@ -207,7 +207,8 @@ fn a_modem_is_asked_for_its_rate_where_it_is() {
         hub(&format!("{text}\n[dlep]\n{keys}")).map(|config| config.operation.dlep)
     };
     const MODEM: &str = "rate = \"modem\"\ninitial_rate = \"1 Mbit/s\"";
-    let config = |modem| DlepConfig { modem, heartbeat: Duration::from_secs(5), gtsm: true };
+    let heartbeat = Duration::from_secs(5);
+    let config = |modem| DlepConfig { modem, heartbeat, gtsm: true, on_demand: false };
     for rate in [MODEM, "rate = \"modem\""] {
         let found = with(rate, "interface = \"wan0\"").unwrap();
         assert_eq!(found, Some(config(Modem::Discover("wan0".to_owned()))));
@@ -221,9 +222,10 @@ fn a_modem_is_asked_for_its_rate_where_it_is() {
         let found = with(MODEM, &format!("modem = \"{modem}\"")).unwrap();
         assert_eq!(found, Some(config(Modem::At(address.parse().unwrap()))));
     }
-    let all = with(MODEM, "modem = \"192.0.2.1\"\nheartbeat = \"1 min\"\ngtsm = false");
+    let all =
+        with(MODEM, "modem = \"192.0.2.1\"\nheartbeat = \"1 min\"\ngtsm = false\non_demand = true");
     let all = all.unwrap().unwrap();
-    assert_eq!((all.heartbeat, all.gtsm), (Duration::from_secs(60), false));
+    assert_eq!((all.heartbeat, all.gtsm, all.on_demand), (Duration::from_secs(60), false, true));
     for (rate, keys, told) in [
         (
             "rate = \"auto\"",

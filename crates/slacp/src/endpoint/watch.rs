@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use units::Instant;
+use units::{ByteCount, Instant};
 
 use super::{Endpoint, Role};
 use crate::session::Session;
@@ -39,6 +39,14 @@ impl Endpoint {
     /// Counters of a session's class.
     pub fn class_stats(&self, session: SessionId, class: ClassId) -> Option<ClassStats> {
         self.core.sessions.get(session)?.class_stats(class)
+    }
+
+    /// Bytes that wait to be sent for the first time, in all sessions: of packet channels, and of
+    /// streams as far as their readers' credit allows. The headers of the packets that will carry
+    /// them are not counted.
+    pub fn waiting(&self) -> ByteCount {
+        let sessions = self.core.sessions.iter();
+        ByteCount::new(sessions.map(|(_, session)| session.waiting_bytes()).sum())
     }
 
     /// Statistics of a stream; `None` once it is over.

@@ -45,6 +45,20 @@ impl Modem {
         }
     }
 
+    /// Waits for the router's next request.
+    async fn requested(&mut self) -> (Mac, BitRate) {
+        loop {
+            if let Some(request) = self.1.poll_request() {
+                return request;
+            }
+            let mut bytes = [0; 1000];
+            let count = soon(self.0.read(&mut bytes)).await.unwrap();
+            assert!(count > 0, "the router has hung up");
+            self.1.handle_bytes(clock::now(), &bytes[..count]);
+            self.flush().await;
+        }
+    }
+
     /// Sends what the modem has to say.
     async fn flush(&mut self) {
         while let Some(output) = self.1.poll_output() {
@@ -97,7 +111,7 @@ async fn listen_at(address: Ipv4Addr, hops: u32) -> (TcpListener, SocketAddr) {
 }
 
 fn config(modem: pep::config::Modem) -> DlepConfig {
-    DlepConfig { modem, heartbeat: Duration::from_secs(1), gtsm: true }
+    DlepConfig { modem, heartbeat: Duration::from_secs(1), gtsm: true, on_demand: false }
 }
 
 #[tokio::test]
@@ -123,6 +137,25 @@ async fn a_modem_tells_dies_and_comes_back() {
     client.stop();
     modem.reach(Phase::Looking).await;
     known(&mut client, |report| report.phase == Phase::Stopped).await;
+}
+
+/// RFC 8175 §12.18.
+#[tokio::test]
+async fn what_waits_is_asked_for_if_the_link_gives_capacity_on_demand() {
+    let (listener, address) = listen(255).await;
+    let config = config(pep::config::Modem::At(address));
+    assert!(Client::start(config.clone()).unwrap().waiting().is_none());
+    let mut client = Client::start(DlepConfig { on_demand: true, ..config }).unwrap();
+    let waiting = client.waiting().expect("somewhere to say what waits");
+    let mut modem = Modem::accept(&listener, 20).await;
+    let hub = Mac::new(&[2, 0, 0, 0, 0, 1]).unwrap();
+    modem.1.set_destination(hub, Reachable { metrics: metrics(0), networks: Vec::new() });
+    modem.flush().await;
+    for bytes in [1_000, 0] {
+        waiting.send_replace(ByteCount::new(bytes));
+        let rate = BitRate::from_bits_per_second(8 * bytes);
+        assert_eq!(modem.requested().await, (hub, rate));
+    }
 }
 
 /// RFC 8175 §12.1, RFC 5082.

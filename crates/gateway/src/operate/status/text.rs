@@ -173,7 +173,11 @@ fn path(session: &SessionStatus) -> String {
     }
     if let Some(told) = session.told_for_s {
         let by = if session.told_by_modem { "reported by DLEP" } else { "told" };
-        let _ = write!(path, ", {by} for {}", seconds(told));
+        let _ = write!(path, ", {by}");
+        if let (Some(rate), Some(age)) = (session.told_bit_s, session.told_age_s) {
+            let _ = write!(path, " {} {} ago", bit_rate(rate), seconds(age));
+        }
+        let _ = write!(path, ", valid for {}", seconds(told));
     }
     if let Some(capacity) = session.capacity_bit_s {
         let _ = write!(path, ", capacity {}", bit_rate(capacity));

@@ -32,6 +32,10 @@ pub(in crate::gateway) struct Dlep {
     /// Accept only packets that no router has forwarded (TTL 255, RFC 5082).
     #[schemars(extend("default" = true))]
     pub(in crate::gateway) gtsm: Option<bool>,
+    /// The link gives capacity on demand: ask for it by what waits, and take a rate of 0 for nothing
+    /// granted now.
+    #[schemars(extend("default" = false))]
+    pub(in crate::gateway) on_demand: Option<bool>,
 }
 
 /// Connections to intercept.
