@@ -11,8 +11,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use link::dama::Dama;
+use link::dama::{Dama, Frames};
 use link::{Counters, Tally};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -20,7 +21,7 @@ use nix::sys::time::TimeSpec;
 use os::clock::{self, WallClock};
 use os::packet::{Frame, Port, is_ip};
 use os::priority;
-use units::{Instant, Machine};
+use units::{BitRate, ByteCount, Instant, Machine};
 
 use crate::carrier::{Carrier, Changing, SharedGauge};
 use crate::exit::Exit;
@@ -104,6 +105,55 @@ impl Gauges {
     }
 }
 
+/// The modem of a terminal on a shared return link, as seen from its gateway. Usable from any
+/// thread.
+#[derive(Clone)]
+pub struct ReturnModem {
+    shared: Arc<Shared>,
+    terminal: usize,
+}
+
+/// What a modem on a shared return link can say of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ModemState {
+    /// The rate of IP packets that the slots granted from now on carry ([`Dama::granted`]).
+    pub granted: BitRate,
+    /// Cells that wait in its MAC buffers.
+    pub mac_cells: u32,
+    /// What waits in its IP queues.
+    pub queued: Tally,
+}
+
+impl ReturnModem {
+    /// The grants of the next `horizon`, and what waits.
+    pub fn state(&self, horizon: Duration) -> Option<ModemState> {
+        self.with(|dama, terminal, now| ModemState {
+            granted: dama.granted(now, terminal, horizon),
+            mac_cells: dama.mac_cells(terminal),
+            queued: dama.queued(terminal),
+        })
+    }
+
+    /// The frame structure of the link.
+    pub fn frames(&self) -> Option<Frames> {
+        self.with(|dama, _, _| *dama.frames())
+    }
+
+    /// States what waits in front of it ([`Dama::set_backlog`]).
+    pub fn set_backlog(&self, bytes: ByteCount) {
+        self.with(|dama, terminal, now| dama.set_backlog(now, terminal, bytes));
+        self.shared.nudge();
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Dama<Vec<u8>>, usize, Instant) -> T) -> Option<T> {
+        let mut state = self.shared.lock();
+        let shared = state.shared.as_mut()?;
+        let now = shared.advance(clock::now());
+        Some(act(shared.dama(), self.terminal, now))
+    }
+}
+
 /// The running driver. Dropping it stops it.
 pub(crate) struct Driver {
     shared: Arc<Shared>,
@@ -162,6 +212,13 @@ impl Driver {
         Gauges { shared: Arc::clone(&self.shared) }
     }
 
+    /// The modem of terminal number `terminal`, if the terminals share a return link.
+    pub(crate) fn modem(&self, terminal: usize) -> Option<ReturnModem> {
+        let shared = Arc::clone(&self.shared);
+        let has = shared.lock().shared.as_ref().is_some_and(|it| terminal < it.read().terminals());
+        has.then_some(ReturnModem { shared, terminal })
+    }
+
     /// Changes the links while they run. `change` is called for each link at the same moment, with
     /// its name and the time.
     pub(crate) fn change(&self, mut change: impl FnMut(LinkName, &mut Changing<'_>, Instant)) {
@@ -182,7 +239,7 @@ impl Driver {
             }
         }
         drop(state);
-        self.nudge();
+        self.shared.nudge();
     }
 
     /// Records from now on what happens on the shared return link, if there is one.
@@ -206,17 +263,12 @@ impl Driver {
     pub(crate) fn lateness(&self) -> Lateness {
         self.shared.lock().lateness.clone()
     }
-
-    fn nudge(&self) {
-        // It fails only after 2^64 wake-ups that the thread has not seen.
-        let _ = self.shared.nudge.write(1);
-    }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
         self.shared.lock().stopping = true;
-        self.nudge();
+        self.shared.nudge();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -226,6 +278,11 @@ impl Drop for Driver {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn nudge(&self) {
+        // It fails only after 2^64 wake-ups that the thread has not seen.
+        let _ = self.nudge.write(1);
     }
 }
 

@@ -16,7 +16,7 @@ use units::Instant;
 
 use crate::carrier::Carrier;
 use crate::crossing::{Crossing, Extent};
-use crate::driver::{Driver, Faults, Gauges, Lane};
+use crate::driver::{Driver, Faults, Gauges, Lane, ReturnModem};
 use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
 use crate::preset::Links as _;
 use crate::scratch::RunDirectory;
@@ -245,6 +245,11 @@ impl Lab {
     /// A handle to read the links while the lab runs.
     pub fn gauges(&self) -> Gauges {
         self.driver.gauges()
+    }
+
+    /// The modem of a site's terminal, if the terminals share the return link.
+    pub fn return_modem(&self, site: Site) -> Option<ReturnModem> {
+        self.driver.modem(site.index())
     }
 
     /// Records from now on what happens on the return link, if the terminals share it.

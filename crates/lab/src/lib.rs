@@ -57,7 +57,7 @@ pub use check::{
     CheckError, CheckReport, DelayReport, DirectionReport, DisciplineReport, DriverReport,
     LossReport, OrderReport, QueueReport, RateReport, ReachReport, check,
 };
-pub use driver::{Faults, Gauge, Gauges};
+pub use driver::{Faults, Gauge, Gauges, ModemState, ReturnModem};
 pub use environment::{FindError, LAB_VARIABLE, NETNS_VARIABLE, find_netns};
 pub use join::Entry;
 pub use lab::{ChangeError, Lab, StartError};

@@ -1,6 +1,7 @@
 //! The gateway pair in a lab: one program as hub and as terminal.
 
 mod child;
+mod modem;
 
 use std::fmt::Write as _;
 use std::io;
@@ -13,9 +14,10 @@ use std::time::Duration;
 use gateway::keys::{KeyError, PrivateKey, format_public_key};
 use lab::{LAN_DEVICE, Lab, LinkSpec, Node, Preset, Site};
 use thiserror::Error;
-use units::ByteCount;
+use units::{BitRate, ByteCount};
 
 use self::child::Gateway;
+use self::modem::{MODEM, Modems};
 
 /// UDP port of the hub.
 const PORT: u16 = 5900;
@@ -33,6 +35,9 @@ pub enum PairError {
     /// No key could be made.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The modem of a terminal cannot be started.
+    #[error("cannot start a terminal's modem: {0}")]
+    Modem(io::Error),
     /// A gateway's program cannot be run.
     #[error("cannot start the {name}: {cause}")]
     Start {
@@ -65,6 +70,8 @@ pub enum PairError {
 pub struct Pair {
     hub: Gateway,
     terminals: Vec<Gateway>,
+    /// Stop after the gateways.
+    _modems: Option<Modems>,
 }
 
 impl Pair {
@@ -77,6 +84,7 @@ impl Pair {
         let hub_key = PrivateKey::generate()?;
         let hosts: Vec<Node> = lab.nodes().filter(|node| is_terminal(*node)).collect();
         let keys = hosts.iter().map(|_| PrivateKey::generate()).collect::<Result<Vec<_>, _>>()?;
+        let modems = Modems::start(lab, preset, &hosts)?;
         let limit = READY_LIMIT + 5 * preset.rtt();
         let control = |node| control(lab, node);
         let config = control(Node::Hub) + &hub_config(preset, &hub_key, hosts.iter().zip(&keys));
@@ -89,7 +97,7 @@ impl Pair {
         let terminals = hosts.into_iter().zip(&keys).map(start);
         let mut terminals = terminals.collect::<Result<Vec<_>, _>>()?;
         terminals.iter_mut().try_for_each(|terminal| terminal.wait_ready(limit))?;
-        Ok(Self { hub, terminals })
+        Ok(Self { hub, terminals, _modems: modems })
     }
 
     /// Checks whether a gateway has failed.
@@ -166,7 +174,7 @@ fn hub_config<'a>(
     hub: &PrivateKey,
     terminals: impl Iterator<Item = (&'a Node, &'a PrivateKey)>,
 ) -> String {
-    let mut config = common(preset, hub, &preset.forward);
+    let mut config = common(preset, hub, &rate(preset, &preset.forward));
     let _ = writeln!(config, "listen = \"0.0.0.0:{PORT}\"");
     let _ = writeln!(config, "mesh = true\n[tunnel]");
     for (node, key) in terminals {
@@ -190,23 +198,40 @@ fn terminal_config(
     hub: &PrivateKey,
     (node, own): (Node, &PrivateKey),
 ) -> String {
-    let mut config = common(preset, own, &preset.ret);
+    let on_demand = preset.dama.is_some();
+    let rate = if on_demand { rate_on_demand(preset) } else { rate(preset, &preset.ret) };
+    let mut config = common(preset, own, &rate);
     let _ = writeln!(config, "hub = \"{}:{PORT}\"", lab.address4(Node::Hub));
     let _ = writeln!(config, "hub_key = \"{}\"", format_public_key(&hub.public()));
     let _ = writeln!(config, "[accept]\nto = {}", networks(node));
     let _ = writeln!(config, "[tunnel]\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]");
+    if on_demand {
+        let _ = writeln!(config, "[dlep]\nmodem = \"{MODEM}\"\non_demand = true");
+    }
     config
 }
 
-/// Settings common to both sides: the key, the sending rate (changes are detected), and windows of
-/// at least two BDP.
-fn common(preset: &Preset, key: &PrivateKey, sends: &LinkSpec) -> String {
+/// The sending rate on a link; changes are detected.
+fn rate(preset: &Preset, sends: &LinkSpec) -> String {
     let greatest = sends.peak_rate(preset.mtu);
-    let rate = if sends.rate_changes() {
+    if sends.rate_changes() {
         format!("rate = \"auto\"\nmaximum_rate = \"{greatest}\"")
     } else {
         format!("rate = \"{greatest}\"")
-    };
+    }
+}
+
+/// The sending rate on a return link with capacity on demand: what the modem says is granted. A small
+/// part of the link while there is no modem. There is no maximum: to make up for slots without a
+/// packet, the modem reports a little more than the link carries.
+fn rate_on_demand(preset: &Preset) -> String {
+    let greatest = preset.ret.peak_rate(preset.mtu);
+    let initial = BitRate::from_bits_per_second(greatest.bits_per_second() / 8);
+    format!("rate = \"modem\"\ninitial_rate = \"{initial}\"")
+}
+
+/// Settings common to both sides: the key, the sending rate, and windows of at least two BDP.
+fn common(preset: &Preset, key: &PrivateKey, rate: &str) -> String {
     let window = window(preset);
     let memory = ByteCount::new(window.get().saturating_mul(4));
     format!(

@@ -313,7 +313,7 @@ impl Router {
             }
             (Kind::DestinationUpdate, Some(mac)) if self.base().update(mac, message) => {}
             (Kind::LinkCharacteristicsResponse, Some(mac)) => {
-                self.handle_response(now, mac, message)
+                self.handle_response(now, mac, message);
             }
             (Kind::DestinationDown | Kind::DestinationUpdate, _) => {
                 self.terminate(now, Status::INVALID_DESTINATION);

@@ -69,6 +69,34 @@ fn each_lab_has_control_sockets_of_its_own() {
     });
 }
 
+/// On a shared return link each terminal has a modem, which grants what the gateway asks for.
+#[test]
+fn terminals_on_a_shared_return_link_follow_their_modems() {
+    as_each_user(|runner| {
+        let script = "\"$SKYHOP\" meter bulk server --up --bytes 30kB >&2 || exit 9
+                      exec \"$SKYHOP\" status --json";
+        let options = ["run", "vsat-dama-vbdc", "--gateways", "--", "sh", "-c", script];
+        let output = runner.lab(&options).env("SKYHOP", &runner.skyhop).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let gateways: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        let [hub, terminal] = &gateways[..] else { panic!("{gateways:?}") };
+        assert_eq!(
+            (&hub["dlep"], &hub["sessions"][0]["rate_source"]),
+            (&Value::Null, &"fixed".into())
+        );
+        assert_eq!(terminal["dlep"]["state"], "up");
+        let session = &terminal["sessions"][0];
+        assert_eq!(
+            (&session["rate_source"], &session["told_by_modem"]),
+            (&"modem".into(), &true.into())
+        );
+        for key in ["told_bit_s", "told_age_s", "told_for_s"] {
+            assert!(session[key].is_number(), "{key}: {session}");
+        }
+        assert_eq!(session["packets_lost"], 0, "nothing is lost in the modem");
+    });
+}
+
 #[test]
 fn a_signal_ends_command_and_gateways() {
     as_each_user(|runner| {
