@@ -436,7 +436,7 @@ mod tests {
             (Some("cruising"), None, "(measured while no rate is reported, cruising)"),
             (None, None, "(initial_rate while no rate is reported)"),
             (Some("tripped"), None, "(initial_rate while no rate is reported, tripped)"),
-            (None, Some(30.0), "(modem, reported by DLEP for 30 s)"),
+            (None, Some(30.0), "(modem, reported by DLEP, valid for 30 s)"),
         ] {
             let session = SessionStatus {
                 rate_source: "modem".to_owned(),
