@@ -207,28 +207,30 @@ impl<P: Payload> Buffers<P> {
 
     /// Moves packets from an IP queue to its MAC buffer while they fit.
     fn refill(&mut self, now: Instant, class: TrafficClass) {
-        loop {
-            let lane = &mut self.lanes[class as usize];
-            if lane.staged.is_none() {
-                if lane.queue.len() == 0 {
-                    return;
-                }
-                let len = lane.queue.front_len();
-                if !self.fits(class, len) {
-                    return;
-                }
-                let lane = &mut self.lanes[class as usize];
-                lane.staged = lane.queue.pop(now, &mut self.counters);
-            }
-            let lane = &mut self.lanes[class as usize];
-            let Some(len) = lane.staged.as_ref().map(|frame| frame.len) else { return };
-            if !self.fits(class, len) {
-                return;
-            }
-            if let Some(frame) = self.lanes[class as usize].staged.take() {
-                self.enter(class, frame);
-            }
+        while let Some(frame) = self.next_fitting(now, class) {
+            self.enter(class, frame);
         }
+    }
+
+    /// The next packet of an IP queue, if it fits into the MAC buffer. The discipline may drop the
+    /// head of the queue; if the packet behind it is too long it is staged.
+    fn next_fitting(&mut self, now: Instant, class: TrafficClass) -> Option<Frame<P>> {
+        let lane = &mut self.lanes[class as usize];
+        let frame = if let Some(frame) = lane.staged.take() {
+            frame
+        } else {
+            let waiting = lane.queue.len() > 0;
+            let len = lane.queue.front_len();
+            if !waiting || !self.fits(class, len) {
+                return None;
+            }
+            self.lanes[class as usize].queue.pop(now, &mut self.counters)?
+        };
+        if self.fits(class, frame.len) {
+            return Some(frame);
+        }
+        self.lanes[class as usize].staged = Some(frame);
+        None
     }
 
     fn enter(&mut self, class: TrafficClass, frame: Frame<P>) {

@@ -38,6 +38,8 @@ mod network;
 pub mod random_access;
 mod request;
 mod terminal;
+#[cfg(test)]
+mod testkit;
 mod text;
 
 pub use agent::{Agent, Backlog};

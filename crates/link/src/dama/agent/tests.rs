@@ -1,49 +1,12 @@
 //! What an agent asks for.
 
-use core::time::Duration;
-
-use units::ByteCount;
-
 use super::*;
-use crate::dama::{Allocation, Cell, Frames, MacLimit, Requests, TerminalConfig};
-use crate::{Discipline, Loss, QueueLimit};
+use crate::dama::testkit::{config, terminal};
 
 /// An agent on the SLACP paper's link: a cell per frame is 8 kbit/s.
 fn agent(cra: u64, rbdc: u64, vbdc: u32, policy: Policy) -> Agent {
-    let rate = BitRate::from_bits_per_second;
-    let frames = Frames::new(Duration::from_millis(53), 2, 1, rate(128_000), Cell::ATM).unwrap();
-    let terminal = TerminalConfig {
-        cra: rate(cra),
-        rbdc: rate(rbdc),
-        vbdc,
-        vbdc_first: 3,
-        ceiling: None,
-        weight: 1,
-        mac: MacLimit::Cells(600),
-        flow_control: false,
-        queue: QueueLimit::Bytes(ByteCount::new(40_000)),
-        discipline: Discipline::DropTail,
-        loss: Loss::None,
-        outages: Vec::new(),
-    };
-    let config = DamaConfig {
-        frames,
-        delay: Duration::from_millis(250).into(),
-        forward_delay: Duration::from_millis(250),
-        processing: Duration::ZERO,
-        requests: Requests {
-            policy,
-            period: 10,
-            rate_time_out: 12,
-            scheduling_latency: 2,
-            volume_time_out: 100,
-            transport: RequestTransport::Assigned,
-            robust: false,
-        },
-        allocation: Allocation::default(),
-        random_access: None,
-        terminals: vec![terminal],
-    };
+    let mut config = config(vec![terminal(cra, rbdc, vbdc)]);
+    config.requests.policy = policy;
     Agent::new(&config, 0)
 }
 

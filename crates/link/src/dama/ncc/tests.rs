@@ -1,13 +1,11 @@
 //! The allocation, with a test for each mistake that public implementations make.
 
-use core::time::Duration;
-
 use proptest::prelude::*;
-use units::{BitRate, ByteCount};
+use units::BitRate;
 
 use super::*;
-use crate::dama::{Cell, MacLimit, RequestTransport, Requests, TerminalConfig};
-use crate::{Discipline, Loss, QueueLimit};
+use crate::dama::TerminalConfig;
+use crate::dama::testkit;
 
 /// Slots of a superframe of [`ncc`]: two frames of 16 slots on one carrier.
 const CAPACITY: u32 = 32;
@@ -19,43 +17,13 @@ fn rate(slots: u64) -> BitRate {
 }
 
 fn terminal() -> TerminalConfig {
-    TerminalConfig {
-        cra: BitRate::default(),
-        rbdc: rate(CAPACITY.into()),
-        vbdc: 4_080,
-        vbdc_first: 3,
-        ceiling: None,
-        weight: 1,
-        mac: MacLimit::Cells(600),
-        flow_control: false,
-        queue: QueueLimit::Bytes(ByteCount::new(40_000)),
-        discipline: Discipline::DropTail,
-        loss: Loss::None,
-        outages: Vec::new(),
-    }
+    testkit::terminal(0, u64::from(CAPACITY) * SLOT, 4_080)
 }
 
 fn config(terminals: Vec<TerminalConfig>, carriers: u32) -> DamaConfig {
-    let carrier = BitRate::from_bits_per_second(128_000);
-    let frames = Frames::new(Duration::from_millis(53), 2, carriers, carrier, Cell::ATM).unwrap();
-    DamaConfig {
-        frames,
-        delay: Duration::from_millis(250).into(),
-        forward_delay: Duration::from_millis(250),
-        processing: Duration::ZERO,
-        requests: Requests {
-            policy: Policy::Classic,
-            period: 10,
-            rate_time_out: 12,
-            scheduling_latency: 2,
-            volume_time_out: 100,
-            transport: RequestTransport::Assigned,
-            robust: false,
-        },
-        allocation: Allocation::default(),
-        random_access: None,
-        terminals,
-    }
+    let mut config = testkit::config(terminals);
+    config.frames.carriers = carriers;
+    config
 }
 
 /// Terminals on one carrier.

@@ -18,8 +18,6 @@ fn with_cra_a_packet_leaves_in_the_next_slots() {
     assert_eq!(arrivals(&mut network, millis(2_000)), expected);
 }
 
-/// From asking to arriving: the wait for an opportunity, two delays, the wait for a decision, and
-/// the delay of the packet.
 /// Slots of an idle terminal are not kept until its next packet.
 #[test]
 fn slots_pass_without_traffic() {
@@ -30,6 +28,8 @@ fn slots_pass_without_traffic() {
     assert!((16 * 990..=16 * 1_000).contains(&granted) && used == 0, "{granted}");
 }
 
+/// From asking to arriving: the wait for an opportunity, two delays, the wait for a decision, and
+/// the delay of the packet.
 #[test]
 fn with_vbdc_a_packet_waits_for_its_grant() {
     let mut network = network(vec![terminal(0, 0, 512)]);
