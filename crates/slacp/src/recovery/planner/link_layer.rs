@@ -110,7 +110,6 @@ fn by_class(numbers: &Range<u64>, sent: &SentPackets) -> Vec<Range<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use smallvec::SmallVec;
     use units::BitRate;
 
     use super::*;
@@ -130,15 +129,9 @@ mod tests {
         let mut planner = Planner::new(BitRate::from_mbit(12));
         for (number, length) in (0..).zip(lengths) {
             book.push(Some(SentPacket {
-                size: 1500,
-                ect: false,
-                sent_bytes: 0,
-                link_bytes: 0,
-                time: at(number),
-                cargo: SmallVec::new(),
                 source: Some(vec![7; *length].into()),
                 is_control: true,
-                repaired_by: 0,
+                ..SentPacket::bare(at(number))
             }));
             let protection = Protection { again: true, ..Protection::default() };
             planner.sent_source(at(number), number, protection, &LossMeter::default());
