@@ -57,19 +57,27 @@ impl<'a> Document<'a> {
         At { file: self.origin.into(), line, case: self.case.as_deref().map(Into::into) }
     }
 
+    /// The value at `path`, such as `flow.0.bytes`.
+    pub(crate) fn value(&self, path: &str) -> Option<&DeValue<'a>> {
+        path.split('.').try_fold(&self.root, inner).map(Spanned::get_ref)
+    }
+
     /// Where the value at `path` starts, or else the innermost list or table that it should be in.
     fn find(&self, path: &str) -> Option<usize> {
-        let (mut value, mut start) = (&self.root, None);
-        for key in path.split('.') {
-            let inner = match value.get_ref() {
-                DeValue::Table(table) => table.get(key),
-                DeValue::Array(list) => key.parse().ok().and_then(|at: usize| list.get(at)),
-                _ => None,
-            };
-            let Some(inner) = inner else { break };
-            (value, start) = (inner, Some(inner.span().start));
-        }
-        start
+        let steps = path.split('.').scan(&self.root, |value, key| {
+            *value = inner(value, key)?;
+            Some(value.span().start)
+        });
+        steps.last()
+    }
+}
+
+/// What a table has under `key`, or a list at that number.
+fn inner<'d, 'a>(value: &'d Spanned<DeValue<'a>>, key: &str) -> Option<&'d Spanned<DeValue<'a>>> {
+    match value.get_ref() {
+        DeValue::Table(table) => table.get(key),
+        DeValue::Array(list) => key.parse().ok().and_then(|at: usize| list.get(at)),
+        _ => None,
     }
 }
 

@@ -1,4 +1,5 @@
-//! The median transfer time of a scenario's last flow in each of its cases, with the quartiles:
+//! The median time that a scenario's last flow takes in each of its cases, with the quartiles. Of
+//! several connections at the same time, that of the last to end counts:
 //!
 //! ```sh
 //! cargo run --release -p skyhop-sim --example medians -- scenarios/slacp-under-ip.toml 32
@@ -29,11 +30,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The transfer time in seconds; `None` if the transfer did not end.
+/// The transfer time in seconds; `None` if no transfer ended.
 fn time(case: &Case, seed: u64) -> Option<f64> {
     let mut run = Run::new(case, seed);
     run.finish();
     let metrics = run.metrics();
     let name = &case.flows.last()?.name;
-    metrics.iter().find(|it| it.of == *name && it.name == "time-median-s").map(|it| it.value)
+    metrics.iter().find(|it| it.of == *name && it.name == "time-max-s").map(|it| it.value)
 }

@@ -48,7 +48,11 @@ pub(crate) struct RawScenario {
     /// Applications.
     #[serde(default)]
     pub(super) flow: Vec<RawFlow>,
-    /// Several scenarios in one file.
+    /// Several scenarios in one file: each combination of the levels of all factors is a case.
+    #[serde(default)]
+    #[expect(dead_code, reason = "split off before (cases.rs); part of the schema")]
+    pub(super) factor: Vec<RawFactor>,
+    /// Several scenarios in one file: cases besides the combinations of the factors.
     #[serde(default)]
     #[expect(dead_code, reason = "split off before (cases.rs); part of the schema")]
     pub(super) case: Vec<RawCase>,
@@ -271,6 +275,33 @@ pub(super) struct RawFlow {
 pub(super) enum DatagramSize {
     Bytes(u64),
     Text(Text<ByteCount>),
+}
+
+/// What is varied.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Factor")]
+pub(super) struct RawFactor {
+    /// Its name.
+    pub(super) name: String,
+    /// Its levels.
+    #[schemars(length(min = 1))]
+    pub(super) levels: Vec<RawLevel>,
+}
+
+/// A level of a factor.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Level")]
+pub(super) struct RawLevel {
+    /// Its part of the names of cases; one level of a factor may have none.
+    #[serde(default)]
+    pub(super) name: String,
+    /// New values by key, such as `"flow.0.bytes"`.
+    #[serde(default)]
+    #[schemars(schema_with = "any_table", default)]
+    #[expect(dead_code, reason = "the values are taken from the document, with their lines")]
+    pub(super) set: BTreeMap<String, IgnoredAny>,
 }
 
 /// A scenario that differs from the file in some keys.

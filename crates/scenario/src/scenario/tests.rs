@@ -266,6 +266,68 @@ fn cases_change_single_keys() {
 }
 
 #[test]
+fn each_combination_of_levels_is_a_case() {
+    let text = format!(
+        "{GOOD}\n[[factor]]\nname = \"buffer\"\nlevels = [\n{{ name = \"small\" }},\n\
+         {{ name = \"large\", set = {{ \"tcp.old.receive-buffer\" = \"64 KiB\" }} }},\n]\n\
+         [[factor]]\nname = \"length\"\nlevels = [\n{{}},\n\
+         {{ name = \"long\", set = {{ \"flow.0.bytes\" = \"1 MB\" }} }},\n]\n\
+         [[case]]\nname = \"extra\"\nset = {{ \"flow.0.bytes\" = \"2 MB\" }}\n"
+    );
+    let cases = Scenario::parse("x.toml", &text).unwrap().cases;
+    let names: Vec<_> = cases.iter().map(|case| &case.name[..]).collect();
+    assert_eq!(names, ["small", "small, long", "large", "large, long", "extra"]);
+    let buffers = cases.iter().map(|case| case.tcp["old"].receive_buffer.get() >> 10);
+    assert_eq!(buffers.collect::<Vec<_>>(), [32, 32, 64, 64, 32]);
+    let amount = |bytes| Amount::Bytes(ByteCount::new(bytes));
+    let is = |case: &Case, bytes| matches!(case.flows[0].traffic, Traffic::Bulk { amount: it, .. } if it == amount(bytes));
+    let long: Vec<_> = cases.iter().map(|case| is(case, 1_000_000)).collect();
+    assert_eq!(long, [false, true, false, true, false]);
+    assert!(is(&cases[4], 2_000_000));
+    for (from, to, told) in [
+        (
+            "64 KiB",
+            "64 apples",
+            "x.toml:24 (case \"large\"): tcp.old.receive-buffer = \"64 apples\"",
+        ),
+        (
+            "name = \"length\"",
+            "name = \"buffer\"",
+            "x.toml:27: factor.1.name = \"buffer\": expected a name",
+        ),
+        (
+            "\"large\"",
+            "\"small\"",
+            "x.toml:24: factor.0.levels.1.name = \"small\": expected a name",
+        ),
+        ("{},", "{ name = \"\" }, {},", "factor.1.levels.1"),
+        ("\"extra\"", "\"large, long\"", "case.0.name = \"large, long\": expected a name that no"),
+        (
+            "\"flow.0.bytes\" = \"1",
+            "\"flow.0.byte\" = \"1",
+            "(case \"small, long\"): unknown key `byte`",
+        ),
+    ] {
+        let error = error(&text.replacen(from, to, 1));
+        assert!(error.contains(told), "{error}\n  instead of\n{told}");
+    }
+}
+
+#[test]
+fn factors_do_not_multiply_beyond_a_thousand_cases() {
+    let levels: Vec<_> = (0..32).map(|n| format!("{{ name = \"{n}\" }}")).collect();
+    let factor = |n| format!("[[factor]]\nname = \"{n}\"\nlevels = [{}]\n", levels.join(", "));
+    let text = |count| GOOD.to_owned() + "\n" + &(0..count).map(factor).collect::<String>();
+    assert!(error(&text(2)).contains("factor = 1024 combinations: expected 1 to 1000"));
+    assert!(error(&text(40)).contains("factor = too many combinations: expected 1 to 1000"));
+    let none = error(&format!("{GOOD}\n[[factor]]\nname = \"x\"\nlevels = []\n"));
+    assert!(none.contains("factor = 0 combinations"), "{none}");
+    let one = "[[factor]]\nname = \"x\"\nlevels = [{}]\n";
+    let nameless = error(&format!("{GOOD}\n{one}"));
+    assert!(nameless.contains("factor.0.levels.0.name = \"\": expected a name"), "{nameless}");
+}
+
+#[test]
 fn each_terminal_may_have_a_carrier_of_its_own() {
     let network = "[network]\nterminals = 3\ncarrier-rates = [\"384 kbit/s\", \"2 Mbit/s\"]\n";
     let case = parse(&format!("{GOOD}{network}"));
