@@ -17,6 +17,7 @@ use crate::entry::Record;
 use crate::figures::Limit;
 use crate::machine::Machine;
 use crate::measure::{Hosts, Measurement, limits};
+use crate::on_demand::{self, Crossing};
 use crate::plan::{Plan, Task, Way};
 use crate::progress::Display;
 use crate::results::{Results, Setting};
@@ -54,6 +55,8 @@ pub struct Options {
 pub struct Demo {
     options: Options,
     preset: Preset,
+    /// The link with capacity on demand.
+    on_demand: Preset,
     /// Forward, then return.
     limits: [Limit; 2],
 }
@@ -72,7 +75,8 @@ impl Demo {
             ..Overrides::default()
         };
         let preset = Preset::load(PRESET)?.with(&overrides)?;
-        Ok(Self { limits: limits(&preset, options.per), preset, options })
+        let on_demand = Preset::load(on_demand::PRESET)?;
+        Ok(Self { limits: limits(&preset, options.per), preset, on_demand, options })
     }
 
     /// Runs everything with real packets, or simulates it if this machine cannot start a lab. The
@@ -92,8 +96,9 @@ impl Demo {
         let plan = Plan::new(self.options.rounds, &self.options.only, present);
         let setting = self.setting(None);
         display.start(&setting.title(), plan.measurements());
-        let records = self.measure(&plan, display)?;
-        Ok(Results { plan, ways, unavailable, limits: self.limits, records, setting })
+        let (records, on_demand) = self.measure(&plan, display)?;
+        let limits = self.limits;
+        Ok(Results { plan, ways, unavailable, limits, records, on_demand, setting })
     }
 
     /// Simulates everything because no lab can be started.
@@ -125,12 +130,16 @@ impl Demo {
                 }
             }
         }
-        let (unavailable, limits) = (Vec::new(), self.limits);
-        Ok(Results { plan, ways, unavailable, limits, records, setting })
+        let (unavailable, on_demand, limits) = (Vec::new(), Vec::new(), self.limits);
+        Ok(Results { plan, ways, unavailable, limits, records, on_demand, setting })
     }
 
-    fn measure(&self, plan: &Plan, display: &mut dyn Display) -> Result<Vec<Record>, StudyError> {
-        let mut records = Vec::new();
+    fn measure(
+        &self,
+        plan: &Plan,
+        display: &mut dyn Display,
+    ) -> Result<(Vec<Record>, Vec<Crossing>), StudyError> {
+        let (mut records, mut on_demand) = (Vec::new(), Vec::new());
         for round in 0..plan.rounds {
             let start = Instant::now();
             for &task in &plan.tasks {
@@ -140,13 +149,43 @@ impl Demo {
                     let allowance = plan.allowance(task, start.elapsed(), after);
                     let measurement = |way| self.measurement(round, task, way, allowance);
                     let group: Vec<_> = group.iter().map(|way| measurement(way)).collect();
-                    let done = at_the_same_time(&group, display)?;
+                    // Beside the first task that leaves the machine idle.
+                    let beside =
+                        self.options.only.is_empty() && task.is_shared() && on_demand.is_empty();
+                    let (done, crossed) = self.at_the_same_time(&group, beside, plan, display)?;
                     done.iter().for_each(|record| display.done(&record.entry));
                     records.extend(done);
+                    on_demand.extend(crossed);
                 }
             }
         }
-        Ok(records)
+        Ok((records, on_demand))
+    }
+
+    /// Runs the measurements of a group concurrently, each in its own thread and lab, and beside
+    /// them, if asked for, the uploads with capacity on demand.
+    fn at_the_same_time(
+        &self,
+        group: &[Measurement<'_>],
+        beside: bool,
+        plan: &Plan,
+        display: &dyn Display,
+    ) -> Result<(Vec<Record>, Vec<Crossing>), StudyError> {
+        let Options { program, seed, .. } = &self.options;
+        let plain = plan.ways.iter().find(|way| **way != Way::Pair);
+        let ways: Vec<&Way> = [&Way::Pair].into_iter().chain(plain).collect();
+        let cross = || on_demand::cross(&self.on_demand, &ways, *seed, program);
+        thread::scope(|scope| {
+            let crossing = beside.then(|| scope.spawn(cross));
+            let start = |measurement| scope.spawn(move || Measurement::run(measurement, display));
+            let running: Vec<_> = group.iter().map(start).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, Result<Record, StudyError>>| {
+                thread.join().unwrap_or(Err(StudyError::Panicked))
+            };
+            let records = running.into_iter().map(join).collect::<Result<_, _>>()?;
+            let crossed = crossing.map(|it| it.join().unwrap_or(Err(StudyError::Panicked)));
+            Ok((records, crossed.transpose()?.unwrap_or_default()))
+        })
     }
 
     fn measurement<'a>(
@@ -200,19 +239,4 @@ fn ways(hosts: &Hosts) -> (Vec<Way>, Vec<Unavailable>) {
     };
     let unavailable = ways.iter().filter_map(check).collect();
     (ways, unavailable)
-}
-
-/// Runs the measurements of a group concurrently, each in its own thread and lab.
-fn at_the_same_time(
-    group: &[Measurement<'_>],
-    display: &dyn Display,
-) -> Result<Vec<Record>, StudyError> {
-    thread::scope(|scope| {
-        let start = |measurement| scope.spawn(move || Measurement::run(measurement, display));
-        let running: Vec<_> = group.iter().map(start).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, Result<Record, StudyError>>| {
-            thread.join().unwrap_or(Err(StudyError::Panicked))
-        };
-        running.into_iter().map(join).collect()
-    })
 }

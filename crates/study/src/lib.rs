@@ -19,6 +19,7 @@ pub mod figures;
 pub mod machine;
 mod measure;
 mod meter_server;
+pub mod on_demand;
 mod page;
 mod pair;
 pub mod plan;

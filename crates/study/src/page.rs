@@ -5,6 +5,7 @@ use stats::Spread;
 
 use crate::entry::{Entry, Record};
 use crate::figures::Figures;
+use crate::on_demand;
 use crate::plan::{DOWNLOAD, REQUESTS, Task, Way};
 use crate::results::Results;
 use crate::summary;
@@ -26,6 +27,7 @@ pub(crate) fn html(results: &Results) -> String {
     );
     over_time(&mut page, results);
     distribution(&mut page, results);
+    granted(&mut page, results);
     tables(&mut page, results);
     setting(&mut page, results);
     page.into_html()
@@ -39,7 +41,10 @@ fn head(page: &mut Page, results: &Results) {
         );
         page.notice("Simulated.", &text);
     }
-    page.summary(results.plan.tasks.iter().map(|&task| in_short(results, task)));
+    let tasks = results.plan.tasks.iter().map(|&task| in_short(results, task));
+    let on_demand =
+        (!results.on_demand.is_empty()).then(|| on_demand::in_short(&results.on_demand));
+    page.summary(tasks.chain(on_demand));
 }
 
 /// Summarises a task in one sentence.
@@ -123,6 +128,29 @@ fn distribution(page: &mut Page, results: &Results) {
          steeper, the better: users notice a long tail to the right as hanging. Nothing can be \
          faster than one round trip over the satellite.",
     );
+}
+
+/// Which slots a terminal was granted, by each way.
+fn granted(page: &mut Page, results: &Results) {
+    if results.on_demand.is_empty() {
+        return;
+    }
+    page.heading("Capacity on demand");
+    page.paragraph(
+        "On many networks a terminal has no capacity of its own for what it sends: it asks, and is \
+         granted slots about 1.3 seconds later. This is an upload of 50 kB over such a link of 128 \
+         kbit/s.",
+    );
+    for crossing in &results.on_demand {
+        page.figure(
+            &format!("Granted slots: {}", crossing.in_short()),
+            &crossing.allocation,
+            "Above: the slots of each superframe of 106 ms that the terminal was granted. Below: \
+             the cells that waited at the modem, and as crosses the capacity it asked for. Plain \
+             TCP asks for what it sends in each round trip; the gateway asks for all that waits, \
+             and keeps it out of the modem's queue.",
+        );
+    }
 }
 
 /// Cumulative distribution as steps: milliseconds, and the percentage of all requests answered by

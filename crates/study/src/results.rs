@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::entry::{Entry, Record};
 use crate::figures::Limit;
 use crate::machine::Machine;
+use crate::on_demand::{self, Crossing};
 use crate::page;
 use crate::plan::{Plan, Way};
 use crate::summary::{self, Source, Unavailable};
@@ -21,6 +22,8 @@ pub struct Results {
     pub limits: [Limit; 2],
     /// All records in the order they ran.
     pub records: Vec<Record>,
+    /// The uploads with capacity on demand; none if simulated, or if only some tasks ran.
+    pub on_demand: Vec<Crossing>,
     /// Where and how the study ran.
     pub setting: Setting,
 }
@@ -62,6 +65,7 @@ struct Json<'a> {
     rtt_seconds: f64,
     unavailable: &'a [Unavailable],
     records: &'a [Record],
+    on_demand: &'a [Crossing],
 }
 
 impl Results {
@@ -80,12 +84,18 @@ impl Results {
     /// Whether anything failed. Running out of time is not a failure.
     pub fn any_failed(&self) -> bool {
         self.records.iter().any(|record| record.entry.failure.is_some())
+            || self.on_demand.iter().any(|crossing| crossing.failure.is_some())
     }
 
     /// The title, the tables and their footnotes.
     pub fn text(&self) -> String {
         let entries = self.entries();
-        format!("{}\n\n{}", self.setting.title(), summary::text(&self.source(&entries)))
+        let tables = summary::text(&self.source(&entries));
+        let mut text = format!("{}\n\n{tables}", self.setting.title());
+        if !self.on_demand.is_empty() {
+            text += &format!("\n{}\n", on_demand::in_short(&self.on_demand));
+        }
+        text
     }
 
     /// The page with tables and graphs, as one HTML file.
@@ -109,6 +119,7 @@ impl Results {
             rtt_seconds: self.limits[0].rtt.as_secs_f64(),
             unavailable: &self.unavailable,
             records: &self.records,
+            on_demand: &self.on_demand,
         };
         Ok(serde_json::to_string_pretty(&json)? + "\n")
     }

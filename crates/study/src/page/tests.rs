@@ -5,6 +5,7 @@ use units::{BitRate, Probability};
 use super::*;
 use crate::figures::Limit;
 use crate::machine::Machine;
+use crate::on_demand::Crossing;
 use crate::plan::Plan;
 use crate::results::Setting;
 
@@ -36,6 +37,7 @@ fn results(simulated: Option<&str>) -> Results {
         unavailable: Vec::new(),
         limits: [limit(), limit()],
         records,
+        on_demand: Vec::new(),
         setting: Setting {
             link: "Satellite <link>".to_owned(),
             simulated: simulated.map(str::to_owned),
@@ -98,4 +100,24 @@ fn stairs_end_at_the_share_that_was_answered() {
         steps(&[0.9, 0.6]),
         [(0.0, 0.0), (600.0, 0.0), (600.0, 1.0), (900.0, 1.0), (900.0, 2.0)]
     );
+}
+
+#[test]
+fn uploads_with_capacity_on_demand_have_a_section() {
+    let (ways, allocation) = (Way::all(None), bars("granted", &[]));
+    let crossing = |way: &Way, seconds: Option<f64>| {
+        let failure = seconds.is_none().then(|| "broke".to_owned());
+        Crossing { way: way.clone(), seconds, failure, allocation: allocation.clone() }
+    };
+    let mut results = results(None);
+    assert!(!html(&results).contains("Capacity on demand"), "none ran");
+    results.on_demand = vec![crossing(&ways[2], Some(8.0)), crossing(&ways[0], None)];
+    let page = html(&results);
+    let short =
+        "with capacity on demand (vsat-dama-vbdc): 8.0 s with skyhop, plain CUBIC failed (broke).";
+    for part in [short, "Granted slots: 8.0 s with skyhop", "Granted slots: plain CUBIC failed"] {
+        assert!(page.contains(part), "{part} is missing");
+    }
+    assert!(results.text().contains(short));
+    assert!(results.any_failed());
 }

@@ -1,0 +1,132 @@
+//! The demo's upload over a return link with capacity on demand: how long it takes as plain TCP and
+//! through the pair, and which slots the terminal was granted.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use lab::{Lab, Node, Preset, allocation_picture};
+use meter::{Amount, BulkOptions, BulkReport, Directions};
+use report::Picture;
+use serde::Serialize;
+use tokio::runtime;
+use units::ByteCount;
+
+use crate::StudyError;
+use crate::entry::Report;
+use crate::meter_server::Server;
+use crate::pair::Pair;
+use crate::plan::Way;
+
+/// The link. A terminal has no capacity until it asks.
+pub const PRESET: &str = "vsat-dama-vbdc";
+/// Payload of the upload.
+pub const UPLOAD: ByteCount = ByteCount::new(50_000);
+/// Time limit for the upload. Plain TCP takes about half of it.
+const LIMIT: Duration = Duration::from_secs(25);
+
+/// An upload over the link.
+#[derive(Serialize)]
+pub struct Crossing {
+    /// How it crossed.
+    pub way: Way,
+    /// Seconds until the last byte had arrived; `None` if it did not.
+    pub seconds: Option<f64>,
+    /// Why it did not.
+    pub failure: Option<String>,
+    /// The slots that were granted, and what waited.
+    #[serde(skip)]
+    pub allocation: Picture,
+}
+
+/// Uploads over the link of `preset` by each way, at the same time and each in a lab of its own.
+/// `program` is skyhop's own.
+///
+/// # Errors
+/// If a lab cannot be started. A gateway or an upload that fails is a result.
+pub(crate) fn cross(
+    preset: &Preset,
+    ways: &[&Way],
+    seed: u64,
+    program: &Path,
+) -> Result<Vec<Crossing>, StudyError> {
+    thread::scope(|scope| {
+        let start = |way| scope.spawn(move || run(preset, way, seed, program));
+        let running: Vec<_> = ways.iter().map(|way| start(*way)).collect();
+        running.into_iter().map(|it| it.join().unwrap_or(Err(StudyError::Panicked))).collect()
+    })
+}
+
+fn run(preset: &Preset, way: &Way, seed: u64, program: &Path) -> Result<Crossing, StudyError> {
+    let lab = Lab::start(preset, seed).map_err(|cause| StudyError::Lab { cause })?;
+    let server = Server::start(&lab, Node::Server)?;
+    let time = match carry(&lab, server.address, way, program) {
+        Ok(report) => time(report, way, preset.rtt()),
+        Err(error) => Err(error.to_string()),
+    };
+    let record = lab.recorded_return().unwrap_or_default();
+    let allocation = allocation_picture(&record, lab.origin());
+    let (seconds, failure) =
+        time.map_or_else(|error| (None, Some(error)), |time| (Some(time), None));
+    Ok(Crossing { way: way.clone(), seconds, failure, allocation })
+}
+
+/// Runs the upload, through a pair of its own if that is its way.
+fn carry(
+    lab: &Lab,
+    server: SocketAddr,
+    way: &Way,
+    program: &Path,
+) -> Result<BulkReport, StudyError> {
+    let mut pair = match way {
+        Way::Pair => Some(Pair::start(lab, lab.preset(), program)?),
+        Way::Plain { .. } => None,
+    };
+    lab.record_return();
+    let key = meter::fresh_key().map_err(|cause| StudyError::Random { cause })?;
+    let options = BulkOptions {
+        directions: Directions::Upload,
+        congestion_control: way.congestion_control().cloned(),
+        limit: Some(LIMIT),
+        ..BulkOptions::new(server, Amount::Bytes(UPLOAD), key)
+    };
+    let report = lab.node(Node::Client).run(|| {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|cause| StudyError::Runtime { cause })?;
+        Ok::<_, StudyError>(runtime.block_on(meter::bulk(&options)))
+    });
+    if let Some(pair) = &mut pair {
+        pair.check()?;
+    }
+    pair.map_or(Ok(()), Pair::stop)?;
+    report
+}
+
+/// The time of a complete upload in seconds, or what went wrong.
+fn time(report: BulkReport, way: &Way, rtt: Duration) -> Result<f64, String> {
+    let (seconds, moved) = (report.total.as_secs_f64(), report.moved_bytes);
+    match Report::Bulk(report).failure(way, rtt) {
+        Some(failure) => Err(failure),
+        None if moved < UPLOAD.get() => Err(format!("not finished in {} s", LIMIT.as_secs())),
+        None => Ok(seconds),
+    }
+}
+
+impl Crossing {
+    /// Its time in words: `8.1 s with skyhop`.
+    pub(crate) fn in_short(&self) -> String {
+        match (self.seconds, &self.failure) {
+            (Some(seconds), _) => format!("{seconds:.1} s with {}", self.way),
+            (None, failure) => {
+                format!("{} failed ({})", self.way, failure.as_deref().unwrap_or("no reason"))
+            }
+        }
+    }
+}
+
+/// All times in a sentence.
+pub(crate) fn in_short(crossings: &[Crossing]) -> String {
+    let each: Vec<_> = crossings.iter().map(Crossing::in_short).collect();
+    format!("Upload of {UPLOAD} with capacity on demand ({PRESET}): {}.", each.join(", "))
+}
