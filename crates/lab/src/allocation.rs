@@ -27,7 +27,8 @@ pub fn allocation_picture(record: &ReturnRecord, origin: Instant) -> Picture {
     );
     let superframes = allocations(record).count().max(1);
     let width = (WIDTH / superframes).clamp(1, 12) as u32;
-    for (name, spans) in granted_spans(record, &names, origin).into_iter().enumerate() {
+    let spans = granted_spans(record, &names, origin);
+    for (name, spans) in spans.into_iter().enumerate().take(names.series_count()) {
         let colour = names.colour(name);
         granted.add(Series::spans(names.label(name), colour, spans).width(width));
     }
@@ -36,7 +37,8 @@ pub fn allocation_picture(record: &ReturnRecord, origin: Instant) -> Picture {
         time(),
         Axis::new("cells").from_zero(),
     );
-    for (name, points) in waiting_points(record, &names, origin).into_iter().enumerate() {
+    let points = waiting_points(record, &names, origin);
+    for (name, points) in points.into_iter().enumerate().take(names.series_count()) {
         waiting.add(Series::line(names.label(name), names.colour(name), points));
     }
     waiting.add(Series::crosses("asked for", Colour::Sky, asked(record, origin)));
@@ -47,23 +49,34 @@ pub fn allocation_picture(record: &ReturnRecord, origin: Instant) -> Picture {
 struct Names {
     /// By number of slots, the most first.
     named: Vec<u32>,
+    /// Whether there are others.
+    has_others: bool,
 }
 
 impl Names {
     fn of(record: &ReturnRecord) -> Self {
         let mut slots: BTreeMap<u32, u64> = BTreeMap::new();
-        for (_, grants, _) in allocations(record) {
+        for (_, grants, waiting) in allocations(record) {
             for grant in grants {
                 *slots.entry(grant.terminal).or_default() += u64::from(grant.slots());
+            }
+            for (terminal, _) in waiting.iter().filter(|(_, cells)| *cells > 0) {
+                slots.entry(*terminal).or_default();
             }
         }
         let mut order: Vec<(u64, u32)> =
             slots.into_iter().map(|(terminal, slots)| (slots, terminal)).collect();
         order.sort_by_key(|(slots, terminal)| (core::cmp::Reverse(*slots), *terminal));
+        let has_others = order.len() > NAMED;
         let mut named: Vec<u32> =
             order.into_iter().take(NAMED).map(|(_, terminal)| terminal).collect();
         named.sort_unstable();
-        Self { named }
+        Self { named, has_others }
+    }
+
+    /// The number of series.
+    fn series_count(&self) -> usize {
+        self.named.len() + usize::from(self.has_others)
     }
 
     /// The series of a terminal: the last one is that of all others.
