@@ -53,8 +53,8 @@ const SHARED: f64 = 1.5;
 const MOST_BOOST: f64 = 8.0;
 /// A drop below this fraction of the known capacity is accepted at once.
 const DROP: f64 = 0.75;
-/// Maximum growth of the capacity in a round, relative to the best capacity and times the boost,
-/// unless a train confirms more: others that yield for a moment are no free capacity.
+/// Maximum growth of the capacity in a round, relative to the best capacity (on a shared link to
+/// [`Price::growth_reference`]) and times the boost, unless a train confirms more: others that yield for a moment are no free capacity.
 const GROWTH: f64 = 0.03;
 /// Decay of the best capacity per round.
 const FADING: f64 = 0.998;
@@ -552,7 +552,11 @@ impl Cruise {
             self.boost = if free { (self.boost * 2.0).min(MOST_BOOST) } else { 1.0 };
         }
         self.best = self.capacity.max(self.best * FADING);
-        self.ceiling = self.capacity + GROWTH * self.boost * self.best;
+        let reference = match self.shared {
+            true => self.price.growth_reference(&self.law, self.link(), self.best),
+            false => self.best,
+        };
+        self.ceiling = self.capacity + GROWTH * self.boost * reference;
         if empty && used {
             let (look, own) = (self.look(rtt), self.loss.share());
             self.overflow_test.end_round(now, look, own, window.delivered);

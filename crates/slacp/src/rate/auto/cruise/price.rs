@@ -19,6 +19,10 @@ const DOUBT: f64 = 6.0;
 /// Time constant of its reaction to the inflow, in feedback times; the inflow itself is known after
 /// about two.
 const BALANCE: f64 = 4.0;
+/// A session with less than this part of its fair share grows as fast as one with this part.
+/// Otherwise one that has lost nearly all would grow by a few percent of nearly nothing, whatever the
+/// law allows it.
+const BACK: f64 = 0.5;
 
 #[derive(Debug)]
 pub(super) struct Price {
@@ -80,6 +84,12 @@ impl Price {
         law.share(link, self.queue - self.noise)
     }
 
+    /// What the growth in a round is relative to, for a session whose best capacity is `best`; all
+    /// in bit/s.
+    pub(super) fn growth_reference(&self, law: &Law, link: f64, best: f64) -> f64 {
+        best.max(BACK * self.fair_share(law, link))
+    }
+
     /// What is left of a share after `part` of a feedback time if it is larger than fair; rates in
     /// bit/s.
     pub(super) fn lowered(&self, law: &Law, link: f64, share: f64, part: f64) -> f64 {
@@ -119,6 +129,15 @@ mod tests {
         let later = |share| (0..500).fold(share, |share, _| price.lowered(&law, LINK, share, 0.1));
         assert!((later(LINK) / fair - 1.0).abs() < 0.01);
         assert_eq!(later(fair / 2.0), fair / 2.0);
+    }
+
+    #[test]
+    fn a_session_that_has_lost_all_has_half_of_its_share_after_34_rounds() {
+        let (law, price) = (Law::default(), after(0.02, 0.0));
+        let fair = price.fair_share(&law, LINK);
+        let round = |share: f64, _| share + 0.03 * price.growth_reference(&law, LINK, share);
+        let share = (0..34).fold(0.0, round);
+        assert!((0.5..0.6).contains(&(share / fair)), "{share} {fair}");
     }
 
     #[test]
