@@ -68,15 +68,20 @@ impl Changing<'_> {
         }
     }
 
-    /// Applies the differences between two configurations; of a shared link only the losses, the
-    /// rest of it cannot change.
+    /// Applies the differences between two configurations; of a shared link only rate and losses,
+    /// the rest of it cannot change.
     pub(crate) fn reconfigure(&mut self, now: Instant, old: &LinkConfig, new: LinkConfig) {
         match self {
             Self::Own(link) => reconfigure(link, now, old, new),
-            Self::Shared(dama, terminal) if old.loss != new.loss => {
-                dama.set_loss(now, *terminal, new.loss);
+            Self::Shared(dama, terminal) => {
+                if old.loss != new.loss {
+                    dama.set_loss(now, *terminal, new.loss);
+                }
+                if old.rate != new.rate {
+                    // All terminals have the same; each sets it at the same moment.
+                    dama.set_rate(now, new.rate);
+                }
             }
-            Self::Shared(..) => {}
         }
     }
 }

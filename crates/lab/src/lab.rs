@@ -10,9 +10,9 @@ use link::dama::{Dama, DamaError};
 use link::{Counters, Delay, Link, Loss, Outage};
 use os::packet::{Port, RING_BYTES};
 use os::{RUN_VARIABLE, clock};
-use scenario::{DamaSpec, LinkSpec, Preset};
+use scenario::{DamaSpec, LinkSpec, Preset, RateSpec};
 use thiserror::Error;
-use units::Instant;
+use units::{BitRate, Instant};
 
 use crate::carrier::Carrier;
 use crate::crossing::{Crossing, Extent};
@@ -216,7 +216,8 @@ impl Lab {
             ("the MTU", old.mtu == new.mtu),
             ("the number of terminals", old.terminals == new.terminals),
             ("the presence of a terrestrial link", old.terrestrial == new.terrestrial),
-            ("a return link with DAMA, except for its losses,", is_same_return),
+            ("a return link with DAMA, except for its losses and its rate,", is_same_return),
+            ("the rate of a return link with DAMA beyond that of its start", self.hold(&preset)),
         ];
         if let Some((what, _)) = fixed.into_iter().find(|(_, same)| !same) {
             return Err(ChangeError { what });
@@ -226,6 +227,13 @@ impl Lab {
         });
         self.preset = preset;
         Ok(())
+    }
+
+    /// Whether the frames of the shared return link, if any, have room for the rate of this preset.
+    fn hold(&self, preset: &Preset) -> bool {
+        let modem = self.return_modem(Site::FIRST).and_then(|modem| modem.frames());
+        let rate = preset.link(LinkName::Return(Site::FIRST)).rate.greatest();
+        modem.is_none_or(|frames| frames.hold(rate))
     }
 
     /// Adds an outage of the hop, with times relative to now.
@@ -310,11 +318,12 @@ fn shared_return(
     Ok(Some(Dama::starting_at(origin, config, seed_of(name, seed))?))
 }
 
-/// What cannot change of a return link with DAMA: everything but its losses. Its allocations need
-/// the forward link's delay.
+/// What cannot change of a return link with DAMA: everything but its rate and its losses. Its
+/// allocations need the forward link's delay.
 fn fixed_return(preset: &Preset) -> Option<(DamaSpec, LinkSpec, Delay)> {
     let spec = preset.dama.clone()?;
-    let ret = LinkSpec { loss: Loss::None, ..preset.ret.clone() };
+    let rate = RateSpec::Given(BitRate::default().into());
+    let ret = LinkSpec { loss: Loss::None, rate, ..preset.ret.clone() };
     Some((spec, ret, preset.forward.delay.clone()))
 }
 

@@ -116,8 +116,9 @@ impl DamaSpec {
         [forward, ret]: [&LinkSpec; 2],
         terminals: u32,
     ) -> Result<(), FileError> {
-        let RateSpec::Given(Rate::Constant(_)) = ret.rate else {
-            return Err(place.unreadable("", "a return link with [dama] needs a constant rate"));
+        let RateSpec::Given(Rate::Constant(_) | Rate::Trace(_)) = ret.rate else {
+            let message = "a return link with [dama] needs a constant rate, or a trace of rates";
+            return Err(place.unreadable("", message));
         };
         if ret.jitter != Jitter::None {
             return Err(place.unreadable("", "a return link with [dama] has no jitter but its own"));
@@ -157,7 +158,8 @@ impl DamaSpec {
     }
 
     /// The return link of `terminals` terminals: with the delay of allocations of `forward`, and
-    /// everything else of `ret`, the terminals' link without DAMA.
+    /// everything else of `ret`, the terminals' link without DAMA. If its rate changes, the frames
+    /// are those of the greatest.
     ///
     /// # Errors
     /// If it cannot be built; never with what a file was read for.
@@ -174,6 +176,7 @@ impl DamaSpec {
         let allocation = forward_delay + ret.delay.greatest() + self.processing;
         let config = DamaConfig {
             frames,
+            rate: matches!(ret.rate, Rate::Trace(_)).then(|| ret.rate.clone()),
             delay: ret.delay.clone(),
             forward_delay,
             processing: self.processing,

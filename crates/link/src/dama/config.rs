@@ -9,13 +9,18 @@ use super::frames::{Frames, FramesError, Share};
 use super::random_access::{
     AccessLimits, AccessScheme, Backoff, BackoffError, BackoffLimits, Block, BlockError,
 };
-use crate::{Delay, Discipline, Loss, Outage, QueueLimit};
+use crate::{Delay, Discipline, Loss, Outage, QueueLimit, Rate};
 
 /// The return link of a network of terminals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DamaConfig {
     /// Frames, carriers and slots.
     pub frames: Frames,
+    /// The rate of each carrier if it changes with time, which starts with the link. What is more
+    /// than the slots of `frames` hold is not used. See [`Dama::set_rate`].
+    ///
+    /// [`Dama::set_rate`]: super::Dama::set_rate
+    pub rate: Option<Rate>,
     /// One-way delay of bursts, from terminal to hub. Requests and contention blocks take its greatest
     /// value.
     pub delay: Delay,
@@ -301,6 +306,25 @@ impl ContentionChannel {
     }
 }
 
+/// What contention leaves to grants.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Grantable {
+    /// Carriers with grants.
+    carriers: u32,
+    /// Contention slots for requests in each frame, the last ones of the last of these carriers.
+    requests: u32,
+}
+
+impl Grantable {
+    /// Slots of a superframe that can be granted while the first `slots` of each carrier and frame
+    /// are used.
+    pub(super) fn in_superframe(self, frames: &Frames, slots: u32) -> u32 {
+        let Some(others) = self.carriers.checked_sub(1) else { return 0 };
+        let last = slots.min(frames.slots.saturating_sub(self.requests));
+        (others * slots + last) * frames.per_superframe
+    }
+}
+
 impl DamaConfig {
     /// Slots of each frame that contention takes.
     pub(super) fn contention_slots(&self) -> u32 {
@@ -311,8 +335,14 @@ impl DamaConfig {
 
     /// Slots of a superframe that can be granted: all but those for contention.
     pub fn capacity(&self) -> u32 {
-        let left = self.frames.per_frame().saturating_sub(self.contention_slots());
-        left * self.frames.per_superframe
+        self.grantable().in_superframe(&self.frames, self.frames.slots)
+    }
+
+    /// What contention leaves to grants.
+    pub(super) fn grantable(&self) -> Grantable {
+        let access = self.random_access.map_or(0, |access| access.carriers);
+        let requests = self.requests.transport.slots().map_or(0, |channel| channel.slots.into());
+        Grantable { carriers: self.frames.carriers.saturating_sub(access), requests }
     }
 
     fn check_contention(&self) -> Result<(), DamaError> {

@@ -82,16 +82,17 @@ impl Frames {
         cell: Cell,
     ) -> Result<Self, FramesError> {
         let bits = carrier.bytes_in(duration).get().saturating_mul(8);
-        let cell_bits = u64::from(cell.wire) * 8;
         if cell.wire == 0 || cell.payload == 0 || per_superframe == 0 || carriers == 0 {
             return Err(FramesError::Empty);
         }
-        let slots = bits / cell_bits;
+        let frames = Self { duration, per_superframe, carriers, slots: 0, cell };
+        let slots = frames.slots_of(bits.into());
         if slots == 0 {
-            return Err(FramesError::TooSlow { carrier, bits, cell: cell_bits });
+            let cell = u64::from(cell.wire) * 8;
+            return Err(FramesError::TooSlow { carrier, bits, cell });
         }
         let slots = u32::try_from(slots).map_err(|_| FramesError::TooMany)?;
-        let frames = Self { duration, per_superframe, carriers, slots, cell };
+        let frames = Self { slots, ..frames };
         frames.check().map(|()| frames)
     }
 
@@ -110,6 +111,17 @@ impl Frames {
             all.checked_mul(u64::from(*one)).filter(|all| *all < MOST)
         });
         product.map(|_| ()).ok_or(FramesError::TooMany)
+    }
+
+    /// Whole slots that this number of bits fills, headers of cells included.
+    pub(super) fn slots_of(&self, bits: u128) -> u128 {
+        bits / (u128::from(self.cell.wire) * 8).max(1)
+    }
+
+    /// Whether a carrier of this rate has no more slots in a frame than these have.
+    pub fn hold(&self, carrier: BitRate) -> bool {
+        let bits = u128::from(carrier.bytes_in(self.duration).get()) * 8;
+        self.slots_of(bits) <= self.slots.into()
     }
 
     /// Slots of a frame on all carriers.

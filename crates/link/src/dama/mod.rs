@@ -24,8 +24,8 @@
 //! ([`RandomAccess`]), on carriers on which nothing is granted. [`random_access`] holds the schemes.
 //!
 //! Not modelled: log-on and synchronisation; differences of distance between terminals; a plan that a
-//! terminal cannot receive; adaptive coding on the return link; contention bursts that are shorter
-//! than a cell.
+//! terminal cannot receive; adaptive coding for each terminal by itself; contention bursts that are
+//! shorter than a cell.
 
 mod agent;
 mod ahead;

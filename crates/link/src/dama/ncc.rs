@@ -85,6 +85,8 @@ pub struct Ncc {
     frames: Frames,
     /// Slots of a superframe that can be granted.
     capacity: u32,
+    /// Of these, what one terminal can use.
+    most_of_one: u32,
     policy: Policy,
     allocation: Allocation,
     rate_time_out: u64,
@@ -138,6 +140,7 @@ impl Ncc {
         Self {
             frames,
             capacity: config.capacity(),
+            most_of_one: frames.most_of_one(),
             policy: config.requests.policy,
             allocation: config.allocation,
             rate_time_out: config.requests.rate_time_out.into(),
@@ -149,6 +152,16 @@ impl Ncc {
             room: 0,
             touched: Vec::new(),
         }
+    }
+
+    /// Changes how many slots of a superframe can be granted, and how many of them to one terminal.
+    pub fn set_capacity(&mut self, capacity: u32, most_of_one: u32) {
+        (self.capacity, self.most_of_one) = (capacity, most_of_one);
+    }
+
+    /// Slots that a terminal can have in a superframe.
+    fn most(&self, terminal: u32) -> u32 {
+        self.accounts[terminal as usize].most.min(self.most_of_one)
     }
 
     /// Takes a terminal's request, which is known from the allocation of `superframe` on. What a
@@ -211,9 +224,10 @@ impl Ncc {
 
     /// Gives a terminal up to `wanted` slots; returns how many.
     fn give(&mut self, terminal: u32, kind: Kind, wanted: u32) -> u32 {
+        let most = self.most(terminal);
         let account = &mut self.accounts[terminal as usize];
         let had = account.grant.slots();
-        let slots = wanted.min(self.room).min(account.most - had);
+        let slots = wanted.min(self.room).min(most - had);
         if slots == 0 {
             return 0;
         }
@@ -336,7 +350,7 @@ impl Ncc {
     fn grant_rests_fairly(&mut self, terminals: &[u32]) {
         let demand = |index: &u32| {
             let account = &self.accounts[*index as usize];
-            let able = account.volume.min(account.most - account.grant.slots());
+            let able = account.volume.min(self.most(*index) - account.grant.slots());
             fill::Demand { wanted: able.into(), weight: account.weight.into() }
         };
         let demands: Vec<_> = terminals.iter().map(demand).collect();

@@ -3,6 +3,7 @@
 mod channel;
 mod contention;
 mod event;
+mod rate;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use crate::schedule::Schedule;
 use crate::{Counters, Dice, Jitter, Loss, Outage, Payload, Tally, TrafficClass};
 use channel::Channel;
 use contention::Answer;
+use rate::Carriers;
 
 pub use channel::ChannelKind;
 pub use event::{Event, Received};
@@ -97,6 +99,7 @@ pub struct Dama<P> {
     /// What goes by contention.
     limits: Option<AccessLimits>,
     ncc: Ncc,
+    carriers: Carriers,
     terminals: Vec<Terminal<P>>,
     agenda: Schedule<Due>,
     /// The number of the next superframe to be allocated.
@@ -138,6 +141,7 @@ impl<P: Payload> Dama<P> {
             channels,
             limits: config.random_access.map(|access| access.limits),
             ncc: Ncc::new(&config),
+            carriers: Carriers::new(&config, origin),
             terminals,
             agenda: Schedule::new(),
             superframe: 0,
@@ -338,8 +342,10 @@ impl<P: Payload> Dama<P> {
         self.superframe += 1;
         let first = superframe * u64::from(self.frames.per_superframe);
         self.announce(superframe);
+        let in_use = self.carriers.in_use(decided);
+        self.ncc.set_capacity(in_use.capacity, in_use.frames.most_of_one());
         let grants = self.ncc.allocate(superframe);
-        let mut layout = Layout::new(self.frames, first);
+        let mut layout = Layout::new(in_use.frames, first);
         let mut plan = Vec::new();
         for grant in &grants {
             let mut runs = Vec::with_capacity(self.frames.per_superframe as usize);

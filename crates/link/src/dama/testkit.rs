@@ -40,6 +40,7 @@ pub(super) fn terminal(cra: u64, rbdc: u64, vbdc: u32) -> TerminalConfig {
 pub(super) fn config(terminals: Vec<TerminalConfig>) -> DamaConfig {
     DamaConfig {
         frames: Frames::new(FRAME, 2, 1, bits(128_000), Cell::ATM).unwrap(),
+        rate: None,
         delay: DELAY.into(),
         forward_delay: DELAY,
         processing: Duration::ZERO,

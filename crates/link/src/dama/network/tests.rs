@@ -3,6 +3,7 @@
 mod backlog;
 mod contention;
 mod faults;
+mod rate;
 mod timing;
 
 use core::time::Duration;
