@@ -10,6 +10,7 @@ pub mod bottleneck;
 pub mod config;
 pub mod dlep;
 pub mod egress;
+pub mod forecast;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod keys;

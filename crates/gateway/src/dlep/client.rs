@@ -7,9 +7,10 @@ use pep::config::DlepConfig;
 use pep::dlep::{Phase, Report, Row};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use units::{ByteCount, Instant};
+use units::Instant;
 
 use super::driver::Driver;
+use crate::hop::Demand;
 use crate::operate::status::{DlepDestination, DlepStatus};
 
 /// A running DLEP router; stops when dropped.
@@ -18,7 +19,7 @@ pub(crate) struct Client {
     report: watch::Receiver<Report>,
     stop: Arc<Notify>,
     /// What waits, to be asked for; `None` unless the link gives capacity on demand.
-    waiting: Option<watch::Sender<ByteCount>>,
+    waiting: Option<watch::Sender<Demand>>,
     _task: JoinSet<()>,
 }
 
@@ -30,7 +31,7 @@ impl Client {
     pub(crate) fn start(config: DlepConfig) -> io::Result<Self> {
         let (sender, report) = watch::channel(Report::default());
         let stop = Arc::new(Notify::new());
-        let (waiting, to_ask_for) = watch::channel(ByteCount::default());
+        let (waiting, to_ask_for) = watch::channel(Demand::default());
         let waiting = config.on_demand.then_some(waiting);
         let driver = Driver::new(config, sender, to_ask_for, stop.clone())?;
         let mut task = JoinSet::new();
@@ -43,7 +44,7 @@ impl Client {
     }
 
     /// Where to say what waits, if it is to be asked for.
-    pub(crate) fn waiting(&mut self) -> Option<watch::Sender<ByteCount>> {
+    pub(crate) fn waiting(&mut self) -> Option<watch::Sender<Demand>> {
         self.waiting.take()
     }
 

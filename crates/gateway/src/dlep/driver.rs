@@ -14,10 +14,11 @@ use pep::config::{DlepConfig, Modem};
 use pep::dlep::{Output, Phase, Report, Router, rate_to_request};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
-use units::{ByteCount, Machine};
+use units::Machine;
 
 use super::signals::{self, Signals};
 use crate::clock;
+use crate::hop::Demand;
 
 /// Size of the read buffer, in bytes.
 const READ: usize = 16 << 10;
@@ -31,7 +32,7 @@ pub(super) struct Driver {
     timer: Timer,
     read: Box<[u8]>,
     report: watch::Sender<Report>,
-    waiting: Option<watch::Receiver<ByteCount>>,
+    waiting: Option<watch::Receiver<Demand>>,
     stop: Arc<Notify>,
 }
 
@@ -53,7 +54,7 @@ enum DriverEvent {
     Opened(io::Result<TcpStream>),
     Read(usize),
     Closed(String),
-    Waiting(Option<ByteCount>),
+    Waiting(Option<Demand>),
     Stop,
 }
 
@@ -66,7 +67,7 @@ impl Driver {
     pub(super) fn new(
         config: DlepConfig,
         report: watch::Sender<Report>,
-        waiting: watch::Receiver<ByteCount>,
+        waiting: watch::Receiver<Demand>,
         stop: Arc<Notify>,
     ) -> io::Result<Self> {
         let configured = match &config.modem {
@@ -134,8 +135,8 @@ impl Driver {
             DriverEvent::Opened(Err(error)) => self.end(&error.to_string()),
             DriverEvent::Read(length) => self.router.handle_bytes(now, &self.read[..length]),
             DriverEvent::Closed(why) => self.end(&why),
-            DriverEvent::Waiting(Some(waiting)) => {
-                self.router.request_rate(rate_to_request(waiting));
+            DriverEvent::Waiting(Some(demand)) => {
+                self.router.request_rate(rate_to_request(demand.bytes()));
             }
             DriverEvent::Waiting(None) => self.waiting = None,
             DriverEvent::Stop => self.router.stop(now),
@@ -180,7 +181,7 @@ impl Driver {
 }
 
 /// The next value of what waits; `None` if there will be no more. Cancel-safe.
-async fn next_waiting(waiting: Option<&mut watch::Receiver<ByteCount>>) -> DriverEvent {
+async fn next_waiting(waiting: Option<&mut watch::Receiver<Demand>>) -> DriverEvent {
     match waiting {
         None => std::future::pending().await,
         Some(waiting) => {

@@ -98,7 +98,7 @@ impl Driver {
         }
         self.hand_out_packets();
         let flowing = self.transmit(now);
-        self.hop.say_waiting();
+        self.hop.say_waiting(now, self.counters.datagrams_sent.get());
         let deadline = self.deadline(now, flowing);
         if deadline.is_some_and(|at| at <= now) {
             tokio::task::yield_now().await;
@@ -118,14 +118,17 @@ impl Driver {
 
     /// When to wake up without other input.
     fn deadline(&self, now: Instant, flowing: bool) -> Option<Instant> {
-        let (at, why) = self.hop.lock().endpoint.poll_timeout()?;
+        let state = self.hop.lock();
+        let forecast = state.forecast_ends();
+        let Some((at, why)) = state.endpoint.poll_timeout() else { return forecast };
         let earliest = match why {
             // The socket is full, so sending must wait anyway.
             _ if !flowing => now + WHILE_BLOCKED,
             Wake::Pacing => now + QUANTUM,
             _ => Instant::ZERO,
         };
-        Some(at.max(earliest))
+        let at = at.max(earliest);
+        Some(forecast.map_or(at, |ends| ends.min(at)))
     }
 
     fn handle_timeouts(&self, now: Instant) {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
+use pep::forecast::{Forecast, Forecasts};
 use pep::traffic::{Classes, Definition};
 use slacp::{
     AggregateId, ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, LogEntry, Open,
@@ -15,7 +16,7 @@ use slacp::{
     StreamId, StreamStats,
 };
 use tokio::sync::{Notify, watch};
-use units::{BitRate, ByteCount, Instant};
+use units::{BitRate, ByteCount, Instant, Machine};
 
 use super::class::LiveClasses;
 use super::stream::Stream;
@@ -34,13 +35,34 @@ struct Shared {
     /// Notified by anything that may make the endpoint send.
     work: Notify,
     /// Where to say what waits, on a link with capacity on demand.
-    waiting: OnceLock<watch::Sender<ByteCount>>,
+    waiting: OnceLock<watch::Sender<Demand>>,
+}
+
+/// What to ask the modem for, on a link with capacity on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Demand {
+    /// Bytes that wait in all sessions together.
+    pub(crate) waiting: ByteCount,
+    /// Bytes that are foreseen, beyond these.
+    pub(crate) foreseen: ByteCount,
+    /// Datagrams sent so far, while any are foreseen. The modem takes what has left off what it was
+    /// asked for, also if it was not asked for, and must be asked again.
+    sent: u64,
+}
+
+impl Demand {
+    /// All bytes to ask for.
+    pub(crate) fn bytes(self) -> ByteCount {
+        ByteCount::new(self.waiting.get().saturating_add(self.foreseen.get()))
+    }
 }
 
 /// The endpoint, and the tasks waiting for its streams.
 pub(crate) struct State {
     pub(crate) endpoint: Endpoint,
     pub(super) streams: BTreeMap<Key, Entry>,
+    /// What the streams will send next, on a link with capacity on demand.
+    pub(super) forecast: Option<Forecast<Key>>,
 }
 
 /// State of an open stream.
@@ -79,7 +101,7 @@ pub(crate) enum HopEvent {
 
 impl Hop {
     pub(crate) fn new(endpoint: Endpoint, classes: Arc<LiveClasses>) -> Self {
-        let state = Mutex::new(State { endpoint, streams: BTreeMap::new() });
+        let state = Mutex::new(State { endpoint, streams: BTreeMap::new(), forecast: None });
         let (work, waiting) = (Notify::new(), OnceLock::new());
         Self(Arc::new(Shared { state, classes, work, waiting }))
     }
@@ -89,17 +111,32 @@ impl Hop {
         self.0.state.lock().expect("nobody panics while holding the endpoint")
     }
 
-    /// Says from now on what waits in all sessions together.
-    pub(crate) fn follow_waiting(&self, to: watch::Sender<ByteCount>) {
+    /// Foresees from now on what streams will send next.
+    pub(crate) fn foresee(&self) {
+        self.lock().forecast.get_or_insert_default();
+    }
+
+    /// Says from now on what waits in all sessions together, and what is foreseen.
+    pub(crate) fn follow_waiting(&self, to: watch::Sender<Demand>) {
         // There is one modem, which follows once.
         let _ = self.0.waiting.set(to);
     }
 
-    /// Says what waits, if it has changed and somebody wants to know.
-    pub(super) fn say_waiting(&self) {
+    /// Says what waits, if it has changed and somebody wants to know. `sent` datagrams have left.
+    pub(super) fn say_waiting(&self, now: Instant, sent: u64) {
         let Some(to) = self.0.waiting.get() else { return };
-        let waiting = self.lock().endpoint.waiting();
-        to.send_if_modified(|last| std::mem::replace(last, waiting) != waiting);
+        let demand = self.lock().demand(now, sent);
+        to.send_if_modified(|last| std::mem::replace(last, demand) != demand);
+    }
+
+    /// What waits in all sessions together, and what is foreseen.
+    pub(crate) fn demand(&self, now: Instant) -> Demand {
+        self.lock().demand(now, 0)
+    }
+
+    /// How many forecasts came true and failed; `None` if none are made.
+    pub(crate) fn forecasts(&self) -> Option<Forecasts> {
+        self.lock().forecast.as_ref().map(Forecast::counts)
     }
 
     /// Ends all sessions; the peers learn of it within 150 ms.
@@ -363,6 +400,21 @@ impl Hop {
 }
 
 impl State {
+    fn demand(&mut self, now: Instant, sent: u64) -> Demand {
+        let waiting = self.endpoint.waiting();
+        let foreseen = self.forecast.as_mut().map_or_else(ByteCount::default, |forecast| {
+            forecast.handle_timeout(now);
+            forecast.foreseen(waiting)
+        });
+        let sent = if foreseen == ByteCount::default() { 0 } else { sent };
+        Demand { waiting, foreseen, sent }
+    }
+
+    /// When a forecast ends.
+    pub(super) fn forecast_ends(&self) -> Option<Instant> {
+        Some(self.forecast.as_ref()?.poll_timeout()?.0)
+    }
+
     fn wake(&mut self, key: Key, waker: impl FnOnce(&mut Entry) -> &mut Option<Waker>) {
         if let Some(entry) = self.streams.get_mut(&key) {
             wake(waker(entry));

@@ -15,5 +15,5 @@ mod stream;
 mod tests;
 pub(crate) mod udp;
 
-pub(crate) use handle::{Hop, HopEvent};
+pub(crate) use handle::{Demand, Hop, HopEvent};
 pub(crate) use stream::Stream;

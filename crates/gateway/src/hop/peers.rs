@@ -59,6 +59,11 @@ impl Peers {
         self.rates.set_maximum(maximum);
     }
 
+    /// Whether the rate is what a modem or an operator reports.
+    pub(crate) fn follow_reports(&self) -> bool {
+        self.source == "modem"
+    }
+
     /// Sends at least at this rate while the modem grants nothing.
     pub(crate) fn set_floor(&mut self, floor: BitRate) {
         self.rates.set_floor(floor);
@@ -112,7 +117,7 @@ impl Peers {
 
     /// Applies changes of rates where the configuration leaves the rate to the modem.
     fn apply(&mut self, hop: &Hop, now: Instant, changes: impl IntoIterator<Item = RateChange>) {
-        if self.source != "modem" {
+        if !self.follow_reports() {
             return;
         }
         for change in changes {
@@ -146,7 +151,7 @@ impl Peers {
         let Some(hop) = hop else {
             return Err("this gateway has no hop".to_owned());
         };
-        if self.source != "modem" {
+        if !self.follow_reports() {
             let source = self.source;
             return Err(format!(
                 "the rate here is {source}: setting it needs rate = \"modem\" in the configuration"

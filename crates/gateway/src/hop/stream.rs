@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use slacp::{Read, ResetReason, SessionId, StreamError, StreamId};
 
 use super::handle::{Hop, Key};
+use crate::clock;
 
 /// A stream. Dropping it before both directions have ended resets it: an aborted connection must
 /// not look like a finished one.
@@ -46,7 +47,11 @@ impl Stream {
                 return Poll::Pending;
             }
             Read::End => entry.ended = true,
-            Read::Data(_) => {}
+            Read::Data(_) => {
+                if let Some(forecast) = &mut state.forecast {
+                    forecast.handle_received(clock::now(), self.key);
+                }
+            }
         }
         // The peer may be waiting for the credit that this has freed.
         self.hop.notify_driver();
@@ -68,6 +73,9 @@ impl Stream {
         if taken == 0 {
             wait(&mut entry.writer, context);
             return Poll::Pending;
+        }
+        if let Some(forecast) = &mut state.forecast {
+            forecast.handle_sent(clock::now(), self.key, taken);
         }
         self.hop.notify_driver();
         Poll::Ready(Ok(taken))
@@ -167,7 +175,11 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.abandon(ResetReason::Reset);
-        self.hop.lock().streams.remove(&self.key);
+        let mut state = self.hop.lock();
+        state.streams.remove(&self.key);
+        if let Some(forecast) = &mut state.forecast {
+            forecast.remove(self.key);
+        }
     }
 }
 

@@ -25,8 +25,8 @@ use super::limits::ProcessLimits;
 use super::metrics::MetricsServer;
 use super::notify::Notifier;
 use super::status::{
-    ConnectionStatus, InterceptionStatus, Limit, PolicyStatus, Role, Status, TrafficStatus,
-    TunnelStatus,
+    ConnectionStatus, DemandStatus, InterceptionStatus, Limit, PolicyStatus, Role, Status,
+    TrafficStatus, TunnelStatus,
 };
 use super::{log, policy};
 use crate::config::restart_keys;
@@ -183,11 +183,14 @@ impl Operations {
         })
     }
 
-    /// Asks the modem for what waits on the hop, if the link gives capacity on demand.
+    /// Asks the modem for what waits on the hop, if the link gives capacity on demand. Without DLEP
+    /// an operator's script may ask it, by what the status says.
     pub(crate) fn ask_for(&mut self, hop: &Hop) {
-        if let Some(to) = self.dlep.as_mut().and_then(dlep::Client::waiting) {
-            hop.follow_waiting(to);
+        let to = self.dlep.as_mut().and_then(dlep::Client::waiting);
+        if to.is_some() || (self.dlep.is_none() && self.peers.follow_reports()) {
+            hop.foresee();
         }
+        to.into_iter().for_each(|to| hop.follow_waiting(to));
     }
 
     /// Waits for the next task. Cancel-safe.
@@ -389,6 +392,7 @@ impl Operations {
             policies: role.policies,
             tunnel: role.tunnel,
             dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
+            demand: view.hop.map(|hop| demand(now, hop)),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),
             traffic: traffic(view),
             memory: self.limits.status(view.live(), view.held(&self.peers)),
@@ -449,6 +453,17 @@ fn store(directory: &Path, role: Role) -> PathStore {
     // Ignored: the first write reports the failure.
     let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     PathStore::new(directory.join(format!("{}-paths.json", role.as_str())))
+}
+
+fn demand(now: Instant, hop: &Hop) -> DemandStatus {
+    let (demand, forecasts) = (hop.demand(now), hop.forecasts().unwrap_or_default());
+    DemandStatus {
+        waiting_bytes: demand.waiting.get(),
+        foreseen_bytes: demand.foreseen.get(),
+        forecasts_used: forecasts.used,
+        forecasts_unused: forecasts.unused,
+        unused_bytes: forecasts.unused_bytes.get(),
+    }
 }
 
 fn traffic(view: View<'_>) -> TrafficStatus {

@@ -37,6 +37,9 @@ pub struct Status {
     /// The DLEP modem; `None` if DLEP is not configured.
     #[serde(default)]
     pub dlep: Option<DlepStatus>,
+    /// What waits for the hop, for whoever asks the network for capacity; `None` without a hop.
+    #[serde(default)]
+    pub demand: Option<DemandStatus>,
     /// All sessions.
     pub sessions: Vec<SessionStatus>,
     /// Totals over all connections.
@@ -178,6 +181,23 @@ pub struct DlepDestination {
     pub rate_bit_s: Option<u64>,
     /// Its addresses, and the subnets behind it.
     pub networks: Vec<String>,
+}
+
+/// What waits for the hop, and what is foreseen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DemandStatus {
+    /// Bytes that wait in all sessions: of streams as far as their readers' credit allows, and
+    /// packets of the tunnel.
+    pub waiting_bytes: u64,
+    /// Bytes that are asked for ahead, beyond these. 0 without `[dlep] on_demand`.
+    pub foreseen_bytes: u64,
+    /// Messages that were asked for ahead and came.
+    pub forecasts_used: u64,
+    /// Messages that were asked for ahead and did not come.
+    pub forecasts_unused: u64,
+    /// Bytes of the latter.
+    pub unused_bytes: u64,
 }
 
 /// A session with a peer.

@@ -34,6 +34,8 @@ pub fn backlog_of(rate: BitRate) -> ByteCount {
 pub(super) struct Requests {
     /// What the modem is to know.
     wanted: BitRate,
+    /// Whether it was set since the last request.
+    is_new: bool,
     /// What it was asked for last, and when.
     asked: Option<(BitRate, Instant)>,
     /// Whether the last request awaits its response (§5: one at a time).
@@ -43,9 +45,10 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Sets the rate to request; 0 for nothing more.
+    /// Sets the rate to request; 0 for nothing more. Setting the same rate again repeats the request
+    /// like a change: the modem has taken off what was sent meanwhile.
     pub(super) fn set(&mut self, rate: BitRate) {
-        self.wanted = rate;
+        (self.wanted, self.is_new) = (rate, true);
     }
 
     /// The session has ended, and with it what was asked for.
@@ -63,14 +66,14 @@ impl Requests {
         match (last == none, self.wanted == none) {
             (true, true) => None,
             (true, false) | (false, true) => Some(Instant::ZERO),
-            (false, false) if self.wanted == last => Some(at + RENEWAL),
+            (false, false) if !self.is_new => Some(at + RENEWAL),
             (false, false) => Some(at + INTERVAL),
         }
     }
 
     /// The rate to request now.
     pub(super) fn ask(&mut self, now: Instant) -> BitRate {
-        (self.asked, self.pending) = (Some((self.wanted, now)), true);
+        (self.asked, self.pending, self.is_new) = (Some((self.wanted, now)), true, false);
         self.wanted
     }
 
@@ -110,7 +113,10 @@ mod tests {
         assert!(requests.answered(false) && !requests.answered(false));
         assert_eq!(requests.due(), Some(at(150)));
         requests.set(some);
-        assert_eq!(requests.due(), Some(at(1_050)), "a modem may forget");
+        assert_eq!(requests.due(), Some(at(150)), "what was sent was taken off");
+        assert_eq!(requests.ask(at(150)), some);
+        assert!(requests.answered(false));
+        assert_eq!(requests.due(), Some(at(1_150)), "a modem may forget");
         requests.set(BitRate::default());
         assert_eq!(requests.due(), Some(Instant::ZERO));
         assert_eq!(requests.ask(at(60)), BitRate::default());

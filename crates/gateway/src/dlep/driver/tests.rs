@@ -7,7 +7,7 @@ use pep::dlep::{Item, Mac, Metrics, Output, PORT, Rates, Reachable, Settings, di
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
-use units::BitRate;
+use units::{BitRate, ByteCount};
 
 use super::super::client::Client;
 use super::super::signals::{Signals, connect};
@@ -152,7 +152,7 @@ async fn what_waits_is_asked_for_if_the_link_gives_capacity_on_demand() {
     modem.1.set_destination(hub, Reachable { metrics: metrics(0), networks: Vec::new() });
     modem.flush().await;
     for bytes in [1_000, 0] {
-        waiting.send_replace(ByteCount::new(bytes));
+        waiting.send_modify(|demand| demand.waiting = ByteCount::new(bytes));
         let rate = BitRate::from_bits_per_second(8 * bytes);
         assert_eq!(modem.requested().await, (hub, rate));
     }

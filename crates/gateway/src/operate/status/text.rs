@@ -7,8 +7,8 @@ use report::{Column, Table};
 use units::{BitRate, ByteCount, format_duration};
 
 use super::{
-    ChannelStatus, ClassStatus, ConnectionStatus, DlepStatus, InterceptionStatus, MemoryStatus,
-    PolicyStatus, Role, SessionStatus, Status, TrafficStatus, TunnelStatus,
+    ChannelStatus, ClassStatus, ConnectionStatus, DemandStatus, DlepStatus, InterceptionStatus,
+    MemoryStatus, PolicyStatus, Role, SessionStatus, Status, TrafficStatus, TunnelStatus,
 };
 
 impl Status {
@@ -27,6 +27,9 @@ impl Status {
         row(&mut text, "memory", &memory(&self.memory));
         if let Some(dlep) = &self.dlep {
             row(&mut text, "modem", &modem(dlep));
+        }
+        if let Some(demand) = self.demand.filter(is_on_demand) {
+            row(&mut text, "demand", &demand_row(&demand));
         }
         if self.sessions.is_empty() && self.role != Role::Solo {
             row(&mut text, "session", "none");
@@ -142,6 +145,20 @@ fn modem(dlep: &DlepStatus) -> String {
         let _ = write!(what, "; {trouble}");
     }
     what
+}
+
+/// Whether there is more to say than the classes of the sessions do.
+fn is_on_demand(demand: &DemandStatus) -> bool {
+    demand.foreseen_bytes > 0 || demand.forecasts_used + demand.forecasts_unused > 0
+}
+
+fn demand_row(demand: &DemandStatus) -> String {
+    let [waiting, foreseen, unused] =
+        [demand.waiting_bytes, demand.foreseen_bytes, demand.unused_bytes].map(bytes);
+    format!(
+        "{waiting} waiting, {foreseen} foreseen; {} forecasts came true, {} failed ({unused})",
+        demand.forecasts_used, demand.forecasts_unused
+    )
 }
 
 fn session_rows(text: &mut String, session: &SessionStatus) {
