@@ -52,6 +52,19 @@ fn the_return_link_is_one_carrier_in_cells() {
 }
 
 #[test]
+fn the_frames_of_a_rate_that_changes_are_those_of_the_greatest() {
+    let trace = "rate-trace = [\"0s 64 kbit/s\", \"9s 128 kbit/s\"]";
+    let preset = changed("rate = \"128 kbit/s\"", trace).unwrap();
+    let [_, ret] = preset.links();
+    let config = preset.dama.as_ref().unwrap().config(&preset.forward, &ret, 2).unwrap();
+    assert_eq!((config.frames.slots, config.rate), (16, Some(ret.rate)));
+    let constant = Preset::from_text(PRESET).unwrap();
+    let [_, ret] = constant.links();
+    let config = constant.dama.as_ref().unwrap().config(&constant.forward, &ret, 2).unwrap();
+    assert_eq!(config.rate, None);
+}
+
+#[test]
 fn a_preset_is_written_as_it_was_read() {
     let preset = changed(
         "request-period = 10",

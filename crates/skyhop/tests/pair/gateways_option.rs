@@ -9,6 +9,9 @@ use serde_json::Value;
 use crate::LOSSY;
 use crate::common::{Running, as_each_user, as_myself, text};
 
+/// A preset with a fade on its shared return link.
+const FADE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pair/fade.toml");
+
 /// Kills the gateway of that name, then runs until its input ends.
 const KILL: &str = "
     for process in /proc/[0-9]*; do
@@ -94,6 +97,31 @@ fn terminals_on_a_shared_return_link_follow_their_modems() {
             assert!(session[key].is_number(), "{key}: {session}");
         }
         assert_eq!(session["packets_lost"], 0, "nothing is lost in the modem");
+    });
+}
+
+/// A return link that fades from 10 to 1 Mbit/s and comes back, with capacity on demand: the gateway
+/// follows the grants, and nothing is lost in the modem's MAC buffer of a superframe.
+#[test]
+fn a_fade_of_a_shared_return_link_loses_nothing_at_the_modem() {
+    as_myself(|runner| {
+        let script = "\"$SKYHOP\" meter bulk server --up --flows 8 --time 10s";
+        let options = ["run", FADE, "--gateways", "--stats", "--", "sh", "-c", script];
+        let output = runner.lab(&options).env("SKYHOP", &runner.skyhop).output().unwrap();
+        let lines = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{lines}");
+        let returns: Vec<&str> =
+            lines.lines().filter_map(|it| it.split("| return ").nth(1)).collect();
+        let rate = |line: &&str| line.split(' ').next()?.parse::<f64>().ok();
+        let rates: Vec<f64> = returns.iter().filter_map(rate).collect();
+        // Fast, then slow, then fast again.
+        let phases = rates.iter().fold(0, |phase, mbit| match phase {
+            0 | 2 if *mbit > 3.0 => phase + 1,
+            1 if *mbit < 1.1 => 2,
+            _ => phase,
+        });
+        assert_eq!(phases, 3, "{lines}");
+        assert!(returns.iter().all(|line| line.contains("lost 0, dropped 0, slots")), "{lines}");
     });
 }
 

@@ -207,6 +207,22 @@ fn links_change_while_the_lab_runs() {
 }
 
 #[test]
+fn a_shared_return_link_can_fade_while_the_lab_runs() {
+    as_myself(|runner| {
+        let stays = Stays::new(runner);
+        stays.ok(&["up", "vsat-dama-vbdc", "--name", "one"]);
+        stays.ok(&["set", "one", "--return-rate", "64kbit/s"]);
+        assert_eq!(stays.link("one", "return")["rate"], "64 kbit/s");
+        let refused = |options: &[&str], parts: &[&str]| {
+            assert_refused(&stays.output(&[&["set", "one"], options].concat()), parts);
+        };
+        refused(&["--return-rate", "256kbit/s"], &["DAMA", "start", "cannot change"]);
+        refused(&["--delay", "300ms"], &["DAMA", "cannot change"]);
+        stays.ok(&["set", "one", "--return-rate", "128kbit/s"]);
+    });
+}
+
+#[test]
 fn an_outage_can_be_announced_and_ended() {
     as_myself(|runner| {
         let stays = Stays::new(runner);
