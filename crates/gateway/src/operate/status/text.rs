@@ -385,6 +385,13 @@ mod tests {
             traffic: TrafficStatus { to_hop_bytes: 1_234_567, ..Default::default() },
             sessions: vec![session()],
             dlep: Some(dlep),
+            demand: Some(DemandStatus {
+                waiting_bytes: 1_200,
+                foreseen_bytes: 2_600,
+                forecasts_used: 7,
+                forecasts_unused: 2,
+                unused_bytes: 3_900,
+            }),
             tunnel: Some(tunnel),
             ..Default::default()
         }
@@ -435,6 +442,7 @@ mod tests {
             "tunnel   0 packets onto the hop, 9 from it; 7 prohibited, 0 foreign, 0 dropped",
             "modem    up with \"modem 7\" at 192.0.2.1:854, for",
             "20 Mbit/s, 0 of 0 destinations up",
+            "demand   1.2 kB waiting, 2.6 kB foreseen; 7 forecasts came true, 2 failed (3.9 kB)",
             "loss 1.23 %",
             "voice: weight 0, at most 2 Mbit/s; 1 kB sent, 0 B waiting",
             "3 (voice): 0 B sent in 2 packets",
