@@ -97,6 +97,9 @@ fn terminals_on_a_shared_return_link_follow_their_modems() {
             assert!(session[key].is_number(), "{key}: {session}");
         }
         assert_eq!(session["packets_lost"], 0, "nothing is lost in the modem");
+        let demand = &terminal["demand"];
+        let keys = ["waiting_bytes", "foreseen_bytes"].map(|key| demand[key].as_u64());
+        assert_eq!(keys, [Some(0); 2], "nothing waits after the upload: {demand}");
     });
 }
 
