@@ -1,5 +1,6 @@
 //! Capacity on demand: the `[dama]` table of a hop.
 
+mod classes;
 mod contention;
 pub(crate) mod raw;
 #[cfg(test)]
@@ -8,8 +9,8 @@ mod tests;
 use core::time::Duration;
 
 use link::dama::{
-    Allocation, Cell, DamaConfig, DamaError, Frames, FramesError, FreeCapacity, MacLimit, Policy,
-    RandomAccess, RequestTransport, Requests, Sharing, TerminalConfig,
+    Allocation, Categories, Cell, DamaConfig, DamaError, Frames, FramesError, FreeCapacity,
+    MacLimit, Policy, RandomAccess, RequestTransport, Requests, Sharing, TerminalConfig,
 };
 use link::{Encapsulation, Jitter, LinkConfig, Rate};
 use units::{BitRate, format_duration};
@@ -66,6 +67,8 @@ pub struct DamaTerminal {
     pub vbdc: u32,
     /// Cells that each terminal gets before any gets more.
     pub vbdc_first: u32,
+    /// Which of these each class of traffic uses.
+    pub categories: Categories,
     /// The most that it gets.
     pub ceiling: Option<BitRate>,
     /// Its part where terminals share by weight.
@@ -215,6 +218,7 @@ impl DamaTerminal {
             rbdc: rate(raw.rbdc).unwrap_or_default(),
             vbdc: raw.vbdc.unwrap_or(0),
             vbdc_first: raw.vbdc_first.unwrap_or(3),
+            categories: classes::read(&place.within("classes"), raw)?,
             ceiling: rate(raw.ceiling),
             weight,
             mac: raw.mac_buffer.0,
@@ -234,6 +238,7 @@ impl DamaTerminal {
             rbdc: self.rbdc,
             vbdc: self.vbdc,
             vbdc_first: self.vbdc_first,
+            categories: self.categories,
             ceiling: self.ceiling,
             weight: self.weight,
             mac: self.mac,

@@ -25,6 +25,7 @@ mod folder;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod gateway;
+mod item;
 mod kind;
 mod link_spec;
 mod place;

@@ -111,6 +111,7 @@ fn overloaded(sharing: Sharing) -> Case {
         direction: Direction::Up,
         rate: BitRate::from_bits_per_second(50_000),
         size: 1000,
+        dscp: 0,
         time,
     };
     let flow = |(number, count): (usize, &u32)| Flow {

@@ -74,8 +74,8 @@ pub struct Tally {
     pub broken: u64,
     /// Datagrams sent and arrived.
     pub datagrams: [u64; 2],
-    /// Sum of the delays of the datagrams that arrived.
-    pub delay: Duration,
+    /// One-way delays of the datagrams that arrived, in order of arrival.
+    pub delays: Vec<Duration>,
     /// Whether the application has finished.
     pub done: bool,
 }

@@ -29,7 +29,7 @@ impl Packet {
     /// not simulated. Checksums are correct.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; IP_HEADER];
-        let (protocol, ecn) = match &self.body {
+        let (protocol, traffic_class) = match &self.body {
             Body::Tcp { source, destination, segment } => {
                 let path = wire::Path {
                     from: IpAddr::V4(self.from.address()),
@@ -52,14 +52,14 @@ impl Packet {
             }
             Body::Cbr(datagram) => {
                 self.udp(&mut bytes, CBR_PORT, &vec![0; datagram.len as usize]);
-                (17, 0)
+                (17, datagram.dscp << 2)
             }
             Body::Slacp(sealed) => {
                 self.udp(&mut bytes, SLACP_PORT, &sealed.bytes);
                 (17, 0)
             }
         };
-        self.header(&mut bytes, protocol, ecn);
+        self.header(&mut bytes, protocol, traffic_class);
         bytes
     }
 
@@ -81,10 +81,10 @@ impl Packet {
         bytes[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
     }
 
-    fn header(&self, bytes: &mut [u8], protocol: u8, ecn: u8) {
+    fn header(&self, bytes: &mut [u8], protocol: u8, traffic_class: u8) {
         let len = bytes.len() as u16;
         bytes[0] = 0x45;
-        bytes[1] = ecn;
+        bytes[1] = traffic_class;
         bytes[2..4].copy_from_slice(&len.to_be_bytes());
         bytes[6] = 0x40; // do not fragment
         bytes[8] = 64;
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_bytes_are_as_many_as_links_charge_and_sum_to_zero() {
-        let datagram = Datagram { app: 0, number: 1, sent_at: Instant::ZERO, len: 101 };
+        let datagram = Datagram { app: 0, number: 1, sent_at: Instant::ZERO, len: 101, dscp: 46 };
         for body in [Body::Cbr(datagram), sealed(vec![7; 64])] {
             let packet = Box::new(Packet { from: NodeId(1), to: NodeId(300), body });
             let bytes = packet.to_bytes();

@@ -51,9 +51,12 @@ pub(crate) fn of_flow(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     let sent = total(|tally| tally.datagrams[0]);
     if sent > 0.0 {
         let arrived = total(|tally| tally.datagrams[1]);
-        let delay: Duration = tallies.iter().map(|tally| tally.delay).sum();
         put("lost-share", 1.0 - arrived / sent);
-        put("delay-mean-s", delay.as_secs_f64() / arrived.max(1.0));
+        let delays = tallies.iter().flat_map(|tally| &tally.delays);
+        let delays: Vec<f64> = delays.map(Duration::as_secs_f64).collect();
+        put("delay-mean-s", mean(&delays).unwrap_or(0.0));
+        put("delay-p99-s", percentile(&delays, 99.0).unwrap_or(0.0));
+        put("delay-max-s", delays.iter().copied().fold(0.0, f64::max));
     }
     metrics
 }
@@ -121,11 +124,18 @@ mod tests {
 
     #[test]
     fn datagrams_that_did_not_arrive_do_not_count_in_the_delay() {
-        let delay = Duration::from_secs(3);
-        let tally = Tally { datagrams: [40, 30], delay, ..Tally::default() };
+        let mut delays = vec![Duration::from_millis(100); 30];
+        delays[7] = Duration::from_millis(400);
+        let tally = Tally { datagrams: [40, 30], delays, ..Tally::default() };
         let metrics = of_flow("udp", &[&tally, &Tally::default()]);
         assert_eq!(value(&metrics, "lost-share"), Some(0.25));
-        assert_eq!(value(&metrics, "delay-mean-s"), Some(0.1));
+        let delays = ["delay-mean-s", "delay-p99-s", "delay-max-s"].map(|it| value(&metrics, it));
+        let near = |got: Option<f64>, want: f64| (got.unwrap() - want).abs() < 1e-9;
+        // The quantile lies 0.29 of 29 intervals before the greatest value.
+        assert!(
+            near(delays[0], 0.11) && near(delays[1], 0.313) && near(delays[2], 0.4),
+            "{delays:?}"
+        );
         let nothing = Tally { datagrams: [40, 0], ..Tally::default() };
         let metrics = of_flow("udp", &[&nothing]);
         assert_eq!(value(&metrics, "delay-mean-s"), Some(0.0));

@@ -103,6 +103,8 @@ pub struct Datagram {
     pub sent_at: Instant,
     /// Payload size in bytes.
     pub len: u32,
+    /// Code point in the IP header, 0 to 63.
+    pub dscp: u8,
 }
 
 impl link::Payload for Box<Packet> {
@@ -129,6 +131,7 @@ impl link::Payload for Box<Packet> {
     fn class(&self) -> TrafficClass {
         match &self.body {
             Body::Slacp(Sealed { is_control: true, .. }) => TrafficClass::Control,
+            Body::Cbr(datagram) => TrafficClass::of_dscp(datagram.dscp),
             _ => TrafficClass::Bulk,
         }
     }
@@ -166,11 +169,22 @@ mod tests {
     #[test]
     fn a_link_carries_the_headers_too() {
         assert_eq!(segment(Ecn::NotEct).wire_len(), 20 + 20 + 1000);
-        let datagram = Datagram { app: 0, number: 0, sent_at: Instant::ZERO, len: 1000 };
+        let datagram = Datagram { app: 0, number: 0, sent_at: Instant::ZERO, len: 1000, dscp: 46 };
         for body in [Body::Cbr(datagram), sealed(1000, Overhead::Tunnel)] {
             let packet = Box::new(Packet { from: NodeId(0), to: NodeId(1), body });
             assert_eq!(packet.wire_len(), 20 + 8 + 1000);
         }
+    }
+
+    #[test]
+    fn a_datagram_s_code_point_decides_its_class() {
+        let class = |dscp| {
+            let body =
+                Body::Cbr(Datagram { app: 0, number: 0, sent_at: Instant::ZERO, len: 1, dscp });
+            Box::new(Packet { from: NodeId(0), to: NodeId(1), body }).class()
+        };
+        let classes = [TrafficClass::Bulk, TrafficClass::Voice, TrafficClass::Stream];
+        assert_eq!([0, 46, 34].map(class), classes);
     }
 
     /// RFC 3168 §5: a queue drops what it cannot mark.

@@ -13,7 +13,8 @@
 //! with A the cells that arrived in the t frames since the last opportunity, Q the backlog, and
 //! `asked` the cells that the rates asked for within the last W frames will bring. W is never
 //! shorter than t: otherwise the window holds no request, and the agent asks for the whole backlog
-//! again each time. CRA is subtracted from R, which is limited to RBDC's ceiling.
+//! again each time. What classes without requests leave of CRA is subtracted from R, which is limited
+//! to RBDC's ceiling.
 //!
 //! Volume requests (VBDC): what waits, less what was asked for and not yet granted. If nothing is
 //! granted for long, the request is taken for lost and an absolute one (AVBDC) replaces it.
@@ -22,16 +23,30 @@ use std::collections::VecDeque;
 
 use units::BitRate;
 
+use super::category::Category;
 use super::config::{DamaConfig, Policy, RequestTransport};
 use super::request::{Request, Volume, coded_rate, coded_volume};
 
 /// What an agent knows at an opportunity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Backlog {
+    /// Cells that the constant rate carries: nothing is asked for them.
+    pub constant: u32,
     /// Cells that wait and for which rates are to be asked.
     pub rate: u32,
     /// Cells that wait and for which volumes are to be asked.
     pub volume: u32,
+}
+
+impl Backlog {
+    /// The cells of a category.
+    pub(super) fn of(&mut self, category: Category) -> &mut u32 {
+        match category {
+            Category::Cra => &mut self.constant,
+            Category::Rbdc => &mut self.rate,
+            Category::Vbdc => &mut self.volume,
+        }
+    }
 }
 
 /// The agent of one terminal.
@@ -136,6 +151,7 @@ impl Agent {
 
     /// Takes note of cells that have arrived.
     pub fn handle_arrival(&mut self, cells: Backlog) {
+        self.arrived.constant = self.arrived.constant.saturating_add(cells.constant);
         self.arrived.rate = self.arrived.rate.saturating_add(cells.rate);
         self.arrived.volume = self.arrived.volume.saturating_add(cells.volume);
     }
@@ -192,10 +208,11 @@ impl Agent {
     fn rate_request(&mut self, frame: u64, backlog: u32) -> Option<BitRate> {
         let needed = self.cell_rate.bit_rate(self.needed(frame, backlog));
         // CRA may be more than what is needed.
-        let beyond = needed.bits_per_second().saturating_sub(self.cra.bits_per_second());
+        let cra = self.cra_left(frame);
+        let beyond = needed.bits_per_second().saturating_sub(cra.bits_per_second());
         let beyond = BitRate::from_bits_per_second(beyond).min(self.most_rate);
         let wanted = coded_rate(beyond);
-        let all = self.cell_rate.of(wanted) + self.cell_rate.of(self.cra);
+        let all = self.cell_rate.of(wanted) + self.cell_rate.of(cra);
         self.asked.push_back((frame, all));
         let is_old = frame.saturating_sub(self.rate_sent).saturating_mul(2) >= self.rate_time_out;
         if wanted == self.rate && (wanted == BitRate::default() || !is_old) {
@@ -205,10 +222,23 @@ impl Agent {
         Some(wanted)
     }
 
-    /// The rate that the terminal needs, CRA included.
+    /// What the classes that only CRA serves have left of it since the last opportunity.
+    fn cra_left(&self, frame: u64) -> BitRate {
+        let arrived = u128::from(self.arrived.constant) * ONE;
+        let used = self.cell_rate.bit_rate(arrived / u128::from(self.since(frame)));
+        let left = self.cra.bits_per_second().saturating_sub(used.bits_per_second());
+        BitRate::from_bits_per_second(left)
+    }
+
+    /// Frames in which what arrived since the last opportunity has come.
+    fn since(&self, frame: u64) -> u64 {
+        // After a pause, it did not take so long to come.
+        frame.saturating_sub(self.last_opportunity).clamp(1, self.period.max(1))
+    }
+
+    /// The rate that the classes that ask for rates need, CRA included.
     fn needed(&mut self, frame: u64, backlog: u32) -> CellsPerFrame {
-        // After a pause, what arrived did not take so long to come.
-        let since = frame.saturating_sub(self.last_opportunity).clamp(1, self.period.max(1));
+        let since = self.since(frame);
         let (window, drain) = match self.policy {
             Policy::Classic => {
                 let window = self.scheduling_latency.max(since);

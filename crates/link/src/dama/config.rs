@@ -5,6 +5,7 @@ use core::time::Duration;
 use thiserror::Error;
 use units::{BitRate, ByteCount};
 
+use super::category::Categories;
 use super::frames::{Frames, FramesError, Share};
 use super::random_access::{
     AccessLimits, AccessScheme, Backoff, BackoffError, BackoffLimits, Block, BlockError,
@@ -188,6 +189,8 @@ pub struct TerminalConfig {
     pub vbdc: u32,
     /// VBDC: cells that each terminal gets before any gets more.
     pub vbdc_first: u32,
+    /// Which of these each class of traffic uses.
+    pub categories: Categories,
     /// The most that it gets of all kinds together; unlimited but for its transmitter if `None`.
     pub ceiling: Option<BitRate>,
     /// Its part where terminals share by weight; 1 or more.

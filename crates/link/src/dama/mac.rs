@@ -3,7 +3,8 @@
 //! Each class of traffic has an IP queue and a MAC buffer. With flow control a packet waits in the
 //! IP queue until all of its cells fit into the MAC buffer; without it packets go straight to the
 //! MAC buffer. A packet of a higher class goes first, but one whose cells have begun to leave is
-//! finished. Control packets (SLACP's control channel) have no IP queue: they are ahead of
+//! finished, unless the higher class has only the constant rate ([`Category::Cra`]): its cells go in
+//! between. Control packets (SLACP's control channel) have no IP queue: they are ahead of
 //! everything. Packets sent by contention are kept until the hub has them ([`contended`]).
 
 mod contended;
@@ -12,6 +13,7 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
+use super::category::Category;
 use super::config::{MacLimit, TerminalConfig};
 use super::frames::Cell;
 use crate::payload::Frame;
@@ -53,6 +55,8 @@ pub(super) struct Buffers<P> {
     cell: Cell,
     limit: MacLimit,
     flow_control: bool,
+    /// Whether the cells of a class go between those of a less urgent packet.
+    interrupts: [bool; TrafficClass::COUNT],
     lanes: [Lane<P>; TrafficClass::COUNT],
     /// The packet whose cells are leaving.
     current: Option<Segmented<P>>,
@@ -76,6 +80,7 @@ impl<P: Payload> Buffers<P> {
             cell,
             limit: config.mac,
             flow_control: config.flow_control,
+            interrupts: TrafficClass::ALL.map(|class| config.category(class) == Category::Cra),
             lanes: core::array::from_fn(|_| lane()),
             current: None,
             contended: Contended::default(),
@@ -191,10 +196,7 @@ impl<P: Payload> Buffers<P> {
 
     /// Chooses the next packet, if none is leaving. It stays chosen only once its cells leave.
     fn select(&mut self) {
-        let begun = |current: &Segmented<P>, cell: Cell| {
-            current.contended || current.left < cell.count(current.frame.len)
-        };
-        if self.current.as_ref().is_some_and(|current| begun(current, self.cell)) {
+        if self.current.as_ref().is_some_and(|current| self.goes_on(current)) {
             return;
         }
         if let Some(waiting) = self.current.take() {
@@ -203,6 +205,14 @@ impl<P: Payload> Buffers<P> {
         }
         let from_lanes = || self.lanes.iter_mut().find_map(|lane| lane.mac.pop_front());
         self.current = self.contended.pop().or_else(from_lanes);
+    }
+
+    /// Whether nothing may go before the rest of the current packet.
+    fn goes_on(&self, current: &Segmented<P>) -> bool {
+        let begun = current.left < self.cell.count(current.frame.len);
+        let more_urgent = self.lanes.iter().zip(self.interrupts).take(current.class as usize);
+        let interrupted = || more_urgent.into_iter().any(|(lane, may)| may && !lane.mac.is_empty());
+        current.contended || begun && !interrupted()
     }
 
     /// Moves packets from an IP queue to its MAC buffer while they fit.

@@ -29,6 +29,7 @@
 
 mod agent;
 mod ahead;
+mod category;
 mod config;
 mod frames;
 mod layout;
@@ -44,6 +45,7 @@ mod text;
 
 pub use agent::{Agent, Backlog};
 pub use ahead::BACKLOG_LASTS;
+pub use category::{Categories, Category};
 pub use config::{
     Allocation, ContentionChannel, ContentionError, DamaConfig, DamaError, FreeCapacity, MacLimit,
     Policy, RandomAccess, RequestSlots, RequestTransport, Requests, Sharing, TerminalConfig,

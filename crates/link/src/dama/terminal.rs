@@ -9,6 +9,7 @@ use units::Instant;
 
 use super::agent::{Agent, Backlog};
 use super::ahead::{Ahead, AheadCells};
+use super::category::Category;
 use super::config::{DamaConfig, TerminalConfig};
 use super::frames::Frames;
 use super::layout::Run;
@@ -63,8 +64,10 @@ pub(super) struct Terminal<P> {
     agent: Agent,
     /// What waits in front of it.
     ahead: Ahead,
-    /// Whether rates and volumes may be asked for.
-    asks: [bool; 2],
+    /// Whether anything may be asked for.
+    asks: bool,
+    /// Which capacity each class uses.
+    categories: [Category; TrafficClass::COUNT],
     /// Granted slots that have not begun, in order of time.
     runs: VecDeque<Run>,
     /// The last granted slot that has begun.
@@ -116,7 +119,8 @@ impl<P: Payload> Terminal<P> {
             buffers: Buffers::new(&config.terminals[number], frames.cell, origin, &mut queues),
             agent: Agent::new(config, number),
             ahead: Ahead::default(),
-            asks: [rbdc.bits_per_second() > 0, *vbdc > 0],
+            asks: rbdc.bits_per_second() > 0 || *vbdc > 0,
+            categories: TrafficClass::ALL.map(|class| config.terminals[number].category(class)),
             runs: VecDeque::new(),
             begun: None,
             volumes: VecDeque::new(),
@@ -183,12 +187,9 @@ impl<P: Payload> Terminal<P> {
         for class in TrafficClass::ALL {
             let (cells, entered) =
                 (self.buffers.waiting_cells(class), self.buffers.take_entered(class));
-            let (waits, came) = match self.asked_by_rate(class) {
-                true => (&mut backlog.rate, &mut arrived.rate),
-                false => (&mut backlog.volume, &mut arrived.volume),
-            };
-            *waits += cells;
-            *came += entered;
+            let category = self.categories[class as usize];
+            *backlog.of(category) += cells;
+            *arrived.of(category) += entered;
         }
         self.count_ahead(frame, &mut arrived, &mut backlog);
         self.agent.handle_arrival(arrived);
@@ -199,10 +200,8 @@ impl<P: Payload> Terminal<P> {
     fn count_ahead(&mut self, frame: u64, arrived: &mut Backlog, backlog: &mut Backlog) {
         let now = self.frames.begin(self.origin, frame);
         let AheadCells { waiting, came, entered } = self.ahead.take(now, self.frames.cell);
-        let (waits, new) = match self.asked_by_rate(TrafficClass::Bulk) {
-            true => (&mut backlog.rate, &mut arrived.rate),
-            false => (&mut backlog.volume, &mut arrived.volume),
-        };
+        let category = self.categories[TrafficClass::Bulk as usize];
+        let (waits, new) = (backlog.of(category), arrived.of(category));
         *waits = waits.saturating_add(waiting);
         *new = new.saturating_sub(entered).saturating_add(came);
     }
@@ -214,7 +213,7 @@ impl<P: Payload> Terminal<P> {
 
     /// Whether it can ask for anything.
     pub(super) fn can_ask(&self) -> bool {
-        self.asks != [false; 2]
+        self.asks
     }
 
     /// Uses all slots that begin by `now`. Passes on each packet that has left, in order.
@@ -352,14 +351,5 @@ impl<P: Payload> Terminal<P> {
     /// Volume requests that were taken for lost.
     pub(super) fn replaced(&self) -> u64 {
         self.agent.replaced()
-    }
-
-    /// Which kind of request a class's backlog goes into: bulk asks for volumes, everything else
-    /// for rates, as far as the terminal may ask for both.
-    fn asked_by_rate(&self, class: TrafficClass) -> bool {
-        match self.asks {
-            [true, true] => class != TrafficClass::Bulk,
-            [rate, _] => rate,
-        }
     }
 }

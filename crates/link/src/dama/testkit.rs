@@ -5,7 +5,7 @@ use core::time::Duration;
 use units::{BitRate, ByteCount};
 
 use super::{
-    Allocation, Cell, DamaConfig, Frames, MacLimit, Policy, RequestTransport, Requests,
+    Allocation, Categories, Cell, DamaConfig, Frames, MacLimit, Policy, RequestTransport, Requests,
     TerminalConfig,
 };
 use crate::{Discipline, Loss, QueueLimit};
@@ -25,6 +25,7 @@ pub(super) fn terminal(cra: u64, rbdc: u64, vbdc: u32) -> TerminalConfig {
         rbdc: bits(rbdc),
         vbdc,
         vbdc_first: 3,
+        categories: Categories::default(),
         ceiling: None,
         weight: 1,
         mac: MacLimit::Cells(600),

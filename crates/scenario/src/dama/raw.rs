@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::BitRate;
 
+use super::classes::RawClasses;
 use super::contention::{RawRandomAccess, RawRequests};
 use super::{DamaSpec, DamaTerminal};
 use crate::text::{Text, Time};
@@ -79,6 +80,9 @@ pub(super) struct RawDamaTerminal {
     /// VBDC: cells that each terminal gets before any gets more.
     #[schemars(extend("default" = 3))]
     pub(super) vbdc_first: Option<u32>,
+    /// Which of these each class of traffic uses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) classes: Option<RawClasses>,
     /// The most that it gets of all kinds; by default what its transmitter can send.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ceiling: Option<Text<BitRate>>,
@@ -123,6 +127,7 @@ impl From<&DamaTerminal> for RawDamaTerminal {
             rbdc: Some(Text(terminal.rbdc)),
             vbdc: Some(terminal.vbdc),
             vbdc_first: Some(terminal.vbdc_first),
+            classes: RawClasses::of(terminal.categories),
             ceiling: terminal.ceiling.map(Text),
             weight: Some(terminal.weight),
             mac_buffer: Text(terminal.mac),

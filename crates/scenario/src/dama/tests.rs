@@ -3,8 +3,9 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use link::TrafficClass;
 use link::dama::random_access::AccessScheme;
-use link::dama::{Dama, FreeCapacity, MacLimit, Policy, RequestSlots, RequestTransport};
+use link::dama::{Category, Dama, FreeCapacity, MacLimit, Policy, RequestSlots, RequestTransport};
 use units::{BitRate, Instant};
 
 use crate::{FileError, Preset, Scenario};
@@ -75,6 +76,29 @@ fn a_preset_is_written_as_it_was_read() {
     assert_eq!((dama.policy, dama.free), (Policy::RttAware, FreeCapacity::All { chunk: 4 }));
     let again = Preset::from_text(&preset.to_string()).unwrap();
     assert_eq!(again.dama, preset.dama);
+}
+
+#[test]
+fn classes_use_the_capacity_they_are_given() {
+    let classes = "mac-buffer = \"600 cells\"\n[dama.terminal.classes]\nvoice = \"cra\"";
+    let preset = changed("mac-buffer = \"600 cells\"", classes).unwrap();
+    let [_, ret] = preset.links();
+    let config = preset.dama.as_ref().unwrap().config(&preset.forward, &ret, 1).unwrap();
+    let category = |class| config.terminals[0].category(class);
+    assert_eq!(category(TrafficClass::Voice), Category::Cra);
+    // The terminal asks for volumes only.
+    assert_eq!(category(TrafficClass::Stream), Category::Vbdc);
+    let again = Preset::from_text(&preset.to_string()).unwrap();
+    assert_eq!(again.dama, preset.dama);
+    for (from, to, named) in [
+        ("voice = \"cra\"", "voice = \"fca\"", ["dama.terminal.classes.voice", "vbdc"]),
+        ("voice = \"cra\"", "streams = \"rbdc\"", ["classes.streams = \"rbdc\"", "rbdc is 0"]),
+        ("cra = \"8 kbit/s\"", "cra = \"0 bit/s\"", ["classes.voice = \"cra\"", "cra is 0"]),
+    ] {
+        let text = PRESET.replacen("mac-buffer = \"600 cells\"", classes, 1).replacen(from, to, 1);
+        let error = Preset::from_text(&text).unwrap_err().to_string();
+        assert!(named.iter().all(|part| error.contains(part)), "{error}");
+    }
 }
 
 const CONTENTION: &str = r#"carriers = 5

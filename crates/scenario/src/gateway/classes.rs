@@ -6,14 +6,12 @@ use pep::traffic::{Classes, DEFAULT_CLASS, Definition, MOST_CLASSES, Ports, TCP,
 use slacp::{ClassConfig, ErrorControl};
 
 use super::raw::sections;
-use super::raw::values::Item;
 use super::{number, rate};
 use crate::FileError;
+use crate::item::{DSCP_FORM, Item, code_point, up_to};
 use crate::place::{Place, quoted};
 
 const WEIGHTS: RangeInclusive<i64> = 1..=1000;
-/// Named code points (RFC 2474, 2597, 3246, 5865, 8622) other than CS and AF.
-const CODE_POINTS: [(&str, u8); 3] = [("EF", 46), ("VA", 44), ("LE", 1)];
 /// Named protocols (IANA registry); `icmp` covers both versions.
 const PROTOCOLS: [(&str, &[u8]); 7] = [
     ("icmp", &[1, 58]),
@@ -97,24 +95,8 @@ pub(super) fn each<T>(
     items.iter().enumerate().map(one).collect()
 }
 
-pub(super) const DSCP_FORM: &str = "a code point, like \"EF\", \"AF41\", \"CS1\" or 0 to 63";
 pub(super) const PORTS_FORM: &str = "one or more ports, like 22, \"5060-5061\" or \"udp/443\"";
 const PROTOCOL_FORM: &str = "a protocol, like \"icmp\", \"udp\", \"esp\" or 0 to 255";
-
-pub(super) fn code_point(item: &Item) -> Option<u8> {
-    let name = match item {
-        Item::Number(number) => return up_to(*number, 63),
-        Item::Text(name) => name,
-    };
-    let known = CODE_POINTS.iter().find(|(known, _)| known == name);
-    known.map(|(_, point)| *point).or_else(|| match *name.as_bytes() {
-        [b'C', b'S', class @ b'0'..=b'7'] => Some((class - b'0') << 3),
-        [b'A', b'F', class @ b'1'..=b'4', drop @ b'1'..=b'3'] => {
-            Some((class - b'0') << 3 | (drop - b'0') << 1)
-        }
-        _ => None,
-    })
-}
 
 fn protocols(item: &Item) -> Option<Vec<u8>> {
     match item {
@@ -136,38 +118,9 @@ pub(super) fn ports(item: &Item) -> Option<Ports> {
     }
 }
 
-fn up_to(number: i64, most: u8) -> Option<u8> {
-    u8::try_from(number).ok().filter(|number| *number <= most)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    impl From<i64> for Item {
-        fn from(number: i64) -> Self {
-            Self::Number(number)
-        }
-    }
-
-    impl From<&str> for Item {
-        fn from(text: &str) -> Self {
-            Self::Text(text.to_owned())
-        }
-    }
-
-    #[test]
-    fn code_points_have_names_and_numbers() {
-        for (name, point) in [("EF", 46), ("CS0", 0), ("CS7", 56), ("AF11", 10), ("AF43", 38)] {
-            assert_eq!(code_point(&name.into()), Some(point), "{name}");
-        }
-        assert_eq!(code_point(&63.into()), Some(63));
-        for bad in ["CS8", "AF10", "AF53", "ef", "EFx", ""] {
-            assert_eq!(code_point(&bad.into()), None, "{bad}");
-        }
-        assert_eq!(code_point(&64.into()), None);
-        assert_eq!(code_point(&(-1).into()), None);
-    }
 
     #[test]
     fn ports_are_one_or_several_of_one_protocol_or_both() {

@@ -2,9 +2,10 @@
 
 use pep::traffic::{Action, MOST_RULES, Policy, Prefix, policy_rules};
 
-use super::classes::{DSCP_FORM, PORTS_FORM, code_point, each, ports};
+use super::classes::{PORTS_FORM, each, ports};
 use super::raw::sections;
 use crate::FileError;
+use crate::item::{DSCP_FORM, code_point};
 use crate::place::{Place, quoted};
 use crate::text::Text;
 

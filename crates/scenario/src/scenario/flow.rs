@@ -85,6 +85,8 @@ pub enum Traffic {
         rate: BitRate,
         /// Payload of a datagram in bytes.
         size: u32,
+        /// Code point in the IP header, 0 to 63.
+        dscp: u8,
         /// From the flow's start on; `None`: to the end.
         time: Option<Duration>,
     },

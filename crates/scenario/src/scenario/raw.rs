@@ -12,6 +12,7 @@ use units::{BitRate, ByteCount};
 use super::flow::{Direction, HttpMethod, Kind};
 use super::gateways::{HopProtocol, Overhead, Splitting};
 use crate::dama::raw::RawDama;
+use crate::item::Item;
 use crate::link_spec::raw::RawLink;
 use crate::text::{Text, Time};
 
@@ -264,6 +265,9 @@ pub(super) struct RawFlow {
     /// udp: payload of a datagram in bytes, 1 to 1472.
     #[schemars(extend("default" = 1000))]
     pub(super) size: Option<DatagramSize>,
+    /// udp: code point, by name or number, which decides the class on a return link with `[dama]`.
+    #[schemars(extend("default" = 0, "examples" = ["EF", "AF41", 8]))]
+    pub(super) dscp: Option<Item>,
     /// bulk: record windows and segments for graphs; by default for up to 8 applications.
     pub(super) watch: Option<bool>,
 }

@@ -19,6 +19,8 @@ pub struct Cbr {
     pub rate: BitRate,
     /// Payload of a datagram in bytes.
     pub size: u32,
+    /// Code point of the datagrams, 0 to 63.
+    pub dscp: u8,
     /// When the first leaves.
     pub start: Instant,
     /// The time from which no more datagrams are sent.
@@ -55,7 +57,7 @@ impl App for Cbr {
 impl Cbr {
     fn send(&self, world: &mut World, me: AppId, number: u64) {
         let sent_at = world.now();
-        let datagram = Datagram { app: me.0, number, sent_at, len: self.size };
+        let datagram = Datagram { app: me.0, number, sent_at, len: self.size, dscp: self.dscp };
         world.send_datagram(self.from, self.to, datagram);
     }
 }
@@ -69,7 +71,7 @@ mod tests {
         let mut world = World::new(1);
         let (from, to, _) = geo(&mut world);
         let rate = BitRate::from_mbit(3);
-        let app = world.add_app(Box::new(Cbr { from, to, rate, size, start, stop }));
+        let app = world.add_app(Box::new(Cbr { from, to, rate, size, dscp: 0, start, stop }));
         world.run_until(until);
         world.tally(app).clone()
     }

@@ -60,14 +60,14 @@ impl Applications<'_> {
                 let span = [start, until(*time)];
                 Box::new(Users::new(paths, *every, (*request, *sizes), span, seed))
             }
-            Traffic::Udp { direction, rate, size, time } => {
+            Traffic::Udp { direction, rate, size, dscp, time } => {
                 let Ends { client, server, .. } = ends;
                 let (from, to) = match direction {
                     Direction::Down => (server, client),
                     Direction::Up => (client, server),
                 };
-                let (rate, size, stop) = (*rate, *size, until(*time));
-                Box::new(Cbr { from, to, rate, size, start, stop })
+                let (rate, size, dscp, stop) = (*rate, *size, *dscp, until(*time));
+                Box::new(Cbr { from, to, rate, size, dscp, start, stop })
             }
         };
         world.add_app(app)

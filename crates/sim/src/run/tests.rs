@@ -4,6 +4,7 @@ use scenario::Scenario;
 use super::*;
 
 mod under_ip;
+mod voice;
 
 const GOOD: &str = r#"
 description = "a test"

@@ -165,7 +165,7 @@ impl World {
         let (now, tally) = (self.now, &mut self.tallies[app.index()]);
         tally.delivered(now, u64::from(datagram.len));
         tally.datagrams[1] += 1;
-        tally.delay += now.saturating_since(datagram.sent_at);
+        tally.delays.push(now.saturating_since(datagram.sent_at));
     }
 
     /// Passes the events of a conversation to its application; forgets the conversation if it is

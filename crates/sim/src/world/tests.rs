@@ -97,13 +97,13 @@ fn datagrams_keep_their_rate_and_delay() {
     let mut world = World::new(1);
     let (a, b, _) = geo(&mut world);
     let rate = BitRate::from_mbit(1);
-    let cbr = Cbr { from: a, to: b, rate, size: 1250, start: at(1), stop: at(11) };
+    let cbr = Cbr { from: a, to: b, rate, size: 1250, dscp: 0, start: at(1), stop: at(11) };
     let app = world.add_app(Box::new(cbr));
     world.run_until(at(12));
     let tally = world.tally(app);
     assert_eq!(tally.datagrams, [1000, 1000]);
     // 1278 bytes at 10 Mbit/s, plus 250 ms.
-    assert_eq!(tally.delay / 1000, Duration::from_nanos(251_022_400));
+    assert_eq!(tally.delays, [Duration::from_nanos(251_022_400); 1000]);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_packet_without_a_route_is_counted() {
     let mut world = World::new(1);
     let (a, b) = (world.add_node(), world.add_node());
     let rate = BitRate::from_mbit(1);
-    let cbr = Cbr { from: a, to: b, rate, size: 1250, start: at(0), stop: at(1) };
+    let cbr = Cbr { from: a, to: b, rate, size: 1250, dscp: 0, start: at(0), stop: at(1) };
     world.add_app(Box::new(cbr));
     world.run_until(at(2));
     assert_eq!(world.strays(), 100);
@@ -151,8 +151,15 @@ fn routes_that_form_a_loop_without_links_cost_one_packet_each() {
     let (a, b, c) = (world.add_node(), world.add_node(), world.add_node());
     world.set_default_route(a, Hop::Node(b));
     world.set_default_route(b, Hop::Node(a));
-    let cbr =
-        Cbr { from: a, to: c, rate: BitRate::from_mbit(1), size: 1250, start: at(0), stop: at(1) };
+    let cbr = Cbr {
+        from: a,
+        to: c,
+        rate: BitRate::from_mbit(1),
+        size: 1250,
+        dscp: 0,
+        start: at(0),
+        stop: at(1),
+    };
     world.add_app(Box::new(cbr));
     world.run_until(at(2));
     assert_eq!((world.strays(), world.arrivals()), (100, 0));
@@ -165,11 +172,19 @@ fn a_node_without_delay_delivers_at_once_and_a_specific_route_goes_first() {
     let away = world.connect(sky, link(10, 250, 0.0));
     world.set_default_route(a, Hop::Lane(away));
     world.set_route(a, b, Hop::Node(b));
-    let cbr =
-        Cbr { from: a, to: b, rate: BitRate::from_mbit(1), size: 1250, start: at(0), stop: at(1) };
+    let cbr = Cbr {
+        from: a,
+        to: b,
+        rate: BitRate::from_mbit(1),
+        size: 1250,
+        dscp: 0,
+        start: at(0),
+        stop: at(1),
+    };
     let app = world.add_app(Box::new(cbr));
     world.run_until(at(2));
-    assert_eq!((world.tally(app).datagrams, world.tally(app).delay), ([100, 100], Duration::ZERO));
+    let tally = world.tally(app);
+    assert_eq!((tally.datagrams, &tally.delays[..]), ([100, 100], &[Duration::ZERO; 100][..]));
     assert_eq!(world.counters(away).delivered.packets, 0);
 }
 
@@ -179,7 +194,15 @@ fn the_peak_of_a_queue_is_what_a_burst_leaves_waiting() {
     let mut world = World::new(1);
     let (nodes, lanes) = row(&mut world, &[link(1, 10, 0.0)]);
     let [from, to] = nodes[..] else { unreachable!() };
-    let cbr = Cbr { from, to, rate: BitRate::from_mbit(10), size: 1250, start: at(0), stop: at(1) };
+    let cbr = Cbr {
+        from,
+        to,
+        rate: BitRate::from_mbit(10),
+        size: 1250,
+        dscp: 0,
+        start: at(0),
+        stop: at(1),
+    };
     world.add_app(Box::new(cbr));
     world.run_until(at(1));
     let [there, back] = lanes[0];
@@ -205,7 +228,7 @@ fn a_tap_sees_each_packet_leave_its_sender_and_reach_its_destination() {
     world.set_tap(Box::new(Log(Rc::clone(&seen))));
     let (from, to, rate) = (nodes[0], nodes[2], BitRate::from_mbit(1));
     let stop = at_ms(1);
-    world.add_app(Box::new(Cbr { from, to, rate, size: 1250, start: at(0), stop }));
+    world.add_app(Box::new(Cbr { from, to, rate, size: 1250, dscp: 0, start: at(0), stop }));
     world.run_until(at(1));
     // The router in between neither creates nor consumes it.
     assert_eq!(*seen.borrow(), [(0, from, true), (30, to, false)]);
@@ -389,6 +412,7 @@ fn a_tunnel_carries_packets_whole_and_loses_them_without_a_session() {
         to: server,
         rate: BitRate::from_mbit(1),
         size: 1250,
+        dscp: 0,
         start,
         stop,
     };
@@ -398,7 +422,7 @@ fn a_tunnel_carries_packets_whole_and_loses_them_without_a_session() {
     assert_eq!(world.tally(early).datagrams, [10, 0]);
     let tally = world.tally(late);
     assert_eq!(tally.datagrams, [100, 100]);
-    let delay = tally.delay / 100;
+    let delay = tally.delays.iter().sum::<Duration>() / 100;
     assert!(delay > Duration::from_millis(260) && delay < Duration::from_millis(263), "{delay:?}");
 }
 
@@ -449,7 +473,15 @@ fn links_of_a_world_have_random_numbers_of_their_own() {
     let (other, _) = row(&mut world, &[lossy()]);
     let apps = [nodes, other].map(|nodes| {
         let (from, to, rate) = (nodes[0], nodes[1], BitRate::from_mbit(1));
-        world.add_app(Box::new(Cbr { from, to, rate, size: 1250, start: at(0), stop: at(10) }))
+        world.add_app(Box::new(Cbr {
+            from,
+            to,
+            rate,
+            size: 1250,
+            dscp: 0,
+            start: at(0),
+            stop: at(10),
+        }))
     });
     world.run_until(at(11));
     let [one, two] = apps.map(|app| world.tally(app).datagrams[1]);

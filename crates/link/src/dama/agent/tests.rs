@@ -11,14 +11,14 @@ fn agent(cra: u64, rbdc: u64, vbdc: u32, policy: Policy) -> Agent {
 }
 
 fn by_rate(agent: &mut Agent, frame: u64, arrived: u32, backlog: u32) -> Option<u64> {
-    agent.handle_arrival(Backlog { rate: arrived, volume: 0 });
-    let request = agent.request(frame, Backlog { rate: backlog, volume: 0 });
+    agent.handle_arrival(Backlog { rate: arrived, ..Backlog::default() });
+    let request = agent.request(frame, Backlog { rate: backlog, ..Backlog::default() });
     request.rate.map(BitRate::bits_per_second)
 }
 
 fn by_volume(agent: &mut Agent, frame: u64, arrived: u32, backlog: u32) -> Option<Volume> {
-    agent.handle_arrival(Backlog { rate: 0, volume: arrived });
-    agent.request(frame, Backlog { rate: 0, volume: backlog }).volume
+    agent.handle_arrival(Backlog { volume: arrived, ..Backlog::default() });
+    agent.request(frame, Backlog { volume: backlog, ..Backlog::default() }).volume
 }
 
 /// 20 cells in 10 frames are 16 kbit/s.
@@ -105,12 +105,21 @@ fn grants_that_come_slowly_are_no_reason_to_ask_again() {
 #[test]
 fn the_rtt_aware_policy_asks_for_a_tenth_more() {
     let mut agent = agent(0, 128_000, 512, Policy::RttAware);
-    agent.handle_arrival(Backlog { rate: 20, volume: 30 });
-    let request = agent.request(10, Backlog { rate: 20, volume: 30 });
+    agent.handle_arrival(Backlog { rate: 20, volume: 30, ..Backlog::default() });
+    let request = agent.request(10, Backlog { rate: 20, volume: 30, ..Backlog::default() });
     // 2.2 cells of 8 kbit/s, to the nearest 2 kbit/s.
     assert_eq!(request.rate, Some(BitRate::from_bits_per_second(18_000)));
     assert_eq!(request.volume, Some(Volume::All(33)));
-    agent.handle_arrival(Backlog { rate: 0, volume: 10 });
-    let request = agent.request(20, Backlog { rate: 0, volume: 40 });
+    agent.handle_arrival(Backlog { volume: 10, ..Backlog::default() });
+    let request = agent.request(20, Backlog { volume: 40, ..Backlog::default() });
     assert_eq!(request.volume, Some(Volume::More(11)));
+}
+
+/// Voice of 6 cells in 10 frames leaves 4 of the constant rate's 10 for streams of 24.
+#[test]
+fn rates_are_asked_for_beyond_what_is_left_of_the_constant_rate() {
+    let mut agent = agent(8_000, 128_000, 0, Policy::Classic);
+    agent.handle_arrival(Backlog { constant: 6, rate: 24, ..Backlog::default() });
+    let request = agent.request(10, Backlog { constant: 6, rate: 24, ..Backlog::default() });
+    assert_eq!(request.rate, Some(BitRate::from_bits_per_second(16_000)));
 }

@@ -1,6 +1,7 @@
 //! The whole return link.
 
 mod backlog;
+mod classes;
 mod contention;
 mod faults;
 mod rate;
@@ -12,7 +13,7 @@ use units::ByteCount;
 
 use super::*;
 use crate::dama::testkit::{DELAY, FRAME, bits, config, terminal};
-use crate::dama::{Grant, MacLimit, Policy, RequestTransport, TerminalConfig};
+use crate::dama::{Categories, Category, Grant, MacLimit, Policy, RequestTransport, TerminalConfig};
 
 fn network(terminals: Vec<TerminalConfig>) -> Dama<usize> {
     Dama::new(config(terminals), 1).unwrap()

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use units::{BitRate, ByteCount};
 
-use super::values::{Action, Address, Answer, Channel, Device, Item, Key, Names};
+use super::values::{Action, Address, Answer, Channel, Device, Key, Names};
+use crate::item::Item;
 use crate::text::{Text, Time};
 
 /// The metrics server.

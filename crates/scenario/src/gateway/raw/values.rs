@@ -85,24 +85,6 @@ impl FromStr for InitialRate {
     }
 }
 
-/// An element of a list of code points, ports or protocols: a name or a number.
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a number, or a text in quotes")]
-#[schemars(inline)]
-pub(in crate::gateway) enum Item {
-    Number(i64),
-    Text(String),
-}
-
-impl fmt::Display for Item {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(number) => number.fmt(f),
-            Self::Text(text) => write!(f, "{text:?}"),
-        }
-    }
-}
-
 /// When a client is answered.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]

@@ -8,6 +8,7 @@ use units::{BitRate, ByteCount, format_duration};
 use super::super::raw::{DatagramSize, RawFlow};
 use super::{Amount, Direction, Flow, HttpMethod, Kind, Method, Sizes, Traffic};
 use crate::FileError;
+use crate::item::{DSCP_FORM, code_point};
 use crate::place::{Place, quoted};
 use crate::text::Text;
 
@@ -32,7 +33,7 @@ impl Kind {
                 ("page", &["request", "method", "connections", "objects", "think", "repeat"])
             }
             Self::Users => ("users", &["request", "every", "sizes", "time"]),
-            Self::Udp => ("udp", &["direction", "rate", "size", "time"]),
+            Self::Udp => ("udp", &["direction", "rate", "size", "dscp", "time"]),
         }
     }
 }
@@ -114,6 +115,7 @@ fn fitting(place: &Place<'_>, raw: &RawFlow) -> Result<(), FileError> {
         ("sizes", raw.sizes.is_some()),
         ("rate", raw.rate.is_some()),
         ("size", raw.size.is_some()),
+        ("dscp", raw.dscp.is_some()),
         ("watch", raw.watch.is_some()),
     ];
     let odd = given.into_iter().find(|(key, given)| *given && !keys.contains(key));
@@ -158,6 +160,7 @@ fn traffic(place: &Place<'_>, raw: &RawFlow) -> Result<Traffic, FileError> {
             direction,
             rate: rate(place, raw)?,
             size: datagram(place, raw)?,
+            dscp: dscp(place, raw)?,
             time: time()?,
         },
     })
@@ -272,4 +275,10 @@ fn datagram(place: &Place<'_>, raw: &RawFlow) -> Result<u32, FileError> {
     let good = (1..=1472).contains(&size);
     let expected = "\"1 B\" to \"1472 B\" of payload";
     place.check(good, "size", ByteCount::new(size), expected).map(|()| size as u32)
+}
+
+fn dscp(place: &Place<'_>, raw: &RawFlow) -> Result<u8, FileError> {
+    raw.dscp
+        .as_ref()
+        .map_or(Ok(0), |item| code_point(item).ok_or_else(|| place.wrong("dscp", item, DSCP_FORM)))
 }

@@ -1,0 +1,107 @@
+//! `[dama.terminal.classes]`: which capacity each class of traffic uses.
+
+use link::TrafficClass;
+use link::dama::{Categories, Category};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::raw::RawDamaTerminal;
+use crate::FileError;
+use crate::place::{Place, quoted};
+
+/// Which capacity each class of traffic uses. If the terminal may ask for only one of rates and
+/// volumes, that one stands for the other by default.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "DamaClasses")]
+pub(super) struct RawClasses {
+    /// Network control (CS6, CS7), and SLACP's control packets.
+    #[schemars(extend("default" = "rbdc"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    control: Option<RawCategory>,
+    /// Voice (EF, VA, CS5).
+    #[schemars(extend("default" = "rbdc"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    voice: Option<RawCategory>,
+    /// Streams (CS3, CS4, AF3x, AF4x).
+    #[schemars(extend("default" = "rbdc"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    streams: Option<RawCategory>,
+    /// Everything else.
+    #[schemars(extend("default" = "vbdc"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bulk: Option<RawCategory>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+enum RawCategory {
+    Cra,
+    Rbdc,
+    Vbdc,
+}
+
+impl From<RawCategory> for Category {
+    fn from(raw: RawCategory) -> Self {
+        match raw {
+            RawCategory::Cra => Self::Cra,
+            RawCategory::Rbdc => Self::Rbdc,
+            RawCategory::Vbdc => Self::Vbdc,
+        }
+    }
+}
+
+impl From<Category> for RawCategory {
+    fn from(category: Category) -> Self {
+        match category {
+            Category::Cra => Self::Cra,
+            Category::Rbdc => Self::Rbdc,
+            Category::Vbdc => Self::Vbdc,
+        }
+    }
+}
+
+impl RawClasses {
+    /// Where categories differ from the defaults; `None` if nowhere.
+    pub(super) fn of(categories: Categories) -> Option<Self> {
+        let other = |class| {
+            let category = categories.of(class);
+            (category != Categories::default().of(class)).then_some(category.into())
+        };
+        (categories != Categories::default()).then(|| Self {
+            control: other(TrafficClass::Control),
+            voice: other(TrafficClass::Voice),
+            streams: other(TrafficClass::Stream),
+            bulk: other(TrafficClass::Bulk),
+        })
+    }
+
+    fn all(self) -> [(&'static str, TrafficClass, Option<RawCategory>); TrafficClass::COUNT] {
+        [
+            ("control", TrafficClass::Control, self.control),
+            ("voice", TrafficClass::Voice, self.voice),
+            ("streams", TrafficClass::Stream, self.streams),
+            ("bulk", TrafficClass::Bulk, self.bulk),
+        ]
+    }
+}
+
+/// Reads the table. Fails if a class uses capacity that the terminal cannot have.
+pub(super) fn read(place: &Place<'_>, terminal: &RawDamaTerminal) -> Result<Categories, FileError> {
+    let mut categories = Categories::default();
+    for (key, class, category) in terminal.classes.unwrap_or_default().all() {
+        let Some(category) = category.map(Category::from) else { continue };
+        let (name, has_any) = match category {
+            Category::Cra => ("cra", terminal.cra.is_some_and(|rate| rate.0.bits_per_second() > 0)),
+            Category::Rbdc => {
+                ("rbdc", terminal.rbdc.is_some_and(|rate| rate.0.bits_per_second() > 0))
+            }
+            Category::Vbdc => ("vbdc", terminal.vbdc.is_some_and(|cells| cells > 0)),
+        };
+        let expected = format!("a kind of capacity that the terminal has: {name} is 0");
+        place.check(has_any, key, quoted(name), expected)?;
+        categories = categories.with(class, category);
+    }
+    Ok(categories)
+}
