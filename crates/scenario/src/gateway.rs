@@ -38,6 +38,7 @@ mod classes;
 mod dlep;
 mod egress;
 mod entrances;
+mod guarantees;
 mod hop;
 mod limits;
 mod operation;

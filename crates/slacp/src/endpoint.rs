@@ -20,9 +20,11 @@ mod common;
 mod probing;
 mod schedule;
 mod sessions;
+mod share;
 mod watch;
 
 pub(crate) use common::{Core, Owner};
+pub use share::SessionShare;
 
 /// One side of the hop: a terminal with its hub, or a hub with its terminals.
 ///

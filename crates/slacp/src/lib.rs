@@ -32,7 +32,7 @@ pub use api::{
 pub use channels::{
     ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,
 };
-pub use endpoint::Endpoint;
+pub use endpoint::{Endpoint, SessionShare};
 pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
 pub use keys::key::KeyPair;
 pub use rate::{AggregateId, EcnState, Law, PathKey, PathMemory, Rate, RateError, RateState};

@@ -57,6 +57,11 @@ impl Pacer {
         self.rate.bytes_in(now.saturating_since(self.free_at).min(self.burst))
     }
 
+    /// Limits the burst that a pause has earned so far to `most` times the rate.
+    pub(crate) fn forget(&mut self, now: Instant, most: Duration) {
+        self.free_at = self.free_at.max(now - most);
+    }
+
     /// Charges an IP packet of `size` bytes that leaves `now`.
     pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
         // Before any rate is known, only handshakes and probes leave; they are not charged.

@@ -12,8 +12,8 @@ use pep::forecast::{Forecast, Forecasts};
 use pep::traffic::{Classes, Definition};
 use slacp::{
     AggregateId, ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, LogEntry, Open,
-    PathKey, PathMemory, PublicKey, Rate, RateError, ResetReason, SessionId, Stats, StreamError,
-    StreamId, StreamStats,
+    PathKey, PathMemory, PublicKey, Rate, RateError, ResetReason, SessionId, SessionShare, Stats,
+    StreamError, StreamId, StreamStats,
 };
 use tokio::sync::{Notify, watch};
 use units::{BitRate, ByteCount, Instant, Machine};
@@ -254,10 +254,15 @@ impl Hop {
         self.lock().endpoint.set_memory(memory);
     }
 
-    /// Sets a session's share of the rate relative to the others. Ignored for a session that has
-    /// ended.
-    pub(crate) fn set_weight(&self, session: SessionId, weight: u32) {
-        let _ = self.lock().endpoint.set_weight(session, weight);
+    /// Sets a session's share of the rate. Ignored for a session that has ended.
+    pub(crate) fn set_share(&self, now: Instant, session: SessionId, share: SessionShare) {
+        let _ = self.lock().endpoint.set_share(now, session, share);
+        self.notify_driver();
+    }
+
+    /// A session's share of the rate.
+    pub(crate) fn share(&self, session: SessionId) -> Option<SessionShare> {
+        self.lock().endpoint.share(session)
     }
 
     /// What was learnt about paths.

@@ -200,6 +200,7 @@ impl Peers {
         let row = |(session, peer): (&SessionId, &Peer)| {
             let stats = hop.stats(*session)?;
             let reported = self.rates.validity(now, *session);
+            let share = hop.share(*session).unwrap_or_default();
             Some(SessionStatus {
                 peer: called(&self.names, &peer.key),
                 key: format_public_key(&peer.key),
@@ -208,6 +209,9 @@ impl Peers {
                 reachable: peer.reachable,
                 rate_source: self.source.to_owned(),
                 told_by_modem: reported.is_some_and(|it| it.by_modem),
+                weight: share.weight,
+                guaranteed_bit_s: share.guaranteed.map(BitRate::bits_per_second),
+                maximum_bit_s: share.maximum.map(BitRate::bits_per_second),
                 classes: hop.class_status(*session),
                 channels: hop.channel_status(*session),
                 told_for_s: reported.map(|it| it.left.as_secs_f64()),

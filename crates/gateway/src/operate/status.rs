@@ -238,6 +238,16 @@ pub struct SessionStatus {
     /// granted on a link with capacity on demand, and at most the configured maximum.
     #[serde(default)]
     pub told_bit_s: Option<u64>,
+    /// Share of the hub's rate relative to the other sessions; 1 on a terminal, and 0 from a gateway
+    /// that does not say.
+    #[serde(default)]
+    pub weight: u32,
+    /// Rate that the hub gives the session before others share.
+    #[serde(default)]
+    pub guaranteed_bit_s: Option<u64>,
+    /// Rate that the hub does not exceed towards the session.
+    #[serde(default)]
+    pub maximum_bit_s: Option<u64>,
     /// Whether the rate comes from the modem itself (DLEP) rather than an operator.
     #[serde(default)]
     pub told_by_modem: bool,
@@ -612,7 +622,7 @@ mod tests {
         };
         remove(&mut old, &["policies", "tunnel", "dlep"]);
         remove(&mut old["traffic"], &["shared_keys"]);
-        remove(&mut old["sessions"][0], &["classes", "channels", "told_by_modem"]);
+        remove(&mut old["sessions"][0], &["classes", "channels", "told_by_modem", "weight"]);
         remove(&mut old["connections"][0], &["client_claimed"]);
         assert_eq!(serde_json::from_value::<Status>(old).unwrap(), whole);
     }

@@ -262,7 +262,7 @@ impl Service for Hub {
         notes.extend(ops.configure_hop(now, hop, &config.link.rate, names));
         self.quotas.configure(&config.terminals, ops.most_connections());
         self.sites.configure(config.terminals, config.mesh);
-        self.sites.sessions().for_each(|session| self.set_weight(session));
+        self.sites.sessions().for_each(|session| self.set_share(now, session));
         Ok(notes)
     }
 
@@ -288,9 +288,12 @@ impl Hub {
         }
     }
 
-    fn set_weight(&self, session: SessionId) {
-        if let Some(terminal) = self.sites.of(session) {
-            self.parts.gateway.hop().set_weight(session, terminal.quota.weight);
+    fn set_share(&self, now: Instant, session: SessionId) {
+        let hop = self.parts.gateway.hop();
+        if let Some(terminal) = self.sites.of(session)
+            && hop.share(session) != Some(terminal.quota.share)
+        {
+            hop.set_share(now, session, terminal.quota.share);
         }
     }
 
@@ -382,7 +385,7 @@ impl Hub {
         ops.peers.handle_event(now, self.parts.gateway.hop(), session, event);
         if let Event::Up { peer, address } = event {
             self.sites.add(session, peer);
-            self.set_weight(session);
+            self.set_share(now, session);
             tracing::info!("session up with {} at {address}", self.sites.name(session));
             if let Some(tunnel) = &self.parts.tunnel {
                 tunnel.add(self.parts.gateway.hop(), session, self.sites.networks(session));

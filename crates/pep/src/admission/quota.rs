@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use slacp::PublicKey;
+use slacp::{PublicKey, SessionShare};
 use units::{ByteCount, Instant};
 
 use super::bucket::Bucket;
@@ -17,10 +17,10 @@ const BURST_SECONDS: u32 = 10;
 /// Limits of one terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// Share of the hub's rate relative to a terminal of weight 1, while both have more to send
-    /// than the rate allows. Unlike a maximum rate, it leaves no capacity unused. Key `weight`, 1
-    /// to 1000, default 1.
-    pub weight: u32,
+    /// Share of the hub's rate: a weight relative to the others while all want more than there is,
+    /// a rate that it has in any case, and one that it never exceeds. Keys `weight`, 1 to 1000,
+    /// default 1; `guaranteed` and `maximum`, default none.
+    pub share: SessionShare,
     /// Maximum concurrent connections opened by the terminal. Key `max_connections`; by default all
     /// of the hub's if there is one terminal, otherwise half of them.
     pub connections: Option<u64>,
@@ -39,7 +39,13 @@ impl Default for Quota {
     /// connections`). A lookup takes 0.1 s if the resolver has to ask others, so 16 at once are 160
     /// names per second.
     fn default() -> Self {
-        Self { weight: 1, connections: None, per_second: 1000, lookups: 16, memory: None }
+        Self {
+            share: SessionShare::default(),
+            connections: None,
+            per_second: 1000,
+            lookups: 16,
+            memory: None,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use pep::traffic::{Classes, DEFAULT_CLASS, Definition, MOST_CLASSES, Ports, TCP,
 use slacp::{ClassConfig, ErrorControl};
 
 use super::raw::sections;
-use super::{number, rate};
+use super::{guarantees, number, rate};
 use crate::FileError;
 use crate::item::{DSCP_FORM, Item, code_point, up_to};
 use crate::place::{Place, quoted};
@@ -35,6 +35,8 @@ pub(super) fn read(
         true => Definition::usual(),
         false => definitions(place, raw)?,
     };
+    let guarantees = definitions.iter().map(|it| (&it.name, it.share.guaranteed));
+    guarantees::carried(place, &link.rate, "class", guarantees)?;
     Classes::install(definitions, packets, link)
         .map_err(|(name, error)| place.unreadable("class", format!("{name:?}: {error}")))
 }
@@ -77,6 +79,7 @@ fn definition(place: &Place<'_>, raw: sections::Class) -> Result<Definition, Fil
         guaranteed: rate::rate(place, "guaranteed", raw.guaranteed)?,
         maximum: rate::rate(place, "maximum", raw.maximum)?,
     };
+    guarantees::within(place, share.guaranteed, share.maximum)?;
     let error_control = raw.channel.map_or(ErrorControl::FecArq, Into::into);
     Ok(Definition { name: raw.name, traffic, share, error_control })
 }

@@ -1,13 +1,14 @@
 //! Limits of each terminal on a hub: section `[limits]`, and the same keys of a `[[terminal]]`,
-//! which also has `weight` and `memory`.
+//! which also has `weight`, `guaranteed`, `maximum` and `memory`.
 
 use core::ops::RangeInclusive;
 
 use pep::admission::Quota;
+use slacp::SessionShare;
 
 use super::hop::size;
-use super::number;
 use super::raw::sections;
+use super::{guarantees, number, rate};
 use crate::FileError;
 use crate::place::Place;
 
@@ -34,12 +35,19 @@ pub(super) fn of_terminal(
     raw: &sections::PermittedTerminal,
 ) -> Result<Quota, FileError> {
     let counts = [raw.max_connections, raw.connections_per_second, raw.lookups];
-    let weight = number(place, "weight", raw.weight, (WEIGHT, ""))?;
     Ok(Quota {
-        weight: weight.map_or(usual.weight, |weight| weight as u32),
+        share: share(place, raw)?,
         memory: size(place, "memory", raw.memory)?,
         ..limited(place, usual, counts)?
     })
+}
+
+fn share(place: &Place<'_>, raw: &sections::PermittedTerminal) -> Result<SessionShare, FileError> {
+    let weight = number(place, "weight", raw.weight, (WEIGHT, ""))?;
+    let guaranteed = rate::rate(place, "guaranteed", raw.guaranteed)?;
+    let maximum = rate::rate(place, "maximum", raw.maximum)?;
+    guarantees::within(place, guaranteed, maximum)?;
+    Ok(SessionShare { weight: weight.map_or(1, |weight| weight as u32), guaranteed, maximum })
 }
 
 fn limited(

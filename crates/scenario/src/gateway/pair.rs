@@ -16,7 +16,9 @@ use super::rate::Rates;
 use super::raw::sections;
 use super::raw::values::Key;
 use super::shared::{SharedKeys, shared_keys};
-use super::{ConfigFile, KeySource, RawHub, RawTerminal, egress, entrances, limits, policies};
+use super::{
+    ConfigFile, KeySource, RawHub, RawTerminal, egress, entrances, guarantees, limits, policies,
+};
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;
@@ -64,6 +66,7 @@ pub(super) fn hub<E: Display>(
     let limits = limits::usual(place, raw.limits)?;
     let usual_carrier = carrier(place, raw.carrier)?;
     let terminals = permitted(place, raw.terminal, &usual, limits, usual_carrier.as_ref())?;
+    check_guarantees(place, &shared.link.rate, &terminals)?;
     let transparent = raw.transparent.unwrap_or(false);
     let needs_networks = raw.intercept.is_some() || transparent;
     check_networks(place, &terminals, shared.tunnel.is_some(), needs_networks)?;
@@ -122,6 +125,25 @@ fn permitted(
         terminals.push(PermittedTerminal { name, key, networks, egress, carrier, quota });
     }
     Ok(terminals)
+}
+
+/// Checks that the hub's rate carries the guarantees of its terminals. Where each session has a
+/// measured rate of its own, nothing can be guaranteed.
+fn check_guarantees(
+    place: &Place<'_>,
+    rate: &slacp::Rate,
+    terminals: &[PermittedTerminal],
+) -> Result<(), FileError> {
+    let guaranteed = |terminal: &PermittedTerminal| terminal.quota.share.guaranteed;
+    let first = terminals.iter().position(|terminal| guaranteed(terminal).is_some());
+    if let (slacp::Rate::Auto { .. }, Some(index)) = (rate, first) {
+        let place = place.within("terminal").within(index);
+        let rate = guaranteed(&terminals[index]).unwrap_or_default();
+        let expected = "no such key, or a `rate` of the hub other than \"auto\"";
+        return Err(place.wrong("guaranteed", quoted(rate), expected));
+    }
+    let guarantees = terminals.iter().map(|terminal| (&terminal.name, guaranteed(terminal)));
+    guarantees::carried(place, rate, "terminal", guarantees)
 }
 
 /// The name of a forward link.

@@ -9,6 +9,7 @@ use pep::config::{
 use pep::egress::{Egress, Target};
 use pep::keys::format_public_key;
 use pep::traffic::Action;
+use slacp::SessionShare;
 use units::{BitRate, ByteCount};
 
 use super::*;
@@ -661,16 +662,50 @@ fn a_terminal_takes_what_its_section_says_or_what_all_do() {
     let all = Quota { connections: Some(500), lookups: 4, ..Quota::default() };
     assert_eq!(quota(ALL, "").unwrap(), all);
     let memory = Some(ByteCount::new(8_000_000));
-    let one = Quota { weight: 3, connections: Some(9), per_second: 50, memory, ..all };
-    let own = "weight = 3\nmax_connections = 9\nconnections_per_second = 50\nmemory = \"8 MB\"\n";
+    let rate = |kbit: u64| Some(BitRate::from_bits_per_second(kbit * 1000));
+    let share = SessionShare { weight: 3, guaranteed: rate(500), maximum: rate(2000) };
+    let one = Quota { share, connections: Some(9), per_second: 50, memory, ..all };
+    let own = "weight = 3\nguaranteed = \"500 kbit/s\"\nmaximum = \"2 Mbit/s\"\nmax_connections = 9\nconnections_per_second = 50\nmemory = \"8 MB\"\n";
     assert_eq!(quota(ALL, own).unwrap(), one);
     for (top, of_terminal, parts) in [
         ("[limits]\nlookups = 0\n", "", ["limits.lookups = 0", "expected 1 to 128"]),
         ("", "memory = \"1 kB\"\n", ["terminal.0.memory = \"1 kB\"", "at least 64 kB"]),
         ("", "weight = 0\n", ["terminal.0.weight = 0", "expected 1 to 1000"]),
+        ("", "maximum = \"0 bit/s\"\n", ["terminal.0.maximum = \"0 bit/s\"", "above 0"]),
+        (
+            "",
+            "guaranteed = \"60 Mbit/s\"\n",
+            ["terminal.0.guaranteed", "at most 50 Mbit/s for ship-1"],
+        ),
+        (
+            "",
+            "guaranteed = \"2 Mbit/s\"\nmaximum = \"1 Mbit/s\"\n",
+            ["terminal.0.guaranteed = \"2 Mbit/s\"", "at most its maximum, 1 Mbit/s"],
+        ),
         ("", "max_connections = -1\n", ["terminal.0.max_connections = -1", "1 to 65536"]),
     ] {
         let error = quota(top, of_terminal).unwrap_err();
         parts.iter().for_each(|part| assert!(error.contains(part), "{part} is not in {error}"));
     }
+}
+
+#[test]
+fn guarantees_fit_into_a_rate_that_is_known() {
+    let class = |name: &str, rate: &str| {
+        format!("[[class]]\nname = \"{name}\"\ndscp = [\"{name}\"]\nguaranteed = \"{rate}\"\n")
+    };
+    let classes = format!("{}{}", class("EF", "30 Mbit/s"), class("AF41", "30 Mbit/s"));
+    let with = |rate: &str, end: &str| {
+        let text = hub_with("rate = \"50 Mbit/s\"", rate);
+        hub(&format!("{text}{end}")).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let error = with("rate = \"50 Mbit/s\"", &classes).unwrap_err();
+    assert!(error.contains("class.1.guaranteed = \"30 Mbit/s\""), "{error}");
+    assert!(error.contains("at most 20 Mbit/s for AF41"), "{error}");
+    assert_eq!(with("rate = \"60 Mbit/s\"", &classes), Ok(()));
+    assert_eq!(with("rate = \"auto\"", &classes), Ok(()));
+    let terminal = "guaranteed = \"1 Mbit/s\"\n";
+    assert_eq!(with("rate = \"modem\"", terminal), Ok(()));
+    let error = with("rate = \"auto\"", terminal).unwrap_err();
+    assert!(error.contains("terminal.0.guaranteed") && error.contains("\"auto\""), "{error}");
 }

@@ -66,7 +66,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     semantics::inside_the_hub_dies,
     semantics::inside_alone_early,
     semantics::inside_alone_deferred,
-    shares::inside_weights,
+    shares::inside_shares,
     shares::inside_little_memory,
     shown::inside_rules,
     solo::inside_files,

@@ -16,17 +16,17 @@ use crate::operate::{Sockets, connections, skyhop, wait_for, write_secret};
 const PORT: u16 = 4400;
 
 #[test]
-fn terminals_share_the_rate_of_their_hub_by_their_weights() {
+fn terminals_share_the_rate_of_their_hub_as_their_sections_say() {
     let options: Vec<&str> = lossless().iter().copied().chain(["--terminals", "2"]).collect();
-    as_myself(|runner| runner.inside(&options, "shares::inside_weights"));
+    as_myself(|runner| runner.inside(&options, "shares::inside_shares"));
 }
 
-pub(crate) fn inside_weights() {
+pub(crate) fn inside_shares() {
     let (keys, sockets) = (Keys::new(2), Sockets::new());
     let equal = keys.hub_config(&format!("rate = \"20 Mbit/s\"\n{}", sockets.key("hub")), "");
-    let first_more = equal.replace("name = \"1\"\n", "name = \"1\"\nweight = 3\n");
+    let with = |key: &str| equal.replace("name = \"1\"\n", &format!("name = \"1\"\n{key}\n"));
     let (file, at_hub) = (sockets.path("hub.toml"), sockets.path("hub"));
-    write_secret(&file, &first_more);
+    write_secret(&file, &with("weight = 3"));
     let mut hub = Gateway::start_from(Node::Hub, "hub", &file);
     hub.wait_for("ready");
     let terminals = [1, 2].map(|number| keys.terminal(number, "", ""));
@@ -34,11 +34,23 @@ pub(crate) fn inside_weights() {
     let share = share_of_the_first(&at_hub);
     assert!((2.6..3.4).contains(&share), "{share} to 1 by 3 to 1");
 
-    write_secret(&file, &equal);
-    let reloaded = skyhop(&["reload"], &at_hub);
-    assert!(text(&reloaded.stdout).contains("reloaded"), "{reloaded:?}");
-    let share = share_of_the_first(&at_hub);
-    assert!((0.85..1.18).contains(&share), "{share} to 1 by 1 to 1");
+    // Of 20 Mbit/s. What a guarantee leaves is shared equally, too.
+    for (key, expected) in [
+        ("", 1.0),
+        ("maximum = \"4 Mbit/s\"", 4.0 / 16.0),
+        ("guaranteed = \"12 Mbit/s\"", 16.0 / 4.0),
+    ] {
+        write_secret(&file, &with(key));
+        let reloaded = skyhop(&["reload"], &at_hub);
+        assert!(text(&reloaded.stdout).contains("reloaded"), "{reloaded:?}");
+        let ratio = share_of_the_first(&at_hub) / expected;
+        assert!((0.85..1.18).contains(&ratio), "{ratio} of {expected} to 1 with {key:?}");
+        let shown = text(&skyhop(&["status"], &at_hub).stdout);
+        let parts = [("maximum", "at most 4 Mbit/s"), ("guaranteed", "guaranteed 12 Mbit/s")];
+        for (name, part) in parts {
+            assert_eq!(shown.contains(part), key.contains(name), "{key:?}: {shown}");
+        }
+    }
     terminals.into_iter().for_each(|terminal| terminal.end_by(Signal::SIGTERM));
     hub.end_by(Signal::SIGTERM);
 }

@@ -9,7 +9,7 @@ use super::{Endpoint, Role};
 use crate::{
     AggregateId, ChannelConfig, ChannelError, ChannelId, ClassId, CloseReason, Config, Destination,
     Open, PathKey, PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId,
-    StreamError, StreamId,
+    SessionShare, StreamError, StreamId,
 };
 
 /// Commands on sessions and the endpoint.
@@ -90,14 +90,21 @@ impl Endpoint {
         self.with(session, |session| session.hold_back(held))
     }
 
-    /// Sets the weight of a session: how many bytes it sends for each byte of a session of weight 1
-    /// when the sessions of a hub, or of an aggregate, share the link. Default 1; 0 counts as 1.
+    /// Sets what a session gets when the sessions of a hub, or of an aggregate, share the link, and
+    /// the most it may send. What it has saved up or owes is forgotten.
     ///
     /// # Errors
     /// [`StreamError::NoSession`].
-    pub fn set_weight(&mut self, session: SessionId, weight: u32) -> Result<(), StreamError> {
-        let known = self.core.sessions.set_weight(session, weight.max(1));
-        self.core.aggregates.set_weight(session, weight.max(1));
+    pub fn set_share(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        share: SessionShare,
+    ) -> Result<(), StreamError> {
+        self.core.now = now;
+        let known = self.core.sessions.set_share(now, session, share);
+        self.core.aggregates.set_weight(session, share.weight.max(1));
+        self.core.settle();
         known.then_some(()).ok_or(StreamError::NoSession)
     }
 
@@ -161,7 +168,7 @@ impl Endpoint {
 
     /// Sets which terminals of a hub share a forward link, for sessions to come and for those that
     /// exist. The sessions of an aggregate whose rate is measured measure their link together, and
-    /// divide it by their weights ([`Self::set_weight`]); terminals that are not listed measure
+    /// divide it by their weights ([`Self::set_share`]); terminals that are not listed measure
     /// their paths alone. Has no effect on sessions with another rate, or on a terminal.
     pub fn set_aggregates(&mut self, now: Instant, aggregates: BTreeMap<PublicKey, AggregateId>) {
         self.core.now = now;

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use units::{Instant, earliest};
+use units::{ByteCount, Instant, earliest};
 
+use super::share::{Limits, SessionShare};
 use crate::SessionId;
 use crate::session::{Session, Wake};
 
@@ -31,6 +32,21 @@ impl Wants {
             log: session.log.oldest(),
         }
     }
+
+    /// The same, but it may send nothing before this time.
+    pub(super) fn not_before(mut self, open_at: Instant) -> Self {
+        self.send = self.send.map(|(time, why)| (time.max(open_at), why));
+        self
+    }
+}
+
+/// Where a session is that has a guarantee and may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// In [`Schedule::claims_to_come`], until this time.
+    From(Instant),
+    /// In [`Schedule::claims`].
+    Now,
 }
 
 /// The index entries of one session, stored beside the session.
@@ -41,12 +57,22 @@ pub(super) struct ScheduleEntry {
     queued: bool,
     /// The virtual start time of its next packet, or the earliest one if it has none.
     next: u64,
-    weight: u32,
+    /// The same among sessions that claim their guarantee.
+    next_claim: u64,
+    claim: Option<Claim>,
+    limits: Limits,
 }
 
 impl ScheduleEntry {
     pub(super) fn new() -> Self {
-        Self { wants: Wants::default(), queued: false, next: 0, weight: 1 }
+        Self {
+            wants: Wants::default(),
+            queued: false,
+            next: 0,
+            next_claim: 0,
+            claim: None,
+            limits: Limits::new(SessionShare::default()),
+        }
     }
 
     /// What the indices say it wants.
@@ -54,18 +80,16 @@ impl ScheduleEntry {
         self.wants
     }
 
-    pub(super) fn weight(&self) -> u32 {
-        self.weight
-    }
-
-    /// Sets its weight: the bytes it sends for each byte of a session of weight 1.
-    pub(super) fn set_weight(&mut self, weight: u32) {
-        self.weight = weight;
+    /// What it gets of the link, and how far it has used it.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
     }
 }
 
 /// Fixed point: steps of virtual time per byte and unit of weight.
 const STEPS: u64 = 256;
+/// The same, per byte and bit/s of a guarantee.
+const CLAIM_STEPS: u64 = 256_000_000;
 
 /// Ordered sets with at most one entry per session. Moving an entry costs one removal and one
 /// insertion, and the first entry is always the exact minimum.
@@ -79,6 +103,13 @@ pub(super) struct Schedule {
     turns: BTreeSet<(u64, SessionId)>,
     /// The virtual start time of the packet sent last.
     virtual_now: u64,
+    /// Those of `turns` whose guarantee lets them go before others later on, by that time.
+    claims_to_come: BTreeSet<(Instant, SessionId)>,
+    /// Those whose guarantee does so now, by virtual start times of their own, weighted by the
+    /// guarantees: if these exceed the rate, they share it in proportion.
+    claims: BTreeSet<(u64, SessionId)>,
+    /// The virtual start time of the last packet sent by a guarantee.
+    claims_now: u64,
     events: BTreeSet<SessionId>,
     packets: BTreeSet<SessionId>,
     logs: BTreeSet<(Instant, SessionId)>,
@@ -91,6 +122,9 @@ impl Schedule {
             senders: BTreeSet::new(),
             turns: BTreeSet::new(),
             virtual_now: 0,
+            claims_to_come: BTreeSet::new(),
+            claims: BTreeSet::new(),
+            claims_now: 0,
             events: BTreeSet::new(),
             packets: BTreeSet::new(),
             logs: BTreeSet::new(),
@@ -106,6 +140,9 @@ impl Schedule {
         wants: Wants,
     ) {
         let old = core::mem::replace(&mut entry.wants, wants);
+        if old.send.is_none() && wants.send.is_some() {
+            entry.limits.begin(now);
+        }
         let time = |at: Option<(Instant, Wake)>| at.map(|(time, _)| time);
         move_entry(&mut self.wakes, id, time(old.wake), time(wants.wake));
         move_entry(&mut self.logs, id, old.log, wants.log);
@@ -128,8 +165,13 @@ impl Schedule {
 
     /// Queues a session for turns. It saves up nothing while it has nothing to send.
     pub(super) fn queue(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
+        debug_assert!(entry.claim.is_none(), "queued once");
         entry.next = entry.next.max(self.virtual_now);
         entry.queued = self.turns.insert((entry.next, id));
+        if let Some(at) = entry.limits.claims_at() {
+            entry.claim = Some(Claim::From(at));
+            self.claims_to_come.insert((at, id));
+        }
     }
 
     /// Removes a session from the turns.
@@ -137,19 +179,63 @@ impl Schedule {
         if core::mem::take(&mut entry.queued) {
             self.turns.remove(&(entry.next, id));
         }
+        match entry.claim.take() {
+            Some(Claim::From(at)) => _ = self.claims_to_come.remove(&(at, id)),
+            Some(Claim::Now) => _ = self.claims.remove(&(entry.next_claim, id)),
+            None => {}
+        }
     }
 
-    /// The session whose turn it is.
+    /// The next session whose guarantee lets it go before others by `now`. The caller has it claim.
+    pub(super) fn take_claim(&mut self, now: Instant) -> Option<SessionId> {
+        let (_, id) = self.claims_to_come.first().copied().filter(|(time, _)| *time <= now)?;
+        self.claims_to_come.pop_first();
+        Some(id)
+    }
+
+    /// Lets a session claim its guarantee.
+    pub(super) fn claim(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
+        entry.next_claim = entry.next_claim.max(self.claims_now);
+        entry.claim = Some(Claim::Now);
+        self.claims.insert((entry.next_claim, id));
+    }
+
+    /// The session whose turn it is: those that claim their guarantee go first.
     pub(super) fn turn(&self) -> Option<SessionId> {
-        self.turns.first().map(|(_, id)| *id)
+        self.claims.first().or(self.turns.first()).map(|(_, id)| *id)
     }
 
     /// Charges a session for the bytes it sent in its turn.
-    pub(super) fn spend(&mut self, id: SessionId, entry: &mut ScheduleEntry, bytes: u64) {
+    pub(super) fn spend(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        entry: &mut ScheduleEntry,
+        bytes: u64,
+    ) {
+        let claimed = entry.claim == Some(Claim::Now);
         self.dequeue(id, entry);
-        self.virtual_now = entry.next;
-        entry.next += bytes * STEPS / u64::from(entry.weight);
+        if claimed {
+            self.claims_now = entry.next_claim;
+            entry.next_claim += bytes * CLAIM_STEPS / entry.limits.guaranteed().max(1);
+        } else {
+            self.virtual_now = entry.next;
+            entry.next += bytes * STEPS / u64::from(entry.limits.weight());
+        }
+        entry.limits.sent(now, ByteCount::new(bytes), claimed);
         self.queue(id, entry);
+    }
+
+    /// Changes what a session gets. It counts as wanting nothing until its next entry.
+    pub(super) fn set_share(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        entry: &mut ScheduleEntry,
+        share: SessionShare,
+    ) {
+        self.enter(now, id, entry, Wants::default());
+        entry.limits = Limits::new(share);
     }
 
     /// The first time at which any session wants something, while the link is busy until
@@ -209,3 +295,6 @@ fn set_entry(set: &mut BTreeSet<SessionId>, id: SessionId, old: bool, new: bool)
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

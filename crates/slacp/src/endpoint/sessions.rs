@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use units::Instant;
 
 use super::schedule::{Schedule, ScheduleEntry, Wants};
+use super::share::SessionShare;
 use crate::SessionId;
 use crate::session::{Envelope, Session, Wake};
 use crate::wire::packet::Index;
@@ -99,16 +100,21 @@ impl Sessions {
         self.all.values_mut().map(|entry| &mut *entry.session)
     }
 
-    /// Sets the weight of a session: the bytes it sends for each byte of a session of weight 1.
-    /// `false` if there is no such session.
-    pub(super) fn set_weight(&mut self, id: SessionId, weight: u32) -> bool {
-        let entry = self.all.get_mut(&id);
-        entry.map(|entry| entry.scheduled.set_weight(weight)).is_some()
+    /// Sets what a session gets of the link. `false` if there is no such session.
+    pub(super) fn set_share(&mut self, now: Instant, id: SessionId, share: SessionShare) -> bool {
+        let Some(entry) = self.all.get_mut(&id) else { return false };
+        self.schedule.set_share(now, id, &mut entry.scheduled, share);
+        self.get_mut(id).is_some()
+    }
+
+    /// What a session gets of the link.
+    pub(super) fn share(&self, id: SessionId) -> Option<SessionShare> {
+        self.all.get(&id).map(|entry| entry.scheduled.limits().share())
     }
 
     /// The weight of a session.
     pub(super) fn weight(&self, id: SessionId) -> u32 {
-        self.all.get(&id).map_or(1, |entry| entry.scheduled.weight())
+        self.all.get(&id).map_or(1, |entry| entry.scheduled.limits().weight())
     }
 
     /// The touched sessions, in order; more may be touched meanwhile.
@@ -134,7 +140,8 @@ impl Sessions {
         #[cfg(test)]
         self.looks.update(|looks| looks + 1);
         entry.touched = false;
-        let wants = Wants::of(&entry.session);
+        let open_at = entry.scheduled.limits().open_at();
+        let wants = Wants::of(&entry.session).not_before(open_at);
         if wants != entry.scheduled.wants() {
             self.schedule.enter(now, id, &mut entry.scheduled, wants);
         }
@@ -172,6 +179,10 @@ impl Sessions {
             let entry = self.all.get_mut(&id)?;
             self.schedule.queue(id, &mut entry.scheduled);
         }
+        while let Some(id) = self.schedule.take_claim(now) {
+            let entry = self.all.get_mut(&id)?;
+            self.schedule.claim(id, &mut entry.scheduled);
+        }
         let mut in_vain = Vec::new();
         let departure = self.transmit_next(now, buf, &mut in_vain);
         for id in in_vain {
@@ -194,13 +205,19 @@ impl Sessions {
             let sent = self.get_mut(id)?.transmit(now, buf);
             let scheduled = &mut self.all.get_mut(&id)?.scheduled;
             if let Some(envelope) = sent {
-                self.schedule.spend(id, scheduled, envelope.size.get());
+                self.schedule.spend(now, id, scheduled, envelope.size.get());
                 return Some(Departure { session: id, envelope });
             }
             buf.clear();
             self.schedule.dequeue(id, scheduled);
             in_vain.push(id);
         }
+    }
+
+    /// The earliest time at which a session's maximum lets it send.
+    #[cfg(test)]
+    pub(super) fn open_at(&self, id: SessionId) -> Instant {
+        self.all.get(&id).map_or(Instant::ZERO, |entry| entry.scheduled.limits().open_at())
     }
 
     #[cfg(test)]
@@ -211,7 +228,8 @@ impl Sessions {
     /// What the indices say, and what asking every session would say.
     #[cfg(test)]
     pub(super) fn audit(&self) -> impl Iterator<Item = (SessionId, Wants, Wants)> {
-        self.all.iter().map(|(id, it)| (*id, it.scheduled.wants(), Wants::of(&it.session)))
+        let asked = |it: &Entry| Wants::of(&it.session).not_before(it.scheduled.limits().open_at());
+        self.all.iter().map(move |(id, it)| (*id, it.scheduled.wants(), asked(it)))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::wire::open::Openings;
 use crate::{
     ChannelId, ChannelStats, ClassId, ClassStats, Effort, Footprint, PathKey, PathMemory,
-    SessionId, Stats, StreamId, StreamStats,
+    SessionId, SessionShare, Stats, StreamId, StreamStats,
 };
 
 impl Endpoint {
@@ -34,6 +34,11 @@ impl Endpoint {
     /// Counters of a session's packet channel.
     pub fn channel_stats(&self, session: SessionId, channel: ChannelId) -> Option<ChannelStats> {
         self.core.sessions.get(session)?.channel_stats(channel)
+    }
+
+    /// What a session gets of the link that it shares with others.
+    pub fn share(&self, session: SessionId) -> Option<SessionShare> {
+        self.core.sessions.share(session)
     }
 
     /// Counters of a session's class.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use slacp::{
     ChannelConfig, ChannelId, CloseReason, Config, Endpoint, ErrorControl, Event, KeyPair, Rate,
-    RateState, SessionId,
+    RateState, SessionId, SessionShare,
 };
 use units::{BitRate, Instant, Machine};
 
@@ -138,13 +138,17 @@ fn terminals_share_the_rate_and_the_sparse_one_waits_its_turn() {
     assert!((9.9..10.1).contains(&mbit), "{mbit}");
 }
 
-/// The fraction of bytes that the first terminal's session gets beside one whose path carries at
-/// most 1280 bytes.
-fn share(weights: [u32; 2]) -> f64 {
+fn weighted(weight: u32) -> SessionShare {
+    SessionShare { weight, ..SessionShare::default() }
+}
+
+/// What the sessions of two terminals send, in Mbit/s of a hub's 10, if both always have packets and
+/// the path of the second one carries at most 1280 bytes.
+fn sent(shares: [SessionShare; 2]) -> [f64; 2] {
     let mut star = Star::new();
     star.largest[1] = 1280 - 28;
-    for (session, weight) in star.sessions.iter().zip(weights) {
-        star.hub.set_weight(*session, weight).unwrap();
+    for (session, share) in star.sessions.iter().zip(shares) {
+        star.hub.set_share(star.now, *session, share).unwrap();
     }
     let offer = |star: &mut Star| {
         (0..2).for_each(|terminal| star.offer(terminal, 1400, 2));
@@ -156,14 +160,37 @@ fn share(weights: [u32; 2]) -> f64 {
     (0..4000).for_each(|_| offer(&mut star));
     let sent: Vec<f64> =
         star.bytes_sent().iter().zip(before).map(|(after, before)| after - before).collect();
-    sent[0] / (sent[0] + sent[1])
+    [sent[0], sent[1]].map(|bytes| bytes * 8.0 / 4e6)
 }
 
 #[test]
 fn sessions_share_by_bytes_and_weights_not_by_packets() {
     for (weights, want) in [([1, 1], 0.5), ([3, 1], 0.75), ([1, 4], 0.2)] {
-        let got = share(weights);
+        let [first, second] = sent(weights.map(weighted));
+        let got = first / (first + second);
         assert!((got - want).abs() < 0.01, "{weights:?}: {got}");
+    }
+}
+
+#[test]
+fn sessions_have_guarantees_and_maxima() {
+    let rate = |mbit: u64| Some(BitRate::from_mbit(mbit));
+    let guaranteed = |mbit| SessionShare { guaranteed: rate(mbit), ..weighted(1) };
+    let at_most = |mbit| SessionShare { maximum: rate(mbit), ..weighted(1) };
+    for (shares, want) in [
+        // What the guarantee leaves is shared by weight.
+        ([guaranteed(6), weighted(1)], [8.0, 2.0]),
+        ([guaranteed(6), weighted(3)], [7.0, 3.0]),
+        // Beyond the rate, guarantees are scaled.
+        ([guaranteed(30), guaranteed(10)], [7.5, 2.5]),
+        ([at_most(2), weighted(1)], [2.0, 8.0]),
+        // A maximum holds on an idle link, too.
+        ([at_most(2), at_most(3)], [2.0, 3.0]),
+        ([SessionShare { maximum: rate(6), ..guaranteed(5) }, weighted(9)], [5.5, 4.5]),
+    ] {
+        let got = sent(shares);
+        let good = got.iter().zip(want).all(|(got, want)| (got - want).abs() < 0.1);
+        assert!(good, "{shares:?}: {got:?}, not {want:?}");
     }
 }
 

@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use link::{Link, LinkConfig, Loss, Payload, QueueLimit};
 use slacp::{
-    AggregateId, Config, Endpoint, Event, KeyPair, Open, PublicKey, Rate, Read, SessionId, Stats,
-    StreamId,
+    AggregateId, Config, Endpoint, Event, KeyPair, Open, PublicKey, Rate, Read, SessionId,
+    SessionShare, Stats, StreamId,
 };
 use units::{BitRate, ByteCount, Instant, Machine};
 
@@ -252,7 +252,8 @@ impl Carrier {
 
     pub fn set_weight(&mut self, n: usize, weight: u32) {
         let (session, _) = self.terminals[n].hub.expect("a session");
-        self.hub.set_weight(session, weight).unwrap();
+        let share = SessionShare { weight, ..SessionShare::default() };
+        self.hub.set_share(self.now, session, share).unwrap();
         self.serve_hub();
     }
 

@@ -166,7 +166,11 @@ fn session_rows(text: &mut String, session: &SessionStatus) {
     let (peer, address, since) = (&session.peer, &session.address, seconds(session.since_s));
     row(text, "session", &format!("{peer} at {address}, for {since}{silent}"));
     let lines = [path(session), sent(session), received(session), streams(session)];
-    lines.into_iter().chain(ecn(session)).for_each(|line| row(text, "", &line));
+    lines
+        .into_iter()
+        .chain(share_of(session))
+        .chain(ecn(session))
+        .for_each(|line| row(text, "", &line));
     session.classes.iter().filter(|class| is_used(class)).for_each(|class| class_row(text, class));
     let carries = |channel: &&ChannelStatus| channel.packets_sent + channel.packets_received > 0;
     session.channels.iter().filter(carries).for_each(|channel| channel_rows(text, channel));
@@ -251,14 +255,28 @@ fn is_used(class: &ClassStatus) -> bool {
     class.sent_bytes > 0 || class.waiting_bytes > 0
 }
 
+/// A weight, with a guaranteed and a maximum rate if there are any.
+fn share(weight: u32, [guaranteed, maximum]: [Option<u64>; 2]) -> String {
+    let mut share = format!("weight {weight}");
+    if let Some(rate) = guaranteed {
+        let _ = write!(share, ", guaranteed {}", bit_rate(rate));
+    }
+    if let Some(rate) = maximum {
+        let _ = write!(share, ", at most {}", bit_rate(rate));
+    }
+    share
+}
+
+/// What distinguishes a session's share of the hub's rate from those of the others.
+fn share_of(session: &SessionStatus) -> Option<String> {
+    let rates = [session.guaranteed_bit_s, session.maximum_bit_s];
+    let usual = session.weight <= 1 && rates == [None; 2];
+    (!usual).then(|| share(session.weight, rates))
+}
+
 fn class_row(text: &mut String, class: &ClassStatus) {
-    let mut what = format!("{}: weight {}", class.name, class.weight);
-    if let Some(rate) = class.guaranteed_bit_s {
-        let _ = write!(what, ", guaranteed {}", bit_rate(rate));
-    }
-    if let Some(rate) = class.maximum_bit_s {
-        let _ = write!(what, ", at most {}", bit_rate(rate));
-    }
+    let rates = [class.guaranteed_bit_s, class.maximum_bit_s];
+    let what = format!("{}: {}", class.name, share(class.weight.into(), rates));
     let (sent, waiting) = (bytes(class.sent_bytes), bytes(class.waiting_bytes));
     row(text, "class", &format!("{what}; {sent} sent, {waiting} waiting"));
 }
@@ -418,6 +436,8 @@ mod tests {
             rate_source: "auto".to_owned(),
             rate_state: Some("cruising".to_owned()),
             loss: 0.0123,
+            weight: 3,
+            guaranteed_bit_s: Some(1_000_000),
             rtt_ms: 602.4,
             classes: vec![class, ClassStatus::default()],
             channels: vec![channel, ChannelStatus::default()],
@@ -444,6 +464,7 @@ mod tests {
             "20 Mbit/s, 0 of 0 destinations up",
             "demand   1.2 kB waiting, 2.6 kB foreseen; 7 forecasts came true, 2 failed (3.9 kB)",
             "loss 1.23 %",
+            "weight 3, guaranteed 1 Mbit/s\n",
             "voice: weight 0, at most 2 Mbit/s; 1 kB sent, 0 B waiting",
             "3 (voice): 0 B sent in 2 packets",
             "1 expired",

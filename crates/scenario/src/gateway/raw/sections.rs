@@ -172,6 +172,13 @@ pub(in crate::gateway) struct PermittedTerminal {
     /// Share of the hub's rate, relative to other terminals.
     #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
     pub(in crate::gateway) weight: Option<i64>,
+    /// A rate that the terminal gets before others share. Needs a rate of the hub that is not
+    /// measured.
+    #[schemars(extend("examples" = ["1 Mbit/s"]))]
+    pub(in crate::gateway) guaranteed: Option<Text<BitRate>>,
+    /// A rate that the hub does not exceed towards the terminal.
+    #[schemars(extend("examples" = ["2 Mbit/s"]))]
+    pub(in crate::gateway) maximum: Option<Text<BitRate>>,
     /// The most that the streams of its session hold, in each direction; by default `memory` of
     /// the hub.
     pub(in crate::gateway) memory: Option<Text<ByteCount>>,

@@ -9,7 +9,7 @@ use units::{BitRate, Instant, Machine, earliest};
 
 use crate::{
     ChannelConfig, ChannelId, CloseReason, Config, Endpoint, ErrorControl, Event, KeyPair, Open,
-    Rate, Read, ResetReason, SessionId, StreamId,
+    Rate, Read, ResetReason, SessionId, SessionShare, StreamId,
 };
 
 fn key(n: u8) -> KeyPair {
@@ -96,14 +96,20 @@ impl Net {
             assert_eq!(schedule, truth, "{id:?} of node {n}");
         }
         let link_free = core.pacer.ready_at();
-        let scan = core.sessions.iter().fold(None, |soonest, (_, session)| {
-            let send = session.send_time().map(|(time, wake)| (time.max(link_free), wake));
+        let scan = core.sessions.iter().fold(None, |soonest, (id, session)| {
+            let free = link_free.max(core.sessions.open_at(id));
+            let send = session.send_time().map(|(time, wake)| (time.max(free), wake));
             earliest(soonest, earliest(send, session.poll_timeout()))
         });
         // What is overdue is due now, whichever session's turn it is.
         let time = |wish: Option<(Instant, _)>| wish.map(|(time, _)| time.max(self.now));
         assert_eq!(time(core.sessions.poll_timeout(link_free)), time(scan), "node {n}");
     }
+}
+
+fn share(dice: &mut impl FnMut(usize) -> usize) -> SessionShare {
+    let mut rate = || Some(BitRate::from_mbit(dice(20) as u64)).filter(|_| dice(2) > 0);
+    SessionShare { guaranteed: rate(), maximum: rate(), weight: dice(4) as u32 }
 }
 
 /// Runs a random owner command.
@@ -135,7 +141,7 @@ fn command(net: &mut Net, n: usize, dice: &mut impl FnMut(usize) -> usize) {
             _ = node.set_rate(now, id, rate, Duration::from_millis(dice(3000) as u64));
         }
         (21, _) => _ = node.set_event_log(id, dice(2) * 50),
-        (22, _) => _ = (node.poll_log(), node.poll_packet(), node.set_weight(id, dice(4) as u32)),
+        (22, _) => _ = (node.poll_log(), node.poll_packet(), node.set_share(now, id, share(dice))),
         (23, _) if dice(20) == 0 => _ = node.close(now, id, CloseReason::Prohibited),
         _ => node.configure_classes(now, &config(), Some),
     }

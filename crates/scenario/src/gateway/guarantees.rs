@@ -1,0 +1,42 @@
+//! Guaranteed rates of classes and terminals, against their maximum rates and the rate of the side.
+
+use core::fmt::Display;
+
+use units::BitRate;
+
+use crate::FileError;
+use crate::place::{Place, quoted};
+
+/// Checks that a guarantee does not exceed the maximum of the same class or terminal.
+pub(super) fn within(
+    place: &Place<'_>,
+    guaranteed: Option<BitRate>,
+    maximum: Option<BitRate>,
+) -> Result<(), FileError> {
+    let (Some(guaranteed), Some(maximum)) = (guaranteed, maximum) else { return Ok(()) };
+    let expected = format!("at most its maximum, {maximum}");
+    place.check(guaranteed <= maximum, "guaranteed", quoted(guaranteed), expected)
+}
+
+/// Checks that a configured rate carries all guarantees of `sections` together, in order. Rates that
+/// are reported or measured are known later; then guarantees beyond them are scaled.
+pub(super) fn carried(
+    place: &Place<'_>,
+    rate: &slacp::Rate,
+    sections: &str,
+    guarantees: impl IntoIterator<Item = (impl Display, Option<BitRate>)>,
+) -> Result<(), FileError> {
+    let slacp::Rate::Fixed(rate) = rate else { return Ok(()) };
+    let mut left = rate.bits_per_second();
+    for (index, (name, guaranteed)) in guarantees.into_iter().enumerate() {
+        let Some(guaranteed) = guaranteed else { continue };
+        let key = format!("{sections}.{index}.guaranteed");
+        let rest = BitRate::from_bits_per_second(left);
+        let expected = format!(
+            "at most {rest} for {name}: the guarantees before it leave no more of the rate, {rate}"
+        );
+        place.check(guaranteed <= rest, &key, quoted(guaranteed), expected)?;
+        left -= guaranteed.bits_per_second();
+    }
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! What a session gets of the link that the sessions of a hub share.
+
+use core::time::Duration;
+
+use units::{BitRate, ByteCount, Instant};
+
+use crate::pacer::{BURST, Pacer};
+
+/// Maximum guarantee a session saves up while it has nothing to send, like a class.
+const SAVED: Duration = Duration::from_millis(20);
+/// Maximum guarantee a session is owed while it has something to send. A packet of each other
+/// session with a guarantee may go first; what it misses meanwhile is not left to the others.
+const OWED: Duration = Duration::from_secs(1);
+
+/// The part of a session in the link that the sessions of a hub share. Rates count whole IP packets,
+/// those without data included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionShare {
+    /// Bytes it sends for each byte of a session of weight 1, in what the guarantees leave; in an
+    /// aggregate, its part of the measured rate. Default 1; 0 counts as 1.
+    pub weight: u32,
+    /// Rate served before other sessions while it has something to send. If the guarantees exceed
+    /// the link's rate, they share it in proportion. Default none.
+    ///
+    /// Without effect where each session has a measured rate of its own.
+    pub guaranteed: Option<BitRate>,
+    /// Maximum rate, even when the link is otherwise idle; 4 ms of it may leave at once. Default
+    /// none.
+    pub maximum: Option<BitRate>,
+}
+
+impl Default for SessionShare {
+    fn default() -> Self {
+        Self { weight: 1, guaranteed: None, maximum: None }
+    }
+}
+
+/// How far a session has used its share.
+#[derive(Debug)]
+pub(super) struct Limits {
+    share: SessionShare,
+    guaranteed: Option<Pacer>,
+    maximum: Option<Pacer>,
+}
+
+impl Limits {
+    /// Limits of which nothing is used. Rates of 0 count as none.
+    pub(super) fn new(share: SessionShare) -> Self {
+        let some = |rate: Option<BitRate>| rate.filter(|rate| rate.bits_per_second() > 0);
+        let bucket = |rate: Option<BitRate>, burst| some(rate).map(|rate| Pacer::new(rate, burst));
+        Self {
+            guaranteed: bucket(share.guaranteed, OWED),
+            maximum: bucket(share.maximum, BURST),
+            share: SessionShare { weight: share.weight.max(1), ..share },
+        }
+    }
+
+    pub(super) fn share(&self) -> SessionShare {
+        self.share
+    }
+
+    pub(super) fn weight(&self) -> u32 {
+        self.share.weight
+    }
+
+    /// The guarantee in bit/s; 0 for none.
+    pub(super) fn guaranteed(&self) -> u64 {
+        self.share.guaranteed.map_or(0, BitRate::bits_per_second)
+    }
+
+    /// The earliest time at which its maximum lets it send.
+    pub(super) fn open_at(&self) -> Instant {
+        self.maximum.as_ref().map_or(Instant::ZERO, Pacer::ready_at)
+    }
+
+    /// From when on its guarantee lets it go first, if it has one.
+    pub(super) fn claims_at(&self) -> Option<Instant> {
+        self.guaranteed.as_ref().map(Pacer::ready_at)
+    }
+
+    /// The session begins to have something to send.
+    pub(super) fn begin(&mut self, now: Instant) {
+        if let Some(guaranteed) = &mut self.guaranteed {
+            guaranteed.forget(now, SAVED);
+        }
+    }
+
+    /// Charges an IP packet; `claimed` if it went first by the guarantee.
+    pub(super) fn sent(&mut self, now: Instant, size: ByteCount, claimed: bool) {
+        if let Some(maximum) = &mut self.maximum {
+            maximum.sent(now, size);
+        }
+        if let Some(guaranteed) = self.guaranteed.as_mut().filter(|_| claimed) {
+            guaranteed.sent(now, size);
+        }
+    }
+}
