@@ -1,5 +1,6 @@
 //! Options and queries of IP sockets for which `nix` and `socket2` have no function.
 
+mod marked;
 mod tcp_info;
 
 use std::io;
@@ -11,6 +12,7 @@ use units::ByteCount;
 
 use crate::option;
 
+pub use marked::{Marked, send_marked};
 pub use tcp_info::TcpInfo;
 
 /// Longest saved SYN in bytes: IPv6 and TCP headers with all options, and some extensions.

@@ -192,6 +192,12 @@ impl Endpoint {
         self.core.ecn_sent
     }
 
+    /// The code point (DSCP), 0 to 63, for the IP header of the datagram that [`Self::poll_transmit`]
+    /// returned last: that of the class whose data it carries ([`crate::ClassConfig::dscp`]).
+    pub fn transmit_dscp(&self) -> u8 {
+        self.core.dscp_sent
+    }
+
     /// Whether the datagram that [`Self::poll_transmit`] returned last belongs to the control
     /// channel: it carries no new data. A link layer may send it ahead of data that waits.
     pub fn transmit_is_control(&self) -> bool {

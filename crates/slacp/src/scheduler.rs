@@ -15,8 +15,8 @@ use crate::pacer::Pacer;
 use crate::stats::ClassStats;
 use shares::Shares;
 
-pub(crate) use class::MAX_CLASSES;
 pub use class::{ClassConfig, ClassId};
+pub(crate) use class::{MAX_CLASSES, control_dscp};
 pub(crate) use fair::FairQueue;
 
 /// Maximum guarantee a class may save up: longer than a few packets of others, so that a class
@@ -52,11 +52,14 @@ pub(crate) struct Scheduler {
     claims: Shares,
     /// Shares of what the guarantees leave.
     shares: Shares,
+    /// Code point of packets without new data.
+    control_dscp: u8,
 }
 
 #[derive(Debug)]
 struct Class {
     weight: u64,
+    dscp: u8,
     /// Its fraction of all guarantees, in thousandths.
     claim: u64,
     guaranteed: Option<Pacer>,
@@ -72,6 +75,7 @@ impl Class {
         let bucket = |rate: Option<BitRate>, burst| rate.map(|rate| Pacer::new(rate, burst));
         Self {
             weight: u64::from(config.weight),
+            dscp: config.dscp,
             claim: bits(config) * 1000 / all.max(1),
             guaranteed: bucket(config.guaranteed, SAVED),
             maximum: bucket(config.maximum, BURST),
@@ -107,7 +111,23 @@ impl Scheduler {
             classes: classes.iter().map(|class| Class::new(class, all)).collect(),
             claims: Shares::new(classes.len()),
             shares: Shares::new(classes.len()),
+            control_dscp: control_dscp(classes),
         }
+    }
+
+    /// The code point of packets with new data of a class.
+    pub(crate) fn dscp(&self, index: usize) -> u8 {
+        self.classes[index].dscp
+    }
+
+    /// The code point of packets without new data.
+    pub(crate) fn control_dscp(&self) -> u8 {
+        self.control_dscp
+    }
+
+    /// Whether packets are marked, so that those of different code points must not be mixed.
+    pub(crate) fn marks(&self) -> bool {
+        self.control_dscp != 0
     }
 
     /// Replaces the classes. A class named by `successor` inherits the state of the old one.

@@ -104,6 +104,8 @@ pub(crate) struct Envelope {
     /// Size of the IP packet.
     pub(crate) size: ByteCount,
     pub(crate) ecn: Ecn,
+    /// Code point, 0 to 63.
+    pub(crate) dscp: u8,
     /// Whether it belongs to the control channel: it carries no new data.
     pub(crate) is_control: bool,
 }

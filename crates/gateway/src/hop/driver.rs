@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use os::Timer;
 use pep::routes::Sources;
-use slacp::{Ecn, Event, Notice, Wake};
+use slacp::{Event, Notice, Wake};
 use tokio::sync::mpsc::UnboundedSender;
 use units::{Instant, Machine};
 
 use crate::clock;
-use crate::hop::udp::{Batch, Reception, UdpLink};
+use crate::hop::udp::{Batch, Reception, TrafficClass, UdpLink};
 use crate::hop::{Hop, HopEvent};
 use crate::operate::counters::Counters;
 use crate::tunnel::Port;
@@ -44,7 +44,7 @@ pub(crate) struct Driver {
     batch: Batch,
     /// A datagram taken from the endpoint that did not fit into the last batch.
     waiting: Vec<u8>,
-    waiting_to: Option<(SocketAddr, Ecn)>,
+    waiting_to: Option<(SocketAddr, TrafficClass)>,
     sources: Sources,
     faults: LogLimiter,
 }
@@ -189,10 +189,11 @@ impl Driver {
             if self.waiting_to.is_none() {
                 self.waiting.clear();
                 let to = state.endpoint.poll_transmit(now, &mut self.waiting);
-                self.waiting_to = to.map(|to| (to, state.endpoint.transmit_ecn()));
+                let (dscp, ecn) = (state.endpoint.transmit_dscp(), state.endpoint.transmit_ecn());
+                self.waiting_to = to.map(|to| (to, TrafficClass { dscp, ecn }));
             }
-            let Some((to, ecn)) = self.waiting_to else { return };
-            if !self.batch.join(to, ecn, &self.waiting, most) {
+            let Some((to, traffic_class)) = self.waiting_to else { return };
+            if !self.batch.join(to, traffic_class, &self.waiting, most) {
                 return;
             }
             self.waiting_to = None;

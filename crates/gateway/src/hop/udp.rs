@@ -5,7 +5,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 
 use nix::sys::socket::{setsockopt, sockopt};
-use os::socket::{Buffer, set_buffer};
+use os::socket::{Buffer, Marked, send_marked, set_buffer};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use slacp::Ecn;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -75,11 +75,25 @@ impl UdpLink {
     /// Sends a batch; `WouldBlock` if the kernel has no room now.
     pub(crate) fn send(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
         let Some(destination) = batch.destination else { return Ok(()) };
+        let destination = self.outward(destination);
+        let segment = (batch.count > 1).then_some(batch.segment);
+        if batch.traffic_class.is_marked() {
+            let marked = Marked {
+                destination,
+                source: from,
+                traffic_class: batch.traffic_class.bits(),
+                bytes: &batch.bytes,
+                // A payload is shorter than 64 kB.
+                segment: segment.map(|bytes| bytes as u16),
+            };
+            let send = || send_marked(&self.socket, &marked);
+            return self.socket.try_io(Interest::WRITABLE, send);
+        }
         let transmit = Transmit {
-            destination: self.outward(destination),
-            ecn: EcnCodepoint::from_bits(batch.ecn.bits()),
+            destination,
+            ecn: EcnCodepoint::from_bits(batch.traffic_class.ecn.bits()),
             contents: &batch.bytes,
-            segment_size: (batch.count > 1).then_some(batch.segment),
+            segment_size: segment,
             src_ip: from,
         };
         self.socket.try_io(Interest::WRITABLE, || {
@@ -131,12 +145,31 @@ impl Reception {
     }
 }
 
-/// Datagrams of equal length (the last may be shorter) for one destination and with one ECN
-/// codepoint, which the kernel splits again (UDP GSO).
+/// What an IP header says of a datagram's service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct TrafficClass {
+    /// Code point, 0 to 63.
+    pub(crate) dscp: u8,
+    pub(crate) ecn: Ecn,
+}
+
+impl TrafficClass {
+    fn is_marked(self) -> bool {
+        self.dscp != 0
+    }
+
+    /// The byte in the header (RFC 2474 §3).
+    fn bits(self) -> u8 {
+        self.dscp << 2 | self.ecn.bits()
+    }
+}
+
+/// Datagrams of equal length (the last may be shorter) for one destination and of one traffic class,
+/// which the kernel splits again (UDP GSO).
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     destination: Option<SocketAddr>,
-    ecn: Ecn,
+    traffic_class: TrafficClass,
     bytes: Vec<u8>,
     segment: usize,
     count: usize,
@@ -163,14 +196,20 @@ impl Batch {
     }
 
     /// Adds a datagram; false if it needs a new batch.
-    pub(crate) fn join(&mut self, to: SocketAddr, ecn: Ecn, datagram: &[u8], most: usize) -> bool {
+    pub(crate) fn join(
+        &mut self,
+        to: SocketAddr,
+        traffic_class: TrafficClass,
+        datagram: &[u8],
+        most: usize,
+    ) -> bool {
         if self.count == 0 {
             self.destination = Some(to);
-            self.ecn = ecn;
+            self.traffic_class = traffic_class;
             self.segment = datagram.len();
         } else {
             let fits = self.bytes.len() + datagram.len() <= LARGEST_PAYLOAD;
-            let alike = self.destination == Some(to) && self.ecn == ecn;
+            let alike = self.destination == Some(to) && self.traffic_class == traffic_class;
             if !fits || !alike || datagram.len() > self.segment || self.is_closed(most) {
                 return false;
             }
@@ -191,25 +230,31 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
+    fn unmarked(ecn: Ecn) -> TrafficClass {
+        TrafficClass { ecn, ..TrafficClass::default() }
+    }
+
     #[test]
     fn equal_datagrams_join_and_a_short_one_closes() {
         let mut batch = Batch::default();
-        assert!(batch.join(address(1), Ecn::NotEct, &[0; 100], 4));
-        assert!(batch.join(address(1), Ecn::NotEct, &[0; 100], 4));
-        assert!(!batch.join(address(1), Ecn::NotEct, &[0; 101], 4), "longer");
-        assert!(!batch.join(address(2), Ecn::NotEct, &[0; 100], 4), "elsewhere");
-        assert!(!batch.join(address(1), Ecn::Ect0, &[0; 100], 4), "another codepoint");
-        assert!(batch.join(address(1), Ecn::NotEct, &[0; 50], 4));
-        assert!(!batch.join(address(1), Ecn::NotEct, &[0; 50], 4), "behind a short one");
+        assert!(batch.join(address(1), unmarked(Ecn::NotEct), &[0; 100], 4));
+        assert!(batch.join(address(1), unmarked(Ecn::NotEct), &[0; 100], 4));
+        assert!(!batch.join(address(1), unmarked(Ecn::NotEct), &[0; 101], 4), "longer");
+        assert!(!batch.join(address(2), unmarked(Ecn::NotEct), &[0; 100], 4), "elsewhere");
+        assert!(!batch.join(address(1), unmarked(Ecn::Ect0), &[0; 100], 4), "another codepoint");
+        let voice = TrafficClass { dscp: 46, ..TrafficClass::default() };
+        assert!(!batch.join(address(1), voice, &[0; 100], 4), "another class");
+        assert!(batch.join(address(1), unmarked(Ecn::NotEct), &[0; 50], 4));
+        assert!(!batch.join(address(1), unmarked(Ecn::NotEct), &[0; 50], 4), "behind a short one");
         assert!(batch.is_closed(4) && batch.count() == 3);
         batch.clear();
-        assert!(batch.join(address(2), Ecn::NotEct, &[0; 7], 1) && batch.is_closed(1));
+        assert!(batch.join(address(2), unmarked(Ecn::NotEct), &[0; 7], 1) && batch.is_closed(1));
     }
 
     #[test]
     fn a_batch_never_exceeds_a_datagram() {
         let mut batch = Batch::default();
-        while batch.join(address(1), Ecn::NotEct, &[0; 1472], 64) {}
+        while batch.join(address(1), unmarked(Ecn::NotEct), &[0; 1472], 64) {}
         assert_eq!(batch.count(), LARGEST_PAYLOAD / 1472);
     }
 
@@ -227,10 +272,10 @@ mod tests {
             sender.writable().await.unwrap();
             for length in [9, 9, 5] {
                 let datagram = vec![length; usize::from(length)];
-                if !batch.join(to, Ecn::Ect0, &datagram, most) {
+                if !batch.join(to, unmarked(Ecn::Ect0), &datagram, most) {
                     sender.send(&batch, None).unwrap();
                     batch.clear();
-                    assert!(batch.join(to, Ecn::Ect0, &datagram, most));
+                    assert!(batch.join(to, unmarked(Ecn::Ect0), &datagram, most));
                 }
             }
             sender.send(&batch, None).unwrap();
@@ -257,7 +302,7 @@ mod tests {
         let (mut reception, mut batch) = (Reception::new(), Batch::default());
         for sent in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce, Ecn::NotEct] {
             batch.clear();
-            assert!(batch.join(to, sent, &[7; 30], 1));
+            assert!(batch.join(to, unmarked(sent), &[7; 30], 1));
             sender.writable().await.unwrap();
             sender.send(&batch, None).unwrap();
             let mut received = None;

@@ -74,7 +74,11 @@ fn definition(place: &Place<'_>, raw: sections::Class) -> Result<Definition, Fil
     };
     place.check(listed != (raw.name == DEFAULT_CLASS), "name", quoted(&raw.name), expected)?;
     let weight = number(place, "weight", raw.weight, (WEIGHTS, ""))?;
+    let mark = raw.mark.as_ref().map_or(Ok(0), |item| {
+        code_point(item).ok_or_else(|| place.wrong("mark", item, DSCP_FORM))
+    })?;
     let share = ClassConfig {
+        dscp: mark,
         weight: weight.map_or(1, |weight| weight as u16),
         guaranteed: rate::rate(place, "guaranteed", raw.guaranteed)?,
         maximum: rate::rate(place, "maximum", raw.maximum)?,

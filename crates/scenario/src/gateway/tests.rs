@@ -425,6 +425,7 @@ fn a_bad_tunnel_or_class_is_a_one_line_error() {
         (&class("protocols = [\"quic\"]"), &["class.0.protocols.0 = \"quic\"", "esp"]),
         ("[[class]]\nname = \"a\"\nports = [\"2-1\"]", &["class.0.ports.0 = \"2-1\"", "5060-5061"]),
         (&class("weight = 0"), &["class.0.weight = 0", "1 to 1000"]),
+        (&class("mark = 64"), &["class.0.mark = 64", "0 to 63"]),
         (&class("weight = 70000"), &["class.0.weight = 70000", "1 to 1000"]),
         (&class("guaranteed = \"0 bit/s\""), &["class.0.guaranteed", "0 bit/s", "10 Mbit/s"]),
         (&class("maximum = \"fast\""), &["class.0.maximum", "fast", "Mbit/s"]),

@@ -4,8 +4,9 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 
-use lab::{Node, find_netns};
+use lab::{HOP_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
+use os::packet::Tap;
 use os::socket::{save_syns, saved_syn};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
@@ -18,6 +19,8 @@ use crate::operate::{Sockets, wait_for};
 /// No class has a rule for this port.
 const PORT: u16 = 4000;
 const EXPEDITED: u32 = 46;
+/// CS6.
+const CONTROL: u32 = 48;
 const BYTES: usize = 100_000;
 
 #[test]
@@ -63,6 +66,59 @@ pub(crate) fn inside_alone() {
         }
     }
     solo.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn packets_on_the_hop_carry_the_mark_of_their_class() {
+    as_myself(|runner| runner.inside(lossless(), "code_points::inside_marks"));
+}
+
+pub(crate) fn inside_marks() {
+    let (pair, listener) = (Pair::new(), listen_and_keep_syns());
+    let hub = pair.hub_with_keys("", "");
+    let mut terminal = pair.terminal_with(
+        "[intercept]\ninterfaces = [\"lan0\"]\n\
+         [[class]]\nname = \"voice\"\ndscp = [\"EF\"]\nmark = \"EF\"\n",
+    );
+    terminal.wait_for("ready");
+    let tap = find_netns(Node::Hub).unwrap().run(|| Tap::open(HOP_DEVICE, 1500));
+    let mut seen = Seen { tap: tap.unwrap(), bytes: [[0; 64]; 2] };
+    for address in addresses(PORT) {
+        for dscp in [0, EXPEDITED] {
+            let before = seen.look();
+            assert_eq!(exchange(address, dscp, &listener), dscp, "{address}");
+            let grown = |now: [[u64; 64]; 2], up: usize, mark: u32| {
+                now[up][mark as usize] - before[up][mark as usize]
+            };
+            let (now, other) = (seen.look(), EXPEDITED - dscp);
+            // From the terminal, whose class is marked, and from the hub, which marks nothing.
+            assert!(grown(now, 1, dscp) >= BYTES as u64, "{address} {dscp}");
+            assert!(grown(now, 1, other) < 10_000, "{address} {dscp}");
+            assert!(grown(now, 1, CONTROL) > 0, "{address} {dscp}");
+            assert!(grown(now, 0, 0) >= BYTES as u64, "{address} {dscp}");
+            assert_eq!((grown(now, 0, EXPEDITED), grown(now, 0, CONTROL)), (0, 0));
+        }
+    }
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// Bytes that the hub's device has sent and received, by code point.
+struct Seen {
+    tap: Tap,
+    bytes: [[u64; 64]; 2],
+}
+
+impl Seen {
+    fn look(&mut self) -> [[u64; 64]; 2] {
+        let bytes = &mut self.bytes;
+        self.tap.drain(|frame| {
+            let [first, second, ..] = *frame.bytes else { return };
+            let mark = if first >> 4 == 4 { second >> 2 } else { (first & 15) << 2 | second >> 6 };
+            bytes[usize::from(!frame.outgoing)][usize::from(mark)] += frame.bytes.len() as u64;
+        });
+        self.bytes
+    }
 }
 
 /// Sends data with this DSCP and receives it back; returns the DSCP that arrived.

@@ -14,6 +14,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     clients::inside_a_browser_loads_a_page,
     code_points::inside_they_cross,
     code_points::inside_alone,
+    code_points::inside_marks,
     directions::inside_the_hub_takes_over,
     directions::inside_terminals_meet,
     directions::inside_a_hop_of_ipv6,

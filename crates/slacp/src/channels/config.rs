@@ -154,6 +154,12 @@ pub enum ConfigError {
     /// A guarantee or maximum of 0 bit/s.
     #[error("a class has a rate of 0 bit/s: expected a rate above 0, or none")]
     NoRate,
+    /// There is no such code point.
+    #[error("the code point of a class is {dscp}: expected 0 to 63")]
+    Dscp {
+        /// The code point.
+        dscp: u8,
+    },
     /// The weight is outside 1 to 1000.
     #[error("the weight of a class is {weight}: expected 1 to 1000")]
     Weight {

@@ -14,6 +14,7 @@ use crate::keys::secret::{Secret, draw};
 use crate::pacer::{BURST, Pacer};
 use crate::path::fade::Faded;
 use crate::rate::{Memories, Switch};
+use crate::scheduler::control_dscp;
 use crate::session::{Envelope, Session, Wake, ip_udp_overhead, limits};
 use crate::setup::handshake::Params;
 use crate::setup::knock::KnockKey;
@@ -51,6 +52,8 @@ pub(crate) struct Core {
     /// The codepoint of the datagram being handled, and of the one that left last.
     pub(crate) ecn_received: Ecn,
     pub(super) ecn_sent: Ecn,
+    /// The code point (DSCP) of the datagram that left last.
+    pub(super) dscp_sent: u8,
     /// Whether the last datagram sent carried no new data.
     pub(super) control_sent: bool,
     pub(super) pacer: Pacer,
@@ -95,6 +98,7 @@ impl Core {
             now: Instant::ZERO,
             ecn_received: Ecn::NotEct,
             ecn_sent: Ecn::NotEct,
+            dscp_sent: 0,
             control_sent: true,
             indices: BTreeMap::new(),
             memories: Memories::default(),
@@ -185,6 +189,7 @@ impl Core {
         buf: &mut Vec<u8>,
     ) -> SocketAddr {
         (self.ecn_sent, self.control_sent) = (Ecn::NotEct, true);
+        self.dscp_sent = control_dscp(&self.config.classes);
         buf.extend_from_slice(datagram);
         let size = buf.len() + ip_udp_overhead(to);
         // Datagrams without a session have no modem-reported rate.
@@ -366,8 +371,8 @@ impl Core {
         let departure = self.sessions.transmit(now, buf);
         self.settle();
         let Departure { session, envelope } = departure?;
-        let Envelope { to, size, ecn, is_control } = envelope;
-        (self.ecn_sent, self.control_sent) = (ecn, is_control);
+        let Envelope { to, size, ecn, dscp, is_control } = envelope;
+        (self.ecn_sent, self.dscp_sent, self.control_sent) = (ecn, dscp, is_control);
         if let Some(rate) = self.sessions.get(session).and_then(Session::shared_rate) {
             // At rate 0 only probes leave; they are spaced at the last rate.
             self.pacer.set_rate(now, rate);

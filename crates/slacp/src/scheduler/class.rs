@@ -26,6 +26,20 @@ pub struct ClassConfig {
     pub guaranteed: Option<BitRate>,
     /// Maximum rate, even when the link is otherwise idle. Default none.
     pub maximum: Option<BitRate>,
+    /// Code point (RFC 2474), 0 to 63, of the packets that carry new data of the class, for links that
+    /// serve classes differently. Packets then carry data of classes with the same code point only,
+    /// and those without new data are marked as network control, CS6. Default 0.
+    pub dscp: u8,
+}
+
+/// Code point of packets without new data if any class has one: network control (RFC 4594 §3.2).
+pub(crate) const CONTROL_DSCP: u8 = 48;
+/// Highest code point.
+const MAX_DSCP: u8 = 63;
+
+/// The code point of packets without new data.
+pub(crate) fn control_dscp(classes: &[ClassConfig]) -> u8 {
+    if classes.iter().any(|class| class.dscp != 0) { CONTROL_DSCP } else { 0 }
 }
 
 impl ClassConfig {
@@ -37,12 +51,15 @@ impl ClassConfig {
         if is_zero(self.guaranteed) || is_zero(self.maximum) {
             return Err(ConfigError::NoRate);
         }
+        if self.dscp > MAX_DSCP {
+            return Err(ConfigError::Dscp { dscp: self.dscp });
+        }
         Ok(self)
     }
 }
 
 impl Default for ClassConfig {
     fn default() -> Self {
-        Self { weight: 1, guaranteed: None, maximum: None }
+        Self { weight: 1, guaranteed: None, maximum: None, dscp: 0 }
     }
 }

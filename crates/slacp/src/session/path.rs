@@ -139,8 +139,12 @@ impl Session {
         // Padding is zeros.
         out.resize(probe.size - ip_udp_overhead(to) - TAG, 0);
         self.ping();
-        let kept =
-            Kept { cargo: smallvec![Cargo::MtuProbe(probe)], source: None, is_control: false };
+        let kept = Kept {
+            cargo: smallvec![Cargo::MtuProbe(probe)],
+            source: None,
+            is_control: false,
+            dscp: Some(0),
+        };
         self.seal(now, header, out, to, Some(kept))
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Filling<'a> {
     pub(super) protection: Protection,
     /// Whether it carries anything that was not sent before.
     pub(super) is_new: bool,
+    /// The code point of its new data.
+    pub(super) dscp: Option<u8>,
     /// Whether it asks for an acknowledgement.
     pub(super) asks: bool,
     /// Whether it reports a loss to a link layer.
@@ -48,6 +50,7 @@ impl<'a> Filling<'a> {
             source: false,
             protection: Protection::default(),
             is_new: false,
+            dscp: None,
             asks: false,
             reports: false,
         }
@@ -84,7 +87,7 @@ impl Session {
     pub(super) fn write_payload(&mut self, now: Instant, packet: &mut Filling) {
         self.write_control(packet);
         while packet.out.len() + STREAM_OVERHEAD < packet.end {
-            let placed = self.write_lost(now, packet)
+            let placed = self.may_add_lost(packet) && self.write_lost(now, packet)
                 || self.may_add_new(packet) && self.write_new(now, packet);
             if !placed {
                 return;
@@ -92,11 +95,18 @@ impl Session {
         }
     }
 
-    /// Whether new data may be added to the packet. On a link layer control and new data travel in
-    /// packets of their own, because control may overtake.
+    /// Whether new data may be added to the packet. On a link layer, or a link that tells them apart
+    /// by their marks, control and new data travel in packets of their own, because control may
+    /// overtake.
     fn may_add_new(&self, packet: &Filling) -> bool {
         let is_control = !packet.is_new && !packet.cargo.is_empty();
-        !(self.held_back || self.link_layer && is_control)
+        let apart = self.link_layer || self.sender.scheduler.marks();
+        !(self.held_back || apart && is_control)
+    }
+
+    /// Whether lost data may be added to the packet: on a link that knows marks, not to new data.
+    fn may_add_lost(&self, packet: &Filling) -> bool {
+        !(packet.is_new && self.sender.scheduler.marks())
     }
 
     fn write_control(&mut self, packet: &mut Filling) {
@@ -135,12 +145,17 @@ impl Session {
         let before = if packet.cargo.is_empty() { headers } else { 0 };
         while let Some((class, side)) = self.sender.scheduler.next(now, |class| self.waiting(class))
         {
+            let dscp = self.sender.scheduler.dscp(class);
+            if packet.dscp.is_some_and(|other| other != dscp) {
+                return false;
+            }
             let flows = self.waiting(class)[side as usize].flows;
             let placed = match side {
                 Side::Streams => self.write_new_chunk(now, packet, class),
                 Side::Packets => self.write_new_piece(now, packet, class),
             };
             if let Some(bytes) = placed {
+                packet.dscp = Some(dscp);
                 self.sender.scheduler.sent(now, class, side, before + bytes, flows);
                 return true;
             }

@@ -26,6 +26,8 @@ pub(super) struct Kept {
     pub(super) source: Option<Box<[u8]>>,
     /// Whether it belongs to the control channel.
     pub(super) is_control: bool,
+    /// The code point of its new data.
+    pub(super) dscp: Option<u8>,
 }
 
 impl Session {
@@ -129,7 +131,7 @@ impl Session {
             out.clear();
             return None;
         }
-        let Filling { cargo, source, protection, is_new, asks, reports, .. } = packet;
+        let Filling { cargo, source, protection, is_new, dscp, asks, reports, .. } = packet;
         // On a clean link no repair will need the packet.
         let is_clean = self.loss.is_clean();
         let source = source && !is_clean;
@@ -143,7 +145,7 @@ impl Session {
         }
         let source = source.then(|| out[header.len()..].into());
         // A question waits for its turn, so that its answer says that all data before it has come.
-        let kept = Kept { cargo, source, is_control: !is_new && !asks };
+        let kept = Kept { cargo, source, is_control: !is_new && !asks, dscp };
         let sent = self.seal(now, &header, out, to, eliciting.then_some(kept));
         if let Some(sent) = &sent
             && self.stats.repairs_sent > repairs
@@ -166,6 +168,8 @@ impl Session {
         let size = out.len() + TAG + ip_udp_overhead(to);
         let source = kept.as_ref().is_some_and(|kept| kept.source.is_some());
         let is_control = kept.as_ref().is_none_or(|kept| kept.is_control);
+        let dscp = kept.as_ref().and_then(|kept| kept.dscp);
+        let dscp = dscp.unwrap_or_else(|| self.sender.scheduler.control_dscp());
         let ecn = self.codepoint(number, kept.as_ref());
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += size as u64;
@@ -173,7 +177,7 @@ impl Session {
         self.keys.seal(number, header.len(), out);
         self.check_keys(now);
         self.log.record(now, || LogEvent::Sent { packet: number, bytes: size, source });
-        Some(Envelope { to, size: ByteCount::new(size as u64), ecn, is_control })
+        Some(Envelope { to, size: ByteCount::new(size as u64), ecn, dscp, is_control })
     }
 
     /// The codepoint of packet `number`. What nobody acknowledges cannot be validated, and what finds
@@ -210,7 +214,7 @@ impl Session {
         if ect {
             self.marking.sent_ect();
         }
-        let enter = |Kept { cargo, source, is_control }| SentPacket {
+        let enter = |Kept { cargo, source, is_control, .. }| SentPacket {
             size,
             ect,
             sent_bytes,

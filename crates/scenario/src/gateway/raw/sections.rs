@@ -118,6 +118,10 @@ pub(in crate::gateway) struct Class {
     /// A rate that the class does not exceed.
     #[schemars(extend("examples" = ["2 Mbit/s"]))]
     pub(in crate::gateway) maximum: Option<Text<BitRate>>,
+    /// Code point of its packets on the hop, by name or number, for links that serve classes
+    /// differently.
+    #[schemars(extend("default" = 0, "examples" = ["EF", "AF41", 8]))]
+    pub(in crate::gateway) mark: Option<Item>,
     /// How its packets are protected on the hop.
     #[schemars(extend("default" = "fec-arq"))]
     pub(in crate::gateway) channel: Option<Channel>,
