@@ -16,8 +16,8 @@
 //! 56  8  zero
 //! ```
 //! *port* and *datagrams sent* have their number in the first field,
-//! *datagrams received* has received, duplicates, reordered, corrupt, jitter
-//! and span in nanoseconds; these two go both ways.
+//! *datagrams received* has received, duplicates, reordered, corrupt, jitter,
+//! span and variation of the delay in nanoseconds; these two go both ways.
 //! Integers are big-endian. A download begins with *accepted* and goes on with
 //! payload in blocks ([`crate::frame`]); when the client has it all and
 //! half-closes, the server says what was *sent*. An upload is answered by any
@@ -256,14 +256,16 @@ fn sent_report(fields: [u64; FIELDS]) -> SenderReport {
 }
 
 fn udp_fields(counts: &UdpCounts) -> [u64; FIELDS] {
-    let UdpCounts { received, duplicates, reordered, corrupt, jitter, span } = *counts;
-    [received, duplicates, reordered, corrupt, nanos(jitter), nanos(span), 0]
+    let UdpCounts { received, duplicates, reordered, corrupt, jitter, delay_variation, span } =
+        *counts;
+    let times = [jitter, span, delay_variation].map(nanos);
+    [received, duplicates, reordered, corrupt, times[0], times[1], times[2]]
 }
 
 fn udp_counts(fields: [u64; FIELDS]) -> UdpCounts {
-    let [received, duplicates, reordered, corrupt, jitter, span, _] = fields;
-    let (jitter, span) = (Duration::from_nanos(jitter), Duration::from_nanos(span));
-    UdpCounts { received, duplicates, reordered, corrupt, jitter, span }
+    let [received, duplicates, reordered, corrupt, times @ ..] = fields;
+    let [jitter, span, delay_variation] = times.map(Duration::from_nanos);
+    UdpCounts { received, duplicates, reordered, corrupt, jitter, delay_variation, span }
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -309,9 +311,7 @@ mod tests {
             sent,
             any::<u16>().prop_map(|port| Answer::Port { port }),
             any::<u64>().prop_map(|datagrams| Answer::UdpSent { datagrams }),
-            any::<[u64; 6]>().prop_map(|[a, b, c, d, e, f]| {
-                Answer::UdpReceived(udp_counts([a, b, c, d, e, f, 0]))
-            }),
+            any::<[u64; FIELDS]>().prop_map(|fields| Answer::UdpReceived(udp_counts(fields))),
             prop::sample::select(REFUSALS.map(|(_, refusal)| refusal).to_vec())
                 .prop_map(Answer::Refused),
         ]

@@ -1,5 +1,6 @@
 //! UDP at a constant rate: loss, order, duplicates and jitter, in both directions.
 
+pub(crate) mod delays;
 pub(crate) mod exchange;
 pub mod receiver;
 pub(crate) mod server;
@@ -8,6 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::{interval, timeout};
@@ -33,6 +35,8 @@ pub struct UdpOptions {
     pub server: SocketAddr,
     /// What to send.
     pub plan: UdpPlan,
+    /// Code point (DSCP), 0 to 63, of the datagrams that this end sends.
+    pub dscp: u8,
     /// Time limit in total.
     pub limit: Duration,
     /// Payload key; a new one for each run.
@@ -136,7 +140,7 @@ async fn run(
         Answer::Port { port } => port,
         found => return Err(FlowError::Unexpected { found }),
     };
-    let socket = bind(&stream, SocketAddr::new(options.server.ip(), port)).await;
+    let socket = bind(&stream, SocketAddr::new(options.server.ip(), port), options.dscp).await;
     let socket = socket.map_err(|error| FlowError::Socket { error })?;
     greet(&mut stream, &socket, &options.plan, key).await?;
     let exchange = exchange(&mut stream, &socket, &options.plan, (key, Side::Client)).await?;
@@ -146,8 +150,13 @@ async fn run(
     Ok(exchange)
 }
 
-async fn bind(stream: &TcpStream, server: SocketAddr) -> std::io::Result<UdpSocket> {
+async fn bind(stream: &TcpStream, server: SocketAddr, dscp: u8) -> std::io::Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddr::new(stream.local_addr()?.ip(), 0)).await?;
+    let traffic_class = u32::from(dscp) << 2;
+    match server {
+        SocketAddr::V4(_) => SockRef::from(&socket).set_tos_v4(traffic_class)?,
+        SocketAddr::V6(_) => SockRef::from(&socket).set_tclass_v6(traffic_class)?,
+    }
     socket.connect(server).await?;
     Ok(socket)
 }

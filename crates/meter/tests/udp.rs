@@ -23,7 +23,7 @@ fn options(server: SocketAddr, directions: Directions) -> UdpOptions {
         time: Duration::from_millis(200),
         directions,
     };
-    UdpOptions { server, plan, limit: Duration::from_secs(60), key: 0xDA7A }
+    UdpOptions { server, plan, dscp: 0, limit: Duration::from_secs(60), key: 0xDA7A }
 }
 
 #[test]

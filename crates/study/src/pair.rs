@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use gateway::keys::{KeyError, PrivateKey, format_public_key};
 use lab::{LAN_DEVICE, Lab, LinkSpec, Node, Preset, Site};
+use link::TrafficClass;
+use link::dama::Category;
 use thiserror::Error;
 use units::{BitRate, ByteCount};
 
@@ -207,8 +209,21 @@ fn terminal_config(
     let _ = writeln!(config, "[tunnel]\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]");
     if on_demand {
         let _ = writeln!(config, "[dlep]\nmodem = \"{MODEM}\"\non_demand = true");
+        config += &voice_class(preset).unwrap_or_default();
     }
     config
+}
+
+/// A class for voice that is marked for the terminal's modem, if that has a constant rate for voice.
+fn voice_class(preset: &Preset) -> Option<String> {
+    let terminal = &preset.dama.as_ref()?.terminal;
+    (terminal.categories.of(TrafficClass::Voice) == Category::Cra).then(|| {
+        format!(
+            "[[class]]\nname = \"voice\"\ndscp = [\"EF\", \"VA\", \"CS5\"]\nguaranteed = \"{}\"\n\
+             channel = \"none\"\nmark = \"EF\"\n",
+            terminal.cra
+        )
+    })
 }
 
 /// The sending rate on a link; changes are detected.
@@ -246,4 +261,17 @@ fn common(preset: &Preset, key: &PrivateKey, rate: &str) -> String {
 pub(crate) fn window(preset: &Preset) -> ByteCount {
     let [forward, ret] = [&preset.forward, &preset.ret].map(|link| link.peak_rate(preset.mtu));
     forward.max(ret).bytes_in(2 * preset.rtt()).max(LEAST_WINDOW)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn voice_is_marked_where_the_modem_has_a_rate_for_it() {
+        let class = |name: &str| voice_class(&Preset::load(name).unwrap());
+        let voice = class("vsat-dama-voice").unwrap();
+        assert!(voice.contains("guaranteed = \"120 kbit/s\"") && voice.contains("mark = \"EF\""));
+        assert_eq!((class("vsat-dama-cra"), class("geo")), (None, None));
+    }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::delays::Delays;
 use crate::payload::Payload;
 
 /// Size of a datagram's head, and so the minimum size of a datagram, in bytes.
@@ -35,6 +36,14 @@ pub struct UdpCounts {
     /// Interarrival jitter after the last datagram (RFC 3550 §6.4.1).
     #[serde(rename = "jitter_seconds", with = "crate::reports::json::seconds")]
     pub jitter: Duration,
+    /// How much longer than the shortest one-way delay that of 99 % of the datagrams is at most
+    /// (packet delay variation, RFC 5481 §4.2), rounded up to 0.1 ms.
+    #[serde(
+        default,
+        rename = "delay_variation_p99_seconds",
+        with = "crate::reports::json::seconds"
+    )]
+    pub delay_variation: Duration,
     /// From the first to the last arrival.
     #[serde(rename = "span_seconds", with = "crate::reports::json::seconds")]
     pub span: Duration,
@@ -77,6 +86,7 @@ pub(crate) struct UdpReceiver {
     before: Option<(i128, i128)>,
     /// In nanoseconds.
     jitter: f64,
+    delays: Delays,
     counts: UdpCounts,
 }
 
@@ -92,6 +102,7 @@ impl UdpReceiver {
             first: None,
             before: None,
             jitter: 0.0,
+            delays: Delays::default(),
             counts: UdpCounts::default(),
         }
     }
@@ -132,6 +143,7 @@ impl UdpReceiver {
             self.jitter += (difference.unsigned_abs() as f64 - self.jitter) / 16.0;
         }
         self.before = Some((arrival, sent));
+        self.delays.add(arrival - sent);
         let first = *self.first.get_or_insert(now);
         self.counts.span = now.saturating_sub(first);
         self.counts.jitter = Duration::from_nanos(self.jitter as u64);
@@ -139,7 +151,7 @@ impl UdpReceiver {
 
     /// The counts so far.
     pub(crate) fn counts(&self) -> UdpCounts {
-        self.counts
+        UdpCounts { delay_variation: self.delays.variation(), ..self.counts }
     }
 }
 
@@ -195,6 +207,8 @@ mod tests {
         receiver.handle(ms(330), &datagram(3, ms(9030)));
         assert_eq!(receiver.counts().jitter, Duration::from_nanos(1_937_500));
         assert_eq!(receiver.counts().span, ms(30));
+        // 16 ms late, one datagram of four.
+        assert_eq!(receiver.counts().delay_variation, ms(16));
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! The built-in presets.
 
 /// Names and files of the built-in presets.
-pub(crate) const BUILT_IN: [(&str, &str); 15] = [
+pub(crate) const BUILT_IN: [(&str, &str); 16] = [
     ("geo", include_str!("../../presets/geo.toml")),
     ("geo-ka", include_str!("../../presets/geo-ka.toml")),
     ("geo-fade", include_str!("../../presets/geo-fade.toml")),
@@ -11,6 +11,7 @@ pub(crate) const BUILT_IN: [(&str, &str); 15] = [
     ("vsat-dama-rbdc", include_str!("../../presets/vsat-dama-rbdc.toml")),
     ("vsat-dama-vbdc", include_str!("../../presets/vsat-dama-vbdc.toml")),
     ("vsat-dama-cra-vbdc", include_str!("../../presets/vsat-dama-cra-vbdc.toml")),
+    ("vsat-dama-voice", include_str!("../../presets/vsat-dama-voice.toml")),
     ("star-one", include_str!("../../presets/star-one.toml")),
     ("t1", include_str!("../../presets/t1.toml")),
     ("itu-45m", include_str!("../../presets/itu-45m.toml")),

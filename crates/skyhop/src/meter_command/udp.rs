@@ -28,6 +28,9 @@ pub(crate) struct UdpArgs {
     /// Duration, e.g. 30s
     #[arg(long, default_value = "10 s", value_parser = units::parse_duration)]
     time: Duration,
+    /// Code point (DSCP) of the datagrams that this end sends, 0 to 63, e.g. 46 for EF
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=63))]
+    dscp: u8,
     /// Upload instead of download
     #[arg(long, conflicts_with = "both")]
     up: bool,
@@ -48,6 +51,7 @@ impl UdpArgs {
             bail!("{} datagrams are more than {DATAGRAMS_MAX}", plan.datagrams());
         }
         let limit = self.time.saturating_add(MARGIN);
-        Ok(UdpOptions { server: self.target.resolve()?, plan, limit, key: fresh_key()? })
+        let (server, dscp) = (self.target.resolve()?, self.dscp);
+        Ok(UdpOptions { server, plan, dscp, limit, key: fresh_key()? })
     }
 }

@@ -16,6 +16,7 @@ pub(super) fn text(report: &UdpReport) -> String {
         Column::right("duplicates"),
         Column::right("corrupt"),
         Column::right("jitter").at_least(9),
+        Column::right("p99 above least delay"),
         Column::right("goodput").at_least(14),
     ]);
     for flow in &report.flows {
@@ -30,6 +31,7 @@ pub(super) fn text(report: &UdpReport) -> String {
             counts.duplicates.to_string(),
             counts.corrupt.to_string(),
             milliseconds(Some(counts.jitter)),
+            milliseconds(Some(counts.delay_variation)),
             rate(flow.goodput),
         ]);
     }
@@ -43,7 +45,7 @@ fn loss(flow: &UdpFlow) -> String {
     }
 }
 
-pub(super) const COLUMNS: [&str; 11] = [
+pub(super) const COLUMNS: [&str; 12] = [
     "run",
     "direction",
     "sent",
@@ -53,6 +55,7 @@ pub(super) const COLUMNS: [&str; 11] = [
     "duplicates",
     "corrupt",
     "jitter_seconds",
+    "delay_variation_p99_seconds",
     "span_seconds",
     "goodput_bits_per_second",
 ];
@@ -70,6 +73,7 @@ pub(super) fn csv(csv: &mut Csv, run: u32, report: &UdpReport) {
             Some(flow.counts.duplicates.to_string()),
             Some(flow.counts.corrupt.to_string()),
             seconds_field(Some(flow.counts.jitter)),
+            seconds_field(Some(flow.counts.delay_variation)),
             seconds_field(Some(flow.counts.span)),
             flow.goodput.map(|goodput| goodput.bits_per_second().to_string()),
         ]);

@@ -1,0 +1,70 @@
+//! One-way delays by clocks that need not agree: how far they exceed the shortest.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Width of a bin in nanoseconds.
+const BIN: i128 = 100_000;
+/// Delays are told apart up to this many bins from the first one, 10 s: a sender's false times
+/// cannot make more bins than that.
+const REACH: i128 = 100_000;
+
+/// Numbers of datagrams by delay.
+#[derive(Debug, Default)]
+pub(crate) struct Delays {
+    /// The first delay, in bins.
+    first: Option<i128>,
+    /// Datagrams by the difference to it, in bins.
+    bins: BTreeMap<i128, u64>,
+    count: u64,
+}
+
+impl Delays {
+    /// Adds the difference of an arrival time to a sending time, in nanoseconds.
+    pub(crate) fn add(&mut self, delay: i128) {
+        let bin = delay.div_euclid(BIN);
+        let first = *self.first.get_or_insert(bin);
+        *self.bins.entry((bin - first).clamp(-REACH, REACH)).or_default() += 1;
+        self.count += 1;
+    }
+
+    /// By how much 99 % of the delays exceed the shortest at most; zero without any.
+    pub(crate) fn variation(&self) -> Duration {
+        let Some((shortest, _)) = self.bins.first_key_value() else { return Duration::ZERO };
+        let wanted = (self.count * 99).div_ceil(100);
+        let mut below = 0;
+        let bin = self.bins.iter().find_map(|(bin, count)| {
+            below += count;
+            (below >= wanted).then_some(bin)
+        });
+        let bins = bin.map_or(0, |bin| bin - shortest);
+        Duration::from_nanos((bins * BIN) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variation(delays: impl IntoIterator<Item = i128>) -> Duration {
+        let mut all = Delays::default();
+        delays.into_iter().for_each(|micros| all.add(micros * 1000));
+        all.variation()
+    }
+
+    #[test]
+    fn one_in_a_hundred_does_not_count() {
+        assert_eq!(variation([]), Duration::ZERO);
+        assert_eq!(variation([7]), Duration::ZERO);
+        let spread = (0..100).map(|number| -5_000_000 + number * 1000);
+        assert_eq!(variation(spread), Duration::from_millis(98));
+        let outlier = (0..100).map(|number| if number == 50 { 900_000 } else { 300_000 });
+        assert_eq!(variation(outlier), Duration::ZERO);
+    }
+
+    #[test]
+    fn times_of_any_size_are_bounded() {
+        let extremes = [0, i128::from(u64::MAX), -i128::from(u64::MAX)];
+        assert_eq!(variation(extremes), Duration::from_secs(20));
+    }
+}
