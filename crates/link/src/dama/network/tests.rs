@@ -13,7 +13,9 @@ use units::ByteCount;
 
 use super::*;
 use crate::dama::testkit::{DELAY, FRAME, bits, config, terminal};
-use crate::dama::{Categories, Category, Grant, MacLimit, Policy, RequestTransport, TerminalConfig};
+use crate::dama::{
+    Categories, Category, Grant, MacLimit, Policy, RequestTransport, TerminalConfig,
+};
 
 fn network(terminals: Vec<TerminalConfig>) -> Dama<usize> {
     Dama::new(config(terminals), 1).unwrap()
