@@ -20,3 +20,4 @@ pub mod rates;
 pub mod relay;
 pub mod routes;
 pub mod traffic;
+pub mod window;

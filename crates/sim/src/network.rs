@@ -7,6 +7,7 @@ use link::{Counters, Link, Tally};
 
 use crate::agenda::Alarm;
 use crate::packet::{NodeId, Packet};
+use crate::world::Limiter;
 
 /// One direction of a link between nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,6 +105,8 @@ pub(crate) struct Node {
     pub(crate) default: Option<Hop>,
     /// The index of its SLACP gateway, if it is one.
     pub(crate) gateway: Option<u32>,
+    /// Limits windows, if it is to.
+    pub(crate) limiter: Option<Box<Limiter>>,
 }
 
 impl Node {

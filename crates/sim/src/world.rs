@@ -11,6 +11,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod window;
 mod wires;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -32,6 +33,7 @@ use crate::talk::Talk;
 use crate::world::slacp::{Gateway, Opening};
 
 pub use below::{Charged, MacBuffer};
+pub(crate) use window::Limiter;
 
 /// A due event.
 #[derive(Debug, Clone, Copy)]

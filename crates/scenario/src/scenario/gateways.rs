@@ -29,7 +29,8 @@ pub struct Gateways {
     pub return_rate: Option<BitRate>,
     /// What links charge for SLACP's packets.
     pub overhead: Overhead,
-    /// Bytes of IP packets that wait in front of SLACP.
+    /// Bytes of IP packets that wait in front of SLACP, or that hosts with limited windows let wait
+    /// for the return link.
     pub queue: ByteCount,
     /// Bytes that SLACP lets wait for the link below it; `None`: it sends at its rate.
     pub mac_buffer: Option<ByteCount>,
@@ -59,6 +60,8 @@ pub enum Split {
     ThreeSlacp,
     /// Nowhere: SLACP carries whole packets.
     Packets,
+    /// Nowhere: terminals lower the windows that hosts behind them are offered.
+    Window,
 }
 
 /// Where connections are split, as written.
@@ -70,6 +73,7 @@ pub(super) enum Splitting {
     Two,
     Three,
     Packets,
+    Window,
 }
 
 /// The protocol between two gateways.
@@ -93,6 +97,10 @@ impl Gateways {
             (Splitting::Three, HopProtocol::Tcp) => Split::ThreeTcp,
             (Splitting::Three, HopProtocol::Slacp) => Split::ThreeSlacp,
             (Splitting::Packets, HopProtocol::Slacp) => Split::Packets,
+            (Splitting::Window, HopProtocol::Tcp) => Split::Window,
+            (Splitting::Window, HopProtocol::Slacp) => {
+                return Err(place.wrong("hop", "\"slacp\"", "\"tcp\": connections are not split"));
+            }
             (Splitting::Packets, HopProtocol::Tcp) => {
                 return Err(place.wrong("hop", "\"tcp\"", "\"slacp\" to carry packets"));
             }
@@ -136,10 +144,12 @@ impl Gateways {
             Split::Two => "\"two\"",
             Split::ThreeTcp | Split::ThreeSlacp => "\"three\"",
             Split::Packets => "\"packets\"",
+            Split::Window => "\"window\"",
         };
         place.check(!mesh, "split", split, "no gateways in a mesh")?;
         let behind = |key| format!("a network behind the gateway: [{key}]");
-        place.check(server_side, "split", split, behind("server-side"))?;
+        let good = server_side || self.split == Split::Window;
+        place.check(good, "split", split, behind("server-side"))?;
         let good = client_side || self.split == Split::Two;
         place.check(good, "split", split, behind("client-side"))
     }

@@ -188,7 +188,8 @@ pub(super) struct RawGateways {
     /// What links charge for SLACP's packets: the whole IP packet, or SLACP's own headers only.
     #[schemars(extend("default" = "tunnel"))]
     pub(super) overhead: Option<Overhead>,
-    /// Bytes of IP packets that wait in front of SLACP (split = "packets").
+    /// Bytes of IP packets that wait in front of SLACP (split = "packets"), or that hosts with limited
+    /// windows let wait for the return link (split = "window").
     #[schemars(extend("default" = "40 kB"))]
     pub(super) queue: Option<Text<ByteCount>>,
     /// Bytes that SLACP lets wait for the link below it; by default it sends at its rate.

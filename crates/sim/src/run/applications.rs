@@ -84,7 +84,7 @@ impl Applications<'_> {
         let tcp = |name: &String| Arc::clone(&self.case.tcp[name]);
         let [near, far] = flow.tcp.each_ref().map(tcp);
         let gateways = match &self.case.gateways {
-            Some(gateways) if gateways.split != Split::Packets => gateways,
+            Some(gateways) if !matches!(gateways.split, Split::Packets | Split::Window) => gateways,
             _ => return Path::direct(client, server, [near, far]),
         };
         let [lan, hop] = [&gateways.lan_tcp, &gateways.tcp].map(tcp);

@@ -120,10 +120,12 @@ impl Network<'_> {
         for number in 0..self.nodes.platforms.len() {
             let Platform { hub, ref places, .. } = self.nodes.platforms[number];
             let lanes = self.lay_hop(hub, places.clone());
-            if let Some(gateways) = &self.case.gateways
-                && gateways.has_slacp()
-            {
-                self.lay_slacp(number, gateways, &lanes);
+            match &self.case.gateways {
+                Some(gateways) if gateways.has_slacp() => self.lay_slacp(number, gateways, &lanes),
+                Some(Gateways { split: Split::Window, queue, .. }) => {
+                    self.lay_limiters(number, *queue, &lanes.1);
+                }
+                _ => {}
             }
         }
     }
@@ -217,6 +219,15 @@ impl Network<'_> {
         }
         let returns = returns.iter().cycle().take(channels as usize);
         returns.map(|ret| self.world.connect(heard_by, ret.clone())).collect()
+    }
+
+    /// Terminals limit the windows of the hosts behind them.
+    fn lay_limiters(&mut self, platform: usize, room: ByteCount, up: &[LaneId]) {
+        let places = self.nodes.platforms[platform].places.clone();
+        for (number, place) in places.enumerate() {
+            let lane = up[number % up.len()];
+            self.world.limit_windows(self.nodes.terminals[place], lane, room);
+        }
     }
 
     /// SLACP uses the rates that the links leave to IP packets, unless the file says otherwise.

@@ -5,6 +5,7 @@ use super::*;
 
 mod under_ip;
 mod voice;
+mod window;
 
 const GOOD: &str = r#"
 description = "a test"

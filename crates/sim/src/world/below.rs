@@ -84,7 +84,7 @@ impl World {
 
     /// Bytes that wait for a lane now; of a shared return link in front of the MAC buffer and in it,
     /// without control.
-    fn waiting(&mut self, lane: LaneId) -> u64 {
+    pub(super) fn waiting(&mut self, lane: LaneId) -> u64 {
         let now = self.now;
         match &mut self.lanes[lane.index()].carrier {
             Carrier::Own { link, .. } => {

@@ -94,8 +94,11 @@ impl World {
     }
 
     /// Forwards a packet from `node`.
-    pub(super) fn forward(&mut self, mut node: NodeId, packet: Box<Packet>) {
+    pub(super) fn forward(&mut self, mut node: NodeId, mut packet: Box<Packet>) {
         for _ in 0..HOPS {
+            if self.nodes[node.index()].limiter.is_some() {
+                self.pass_limiter(node, &mut packet);
+            }
             match self.nodes[node.index()].route(packet.to) {
                 Some(Hop::Lane(lane)) => return self.enter(lane, packet),
                 Some(Hop::Node(next)) => node = next,

@@ -1,0 +1,145 @@
+//! Windows instead of splits: a gateway that changes the acknowledgements of connections which it
+//! does not split, so that their senders let little wait before its link (the cross-layer proxy of
+//! Giambene and Hadzic 2008, after the survey of ENAC).
+//!
+//! The link says how much waits for it. Each acknowledgement of new data lets the sender go on up to
+//! its connection's part of the room that is left, beyond what it has sent. What is under way needs no
+//! room, so neither the rate nor the round trip has to be known. A window is only ever lowered, its
+//! right edge never moves back (RFC 9293 §3.8.6), duplicates stay duplicates (RFC 5681 §2), and there
+//! are always two segments to send, so that the receiver acknowledges at once.
+//!
+//! Not modelled: connections whose SYN was not seen, which pass unchanged.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use tcp::{Payload, Segment, SeqNr};
+use units::ByteCount;
+
+/// Connections that are limited at most; further ones pass unchanged.
+const MOST: usize = 4_096;
+/// What a sender may always send, in bytes: two full segments.
+const LEAST: u64 = 2 * 1_460;
+/// The greatest shift of windows (RFC 7323 §2.3).
+const MOST_SHIFT: u8 = 14;
+
+/// Limits what the senders behind a gateway let wait for its link, by connection `K`.
+#[derive(Debug)]
+pub struct Windows<K> {
+    flows: BTreeMap<K, Flow>,
+    room: ByteCount,
+    /// Connections with data that is not acknowledged.
+    busy: u64,
+}
+
+/// A connection.
+#[derive(Debug, Clone, Copy)]
+struct Flow {
+    /// The end of what the sender has sent.
+    sent: SeqNr,
+    /// The end of what was acknowledged.
+    acked: SeqNr,
+    /// Up to where it may send, as far as it knows.
+    edge: SeqNr,
+    /// The receiver's own window field when it was told so.
+    offered: u16,
+    /// Whether the sender offers scaled windows.
+    scales: bool,
+    /// The shift of the receiver's windows.
+    shift: u8,
+    /// The sender's FIN is part of what was sent.
+    ends: bool,
+}
+
+impl<K: Copy + Ord> Windows<K> {
+    /// At most about `room` bytes are to wait for the link.
+    pub fn new(room: ByteCount) -> Self {
+        Self { flows: BTreeMap::new(), room, busy: 0 }
+    }
+
+    /// A segment of the sender, on its way to the link.
+    pub fn handle_sent<P: Payload>(&mut self, key: K, segment: &Segment<P>) {
+        let end = segment.seq.advance(segment.payload.len() as u64 + u64::from(segment.flags.fin));
+        if segment.flags.rst {
+            self.remove(key);
+        } else if segment.flags.syn {
+            self.remove(key);
+            if self.flows.len() < MOST {
+                let scales = segment.options.window_scale.is_some();
+                self.flows.insert(key, Flow::new(segment.seq.advance(1), scales));
+            }
+        } else if let Some(flow) = self.flows.get_mut(&key)
+            && end.is_after(flow.sent)
+        {
+            self.busy += u64::from(flow.sent == flow.acked);
+            flow.sent = end;
+            flow.ends |= segment.flags.fin;
+        }
+    }
+
+    /// A segment to the sender, while this much waits for the link. Lowers its window.
+    pub fn handle_received<P: Payload>(
+        &mut self,
+        key: K,
+        segment: &mut Segment<P>,
+        waiting: ByteCount,
+    ) {
+        if segment.flags.rst {
+            return self.remove(key);
+        }
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        if segment.flags.syn {
+            let shift = segment.options.window_scale.filter(|_| flow.scales);
+            flow.shift = shift.unwrap_or(0).min(MOST_SHIFT);
+            return;
+        }
+        let Some(ack) = segment.ack.filter(|ack| flow.can_acknowledge(*ack)) else { return };
+        if ack != flow.acked && ack == flow.sent {
+            self.busy -= 1;
+        }
+        let room = self.room.get().saturating_sub(waiting.get());
+        let part = room / self.busy.max(1);
+        segment.window = flow.limit(ack, segment.window, part);
+        if flow.ends && flow.acked == flow.sent {
+            self.flows.remove(&key);
+        }
+    }
+
+    fn remove(&mut self, key: K) {
+        if let Some(flow) = self.flows.remove(&key) {
+            self.busy -= u64::from(flow.sent != flow.acked);
+        }
+    }
+}
+
+impl Flow {
+    fn new(start: SeqNr, scales: bool) -> Self {
+        Self { sent: start, acked: start, edge: start, offered: 0, scales, shift: 0, ends: false }
+    }
+
+    /// Whether a segment acknowledges something between the last acknowledgement and what was sent.
+    fn can_acknowledge(&self, ack: SeqNr) -> bool {
+        !self.acked.is_after(ack) && !ack.is_after(self.sent)
+    }
+
+    /// The window field of an acknowledgement with which the receiver offers `window`, if the sender
+    /// may send `part` bytes more than it has.
+    fn limit(&mut self, ack: SeqNr, window: u16, part: u64) -> u16 {
+        let is_duplicate = ack == self.acked && window == self.offered;
+        let unit = 1 << self.shift;
+        let most = u64::from(window) * unit;
+        let distance = |to: SeqNr| u64::try_from(to.since(ack)).unwrap_or(0);
+        let least = distance(self.edge).max(LEAST);
+        let wanted = if is_duplicate { distance(self.edge) } else { distance(self.sent) + part };
+        let size = if is_duplicate { wanted } else { wanted.max(least) }.min(most);
+        let field = u16::try_from(size.div_ceil(unit)).unwrap_or(u16::MAX).min(window);
+        let edge = ack.advance(u64::from(field) * unit);
+        if edge.is_after(self.edge) {
+            self.edge = edge;
+        }
+        (self.acked, self.offered) = (ack, window);
+        field
+    }
+}

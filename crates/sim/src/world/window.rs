@@ -1,0 +1,43 @@
+//! Gateways that limit windows instead of splitting connections.
+
+use pep::window::Windows;
+use units::ByteCount;
+
+use super::World;
+use crate::network::{Hop, LaneId};
+use crate::packet::{Body, NodeId, Packet};
+use crate::slab::Key;
+
+/// A gateway that lowers the windows of the senders behind it.
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    windows: Windows<Key>,
+    /// The link that they share.
+    lane: LaneId,
+}
+
+impl World {
+    /// Lets `node` lower the windows of the connections whose data passes it on its way into `lane`,
+    /// so that about `room` bytes wait there.
+    pub fn limit_windows(&mut self, node: NodeId, lane: LaneId, room: ByteCount) {
+        let limiter = Limiter { windows: Windows::new(room), lane };
+        self.nodes[node.index()].limiter = Some(Box::new(limiter));
+    }
+
+    /// Lowers the window of a segment that passes a node with a limiter, or notes what it sends.
+    pub(super) fn pass_limiter(&mut self, node: NodeId, packet: &mut Packet) {
+        let Some(Limiter { lane, .. }) = self.nodes[node.index()].limiter.as_deref() else {
+            return;
+        };
+        let lane = *lane;
+        let leaves = self.nodes[node.index()].route(packet.to) == Some(Hop::Lane(lane));
+        let waiting = if leaves { 0 } else { self.waiting(lane) };
+        let Body::Tcp { source, destination, segment } = &mut packet.body else { return };
+        let Some(limiter) = &mut self.nodes[node.index()].limiter else { return };
+        if leaves {
+            limiter.windows.handle_sent(*source, segment);
+        } else {
+            limiter.windows.handle_received(*destination, segment, ByteCount::new(waiting));
+        }
+    }
+}
