@@ -78,21 +78,14 @@ impl Measurement<'_> {
         server: SocketAddr,
         display: &dyn Display,
     ) -> Result<(Report, Trail), StudyError> {
-        let mut pair = match self.way {
-            Way::Pair => Some(Pair::start(lab, self.preset, self.program)?),
-            Way::Plain { .. } => None,
-        };
         let progress = Progress::default();
         let key = meter::fresh_key().map_err(|cause| StudyError::Random { cause })?;
-        let bar = display.begin(self.task, self.way, self.allowance);
-        let (report, trail) = watched(&*bar, &progress, || {
-            lab.node(Node::Client).run(|| self.traffic(server, key, &progress))
-        });
-        drop(bar);
-        if let Some(pair) = &mut pair {
-            pair.check()?;
-        }
-        pair.map_or(Ok(()), Pair::stop)?;
+        let (report, trail) = Pair::around(lab, self.way, self.program, || {
+            let bar = display.begin(self.task, self.way, self.allowance);
+            watched(&*bar, &progress, || {
+                lab.node(Node::Client).run(|| self.traffic(server, key, &progress))
+            })
+        })?;
         Ok((report?, trail))
     }
 

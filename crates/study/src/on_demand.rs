@@ -79,11 +79,6 @@ fn carry(
     way: &Way,
     program: &Path,
 ) -> Result<BulkReport, StudyError> {
-    let mut pair = match way {
-        Way::Pair => Some(Pair::start(lab, lab.preset(), program)?),
-        Way::Plain { .. } => None,
-    };
-    lab.record_return();
     let key = meter::fresh_key().map_err(|cause| StudyError::Random { cause })?;
     let options = BulkOptions {
         directions: Directions::Upload,
@@ -91,16 +86,14 @@ fn carry(
         limit: Some(LIMIT),
         ..BulkOptions::new(server, Amount::Bytes(UPLOAD), key)
     };
-    let report = lab.node(Node::Client).run(|| {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|cause| StudyError::Runtime { cause })?;
-        Ok::<_, StudyError>(runtime.block_on(meter::bulk(&options)))
-    });
-    if let Some(pair) = &mut pair {
-        pair.check()?;
-    }
-    pair.map_or(Ok(()), Pair::stop)?;
-    report
+    Pair::around(lab, way, program, || {
+        lab.record_return();
+        lab.node(Node::Client).run(|| {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|cause| StudyError::Runtime { cause })?;
+            Ok(runtime.block_on(meter::bulk(&options)))
+        })
+    })?
 }
 
 /// The time of a complete upload in seconds, or what went wrong.

@@ -20,6 +20,7 @@ use units::{BitRate, ByteCount};
 
 use self::child::Gateway;
 use self::modem::{MODEM, Modems};
+use crate::plan::Way;
 
 /// UDP port of the hub.
 const PORT: u16 = 5900;
@@ -100,6 +101,28 @@ impl Pair {
         let mut terminals = terminals.collect::<Result<Vec<_>, _>>()?;
         terminals.iter_mut().try_for_each(|terminal| terminal.wait_ready(limit))?;
         Ok(Self { hub, terminals, _modems: modems })
+    }
+
+    /// Runs `work` while a pair is in service, if it is the way to cross.
+    ///
+    /// # Errors
+    /// If a gateway cannot be started or fails.
+    pub(crate) fn around<T>(
+        lab: &Lab,
+        way: &Way,
+        program: &Path,
+        work: impl FnOnce() -> T,
+    ) -> Result<T, PairError> {
+        let mut pair = match way {
+            Way::Pair => Some(Self::start(lab, lab.preset(), program)?),
+            Way::Plain { .. } => None,
+        };
+        let done = work();
+        if let Some(pair) = &mut pair {
+            pair.check()?;
+        }
+        pair.map_or(Ok(()), Self::stop)?;
+        Ok(done)
     }
 
     /// Checks whether a gateway has failed.

@@ -60,7 +60,7 @@ impl Peers {
     }
 
     /// Whether the rate is what a modem or an operator reports.
-    pub(crate) fn follow_reports(&self) -> bool {
+    pub(crate) fn follows_reports(&self) -> bool {
         self.source == "modem"
     }
 
@@ -117,7 +117,7 @@ impl Peers {
 
     /// Applies changes of rates where the configuration leaves the rate to the modem.
     fn apply(&mut self, hop: &Hop, now: Instant, changes: impl IntoIterator<Item = RateChange>) {
-        if !self.follow_reports() {
+        if !self.follows_reports() {
             return;
         }
         for change in changes {
@@ -151,7 +151,7 @@ impl Peers {
         let Some(hop) = hop else {
             return Err("this gateway has no hop".to_owned());
         };
-        if !self.follow_reports() {
+        if !self.follows_reports() {
             let source = self.source;
             return Err(format!(
                 "the rate here is {source}: setting it needs rate = \"modem\" in the configuration"

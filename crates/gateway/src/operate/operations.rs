@@ -187,7 +187,7 @@ impl Operations {
     /// an operator's script may ask it, by what the status says.
     pub(crate) fn ask_for(&mut self, hop: &Hop) {
         let to = self.dlep.as_mut().and_then(dlep::Client::waiting);
-        if to.is_some() || (self.dlep.is_none() && self.peers.follow_reports()) {
+        if to.is_some() || (self.dlep.is_none() && self.peers.follows_reports()) {
             hop.foresee();
         }
         to.into_iter().for_each(|to| hop.follow_waiting(to));
