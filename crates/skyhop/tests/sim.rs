@@ -22,7 +22,7 @@ fn printed(output: &Output) -> String {
 /// The same file and seeds produce the same bytes, with any number of threads.
 #[test]
 fn csv_is_the_same_whoever_runs_it() {
-    let file = scenario("enac-file.toml");
+    let file = scenario("enac-table2.toml");
     let run = |threads| printed(&sim(&file, &["--csv", "--seeds", "3", "--threads", threads]));
     let first = run("1");
     // Four cases, three seeds, about twenty figures.
