@@ -12,8 +12,10 @@ pub enum FileKind {
     Preset,
     /// A scenario.
     Scenario,
-    /// Published values.
+    /// Published results.
     Published,
+    /// The publications that results come from.
+    Documents,
     /// The configuration of a terminal.
     Terminal,
     /// The configuration of a hub.
@@ -28,10 +30,11 @@ impl FileKind {
     const OF_A_PAIR: [&str; 5] = ["private_key", "private_key_file", "rate", "hub", "terminal"];
 
     /// Top-level keys by which each kind is recognised; the first kind that has one is it.
-    const SIGNS: [(Self, &[&str]); 6] = [
+    const SIGNS: [(Self, &[&str]); 7] = [
         (Self::Scenario, &["hop", "flow", "case", "server-side", "client-side", "gateways"]),
         (Self::Preset, &["forward", "return", "terrestrial"]),
-        (Self::Published, &["value", "claim"]),
+        (Self::Published, &["output", "trend", "input", "lost"]),
+        (Self::Documents, &["document"]),
         (Self::Terminal, &["hub", "hub_key", "accept"]),
         (Self::Hub, &["terminal", "egress", "mesh", "limits"]),
         (Self::Solo, &["lan", "wan", "intercept", "proxy"]),
@@ -63,7 +66,8 @@ impl fmt::Display for FileKind {
         f.write_str(match self {
             Self::Preset => "a link preset",
             Self::Scenario => "a scenario",
-            Self::Published => "a list of published values",
+            Self::Published => "a list of published results",
+            Self::Documents => "a list of publications",
             Self::Terminal => "the configuration of a terminal",
             Self::Hub => "the configuration of a hub",
             Self::Solo => "the configuration of a single gateway",
@@ -83,7 +87,7 @@ mod tests {
     const HUB: &str = "private_key_file = \"x\"\n[[terminal]]\nname = \"ship\"\n";
     const SOLO: &str = "[intercept]\ninterfaces = [\"lan0\"]\n[wan]\n";
     const SCENARIO: &str = "description = \"x\"\ntime = \"1 s\"\nhop = \"geo\"\n";
-    const PUBLISHED: &str = "source = \"x\"\n[[value]]\n";
+    const PUBLISHED: &str = "document = \"x\"\n[[output]]\n";
 
     #[test]
     fn a_file_of_another_kind_is_named_as_what_it_is() {
@@ -96,13 +100,13 @@ mod tests {
         let files = [
             (&geo[..], "a link preset"),
             (SCENARIO, "a scenario"),
-            (PUBLISHED, "a list of published values"),
+            (PUBLISHED, "a list of published results"),
         ];
         for (text, found) in files.into_iter().chain(others) {
             for (told, expected) in [
                 (Preset::from_text(text).map(drop), "a link preset"),
                 (Scenario::parse("own.toml", text).map(drop), "a scenario"),
-                (Published::parse("own.toml", text).map(drop), "a list of published values"),
+                (Published::parse("own.toml", text).map(drop), "a list of published results"),
             ] {
                 let told = told.map_err(|error| error.to_string());
                 let confused = format!("own.toml: this is {found}, not {expected}");

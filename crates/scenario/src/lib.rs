@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | link preset (`docs/presets.md`) | [`Preset`] | the lab, scenarios |
 //! | scenario (`docs/sim.md`) | [`Scenario`] | the simulator |
-//! | published values (`docs/published.md`) | [`Published`] | comparisons with the simulator |
+//! | published results (`docs/published.md`) | [`Published`], [`Documents`] | comparisons with the simulator |
 //! | configuration of a gateway (`docs/configuration.md`) | [`gateway::ConfigFile`] | `gateway` |
 //!
 //! A direction of a link is a [`LinkSpec`] in all of them, and [`LinkSpec::config`] is the only
@@ -41,7 +41,10 @@ pub use error::{At, FileError};
 pub use kind::FileKind;
 pub use link_spec::{AcmSpec, LinkSpec, RateSpec};
 pub use preset::{Overrides, Preset, TerrestrialOverrides};
-pub use published::{Claim, Published, Value};
+pub use published::{
+    Assumption, Compare, Condition, Difference, Documents, Erratum, Input, Lost, Output, Point,
+    Publication, Published, Statistic, Trend, Unit,
+};
 pub use scenario::{
     Amount, Case, Direction, Flow, Gateways, Hop, Links, Method, Network, Overhead, Scenario,
     Sizes, Split, Traffic,

@@ -1,5 +1,13 @@
-//! Published values to compare with. They are in separate files beside scenarios
-//! (`NAME.published.toml`), each with the table or figure it comes from.
+//! Published results to compare with, in files beside the scenarios (`NAME.published.toml`, docs/published.md).
+//!
+//! A file has what one table, figure or section of a document reports: values with the document's unit and line,
+//! statements about their order, the conditions that the document states (inputs), what its text has lost, and what it
+//! leaves unsaid, with our assumption. [`Documents`] has the documents and their known errors.
+
+mod documents;
+#[cfg(test)]
+mod tests;
+mod unit;
 
 use std::path::Path;
 
@@ -8,72 +16,225 @@ use serde::Deserialize;
 
 use crate::document::Document;
 use crate::folder::Folder;
+use crate::place::Place;
 use crate::{FileError, FileKind};
 
-/// Published values for a scenario (docs/published.md).
+pub use documents::{Documents, Erratum, Publication};
+pub use unit::Unit;
+
+/// Published results of one table, figure or section.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "skyhop published values")]
+#[schemars(title = "skyhop published results")]
 pub struct Published {
-    /// The publication.
-    pub source: String,
-    /// Single values.
+    /// Name of the document in `documents.toml`, or its title.
+    pub document: String,
+    /// What was studied, in a few words.
+    pub title: String,
+    /// What the document leaves unsaid, and what the scenario takes for it.
     #[serde(default)]
-    pub value: Vec<Value>,
-    /// Comparisons.
+    pub assumption: Vec<Assumption>,
+    /// Published values of what a scenario measures.
     #[serde(default)]
-    pub claim: Vec<Claim>,
+    pub output: Vec<Output>,
+    /// Published statements about the order or the ratio of cases.
+    #[serde(default)]
+    pub trend: Vec<Trend>,
+    /// Conditions of the published experiment: listed, not scored.
+    #[serde(default)]
+    pub input: Vec<Input>,
+    /// Values and curves that the document's text does not have.
+    #[serde(default)]
+    pub lost: Vec<Lost>,
+}
+
+/// What a document leaves unsaid.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Assumption {
+    /// What is unsaid: `initial window`.
+    pub about: String,
+    /// What the scenario takes.
+    pub taken: String,
+    /// Why.
+    pub because: String,
+}
+
+/// Published values of one metric.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Output {
+    /// The table, figure or section.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// The subject: a flow, `forward`, `return`.
+    pub of: String,
+    /// The metric.
+    pub metric: String,
+    /// Unit of the values, as the document has them.
+    pub unit: Unit,
+    /// Which figure of several runs is compared.
+    #[serde(default)]
+    pub statistic: Statistic,
+    /// How a case is compared with the case `by`; absent: the values are the cases' own.
+    pub compare: Option<Compare>,
+    /// Greatest difference from the published value at which it counts as reproduced, as a share of that value.
+    pub tolerance: f64,
+    /// Why this tolerance, stated before the runs.
+    pub tolerance_because: String,
+    /// The values.
+    pub points: Vec<Point>,
+}
+
+/// Which figure of several runs is compared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Statistic {
+    /// The median.
+    #[default]
+    Median,
+    /// The mean.
+    Mean,
+}
+
+/// How two cases are compared. With a = the case, b = the case `by`:
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Compare {
+    /// a / b.
+    Ratio,
+    /// a / b − 1.
+    Increase,
+    /// 1 − a / b.
+    Reduction,
 }
 
 /// A published value.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Value {
+pub struct Point {
     /// The scenario's case; empty if it has only one.
     #[serde(default)]
     pub case: String,
+    /// The case that it is compared with.
+    pub by: Option<String>,
+    /// The value; of a range, the least.
+    pub value: f64,
+    /// The greatest value of a range.
+    pub to: Option<f64>,
+    /// Line of the document's text.
+    pub line: u32,
+    /// What that line has instead of the number: `twice`.
+    pub written: Option<String>,
+    /// What the reader must know to compare.
+    #[serde(default)]
+    pub note: String,
+    /// Why the value cannot be right; it is then not scored.
+    pub impossible: Option<String>,
+    /// Why our value differs.
+    pub differs: Option<Difference>,
+}
+
+/// Why our result differs from the published one.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Difference {
+    /// The cause.
+    pub because: String,
+    /// The case that shows it: with this case in the place of the other, the published result is reproduced.
+    pub case: Option<String>,
+}
+
+/// A published statement about cases.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Trend {
+    /// The table, figure or section.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// The statement.
+    pub says: String,
+    /// Line of the document's text.
+    pub line: u32,
+    /// A word or two of that line, to find it.
+    pub words: String,
     /// The subject: a flow, `forward`, `return`.
     pub of: String,
     /// The metric.
     pub metric: String,
-    /// The value, in the metric's unit.
-    pub value: f64,
-    /// The table, figure or section it comes from.
+    /// Which figure of several runs is compared.
+    #[serde(default)]
+    pub statistic: Statistic,
+    /// Cases from the least to the greatest value.
+    #[serde(default)]
+    pub rising: Vec<String>,
+    /// Pairs of cases whose ratio, first by second, is between `least` and `most`.
+    #[serde(default)]
+    pub pairs: Vec<[String; 2]>,
+    /// Least ratio of each pair.
+    pub least: Option<f64>,
+    /// Greatest ratio of each pair.
+    pub most: Option<f64>,
+    /// Why ours differs.
+    pub differs: Option<Difference>,
+}
+
+/// Conditions of the published experiment.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// The table, figure or section.
     #[serde(rename = "where")]
     pub place: String,
-    /// What the reader must know to compare.
+    /// The quantity.
+    pub what: String,
+    /// Unit of the values, as the document has them.
+    pub unit: Unit,
+    /// The values.
+    pub points: Vec<Condition>,
+}
+
+/// A condition of the published experiment.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Condition {
+    /// What distinguishes it from the other conditions of the same quantity.
+    #[serde(default)]
+    pub name: String,
+    /// The value.
+    pub value: f64,
+    /// Line of the document's text.
+    pub line: u32,
+    /// What that line has instead of the number: `eight`.
+    pub written: Option<String>,
+    /// What the reader must know.
     #[serde(default)]
     pub note: String,
 }
 
-/// A published ratio of two values.
+/// What the text of a document has lost.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Claim {
-    /// The statement in words.
-    pub says: String,
-    /// The subject.
-    pub of: String,
-    /// The metric.
-    pub metric: String,
-    /// The case in the numerator,
-    pub case: String,
-    /// and the case in the denominator.
-    pub by: String,
-    /// Minimum of the ratio,
-    pub least: Option<f64>,
-    /// and maximum.
-    pub most: Option<f64>,
-    /// The table, figure or section it comes from.
+pub struct Lost {
+    /// The table, figure or section.
     #[serde(rename = "where")]
     pub place: String,
+    /// What it showed.
+    pub what: String,
+    /// How many values; 0 for curves.
+    #[serde(default)]
+    pub values: u32,
+    /// Line of the document's text where it is mentioned.
+    pub line: u32,
+    /// A word or two of that line, to find it.
+    pub words: String,
 }
 
 impl Published {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// If it cannot be read, is not valid TOML, or keys are unknown or missing.
+    /// If it cannot be read, is not valid TOML, keys are unknown or missing, or values contradict each other.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let (_, text) = Folder::Disk(Path::new("")).open(path)?;
         Self::parse(&path.display().to_string(), &text)
@@ -82,8 +243,72 @@ impl Published {
     /// Parses a file; `origin` is its name in errors.
     ///
     /// # Errors
-    /// If it is not valid TOML, or keys are unknown or missing.
+    /// If it is not valid TOML, keys are unknown or missing, or values contradict each other.
     pub fn parse(origin: &str, text: &str) -> Result<Self, FileError> {
-        Document::parse(origin, Folder::BuiltIn, text, FileKind::Published)?.read()
+        let document = Document::parse(origin, Folder::BuiltIn, text, FileKind::Published)?;
+        let published: Self = document.read()?;
+        let place = Place::file(&document);
+        for (number, output) in published.output.iter().enumerate() {
+            output.check(&place.within(format!("output.{number}")))?;
+        }
+        for (number, trend) in published.trend.iter().enumerate() {
+            trend.check(&place.within(format!("trend.{number}")))?;
+        }
+        Ok(published)
+    }
+
+    /// The names of the cases that it refers to, with repetitions.
+    pub fn cases(&self) -> impl Iterator<Item = &str> {
+        let points = self.output.iter().flat_map(|output| &output.points);
+        let of_points = points.clone().flat_map(|point| [Some(&point.case), point.by.as_ref()]);
+        let causes = points.filter_map(|point| point.differs.as_ref());
+        let causes = causes.chain(self.trend.iter().filter_map(|trend| trend.differs.as_ref()));
+        let of_trends = self
+            .trend
+            .iter()
+            .flat_map(|trend| trend.rising.iter().chain(trend.pairs.iter().flatten()));
+        let of_causes = causes.filter_map(|cause| cause.case.as_ref());
+        of_points.flatten().chain(of_trends).chain(of_causes).map(String::as_str)
+    }
+}
+
+impl Output {
+    fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
+        let good = (0.0..=1.0).contains(&self.tolerance);
+        place.check(good, "tolerance", self.tolerance, "a share from 0 to 1")?;
+        let unit = match self.compare {
+            None => Unit::of_metric(&self.metric),
+            Some(_) => Unit::One,
+        };
+        let fits = self.unit.in_unit(1.0, unit).is_some();
+        let expected = format!("a unit that converts to {unit}, the metric's");
+        place.check(fits, "unit", self.unit, expected)?;
+        for (number, point) in self.points.iter().enumerate() {
+            let place = place.within(format!("points.{number}"));
+            place.check(point.value.is_finite(), "value", point.value, "a number")?;
+            let ordered = point.to.is_none_or(|to| to > point.value);
+            place.check(ordered, "to", point.to.unwrap_or_default(), "more than the value")?;
+            let (given, compare) = (point.by.is_some(), self.compare.is_some());
+            let by = point.by.as_deref().unwrap_or("nothing");
+            place.check(given == compare, "by", by, "a case if the output has `compare`")?;
+        }
+        Ok(())
+    }
+
+    /// A value of this output in the unit of its metric; of comparisons, as a share.
+    pub fn in_metric_unit(&self, value: f64) -> f64 {
+        let unit = if self.compare.is_some() { Unit::One } else { Unit::of_metric(&self.metric) };
+        self.unit.in_unit(value, unit).unwrap_or(f64::NAN)
+    }
+}
+
+impl Trend {
+    fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
+        let (rising, pairs) = (self.rising.len(), self.pairs.len());
+        let good = (rising >= 2) != (pairs >= 1) && (rising == 0 || pairs == 0);
+        let value = format!("{rising} and {pairs}");
+        place.check(good, "rising, pairs", value, "two or more cases, or one or more pairs")?;
+        let bounded = self.least.is_some() || self.most.is_some();
+        place.check(bounded == (pairs > 0), "least, most", bounded, "one of them, with pairs")
     }
 }

@@ -2,17 +2,18 @@
 
 use schemars::{Schema, schema_for};
 
-use crate::Published;
 use crate::gateway::{RawHub, RawSolo, RawTerminal};
 use crate::preset::RawPreset;
 use crate::scenario::RawScenario;
+use crate::{Documents, Published};
 
 /// The schemas by the names of their files in `schemas/`.
-pub fn schemas() -> [(&'static str, Schema); 6] {
+pub fn schemas() -> [(&'static str, Schema); 7] {
     [
         ("preset.schema.json", schema_for!(RawPreset)),
         ("scenario.schema.json", schema_for!(RawScenario)),
         ("published.schema.json", schema_for!(Published)),
+        ("documents.schema.json", schema_for!(Documents)),
         ("terminal.schema.json", schema_for!(RawTerminal)),
         ("hub.schema.json", schema_for!(RawHub)),
         ("solo.schema.json", schema_for!(RawSolo)),
@@ -79,6 +80,12 @@ mod tests {
             }
         }
         assert!(count.iter().all(|count| *count >= 8), "{count:?}");
+    }
+
+    #[test]
+    fn the_list_of_publications_is_valid() {
+        let value = json(include_str!("../documents.toml"));
+        assert!(validator("documents.schema.json").is_valid(&value));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use scenario::{Case, Published, Scenario};
+use scenario::{Case, Output, Point, Published, Scenario};
 use sim::{Metric, Run, figure};
 
 fn folder() -> PathBuf {
@@ -42,8 +42,7 @@ fn every_file_is_read_and_every_published_value_has_its_case() {
         let scenario = read(&format!("{stem}.toml"));
         let known = |case: &str| scenario.cases.iter().any(|known| known.name == case);
         let published = published(&name);
-        let claims = published.claim.iter().flat_map(|claim| [&claim.case, &claim.by]);
-        for case in published.value.iter().map(|value| &value.case).chain(claims) {
+        for case in published.cases() {
             assert!(known(case), "{name}: no case {case:?}");
         }
     }
@@ -59,13 +58,15 @@ fn run(case: &Case) -> Vec<Metric> {
 /// Ratios of our values to the published ones in the file.
 fn ratios(stem: &str, metric: &str) -> Vec<f64> {
     let scenario = read(&format!("{stem}.toml"));
-    let values = published(&format!("{stem}.published.toml")).value;
-    let values = values.into_iter().filter(|value| value.metric == metric);
-    let ratio = |value: scenario::Value| {
-        let case = scenario.cases.iter().find(|case| case.name == value.case).unwrap();
-        figure(&[&run(case)], &value.of, metric).unwrap() / value.value
+    let published = published(&format!("{stem}.published.toml"));
+    let outputs = published.output.iter().filter(|output| output.metric == metric);
+    let ratio = |output: &Output, point: &Point| {
+        let case = scenario.cases.iter().find(|case| case.name == point.case).unwrap();
+        let ours = figure(&[&run(case)], &output.of, metric).unwrap();
+        ours / output.in_metric_unit(point.value)
     };
-    values.map(ratio).collect()
+    let points = outputs.flat_map(|output| output.points.iter().map(move |point| (output, point)));
+    points.map(|(output, point)| ratio(output, point)).collect()
 }
 
 /// ITU-R S.1711-1 2.1.3: window over RTT.

@@ -58,7 +58,7 @@ fn a_capture_of_a_run_is_read_by_the_trace() {
 #[test]
 fn published_values_stand_beside_ours() {
     let text = printed(&sim(&scenario("itu-single.toml"), &["--published"]));
-    assert!(text.contains("Rec. ITU-R S.1711-1"), "{text}");
+    assert!(text.contains("Recommendation ITU-R S.1711-1"), "{text}");
     assert_eq!(text.matches("ftp goodput-mbit/s").count(), 4, "{text}");
 }
 

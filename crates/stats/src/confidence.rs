@@ -101,6 +101,26 @@ impl Bootstrap {
         intervals(&(0..RESAMPLES).map(&mut draw).collect::<Vec<f64>>())
     }
 
+    /// Intervals of any statistic of groups of samples, each resampled by itself; `None` if a group has fewer than two.
+    pub fn of(
+        &mut self,
+        groups: &[Vec<f64>],
+        statistic: impl Fn(&[Vec<f64>]) -> f64,
+    ) -> Option<Intervals> {
+        if groups.iter().any(|group| group.len() < 2) {
+            return None;
+        }
+        let mut again = groups.to_vec();
+        let mut draws = Vec::with_capacity(RESAMPLES);
+        for _ in 0..RESAMPLES {
+            for (drawn, group) in again.iter_mut().zip(groups) {
+                drawn.fill_with(|| group[self.below(group.len())]);
+            }
+            draws.push(statistic(&again));
+        }
+        intervals(&draws)
+    }
+
     fn resampled_mean(&mut self, samples: &[f64]) -> f64 {
         let sum: f64 = samples.iter().map(|_| samples[self.below(samples.len())]).sum();
         sum / samples.len() as f64

@@ -29,6 +29,7 @@ pub mod runs;
 pub mod senders;
 mod simulate;
 pub mod summary;
+pub mod verdict;
 
 pub use demo::{Demo, Options};
 pub use entry::Entry;

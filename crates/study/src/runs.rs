@@ -16,7 +16,7 @@ use stats::median;
 
 pub use capture::{At, CaptureError};
 pub use graphs::file_name;
-pub use published::{NoFigure, beside_published};
+pub use published::{CompareError, beside_published};
 pub use replicate::{Extras, Job, Outcome, ReplicateError, STEPS, replicate};
 
 /// A scenario file.

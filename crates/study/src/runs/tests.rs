@@ -39,20 +39,24 @@ fn ours_stands_beside_the_published_value_with_its_ratio() {
     let case = &files[0].cases[0];
     let metrics = [metric(1.5)];
     let runs = [Run { file: 0, case, seed: 1, metrics: &metrics }];
-    let about = |metric: &str| {
+    let about = |metric: &str, unit: &str| {
         let name = &case.name;
         let text = format!(
-            "source = \"A paper\"\n[[value]]\ncase = {name:?}\nof = \"ftp\"\nmetric = \"{metric}\"\n\
-             value = 2.0\nwhere = \"Fig. 1\"\n"
+            "document = \"A paper\"\ntitle = \"x\"\n[[output]]\nwhere = \"Fig. 1\"\nof = \"ftp\"\n\
+             metric = \"{metric}\"\nunit = \"{unit}\"\ntolerance = 0.1\ntolerance-because = \"x\"\n\
+             points = [{{ case = {name:?}, value = 2000, line = 1 }}]\n"
         );
         [Published::parse("p", &text).unwrap()]
     };
-    let text = beside_published(&files, &about("goodput-mbit/s"), &runs).unwrap();
-    let words: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
-    assert_eq!(words[words.len() - 3..], ["2", "1.500", "0.75"], "{text}");
+    let text = beside_published(&files, &about("goodput-mbit/s", "kbit/s"), &runs).unwrap();
+    let line = text.lines().find(|line| line.contains("Fig. 1")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let expected = ["2", "1.500", "-", "0.75", "±10", "%", "differs"];
+    assert_eq!(words[words.len() - 7..], expected, "{text}");
+    assert!(text.contains("  0 of 1 reproduced: "), "{text}");
     assert!(text.starts_with("a,b/iw.toml\n  A paper\n  where "), "{text}");
-    let error = beside_published(&files, &about("colour"), &runs).unwrap_err().to_string();
-    assert!(error.ends_with("has no figure ftp.colour"), "{error}");
+    let error = beside_published(&files, &about("colour", "1"), &runs).unwrap_err().to_string();
+    assert!(error.ends_with("has no metric ftp.colour"), "{error}");
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! The publications that published results come from (`documents.toml`).
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::document::Document;
+use crate::folder::Folder;
+use crate::{FileError, FileKind};
+
+const SHIPPED: &str = include_str!("../../documents.toml");
+
+/// Publications.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "skyhop publications")]
+pub struct Documents {
+    /// In the order in which reports list them.
+    pub document: Vec<Publication>,
+}
+
+/// A publication.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Publication {
+    /// The name by which published results refer to it.
+    pub name: String,
+    /// Title.
+    pub title: String,
+    /// Authors, or the body that published it.
+    pub by: String,
+    /// Year of publication, if the document says it.
+    pub year: Option<u16>,
+    /// SHA-256 of the text in which lines are counted, in hexadecimal.
+    pub text: String,
+    /// Errors of the document.
+    #[serde(default)]
+    pub erratum: Vec<Erratum>,
+}
+
+/// An error of a document. Published results keep the document's value.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Erratum {
+    /// The table, figure or section.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// Line of the document's text.
+    pub line: u32,
+    /// What that line has.
+    pub words: String,
+    /// What is wrong with it, and what is right.
+    pub because: String,
+}
+
+impl Documents {
+    /// The publications behind the shipped scenarios.
+    ///
+    /// # Errors
+    /// Only if the shipped file is broken, which a test would show.
+    pub fn shipped() -> Result<Self, FileError> {
+        let kind = FileKind::Documents;
+        Document::parse("documents.toml", Folder::BuiltIn, SHIPPED, kind)?.read()
+    }
+
+    /// The publication of this name.
+    pub fn find(&self, name: &str) -> Option<&Publication> {
+        self.document.iter().find(|document| document.name == name)
+    }
+}

@@ -1,0 +1,343 @@
+//! Published results beside ours, and what follows from the comparison.
+//!
+//! A value is *reproduced* if ours differs by no more than its stated tolerance. A *trend* is reproduced if the
+//! statement holds for every pair of cases that it names. Otherwise they *differ*; a cause that the file names counts as
+//! shown if the case that it points to reproduces the published result.
+
+use scenario::{Compare, Difference, Output, Point, Published, Statistic, Trend};
+use sim::Metric;
+use stats::{Bootstrap, Interval, mean, median};
+use thiserror::Error;
+
+/// Seed of the confidence intervals' resamples.
+const SEED: u64 = 1;
+
+/// A published result is about a metric that its case does not have.
+#[derive(Debug, Error)]
+#[error("case {case:?} has no metric {of}.{metric}")]
+pub struct NoMetric {
+    case: String,
+    of: String,
+    metric: String,
+}
+
+/// The metrics of a scenario's runs, each with the name of its case.
+#[derive(Debug, Clone, Default)]
+pub struct Runs<'a>(pub Vec<(&'a str, &'a [Metric])>);
+
+/// What a comparison says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// Our value is within the tolerance, or the statement holds.
+    Reproduced,
+    /// It is not, or does not.
+    Differs(Cause),
+    /// The published value cannot be right: why.
+    Impossible(String),
+}
+
+/// Why ours differs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cause {
+    /// Not known.
+    Unknown,
+    /// Stated, without a run that shows it.
+    Stated(String),
+    /// Stated; whether the case that should show it reproduces the published result.
+    Tested {
+        /// The cause.
+        because: String,
+        /// The case that should show it.
+        case: String,
+        /// Our value in that case, in the unit of the metric; `None` for trends.
+        value: Option<f64>,
+        /// Whether it reproduces the published result.
+        shown: bool,
+    },
+}
+
+/// Our value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The median or the mean of the runs, or the comparison of two of them.
+    pub value: f64,
+    /// Its interval at 95 % confidence (bootstrap); `None` if all runs agree, or with fewer than two.
+    pub interval: Option<Interval>,
+    /// Number of runs.
+    pub runs: usize,
+}
+
+/// A published value beside ours. Both are in the unit of the metric; comparisons are shares.
+#[derive(Debug, Clone)]
+pub struct ValueBeside<'a> {
+    /// The published values that it is one of.
+    pub output: &'a Output,
+    /// The value.
+    pub point: &'a Point,
+    /// The published value; of a range, its ends.
+    pub published: [f64; 2],
+    /// Our value.
+    pub ours: Estimate,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// A published statement and our values.
+#[derive(Debug, Clone)]
+pub struct TrendBeside<'a> {
+    /// The statement.
+    pub trend: &'a Trend,
+    /// The pairs of cases that it is about, with the ratio of the first to the second and whether it is as stated.
+    pub pairs: Vec<PairBeside<'a>>,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// Two cases of a statement.
+#[derive(Debug, Clone)]
+pub struct PairBeside<'a> {
+    /// Their names.
+    pub cases: [&'a str; 2],
+    /// Our values.
+    pub ours: [f64; 2],
+    /// Whether the statement holds for them.
+    pub holds: bool,
+}
+
+/// What was published beside what was run. Results about cases that were not run are left out.
+#[derive(Debug, Clone, Default)]
+pub struct Comparison<'a> {
+    /// Values, in the order of the file.
+    pub values: Vec<ValueBeside<'a>>,
+    /// Statements, in the order of the file.
+    pub trends: Vec<TrendBeside<'a>>,
+}
+
+/// How many results a comparison has of each kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Score {
+    /// Values within their tolerance.
+    pub reproduced: usize,
+    /// Statements that hold.
+    pub trends: usize,
+    /// Values and statements that do not, with a cause that a run shows.
+    pub explained: usize,
+    /// Those without.
+    pub unexplained: usize,
+    /// Values that cannot be right, which are not scored.
+    pub impossible: usize,
+}
+
+impl Runs<'_> {
+    /// The values of a metric over the runs of a case; `None` if the case was not run.
+    fn values(&self, case: &str, of: &str, metric: &str) -> Result<Option<Vec<f64>>, NoMetric> {
+        let own = self.0.iter().filter(|(name, _)| *name == case);
+        let own: Vec<&[Metric]> = own.map(|(_, metrics)| *metrics).collect();
+        let found = own.iter().filter_map(|metrics| value(metrics, of, metric));
+        let found: Vec<f64> = found.collect();
+        if found.is_empty() && !own.is_empty() {
+            let [case, of, metric] = [case, of, metric].map(str::to_owned);
+            return Err(NoMetric { case, of, metric });
+        }
+        Ok((!own.is_empty()).then_some(found))
+    }
+}
+
+fn value(metrics: &[Metric], of: &str, name: &str) -> Option<f64> {
+    metrics.iter().find(|metric| metric.of == of && metric.name == name).map(|it| it.value)
+}
+
+/// Compares a scenario's runs with what was published.
+///
+/// # Errors
+/// If a published result is about a metric that its case does not have.
+pub fn compare<'a>(published: &'a Published, runs: &Runs<'_>) -> Result<Comparison<'a>, NoMetric> {
+    let mut comparison = Comparison::default();
+    for output in &published.output {
+        for point in &output.points {
+            comparison.values.extend(beside(output, point, runs)?);
+        }
+    }
+    for trend in &published.trend {
+        comparison.trends.extend(trend_beside(trend, runs)?);
+    }
+    Ok(comparison)
+}
+
+fn beside<'a>(
+    output: &'a Output,
+    point: &'a Point,
+    runs: &Runs<'_>,
+) -> Result<Option<ValueBeside<'a>>, NoMetric> {
+    let Some(ours) = estimate(output, &point.case, point.by.as_deref(), runs)? else {
+        return Ok(None);
+    };
+    let published = [point.value, point.to.unwrap_or(point.value)];
+    let published = published.map(|value| output.in_metric_unit(value));
+    let within = |value: f64| {
+        let slack = published.map(|end| end.abs() * output.tolerance);
+        (published[0] - slack[0]..=published[1] + slack[1]).contains(&value)
+    };
+    let verdict = if let Some(why) = &point.impossible {
+        Verdict::Impossible(why.clone())
+    } else if within(ours.value) {
+        Verdict::Reproduced
+    } else {
+        let instead = |case: &str| estimate(output, case, point.by.as_deref(), runs);
+        let tested = |case: &str| {
+            let value = instead(case)?.map(|it| it.value);
+            Ok((value, value.is_some_and(within)))
+        };
+        Verdict::Differs(cause(point.differs.as_ref(), tested)?)
+    };
+    Ok(Some(ValueBeside { output, point, published, ours, verdict }))
+}
+
+/// The cause that a file states. `tested` gives our value in the case that should show it, and whether it does.
+fn cause(
+    stated: Option<&Difference>,
+    tested: impl FnOnce(&str) -> Result<(Option<f64>, bool), NoMetric>,
+) -> Result<Cause, NoMetric> {
+    Ok(match stated {
+        None => Cause::Unknown,
+        Some(Difference { because, case: None }) => Cause::Stated(because.clone()),
+        Some(Difference { because, case: Some(case) }) => {
+            let (value, shown) = tested(case)?;
+            Cause::Tested { because: because.clone(), case: case.clone(), value, shown }
+        }
+    })
+}
+
+/// Our value for a case, compared with the case `by` if the output compares. `None` if one was not run.
+fn estimate(
+    output: &Output,
+    case: &str,
+    by: Option<&str>,
+    runs: &Runs<'_>,
+) -> Result<Option<Estimate>, NoMetric> {
+    let Some(own) = runs.values(case, &output.of, &output.metric)? else { return Ok(None) };
+    let mut groups = vec![own];
+    if let Some(by) = by {
+        let Some(other) = runs.values(by, &output.of, &output.metric)? else { return Ok(None) };
+        groups.push(other);
+    }
+    let figure = |groups: &[Vec<f64>]| {
+        let mut each = groups.iter().map(|values| middle(output.statistic, values));
+        let own = each.next().unwrap_or(f64::NAN);
+        match (output.compare, each.next()) {
+            (Some(compare), Some(other)) => compared(compare, own, other),
+            _ => own,
+        }
+    };
+    let (value, runs) = (figure(&groups), groups[0].len());
+    let interval = Bootstrap::new(SEED).of(&groups, figure).map(|it| it.ci95);
+    let interval = interval.filter(|interval| interval.low < interval.high);
+    Ok(Some(Estimate { value, interval, runs }))
+}
+
+fn middle(statistic: Statistic, values: &[f64]) -> f64 {
+    let middle = match statistic {
+        Statistic::Median => median(values),
+        Statistic::Mean => mean(values),
+    };
+    middle.unwrap_or(f64::NAN)
+}
+
+fn compared(compare: Compare, own: f64, other: f64) -> f64 {
+    match compare {
+        Compare::Ratio => own / other,
+        Compare::Increase => own / other - 1.0,
+        Compare::Reduction => 1.0 - own / other,
+    }
+}
+
+fn trend_beside<'a>(
+    trend: &'a Trend,
+    runs: &Runs<'_>,
+) -> Result<Option<TrendBeside<'a>>, NoMetric> {
+    let rising = trend.rising.windows(2).map(|two| [&*two[0], &*two[1]]);
+    let given = trend.pairs.iter().map(|[first, second]| [&**first, &**second]);
+    let mut pairs = Vec::new();
+    for cases in rising.chain(given) {
+        pairs.extend(pair_beside(trend, cases, runs)?);
+    }
+    if pairs.is_empty() {
+        return Ok(None);
+    }
+    let verdict = if pairs.iter().all(|pair| pair.holds) {
+        Verdict::Reproduced
+    } else {
+        let tested = |case: &str| {
+            // The case replaces the first of each pair that does not hold.
+            let wrong = pairs.iter().filter(|pair| !pair.holds).map(|pair| [case, pair.cases[1]]);
+            let mut shown = true;
+            for cases in wrong {
+                let again = pair_beside(trend, cases, runs)?;
+                shown &= again.is_some_and(|pair| pair.holds);
+            }
+            Ok((None, shown))
+        };
+        Verdict::Differs(cause(trend.differs.as_ref(), tested)?)
+    };
+    Ok(Some(TrendBeside { trend, pairs, verdict }))
+}
+
+fn pair_beside<'a>(
+    trend: &Trend,
+    cases: [&'a str; 2],
+    runs: &Runs<'_>,
+) -> Result<Option<PairBeside<'a>>, NoMetric> {
+    let ours = |case| {
+        let values = runs.values(case, &trend.of, &trend.metric)?;
+        Ok(values.map(|values| middle(trend.statistic, &values)))
+    };
+    let (Some(first), Some(second)) = (ours(cases[0])?, ours(cases[1])?) else { return Ok(None) };
+    let ratio = first / second;
+    let holds = if trend.pairs.is_empty() {
+        first < second
+    } else {
+        trend.least.is_none_or(|least| ratio >= least)
+            && trend.most.is_none_or(|most| ratio <= most)
+    };
+    Ok(Some(PairBeside { cases, ours: [first, second], holds }))
+}
+
+impl Comparison<'_> {
+    /// Counts the results.
+    pub fn score(&self) -> Score {
+        let mut score = Score::default();
+        let verdicts = self.values.iter().map(|value| (&value.verdict, false));
+        for (verdict, is_trend) in
+            verdicts.chain(self.trends.iter().map(|trend| (&trend.verdict, true)))
+        {
+            *match verdict {
+                Verdict::Reproduced if is_trend => &mut score.trends,
+                Verdict::Reproduced => &mut score.reproduced,
+                Verdict::Differs(Cause::Tested { shown: true, .. }) => &mut score.explained,
+                Verdict::Differs(_) => &mut score.unexplained,
+                Verdict::Impossible(_) => &mut score.impossible,
+            } += 1;
+        }
+        score
+    }
+}
+
+impl core::ops::AddAssign for Score {
+    fn add_assign(&mut self, other: Self) {
+        self.reproduced += other.reproduced;
+        self.trends += other.trends;
+        self.explained += other.explained;
+        self.unexplained += other.unexplained;
+        self.impossible += other.impossible;
+    }
+}
+
+impl Score {
+    /// Number of results that are scored.
+    pub fn scored(&self) -> usize {
+        self.reproduced + self.trends + self.explained + self.unexplained
+    }
+}
+
+#[cfg(test)]
+mod tests;

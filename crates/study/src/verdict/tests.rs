@@ -1,0 +1,137 @@
+use super::*;
+
+const FILE: &str = "
+document = 'own'
+title = 'a file'
+[[output]]
+where = 'Table 1'
+of = 'ftp'
+metric = 'time-median-s'
+unit = 'ms'
+tolerance = 0.1
+tolerance-because = 'x'
+points = [
+    { case = 'a', value = 1000, line = 1 },
+    { case = 'b', value = 1000, to = 2000, line = 1 },
+    { case = 'c', value = 1000, line = 1, differs = { because = 'the queue', case = 'd' } },
+    { case = 'd', value = 3000, line = 1, impossible = 'faster than light' },
+    { case = 'e', value = 1000, line = 1 },
+]
+[[output]]
+where = 'Table 1'
+of = 'ftp'
+metric = 'time-median-s'
+unit = '%'
+compare = 'reduction'
+tolerance = 0.1
+tolerance-because = 'x'
+points = [{ case = 'a', by = 'b', value = 50, line = 1 }]
+[[trend]]
+where = 'Table 1'
+says = 'b is the slowest'
+line = 1
+words = 'slowest'
+of = 'ftp'
+metric = 'time-median-s'
+rising = ['a', 'b']
+[[trend]]
+where = 'Table 1'
+says = 'c takes a third of the time of b'
+line = 1
+words = 'third'
+of = 'ftp'
+metric = 'time-median-s'
+pairs = [['c', 'b']]
+least = 0.3
+most = 0.4
+differs = { because = 'the queue', case = 'a' }
+";
+
+fn run(value: f64) -> [Metric; 1] {
+    [Metric { of: "ftp".into(), name: "time-median-s", value }]
+}
+
+fn compared_with(runs: &[(&str, f64)]) -> (Published, Vec<(String, [Metric; 1])>) {
+    let runs = runs.iter().map(|(case, value)| ((*case).to_owned(), run(*value))).collect();
+    (Published::parse("own.toml", FILE).unwrap(), runs)
+}
+
+fn borrowed(runs: &[(String, [Metric; 1])]) -> Runs<'_> {
+    Runs(runs.iter().map(|(case, metrics)| (&case[..], &metrics[..])).collect())
+}
+
+#[test]
+fn a_value_is_reproduced_within_its_tolerance_and_no_further() {
+    for (ours, reproduced) in [(0.89, false), (0.91, true), (1.09, true), (1.11, false)] {
+        let (published, runs) = compared_with(&[("a", ours)]);
+        let comparison = compare(&published, &borrowed(&runs)).unwrap();
+        // The other cases were not run.
+        assert_eq!(comparison.values.len(), 1);
+        assert_eq!(comparison.values[0].published, [1.0, 1.0]);
+        assert_eq!(comparison.values[0].verdict == Verdict::Reproduced, reproduced, "{ours}");
+    }
+}
+
+#[test]
+fn a_range_is_widened_by_the_tolerance() {
+    for (ours, reproduced) in [(0.89, false), (0.91, true), (2.19, true), (2.21, false)] {
+        let (published, runs) = compared_with(&[("b", ours)]);
+        let comparison = compare(&published, &borrowed(&runs)).unwrap();
+        assert_eq!(comparison.values[0].verdict == Verdict::Reproduced, reproduced, "{ours}");
+    }
+}
+
+#[test]
+fn a_cause_counts_if_the_case_that_should_show_it_does() {
+    for (with, shown) in [(1.05, true), (2.0, false)] {
+        let (published, runs) = compared_with(&[("c", 5.0), ("d", with)]);
+        let comparison = compare(&published, &borrowed(&runs)).unwrap();
+        let [because, case] = ["the queue", "d"].map(str::to_owned);
+        let cause = Cause::Tested { because, case, value: Some(with), shown };
+        assert_eq!(comparison.values[0].verdict, Verdict::Differs(cause));
+        let score = comparison.score();
+        assert_eq!(
+            (score.explained, score.unexplained, score.impossible),
+            if shown { (1, 0, 1) } else { (0, 1, 1) }
+        );
+        assert_eq!(score.scored(), 1);
+    }
+}
+
+#[test]
+fn cases_are_compared_by_the_figures_of_all_their_runs() {
+    let runs = [("a", 0.9), ("a", 1.0), ("a", 4.0), ("b", 2.0), ("b", 2.0), ("b", 2.0)];
+    let (published, runs) = compared_with(&runs);
+    let comparison = compare(&published, &borrowed(&runs)).unwrap();
+    let gain = comparison.values.last().unwrap();
+    assert_eq!((gain.ours.value, gain.ours.runs), (0.5, 3));
+    let interval = gain.ours.interval.unwrap();
+    assert!(interval.low < 0.5 && interval.high > 0.5, "{interval:?}");
+    assert_eq!(gain.verdict, Verdict::Reproduced);
+}
+
+#[test]
+fn a_statement_holds_only_if_it_holds_for_every_pair() {
+    let (published, runs) = compared_with(&[("a", 1.0), ("b", 3.0), ("c", 1.5)]);
+    let comparison = compare(&published, &borrowed(&runs)).unwrap();
+    assert_eq!(comparison.trends[0].verdict, Verdict::Reproduced);
+    let Verdict::Differs(Cause::Tested { shown, .. }) = &comparison.trends[1].verdict else {
+        panic!("{:?}", comparison.trends[1]);
+    };
+    // 1.5 of 3 is half, but a is a third of b.
+    assert!(shown);
+    // Equal values are in no order.
+    let (published, runs) = compared_with(&[("a", 1.0), ("b", 1.0)]);
+    let comparison = compare(&published, &borrowed(&runs)).unwrap();
+    assert_eq!(comparison.trends[0].verdict, Verdict::Differs(Cause::Unknown));
+}
+
+#[test]
+fn a_metric_that_the_runs_do_not_have_is_an_error() {
+    let text = FILE.replace("time-median-s", "time-mean-s");
+    let published = Published::parse("own.toml", &text).unwrap();
+    let metrics = run(1.0);
+    let runs = Runs(vec![("a", &metrics[..])]);
+    let error = compare(&published, &runs).unwrap_err().to_string();
+    assert_eq!(error, "case \"a\" has no metric ftp.time-mean-s");
+}
