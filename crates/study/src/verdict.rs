@@ -9,6 +9,10 @@ use sim::Metric;
 use stats::{Bootstrap, Interval, mean, median};
 use thiserror::Error;
 
+mod text;
+
+pub use text::{statements, summary, values};
+
 /// Seed of the confidence intervals' resamples.
 const SEED: u64 = 1;
 
@@ -34,6 +38,8 @@ pub enum Verdict {
     Differs(Cause),
     /// The published value cannot be right: why.
     Impossible(String),
+    /// A case that it needs was not run.
+    NotRun,
 }
 
 /// Why ours differs.
@@ -76,8 +82,8 @@ pub struct ValueBeside<'a> {
     pub point: &'a Point,
     /// The published value; of a range, its ends.
     pub published: [f64; 2],
-    /// Our value.
-    pub ours: Estimate,
+    /// Our value; `None` if a case was not run.
+    pub ours: Option<Estimate>,
     /// What follows.
     pub verdict: Verdict,
 }
@@ -104,7 +110,7 @@ pub struct PairBeside<'a> {
     pub holds: bool,
 }
 
-/// What was published beside what was run. Results about cases that were not run are left out.
+/// What was published beside what was run.
 #[derive(Debug, Clone, Default)]
 pub struct Comparison<'a> {
     /// Values, in the order of the file.
@@ -126,6 +132,8 @@ pub struct Score {
     pub unexplained: usize,
     /// Values that cannot be right, which are not scored.
     pub impossible: usize,
+    /// Values and statements that need a case which was not run.
+    pub not_run: usize,
 }
 
 impl Runs<'_> {
@@ -155,11 +163,11 @@ pub fn compare<'a>(published: &'a Published, runs: &Runs<'_>) -> Result<Comparis
     let mut comparison = Comparison::default();
     for output in &published.output {
         for point in &output.points {
-            comparison.values.extend(beside(output, point, runs)?);
+            comparison.values.push(beside(output, point, runs)?);
         }
     }
     for trend in &published.trend {
-        comparison.trends.extend(trend_beside(trend, runs)?);
+        comparison.trends.push(trend_beside(trend, runs)?);
     }
     Ok(comparison)
 }
@@ -168,29 +176,25 @@ fn beside<'a>(
     output: &'a Output,
     point: &'a Point,
     runs: &Runs<'_>,
-) -> Result<Option<ValueBeside<'a>>, NoMetric> {
-    let Some(ours) = estimate(output, &point.case, point.by.as_deref(), runs)? else {
-        return Ok(None);
-    };
+) -> Result<ValueBeside<'a>, NoMetric> {
     let published = [point.value, point.to.unwrap_or(point.value)];
     let published = published.map(|value| output.in_metric_unit(value));
     let within = |value: f64| {
         let slack = published.map(|end| end.abs() * output.tolerance);
         (published[0] - slack[0]..=published[1] + slack[1]).contains(&value)
     };
-    let verdict = if let Some(why) = &point.impossible {
-        Verdict::Impossible(why.clone())
-    } else if within(ours.value) {
-        Verdict::Reproduced
-    } else {
-        let instead = |case: &str| estimate(output, case, point.by.as_deref(), runs);
-        let tested = |case: &str| {
-            let value = instead(case)?.map(|it| it.value);
+    let ours = |case: &str| estimate(output, case, point.by.as_deref(), runs);
+    let own = ours(&point.case)?;
+    let verdict = match (&point.impossible, own) {
+        (Some(why), _) => Verdict::Impossible(why.clone()),
+        (None, None) => Verdict::NotRun,
+        (None, Some(own)) if within(own.value) => Verdict::Reproduced,
+        (None, Some(_)) => Verdict::Differs(cause(point.differs.as_ref(), |case| {
+            let value = ours(case)?.map(|it| it.value);
             Ok((value, value.is_some_and(within)))
-        };
-        Verdict::Differs(cause(point.differs.as_ref(), tested)?)
+        })?),
     };
-    Ok(Some(ValueBeside { output, point, published, ours, verdict }))
+    Ok(ValueBeside { output, point, published, ours: own, verdict })
 }
 
 /// The cause that a file states. `tested` gives our value in the case that should show it, and whether it does.
@@ -251,35 +255,39 @@ fn compared(compare: Compare, own: f64, other: f64) -> f64 {
     }
 }
 
-fn trend_beside<'a>(
-    trend: &'a Trend,
-    runs: &Runs<'_>,
-) -> Result<Option<TrendBeside<'a>>, NoMetric> {
+fn trend_beside<'a>(trend: &'a Trend, runs: &Runs<'_>) -> Result<TrendBeside<'a>, NoMetric> {
     let rising = trend.rising.windows(2).map(|two| [&*two[0], &*two[1]]);
     let given = trend.pairs.iter().map(|[first, second]| [&**first, &**second]);
-    let mut pairs = Vec::new();
+    let (mut pairs, mut is_whole) = (Vec::new(), true);
     for cases in rising.chain(given) {
-        pairs.extend(pair_beside(trend, cases, runs)?);
+        let pair = pair_beside(trend, cases, runs)?;
+        is_whole &= pair.is_some();
+        pairs.extend(pair);
     }
-    if pairs.is_empty() {
-        return Ok(None);
-    }
-    let verdict = if pairs.iter().all(|pair| pair.holds) {
+    let verdict = if !is_whole {
+        Verdict::NotRun
+    } else if pairs.iter().all(|pair| pair.holds) {
         Verdict::Reproduced
     } else {
-        let tested = |case: &str| {
-            // The case replaces the first of each pair that does not hold.
-            let wrong = pairs.iter().filter(|pair| !pair.holds).map(|pair| [case, pair.cases[1]]);
-            let mut shown = true;
-            for cases in wrong {
-                let again = pair_beside(trend, cases, runs)?;
-                shown &= again.is_some_and(|pair| pair.holds);
-            }
-            Ok((None, shown))
-        };
-        Verdict::Differs(cause(trend.differs.as_ref(), tested)?)
+        let shown = |case: &str| shown_by(trend, &pairs, case, runs).map(|shown| (None, shown));
+        Verdict::Differs(cause(trend.differs.as_ref(), shown)?)
     };
-    Ok(Some(TrendBeside { trend, pairs, verdict }))
+    Ok(TrendBeside { trend, pairs, verdict })
+}
+
+/// Whether the statement holds with `case` in the place of the first of each pair for which it does not.
+fn shown_by(
+    trend: &Trend,
+    pairs: &[PairBeside<'_>],
+    case: &str,
+    runs: &Runs<'_>,
+) -> Result<bool, NoMetric> {
+    let mut shown = true;
+    for pair in pairs.iter().filter(|pair| !pair.holds) {
+        let again = pair_beside(trend, [case, pair.cases[1]], runs)?;
+        shown &= again.is_some_and(|pair| pair.holds);
+    }
+    Ok(shown)
 }
 
 fn pair_beside<'a>(
@@ -316,6 +324,7 @@ impl Comparison<'_> {
                 Verdict::Differs(Cause::Tested { shown: true, .. }) => &mut score.explained,
                 Verdict::Differs(_) => &mut score.unexplained,
                 Verdict::Impossible(_) => &mut score.impossible,
+                Verdict::NotRun => &mut score.not_run,
             } += 1;
         }
         score
@@ -329,13 +338,19 @@ impl core::ops::AddAssign for Score {
         self.explained += other.explained;
         self.unexplained += other.unexplained;
         self.impossible += other.impossible;
+        self.not_run += other.not_run;
     }
 }
 
 impl Score {
-    /// Number of results that are scored.
+    /// Number of results that were run and are scored.
     pub fn scored(&self) -> usize {
-        self.reproduced + self.trends + self.explained + self.unexplained
+        self.agree() + self.explained + self.unexplained
+    }
+
+    /// Number of results that are reproduced.
+    pub fn agree(&self) -> usize {
+        self.reproduced + self.trends
     }
 }
 
