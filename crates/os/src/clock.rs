@@ -15,6 +15,11 @@ pub fn until(at: Instant) -> Duration {
     at.saturating_since(now())
 }
 
+/// Processor time that the calling thread has used.
+pub fn thread_time() -> Duration {
+    Duration::from_nanos(nanos(ClockId::CLOCK_THREAD_CPUTIME_ID))
+}
+
 /// Converts the kernel's packet time stamps, which are wall-clock times, to this clock.
 #[derive(Clone, Copy)]
 pub struct WallClock {
@@ -74,7 +79,7 @@ pub fn is_synchronised() -> Option<bool> {
 }
 
 fn nanos(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock).expect("both clocks exist on every Linux");
+    let time = clock_gettime(clock).expect("these clocks exist on every Linux");
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
 }
 

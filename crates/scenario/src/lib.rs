@@ -14,7 +14,8 @@
 //! wrong is a [`FileError`], which names file, line, key, value and what would be accepted.
 //!
 //! Files are read in one place (`folder`): presets, traces and scenarios by their path. Gateways
-//! read their own, because of the private keys in them.
+//! read their own, because of the private keys in them. The scenarios of the repository are
+//! compiled in ([`Shipped`]).
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,7 @@ mod preset;
 mod published;
 mod scenario;
 mod schema;
+mod shipped;
 mod text;
 mod trace;
 
@@ -50,4 +52,5 @@ pub use scenario::{
     Sizes, Split, Traffic,
 };
 pub use schema::schemas;
+pub use shipped::Shipped;
 pub use trace::TraceFault;

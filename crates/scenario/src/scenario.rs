@@ -106,8 +106,24 @@ impl Scenario {
     /// # Errors
     /// If it cannot be read or is not a valid scenario.
     pub fn load(path: &Path) -> Result<Self, FileError> {
-        let (_, text) = Folder::Disk(Path::new("")).open(path)?;
-        Self::parse_in(&path.display().to_string(), Folder::of(path), &text)
+        Self::parse_at(path, &Self::text_at(path)?)
+    }
+
+    /// The text of the file at `path`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn text_at(path: &Path) -> Result<String, FileError> {
+        Folder::Disk(Path::new("")).open(path).map(|(_, text)| text)
+    }
+
+    /// Parses the text of the file at `path`, which need not exist. Paths in the text are relative
+    /// to its directory.
+    ///
+    /// # Errors
+    /// If it is not a valid scenario.
+    pub fn parse_at(path: &Path, text: &str) -> Result<Self, FileError> {
+        Self::parse_in(&path.display().to_string(), Folder::of(path), text)
     }
 
     /// Parses a file that names no others; `origin` is its name in errors.

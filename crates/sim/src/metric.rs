@@ -1,6 +1,7 @@
 //! Metrics of a run.
 
 use core::time::Duration;
+use std::borrow::Cow;
 
 use stats::{jain_index, mean, median, percentile};
 
@@ -12,9 +13,16 @@ pub struct Metric {
     /// The subject: a flow's name, `forward` or `return`.
     pub of: String,
     /// The name: `goodput-mbit/s`, `time-median-s`.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The value, in the unit of the name.
     pub value: f64,
+}
+
+impl Metric {
+    /// A metric whose name is known when the program is built.
+    pub fn new(of: &str, name: &'static str, value: f64) -> Self {
+        Self { of: of.to_owned(), name: name.into(), value }
+    }
 }
 
 /// The median of a metric over runs; `None` if no run has it.
@@ -28,8 +36,8 @@ pub fn figure(runs: &[&[Metric]], of: &str, name: &str) -> Option<f64> {
 /// The metrics of a flow, over its applications.
 pub(crate) fn of_flow(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     let mut metrics = Vec::new();
-    let mut put = |name_of: &'static str, value: f64| {
-        metrics.push(Metric { of: name.to_owned(), name: name_of, value });
+    let mut put = |metric: &'static str, value: f64| {
+        metrics.push(Metric::new(name, metric, value));
     };
     let total = |of: fn(&Tally) -> u64| tallies.iter().map(|tally| of(tally)).sum::<u64>() as f64;
     put("bytes", total(|tally| tally.bytes));
@@ -165,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_figure_is_the_median_of_the_runs_that_have_it() {
-        let run = |of: &str, value| vec![Metric { of: of.to_owned(), name: "bytes", value }];
+        let run = |of: &str, value| vec![Metric::new(of, "bytes", value)];
         let runs = [run("a", 1.0), run("a", 9.0), run("b", 100.0), run("a", 5.0)];
         let runs = runs.each_ref().map(Vec::as_slice);
         assert_eq!(figure(&runs, "a", "bytes"), Some(5.0));

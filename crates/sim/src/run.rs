@@ -125,7 +125,7 @@ impl Run {
         let gateways = self.nodes.terminals.iter().copied().chain(hubs);
         let charged: Vec<_> = gateways.map(|node| self.world.charged(node)).collect();
         let sum = |of: fn(&Charged) -> u64| charged.iter().map(of).sum::<u64>() as f64;
-        let metric = |name, value| Metric { of: "slacp".to_owned(), name, value };
+        let metric = |name, value| Metric::new("slacp", name, value);
         let all = vec![
             metric("datagrams", sum(|charged| charged.packets)),
             metric("link-bytes", sum(|charged| charged.link)),
@@ -140,7 +140,7 @@ impl Run {
         // The server's end is on the last segment of the connection.
         let mut own = senders.filter(|sender| apps.contains(&sender.app) && sender.has_sent());
         let Some(sender) = own.next_back() else { return Vec::new() };
-        let metric = |name, value| Metric { of: flow.to_owned(), name, value };
+        let metric = |name, value| Metric::new(flow, name, value);
         let mut all = Vec::new();
         if let Some((mean, most)) = sender.outstanding() {
             all.push(metric("outstanding-mean-bytes", mean));
@@ -158,7 +158,7 @@ impl Run {
         let delivered = sum(|counters| counters.delivered.bytes.get());
         let capacity = rate.bits_per_second() as f64 * elapsed / 8.0;
         let peak = lanes.iter().map(|lane| self.world.peak_queue(*lane)).max();
-        let metric = |name, value| Metric { of: of.to_owned(), name, value };
+        let metric = |name, value| Metric::new(of, name, value);
         vec![
             metric("utilisation", delivered / capacity),
             metric("delivered-packets", sum(|counters| counters.delivered.packets)),

@@ -10,7 +10,7 @@ fn file() -> File {
 }
 
 fn metric(value: f64) -> Metric {
-    Metric { of: "ftp".into(), name: "goodput-mbit/s", value }
+    Metric::new("ftp", "goodput-mbit/s", value)
 }
 
 #[test]
