@@ -5,12 +5,13 @@
 //! simulator, in virtual time (`simulate`). [`results`] holds what came out and shows it as a
 //! table, a page, a picture and JSON.
 //!
-//! Today there is one such study, [`Demo`]: what the gateway pair gains on this machine. [`runs`]
-//! shows the figures of scenario files in the simulator; [`senders`] compares our TCP [`endpoint`]
+//! Today there is one such study, [`Demo`]: what the gateway pair gains on this machine.
+//! [`campaign`] runs scenario files many times and keeps the results; [`runs`] shows their figures; [`senders`] compares our TCP [`endpoint`]
 //! with the kernel's in the lab.
 
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 mod demo;
 pub mod endpoint;
 pub mod entry;
@@ -39,3 +40,6 @@ pub use pair::{Pair, PairError};
 pub use plan::{Plan, Task, Way, Work};
 pub use progress::{Bar, Display};
 pub use results::Results;
+
+/// Version of skyhop, which results are kept with.
+const VERSION: &str = env!("CARGO_PKG_VERSION");

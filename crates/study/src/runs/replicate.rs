@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
-use rayon::{ThreadPoolBuildError, ThreadPoolBuilder};
 use scenario::Case;
 use sim::Metric;
-use thiserror::Error;
+
+use crate::campaign::{finish, pool};
 
 use super::capture::{At, Capture, CaptureError};
 use super::graphs::graphs;
@@ -43,59 +42,35 @@ pub struct Outcome {
     pub graphs: Vec<(String, String)>,
 }
 
-/// Why the runs could not be made.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ReplicateError {
-    /// The threads cannot be started.
-    #[error(transparent)]
-    Threads(#[from] ThreadPoolBuildError),
-    /// The capture cannot be written.
-    #[error(transparent)]
-    Capture(#[from] CaptureError),
-}
-
 /// Makes all runs on a number of threads. Outcomes are in the order of the jobs, whichever thread
 /// made them. `step` is called with the number of steps just done; a run has
 /// [`STEPS`].
 ///
 /// # Errors
-/// If the threads cannot be started, or the capture cannot be written.
+/// If the capture cannot be written.
 pub fn replicate(
     jobs: &[Job<'_>],
     threads: usize,
     extras: &Extras,
     step: impl Fn(u64) + Sync,
-) -> Result<Vec<Outcome>, ReplicateError> {
-    let pool = ThreadPoolBuilder::new().num_threads(threads.min(jobs.len())).build()?;
-    let run = |(index, job)| {
+) -> Result<Vec<Outcome>, CaptureError> {
+    let run = |index: usize| {
         let capture = extras.capture.as_ref().filter(|_| index == 0);
-        one(job, extras.graphs, capture, &step)
+        one(&jobs[index], extras.graphs, capture, &step)
     };
-    // One job at a time: some take much longer than others.
-    let all = || jobs.par_iter().enumerate().with_max_len(1).map(run).collect::<Vec<_>>();
-    let outcomes: Result<_, CaptureError> = pool.install(all).into_iter().collect();
-    Ok(outcomes?)
+    let order: Vec<usize> = (0..jobs.len()).collect();
+    pool::each(&order, threads, run).into_iter().collect()
 }
 
 fn one(
     job: &Job<'_>,
     draws: bool,
     capture: Option<&(PathBuf, At)>,
-    step: impl Fn(u64),
+    step: &dyn Fn(u64),
 ) -> Result<Outcome, CaptureError> {
     let mut run = sim::Run::new(job.case, job.seed);
     let capture = capture.map(|(path, at)| Capture::start(path, *at, &mut run)).transpose()?;
-    let mut shown = 0;
-    loop {
-        let more = run.advance();
-        let now = if more { (run.progress() * STEPS as f64) as u64 } else { STEPS };
-        step(now.saturating_sub(shown));
-        shown = shown.max(now);
-        if !more {
-            break;
-        }
-    }
+    finish(&mut run, step);
     capture.map(|capture| capture.end(&mut run)).transpose()?;
     let graphs = if draws && job.seed == 1 { graphs(job.case, &run) } else { Vec::new() };
     Ok(Outcome { metrics: run.metrics(), graphs })

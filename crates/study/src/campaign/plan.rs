@@ -1,0 +1,256 @@
+//! What a campaign runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::{fs, io};
+
+use scenario::Case;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::cost::Costs;
+use super::{Binary, Cell, Content, Name, On, Origin, Source, SourceError, Store, StoreError};
+
+/// The cells of a campaign, in the order of scenarios, cases and seeds.
+#[derive(Debug)]
+pub struct Plan {
+    /// The scenarios.
+    pub sources: Vec<Source>,
+    /// The program that computes the cells.
+    pub binary: Binary,
+    /// The cells.
+    pub cells: Vec<Planned>,
+}
+
+/// A cell of a plan.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// The cell.
+    pub cell: Cell,
+    /// Its name.
+    pub name: Name,
+    /// Its case's content.
+    pub content: Content,
+    /// Index of the scenario among [`Plan::sources`].
+    pub source: usize,
+    /// Index of the case among the scenario's.
+    pub index: usize,
+    /// Estimated time to run it, in seconds.
+    pub cost: f64,
+    /// Whether the store has its result.
+    pub done: bool,
+}
+
+/// Which cells a plan has: every case of its scenarios with each of these seeds.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Number of seeds: 1, 2, ….
+    pub seeds: u32,
+    /// Where they run.
+    pub on: On,
+}
+
+/// Why there is no plan.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Two scenarios have the same name.
+    #[error("two scenarios are called {0:?}: run them as two campaigns, or rename one")]
+    SameName(String),
+    /// The plan's file cannot be read.
+    #[error("{file}: {cause}")]
+    Read {
+        /// Its path.
+        file: String,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// The file is not a plan.
+    #[error("{file}: not a plan of `skyhop study plan --json`: {cause}")]
+    Parse {
+        /// Its path.
+        file: String,
+        /// What is wrong.
+        cause: serde_json::Error,
+    },
+    /// The plan does not have this cell.
+    #[error("{file} has no cell {cell}")]
+    NoCell {
+        /// Its path.
+        file: String,
+        /// The cell's name.
+        cell: Name,
+    },
+    /// The cell's name does not follow from what this program and machine have.
+    #[error(
+        "cell {cell} ({scenario}, case {case:?}) is another one here: expected the program that \
+         made the plan ({binary}), and the same presets and traces"
+    )]
+    Different {
+        /// The cell's name.
+        cell: Name,
+        /// The scenario's name.
+        scenario: String,
+        /// The case's name.
+        case: String,
+        /// The plan's program.
+        binary: Binary,
+    },
+    /// A scenario of the plan is not valid.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
+impl Plan {
+    /// Plans the wanted cells. What the store has of them is done; its damaged files are returned,
+    /// and count as not run.
+    ///
+    /// # Errors
+    /// If two scenarios have the same name.
+    pub fn new(
+        sources: Vec<Source>,
+        wanted: Wanted,
+        binary: Binary,
+        store: &Store,
+    ) -> Result<(Self, Vec<StoreError>), PlanError> {
+        let mut names = BTreeSet::new();
+        if let Some(twice) = sources.iter().find(|source| !names.insert(&source.name)) {
+            return Err(PlanError::SameName(twice.name.clone()));
+        }
+        let costs = Costs::new(store.timings());
+        let mut cells = Vec::new();
+        for (number, source) in sources.iter().enumerate() {
+            for (index, case) in source.cases.iter().enumerate() {
+                let content = Content::of(case);
+                cells.extend((1..=u64::from(wanted.seeds)).map(|seed| {
+                    let (scenario, name) = (source.name.clone(), case.name.clone());
+                    let cell = Cell { scenario, case: name, seed, on: wanted.on };
+                    let (name, cost) = (cell.name(&content, &binary), costs.of(&cell, case));
+                    let content = content.clone();
+                    Planned { cell, name, content, source: number, index, cost, done: false }
+                }));
+            }
+        }
+        let mut damaged = Vec::new();
+        for planned in &mut cells {
+            match store.get(&planned.name) {
+                Ok(result) => planned.done = result.is_some(),
+                Err(error) => damaged.push(error),
+            }
+        }
+        Ok((Self { sources, binary, cells }, damaged))
+    }
+
+    /// The case of a cell.
+    pub fn case(&self, planned: &Planned) -> &Case {
+        &self.sources[planned.source].cases[planned.index]
+    }
+
+    /// The plan as JSON, for processes that run some of its cells ([`Self::load`]). It holds the
+    /// texts of scenarios that are not part of the program, but not the presets and traces that
+    /// they name.
+    pub fn json(&self) -> String {
+        let scenario = |source: &Source| (source.name.clone(), source.origin.clone());
+        let cell = |planned: &Planned| PlannedText {
+            cell: planned.name.clone(),
+            scenario: planned.cell.scenario.clone(),
+            case: planned.cell.case.clone(),
+            seed: planned.cell.seed,
+            on: planned.cell.on,
+            estimate_s: planned.cost,
+            done: planned.done,
+        };
+        let text = PlanText {
+            skyhop: crate::VERSION.to_owned(),
+            binary: self.binary.clone(),
+            scenarios: self.sources.iter().map(scenario).collect(),
+            cells: self.cells.iter().map(cell).collect(),
+        };
+        serde_json::to_string_pretty(&text).expect("plans are plain data") + "\n"
+    }
+
+    /// Those of the given cells that are in the plan in the file at `path`, in the order given.
+    ///
+    /// # Errors
+    /// If the file is not a plan or lacks a cell, or if `binary` is not the program that made it,
+    /// or presets or traces are not those of the machine that made it.
+    pub fn load(path: &Path, wanted: &[Name], binary: Binary) -> Result<Self, PlanError> {
+        let file = path.display().to_string();
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(cause) => return Err(PlanError::Read { file, cause }),
+        };
+        let text: PlanText = match serde_json::from_slice(&text) {
+            Ok(text) => text,
+            Err(cause) => return Err(PlanError::Parse { file, cause }),
+        };
+        let known: BTreeMap<&Name, &PlannedText> =
+            text.cells.iter().map(|cell| (&cell.cell, cell)).collect();
+        let mut plan = Self { sources: Vec::new(), binary, cells: Vec::new() };
+        for name in wanted {
+            let Some(planned) = known.get(name) else {
+                return Err(PlanError::NoCell { file, cell: name.clone() });
+            };
+            let planned = plan.find(planned, &text)?;
+            plan.cells.push(planned);
+        }
+        Ok(plan)
+    }
+
+    /// A cell of a plan's file as one of this plan, to which its scenario is added.
+    fn find(&mut self, planned: &PlannedText, text: &PlanText) -> Result<Planned, PlanError> {
+        let different = || PlanError::Different {
+            cell: planned.cell.clone(),
+            scenario: planned.scenario.clone(),
+            case: planned.case.clone(),
+            binary: text.binary.clone(),
+        };
+        if text.binary != self.binary {
+            return Err(different());
+        }
+        let number = self.sources.iter().position(|source| source.name == planned.scenario);
+        let source = match number {
+            Some(number) => number,
+            None => {
+                let origin = text.scenarios.get(&planned.scenario).ok_or_else(different)?;
+                self.sources.push(Source::from_origin(&planned.scenario, origin.clone())?);
+                self.sources.len() - 1
+            }
+        };
+        let mut cases = self.sources[source].cases.iter().enumerate();
+        let case = cases.find(|(_, case)| case.name == planned.case);
+        let (index, case) = case.ok_or_else(different)?;
+        let (scenario, name) = (planned.scenario.clone(), planned.case.clone());
+        let cell = Cell { scenario, case: name, seed: planned.seed, on: planned.on };
+        let content = Content::of(case);
+        let name = cell.name(&content, &self.binary);
+        if name != planned.cell {
+            return Err(different());
+        }
+        let (cost, done) = (planned.estimate_s, false);
+        Ok(Planned { cell, name, content, source, index, cost, done })
+    }
+}
+
+/// A plan as written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanText {
+    skyhop: String,
+    binary: Binary,
+    scenarios: BTreeMap<String, Origin>,
+    cells: Vec<PlannedText>,
+}
+
+/// A cell as written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct PlannedText {
+    cell: Name,
+    scenario: String,
+    case: String,
+    seed: u64,
+    on: On,
+    estimate_s: f64,
+    done: bool,
+}

@@ -1,0 +1,123 @@
+//! What is kept of a cell that was run.
+
+use serde::{Deserialize, Serialize};
+use sim::Metric;
+
+use super::{Binary, Cell, Content, Name, On};
+
+/// A result and the times it took, as one line of JSON: what a process hands over that does not
+/// write to the store itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The same wherever and whenever the cell runs.
+    pub result: Result,
+    /// What differs.
+    pub timing: Timing,
+}
+
+/// The result of a cell. It depends on nothing but the cell, its case and the program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Result {
+    /// The cell's name.
+    pub cell: Name,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The case's name.
+    pub case: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Where it ran.
+    pub on: On,
+    /// Version of skyhop.
+    pub skyhop: String,
+    /// The program.
+    pub binary: Binary,
+    /// The case's content.
+    pub content: Content,
+    #[serde(with = "figures")]
+    /// The figures, in the back end's order.
+    pub metrics: Vec<Metric>,
+}
+
+/// The time that a cell took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Timing {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The case's name.
+    pub case: String,
+    /// Where it ran.
+    pub on: On,
+    /// Seconds from start to end.
+    pub wall_s: f64,
+    /// Processor seconds of the thread that ran the cell; not those of other processes or threads
+    /// that a back end starts.
+    pub cpu_s: f64,
+}
+
+impl Result {
+    /// The cell.
+    pub fn cell(&self) -> Cell {
+        let Self { scenario, case, seed, on, .. } = self;
+        Cell { scenario: scenario.clone(), case: case.clone(), seed: *seed, on: *on }
+    }
+
+    /// Whether the name is the one that follows from the other fields.
+    pub fn is_named_right(&self) -> bool {
+        self.cell().name(&self.content, &self.binary) == self.cell
+    }
+}
+
+/// Metrics in JSON, which has no infinity and no NaN: those are texts.
+mod figures {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+    use sim::Metric;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Figure {
+        of: String,
+        metric: String,
+        value: Number,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged, expecting = "expected a number, \"NaN\", \"inf\" or \"-inf\"")]
+    enum Number {
+        Finite(f64),
+        Other(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        metrics: &[Metric],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(metrics.iter().map(|Metric { of, name, value }| Figure {
+            of: of.clone(),
+            metric: name.to_string(),
+            value: match value.is_finite() {
+                true => Number::Finite(*value),
+                false => Number::Other(value.to_string()),
+            },
+        }))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Metric>, D::Error> {
+        let read = |Figure { of, metric, value }| {
+            let value = match value {
+                Number::Finite(value) => value,
+                Number::Other(text) => match text.as_str() {
+                    "NaN" | "inf" | "-inf" => text.parse().map_err(D::Error::custom)?,
+                    _ => return Err(D::Error::custom(format!("{text:?} is not a number"))),
+                },
+            };
+            Ok(Metric { of, name: metric.into(), value })
+        };
+        Vec::<Figure>::deserialize(deserializer)?.into_iter().map(read).collect()
+    }
+}

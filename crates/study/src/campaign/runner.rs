@@ -1,0 +1,124 @@
+//! Runs the cells of a plan on this machine.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use os::clock;
+
+use super::{BackEnd, Plan, Planned, Record, Result as CellResult, Store, Timing, pool};
+use crate::VERSION;
+
+/// How a campaign went.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Number of cells that were run.
+    pub run: usize,
+    /// Number of cells whose results the store had.
+    pub kept: usize,
+    /// Those that could not be run, in the plan's order.
+    pub failed: Vec<Failed>,
+}
+
+/// A cell that could not be run or kept.
+#[derive(Debug)]
+pub struct Failed {
+    /// The cell.
+    pub planned: Planned,
+    /// Why, in one line.
+    pub why: String,
+}
+
+/// What became of a cell.
+enum Fate {
+    Run,
+    Kept,
+    Failed(String),
+}
+
+/// Runs the plan's cells that are not done, on at most `threads` threads, the longest first, and
+/// hands each record to `keep` as soon as it is there. A cell that fails, even by a panic, does not
+/// stop the others. `step` is called with a cell and the number of its steps just done; each cell
+/// has [`STEPS`](crate::runs::STEPS) in the end.
+///
+/// With a `store`, cells that another process has finished in the meantime are not run.
+pub fn run(
+    plan: &Plan,
+    back_end: &dyn BackEnd,
+    threads: usize,
+    store: Option<&Store>,
+    keep: impl Fn(&Record) -> Result<(), String> + Sync,
+    step: impl Fn(&Planned, u64) + Sync,
+) -> Report {
+    let mut order: Vec<usize> = (0..plan.cells.len()).collect();
+    order.sort_by(|a, b| plan.cells[*b].cost.total_cmp(&plan.cells[*a].cost));
+    order.retain(|index| !plan.cells[*index].done);
+    let threads = back_end.most_at_once().map_or(threads, |most| most.min(threads));
+    let fate = |index: usize| {
+        let planned = &plan.cells[order[index]];
+        if store.is_some_and(|store| matches!(store.get(&planned.name), Ok(Some(_)))) {
+            step(planned, crate::runs::STEPS);
+            return Fate::Kept;
+        }
+        let record = one(plan, planned, back_end, &|steps| step(planned, steps));
+        match record.and_then(|record| keep(&record)) {
+            Ok(()) => Fate::Run,
+            Err(why) => Fate::Failed(why),
+        }
+    };
+    let fates = pool::each(&(0..order.len()).collect::<Vec<_>>(), threads, fate);
+    let mut report = Report { kept: plan.cells.len() - order.len(), ..Report::default() };
+    let mut failed = Vec::new();
+    for (index, fate) in order.into_iter().zip(fates) {
+        match fate {
+            Fate::Run => report.run += 1,
+            Fate::Kept => report.kept += 1,
+            Fate::Failed(why) => failed.push((index, why)),
+        }
+    }
+    failed.sort();
+    let failed = failed.into_iter();
+    report.failed =
+        failed.map(|(index, why)| Failed { planned: plan.cells[index].clone(), why }).collect();
+    report
+}
+
+/// Runs one cell.
+fn one(
+    plan: &Plan,
+    planned: &Planned,
+    back_end: &dyn BackEnd,
+    step: &dyn Fn(u64),
+) -> Result<Record, String> {
+    let (start, before) = (Instant::now(), clock::thread_time());
+    let work = || back_end.run(&planned.cell, plan.case(planned), step);
+    let metrics = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| told(&*panic))?;
+    let metrics = metrics.map_err(|failure| failure.to_string())?;
+    let Planned { cell, name, content, .. } = planned;
+    let timing = Timing {
+        scenario: cell.scenario.clone(),
+        case: cell.case.clone(),
+        on: cell.on,
+        wall_s: start.elapsed().as_secs_f64(),
+        cpu_s: clock::thread_time().saturating_sub(before).as_secs_f64(),
+    };
+    let result = CellResult {
+        cell: name.clone(),
+        scenario: cell.scenario.clone(),
+        case: cell.case.clone(),
+        seed: cell.seed,
+        on: cell.on,
+        skyhop: VERSION.to_owned(),
+        binary: plan.binary.clone(),
+        content: content.clone(),
+        metrics,
+    };
+    Ok(Record { result, timing })
+}
+
+/// The message of a panic.
+fn told(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("it panicked: {}", text.unwrap_or("no message"))
+}

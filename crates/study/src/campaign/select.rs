@@ -1,0 +1,65 @@
+//! Which results of a store a report is about.
+
+use std::collections::BTreeSet;
+
+use super::{Binary, Content, On, Result as CellResult, Source, Store, StoreError};
+
+/// Results for some scenarios.
+#[derive(Debug)]
+pub struct Selection {
+    /// The result of a run with the indices of its scenario and case, in the order of scenarios,
+    /// cases and seeds.
+    pub runs: Vec<(usize, usize, CellResult)>,
+    /// The program that computed them: this one, or, if the store has none by it, another.
+    pub binary: Binary,
+    /// Names of the scenario and the case of those that have no result.
+    pub missing: Vec<(String, String)>,
+    /// Damaged files of the store.
+    pub damaged: Vec<StoreError>,
+}
+
+/// The results of all cases of the scenarios, for all seeds that there are. Those of different
+/// programs are never mixed: without any by `binary`, those of the program that has the most.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn select(
+    sources: &[Source],
+    on: On,
+    binary: Binary,
+    store: &Store,
+) -> Result<Selection, StoreError> {
+    let (results, damaged) = store.results()?;
+    let mut runs = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        for (index, case) in source.cases.iter().enumerate() {
+            let content = Content::of(case);
+            let own = results.iter().filter(|result| {
+                result.on == on && result.scenario == source.name && result.content == content
+            });
+            let mut own: Vec<_> = own.map(|result| (number, index, result.clone())).collect();
+            own.sort_by_key(|(_, _, result)| result.seed);
+            runs.extend(own);
+        }
+    }
+    let binary = chosen(&runs, binary);
+    runs.retain(|(_, _, result)| result.binary == binary);
+    let found: BTreeSet<_> = runs.iter().map(|(number, index, _)| (*number, *index)).collect();
+    let all = sources.iter().enumerate().flat_map(|(number, source)| {
+        source.cases.iter().enumerate().map(move |(index, case)| (number, index, source, case))
+    });
+    let missing = all.filter(|(number, index, ..)| !found.contains(&(*number, *index)));
+    let missing =
+        missing.map(|(_, _, source, case)| (source.name.clone(), case.name.clone())).collect();
+    Ok(Selection { runs, binary, missing, damaged })
+}
+
+/// The program whose results are shown.
+fn chosen(runs: &[(usize, usize, CellResult)], this: Binary) -> Binary {
+    let count = |binary: &Binary| runs.iter().filter(|run| run.2.binary == *binary).count();
+    if count(&this) > 0 {
+        return this;
+    }
+    let all: BTreeSet<_> = runs.iter().map(|run| &run.2.binary).collect();
+    all.into_iter().max_by_key(|binary| count(binary)).cloned().unwrap_or(this)
+}

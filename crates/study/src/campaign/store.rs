@@ -1,0 +1,209 @@
+//! A directory that holds the results of cells.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+use super::cell::hexadecimal;
+use super::{Name, Record, Result as CellResult, Timing};
+
+/// A directory with a file for each finished cell.
+///
+/// | path | what |
+/// |---|---|
+/// | `cells/NAME.json` | a [`Result`](CellResult): the same bytes wherever the cell ran |
+/// | `timings/NAME.json` | its [`Timing`] |
+/// | `unfinished/` | files that are being written |
+///
+/// A result is written to `unfinished`, flushed to the disk and renamed, so it is there whole or
+/// not at all, whatever ends the process. Several processes may use a store at once: those that run
+/// the same cell write the same bytes. A file that is damaged, or is not the result of the cell it
+/// is named after, counts as not run.
+#[derive(Debug, Clone)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// A store that cannot be used, or a file in it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// A file or directory cannot be read or written.
+    #[error("{}: {cause}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// The system's error.
+        cause: io::Error,
+    },
+    /// A file is not what its name says.
+    #[error("{}: not the result of a cell: {why}", path.display())]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A record that was handed over is not the result of the cell it names.
+    #[error("cell {cell}: its name does not follow from its contents")]
+    Foreign {
+        /// Its alleged name.
+        cell: Name,
+    },
+}
+
+/// Longer files are not results.
+const LONGEST: u64 = 16 << 20;
+/// Age after which an unfinished file was left by a process that ended: writing takes milliseconds.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+impl Store {
+    /// The store at `root`, which is created by the first result.
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Its directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The result of a cell; `None` if it was not run.
+    ///
+    /// # Errors
+    /// If there is a file that cannot be read, or is not this cell's result.
+    pub fn get(&self, cell: &Name) -> Result<Option<CellResult>, StoreError> {
+        let path = self.path("cells", cell);
+        let Some(result) = read::<CellResult>(&path)? else { return Ok(None) };
+        let why = if result.cell != *cell {
+            format!("it is that of cell {}", result.cell)
+        } else if !result.is_named_right() {
+            "its name does not follow from its contents".to_owned()
+        } else {
+            return Ok(Some(result));
+        };
+        Err(StoreError::Damaged { path, why })
+    }
+
+    /// Keeps a result, and the time it took. What was kept under its name is replaced.
+    ///
+    /// # Errors
+    /// If it is not the result of the cell it names, or cannot be written.
+    pub fn put(&self, Record { result, timing }: &Record) -> Result<(), StoreError> {
+        if !result.is_named_right() {
+            return Err(StoreError::Foreign { cell: result.cell.clone() });
+        }
+        // Last, so that a result has its time.
+        self.write("timings", &result.cell, timing)?;
+        self.write("cells", &result.cell, result)
+    }
+
+    /// All results, in the order of their names, and what is damaged.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn results(&self) -> Result<(Vec<CellResult>, Vec<StoreError>), StoreError> {
+        let (mut results, mut damaged) = (Vec::new(), Vec::new());
+        for name in self.names("cells")? {
+            match self.get(&name) {
+                Ok(result) => results.extend(result),
+                Err(error) => damaged.push(error),
+            }
+        }
+        Ok((results, damaged))
+    }
+
+    /// The times that cells took; files that cannot be read are left out.
+    pub fn timings(&self) -> Vec<Timing> {
+        let names = self.names("timings").unwrap_or_default();
+        let read = |name: &Name| read(&self.path("timings", name)).ok().flatten();
+        names.iter().filter_map(read).collect()
+    }
+
+    /// Removes what processes left unfinished more than an hour ago.
+    pub fn tidy(&self) {
+        let now = SystemTime::now();
+        for entry in fs::read_dir(self.root.join("unfinished")).into_iter().flatten().flatten() {
+            let changed = entry.metadata().and_then(|metadata| metadata.modified());
+            let age = changed.ok().and_then(|changed| now.duration_since(changed).ok());
+            if age.is_some_and(|age| age > ABANDONED) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// The cells that have a file in a directory of the store.
+    fn names(&self, kind: &str) -> Result<Vec<Name>, StoreError> {
+        let path = self.root.join(kind);
+        let entries = match fs::read_dir(&path) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(at(&path))?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(at(&path))?.file_name();
+            let stem = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            names.extend(stem.and_then(|stem| stem.parse::<Name>().ok()));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn path(&self, kind: &str, cell: &Name) -> PathBuf {
+        self.root.join(kind).join(format!("{cell}.json"))
+    }
+
+    fn write(&self, kind: &str, cell: &Name, value: &impl Serialize) -> Result<(), StoreError> {
+        let path = self.path(kind, cell);
+        let unfinished = self.root.join("unfinished");
+        for directory in [&self.root.join(kind), &unfinished] {
+            fs::create_dir_all(directory).map_err(at(directory))?;
+        }
+        let mut text = serde_json::to_vec_pretty(value).expect("results are plain data");
+        text.push(b'\n');
+        let temporary = unfinished.join(format!("{cell}.{}", unique().map_err(at(&unfinished))?));
+        let write = || {
+            let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&temporary, &path)?;
+            // The new name is in the directory.
+            File::open(self.root.join(kind))?.sync_all()
+        };
+        write().map_err(|cause| {
+            let _ = fs::remove_file(&temporary);
+            StoreError::Io { path, cause }
+        })
+    }
+}
+
+/// A text that no other process uses, on this machine or on others that share the store.
+fn unique() -> io::Result<String> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    Ok(hexadecimal(&random))
+}
+
+/// The value in a file; `None` if there is none.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreError> {
+    let mut text = Vec::new();
+    match File::open(path) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.and_then(|file| file.take(LONGEST + 1).read_to_end(&mut text)),
+    }
+    .map_err(at(path))?;
+    let damaged = |why: String| StoreError::Damaged { path: path.to_owned(), why };
+    if text.len() as u64 > LONGEST {
+        return Err(damaged(format!("it exceeds {} MiB", LONGEST >> 20)));
+    }
+    serde_json::from_slice(&text).map(Some).map_err(|error| damaged(error.to_string()))
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> StoreError {
+    move |cause| StoreError::Io { path: path.to_owned(), cause }
+}
