@@ -10,6 +10,7 @@ mod lab_command;
 mod meter_command;
 mod operate;
 mod sim_command;
+mod study_command;
 mod tcp_command;
 
 use std::io::{self, IsTerminal, Write};
@@ -65,6 +66,9 @@ enum Command {
     Meter(meter_command::MeterCommand),
     /// Simulate a scenario file in virtual time
     Sim(sim_command::Args),
+    /// Run scenarios many times and keep the results
+    #[command(subcommand)]
+    Study(study_command::StudyCommand),
     /// Run our own TCP endpoint on a network device, against real kernels
     #[command(subcommand)]
     Tcp(Box<tcp_command::TcpCommand>),
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab_command::run(*args),
         Command::Meter(command) => meter_command::run(command),
         Command::Sim(args) => sim_command::run(&args),
+        Command::Study(command) => study_command::run(command),
         Command::Tcp(command) => tcp_command::run(*command),
     };
     done.unwrap_or_else(|error| complain(&format!("{error:#}")))

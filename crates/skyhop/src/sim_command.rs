@@ -81,8 +81,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             .flat_map(move |case| seeds.clone().map(move |seed| Job { file, case, seed }))
     });
     let jobs: Vec<Job<'_>> = jobs.collect();
-    let bar = progress(jobs.len());
-    let outcomes = replicate(&jobs, args.threads(), &args.extras(), |steps| bar.inc(steps))?;
+    let bar = progress(jobs.len(), jobs.len() as u64 * STEPS);
+    let outcomes = replicate(&jobs, threads(args.threads), &args.extras(), |steps| bar.inc(steps))?;
     bar.finish_and_clear();
     if let Some(directory) = &args.svg {
         write_graphs(directory, &files, &jobs, &outcomes)?;
@@ -102,24 +102,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Args {
-    fn threads(&self) -> usize {
-        let threads = self.threads.or_else(|| available_parallelism().ok());
-        threads.map_or(1, NonZeroUsize::get)
-    }
-
     fn extras(&self) -> Extras {
         let capture = self.pcap.clone().map(|path| (path, self.pcap_at.into()));
         Extras { graphs: self.svg.is_some(), capture }
     }
 }
 
-fn progress(runs: usize) -> ProgressBar {
+/// The number of threads: as given, or that of processors.
+pub(crate) fn threads(given: Option<NonZeroUsize>) -> usize {
+    given.or_else(|| available_parallelism().ok()).map_or(1, NonZeroUsize::get)
+}
+
+/// A bar for so many runs, of `length` steps in all; hidden if stderr is not a terminal.
+pub(crate) fn progress(runs: usize, length: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{bar:40} {percent} % of {msg}, {eta} left");
-    let bar = ProgressBar::new(runs as u64 * STEPS)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let bar =
+        ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.with_message(if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") })
 }
 

@@ -20,6 +20,7 @@ mod runner;
 mod select;
 mod source;
 mod store;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -33,3 +34,4 @@ pub use runner::{Failed, Report, run};
 pub use select::{Selection, select};
 pub use source::{Origin, Source, SourceError};
 pub use store::{Store, StoreError};
+pub use tables::{list, list_json};

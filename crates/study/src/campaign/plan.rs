@@ -146,6 +146,13 @@ impl Plan {
         &self.sources[planned.source].cases[planned.index]
     }
 
+    /// The cells that are not done, the longest first; of equally long ones in the plan's order.
+    pub fn todo(&self) -> impl Iterator<Item = &Planned> {
+        let mut todo: Vec<_> = self.cells.iter().filter(|planned| !planned.done).collect();
+        todo.sort_by(|a, b| b.cost.total_cmp(&a.cost));
+        todo.into_iter()
+    }
+
     /// The plan as JSON, for processes that run some of its cells ([`Self::load`]). It holds the
     /// texts of scenarios that are not part of the program, but not the presets and traces that
     /// they name.

@@ -36,8 +36,8 @@ pub struct Result {
     pub binary: Binary,
     /// The case's content.
     pub content: Content,
-    #[serde(with = "figures")]
     /// The figures, in the back end's order.
+    #[serde(with = "figures")]
     pub metrics: Vec<Metric>,
 }
 
@@ -56,6 +56,13 @@ pub struct Timing {
     /// Processor seconds of the thread that ran the cell; not those of other processes or threads
     /// that a back end starts.
     pub cpu_s: f64,
+}
+
+impl Record {
+    /// The record as a line of JSON.
+    pub fn line(&self) -> String {
+        serde_json::to_string(self).expect("records are plain data") + "\n"
+    }
 }
 
 impl Result {

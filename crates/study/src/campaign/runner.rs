@@ -8,6 +8,7 @@ use os::clock;
 
 use super::{BackEnd, Plan, Planned, Record, Result as CellResult, Store, Timing, pool};
 use crate::VERSION;
+use crate::runs::STEPS;
 
 /// How a campaign went.
 #[derive(Debug, Default)]
@@ -16,7 +17,7 @@ pub struct Report {
     pub run: usize,
     /// Number of cells whose results the store had.
     pub kept: usize,
-    /// Those that could not be run, in the plan's order.
+    /// Those that could not be run, the longest first.
     pub failed: Vec<Failed>,
 }
 
@@ -39,7 +40,7 @@ enum Fate {
 /// Runs the plan's cells that are not done, on at most `threads` threads, the longest first, and
 /// hands each record to `keep` as soon as it is there. A cell that fails, even by a panic, does not
 /// stop the others. `step` is called with a cell and the number of its steps just done; each cell
-/// has [`STEPS`](crate::runs::STEPS) in the end.
+/// has [`STEPS`] in the end.
 ///
 /// With a `store`, cells that another process has finished in the meantime are not run.
 pub fn run(
@@ -50,14 +51,12 @@ pub fn run(
     keep: impl Fn(&Record) -> Result<(), String> + Sync,
     step: impl Fn(&Planned, u64) + Sync,
 ) -> Report {
-    let mut order: Vec<usize> = (0..plan.cells.len()).collect();
-    order.sort_by(|a, b| plan.cells[*b].cost.total_cmp(&plan.cells[*a].cost));
-    order.retain(|index| !plan.cells[*index].done);
+    let todo: Vec<&Planned> = plan.todo().collect();
     let threads = back_end.most_at_once().map_or(threads, |most| most.min(threads));
     let fate = |index: usize| {
-        let planned = &plan.cells[order[index]];
+        let planned: &Planned = todo[index];
         if store.is_some_and(|store| matches!(store.get(&planned.name), Ok(Some(_)))) {
-            step(planned, crate::runs::STEPS);
+            step(planned, STEPS);
             return Fate::Kept;
         }
         let record = one(plan, planned, back_end, &|steps| step(planned, steps));
@@ -66,20 +65,15 @@ pub fn run(
             Err(why) => Fate::Failed(why),
         }
     };
-    let fates = pool::each(&(0..order.len()).collect::<Vec<_>>(), threads, fate);
-    let mut report = Report { kept: plan.cells.len() - order.len(), ..Report::default() };
-    let mut failed = Vec::new();
-    for (index, fate) in order.into_iter().zip(fates) {
+    let fates = pool::each(&(0..todo.len()).collect::<Vec<_>>(), threads, fate);
+    let mut report = Report { kept: plan.cells.len() - todo.len(), ..Report::default() };
+    for (planned, fate) in todo.into_iter().zip(fates) {
         match fate {
             Fate::Run => report.run += 1,
             Fate::Kept => report.kept += 1,
-            Fate::Failed(why) => failed.push((index, why)),
+            Fate::Failed(why) => report.failed.push(Failed { planned: planned.clone(), why }),
         }
     }
-    failed.sort();
-    let failed = failed.into_iter();
-    report.failed =
-        failed.map(|(index, why)| Failed { planned: plan.cells[index].clone(), why }).collect();
     report
 }
 

@@ -1,0 +1,147 @@
+//! `skyhop study …`: campaigns of scenarios, whose results are kept.
+
+mod add;
+mod cell;
+mod list;
+mod plan;
+mod report;
+mod run;
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Subcommand, ValueEnum};
+use study::campaign::{self, Binary, Plan, Source, Store, StoreError, Wanted};
+
+/// `skyhop study …`
+#[derive(Subcommand)]
+pub(crate) enum StudyCommand {
+    /// List the scenarios
+    List(list::Args),
+    /// Show the cells of a campaign: each case of its scenarios with each seed
+    Plan(plan::Args),
+    /// Run some cells of a plan, on this machine or as part of a larger campaign
+    Cell(cell::Args),
+    /// Run a campaign on this machine; what the store has is not run again
+    Run(run::Args),
+    /// Keep results that `skyhop study cell --print` wrote, one a line, from standard input
+    Add(add::Args),
+    /// Show results as tables, CSV, or beside published values
+    Report(report::Args),
+}
+
+/// Runs a subcommand.
+pub(crate) fn run(command: StudyCommand) -> Result<ExitCode> {
+    match command {
+        StudyCommand::List(args) => list::run(&args),
+        StudyCommand::Plan(args) => plan::run(&args),
+        StudyCommand::Cell(args) => cell::run(&args),
+        StudyCommand::Run(args) => run::run(&args),
+        StudyCommand::Add(args) => add::run(&args),
+        StudyCommand::Report(args) => report::run(&args),
+    }
+}
+
+/// Where cells run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// In the simulator, in virtual time
+    Sim,
+    /// In the lab, with real packets
+    Lab,
+}
+
+impl From<On> for campaign::On {
+    fn from(on: On) -> Self {
+        match on {
+            On::Sim => Self::Sim,
+            On::Lab => Self::Lab,
+        }
+    }
+}
+
+/// The scenarios of a campaign.
+#[derive(Debug, clap::Args)]
+struct ScenariosArg {
+    /// Names of scenarios (skyhop study list), paths of scenario files, or `all`: all with a name
+    #[arg(required = true, value_name = "NAME|FILE")]
+    scenarios: Vec<String>,
+}
+
+impl ScenariosArg {
+    fn read(&self) -> Result<Vec<Source>> {
+        if self.scenarios.iter().any(|name| name == "all") {
+            if self.scenarios.len() > 1 {
+                bail!("`all` stands for all scenarios with a name: expected no others beside it");
+            }
+            return Ok(Source::all_shipped()?);
+        }
+        self.scenarios.iter().map(|name| Ok(Source::named(name)?)).collect()
+    }
+}
+
+/// Where results are kept.
+#[derive(Debug, clap::Args)]
+struct StoreArg {
+    /// Directory of the results
+    #[arg(long, default_value = "skyhop-study", value_name = "DIR")]
+    store: PathBuf,
+}
+
+impl StoreArg {
+    fn store(&self) -> Store {
+        Store::at(&self.store)
+    }
+}
+
+/// A campaign.
+#[derive(Debug, clap::Args)]
+struct CampaignArgs {
+    #[command(flatten)]
+    scenarios: ScenariosArg,
+    /// Number of seeds for each case: 1, 2, …
+    #[arg(long, default_value = "1", value_name = "N")]
+    seeds: NonZeroU32,
+    /// Where the cells run
+    #[arg(long, value_enum, default_value = "sim")]
+    on: On,
+    #[command(flatten)]
+    store: StoreArg,
+}
+
+impl CampaignArgs {
+    /// The plan; what is damaged in the store is reported, and planned again.
+    fn plan(&self) -> Result<Plan> {
+        let wanted = Wanted { seeds: self.seeds.get(), on: self.on.into() };
+        let sources = self.scenarios.read()?;
+        let (plan, damaged) = Plan::new(sources, wanted, binary()?, &self.store.store())?;
+        warn(&damaged);
+        Ok(plan)
+    }
+}
+
+/// The identity of this program.
+fn binary() -> Result<Binary> {
+    Binary::this().context("cannot read this program's file")
+}
+
+/// Reports damaged files of a store.
+fn warn(damaged: &[StoreError]) {
+    for error in damaged {
+        eprintln!("skyhop: warning: {error}; the cell counts as not run");
+    }
+}
+
+/// Reports the cells that failed. The exit code says whether there are any.
+fn verdict(report: &campaign::Report) -> ExitCode {
+    for campaign::Failed { planned, why } in &report.failed {
+        let campaign::Cell { scenario, case, seed, on } = &planned.cell;
+        eprintln!(
+            "skyhop: cell {} ({scenario}, case {case:?}, seed {seed}, {on}) failed: {why}",
+            planned.name
+        );
+    }
+    if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

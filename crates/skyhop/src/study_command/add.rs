@@ -1,0 +1,39 @@
+//! `skyhop study add`.
+
+use std::io::{self, BufRead, Read};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use study::campaign::Record;
+
+use super::StoreArg;
+
+/// Arguments of `skyhop study add`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    store: StoreArg,
+}
+
+/// Longest line, in bytes.
+const LONGEST: u64 = 16 << 20;
+
+/// Keeps the results on standard input as they arrive. The name of a result must follow from its
+/// contents.
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let store = args.store.store();
+    let mut input = io::stdin().lock();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let mut limited = (&mut input).take(LONGEST);
+        let length = limited.read_until(b'\n', &mut line).context("cannot read standard input")?;
+        if length == 0 {
+            break;
+        }
+        let record: Record = serde_json::from_slice(&line)
+            .with_context(|| format!("line {number}: not a result"))?;
+        store.put(&record).with_context(|| format!("line {number}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,47 @@
+//! `skyhop study cell`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use study::campaign::{self, Name, Plan, Record, back_end};
+
+use super::{StoreArg, binary, verdict};
+
+/// Arguments of `skyhop study cell`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Names of cells
+    #[arg(required = true, value_name = "CELL")]
+    cells: Vec<Name>,
+    /// The plan that has them: the output of skyhop study plan --json
+    #[arg(long, value_name = "FILE")]
+    plan: PathBuf,
+    #[command(flatten)]
+    store: StoreArg,
+    /// Print each result as a line of JSON, for skyhop study add, and keep none
+    #[arg(long, conflicts_with = "store")]
+    print: bool,
+    /// Number of cells that run at a time
+    #[arg(long, default_value = "1", value_name = "T")]
+    threads: NonZeroUsize,
+}
+
+/// Runs the cells.
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let plan = Plan::load(&args.plan, &args.cells, binary()?)?;
+    let store = (!args.print).then(|| args.store.store());
+    let keep = |record: &Record| match &store {
+        Some(store) => store.put(record).map_err(|error| error.to_string()),
+        None => crate::print(&record.line()).map_err(|error| error.to_string()),
+    };
+    // The command line requires a cell.
+    let on = plan.cells[0].cell.on;
+    if plan.cells.iter().any(|planned| planned.cell.on != on) {
+        bail!("these cells run on different back ends: expected those of one");
+    }
+    let (back_end, threads) = (back_end(on)?, args.threads.get());
+    let report = campaign::run(&plan, &*back_end, threads, store.as_ref(), keep, |_, _| {});
+    Ok(verdict(&report))
+}

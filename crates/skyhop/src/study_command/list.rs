@@ -1,0 +1,27 @@
+//! `skyhop study list`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use study::campaign::{Source, list, list_json};
+
+/// Arguments of `skyhop study list`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Scenario files, instead of the scenarios that are part of the program
+    #[arg(value_name = "FILE")]
+    files: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists scenarios.
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let sources = match &args.files[..] {
+        [] => Source::all_shipped()?,
+        files => files.iter().map(|file| Source::named(file)).collect::<Result<_, _>>()?,
+    };
+    crate::print(&if args.json { list_json(&sources)? } else { list(&sources)? })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,151 @@
+//! `skyhop study` as typed by a user.
+
+#![allow(missing_docs)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn study(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_skyhop"));
+    command.arg("study").args(args).current_dir(folder).output().unwrap()
+}
+
+fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn error(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Names and contents of the results in a store.
+fn results(store: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(store.join("cells")).unwrap().map(Result::unwrap);
+    let file = |entry: fs::DirEntry| {
+        (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
+    };
+    entries.map(file).collect()
+}
+
+/// The plan of a campaign of eight short cells, in `plan.json`, and the store of its run.
+fn campaign() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = printed(&study(folder.path(), &["plan", "enac-table2", "--seeds", "2", "--json"]));
+    fs::write(folder.path().join("plan.json"), plan).unwrap();
+    let run = study(folder.path(), &["run", "enac-table2", "--seeds", "2", "--threads", "1"]);
+    let wanted = "8 cells: 8 run, 0 kept from before, 0 failed; results in skyhop-study\n";
+    assert_eq!(printed(&run), wanted);
+    folder
+}
+
+#[test]
+fn scenarios_are_found_by_name_without_the_repository() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = printed(&study(folder.path(), &["list"]));
+    assert!(list.contains("\nenac-table2 "), "{list}");
+    let list: Value =
+        serde_json::from_str(&printed(&study(folder.path(), &["list", "--json"]))).unwrap();
+    let enac = list.as_array().unwrap().iter().find(|it| it["name"] == "enac-table2").unwrap();
+    assert_eq!(
+        (enac["published"].as_bool(), enac["cases"].as_array().unwrap().len()),
+        (Some(true), 4)
+    );
+    let unknown = error(&study(folder.path(), &["plan", "enac-table3"]), 2);
+    assert!(unknown.contains("no scenario \"enac-table3\": expected dumbbell, "), "{unknown}");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/enac-table2.toml");
+    let twice = error(&study(folder.path(), &["run", "enac-table2", file]), 2);
+    assert!(twice.contains("two scenarios are called \"enac-table2\""), "{twice}");
+}
+
+#[test]
+fn a_campaign_resumes_and_reports_what_sim_prints() {
+    let folder = campaign();
+    let run = |seeds| printed(&study(folder.path(), &["run", "enac-table2", "--seeds", seeds]));
+    assert!(run("3").starts_with("12 cells: 4 run, 8 kept from before, 0 failed"));
+    let plan = printed(&study(folder.path(), &["plan", "enac-table2", "--seeds", "3"]));
+    assert_eq!(plan.lines().filter(|line| line.contains("  done  ")).count(), 12, "{plan}");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/enac-table2.toml");
+    for flag in [None, Some("--published"), Some("--csv")] {
+        let report: Vec<_> = ["report", "enac-table2"].into_iter().chain(flag).collect();
+        let report = printed(&study(folder.path(), &report));
+        let mut sim = Command::new(env!("CARGO_BIN_EXE_skyhop"));
+        let sim = printed(&sim.args(["sim", file, "--seeds", "3"]).args(flag).output().unwrap());
+        assert_eq!(report, sim.replace(file, "enac-table2"));
+    }
+    let none = error(&study(folder.path(), &["report", "opnet"]), 2);
+    assert!(none.contains("skyhop-study has no result of these scenarios"), "{none}");
+}
+
+/// The recipe of docs/study.md for one machine: processes that share nothing but the store.
+#[test]
+fn cells_run_by_separate_processes_give_the_same_store() {
+    let folder = campaign();
+    let script = "$SKYHOP study plan enac-table2 --seeds 2 --store other --todo |
+        xargs -P 4 -n 1 $SKYHOP study cell --plan plan.json --store other";
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).env("SKYHOP", env!("CARGO_BIN_EXE_skyhop"));
+    printed(&command.current_dir(folder.path()).output().unwrap());
+    let [one, other] = ["skyhop-study", "other"].map(|store| results(&folder.path().join(store)));
+    assert!(one.len() == 8 && one == other);
+}
+
+/// Results that cross as text give the same store; what was tampered with is refused.
+#[test]
+fn printed_results_are_added() {
+    let folder = campaign();
+    let todo = printed(&study(
+        folder.path(),
+        &["plan", "enac-table2", "--seeds", "2", "--store", "x", "--todo"],
+    ));
+    let cells: Vec<_> = todo.lines().collect();
+    let args = [&["cell", "--plan", "plan.json", "--print"][..], &cells].concat();
+    let lines = printed(&study(folder.path(), &args));
+    assert_eq!(lines.lines().count(), 8);
+    let add = |text: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_skyhop"));
+        command.args(["study", "add", "--store", "other"]).current_dir(folder.path());
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    printed(&add(&lines));
+    let [one, other] = ["skyhop-study", "other"].map(|store| results(&folder.path().join(store)));
+    assert!(one == other);
+    let wrong = error(&add(&lines.replace("\"seed\":1", "\"seed\":7")), 2);
+    assert!(wrong.contains("its name does not follow from its contents"), "{wrong}");
+    assert!(error(&add("{}\n"), 2).contains("line 1: not a result"));
+}
+
+#[test]
+fn the_lab_is_not_there_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = error(&study(folder.path(), &["run", "enac-table2", "--on", "lab"]), 2);
+    assert!(text.contains("expected --on sim"), "{text}");
+}
+
+#[test]
+fn a_damaged_result_is_named_and_made_again() {
+    let folder = campaign();
+    let store = folder.path().join("skyhop-study/cells");
+    let before = results(&folder.path().join("skyhop-study"));
+    let name = before.keys().next().unwrap();
+    fs::write(store.join(name), "half a resu").unwrap();
+    let run = study(folder.path(), &["run", "enac-table2", "--seeds", "2"]);
+    assert!(printed(&run).starts_with("8 cells: 1 run, 7 kept"));
+    let warning = String::from_utf8(run.stderr).unwrap();
+    assert!(warning.contains(name) && warning.contains("counts as not run"), "{warning}");
+    assert!(results(&folder.path().join("skyhop-study")) == before);
+}

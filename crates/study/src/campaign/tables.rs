@@ -1,0 +1,81 @@
+//! Scenarios and plans as text.
+
+use report::{Column, Table};
+use serde::Serialize;
+
+use super::{Plan, Planned, Source, SourceError};
+
+/// A scenario as listed.
+#[derive(Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    description: &'a str,
+    /// Names of the cases.
+    cases: Vec<&'a str>,
+    /// Whether there are published values to compare with.
+    published: bool,
+}
+
+impl<'a> Listed<'a> {
+    fn new(source: &'a Source) -> Result<Self, SourceError> {
+        Ok(Self {
+            name: &source.name,
+            description: source.cases.first().map_or("", |case| &case.description),
+            cases: source.cases.iter().map(|case| &case.name[..]).collect(),
+            published: source.published()?.is_some(),
+        })
+    }
+}
+
+/// A line for each scenario: its name, the number of its cases, whether there are published
+/// values, and the description of its first case.
+///
+/// # Errors
+/// If its published values are not valid.
+pub fn list(sources: &[Source]) -> Result<String, SourceError> {
+    let mut table = Table::new([
+        Column::left("scenario"),
+        Column::right("cases"),
+        Column::left("published"),
+        Column::left("description"),
+    ]);
+    for source in sources {
+        let Listed { name, description, cases, published } = Listed::new(source)?;
+        let published = if published { "yes" } else { "" };
+        table.row([name, &cases.len().to_string(), published, description]);
+    }
+    Ok(table.to_string())
+}
+
+/// The same as a JSON list of objects with `name`, `description`, `cases` (their names) and
+/// `published`.
+///
+/// # Errors
+/// If its published values are not valid.
+pub fn list_json(sources: &[Source]) -> Result<String, SourceError> {
+    let listed = sources.iter().map(Listed::new).collect::<Result<Vec<_>, _>>()?;
+    Ok(serde_json::to_string_pretty(&listed).expect("names are plain data") + "\n")
+}
+
+impl Plan {
+    /// A line for each cell: its name, scenario, seed, back end, estimated seconds, whether it is
+    /// done, and the case.
+    pub fn text(&self) -> String {
+        let mut table = Table::new([
+            Column::left(""),
+            Column::left(""),
+            Column::right(""),
+            Column::left(""),
+            Column::right(""),
+            Column::left("").at_least(4),
+            Column::left(""),
+        ]);
+        for Planned { cell, name, cost, done, .. } in &self.cells {
+            let done = if *done { "done" } else { "–" };
+            let (seed, on) = (cell.seed.to_string(), cell.on.to_string());
+            let cost = format!("{cost:.2} s");
+            table.row([name.as_str(), &cell.scenario, &seed, &on, &cost, done, &cell.case]);
+        }
+        table.to_string()
+    }
+}
