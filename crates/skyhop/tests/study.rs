@@ -149,3 +149,51 @@ fn a_damaged_result_is_named_and_made_again() {
     assert!(warning.contains(name) && warning.contains("counts as not run"), "{warning}");
     assert!(results(&folder.path().join("skyhop-study")) == before);
 }
+
+fn repository() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The script of a Slurm array, run task by task as Slurm does.
+#[test]
+fn the_tasks_of_a_slurm_array_share_the_cells() {
+    let folder = campaign();
+    let todo = ["plan", "enac-table2", "--seeds", "2", "--store", "other", "--todo"];
+    fs::write(folder.path().join("cells.txt"), printed(&study(folder.path(), &todo))).unwrap();
+    let store = folder.path().join("other");
+    let task = |number: &str, count: &str| {
+        let mut task = Command::new(repository().join("tools/study-slurm.sh"));
+        task.args(["plan.json", "cells.txt", "other"]).current_dir(folder.path());
+        task.env("SKYHOP", env!("CARGO_BIN_EXE_skyhop")).env("SLURM_ARRAY_TASK_ID", number);
+        printed(&task.env("SLURM_ARRAY_TASK_COUNT", count).output().unwrap());
+    };
+    task("2", "3");
+    assert_eq!(results(&store).len(), 3);
+    task("3", "3");
+    task("1", "3");
+    assert!(results(&store) == results(&folder.path().join("skyhop-study")));
+    // More tasks than cells: nothing to do.
+    task("9", "9");
+}
+
+/// Two Ray nodes, one of which is killed: the store is that of a run on one thread.
+#[test]
+fn a_campaign_outlives_a_ray_node() {
+    let ray = Command::new("python3").args(["-c", "import ray"]).output();
+    if !ray.is_ok_and(|output| output.status.success()) {
+        return os::testkit::skip("python3 has no ray (pip install ray)");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let cells = ["enac-table2", "--seeds", "10"];
+    let study = |args: &[&str]| printed(&study(folder.path(), &[args, &cells].concat()));
+    study(&["run", "--store", "one", "--threads", "1"]);
+    fs::write(folder.path().join("plan.json"), study(&["plan", "--json"])).unwrap();
+    let mut nodes = Command::new("python3");
+    nodes.arg(repository().join("crates/skyhop/tests/study/ray_nodes.py"));
+    nodes.arg(repository().join("tools/study-ray.py")).arg(env!("CARGO_BIN_EXE_skyhop"));
+    nodes.args(["plan.json", "other", "10"]).arg(folder.path().join("ray"));
+    let text = printed(&nodes.current_dir(folder.path()).output().unwrap());
+    assert!(text.contains("lost a node after 10 results"), "{text}");
+    let [one, other] = ["one", "other"].map(|store| results(&folder.path().join(store)));
+    assert!(one.len() == 40 && one == other, "{} results", other.len());
+}

@@ -17,7 +17,7 @@ use stats::median;
 pub use capture::{At, CaptureError};
 pub use graphs::file_name;
 pub use published::{CompareError, beside_published};
-pub use replicate::{Extras, Job, Outcome, STEPS, replicate};
+pub use replicate::{Extras, Job, Outcome, ReplicateError, STEPS, replicate};
 
 /// A scenario file.
 #[derive(Debug)]

@@ -42,6 +42,6 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         bail!("these cells run on different back ends: expected those of one");
     }
     let (back_end, threads) = (back_end(on)?, args.threads.get());
-    let report = campaign::run(&plan, &*back_end, threads, store.as_ref(), keep, |_, _| {});
+    let report = campaign::run(&plan, &*back_end, threads, store.as_ref(), keep, |_, _| {})?;
     Ok(verdict(&report))
 }

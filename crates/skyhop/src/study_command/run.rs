@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let bar = progress(plan.todo().count(), plan.todo().map(weight).sum::<u64>() * STEPS);
     let keep = |record: &Record| store.put(record).map_err(|error| error.to_string());
     let step = |planned: &Planned, steps| bar.inc(steps * weight(planned));
-    let report = campaign::run(&plan, &*back_end, threads(args.threads), Some(&store), keep, step);
+    let report = campaign::run(&plan, &*back_end, threads(args.threads), Some(&store), keep, step)?;
     bar.finish_and_clear();
     crate::print(&summary(&plan, &report, &store))?;
     Ok(verdict(&report))

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use os::clock;
+use rayon::ThreadPoolBuildError;
 
 use super::{BackEnd, Plan, Planned, Record, Result as CellResult, Store, Timing, pool};
 use crate::VERSION;
@@ -43,6 +44,9 @@ enum Fate {
 /// has [`STEPS`] in the end.
 ///
 /// With a `store`, cells that another process has finished in the meantime are not run.
+///
+/// # Errors
+/// If the threads cannot be started.
 pub fn run(
     plan: &Plan,
     back_end: &dyn BackEnd,
@@ -50,7 +54,7 @@ pub fn run(
     store: Option<&Store>,
     keep: impl Fn(&Record) -> Result<(), String> + Sync,
     step: impl Fn(&Planned, u64) + Sync,
-) -> Report {
+) -> Result<Report, ThreadPoolBuildError> {
     let todo: Vec<&Planned> = plan.todo().collect();
     let threads = back_end.most_at_once().map_or(threads, |most| most.min(threads));
     let fate = |index: usize| {
@@ -65,7 +69,7 @@ pub fn run(
             Err(why) => Fate::Failed(why),
         }
     };
-    let fates = pool::each(&(0..todo.len()).collect::<Vec<_>>(), threads, fate);
+    let fates = pool::each(&(0..todo.len()).collect::<Vec<_>>(), threads, fate)?;
     let mut report = Report { kept: plan.cells.len() - todo.len(), ..Report::default() };
     for (planned, fate) in todo.into_iter().zip(fates) {
         match fate {
@@ -74,7 +78,7 @@ pub fn run(
             Fate::Failed(why) => report.failed.push(Failed { planned: planned.clone(), why }),
         }
     }
-    report
+    Ok(report)
 }
 
 /// Runs one cell.

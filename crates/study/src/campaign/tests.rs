@@ -57,7 +57,7 @@ fn folder() -> (TempDir, Store) {
 
 fn run_into(plan: &Plan, back_end: &dyn BackEnd, threads: usize, store: &Store) -> Report {
     let keep = |record: &Record| store.put(record).map_err(|error| error.to_string());
-    run(plan, back_end, threads, Some(store), keep, |_, _| {})
+    run(plan, back_end, threads, Some(store), keep, |_, _| {}).unwrap()
 }
 
 /// Names and contents of the files in the store's `cells`.
@@ -352,7 +352,7 @@ fn a_record_crosses_as_text_and_foreign_ones_are_refused() {
         lines.lock().unwrap().push(serde_json::to_string(record).unwrap());
         store.put(record).map_err(|error| error.to_string())
     };
-    run(&plan, &Simulator, 1, None, keep, |_, _| {});
+    run(&plan, &Simulator, 1, None, keep, |_, _| {}).unwrap();
     for line in lines.into_inner().unwrap() {
         let mut record: Record = serde_json::from_str(&line).unwrap();
         copy.put(&record).unwrap();
@@ -412,7 +412,7 @@ fn record() -> Record {
         records.lock().unwrap().push(record.clone());
         Ok(())
     };
-    run(&plan(1, &store).0, &Fake::default(), 1, None, keep, |_, _| {});
+    run(&plan(1, &store).0, &Fake::default(), 1, None, keep, |_, _| {}).unwrap();
     records.into_inner().unwrap().remove(0)
 }
 

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use rayon::ThreadPoolBuildError;
 use scenario::Case;
 use sim::Metric;
+use thiserror::Error;
 
 use crate::campaign::{finish, pool};
 
@@ -42,24 +44,37 @@ pub struct Outcome {
     pub graphs: Vec<(String, String)>,
 }
 
+/// Why the runs could not be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReplicateError {
+    /// The threads cannot be started.
+    #[error(transparent)]
+    Threads(#[from] ThreadPoolBuildError),
+    /// The capture cannot be written.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+}
+
 /// Makes all runs on a number of threads. Outcomes are in the order of the jobs, whichever thread
 /// made them. `step` is called with the number of steps just done; a run has
 /// [`STEPS`].
 ///
 /// # Errors
-/// If the capture cannot be written.
+/// If the threads cannot be started, or the capture cannot be written.
 pub fn replicate(
     jobs: &[Job<'_>],
     threads: usize,
     extras: &Extras,
     step: impl Fn(u64) + Sync,
-) -> Result<Vec<Outcome>, CaptureError> {
+) -> Result<Vec<Outcome>, ReplicateError> {
     let run = |index: usize| {
         let capture = extras.capture.as_ref().filter(|_| index == 0);
         one(&jobs[index], extras.graphs, capture, &step)
     };
     let order: Vec<usize> = (0..jobs.len()).collect();
-    pool::each(&order, threads, run).into_iter().collect()
+    let outcomes: Result<_, CaptureError> = pool::each(&order, threads, run)?.into_iter().collect();
+    Ok(outcomes?)
 }
 
 fn one(
