@@ -48,7 +48,7 @@ differs = { because = 'the queue', case = 'a' }
 ";
 
 fn run(value: f64) -> [Metric; 1] {
-    [Metric { of: "ftp".into(), name: "time-median-s", value }]
+    [Metric { of: "ftp".into(), name: "time-median-s".into(), value }]
 }
 
 fn compared_with(runs: &[(&str, f64)]) -> (Published, Vec<(String, [Metric; 1])>) {
