@@ -57,6 +57,11 @@ impl<'a> Document<'a> {
         At { file: self.origin.into(), line, case: self.case.as_deref().map(Into::into) }
     }
 
+    /// Where the value at `path` starts, in bytes; 0 if there is none.
+    pub(crate) fn start(&self, path: &str) -> usize {
+        self.find(path).unwrap_or(0)
+    }
+
     /// The value at `path`, such as `flow.0.bytes`.
     pub(crate) fn value(&self, path: &str) -> Option<&DeValue<'a>> {
         path.split('.').try_fold(&self.root, inner).map(Spanned::get_ref)

@@ -48,8 +48,9 @@ pub use published::{
     Publication, Published, Statistic, Trend, Unit,
 };
 pub use scenario::{
-    Amount, Case, Direction, Flow, Gateways, Hop, Links, Method, Network, Overhead, Scenario,
-    Sizes, Split, Traffic,
+    Amount, BackEnd, Case, Direction, Flow, Gateways, Hop, Level, Links, METRICS, Method,
+    MetricName, Network, Overhead, Replications, Scenario, Sizes, Split, Statistic, StopRule,
+    Traffic,
 };
 pub use schema::schemas;
 pub use shipped::Shipped;

@@ -5,6 +5,7 @@ mod flow;
 mod gateways;
 mod network;
 mod raw;
+mod study;
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -26,17 +27,27 @@ use crate::preset::check_mtu;
 use crate::text::{Text, Time};
 use crate::{DamaSpec, FileError, FileKind, LinkSpec, Preset};
 
+use cases::Design;
+pub use cases::Level;
 pub use flow::{Amount, Direction, Flow, Method, Sizes, Traffic};
 pub use gateways::{Gateways, Overhead, Split};
 pub use network::Network;
 pub(crate) use raw::RawScenario;
 use raw::{RawHop, RawTcp};
+use study::Study;
+pub use study::{BackEnd, METRICS, MetricName, Replications, Statistic, StopRule};
 
 /// A parsed file with one or more cases.
 #[derive(Debug)]
 pub struct Scenario {
-    /// In the order of the file.
+    /// In the order of the file: the combinations of factors, then the single cases.
     pub cases: Vec<Case>,
+    /// Where the file is to be run, each once; by default only in the simulator.
+    pub back_ends: Vec<BackEnd>,
+    /// How often each case is to be run; by default once, with seed 1.
+    pub replications: Replications,
+    /// The metrics that the file is about; empty: all.
+    pub results: Vec<MetricName>,
 }
 
 /// A network and the traffic on it.
@@ -44,6 +55,8 @@ pub struct Scenario {
 pub struct Case {
     /// Its name; empty if the file has no cases.
     pub name: String,
+    /// Its level of each factor, in the order of the file; empty if it is no combination.
+    pub levels: Vec<Level>,
     /// The description from the file.
     pub description: String,
     /// Maximum simulated time; the run ends earlier if every application is done.
@@ -136,13 +149,15 @@ impl Scenario {
 
     fn parse_in(origin: &str, folder: Folder<'_>, text: &str) -> Result<Self, FileError> {
         let document = Document::parse(origin, folder, text, FileKind::Scenario)?;
-        let cases = cases::split(document)?;
-        Ok(Self { cases: cases.iter().map(Case::read).collect::<Result<_, _>>()? })
+        let design = Design::read(&document)?;
+        let cases = design.each(&document, |case, levels| Case::read(&case, levels))?;
+        let Study { back_ends, replications, results } = Study::read(&document, &cases)?;
+        Ok(Self { cases, back_ends, replications, results })
     }
 }
 
 impl Case {
-    fn read(document: &Document<'_>) -> Result<Self, FileError> {
+    fn read(document: &Document<'_>, levels: Vec<Level>) -> Result<Self, FileError> {
         let raw: RawScenario = document.read()?;
         let place = Place::file(document);
         let time = place.time("time", Some(raw.time))?.unwrap_or_default();
@@ -157,6 +172,7 @@ impl Case {
         let flows = flow::read_all(&place, &raw.flow, network.platforms.len())?;
         let case = Self {
             name: document.case.clone().unwrap_or_default(),
+            levels,
             description: raw.description,
             time,
             sample,

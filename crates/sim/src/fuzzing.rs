@@ -20,6 +20,8 @@ pub fn scenario(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
     match Scenario::parse("fuzz", text) {
         Ok(scenario) => {
+            let seeds = scenario.replications.seeds();
+            assert!((1..=10_000).contains(&seeds.len()) && scenario.replications.least() > 0);
             for case in scenario.cases.iter().filter(|case| is_small(case)).take(3) {
                 let mut run = Run::new(case, 1);
                 run.world.run_events(EVENTS);

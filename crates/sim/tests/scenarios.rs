@@ -101,3 +101,17 @@ fn equal_runs_have_equal_figures() {
     let case = &scenario.cases[3];
     assert_eq!(run(case), run(case));
 }
+
+/// Files name metrics, which all back ends share.
+#[test]
+fn every_metric_is_one_that_files_can_name() {
+    for name in ["slacp-under-ip.toml", "voice-dama.toml", "itu-star.toml", "dumbbell.toml"] {
+        let scenario = read(name);
+        let mut run = Run::new(scenario.cases.last().unwrap(), 1);
+        (0..5).for_each(|_| _ = run.advance());
+        for Metric { of, name: metric, .. } in run.metrics() {
+            let known = scenario::METRICS.iter().any(|(known, _)| *known == metric);
+            assert!(known, "{name}: {of}.{metric} is missing from scenario::METRICS");
+        }
+    }
+}

@@ -51,10 +51,7 @@ pub(crate) struct Kind {
 impl Kind {
     /// Parses `text` as a whole number of base units, rounded to nearest.
     pub(crate) fn parse(&self, text: &str) -> Result<u64, ParseError> {
-        let trimmed = text.trim();
-        let split = number_length(trimmed);
-        let value: f64 = trimmed[..split].parse().map_err(|_| self.no_number(text))?;
-        let unit = trimmed[split..].trim();
+        let (value, unit) = split_quantity(text).ok_or_else(|| self.no_number(text))?;
         let scale = self.scale(unit).ok_or_else(|| self.unknown_unit(text, unit))?;
         let base = (value * scale).round();
         if !(0.0..18_446_744_073_709_549_568.0).contains(&base) {
@@ -97,6 +94,14 @@ impl Kind {
         let exact = texts.find(|text| self.parse(text) == Ok(base));
         exact.or_else(|| names.last().map(print)).unwrap_or_default()
     }
+}
+
+/// Splits `text` into the number that it starts with and its unit, whatever that is: `"2.5 Mbit/s"`
+/// into 2.5 and `"Mbit/s"`. The unit may be empty. `None` if `text` starts with no number.
+pub fn split_quantity(text: &str) -> Option<(f64, &str)> {
+    let trimmed = text.trim();
+    let split = number_length(trimmed);
+    Some((trimmed[..split].parse().ok()?, trimmed[split..].trim()))
 }
 
 /// Length of the decimal number, with exponent, at the start of `text`.

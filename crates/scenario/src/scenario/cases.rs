@@ -2,78 +2,181 @@
 //! and a level change single keys.
 
 mod factors;
+mod levels;
+mod range;
+pub(super) mod raw;
+#[cfg(test)]
+mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::raw::{RawCase, RawFactor};
+use super::raw::Setting;
+use super::study;
 use crate::FileError;
 use crate::document::Document;
 use crate::place::{Place, quoted};
+use levels::Factor;
+use raw::{RawCase, RawFactor, RawLevels};
 
-/// Maximum number of cases in a file.
-const MOST: usize = 1000;
+/// Maximum number of cases in a file (docs/decisions.md).
+const MOST: usize = 10_000;
+
+/// The level that a case has of a factor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Level {
+    /// The factor's name.
+    pub factor: String,
+    /// The level's name: its part of the case's name, which may be empty.
+    pub name: String,
+    /// The value of the factor's keys as in the file, without quotes; `None` if levels have keys of
+    /// their own.
+    pub value: Option<String>,
+}
 
 /// The part of a file that says what its cases are.
 #[derive(Deserialize)]
 struct Cases {
     factor: Option<Vec<RawFactor>>,
+    #[serde(default)]
+    exclude: Vec<BTreeMap<String, RawLevels>>,
     case: Option<Vec<RawCase>>,
 }
 
-/// A case: its name, and the tables `case.0` or `factor.0.levels.0` whose `set` it applies.
-struct Change {
-    name: String,
-    tables: Vec<String>,
+/// The cases of a file.
+pub(super) struct Design {
+    factors: Vec<Factor>,
+    changes: Vec<Change>,
 }
 
-/// Splits a file into its cases. Without cases and factors, a single one without a name.
-///
-/// # Errors
-/// More than [`MOST`] of them; names that are missing or occur twice; keys that do not exist.
-pub(super) fn split(document: Document<'_>) -> Result<Vec<Document<'_>>, FileError> {
-    let Cases { factor, case } = document.read()?;
-    if factor.is_none() && case.is_none() {
-        return Ok(vec![document]);
+/// A case: its name, and what it changes.
+struct Change {
+    name: Option<String>,
+    /// The level of each factor, by number; empty for a case besides the combinations.
+    levels: Vec<usize>,
+    sets: Vec<Set>,
+}
+
+/// New values of keys.
+enum Set {
+    /// Those of the table `set` in the table at this path.
+    Table(String),
+    /// The key that is written at `key` gets a value of a factor.
+    Value { key: String, at: String, value: Literal },
+}
+
+/// A value made from a factor's.
+enum Literal {
+    Text(String),
+    Switch(bool),
+    /// A number in TOML.
+    Number(String),
+}
+
+impl Design {
+    /// Reads what the cases are. Without cases and factors, there is a single one without a name.
+    ///
+    /// # Errors
+    /// More than [`MOST`] of them; names that are missing or occur twice; what is wrong with a
+    /// factor.
+    pub(super) fn read(document: &Document<'_>) -> Result<Self, FileError> {
+        let Cases { factor, exclude, case } = document.read()?;
+        let place = Place::file(document);
+        let mut factors = Vec::new();
+        for (number, raw) in factor.iter().flatten().enumerate() {
+            let factor = Factor::read(&place, number, raw, &factors)?;
+            factors.push(factor);
+        }
+        place.check(exclude.is_empty() || factor.is_some(), "exclude", "…", "factors with it")?;
+        let mut changes = match factor {
+            Some(_) => combinations(&factors, factors::combine(&place, &factors, &exclude)?),
+            None => Vec::new(),
+        };
+        if let Some(cases) = &case {
+            let count = format!("{} of them", cases.len());
+            let good = (1..=MOST).contains(&cases.len());
+            place.check(good, "case", count, format!("1 to {MOST}"))?;
+            changes.extend((0..).zip(cases).map(|(number, case)| own(number, case)));
+        }
+        check_names(&place, &changes)?;
+        if factor.is_none() && case.is_none() {
+            changes.push(Change { name: None, levels: Vec::new(), sets: Vec::new() });
+        }
+        Ok(Self { factors, changes })
     }
-    let place = Place::file(&document);
-    let mut changes =
-        factor.map_or(Ok(Vec::new()), |factors| factors::combine(&place, &factors))?;
-    if let Some(cases) = case {
-        let count = cases.len();
-        place.check(
-            (1..=MOST).contains(&count),
-            "case",
-            format!("{count} of them"),
-            "1 to 1000",
-        )?;
-        changes.extend((0..).zip(cases).map(|(number, case)| {
-            let tables = vec![format!("case.{number}")];
-            Change { name: case.name, tables }
-        }));
+
+    /// Calls `read` with the document of each case, one after the other, and its levels.
+    pub(super) fn each<'a, T>(
+        &'a self,
+        document: &Document<'a>,
+        mut read: impl FnMut(Document<'a>, Vec<Level>) -> Result<T, FileError>,
+    ) -> Result<Vec<T>, FileError> {
+        let mut base = document.clone();
+        if let DeValue::Table(file) = base.root.get_mut() {
+            for key in study::KEYS {
+                file.remove(key);
+            }
+        }
+        let case = |change| read(apply(document, &base, change)?, self.levels(change));
+        self.changes.iter().map(case).collect()
     }
-    check_names(&place, &changes)?;
-    let mut base = document.clone();
-    if let DeValue::Table(file) = base.root.get_mut() {
-        file.remove("factor");
-        file.remove("case");
+
+    fn levels(&self, change: &Change) -> Vec<Level> {
+        let level = |(factor, number): (&Factor, &usize)| {
+            let level = &factor.levels[*number];
+            let value = level.value.as_ref().map(Setting::to_string);
+            Level { factor: factor.name.clone(), name: level.name.clone(), value }
+        };
+        self.factors.iter().zip(&change.levels).map(level).collect()
     }
-    changes.into_iter().map(|change| apply(&document, &base, change)).collect()
+}
+
+/// A combination is named after its levels; one without a name is left out.
+fn combinations(factors: &[Factor], all: Vec<factors::Combination>) -> Vec<Change> {
+    let change = |combination: factors::Combination| {
+        let (mut names, mut sets) = (Vec::new(), Vec::new());
+        for (factor, level) in factors.iter().zip(&combination) {
+            let level = &factor.levels[*level];
+            names.extend((!level.name.is_empty()).then_some(&level.name[..]));
+            match &level.value {
+                None => sets.push(Set::Table(level.at.clone())),
+                Some(value) => sets.extend(factor.keys.iter().map(|key| Set::Value {
+                    key: key.clone(),
+                    at: level.at.clone(),
+                    value: Literal::of(value),
+                })),
+            }
+        }
+        Change { name: Some(names.join(", ")), levels: combination, sets }
+    };
+    all.into_iter().map(change).collect()
+}
+
+/// A case besides the combinations.
+fn own(number: usize, case: &RawCase) -> Change {
+    let sets = vec![Set::Table(format!("case.{number}"))];
+    Change { name: Some(case.name.clone()), levels: Vec::new(), sets }
 }
 
 /// Each case needs a name of its own.
 fn check_names(place: &Place<'_>, changes: &[Change]) -> Result<(), FileError> {
     let count = format!("{} with the combinations of all factors", changes.len());
-    place.check(changes.len() <= MOST, "case", count, "at most 1000")?;
+    place.check(changes.len() <= MOST, "case", count, format!("at most {MOST}"))?;
     let mut names = BTreeSet::new();
-    for Change { name, tables } in changes {
-        let place = place.within(tables.last().map_or("case", String::as_str));
-        place.check(!name.is_empty(), "name", "\"\"", "a name")?;
+    for Change { name, sets, .. } in changes {
+        let name = name.as_deref().unwrap_or_default();
+        let (table, key) = match sets.last() {
+            Some(Set::Table(table)) => (&table[..], "name"),
+            Some(Set::Value { at, .. }) => at.rsplit_once('.').unwrap_or((at, "")),
+            None => ("case", "name"),
+        };
+        let place = place.within(table);
+        place.check(!name.is_empty(), key, "\"\"", "a name")?;
         let expected = "a name that no earlier case has";
-        place.check(names.insert(name), "name", quoted(name), expected)?;
+        place.check(names.insert(name), key, quoted(name), expected)?;
     }
     Ok(())
 }
@@ -82,18 +185,51 @@ fn check_names(place: &Place<'_>, changes: &[Change]) -> Result<(), FileError> {
 fn apply<'a>(
     document: &Document<'a>,
     base: &Document<'a>,
-    change: Change,
+    change: &'a Change,
 ) -> Result<Document<'a>, FileError> {
-    let mut changed = Document { case: Some(change.name), ..base.clone() };
-    for table in change.tables {
-        let place = Place::file(document).within(&table);
-        let set = document.value(&format!("{table}.set")).and_then(DeValue::as_table);
-        for (path, value) in set.into_iter().flatten() {
-            let wrong = |expected| place.wrong("set", quoted(path.get_ref()), expected);
-            put(&mut changed.root, path, value.clone()).map_err(wrong)?;
+    let mut changed = Document { case: change.name.clone(), ..base.clone() };
+    for set in &change.sets {
+        match set {
+            Set::Table(table) => {
+                let place = Place::file(document).within(table);
+                let set = document.value(&format!("{table}.set")).and_then(DeValue::as_table);
+                for (path, value) in set.into_iter().flatten() {
+                    let wrong = |expected| place.wrong("set", quoted(path.get_ref()), expected);
+                    put(&mut changed.root, path, value.clone()).map_err(wrong)?;
+                }
+            }
+            Set::Value { key, at, value } => {
+                let path = document.value(key).and_then(DeValue::as_str).unwrap_or_default();
+                let (of_key, of_value) = (document.start(key), document.start(at));
+                let written = Spanned::new(of_key..of_key, path.to_owned().into());
+                let value = Spanned::new(of_value..of_value, value.value());
+                let wrong = |expected| Place::file(document).wrong(key, quoted(path), expected);
+                put(&mut changed.root, &written, value).map_err(wrong)?;
+            }
         }
     }
     Ok(changed)
+}
+
+impl Literal {
+    fn of(value: &Setting) -> Self {
+        match value {
+            Setting::Text(text) => Self::Text(text.clone()),
+            Setting::Switch(on) => Self::Switch(*on),
+            Setting::Whole(number) => Self::Number(number.to_string()),
+            Setting::Number(number) => Self::Number(format!("{number:?}").to_lowercase()),
+        }
+    }
+
+    fn value(&self) -> DeValue<'_> {
+        match self {
+            Self::Text(text) => DeValue::String(text.as_str().into()),
+            Self::Switch(on) => DeValue::Boolean(*on),
+            // Numbers print as TOML; should one not, its text is refused where it is used.
+            Self::Number(text) => DeValue::parse(text)
+                .map_or_else(|_| DeValue::String(text.as_str().into()), Spanned::into_inner),
+        }
+    }
 }
 
 /// Sets the value at `path`, such as `flow.0.bytes`. Missing tables are created, but list elements
@@ -103,6 +239,10 @@ fn put<'a>(
     path: &Spanned<DeString<'a>>,
     value: Spanned<DeValue<'a>>,
 ) -> Result<(), String> {
+    let first = path.get_ref().split('.').next().unwrap_or_default();
+    if study::KEYS.contains(&first) {
+        return Err(format!("a key that cases may differ in, and {first} holds for all of them"));
+    }
     let mut before = String::new();
     for key in path.get_ref().split('.') {
         target = match target.get_mut() {

@@ -3,14 +3,17 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use units::{BitRate, ByteCount};
 
+use super::cases::raw::{RawCase, RawFactor, RawLevels};
 use super::flow::{Direction, HttpMethod, Kind};
 use super::gateways::{HopProtocol, Overhead, Splitting};
+use super::study::BackEnd;
+use super::study::raw::{RawMetric, RawReplications};
 use crate::dama::raw::RawDama;
 use crate::item::Item;
 use crate::link_spec::raw::RawLink;
@@ -49,10 +52,27 @@ pub(crate) struct RawScenario {
     /// Applications.
     #[serde(default)]
     pub(super) flow: Vec<RawFlow>,
+    /// Where the file is run.
+    #[serde(default)]
+    #[schemars(extend("default" = ["sim"]))]
+    #[expect(dead_code, reason = "split off before (study.rs); part of the schema")]
+    pub(super) back_ends: Vec<BackEnd>,
+    /// How often each case is run.
+    #[expect(dead_code, reason = "split off before (study.rs); part of the schema")]
+    pub(super) replications: Option<RawReplications>,
+    /// The metrics that the file is about; by default all.
+    #[serde(default)]
+    #[expect(dead_code, reason = "split off before (study.rs); part of the schema")]
+    pub(super) result: Vec<RawMetric>,
     /// Several scenarios in one file: each combination of the levels of all factors is a case.
     #[serde(default)]
     #[expect(dead_code, reason = "split off before (cases.rs); part of the schema")]
     pub(super) factor: Vec<RawFactor>,
+    /// Combinations of levels that are no cases: factors and their levels, of which a combination
+    /// has all.
+    #[serde(default)]
+    #[expect(dead_code, reason = "split off before (cases.rs); part of the schema")]
+    pub(super) exclude: Vec<BTreeMap<String, RawLevels>>,
     /// Several scenarios in one file: cases besides the combinations of the factors.
     #[serde(default)]
     #[expect(dead_code, reason = "split off before (cases.rs); part of the schema")]
@@ -152,8 +172,8 @@ impl<'de> Visitor<'de> for HopVisitor {
 /// TCP options, by their names in `tcp::Config::set`.
 pub(super) type RawTcp = BTreeMap<String, Setting>;
 
-/// The value of a TCP option.
-#[derive(Debug, Deserialize, JsonSchema)]
+/// A single value.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a text, a number, true or false")]
 #[schemars(inline)]
 pub(super) enum Setting {
@@ -280,49 +300,4 @@ pub(super) struct RawFlow {
 pub(super) enum DatagramSize {
     Bytes(u64),
     Text(Text<ByteCount>),
-}
-
-/// What is varied.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Factor")]
-pub(super) struct RawFactor {
-    /// Its name.
-    pub(super) name: String,
-    /// Its levels.
-    #[schemars(length(min = 1))]
-    pub(super) levels: Vec<RawLevel>,
-}
-
-/// A level of a factor.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Level")]
-pub(super) struct RawLevel {
-    /// Its part of the names of cases; one level of a factor may have none.
-    #[serde(default)]
-    pub(super) name: String,
-    /// New values by key, such as `"flow.0.bytes"`.
-    #[serde(default)]
-    #[schemars(schema_with = "any_table", default)]
-    #[expect(dead_code, reason = "the values are taken from the document, with their lines")]
-    pub(super) set: BTreeMap<String, IgnoredAny>,
-}
-
-/// A scenario that differs from the file in some keys.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Case")]
-pub(super) struct RawCase {
-    /// Its name.
-    pub(super) name: String,
-    /// New values by key, such as `"flow.0.bytes"`.
-    #[serde(default)]
-    #[schemars(schema_with = "any_table", default)]
-    #[expect(dead_code, reason = "the values are taken from the document, with their lines")]
-    pub(super) set: BTreeMap<String, IgnoredAny>,
-}
-
-fn any_table(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "object" })
 }

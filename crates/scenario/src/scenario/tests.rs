@@ -314,14 +314,14 @@ fn each_combination_of_levels_is_a_case() {
 }
 
 #[test]
-fn factors_do_not_multiply_beyond_a_thousand_cases() {
-    let levels: Vec<_> = (0..32).map(|n| format!("{{ name = \"{n}\" }}")).collect();
+fn factors_do_not_multiply_beyond_the_limit() {
+    let levels: Vec<_> = (0..101).map(|n| format!("{{ name = \"{n}\" }}")).collect();
     let factor = |n| format!("[[factor]]\nname = \"{n}\"\nlevels = [{}]\n", levels.join(", "));
     let text = |count| GOOD.to_owned() + "\n" + &(0..count).map(factor).collect::<String>();
-    assert!(error(&text(2)).contains("factor = 1024 combinations: expected 1 to 1000"));
-    assert!(error(&text(40)).contains("factor = too many combinations: expected 1 to 1000"));
+    assert!(error(&text(2)).contains("factor = 10201 combinations: expected 1 to 10000"));
+    assert!(error(&text(40)).contains("factor = too many combinations: expected 1 to 10000"));
     let none = error(&format!("{GOOD}\n[[factor]]\nname = \"x\"\nlevels = []\n"));
-    assert!(none.contains("factor = 0 combinations"), "{none}");
+    assert!(none.contains("factor.0.levels = 0 of them: expected 1 to 10000"), "{none}");
     let one = "[[factor]]\nname = \"x\"\nlevels = [{}]\n";
     let nameless = error(&format!("{GOOD}\n{one}"));
     assert!(nameless.contains("factor.0.levels.0.name = \"\": expected a name"), "{nameless}");

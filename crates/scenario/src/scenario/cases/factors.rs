@@ -1,56 +1,109 @@
-//! All combinations of the levels of factors (a full factorial design).
+//! Combinations of the levels of factors: all of them (a full factorial design), but for factors
+//! that vary together, and without those that the file excludes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use super::{Change, MOST};
+use super::MOST;
+use super::levels::Factor;
+use super::raw::RawLevels;
 use crate::FileError;
 use crate::place::{Place, quoted};
-use crate::scenario::raw::RawFactor;
 
-/// The combinations in order: the last factor changes from one to the next. A combination is named
-/// after its levels; a level without a name, of which a factor may have one, is left out.
-pub(super) fn combine(place: &Place<'_>, factors: &[RawFactor]) -> Result<Vec<Change>, FileError> {
-    let count =
-        factors.iter().try_fold(1, |all: usize, factor| all.checked_mul(factor.levels.len()));
+/// The level of each factor, by number.
+pub(super) type Combination = Vec<usize>;
+
+/// The combinations in order: the last factor changes from one to the next.
+///
+/// # Errors
+/// More than [`MOST`] of them, before any are excluded; none after that; factors and levels to
+/// exclude that do not exist.
+pub(super) fn combine(
+    place: &Place<'_>,
+    factors: &[Factor],
+    exclude: &[BTreeMap<String, RawLevels>],
+) -> Result<Vec<Combination>, FileError> {
+    let mut axes = axes(factors);
+    let count = axes.values().try_fold(1, |all: usize, count| all.checked_mul(*count));
     let few = count.is_some_and(|count| (1..=MOST).contains(&count));
     let found = count.map_or("too many".to_owned(), |count| count.to_string());
-    place.check(few, "factor", format!("{found} combinations"), "1 to 1000")?;
-    let mut all = vec![Change { name: String::new(), tables: Vec::new() }];
-    let mut names = BTreeSet::new();
-    for (number, factor) in factors.iter().enumerate() {
-        let place = place.within(format!("factor.{number}"));
-        let name = quoted(&factor.name);
-        place.check(!factor.name.is_empty(), "name", &name, "a name")?;
-        let expected = "a name that no earlier factor has";
-        place.check(names.insert(&factor.name), "name", &name, expected)?;
-        check_levels(&place, factor)?;
-        all = all.iter().flat_map(|change| with_levels(change, number, factor)).collect();
+    let expected = format!("1 to {MOST}");
+    place.check(few, "factor", format!("{found} combinations"), expected)?;
+    // How many combinations follow each other with the same level.
+    let mut run = count.unwrap_or(1);
+    for axis in axes.values_mut() {
+        run /= *axis;
+        *axis = run;
     }
-    Ok(all)
+    let level = |number: usize, factor: &Factor, combination: usize| {
+        combination / axes[&axis_of(factors, number)] % factor.levels.len()
+    };
+    let all = (0..count.unwrap_or(0)).map(|combination| {
+        let levels = factors.iter().enumerate();
+        levels.map(|(number, factor)| level(number, factor, combination)).collect()
+    });
+    without(place, factors, exclude, all.collect())
 }
 
-fn check_levels(place: &Place<'_>, factor: &RawFactor) -> Result<(), FileError> {
-    let mut names = BTreeSet::new();
-    for (number, level) in factor.levels.iter().enumerate() {
-        let is_new = names.insert(&level.name);
-        let expected = "a name that no earlier level of this factor has";
-        place.within(format!("levels.{number}")).check(
-            is_new,
-            "name",
-            quoted(&level.name),
-            expected,
-        )?;
-    }
-    Ok(())
+/// The number of levels of each factor that varies alone or that others vary with.
+fn axes(factors: &[Factor]) -> BTreeMap<usize, usize> {
+    let alone = factors.iter().enumerate().filter(|(_, factor)| factor.with.is_none());
+    alone.map(|(number, factor)| (number, factor.levels.len())).collect()
 }
 
-/// A combination of the levels of earlier factors with each level of this one.
-fn with_levels(change: &Change, number: usize, factor: &RawFactor) -> impl Iterator<Item = Change> {
-    factor.levels.iter().enumerate().map(move |(level, it)| {
-        let names = [&change.name[..], &it.name];
-        let name = names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(", ");
-        let mut tables = change.tables.clone();
-        tables.push(format!("factor.{number}.levels.{level}"));
-        Change { name, tables }
-    })
+/// The factor that decides the level of this one.
+fn axis_of(factors: &[Factor], mut number: usize) -> usize {
+    while let Some(with) = factors[number].with {
+        number = with;
+    }
+    number
+}
+
+/// What remains of `all`.
+fn without(
+    place: &Place<'_>,
+    factors: &[Factor],
+    exclude: &[BTreeMap<String, RawLevels>],
+    mut all: Vec<Combination>,
+) -> Result<Vec<Combination>, FileError> {
+    for (number, raw) in exclude.iter().enumerate() {
+        let place = place.within(format!("exclude.{number}"));
+        let excluded = excluded(&place, factors, raw)?;
+        let matches = |combination: &Combination| {
+            excluded.iter().all(|(factor, levels)| levels.contains(&combination[*factor]))
+        };
+        let before = all.len();
+        all.retain(|combination| !matches(combination));
+        let key = raw.keys().next_back().map_or("", String::as_str);
+        let expected = "factors with levels that a combination has";
+        place.check(all.len() < before, key, "matches no combination", expected)?;
+    }
+    let left = "some combinations that are not excluded";
+    place.check(!all.is_empty(), "exclude", "all combinations", left).map(|()| all)
+}
+
+/// Factors and their levels, by number.
+fn excluded(
+    place: &Place<'_>,
+    factors: &[Factor],
+    raw: &BTreeMap<String, RawLevels>,
+) -> Result<Vec<(usize, Vec<usize>)>, FileError> {
+    let one = |(name, levels): (&String, &RawLevels)| {
+        let number = factors.iter().position(|factor| factor.name == *name).ok_or_else(|| {
+            let names: Vec<_> = factors.iter().map(|factor| quoted(&factor.name)).collect();
+            place.wrong(name, "…", format!("a factor of this file: {}", names.join(", ")))
+        })?;
+        let names = match levels {
+            RawLevels::One(name) => std::slice::from_ref(name),
+            RawLevels::Several(names) => names,
+        };
+        let known = &factors[number].levels;
+        let level = |wanted: &String| {
+            known.iter().position(|level| level.name == *wanted).ok_or_else(|| {
+                let names: Vec<_> = known.iter().map(|level| quoted(&level.name)).collect();
+                place.wrong(name, quoted(wanted), format!("one of {}", names.join(", ")))
+            })
+        };
+        Ok((number, names.iter().map(level).collect::<Result<_, FileError>>()?))
+    };
+    raw.iter().map(one).collect()
 }

@@ -1,0 +1,177 @@
+//! The levels of a factor, whichever way the file gives them.
+
+use std::collections::BTreeSet;
+
+use super::raw::RawFactor;
+use super::{MOST, range};
+use crate::FileError;
+use crate::place::{Place, quoted};
+use crate::scenario::raw::Setting;
+
+/// A factor with its levels.
+pub(super) struct Factor {
+    pub(super) name: String,
+    /// Where the keys are that its values are for: `factor.0.key`, `factor.0.keys.1`.
+    pub(super) keys: Vec<String>,
+    pub(super) levels: Vec<Level>,
+    /// The factor that it varies with, by its number.
+    pub(super) with: Option<usize>,
+}
+
+/// A level of a factor.
+pub(super) struct Level {
+    /// Its part of the names of cases; may be empty.
+    pub(super) name: String,
+    /// Where it is in the file: `factor.0.levels.1`, `factor.0.values.1`, `factor.0.range`.
+    pub(super) at: String,
+    /// The value for the factor's keys; `None`: the level has a `set`.
+    pub(super) value: Option<Setting>,
+}
+
+impl Factor {
+    /// Reads the factor with this number; `earlier` are those before it.
+    pub(super) fn read(
+        place: &Place<'_>,
+        number: usize,
+        raw: &RawFactor,
+        earlier: &[Self],
+    ) -> Result<Self, FileError> {
+        let path = format!("factor.{number}");
+        let place = place.within(&path);
+        let name = quoted(&raw.name);
+        place.check(!raw.name.is_empty(), "name", &name, "a name")?;
+        let is_new = earlier.iter().all(|factor| factor.name != raw.name);
+        place.check(is_new, "name", &name, "a name that no earlier factor has")?;
+        let levels = levels(&place, &path, raw)?;
+        let keys = keys(&place, &path, raw)?;
+        let with = raw.with.as_ref().map(|with| partner(&place, with, &levels, earlier));
+        let factor = Self { name: raw.name.clone(), keys, levels, with: with.transpose()? };
+        factor.check_names(&place).map(|()| factor)
+    }
+
+    /// Levels that are combined with everything need names of their own.
+    fn check_names(&self, place: &Place<'_>) -> Result<(), FileError> {
+        let mut names = BTreeSet::new();
+        for (number, level) in self.levels.iter().enumerate() {
+            let is_new = names.insert(&level.name) || self.with.is_some();
+            let expected = "a name that no earlier level of this factor has";
+            let name = quoted(&level.name);
+            match &level.value {
+                None => place
+                    .within(format!("levels.{number}"))
+                    .check(is_new, "name", name, expected)?,
+                Some(_) => place.check(is_new, "values", name, expected)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Exactly one of `levels`, `values` and `range`.
+fn levels(place: &Place<'_>, path: &str, raw: &RawFactor) -> Result<Vec<Level>, FileError> {
+    let given = [
+        ("levels", raw.levels.as_ref().map(|_| "…".to_owned())),
+        ("values", raw.values.as_ref().map(|_| "…".to_owned())),
+        ("range", raw.range.as_ref().map(|_| "…".to_owned())),
+    ];
+    place.one_of(given)?;
+    let (count, key) = match (&raw.levels, &raw.values) {
+        (Some(levels), _) => (levels.len(), "levels"),
+        (_, Some(values)) => (values.len(), "values"),
+        _ => (1, "range"),
+    };
+    let good = (1..=MOST).contains(&count);
+    place.check(good, key, format!("{count} of them"), format!("1 to {MOST}"))?;
+    if let Some(levels) = &raw.levels {
+        let level = |(number, level): (usize, &super::raw::RawLevel)| Level {
+            name: level.name.clone(),
+            at: format!("{path}.levels.{number}"),
+            value: None,
+        };
+        return Ok(levels.iter().enumerate().map(level).collect());
+    }
+    let label = Label::read(place, raw)?;
+    let level = |value: Setting, at| Level { name: label.of(&value), at, value: Some(value) };
+    if let Some(values) = &raw.values {
+        let at = |number| format!("{path}.values.{number}");
+        return Ok((0..).zip(values).map(|(n, value)| level(value.clone(), at(n))).collect());
+    }
+    let Some(range) = &raw.range else {
+        return Err(place.missing("levels", "levels, values or range"));
+    };
+    let values = range::values(&place.within("range"), range)?;
+    Ok(values.into_iter().map(|value| level(value, format!("{path}.range"))).collect())
+}
+
+/// Where the keys are that values are for.
+fn keys(place: &Place<'_>, path: &str, raw: &RawFactor) -> Result<Vec<String>, FileError> {
+    place.one_of([
+        ("key", raw.key.as_ref().map(quoted)),
+        ("keys", raw.keys.as_ref().map(|keys| format!("a list of {}", keys.len()))),
+    ])?;
+    let has_levels = raw.levels.is_some();
+    let given = raw.key.is_some() || raw.keys.as_ref().is_some_and(|keys| !keys.is_empty());
+    if has_levels {
+        let key = if raw.key.is_some() { "key" } else { "keys" };
+        place.check(!given, key, "a value", "values or range with it, not levels")?;
+        place.check(
+            raw.label.is_none(),
+            "label",
+            "a text",
+            "values or range with it, not levels",
+        )?;
+        return Ok(Vec::new());
+    }
+    if !given {
+        return Err(place.missing("key", "the key that the values are for, or a list as keys"));
+    }
+    let several = raw.keys.iter().flatten().enumerate();
+    let several = several.map(|(number, _)| format!("{path}.keys.{number}"));
+    Ok(raw.key.iter().map(|_| format!("{path}.key")).chain(several).collect())
+}
+
+/// The factor that a factor with these levels varies with.
+fn partner(
+    place: &Place<'_>,
+    with: &str,
+    levels: &[Level],
+    earlier: &[Factor],
+) -> Result<usize, FileError> {
+    let Some(number) = earlier.iter().position(|factor| factor.name == with) else {
+        let names: Vec<_> = earlier.iter().map(|factor| quoted(&factor.name)).collect();
+        let expected = match &names[..] {
+            [] => "an earlier factor, and this is the first".to_owned(),
+            names => format!("an earlier factor: {}", names.join(", ")),
+        };
+        return Err(place.wrong("with", quoted(with), expected));
+    };
+    let (theirs, ours) = (earlier[number].levels.len(), levels.len());
+    let value = format!("{with:?}, which has {theirs} levels and this factor {ours}");
+    place.check(theirs == ours, "with", value, "as many levels of both")?;
+    Ok(number)
+}
+
+/// How levels with a value are named.
+enum Label<'a> {
+    /// After the value, and after this factor, too, unless the value is a text.
+    Factor(&'a str),
+    /// `buffer {}`
+    Pattern(&'a str),
+}
+
+impl<'a> Label<'a> {
+    fn read(place: &Place<'_>, raw: &'a RawFactor) -> Result<Self, FileError> {
+        let Some(label) = raw.label.as_deref() else { return Ok(Self::Factor(&raw.name)) };
+        let good = label.contains("{}") || (label.is_empty() && raw.with.is_some());
+        let expected = "a text with {} for the value; \"\" in a factor that varies with another";
+        place.check(good, "label", quoted(label), expected).map(|()| Self::Pattern(label))
+    }
+
+    fn of(&self, value: &Setting) -> String {
+        match (self, value) {
+            (Self::Pattern(label), _) => label.replace("{}", &value.to_string()),
+            (Self::Factor(_), Setting::Text(text)) => text.clone(),
+            (Self::Factor(name), _) => format!("{name} {value}"),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The values of a range: numbers, or quantities with a unit.
+
+use units::split_quantity;
+
+use super::MOST;
+use super::raw::{RawNumber, RawRange, Scale};
+use crate::FileError;
+use crate::place::{Place, quoted};
+use crate::scenario::raw::Setting;
+
+/// A number as read, and the unit that its text has.
+struct Quantity<'a> {
+    number: f64,
+    unit: Option<&'a str>,
+    whole: bool,
+}
+
+/// The values from the first to the last. Between whole numbers without a unit there are only whole
+/// numbers, because keys like `count` accept no others.
+///
+/// # Errors
+/// Texts that are no numbers; different units; no values, or more than [`MOST`].
+pub(super) fn values(place: &Place<'_>, range: &RawRange) -> Result<Vec<Setting>, FileError> {
+    let from = Quantity::read(place, "from", &range.from)?;
+    let to = Quantity::read(place, "to", &range.to)?;
+    to.check_unit(place, "to", &range.to, &from)?;
+    place.check(from.number < to.number, "to", &range.to, "more than from")?;
+    let (numbers, whole) = match (&range.step, range.count) {
+        (Some(step), None) => {
+            let read = Quantity::read(place, "step", step)?;
+            read.check_unit(place, "step", step, &from)?;
+            let linear = range.scale == Scale::Linear;
+            place.check(linear, "scale", quoted("log"), "count instead of step with it")?;
+            (steps(place, [from.number, to.number], &read, step)?, from.whole && read.whole)
+        }
+        (None, Some(count)) => (spread(place, &from, &to, range, count)?, from.whole && to.whole),
+        (Some(_), Some(count)) => {
+            return Err(place.wrong("count", count, "either step or count, not both"));
+        }
+        (None, None) => return Err(place.missing("count", "either step or count")),
+    };
+    Ok(numbers.into_iter().map(|number| setting(number, from.unit, whole)).collect())
+}
+
+fn steps(
+    place: &Place<'_>,
+    [from, to]: [f64; 2],
+    step: &Quantity<'_>,
+    written: &RawNumber,
+) -> Result<Vec<f64>, FileError> {
+    place.check(step.number > 0.0, "step", written, "above 0")?;
+    // A step that divides the range up to rounding reaches its end.
+    let last = ((to - from) / step.number * (1.0 + 1e-12) + 1e-9).floor();
+    let expected = format!("a step with at most {MOST} values");
+    place.check(last < MOST as f64, "step", written, expected)?;
+    Ok((0..=last as u32).map(|number| round(from + f64::from(number) * step.number, 12)).collect())
+}
+
+fn spread(
+    place: &Place<'_>,
+    from: &Quantity<'_>,
+    to: &Quantity<'_>,
+    range: &RawRange,
+    count: u32,
+) -> Result<Vec<f64>, FileError> {
+    let good = (2..=MOST as u32).contains(&count);
+    place.check(good, "count", count, format!("2 to {MOST}"))?;
+    let log = range.scale == Scale::Log;
+    place.check(!log || from.number > 0.0, "from", &range.from, "above 0 on a log scale")?;
+    let (first, last) = (from.number, to.number);
+    let value = |number: u32| {
+        let part = f64::from(number) / f64::from(count - 1);
+        match number {
+            0 => first,
+            _ if number == count - 1 => last,
+            _ if log => round(first * (last / first).powf(part), 4),
+            _ => round(first + (last - first) * part, 12),
+        }
+    };
+    Ok((0..count).map(value).collect())
+}
+
+fn setting(number: f64, unit: Option<&str>, whole: bool) -> Setting {
+    match unit {
+        Some("") => Setting::Text(format!("{number}")),
+        Some(unit) => Setting::Text(format!("{number} {unit}")),
+        None if whole => Setting::Whole(number.round() as i64),
+        None => Setting::Number(number),
+    }
+}
+
+/// The nearest number with so many significant decimal digits.
+fn round(number: f64, digits: usize) -> f64 {
+    format!("{number:.*e}", digits - 1).parse().unwrap_or(number)
+}
+
+impl<'a> Quantity<'a> {
+    fn read(place: &Place<'_>, key: &str, raw: &'a RawNumber) -> Result<Self, FileError> {
+        let read = match raw {
+            RawNumber::Whole(number) => Some((*number as f64, None)),
+            RawNumber::Number(number) => Some((*number, None)),
+            RawNumber::Text(text) => {
+                split_quantity(text).map(|(number, unit)| (number, Some(unit)))
+            }
+        };
+        let finite = read.filter(|(number, _)| number.abs() <= 1e15);
+        let whole = matches!(raw, RawNumber::Whole(_));
+        finite.map(|(number, unit)| Self { number, unit, whole }).ok_or_else(|| {
+            place.wrong(key, raw, "a number up to 1e15, or a text of a number and a unit")
+        })
+    }
+
+    fn check_unit(
+        &self,
+        place: &Place<'_>,
+        key: &str,
+        written: &RawNumber,
+        first: &Self,
+    ) -> Result<(), FileError> {
+        let expected = match first.unit {
+            Some(unit) => format!("the unit of from, {unit:?}"),
+            None => "a number without a unit, like from".to_owned(),
+        };
+        place.check(self.unit == first.unit, key, written, expected)
+    }
+}
