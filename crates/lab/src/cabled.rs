@@ -20,7 +20,8 @@ impl Cabled {
     /// # Errors
     /// If the kernel refuses a step; everything is then cleaned up.
     pub fn start() -> Result<Self, TopologyError> {
-        let extent = Extent { terminals: 1, terrestrial: false, mtu: LAN_MTU, cabled: true };
+        let (terrestrial, client_side) = (false, false);
+        let extent = Extent { terminals: 1, terrestrial, client_side, mtu: LAN_MTU, cabled: true };
         Ok(Self { network: topology::build(&extent)? })
     }
 

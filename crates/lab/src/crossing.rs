@@ -12,6 +12,8 @@ pub(crate) struct Extent {
     pub(crate) terminals: u8,
     /// Whether hub and server are joined by a link instead of a LAN.
     pub(crate) terrestrial: bool,
+    /// Whether each terminal and its client are joined by a link instead of a LAN.
+    pub(crate) client_side: bool,
     /// MTU of the hop in bytes.
     pub(crate) mtu: u16,
     /// Whether a plain cable joins terminal and hub instead of links.
@@ -38,12 +40,13 @@ pub(crate) struct Crossing {
 }
 
 impl Extent {
-    /// MTU of the LANs and of the terrestrial link, in bytes.
+    /// MTU of the LANs and of the links in their place, in bytes.
     pub(crate) fn lan_mtu(&self) -> u16 {
         LAN_MTU.max(self.mtu)
     }
 
-    /// All crossings: forward, the return of each terminal, terrestrial forward and return.
+    /// All crossings: forward, the return of each terminal, terrestrial forward and return, forward
+    /// and return of each client.
     pub(crate) fn crossings(&self) -> Vec<Crossing> {
         if self.cabled {
             return Vec::new();
@@ -64,31 +67,51 @@ impl Extent {
                 hop(LinkName::Return(site), site.terminal(), sky, last)
             }
         });
-        let ground = |link, from, sky: &str, last| Crossing {
-            link,
-            from,
-            device: LAN_DEVICE,
-            sky: sky.to_owned(),
-            station: station([2, last]),
-            mtu: self.lan_mtu(),
-        };
-        let terrestrial = [
-            ground(LinkName::TerrestrialForward, Node::Server, "s0", 2),
-            ground(LinkName::TerrestrialReturn, Node::Hub, "g0", 1),
+        let sides = self.terrestrial().into_iter().chain(self.client_side());
+        [forward].into_iter().chain(returns).chain(sides).collect()
+    }
+
+    /// Server → hub, hub → server.
+    fn terrestrial(&self) -> Vec<Crossing> {
+        let crossings = [
+            self.beside(LinkName::TerrestrialForward, Node::Server, "s0".to_owned(), [2, 2]),
+            self.beside(LinkName::TerrestrialReturn, Node::Hub, "g0".to_owned(), [2, 1]),
         ];
-        let terrestrial = terrestrial.into_iter().filter(|_| self.terrestrial);
-        [forward].into_iter().chain(returns).chain(terrestrial).collect()
+        crossings.into_iter().filter(|_| self.terrestrial).collect()
+    }
+
+    /// Of each site: terminal → client, client → terminal.
+    fn client_side(&self) -> Vec<Crossing> {
+        let sites = Site::first(self.terminals).filter(|_| self.client_side);
+        let crossings = sites.flat_map(|site| {
+            let number = site.number();
+            let [near, far] = ["l", "c"].map(|end| format!("{end}{number}"));
+            [
+                self.beside(LinkName::ClientForward(site), site.terminal(), near, [3, number]),
+                self.beside(LinkName::ClientReturn(site), site.client(), far, [4, number]),
+            ]
+        });
+        crossings.collect()
+    }
+
+    /// A link in the place of a LAN.
+    fn beside(&self, link: LinkName, from: Node, sky: String, last: [u8; 2]) -> Crossing {
+        let (station, mtu) = (station(last), self.lan_mtu());
+        Crossing { link, from, device: LAN_DEVICE, sky, station, mtu }
     }
 
     /// Where a link's packets go, as indices of [`Self::crossings`].
     pub(crate) fn exit(&self, link: LinkName) -> Exit {
         let terminals = usize::from(self.terminals);
+        let clients = terminals + if self.terrestrial { 3 } else { 1 };
         match link {
             LinkName::Forward if terminals == 1 => Exit::To(1),
             LinkName::Forward => Exit::Terminals((1..=terminals).collect()),
             LinkName::Return(_) => Exit::To(0),
             LinkName::TerrestrialForward => Exit::To(terminals + 2),
             LinkName::TerrestrialReturn => Exit::To(terminals + 1),
+            LinkName::ClientForward(site) => Exit::To(clients + 2 * site.index() + 1),
+            LinkName::ClientReturn(site) => Exit::To(clients + 2 * site.index()),
         }
     }
 }
@@ -105,7 +128,16 @@ mod tests {
 
     #[test]
     fn each_link_ends_where_the_opposite_one_begins() {
-        let extent = Extent { terminals: 3, terrestrial: true, mtu: 1500, cabled: false };
+        for terrestrial in [true, false] {
+            ends_and_beginnings(&Extent { terrestrial, ..extent(3) });
+        }
+    }
+
+    fn extent(terminals: u8) -> Extent {
+        Extent { terminals, terrestrial: true, client_side: true, mtu: 1500, cabled: false }
+    }
+
+    fn ends_and_beginnings(extent: &Extent) {
         let crossings = extent.crossings();
         let ends = |link| match extent.exit(link) {
             Exit::To(port) => vec![crossings[port].link],
@@ -114,14 +146,19 @@ mod tests {
         let returns: Vec<_> = Site::first(3).map(LinkName::Return).collect();
         assert_eq!(ends(LinkName::Forward), returns);
         assert!(returns.iter().all(|link| ends(*link) == [LinkName::Forward]));
-        assert_eq!(ends(LinkName::TerrestrialForward), [LinkName::TerrestrialReturn]);
-        assert_eq!(ends(LinkName::TerrestrialReturn), [LinkName::TerrestrialForward]);
+        if extent.terrestrial {
+            assert_eq!(ends(LinkName::TerrestrialForward), [LinkName::TerrestrialReturn]);
+            assert_eq!(ends(LinkName::TerrestrialReturn), [LinkName::TerrestrialForward]);
+        }
+        for site in Site::first(3) {
+            assert_eq!(ends(LinkName::ClientForward(site)), [LinkName::ClientReturn(site)]);
+            assert_eq!(ends(LinkName::ClientReturn(site)), [LinkName::ClientForward(site)]);
+        }
     }
 
     #[test]
     fn devices_and_stations_are_all_different() {
-        let extent = Extent { terminals: Site::MOST, terrestrial: true, mtu: 1500, cabled: false };
-        let crossings = extent.crossings();
+        let crossings = extent(Site::MOST).crossings();
         let names: BTreeSet<_> = crossings.iter().map(|crossing| &crossing.sky).collect();
         let stations: BTreeSet<_> = crossings.iter().map(|crossing| crossing.station).collect();
         assert_eq!((names.len(), stations.len()), (crossings.len(), crossings.len()));

@@ -74,6 +74,8 @@ pub struct Gauge {
     pub counters: Counters,
     /// What waits in its queue.
     pub queued: Tally,
+    /// The most packets that ever waited in its queue.
+    pub peak_queue: u64,
     /// The terminal's state, if it shares the return link with others.
     pub shared: Option<SharedGauge>,
 }
@@ -81,7 +83,8 @@ pub struct Gauge {
 impl Gauge {
     /// A link that has done nothing yet.
     pub fn new(link: LinkName) -> Self {
-        Self { link, counters: Counters::default(), queued: Tally::default(), shared: None }
+        let (counters, queued) = (Counters::default(), Tally::default());
+        Self { link, counters, queued, peak_queue: 0, shared: None }
     }
 }
 
@@ -99,7 +102,8 @@ impl Gauges {
         let dama = state.shared.as_ref().map(SharedReturn::read);
         let read = |track: &Track| {
             let (queued, counters, shared) = track.carrier.read(dama);
-            Gauge { link: track.name, counters, queued, shared }
+            let peak_queue = track.peak_queue;
+            Gauge { link: track.name, counters, queued, peak_queue, shared }
         };
         state.tracks.iter().map(read).collect()
     }
@@ -181,6 +185,8 @@ struct Track {
     carrier: Carrier,
     /// The latest time passed to the link, if it is one of its own; never decreases.
     told: Instant,
+    /// The most packets that ever waited in its queue.
+    peak_queue: u64,
 }
 
 impl Driver {
@@ -189,7 +195,7 @@ impl Driver {
     pub(crate) fn start(lanes: Vec<Lane>, shared: Option<Dama<Vec<u8>>>) -> io::Result<Self> {
         let (mut tracks, mut ports, mut exits) = (Vec::new(), Vec::new(), Vec::new());
         for Lane { port, carrier, name, exit } in lanes {
-            tracks.push(Track { name, carrier, told: Instant::ZERO });
+            tracks.push(Track { name, carrier, told: Instant::ZERO, peak_queue: 0 });
             ports.push(port);
             exits.push(exit);
         }
@@ -436,14 +442,19 @@ impl Arrivals<'_> {
 
     /// Passes a packet to its link, whose time never goes back.
     fn pass(&mut self, arrived: Instant, packet: Vec<u8>) {
-        match (&mut self.track.carrier, &mut self.shared) {
+        let waiting = match (&mut self.track.carrier, &mut self.shared) {
             (Carrier::Own(link), _) => {
                 self.track.told = self.track.told.max(arrived);
                 link.handle_packet(self.track.told, packet);
+                link.queued()
             }
-            (Carrier::Shared(terminal), Some(shared)) => shared.pass(arrived, *terminal, packet),
-            (Carrier::Shared(_), None) => {}
-        }
+            (Carrier::Shared(terminal), Some(shared)) => {
+                shared.pass(arrived, *terminal, packet);
+                shared.read().queued(*terminal)
+            }
+            (Carrier::Shared(_), None) => return,
+        };
+        self.track.peak_queue = self.track.peak_queue.max(waiting.packets);
     }
 }
 

@@ -216,6 +216,7 @@ impl Lab {
             ("the MTU", old.mtu == new.mtu),
             ("the number of terminals", old.terminals == new.terminals),
             ("the presence of a terrestrial link", old.terrestrial == new.terrestrial),
+            ("the presence of links to clients", old.client_side == new.client_side),
             ("a return link with DAMA, except for its losses and its rate,", is_same_return),
             ("the rate of a return link with DAMA beyond that of its start", self.hold(&preset)),
         ];
@@ -335,12 +336,16 @@ fn seed_of(name: LinkName, seed: u64) -> u64 {
         LinkName::Return(site) => (site.index() as u64, 1),
         LinkName::TerrestrialForward => (TERRESTRIAL, 0),
         LinkName::TerrestrialReturn => (TERRESTRIAL, 1),
+        LinkName::ClientForward(site) => (CLIENT_SIDE + site.index() as u64, 0),
+        LinkName::ClientReturn(site) => (CLIENT_SIDE + site.index() as u64, 1),
     };
     seed.wrapping_mul(2).wrapping_add(direction) ^ (pair << 56)
 }
 
 /// Larger than the number of any site.
 const TERRESTRIAL: u64 = 0xff;
+/// The links of the first client; those of other sites follow. Larger than the number of any site.
+const CLIENT_SIDE: u64 = 0x80;
 
 #[cfg(test)]
 mod tests;

@@ -11,8 +11,8 @@
 //! Every name above is a network namespace. `sky` belongs to the lab: a thread in it (the *driver*)
 //! takes each IP packet off one device, passes it to the [`link::Link`] of that direction with its
 //! arrival time, and writes it to the other device when the link delivers it. There may be further
-//! terminals with a client each, which share the forward link, and a second, terrestrial link
-//! instead of the LAN between hub and server.
+//! terminals with a client each, which share the forward link, and links instead of the LANs: a
+//! terrestrial one between hub and server, one between each terminal and its client.
 //!
 //! A program that starts a lab calls [`enter`] first, while it has a single thread, and then
 //! [`Lab::start`]. Nothing outlives the process: namespaces have no names, only file descriptors,

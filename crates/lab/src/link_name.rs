@@ -15,6 +15,10 @@ pub enum LinkName {
     TerrestrialForward,
     /// Hub → server, on the terrestrial part.
     TerrestrialReturn,
+    /// This site's terminal → its client.
+    ClientForward(Site),
+    /// This site's client → its terminal.
+    ClientReturn(Site),
 }
 
 impl LinkName {
@@ -24,7 +28,7 @@ impl LinkName {
     }
 }
 
-/// `forward`, `return`, `return 2`, `terrestrial forward`.
+/// `forward`, `return`, `return 2`, `terrestrial forward`, `client forward`, `client return 2`.
 impl fmt::Display for LinkName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -33,6 +37,10 @@ impl fmt::Display for LinkName {
             Self::Return(site) => write!(f, "return {}", site.number()),
             Self::TerrestrialForward => f.write_str("terrestrial forward"),
             Self::TerrestrialReturn => f.write_str("terrestrial return"),
+            Self::ClientForward(Site::FIRST) => f.write_str("client forward"),
+            Self::ClientForward(site) => write!(f, "client forward {}", site.number()),
+            Self::ClientReturn(Site::FIRST) => f.write_str("client return"),
+            Self::ClientReturn(site) => write!(f, "client return {}", site.number()),
         }
     }
 }

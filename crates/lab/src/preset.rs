@@ -13,13 +13,12 @@ pub(crate) trait Links {
     /// What the lab has to consist of.
     fn extent(&self) -> Extent;
 
-    /// The part that describes a link. Without a terrestrial link, the forward one stands in for
-    /// it.
+    /// The part that describes a link. The forward one stands in for a link that does not exist.
     fn spec(&self, name: LinkName) -> &LinkSpec;
 
-    /// The round-trip time and MTU that a link's queue size refers to. For a terrestrial queue a
-    /// BDP means the round-trip time of the whole path, because that is what a flow through it
-    /// sees.
+    /// The round-trip time and MTU that a link's queue size refers to. For the queue of a link
+    /// beside the hop a BDP means the round-trip time of the whole path, because that is what a
+    /// flow through it sees.
     fn scale(&self, name: LinkName) -> (Duration, u16);
 
     /// The configuration of a link of the lab.
@@ -32,7 +31,9 @@ pub(crate) trait Links {
 impl Links for Preset {
     fn extent(&self) -> Extent {
         let (terminals, mtu) = (self.terminals, self.mtu);
-        Extent { terminals, terrestrial: self.terrestrial.is_some(), mtu, cabled: false }
+        let [terrestrial, client_side] =
+            [&self.terrestrial, &self.client_side].map(Option::is_some);
+        Extent { terminals, terrestrial, client_side, mtu, cabled: false }
     }
 
     fn spec(&self, name: LinkName) -> &LinkSpec {
@@ -41,6 +42,9 @@ impl Links for Preset {
             LinkName::Return(_) => &self.ret,
             LinkName::TerrestrialForward | LinkName::TerrestrialReturn => {
                 self.terrestrial.as_ref().unwrap_or(&self.forward)
+            }
+            LinkName::ClientForward(_) | LinkName::ClientReturn(_) => {
+                self.client_side.as_ref().unwrap_or(&self.forward)
             }
         }
     }

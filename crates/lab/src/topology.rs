@@ -145,6 +145,7 @@ impl Network {
     fn connect(&self, extent: &Extent, crossings: &[Crossing]) -> Result<(), TopologyError> {
         let lan = |node| End { netns: self.host(node).as_fd(), name: LAN_DEVICE, station: None };
         let mut pairs: Vec<_> = Site::first(extent.terminals)
+            .filter(|_| !extent.client_side)
             .map(|site| [lan(site.client()), lan(site.terminal())])
             .collect();
         if !extent.terrestrial {
@@ -316,7 +317,8 @@ mod tests {
     #[test]
     fn every_host_has_one_way_to_every_subnet() {
         for terminals in [1, 2, 32] {
-            let extent = Extent { terminals, terrestrial: false, mtu: 1500, cabled: false };
+            let (terrestrial, client_side) = (false, false);
+            let extent = Extent { terminals, terrestrial, client_side, mtu: 1500, cabled: false };
             let lans = Site::first(terminals).map(Site::lan);
             let all: BTreeSet<u8> = lans.chain([HOP, SERVER_LAN]).collect();
             for node in Node::of_lab(terminals) {

@@ -44,6 +44,8 @@ pub struct Preset {
     pub dama: Option<DamaSpec>,
     /// Both directions between hub and server; `None` for a LAN.
     pub terrestrial: Option<LinkSpec>,
+    /// Both directions between each terminal and its client; `None` for a LAN.
+    pub client_side: Option<LinkSpec>,
 }
 
 /// The minimum MTU of a link that carries IPv6 (RFC 8200 §5).
@@ -107,8 +109,8 @@ impl Preset {
     /// Round-trip time between client and server for packets of no length on empty links; the
     /// maximum if a delay changes.
     pub fn path_rtt(&self) -> Duration {
-        let twice = |link: &LinkSpec| 2 * link.delay.greatest();
-        self.rtt() + self.terrestrial.as_ref().map_or(Duration::ZERO, twice)
+        let sides = self.terrestrial.iter().chain(&self.client_side);
+        self.rtt() + sides.map(|link| 2 * link.delay.greatest()).sum::<Duration>()
     }
 
     fn parse(name: &str, origin: &str, folder: Folder<'_>, text: &str) -> Result<Self, FileError> {
@@ -132,6 +134,7 @@ impl Preset {
             mtu: raw.mtu,
             terminals: raw.terminals,
             terrestrial: raw.terrestrial.map(|raw| link("terrestrial", raw)).transpose()?,
+            client_side: raw.client_side.map(|raw| link("client-side", raw)).transpose()?,
         })
     }
 }

@@ -25,7 +25,7 @@ fn config(rate: BitRate) -> LinkConfig {
 
 fn track(told: Instant) -> Track {
     let link = Link::starting_at(told, config(BitRate::from_mbit(12)), 1);
-    Track { name: LinkName::Forward, carrier: Carrier::Own(Box::new(link)), told }
+    Track { name: LinkName::Forward, carrier: Carrier::Own(Box::new(link)), told, peak_queue: 0 }
 }
 
 fn own(track: &Track) -> &Link<Vec<u8>> {
@@ -146,7 +146,8 @@ fn start_with(
     origin: Instant,
     dama: Option<DamaConfig>,
 ) -> Option<(Network, Driver)> {
-    let extent = Extent { terminals, terrestrial: false, mtu: 1500, cabled: false };
+    let extent =
+        Extent { terminals, terrestrial: false, client_side: false, mtu: 1500, cabled: false };
     let network = match topology::build(&extent) {
         Ok(network) => network,
         Err(error) => {

@@ -32,6 +32,9 @@ pub(crate) struct RawPreset {
     /// Between hub and server, in both directions; a LAN if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) terrestrial: Option<RawLink>,
+    /// Between each terminal and its client, in both directions; a LAN if there is none.
+    #[serde(rename = "client-side", skip_serializing_if = "Option::is_none")]
+    pub(super) client_side: Option<RawLink>,
 }
 
 fn one() -> u8 {
@@ -48,6 +51,7 @@ impl From<&Preset> for RawPreset {
             terminals: preset.terminals,
             dama: preset.dama.as_ref().map(Into::into),
             terrestrial: preset.terrestrial.as_ref().map(Into::into),
+            client_side: preset.client_side.as_ref().map(Into::into),
         }
     }
 }

@@ -18,7 +18,7 @@ fn gauge(link: LinkName) -> Gauge {
         inside: tally(100),
         ..Counters::default()
     };
-    Gauge { link, counters, queued: tally(40), shared: None }
+    Gauge { link, counters, queued: tally(40), peak_queue: 0, shared: None }
 }
 
 fn status() -> Status {

@@ -147,9 +147,9 @@ fn any_link() -> impl Strategy<Value = LinkSpec> {
 }
 
 fn any_preset() -> impl Strategy<Value = Preset> {
-    let terrestrial = prop::option::of(any_link());
-    let all = (any_link(), any_link(), 1280u16..=9216, 1u8..=32, terrestrial);
-    all.prop_map(|(forward, ret, mtu, terminals, terrestrial)| Preset {
+    let sides = [(); 2].map(|()| prop::option::of(any_link()));
+    let all = (any_link(), any_link(), 1280u16..=9216, 1u8..=32, sides);
+    all.prop_map(|(forward, ret, mtu, terminals, [terrestrial, client_side])| Preset {
         dama: None,
         name: "own".into(),
         description: "any \"text\"".into(),
@@ -158,6 +158,7 @@ fn any_preset() -> impl Strategy<Value = Preset> {
         mtu,
         terminals,
         terrestrial,
+        client_side,
     })
 }
 
