@@ -2,7 +2,9 @@
 //!
 //! Packets for it reach the device as they would reach a second machine on the same wire. The
 //! kernel drops them because they are not for its hardware address, and so never answers with a
-//! reset. The station answers ARP and neighbour solicitations itself.
+//! reset. The station answers ARP and neighbour solicitations itself. On a device without ARP
+//! (IFF_NOARP), such as the end of a lab's link, packets have the kernel's hardware address; it
+//! drops them because they are not for its IP addresses, unless it is a router.
 //!
 //! Not modelled: fragments (dropped), ICMP, multicast listening. Programs on the same host cannot
 //! be reached, as with macvlan.
@@ -80,7 +82,9 @@ impl Station {
         let (socket, ring, index) =
             open(device, LONGEST, RING_BYTES, Hears::Incoming, Layer::Ethernet).map_err(failed)?;
         hear_everything(&socket, index).map_err(failed)?;
-        Ok(Self { socket, ring, wire: Wire::new(addresses) })
+        let wire = Wire::new(addresses);
+        let wire = if is_direct(device).map_err(failed)? { wire.direct() } else { wire };
+        Ok(Self { socket, ring, wire })
     }
 
     /// Passes every packet received for this station to `take`.
@@ -166,6 +170,12 @@ fn spare(address: IpAddr) -> IpAddr {
         }
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits().wrapping_add(0x100)).into(),
     }
+}
+
+/// Whether a device resolves no addresses.
+fn is_direct(device: &str) -> io::Result<bool> {
+    let noarp = nix::net::if_::InterfaceFlags::IFF_NOARP;
+    Ok(getifaddrs()?.any(|one| one.interface_name == device && one.flags.contains(noarp)))
 }
 
 /// The kernel's addresses on one device or on all, except link-local ones.

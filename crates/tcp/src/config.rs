@@ -13,7 +13,7 @@ use crate::tcb::{ControlBlock, Sharing};
 /// The settings of a connection. [`Config::default`] is a plain, modern TCP: RFC 9293 with SACK,
 /// timestamps, window scaling, RACK-TLP, PRR and CUBIC. [`crate::Profile`] has the named sets of
 /// the literature.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Maximum segment size to receive, in bytes of payload with options, and to send unless the
     /// peer wants less. 1460 is Ethernet with IPv4.

@@ -42,6 +42,8 @@ pub struct Datagram {
 pub(super) struct Wire {
     mac: Mac,
     addresses: Vec<IpAddr>,
+    /// Whether nobody on the wire has or asks for hardware addresses.
+    direct: bool,
     /// Hardware addresses of neighbours, and of hosts behind them.
     known: BTreeMap<IpAddr, Mac>,
     /// Packets waiting for address resolution.
@@ -58,6 +60,7 @@ impl Wire {
         Self {
             mac: station_of(addresses),
             addresses: addresses.to_vec(),
+            direct: false,
             known: BTreeMap::new(),
             waiting: VecDeque::new(),
             outbox: VecDeque::new(),
@@ -65,9 +68,14 @@ impl Wire {
         }
     }
 
+    /// A wire on which nobody has or asks for hardware addresses.
+    pub(super) fn direct(self) -> Self {
+        Self { direct: true, ..self }
+    }
+
     /// Whether packets for `to` can leave without address resolution.
     pub(super) fn knows(&self, to: IpAddr) -> bool {
-        self.known.contains_key(&to)
+        self.direct || self.known.contains_key(&to)
     }
 
     /// Handles a received frame. Returns its datagram, if it is for us.
@@ -114,6 +122,7 @@ impl Wire {
     pub(super) fn send(&mut self, datagram: &Datagram, via: IpAddr) {
         let Some(packet) = self.packet(datagram) else { return };
         let known = self.known.get(&datagram.to).or_else(|| self.known.get(&via)).copied();
+        let known = if self.direct { Some(EVERYBODY) } else { known };
         match known {
             Some(mac) => self.outbox.push_back(self.frame(mac, ether_type(datagram.to), &packet)),
             None => {

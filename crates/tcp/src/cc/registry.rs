@@ -88,6 +88,13 @@ pub struct ControllerSpec {
     make: Make,
 }
 
+/// Two with the same name and options make the same controllers.
+impl PartialEq for ControllerSpec {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
 /// A text that does not name a valid controller.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
