@@ -30,7 +30,7 @@ mod testkit;
 mod world;
 
 pub use app::{Amount, App, AppId, Bulk, Cbr, Deed, Notice, Page, RequestReply, Tally, Users};
-pub use metric::{Metric, figure};
+pub use metric::{LinkUse, Metric, capacities, figure, flow_metrics, link_metrics, sender_metrics};
 pub use network::{Hop, LaneId};
 pub use packet::{Body, Datagram, NodeId, Packet, Sealed};
 pub use path::{Leg, Path};

@@ -1,11 +1,16 @@
 //! Metrics of a run.
 
+use core::slice;
 use core::time::Duration;
 use std::borrow::Cow;
 
+use link::{Counters, Tally as LinkTally};
+use scenario::{Case, LinkSpec};
 use stats::{jain_index, mean, median, percentile};
+use units::{BitRate, ByteCount};
 
 use crate::app::{Deed, Tally};
+use crate::probe::State;
 
 /// A metric. Its name includes the unit, if it has one.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,7 +39,7 @@ pub fn figure(runs: &[&[Metric]], of: &str, name: &str) -> Option<f64> {
 }
 
 /// The metrics of a flow, over its applications.
-pub(crate) fn of_flow(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
+pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     let mut metrics = Vec::new();
     let mut put = |metric: &'static str, value: f64| {
         metrics.push(Metric::new(name, metric, value));
@@ -69,6 +74,100 @@ pub(crate) fn of_flow(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     metrics
 }
 
+/// The metrics of a flow's sender, from samples of its state.
+pub fn sender_metrics(flow: &str, states: &[State]) -> Vec<Metric> {
+    let metric = |name, value| Metric { of: flow.to_owned(), name, value };
+    let mut all = Vec::new();
+    if let Some((mean, most)) = outstanding(states) {
+        all.push(metric("outstanding-mean-bytes", mean));
+        all.push(metric("outstanding-max-bytes", most as f64));
+    }
+    let srtt = states.iter().rev().find_map(|state| state.srtt);
+    all.extend(srtt.map(|srtt| metric("srtt-s", srtt.as_secs_f64())));
+    all
+}
+
+/// Mean and maximum of the outstanding data in bytes, over the samples with any.
+fn outstanding(states: &[State]) -> Option<(f64, u64)> {
+    let busy = || states.iter().map(|state| state.outstanding).filter(|bytes| *bytes > 0);
+    let count = busy().count();
+    let mean = busy().sum::<u64>() as f64 / count as f64;
+    busy().max().map(|most| (mean, most))
+}
+
+/// What the links of a kind carried together in a run.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkUse {
+    /// The sum of their rates.
+    pub capacity: BitRate,
+    /// Length of the run.
+    pub elapsed: Duration,
+    /// IP packets that arrived, and their bytes.
+    pub delivered: LinkTally,
+    /// Packets for which queues had no room.
+    pub dropped: u64,
+    /// Packets lost on the links.
+    pub lost: u64,
+    /// The most packets that ever waited for one of the links.
+    pub peak_queue: u64,
+}
+
+impl LinkUse {
+    /// Links that have carried nothing.
+    pub fn new(capacity: BitRate, elapsed: Duration) -> Self {
+        let delivered = LinkTally::default();
+        Self { capacity, elapsed, delivered, dropped: 0, lost: 0, peak_queue: 0 }
+    }
+
+    /// Adds a link.
+    pub fn add(&mut self, counters: &Counters, peak_queue: u64) {
+        self.delivered.packets += counters.delivered.packets;
+        let bytes = self.delivered.bytes.get().saturating_add(counters.delivered.bytes.get());
+        self.delivered.bytes = ByteCount::new(bytes);
+        self.dropped += counters.dropped_queue.packets;
+        self.lost += counters.lost.packets;
+        self.peak_queue = self.peak_queue.max(peak_queue);
+    }
+}
+
+/// The metrics of links: `of` is `forward`, `return` or `shaper`.
+pub fn link_metrics(of: &str, used: &LinkUse) -> Vec<Metric> {
+    let capacity = used.capacity.bits_per_second() as f64 * used.elapsed.as_secs_f64() / 8.0;
+    let metric = |name, value| Metric { of: of.to_owned(), name, value };
+    vec![
+        metric("utilisation", used.delivered.bytes.get() as f64 / capacity),
+        metric("delivered-packets", used.delivered.packets as f64),
+        metric("dropped-packets", used.dropped as f64),
+        metric("lost-packets", used.lost as f64),
+        metric("peak-queue-packets", used.peak_queue as f64),
+    ]
+}
+
+/// The rates of the forward links of a case together, of its return links and of its shapers.
+pub fn capacities(case: &Case) -> [BitRate; 3] {
+    let rate = |link: &LinkSpec| link.rate.greatest().bits_per_second();
+    let together = |links: &[LinkSpec], count: usize| {
+        let rates = links.iter().map(rate).cycle().take(count);
+        BitRate::from_bits_per_second(rates.fold(0, u64::saturating_add))
+    };
+    let platforms = &case.network.platforms;
+    let channels = |terminals: &u32| match case.network.return_channels {
+        0 => *terminals as usize,
+        channels => channels as usize,
+    };
+    let returns = match &case.hop.dama {
+        Some(dama) => platforms.len() * dama.carriers as usize,
+        None => platforms.iter().map(channels).sum(),
+    };
+    let shapers = case.shaper.as_slice();
+    let terminals = case.network.terminals as usize;
+    [
+        together(slice::from_ref(&case.hop.forward), platforms.len()),
+        together(&case.returns(), returns),
+        together(shapers, terminals),
+    ]
+}
+
 /// An application's rate in bits per second: over its only unit of work if it has one, otherwise
 /// from its start to its last byte.
 fn goodput(tally: &Tally) -> f64 {
@@ -101,7 +200,7 @@ mod tests {
     fn a_single_transfer_s_rate_is_over_its_own_time() {
         let deeds = vec![deed(2, 4, 1_000_000)];
         let tally = Tally { bytes: 9, began: at(0), last: Some(at(9)), deeds, ..Tally::default() };
-        let metrics = of_flow("ftp", &[&tally]);
+        let metrics = flow_metrics("ftp", &[&tally]);
         assert_eq!(value(&metrics, "goodput-mbit/s"), Some(4.0));
         assert_eq!(value(&metrics, "fairness"), None);
         assert!(metrics.iter().all(|metric| metric.of == "ftp"));
@@ -111,7 +210,7 @@ mod tests {
     fn rates_of_several_applications_add_up_and_share_fairly_or_not() {
         let tally = |bytes| Tally { bytes, last: Some(at(8)), ..Tally::default() };
         let [one, three] = [tally(1_000_000), tally(3_000_000)];
-        let metrics = of_flow("web", &[&one, &three]);
+        let metrics = flow_metrics("web", &[&one, &three]);
         assert_eq!(value(&metrics, "goodput-mbit/s"), Some(4.0));
         // Jain: (1 + 3)² / (2·(1 + 9)).
         assert!((value(&metrics, "fairness").unwrap() - 0.8).abs() < 1e-12);
@@ -125,7 +224,7 @@ mod tests {
     fn times_are_over_the_work_of_all_applications() {
         let tally = |deeds| Tally { deeds, ..Tally::default() };
         let [one, two] = [tally(vec![deed(0, 1, 1), deed(1, 3, 1)]), tally(vec![deed(0, 9, 1)])];
-        let metrics = of_flow("page", &[&one, &two]);
+        let metrics = flow_metrics("page", &[&one, &two]);
         let names = ["done", "time-mean-s", "time-median-s", "time-max-s"];
         assert_eq!(names.map(|name| value(&metrics, name)), [3.0, 4.0, 2.0, 9.0].map(Some));
     }
@@ -135,7 +234,7 @@ mod tests {
         let mut delays = vec![Duration::from_millis(100); 30];
         delays[7] = Duration::from_millis(400);
         let tally = Tally { datagrams: [40, 30], delays, ..Tally::default() };
-        let metrics = of_flow("udp", &[&tally, &Tally::default()]);
+        let metrics = flow_metrics("udp", &[&tally, &Tally::default()]);
         assert_eq!(value(&metrics, "lost-share"), Some(0.25));
         let delays = ["delay-mean-s", "delay-p99-s", "delay-max-s"].map(|it| value(&metrics, it));
         let near = |got: Option<f64>, want: f64| (got.unwrap() - want).abs() < 1e-9;
@@ -145,7 +244,7 @@ mod tests {
             "{delays:?}"
         );
         let nothing = Tally { datagrams: [40, 0], ..Tally::default() };
-        let metrics = of_flow("udp", &[&nothing]);
+        let metrics = flow_metrics("udp", &[&nothing]);
         assert_eq!(value(&metrics, "delay-mean-s"), Some(0.0));
         assert_eq!(value(&metrics, "lost-share"), Some(1.0));
     }
@@ -169,6 +268,19 @@ mod tests {
         let mut tally = Tally::default();
         tally.delivered(Instant::ZERO, 1);
         assert_eq!(tally.goodput(), None);
+    }
+
+    #[test]
+    fn outstanding_data_is_averaged_over_the_time_in_which_there_is_some() {
+        let state = |outstanding| State {
+            at: Instant::ZERO,
+            cwnd: 0,
+            ssthresh: 0,
+            outstanding,
+            srtt: None,
+        };
+        assert_eq!((outstanding(&[]), outstanding(&[state(0)])), (None, None));
+        assert_eq!(outstanding(&[0, 1000, 0, 0, 3000].map(state)), Some((2000.0, 3000)));
     }
 
     #[test]

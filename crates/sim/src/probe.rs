@@ -139,14 +139,6 @@ impl Sender {
     pub fn has_sent(&self) -> bool {
         self.marks.iter().any(|mark| mark.kind == MarkKind::Data)
     }
-
-    /// Mean and maximum of the outstanding data, in bytes.
-    pub fn outstanding(&self) -> Option<(f64, u64)> {
-        let busy = || self.states.iter().map(|state| state.outstanding).filter(|bytes| *bytes > 0);
-        let count = busy().count();
-        let mean = busy().sum::<u64>() as f64 / count as f64;
-        busy().max().map(|most| (mean, most))
-    }
 }
 
 #[cfg(test)]
@@ -193,25 +185,5 @@ mod tests {
         }
         let marks = &probe.senders[0].marks;
         assert_eq!((marks.len(), marks[MARKS - 1].from), (MARKS, MARKS as u32 - 1));
-    }
-
-    #[test]
-    fn outstanding_data_is_averaged_over_the_time_in_which_there_is_some() {
-        let (mut probe, id) = watching();
-        assert_eq!(probe.senders[0].outstanding(), None);
-        let state = |outstanding| State {
-            at: Instant::ZERO,
-            cwnd: 0,
-            ssthresh: 0,
-            outstanding,
-            srtt: None,
-        };
-        let sender = &mut probe.senders[id as usize];
-        sender.states = vec![state(0)];
-        assert_eq!(sender.outstanding(), None);
-        sender.states = [0, 1000, 0, 0, 3000].map(state).to_vec();
-        assert_eq!(sender.outstanding(), Some((2000.0, 3000)));
-        probe.unwatch(id);
-        assert_eq!(probe.senders[0].socket, None);
     }
 }

@@ -5,14 +5,13 @@ mod network;
 #[cfg(test)]
 mod tests;
 
-use core::slice;
 use core::time::Duration;
 
-use scenario::{Case, LinkSpec};
+use scenario::Case;
 use units::{BitRate, Instant};
 
 use crate::app::AppId;
-use crate::metric::{self, Metric};
+use crate::metric::{self, LinkUse, Metric};
 use crate::network::LaneId;
 use crate::packet::NodeId;
 use crate::world::{Charged, World};
@@ -45,21 +44,7 @@ impl Run {
             }
         }
         let flows = Applications { case, nodes: &nodes }.start(&mut world);
-        let rate = |link: &LinkSpec| link.rate.greatest().bits_per_second();
-        let together = |links: &[LinkSpec], count: usize| {
-            let rates = links.iter().map(rate).cycle().take(count);
-            BitRate::from_bits_per_second(rates.fold(0, u64::saturating_add))
-        };
-        let platforms = case.network.platforms.len();
-        let dama = case.hop.dama.as_ref();
-        let carriers = dama.map_or(lanes.ret.len(), |dama| platforms * dama.carriers as usize);
-        let forward = slice::from_ref(&case.hop.forward);
-        let shaper = case.shaper.as_ref().map_or(forward, slice::from_ref);
-        let capacity = [
-            together(forward, platforms),
-            together(&case.returns(), carriers),
-            together(shaper, lanes.shapers.len()),
-        ];
+        let capacity = metric::capacities(case);
         Self { world, end: Instant::ZERO + case.time, flows, lanes, capacity, nodes }
     }
 
@@ -105,7 +90,7 @@ impl Run {
         let mut all = Vec::new();
         for (name, apps) in &self.flows {
             let tallies: Vec<_> = apps.iter().map(|app| self.world.tally(*app)).collect();
-            all.extend(metric::of_flow(name, &tallies));
+            all.extend(metric::flow_metrics(name, &tallies));
             all.extend(self.of_sender(name, apps));
         }
         let Lanes { forward, ret, shapers } = &self.lanes;
@@ -139,32 +124,14 @@ impl Run {
         let senders = self.world.probe().senders.iter();
         // The server's end is on the last segment of the connection.
         let mut own = senders.filter(|sender| apps.contains(&sender.app) && sender.has_sent());
-        let Some(sender) = own.next_back() else { return Vec::new() };
-        let metric = |name, value| Metric::new(flow, name, value);
-        let mut all = Vec::new();
-        if let Some((mean, most)) = sender.outstanding() {
-            all.push(metric("outstanding-mean-bytes", mean));
-            all.push(metric("outstanding-max-bytes", most as f64));
-        }
-        let srtt = sender.states.iter().rev().find_map(|state| state.srtt);
-        all.extend(srtt.map(|srtt| metric("srtt-s", srtt.as_secs_f64())));
-        all
+        own.next_back().map_or_else(Vec::new, |sender| metric::sender_metrics(flow, &sender.states))
     }
 
-    fn of_links(&self, of: &str, lanes: &[LaneId], rate: BitRate) -> Vec<Metric> {
-        let elapsed = self.world.now().saturating_since(Instant::ZERO).as_secs_f64();
-        let counters = || lanes.iter().map(|lane| self.world.counters(*lane));
-        let sum = |of: fn(&link::Counters) -> u64| counters().map(of).sum::<u64>() as f64;
-        let delivered = sum(|counters| counters.delivered.bytes.get());
-        let capacity = rate.bits_per_second() as f64 * elapsed / 8.0;
-        let peak = lanes.iter().map(|lane| self.world.peak_queue(*lane)).max();
-        let metric = |name, value| Metric::new(of, name, value);
-        vec![
-            metric("utilisation", delivered / capacity),
-            metric("delivered-packets", sum(|counters| counters.delivered.packets)),
-            metric("dropped-packets", sum(|counters| counters.dropped_queue.packets)),
-            metric("lost-packets", sum(|counters| counters.lost.packets)),
-            metric("peak-queue-packets", peak.unwrap_or(0) as f64),
-        ]
+    fn of_links(&self, of: &str, lanes: &[LaneId], capacity: BitRate) -> Vec<Metric> {
+        let mut used = LinkUse::new(capacity, self.world.busy_time());
+        for lane in lanes {
+            used.add(self.world.counters(*lane), self.world.peak_queue(*lane));
+        }
+        metric::link_metrics(of, &used)
     }
 }

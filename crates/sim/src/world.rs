@@ -14,6 +14,7 @@ mod tunnel;
 mod window;
 mod wires;
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use link::Dice;
@@ -89,6 +90,8 @@ pub struct World {
     boxes: Vec<Box<Packet>>,
     apps: Vec<Option<Box<dyn App>>>,
     tallies: Vec<Tally>,
+    /// When the last application to finish so far did.
+    done_at: Instant,
     notices: VecDeque<(AppId, Notice)>,
     probe: Probe,
     tap: Option<Box<dyn Tap>>,
@@ -128,6 +131,7 @@ impl World {
             boxes: Vec::new(),
             apps: Vec::new(),
             tallies: Vec::new(),
+            done_at: Instant::ZERO,
             notices: VecDeque::new(),
             probe: Probe::default(),
             tap: None,
@@ -171,7 +175,7 @@ impl World {
     /// Returns whether all have.
     pub fn run_until_done(&mut self, end: Instant) -> bool {
         while self.now < end && !self.is_done() {
-            let next = self.now + core::time::Duration::from_secs(1);
+            let next = self.now + Duration::from_secs(1);
             self.run_until(next.min(end));
         }
         self.is_done()
@@ -180,6 +184,12 @@ impl World {
     /// Whether every application has finished.
     pub fn is_done(&self) -> bool {
         self.tallies.iter().all(|tally| tally.done)
+    }
+
+    /// How long the applications took: until the last of them finished, or until now.
+    pub fn busy_time(&self) -> Duration {
+        let end = if self.is_done() { self.done_at } else { self.now };
+        end.saturating_since(Instant::ZERO)
     }
 
     /// Runs this many events, whatever their time.

@@ -147,7 +147,11 @@ impl World {
 
     /// Marks an application as finished.
     pub fn set_done(&mut self, app: AppId) {
-        self.tallies[app.index()].done = true;
+        let tally = &mut self.tallies[app.index()];
+        if !tally.done {
+            tally.done = true;
+            self.done_at = self.now;
+        }
     }
 
     /// Records a finished unit of work of an application.
