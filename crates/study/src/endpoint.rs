@@ -1,19 +1,23 @@
 //! Endpoints of `tcp` on a network device, with every option and congestion controller, against
-//! real kernels: [`serve`] test objects over HTTP, or [`get`] one and verify every byte.
+//! real kernels: [`serve`] test objects over HTTP, or [`get`] one and verify every byte; for scenarios
+//! in the lab, bulk transfers between two of them (`transfer`).
 
 mod drive;
 mod get;
 mod report;
 mod serve;
+mod transfer;
 
 use std::net::IpAddr;
 
 use tcp::Config;
 
+pub(crate) use drive::drive;
 pub use get::{Fetched, GetError, NoTarget, Target, get};
 pub use report::{Got, Served};
 pub(crate) use serve::head_of;
 pub use serve::serve;
+pub(crate) use transfer::{Amount, End, Ends, Opening, Seen};
 
 /// Adapts settings to an Ethernet, with a seed of their own: path MTU discovery is not modelled.
 pub fn fitting(config: &Config, own: IpAddr) -> Config {

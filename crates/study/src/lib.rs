@@ -6,7 +6,8 @@
 //! table, a page, a picture and JSON.
 //!
 //! Today there is one such study, [`Demo`]: what the gateway pair gains on this machine.
-//! [`campaign`] runs scenario files many times and keeps the results; [`runs`] shows their figures; [`senders`] compares our TCP [`endpoint`]
+//! [`campaign`] runs scenario files many times and keeps the results; [`runs`] shows their figures
+//! in the simulator, [`lab_run`] runs their cases in the lab; [`senders`] compares our TCP [`endpoint`]
 //! with the kernel's in the lab.
 
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ pub mod endpoint;
 pub mod entry;
 mod error;
 pub mod figures;
+pub mod lab_run;
 pub mod machine;
 mod measure;
 mod meter_server;

@@ -1,0 +1,334 @@
+//! Bulk transfers between two stations, both ends with endpoints of `tcp`. Each station runs its
+//! ends in one loop; the receiver verifies every byte.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use meter::payload::{Payload, Side as Stream};
+use sim::State as Sample;
+use tcp::{Config, Connection, Event, Segment, SeqNr, wire};
+use units::{ByteCount, Instant, Machine};
+
+use super::drive::{Side, back};
+use super::random;
+
+/// Bytes written ahead of what can be sent.
+const AHEAD: ByteCount = ByteCount::new(256 << 10);
+/// Bytes generated at once.
+const CHUNK: u64 = 64 << 10;
+/// How often a station looks whether the other one has ended its transfers.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How much a transfer moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Amount {
+    /// This many bytes.
+    Bytes(u64),
+    /// As much as arrives until then.
+    Until(Instant),
+}
+
+/// How an end comes to its connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Opening {
+    /// Opens it at `at`, from a port of its own to the peer.
+    Active { at: Instant, from: SocketAddr, to: SocketAddr },
+    /// Waits for it on this port.
+    Passive { port: u16 },
+}
+
+/// One end of a transfer.
+pub(crate) struct End {
+    /// The endpoint's settings.
+    pub(crate) config: Config,
+    /// How it comes to its connection.
+    pub(crate) opening: Opening,
+    /// Whether it sends; otherwise it receives.
+    pub(crate) sends: bool,
+    /// How much.
+    pub(crate) amount: Amount,
+    /// Key of the payload, the same at both ends.
+    pub(crate) key: u64,
+    /// Whether the transfer is over; shared by both ends.
+    pub(crate) over: Arc<AtomicBool>,
+}
+
+/// What an end saw of its transfer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    /// Bytes received.
+    pub(crate) bytes: u64,
+    /// When the first of them came.
+    pub(crate) first: Option<Instant>,
+    /// When the last of them came.
+    pub(crate) last: Option<Instant>,
+    /// When the receiver had everything, or its time was over.
+    pub(crate) complete: Option<Instant>,
+    /// Why the connection did not end well.
+    pub(crate) failure: Option<String>,
+    /// The sender's state at regular intervals.
+    pub(crate) samples: Vec<Sample>,
+}
+
+/// The ends on one station.
+pub(crate) struct Ends {
+    running: Vec<Running>,
+    every: Duration,
+    /// When the senders are sampled next.
+    sample_at: Instant,
+    /// When everything is given up.
+    end: Instant,
+    now: Instant,
+}
+
+impl Ends {
+    /// Ends on the station with the address `own`, sampled at this interval from `begin` on and given
+    /// up at `end`.
+    pub(crate) fn new(
+        own: IpAddr,
+        ends: Vec<End>,
+        every: Duration,
+        [begin, end]: [Instant; 2],
+    ) -> Self {
+        let running = ends.into_iter().map(|end| Running::new(own, end)).collect();
+        Self { running, every, sample_at: begin, end, now: begin }
+    }
+
+    /// What each end saw.
+    pub(crate) fn seen(self) -> Vec<Seen> {
+        self.running.into_iter().map(|running| running.seen).collect()
+    }
+}
+
+impl Side for Ends {
+    /// Segments of other connections belong to others on the device.
+    fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>) {
+        let mine = |running: &&mut Running| running.is_for(path, segment);
+        if let Some(running) = self.running.iter_mut().find(mine) {
+            running.way.get_or_insert(back(path));
+            if let Some(tcp) = &mut running.tcp {
+                tcp.handle_segment(now, segment);
+            }
+            running.live(now);
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let timers = self.running.iter().filter_map(Running::next_wake);
+        timers.chain([self.sample_at, self.end, self.now + LOOK_INTERVAL]).min()
+    }
+
+    fn wake(&mut self, now: Instant) {
+        self.now = now;
+        while self.sample_at <= now {
+            let at = self.sample_at;
+            self.running.iter_mut().for_each(|running| running.sample(at));
+            self.sample_at += self.every;
+        }
+        for running in &mut self.running {
+            running.wake(now);
+        }
+    }
+
+    fn emit(&mut self, now: Instant) -> Option<(wire::Path, Segment<Bytes>)> {
+        self.running.iter_mut().find_map(|running| running.emit(now))
+    }
+
+    fn is_over(&self) -> bool {
+        let is_over = |running: &Running| running.end.over.load(Ordering::Relaxed);
+        self.now >= self.end || self.running.iter().all(is_over)
+    }
+}
+
+/// A running end.
+struct Running {
+    end: End,
+    payload: Payload,
+    /// `None` until it opens its connection.
+    tcp: Option<Connection<Bytes>>,
+    /// From here to the peer, once known.
+    way: Option<wire::Path>,
+    connected: bool,
+    written: u64,
+    /// The part of the payload that the connection had no room for.
+    rest: Bytes,
+    seen: Seen,
+}
+
+impl Running {
+    fn new(own: IpAddr, end: End) -> Self {
+        let mut config = super::fitting(&end.config, own);
+        config.seed = random();
+        let iss = SeqNr::new(random() as u32);
+        let (tcp, way) = match end.opening {
+            Opening::Passive { .. } => (Some(Connection::listen(config, iss)), None),
+            Opening::Active { from, to, .. } => (
+                None,
+                Some(wire::Path {
+                    from: from.ip(),
+                    from_port: from.port(),
+                    to: to.ip(),
+                    to_port: to.port(),
+                }),
+            ),
+        };
+        Self {
+            payload: Payload::new(end.key, Stream::Server),
+            end,
+            tcp,
+            way,
+            connected: false,
+            written: 0,
+            rest: Bytes::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    fn is_for(&self, path: &wire::Path, segment: &Segment<Bytes>) -> bool {
+        match (self.way, self.end.opening) {
+            (Some(way), _) => back(path) == way,
+            (None, Opening::Passive { port }) => path.to_port == port && segment.flags.syn,
+            (None, Opening::Active { .. }) => false,
+        }
+    }
+
+    /// When it is to open its connection, if it has not.
+    fn opens_at(&self) -> Option<Instant> {
+        match self.end.opening {
+            Opening::Active { at, .. } if self.tcp.is_none() => Some(at),
+            _ => None,
+        }
+    }
+
+    /// When the receiver's time is over.
+    fn until(&self) -> Option<Instant> {
+        match self.end.amount {
+            Amount::Until(until) if !self.end.sends && self.seen.complete.is_none() => Some(until),
+            _ => None,
+        }
+    }
+
+    fn next_wake(&self) -> Option<Instant> {
+        let timer = self.tcp.as_ref().and_then(|tcp| Some(tcp.poll_timeout()?.0));
+        [timer, self.opens_at(), self.until()].into_iter().flatten().min()
+    }
+
+    fn wake(&mut self, now: Instant) {
+        if let (Some(at), Some(way)) = (self.opens_at(), self.way)
+            && at <= now
+        {
+            let config = super::fitting(&self.end.config, way.from);
+            self.tcp = Some(Connection::connect(config, SeqNr::new(random() as u32)));
+        }
+        if let Some(tcp) = &mut self.tcp
+            && tcp.poll_timeout().is_some_and(|(at, _)| at <= now)
+        {
+            tcp.handle_timeout(now);
+        }
+        self.live(now);
+        if let Some(until) = self.until()
+            && until <= now
+        {
+            self.complete(until);
+            if let Some(tcp) = &mut self.tcp {
+                tcp.abort(now);
+            }
+        }
+    }
+
+    fn complete(&mut self, at: Instant) {
+        self.seen.complete = Some(at);
+        self.end.over.store(true, Ordering::Relaxed);
+    }
+
+    fn fail(&mut self, why: String) {
+        if !self.end.over.swap(true, Ordering::Relaxed) {
+            self.seen.failure = Some(why);
+        }
+    }
+
+    /// Reads and writes what is possible.
+    fn live(&mut self, now: Instant) {
+        let Some(tcp) = &mut self.tcp else { return };
+        let (mut finished, mut aborted) = (false, None);
+        while let Some(event) = tcp.poll_event() {
+            match event {
+                Event::Connected => self.connected = true,
+                Event::Finished => finished = true,
+                Event::Aborted(why) => aborted = Some(format!("{why:?}")),
+                _ => {}
+            }
+        }
+        while let Some(data) = tcp.read(usize::MAX) {
+            if self.payload.first_difference(self.seen.bytes, &data).is_some() {
+                return self.fail("received bytes differ from those sent".to_owned());
+            }
+            self.seen.bytes += data.len() as u64;
+            self.seen.first.get_or_insert(now);
+            self.seen.last = Some(now);
+        }
+        if finished {
+            tcp.close();
+        }
+        let whole = self.end.amount == Amount::Bytes(self.seen.bytes);
+        if !self.end.sends && whole && self.seen.complete.is_none() {
+            self.complete(now);
+        }
+        if let Some(why) = aborted {
+            self.fail(format!("the connection ended: {why}"));
+        } else if finished && !self.end.sends && !whole {
+            self.fail("the stream ended early".to_owned());
+        }
+        self.write();
+    }
+
+    /// Writes until enough is queued.
+    fn write(&mut self) {
+        let Some(tcp) = self.tcp.as_mut().filter(|_| self.connected && self.end.sends) else {
+            return;
+        };
+        let total = match self.end.amount {
+            Amount::Bytes(bytes) => bytes,
+            Amount::Until(_) => u64::MAX,
+        };
+        while tcp.unsent() < AHEAD {
+            if self.rest.is_empty() {
+                let length = CHUNK.min(total - self.written);
+                // As in the simulator, the connection stays open until the last byte has arrived.
+                if length == 0 {
+                    return;
+                }
+                let mut chunk = vec![0; length as usize];
+                self.payload.fill(self.written, &mut chunk);
+                self.rest = chunk.into();
+                self.written += length;
+            }
+            let Ok(taken) = tcp.write(&self.rest) else { return };
+            self.rest = self.rest.slice(taken..);
+            if !self.rest.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn emit(&mut self, now: Instant) -> Option<(wire::Path, Segment<Bytes>)> {
+        let segment = self.tcp.as_mut()?.poll_transmit(now)?;
+        self.write();
+        Some((self.way?, segment))
+    }
+
+    fn sample(&mut self, at: Instant) {
+        let Some(tcp) = self.tcp.as_ref().filter(|_| self.end.sends) else { return };
+        let stats = tcp.stats();
+        self.seen.samples.push(Sample {
+            at,
+            cwnd: stats.cwnd.get(),
+            ssthresh: stats.ssthresh.get(),
+            outstanding: stats.outstanding.get(),
+            srtt: stats.smoothed_rtt,
+        });
+    }
+}

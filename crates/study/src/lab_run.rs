@@ -1,0 +1,271 @@
+//! Cases of scenario files in the lab: real packets, real kernels, real gateways, and the metrics of
+//! the simulator under the same names.
+//!
+//! [`can_run`] says which cases the lab can run; [`run`] runs one. Hosts have the kernel's TCP where
+//! it can be what the case asks for, and otherwise this project's endpoint on a device
+//! ([`crate::endpoint`]); gateways are the pair of [`crate::Pair`].
+//!
+//! Not measured: the outstanding data and the SRTT of the kernel's senders. Traces and outages of
+//! links count from the start of the lab, a second or two before the traffic if there are gateways.
+
+mod beside;
+mod datagrams;
+mod hosts;
+mod limits;
+mod network;
+mod stations;
+#[cfg(test)]
+mod tests;
+mod traffic;
+
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use lab::{Gauge, Lab, LinkName, Node, StartError};
+use link::{Counters, Tally as Packets};
+use meter::CongestionError;
+use os::clock;
+use os::station::StationError;
+use scenario::{Case, Flow, Traffic};
+use sim::{LinkUse, Metric, State, Tally, capacities};
+use thiserror::Error;
+use units::{ByteCount, Instant};
+
+pub use self::beside::{Beside, compare, table};
+use self::hosts::Hosts;
+pub use self::limits::{NotInLab, can_run};
+use self::stations::Stations;
+use crate::meter_server::{Server, ServerError};
+use crate::pair::{Pair, PairError};
+
+/// Why a case could not be run in the lab.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LabRunError {
+    /// The lab cannot do what the case asks for.
+    #[error("the lab cannot run this: {0}")]
+    NotInLab(#[from] NotInLab),
+    /// The lab cannot be started.
+    #[error("cannot start the lab: {0}")]
+    Lab(#[from] StartError),
+    /// The meter's server cannot be started.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// A gateway has failed.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// The kernel lacks a congestion control.
+    #[error(transparent)]
+    Congestion(#[from] CongestionError),
+    /// This project's endpoint cannot be started.
+    #[error(transparent)]
+    Station(#[from] StationError),
+    /// A socket, a thread or a device failed.
+    #[error("the lab's traffic failed: {0}")]
+    System(#[from] io::Error),
+    /// An application saw wrong bytes.
+    #[error("flow {flow}: {what}")]
+    Wrong {
+        /// The flow's name.
+        flow: String,
+        /// What it saw.
+        what: String,
+    },
+    /// The machine was too slow for the links.
+    #[error("this machine was too slow for the lab: its links missed {missed} packets")]
+    TooSlow {
+        /// Packets that came faster than the links could take them.
+        missed: u64,
+    },
+    /// A thread panicked, which is a bug.
+    #[error("an application in the lab panicked")]
+    Panicked,
+}
+
+/// Time from the start of applications' threads to the time zero of the case.
+const LEAD: Duration = Duration::from_millis(100);
+
+/// Runs a case in a lab of its own, and returns the metrics of [`sim::Run::metrics`] that can be
+/// measured there, in the same order. The process must have entered its own namespaces
+/// ([`lab::enter`]). `seed` determines which packets the links lose; `program` is skyhop's own, which
+/// runs the gateways. Takes as long as the case: its time at most, and some seconds for the gateways.
+///
+/// # Errors
+/// If the lab cannot run the case, or something fails other than a connection; those that fail count
+/// in the metric `broken`.
+pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRunError> {
+    can_run(case)?;
+    let preset = network::preset(case);
+    let lab = Lab::start(&preset, seed)?;
+    check_kernel(case, &lab)?;
+    let server = Server::start(&lab, Node::Server)?;
+    let mut pair =
+        case.gateways.as_ref().map(|_| Pair::start(&lab, &preset, program)).transpose()?;
+    let stage = Stage { case, lab: &lab, server: server.address, origin: clock::now() + LEAD };
+    let measured = stage.measure();
+    if let Some(pair) = &mut pair {
+        pair.check()?;
+    }
+    let missed = lab.faults().missed;
+    drop(pair);
+    match missed {
+        0 => measured,
+        missed => Err(LabRunError::TooSlow { missed }),
+    }
+}
+
+/// Checks that the hosts' kernel has the congestion controls of the flows.
+fn check_kernel(case: &Case, lab: &Lab) -> Result<(), LabRunError> {
+    for flow in &case.flows {
+        if let (Hosts::Kernel(controls), false) =
+            (limits::hosts_of(case, flow), matches!(flow.traffic, Traffic::Udp { .. }))
+        {
+            let nodes = [Node::Client, Node::Server].into_iter().zip(&controls);
+            for (node, control) in nodes {
+                lab.node(node).run(|| control.check())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A case on its lab.
+struct Stage<'a> {
+    case: &'a Case,
+    lab: &'a Lab,
+    /// The meter's server.
+    server: std::net::SocketAddr,
+    /// The time zero of the case.
+    origin: Instant,
+}
+
+/// What the applications of a flow did. Times count from the time zero of the case.
+#[derive(Debug, Default)]
+struct Played {
+    tallies: Vec<Tally>,
+    /// The states of the last application's sender, if they could be seen.
+    states: Vec<State>,
+}
+
+impl Stage<'_> {
+    /// Runs all applications, and reads the links before and after.
+    fn measure(&self) -> Result<Vec<Metric>, LabRunError> {
+        let before = self.lab.gauges().read();
+        let played = self.play()?;
+        let after = self.lab.gauges().read();
+        let mut all = Vec::new();
+        for (flow, played) in self.case.flows.iter().zip(&played) {
+            let tallies: Vec<&Tally> = played.tallies.iter().collect();
+            all.extend(sim::flow_metrics(&flow.name, &tallies));
+            if flow.watch {
+                all.extend(sim::sender_metrics(&flow.name, &played.states));
+            }
+        }
+        let elapsed = self.elapsed(&played);
+        let [forward, ret, _] = capacities(self.case);
+        let gauges = || before.iter().zip(&after);
+        let links = [
+            ("forward", forward, LinkUse::new(forward, elapsed)),
+            ("return", ret, LinkUse::new(ret, elapsed)),
+        ];
+        for (of, _, mut used) in links {
+            for (before, after) in gauges().filter(|(gauge, _)| of_hop(gauge.link) == Some(of)) {
+                used.add(&since(before, after), after.peak_queue);
+            }
+            all.extend(sim::link_metrics(of, &used));
+        }
+        Ok(all)
+    }
+
+    /// Runs all applications, each in a thread of its own but those on stations.
+    fn play(&self) -> Result<Vec<Played>, LabRunError> {
+        let stations = Stations::of(self)?;
+        thread::scope(|scope| {
+            let own = scope.spawn(|| stations.run(self));
+            let threads = |flow| -> Vec<_> {
+                (0..self.in_threads(flow))
+                    .map(|number| scope.spawn(move || self.application(flow, number)))
+                    .collect()
+            };
+            let running: Vec<Vec<_>> = self.case.flows.iter().map(threads).collect();
+            let mut own = own.join().map_err(|_| LabRunError::Panicked)??;
+            let mut all = Vec::new();
+            for (index, threads) in running.into_iter().enumerate() {
+                let mut played = own.remove(&index).unwrap_or_default();
+                for thread in threads {
+                    played.tallies.push(thread.join().map_err(|_| LabRunError::Panicked)??);
+                }
+                all.push(played);
+            }
+            Ok(all)
+        })
+    }
+
+    /// The number of a flow's applications that have a thread.
+    fn in_threads(&self, flow: &Flow) -> u32 {
+        if self.is_on_stations(flow) { 0 } else { flow.count }
+    }
+
+    fn is_on_stations(&self, flow: &Flow) -> bool {
+        let is_udp = matches!(flow.traffic, Traffic::Udp { .. });
+        !is_udp && limits::hosts_of(self.case, flow) == Hosts::Own
+    }
+
+    /// When an application starts.
+    fn start(flow: &Flow, number: u32) -> Duration {
+        flow.start + flow.spacing * number
+    }
+
+    /// The client of an application: assigned in turn, as in the simulator.
+    fn client(&self, number: u32) -> Node {
+        let number = number % self.case.network.terminals;
+        // can_run has checked their number.
+        u8::try_from(number + 1).ok().and_then(Node::client).unwrap_or(Node::Client)
+    }
+
+    /// The propagation delay from server to client.
+    fn way_down(&self) -> Duration {
+        let sides = self.case.server_side.iter().chain(&self.case.client_side);
+        let sides: Duration = sides.map(|side| side.delay.greatest()).sum();
+        self.case.hop.forward.delay.greatest() + sides
+    }
+
+    /// When all applications were done, or the case's time was over.
+    fn elapsed(&self, played: &[Played]) -> Duration {
+        let mut tallies = played.iter().flat_map(|played| &played.tallies);
+        let ends = tallies
+            .clone()
+            .flat_map(|tally| tally.deeds.iter().map(|deed| deed.end).chain(tally.last));
+        let last = ends.max().unwrap_or_default().saturating_since(Instant::ZERO);
+        let all_done = tallies.all(|tally| tally.done);
+        if all_done { last.min(self.case.time) } else { self.case.time }
+    }
+}
+
+/// The metrics that a link belongs to.
+fn of_hop(link: LinkName) -> Option<&'static str> {
+    match link {
+        LinkName::Forward => Some("forward"),
+        LinkName::Return(_) => Some("return"),
+        _ => None,
+    }
+}
+
+/// What a link did between two readings.
+fn since(before: &Gauge, after: &Gauge) -> Counters {
+    let packets = |of: fn(&Counters) -> Packets| {
+        let [before, after] = [before, after].map(|gauge| of(&gauge.counters));
+        Packets {
+            packets: after.packets - before.packets,
+            bytes: ByteCount::new(after.bytes.get() - before.bytes.get()),
+        }
+    };
+    Counters {
+        dropped_queue: packets(|it| it.dropped_queue),
+        lost: packets(|it| it.lost),
+        delivered: packets(|it| it.delivered),
+        ..Counters::default()
+    }
+}

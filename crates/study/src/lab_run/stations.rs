@@ -1,0 +1,176 @@
+//! Bulk transfers of this project's endpoints: one station at the server, one at each client.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use lab::{LAN_DEVICE, Node};
+use os::station::{Station, StationError, spare_addresses};
+use scenario::{Flow, Traffic};
+use sim::{Deed, Tally};
+use units::Instant;
+
+use super::traffic::at;
+use super::{LabRunError, Played, Stage, limits};
+use crate::endpoint::{Amount, End, Ends, Opening, Seen, drive};
+
+/// The server's port of the first transfer; the others follow.
+const SERVER_PORT: u16 = 6000;
+/// The client's port of the first transfer.
+const CLIENT_PORT: u16 = 50_000;
+
+/// All transfers on stations.
+pub(super) struct Stations {
+    server: Vec<End>,
+    clients: BTreeMap<Node, Vec<End>>,
+    /// Each transfer: its flow, its application, whether it goes up, its client and its place there.
+    transfers: Vec<Transfer>,
+    addresses: BTreeMap<Node, IpAddr>,
+}
+
+struct Transfer {
+    flow: usize,
+    number: u32,
+    up: bool,
+    client: Node,
+    place: usize,
+}
+
+impl Stations {
+    /// Prepares the transfers of a case whose hosts have this project's TCP.
+    pub(super) fn of(stage: &Stage<'_>) -> Result<Self, LabRunError> {
+        let mut all = Self {
+            server: Vec::new(),
+            clients: BTreeMap::new(),
+            transfers: Vec::new(),
+            addresses: BTreeMap::new(),
+        };
+        for (index, flow) in stage.case.flows.iter().enumerate() {
+            if stage.is_on_stations(flow) {
+                for number in 0..flow.count {
+                    all.add(stage, (index, flow), number)?;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn add(
+        &mut self,
+        stage: &Stage<'_>,
+        (index, flow): (usize, &Flow),
+        number: u32,
+    ) -> Result<(), LabRunError> {
+        let Traffic::Bulk { direction, amount } = &flow.traffic else { return Ok(()) };
+        let start = stage.origin + Stage::start(flow, number);
+        let amount = match amount {
+            scenario::Amount::Bytes(bytes) => Amount::Bytes(bytes.get()),
+            scenario::Amount::Time(time) => Amount::Until(start + *time),
+        };
+        let (up, client) = (limits::is_up(*direction), stage.client(number));
+        let order = self.transfers.len() as u16;
+        let from = SocketAddr::new(self.address(stage, client)?, CLIENT_PORT + order);
+        let to = SocketAddr::new(self.address(stage, Node::Server)?, SERVER_PORT + order);
+        let (key, over) = (meter::fresh_key()?, Arc::new(AtomicBool::new(false)));
+        let end = |side: usize, opening, sends| End {
+            config: stage.case.tcp[&flow.tcp[side]].as_ref().clone(),
+            opening,
+            sends,
+            amount,
+            key,
+            over: Arc::clone(&over),
+        };
+        let ends = self.clients.entry(client).or_default();
+        self.transfers.push(Transfer { flow: index, number, up, client, place: ends.len() });
+        ends.push(end(0, Opening::Active { at: start, from, to }, up));
+        self.server.push(end(1, Opening::Passive { port: to.port() }, !up));
+        Ok(())
+    }
+
+    /// The station's IPv4 address on a host.
+    fn address(&mut self, stage: &Stage<'_>, node: Node) -> Result<IpAddr, LabRunError> {
+        if let Some(address) = self.addresses.get(&node) {
+            return Ok(*address);
+        }
+        let spare = stage.lab.node(node).run(|| spare_addresses(LAN_DEVICE))?;
+        let missing = || StationError::NoAddress { device: LAN_DEVICE.to_owned() };
+        let address = spare.into_iter().find(IpAddr::is_ipv4).ok_or_else(missing)?;
+        self.addresses.insert(node, address);
+        Ok(address)
+    }
+
+    /// Runs all transfers; returns what each flow did, by its index.
+    pub(super) fn run(self, stage: &Stage<'_>) -> Result<BTreeMap<usize, Played>, LabRunError> {
+        if self.transfers.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let Self { server, clients, transfers, addresses } = self;
+        let run = |node: Node, ends: Vec<End>| station(stage, (node, addresses[&node]), ends);
+        let (server, clients) = thread::scope(|scope| {
+            let server = scope.spawn(|| run(Node::Server, server));
+            let clients: Vec<_> = clients
+                .into_iter()
+                .map(|(node, ends)| (node, scope.spawn(move || run(node, ends))))
+                .collect();
+            let mut seen = BTreeMap::new();
+            for (node, thread) in clients {
+                seen.insert(node, thread.join().map_err(|_| LabRunError::Panicked)??);
+            }
+            let server = server.join().map_err(|_| LabRunError::Panicked)??;
+            Ok::<_, LabRunError>((server, seen))
+        })?;
+        let mut all: BTreeMap<usize, Played> = BTreeMap::new();
+        for (transfer, server) in transfers.into_iter().zip(server) {
+            let client = clients[&transfer.client][transfer.place].clone();
+            let (sender, receiver) = if transfer.up { (client, server) } else { (server, client) };
+            let played = all.entry(transfer.flow).or_default();
+            played.tallies.push(transfer.tally(stage, &sender, &receiver)?);
+            played.states = sender.samples;
+        }
+        Ok(all)
+    }
+}
+
+/// Runs the ends on one station.
+fn station(
+    stage: &Stage<'_>,
+    (node, own): (Node, IpAddr),
+    ends: Vec<End>,
+) -> Result<Vec<Seen>, LabRunError> {
+    stage.lab.node(node).clone().enter()?;
+    let mut station = Station::open(LAN_DEVICE, &[own])?;
+    let end = stage.origin + stage.case.time;
+    let mut ends = Ends::new(own, ends, stage.case.sample, [stage.origin, end]);
+    drive(&mut station, &mut ends)?;
+    Ok(ends.seen())
+}
+
+impl Transfer {
+    fn tally(
+        &self,
+        stage: &Stage<'_>,
+        sender: &Seen,
+        receiver: &Seen,
+    ) -> Result<Tally, LabRunError> {
+        let flow = &stage.case.flows[self.flow];
+        let after = |time: Instant| at(time.saturating_since(stage.origin));
+        let began = at(Stage::start(flow, self.number));
+        let failure = receiver.failure.as_ref().or(sender.failure.as_ref());
+        if let Some(what) = failure {
+            tracing::warn!(flow = flow.name, what, "a connection broke");
+        }
+        let deed = |end: Instant| Deed { begin: began, end: after(end), bytes: receiver.bytes };
+        Ok(Tally {
+            bytes: receiver.bytes,
+            first: receiver.first.map(after),
+            last: receiver.last.map(after),
+            began,
+            deeds: receiver.complete.map(deed).into_iter().collect(),
+            broken: failure.is_some().into(),
+            done: receiver.complete.is_some() || failure.is_some(),
+            ..Tally::default()
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! Applications on the kernel's TCP, by the meter.
+
+use std::time::Duration;
+
+use meter::{
+    Amount, BulkOptions, CongestionControl, Directions, HttpMode, Outcome, PageOptions, Progress,
+    RrOptions,
+};
+use os::clock;
+use scenario::{Flow, Method, Traffic};
+use sim::{Deed, Tally};
+use tokio::runtime;
+use tokio::time::sleep;
+use units::{ByteCount, Instant};
+
+use super::hosts::Hosts;
+use super::{LabRunError, Stage, limits};
+
+/// More than any transfer that ends by its time.
+const ENDLESS: ByteCount = ByteCount::new(1 << 50);
+
+impl Stage<'_> {
+    /// Runs one application of a flow on the kernel's TCP, or its datagrams.
+    pub(super) fn application(&self, flow: &Flow, number: u32) -> Result<Tally, LabRunError> {
+        if let Traffic::Udp { .. } = &flow.traffic {
+            return self.datagrams(flow, number);
+        }
+        let Hosts::Kernel(controls) = limits::hosts_of(self.case, flow) else {
+            return Ok(Tally::default());
+        };
+        let key = meter::fresh_key()?;
+        let client = self.lab.node(self.client(number)).clone();
+        client.enter()?;
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let start = Self::start(flow, number);
+        let one = Application { stage: self, flow, controls, key, start };
+        runtime.block_on(one.run())
+    }
+}
+
+/// One application.
+struct Application<'a> {
+    stage: &'a Stage<'a>,
+    flow: &'a Flow,
+    /// Of the client and of the server.
+    controls: [CongestionControl; 2],
+    key: u64,
+    start: Duration,
+}
+
+impl Application<'_> {
+    async fn run(&self) -> Result<Tally, LabRunError> {
+        sleep(clock::until(self.stage.origin + self.start)).await;
+        match &self.flow.traffic {
+            Traffic::Bulk { direction, amount } => {
+                self.bulk(limits::is_up(*direction), *amount).await
+            }
+            Traffic::Request { request, reply, repeat, .. } => {
+                self.requests([*request, *reply], *repeat).await
+            }
+            Traffic::Page { method, request, objects, think, repeat } => {
+                self.pages(*method, *request, objects, (*repeat, *think)).await
+            }
+            // can_run refuses random users; datagrams have no connection.
+            Traffic::Users { .. } | Traffic::Udp { .. } => Ok(Tally::default()),
+        }
+    }
+
+    /// A tally of what begins now.
+    fn tally(&self) -> Tally {
+        Tally { began: at(self.start), ..Tally::default() }
+    }
+
+    /// What is left of the case's time.
+    fn left(&self, begun: Duration) -> Duration {
+        self.stage.case.time.saturating_sub(begun)
+    }
+
+    async fn bulk(&self, up: bool, amount: scenario::Amount) -> Result<Tally, LabRunError> {
+        // The client learns later what has arrived at the server.
+        let lag = if up { self.stage.way_down() } else { Duration::ZERO };
+        let left = self.left(self.start);
+        let (bytes, time) = match amount {
+            scenario::Amount::Bytes(bytes) => (bytes, left),
+            scenario::Amount::Time(time) => (ENDLESS, time.min(left)),
+        };
+        let [client, server] = &self.controls;
+        let options = BulkOptions {
+            directions: if up { Directions::Upload } else { Directions::Download },
+            congestion_control: Some(if up { client } else { server }.clone()),
+            limit: Some(time + lag),
+            ..BulkOptions::new(self.stage.server, Amount::Bytes(bytes), self.key)
+        };
+        let report = meter::bulk(&options).await;
+        let mut tally = self.tally();
+        tally.bytes = report.moved_bytes;
+        let took = report.total.saturating_sub(lag);
+        tally.last = Some(at(self.start + took));
+        let outcomes = report.flows.iter().map(|flow| &flow.outcome);
+        let complete = self.judge(outcomes, &mut tally)?;
+        let by_time = matches!(amount, scenario::Amount::Time(time) if time <= left);
+        if complete || (by_time && tally.broken == 0) {
+            let end = at(self.start + if by_time { time } else { took });
+            tally.deeds.push(Deed { begin: tally.began, end, bytes: tally.bytes });
+            tally.done = true;
+        }
+        Ok(tally)
+    }
+
+    async fn requests(&self, sizes: [u64; 2], repeat: u64) -> Result<Tally, LabRunError> {
+        let [request, reply] = sizes.map(ByteCount::new);
+        let options = RrOptions {
+            server: self.stage.server,
+            connections: 1,
+            count: u32::try_from(repeat).unwrap_or(u32::MAX),
+            request,
+            reply,
+            congestion_control: Some(self.controls[1].clone()),
+            limit: Some(self.left(self.start)),
+            key: self.key,
+            progress: Progress::default(),
+        };
+        let report = meter::request_reply(&options).await;
+        let mut tally = self.tally();
+        let mut begin = self.start;
+        let bytes = sizes[0] + sizes[1];
+        for response in report.connections.iter().flat_map(|connection| &connection.responses) {
+            let end = begin + response.time;
+            tally.deeds.push(Deed { begin: at(begin), end: at(end), bytes });
+            begin = end;
+        }
+        tally.bytes = bytes * tally.deeds.len() as u64;
+        tally.last = tally.deeds.last().map(|deed| deed.end);
+        let outcomes = report.connections.iter().map(|connection| &connection.outcome);
+        tally.done = self.judge(outcomes, &mut tally)?;
+        Ok(tally)
+    }
+
+    async fn pages(
+        &self,
+        method: Method,
+        request: u64,
+        objects: &[u64],
+        (repeat, think): (u64, Duration),
+    ) -> Result<Tally, LabRunError> {
+        let mut tally = self.tally();
+        let bytes: u64 = objects.iter().sum();
+        for page in 0..repeat {
+            let begun = clock::now().saturating_since(self.stage.origin);
+            let Some(took) = self.page(method, objects, begun, &mut tally).await? else {
+                return Ok(tally);
+            };
+            let end = at(begun + took);
+            tally.deeds.push(Deed { begin: at(begun), end, bytes });
+            tally.bytes += bytes + request * objects.len() as u64;
+            tally.last = Some(end);
+            if page + 1 < repeat {
+                sleep(think).await;
+            }
+        }
+        tally.done = true;
+        Ok(tally)
+    }
+
+    /// Loads the document and then the rest; returns how long it took, if it is complete.
+    async fn page(
+        &self,
+        method: Method,
+        objects: &[u64],
+        begun: Duration,
+        tally: &mut Tally,
+    ) -> Result<Option<Duration>, LabRunError> {
+        // With one kept connection the order of the objects is that of their arrival anyway.
+        let (document, rest) = match method {
+            Method::Http10(_) => objects.split_at(1),
+            _ => (objects, &[][..]),
+        };
+        let mut took = Duration::ZERO;
+        for part in [document, rest].into_iter().filter(|part| !part.is_empty()) {
+            let options = PageOptions {
+                server: self.stage.server,
+                mode: mode(method),
+                objects: part.iter().copied().map(ByteCount::new).collect(),
+                connections: method.connections(),
+                congestion_control: Some(self.controls[1].clone()),
+                limit: Some(self.left(begun + took)),
+                key: self.key,
+                progress: Progress::default(),
+            };
+            let report = meter::page(&options).await;
+            took += report.total;
+            let outcomes = report.objects.iter().map(|object| &object.outcome);
+            if !self.judge(outcomes, tally)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(took))
+    }
+
+    /// Whether all is complete. Connections that broke are counted, wrong bytes are an error.
+    fn judge<'o>(
+        &self,
+        outcomes: impl Iterator<Item = &'o Outcome>,
+        tally: &mut Tally,
+    ) -> Result<bool, LabRunError> {
+        let mut complete = true;
+        for outcome in outcomes {
+            complete &= outcome.is_complete();
+            match outcome {
+                Outcome::Complete | Outcome::Unfinished => {}
+                Outcome::Corrupt { offset } => {
+                    let what = format!("byte {offset} differs from the one sent");
+                    return Err(LabRunError::Wrong { flow: self.flow.name.clone(), what });
+                }
+                other => {
+                    tracing::warn!(flow = self.flow.name, ?other, "a connection broke");
+                    tally.broken += 1;
+                }
+            }
+        }
+        Ok(complete)
+    }
+}
+
+fn mode(method: Method) -> HttpMode {
+    match method {
+        Method::Http10(_) => HttpMode::Http10,
+        Method::KeepAlive(_) => HttpMode::Http11,
+        Method::Pipelining(_) => HttpMode::Http11Pipelined,
+    }
+}
+
+/// A time after the time zero of the case.
+pub(super) fn at(after: Duration) -> Instant {
+    Instant::ZERO + after
+}
