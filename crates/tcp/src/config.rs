@@ -52,6 +52,10 @@ pub struct Config {
     pub acks: AckConfig,
     /// Coalesce small writes while data is outstanding (Nagle; RFC 9293 §3.7.4).
     pub nagle: bool,
+    /// With [`Self::nagle`], hold a small segment back only while another small one is outstanding, so
+    /// that the end of a large write never waits, like Linux (Minshall et al., "Application performance
+    /// pitfalls and TCP's Nagle algorithm", 2000).
+    pub minshall: bool,
     /// How acknowledgements count for window growth.
     pub counting: Counting,
     /// How losses are detected.
@@ -205,6 +209,7 @@ impl Default for Config {
             syn_data: SynData::Off,
             acks: AckConfig::default(),
             nagle: true,
+            minshall: false,
             counting: Counting::Bytes { limit: Some(2) },
             detection: Detection::Rack { tlp: true },
             recovery: None,

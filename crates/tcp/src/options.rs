@@ -79,7 +79,7 @@ macro_rules! switches {
     };
 }
 
-const SWITCHES: [Setting; 16] = switches! {
+const SWITCHES: [Setting; 17] = switches! {
     "window-scaling" => window_scaling,
     "timestamps" => timestamps,
     "sack" => sack,
@@ -88,6 +88,7 @@ const SWITCHES: [Setting; 16] = switches! {
     "snack" => snack,
     "assume-corruption" => assume_corruption,
     "nagle" => nagle,
+    "minshall" => minshall,
     "daass" => acks.after_slow_start,
     "limited-transmit" => limited_transmit,
     "frto" => frto,

@@ -160,6 +160,7 @@ fn linux() -> Config {
     Config {
         ecn: false,
         eifel: true,
+        minshall: true,
         acks: AckConfig { quick: 16, ..AckConfig::default() },
         counting: Counting::Bytes { limit: None },
         rto: RtoConfig {

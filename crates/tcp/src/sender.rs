@@ -68,6 +68,8 @@ pub(crate) struct Sender<P> {
     /// SND.UNA and SND.NXT (never set back but for data that a SYN carried).
     una: u64,
     nxt: u64,
+    /// The end of the last new segment that was smaller than the MSS.
+    small_end: u64,
     /// Where the FIN goes, once the stream is closed.
     fin: Option<u64>,
     /// Maximum payload of a segment, in bytes.
@@ -189,6 +191,7 @@ impl<P: Payload> Sender<P> {
             flight: Flight::default(),
             una: 0,
             nxt: 0,
+            small_end: 0,
             fin: None,
             mss,
             edge: 1,

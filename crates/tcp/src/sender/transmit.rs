@@ -176,7 +176,8 @@ impl<P: Payload> Sender<P> {
         let usable = self.edge.saturating_sub(self.nxt);
         let len = available.min(usable).min(self.mss);
         let is_last = len == available;
-        let may_be_small = !self.config.nagle || self.nxt == self.una || self.fin.is_some();
+        let outstanding = if self.config.minshall { self.small_end } else { self.nxt };
+        let may_be_small = !self.config.nagle || outstanding <= self.una || self.fin.is_some();
         let fits =
             len == self.mss || is_last && may_be_small || !is_last && 2 * len >= self.max_window;
         (len > 0 && fits).then(|| self.with_fin(self.nxt..self.nxt + len))
@@ -224,6 +225,9 @@ impl<P: Payload> Sender<P> {
             // A separate entry, because the SYN is resent without it.
             self.flight.push(1..1 + with_syn, now, snapshot);
             range.end += with_syn;
+        }
+        if range.start > 0 && range.end - range.start < self.mss {
+            self.small_end = range.end;
         }
         self.nxt = range.end;
         self.timers.persist = None;

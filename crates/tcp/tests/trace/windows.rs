@@ -146,6 +146,25 @@ fn nagle() {
     }
 }
 
+/// Minshall: small data waits while other small data is outstanding, not behind full segments.
+#[test]
+fn the_end_of_a_large_write_does_not_wait() {
+    for minshall in [true, false] {
+        let mut t = Trace::established(Config { nagle: true, minshall, ..plain(4) }, "mss 1000");
+        t.write(1500);
+        if !minshall {
+            recv!(t, time 100, ". 1:1001 ack 1");
+            recv!(t, time 110);
+            continue;
+        }
+        recv!(t, time 100, ". 1:1001 ack 1", ". 1001:1501 ack 1");
+        t.write(10);
+        recv!(t, time 110);
+        send!(t, time 200, ". 1:1 ack 1501");
+        recv!(t, time 200, ". 1501:1511 ack 1");
+    }
+}
+
 /// Neither a full segment nor the end of the stream waits.
 #[test]
 fn nagle_holds_back_neither_full_segments_nor_the_last() {
