@@ -1,0 +1,150 @@
+//! Cases of scenario files in the lab, with real kernels and the real gateways, against the
+//! simulator.
+//!
+//! A program without a harness: a lab starts only in a process with a single thread.
+
+#![allow(missing_docs)]
+
+use std::path::Path;
+
+use os::testkit::skip;
+use scenario::{Case, Scenario};
+use sim::{Metric, Run};
+use study::lab_run::run;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
+
+/// A hop without losses, so that both back ends do the same.
+const NETWORK: &str = r#"
+description = "a short hop"
+time = "10 s"
+
+[hop.forward]
+rate = "10 Mbit/s"
+delay = "60 ms"
+queue = "1 BDP"
+[hop.return]
+rate = "2 Mbit/s"
+delay = "60 ms"
+queue = "1 BDP"
+
+[server-side]
+rate = "100 Mbit/s"
+delay = "5 ms"
+queue = "500 packets"
+[client-side]
+rate = "100 Mbit/s"
+delay = "1 ms"
+queue = "500 packets"
+
+[tcp.window]
+receive-buffer = "64 KiB"
+window-scaling = false
+ack-delay = "none"
+
+[tcp.small]
+receive-buffer = "24 KiB"
+ack-delay = "none"
+"#;
+
+const PAIR: &str = "[gateways]\nsplit = \"three\"\nhop = \"slacp\"\n";
+
+/// A flow, whether the pair carries it, and how far the lab's figures may be from the simulator's.
+struct Check {
+    name: &'static str,
+    pair: bool,
+    flow: &'static str,
+    within: f64,
+}
+
+const fn check(name: &'static str, flow: &'static str, within: f64) -> Check {
+    Check { name, pair: false, flow, within }
+}
+
+/// One implementation on both: what a busy machine adds to times of 2 s and to delays of 70 ms.
+const NOISE: f64 = 0.05;
+/// Two implementations: delayed acknowledgements, slow start and buffers differ.
+const TWO_TCPS: f64 = 0.15;
+
+const CHECKS: [Check; 9] = [
+    check("kernel, down", "kind = \"bulk\"\nbytes = \"1 MB\"", TWO_TCPS),
+    check("kernel, up", "kind = \"bulk\"\ndirection = \"up\"\nbytes = \"300 kB\"", TWO_TCPS),
+    check("kernel, by time", "kind = \"bulk\"\ntime = \"3 s\"\ncount = 2", TWO_TCPS),
+    check("endpoint, down", "kind = \"bulk\"\nbytes = \"1 MB\"\ntcp = \"window\"", NOISE),
+    check(
+        "endpoint, up",
+        "kind = \"bulk\"\ndirection = \"up\"\nbytes = \"300 kB\"\ntcp = \"small\"",
+        NOISE,
+    ),
+    check(
+        "page",
+        "kind = \"page\"\nrequest = \"200 B\"\nobjects = [\"20 kB\", \"3 x 50 kB\"]",
+        TWO_TCPS,
+    ),
+    check(
+        "requests",
+        "kind = \"request\"\nrequest = \"200 B\"\nreply = \"10 kB\"\nrepeat = 5\nstart = \"500 ms\"",
+        TWO_TCPS,
+    ),
+    check(
+        "datagrams",
+        "kind = \"udp\"\ndirection = \"up\"\nrate = \"1 Mbit/s\"\ntime = \"2 s\"",
+        NOISE,
+    ),
+    Check { pair: true, ..check("pair", "kind = \"bulk\"\nbytes = \"1 MB\"", TWO_TCPS) },
+];
+
+/// A busy machine delays most tries.
+const TRIES: usize = 3;
+
+/// Of the flow; each in those cases that have it.
+const FIGURES: [&str; 6] =
+    ["bytes", "done", "broken", "goodput-mbit/s", "time-median-s", "delay-mean-s"];
+
+fn case(flow: &str, pair: bool) -> Case {
+    let gateways = if pair { PAIR } else { "" };
+    let text = format!("{NETWORK}{gateways}[[flow]]\nname = \"flow\"\n{flow}\n");
+    let scenario = Scenario::parse("lab_run.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    scenario.cases.into_iter().next().unwrap()
+}
+
+fn simulate(case: &Case) -> Vec<Metric> {
+    let mut run = Run::new(case, 1);
+    run.finish();
+    run.metrics()
+}
+
+fn figure(metrics: &[Metric], name: &str) -> Option<f64> {
+    let mut found = metrics.iter().filter(|metric| metric.of == "flow" && metric.name == name);
+    found.next().map(|metric| metric.value)
+}
+
+/// Runs a case on both back ends; returns what differs too much.
+fn compare(check: &Check) -> Vec<String> {
+    let case = case(check.flow, check.pair);
+    let simulated = simulate(&case);
+    let lab =
+        run(&case, 1, Path::new(PROGRAM)).unwrap_or_else(|error| panic!("{}: {error}", check.name));
+    let mut wrong = Vec::new();
+    for name in FIGURES {
+        let (Some(sim), lab) = (figure(&simulated, name), figure(&lab, name)) else { continue };
+        let lab = lab.unwrap_or(f64::NAN);
+        let what = format!("{}: {name} {sim} in the simulator, {lab} in the lab", check.name);
+        println!("{what}");
+        if (lab - sim).abs() > check.within * sim || lab.is_nan() {
+            wrong.push(what);
+        }
+    }
+    wrong
+}
+
+fn main() {
+    if let Err(error) = lab::enter() {
+        return skip(error);
+    }
+    for check in &CHECKS {
+        let tries = (0..TRIES).map(|_| compare(check));
+        let wrong: Vec<_> = tries.take_while(|wrong| !wrong.is_empty()).collect();
+        assert!(wrong.len() < TRIES, "{wrong:#?}");
+    }
+}
