@@ -37,6 +37,7 @@ pub use self::beside::{Beside, compare, table};
 use self::hosts::Hosts;
 pub use self::limits::{NotInLab, can_run};
 use self::stations::Stations;
+use crate::default_control::begin_unpaced;
 use crate::meter_server::{Server, ServerError};
 use crate::pair::{Pair, PairError};
 
@@ -99,7 +100,7 @@ pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRun
     can_run(case)?;
     let preset = network::preset(case);
     let lab = Lab::start(&preset, seed)?;
-    check_kernel(case, &lab)?;
+    prepare_kernel(case, &lab)?;
     let server = Server::start(&lab, Node::Server)?;
     let mut pair =
         case.gateways.as_ref().map(|_| Pair::start(&lab, &preset, program)).transpose()?;
@@ -116,19 +117,21 @@ pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRun
     }
 }
 
-/// Checks that the hosts' kernel has the congestion controls of the flows.
-fn check_kernel(case: &Case, lab: &Lab) -> Result<(), LabRunError> {
+/// Checks that the hosts' kernel has the congestion controls of the flows, and keeps BBR's pacing from
+/// the others.
+fn prepare_kernel(case: &Case, lab: &Lab) -> Result<(), LabRunError> {
+    let mut all = Vec::new();
     for flow in &case.flows {
-        if let (Hosts::Kernel(controls), false) =
-            (limits::hosts_of(case, flow), matches!(flow.traffic, Traffic::Udp { .. }))
-        {
-            let nodes = [Node::Client, Node::Server].into_iter().zip(&controls);
-            for (node, control) in nodes {
+        let has_connections = !matches!(flow.traffic, Traffic::Udp { .. });
+        if let (Hosts::Kernel(controls), true) = (limits::hosts_of(case, flow), has_connections) {
+            for (node, control) in [Node::Client, Node::Server].into_iter().zip(controls) {
                 lab.node(node).run(|| control.check())?;
+                all.push(control);
             }
         }
     }
-    Ok(())
+    all.sort_by_key(|control| control.as_str() == "bbr");
+    all.first().map_or(Ok(()), |control| Ok(begin_unpaced(lab, control)?))
 }
 
 /// A case on its lab.

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod campaign;
+mod default_control;
 mod demo;
 pub mod endpoint;
 pub mod entry;

@@ -16,6 +16,7 @@ use tokio::runtime;
 use units::ByteCount;
 
 use crate::StudyError;
+use crate::default_control::{begin_unpaced, default_control};
 use crate::entry::{Entry, Record, Report, Trail};
 use crate::figures::Limit;
 use crate::meter_server::Server;
@@ -54,6 +55,9 @@ impl Measurement<'_> {
     /// If the lab cannot be started. A failing gateway or transfer is a result, not an error.
     pub(crate) fn run(&self, display: &dyn Display) -> Result<Record, StudyError> {
         let lab = start(self.preset, self.seed)?;
+        if let Some(control) = self.way.congestion_control() {
+            begin_unpaced(&lab, control).map_err(|cause| StudyError::Default { cause })?;
+        }
         let server = Server::start(&lab, Node::Server)?;
         let crossed = self.cross(&lab, server.address, display);
         warn_of(lab.faults());
@@ -201,9 +205,7 @@ impl Hosts {
 
     /// Default congestion control of the hosts, if the kernel reports it.
     pub(crate) fn default_congestion_control(&self) -> Option<CongestionControl> {
-        const SETTING: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-        let read = || std::fs::read_to_string(SETTING).ok();
-        self.0.node(Node::Server).run(read)?.trim().parse().ok()
+        default_control(&self.0, Node::Server)
     }
 
     /// Checks that the hosts can use a congestion control.
