@@ -49,52 +49,37 @@ ack-delay = "none"
 
 const PAIR: &str = "[gateways]\nsplit = \"three\"\nhop = \"slacp\"\n";
 
-/// A flow, whether the pair carries it (in the simulator its session is set up from time zero on), and how far the lab's figures may be from the simulator's.
+/// A flow, and whether the pair carries it: in the simulator its session is set up from time zero on.
 struct Check {
     name: &'static str,
     pair: bool,
     flow: &'static str,
-    within: f64,
 }
 
-const fn check(name: &'static str, flow: &'static str, within: f64) -> Check {
-    Check { name, pair: false, flow, within }
+const fn check(name: &'static str, flow: &'static str) -> Check {
+    Check { name, pair: false, flow }
 }
 
-/// One implementation on both: what a busy machine adds to times of 2 s and to delays of 70 ms.
-const NOISE: f64 = 0.05;
-/// Two implementations: delayed acknowledgements, slow start and buffers differ.
-const TWO_TCPS: f64 = 0.08;
+/// How far the lab's figures may be from the simulator's: what other load on two cores was seen to add
+/// (7 %); without it all are within 3 %.
+const WITHIN: f64 = 0.08;
 
 const CHECKS: [Check; 9] = [
-    check("kernel, down", "kind = \"bulk\"\nbytes = \"1 MB\"", TWO_TCPS),
-    check("kernel, up", "kind = \"bulk\"\ndirection = \"up\"\nbytes = \"300 kB\"", TWO_TCPS),
-    check("kernel, by time", "kind = \"bulk\"\ntime = \"3 s\"\ncount = 2", TWO_TCPS),
-    check("endpoint, down", "kind = \"bulk\"\nbytes = \"1 MB\"\ntcp = \"window\"", NOISE),
+    check("kernel, down", "kind = \"bulk\"\nbytes = \"1 MB\""),
+    check("kernel, up", "kind = \"bulk\"\ndirection = \"up\"\nbytes = \"300 kB\""),
+    check("kernel, by time", "kind = \"bulk\"\ntime = \"3 s\"\ncount = 2"),
+    check("endpoint, down", "kind = \"bulk\"\nbytes = \"1 MB\"\ntcp = \"window\""),
     check(
         "endpoint, up",
         "kind = \"bulk\"\ndirection = \"up\"\nbytes = \"300 kB\"\ntcp = \"small\"",
-        NOISE,
     ),
-    check(
-        "page",
-        "kind = \"page\"\nrequest = \"200 B\"\nobjects = [\"20 kB\", \"3 x 50 kB\"]",
-        TWO_TCPS,
-    ),
+    check("page", "kind = \"page\"\nrequest = \"200 B\"\nobjects = [\"20 kB\", \"3 x 50 kB\"]"),
     check(
         "requests",
         "kind = \"request\"\nrequest = \"200 B\"\nreply = \"10 kB\"\nrepeat = 5\nstart = \"500 ms\"",
-        TWO_TCPS,
     ),
-    check(
-        "datagrams",
-        "kind = \"udp\"\ndirection = \"up\"\nrate = \"1 Mbit/s\"\ntime = \"2 s\"",
-        NOISE,
-    ),
-    Check {
-        pair: true,
-        ..check("pair", "kind = \"bulk\"\nbytes = \"1 MB\"\nstart = \"1 s\"", NOISE)
-    },
+    check("datagrams", "kind = \"udp\"\ndirection = \"up\"\nrate = \"1 Mbit/s\"\ntime = \"2 s\""),
+    Check { pair: true, ..check("pair", "kind = \"bulk\"\nbytes = \"1 MB\"\nstart = \"1 s\"") },
 ];
 
 /// A busy machine delays most tries.
@@ -134,7 +119,7 @@ fn compare(check: &Check) -> Vec<String> {
         let lab = lab.unwrap_or(f64::NAN);
         let what = format!("{}: {name} {sim} in the simulator, {lab} in the lab", check.name);
         println!("{what}");
-        if (lab - sim).abs() > check.within * sim || lab.is_nan() {
+        if (lab - sim).abs() > WITHIN * sim || lab.is_nan() {
             wrong.push(what);
         }
     }
