@@ -64,7 +64,8 @@ def job_files(folder, args):
 
 def campaign(todo, retries, keep):
     """Run all batches; `keep` gets the lines of each. Returns what failed, as texts."""
-    task = ray.remote(num_cpus=1, max_retries=retries)(run_cells)
+    options = {"num_cpus": 1, "max_retries": retries, "scheduling_strategy": "SPREAD"}
+    task = ray.remote(**options)(run_cells)
     most = int(WAITING_PER_CPU * max(1, ray.cluster_resources().get("CPU", 1)))
     waiting, failed, todo = {}, [], list(reversed(todo))
     while todo or waiting:

@@ -97,6 +97,23 @@ fn cells_run_by_separate_processes_give_the_same_store() {
     assert!(one.len() == 8 && one == other);
 }
 
+/// The recipe for GNU parallel, with this machine as the only one.
+#[test]
+fn parallel_hands_results_over_as_text() {
+    if Command::new("parallel").arg("--version").output().is_err() {
+        return os::testkit::skip("GNU parallel is not installed");
+    }
+    let folder = campaign();
+    let script = "$SKYHOP study plan enac-table2 --seeds 2 --store other --todo |
+        parallel --jobs 3 --sshlogin : --retries 3 $SKYHOP study cell {} --plan plan.json --print |
+        $SKYHOP study add --store other";
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).env("SKYHOP", env!("CARGO_BIN_EXE_skyhop"));
+    printed(&command.current_dir(folder.path()).output().unwrap());
+    let [one, other] = ["skyhop-study", "other"].map(|store| results(&folder.path().join(store)));
+    assert!(one.len() == 8 && one == other);
+}
+
 /// Results that cross as text give the same store; what was tampered with is refused.
 #[test]
 fn printed_results_are_added() {
@@ -191,7 +208,7 @@ fn a_campaign_outlives_a_ray_node() {
     let mut nodes = Command::new("python3");
     nodes.arg(repository().join("crates/skyhop/tests/study/ray_nodes.py"));
     nodes.arg(repository().join("tools/study-ray.py")).arg(env!("CARGO_BIN_EXE_skyhop"));
-    nodes.args(["plan.json", "other", "10"]).arg(folder.path().join("ray"));
+    nodes.args(["plan.json", "other", "10"]).env("RAY_TMPDIR", folder.path());
     let text = printed(&nodes.current_dir(folder.path()).output().unwrap());
     assert!(text.contains("lost a node after 10 results"), "{text}");
     let [one, other] = ["one", "other"].map(|store| results(&folder.path().join(store)));

@@ -1,14 +1,14 @@
 """Runs a campaign on two Ray nodes of this machine, one of which is lost in the middle.
 
-Usage: ray_nodes.py ADAPTER SKYHOP PLAN STORE LOSE_AFTER FOLDER
+Usage: ray_nodes.py ADAPTER SKYHOP PLAN STORE LOSE_AFTER
 
-The second node is killed when the store has LOSE_AFTER results; 0: it stays. Ray's files are in
-FOLDER.
+The second node is killed when the store has LOSE_AFTER results; 0: it stays.
 """
 
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 from ray.cluster_utils import Cluster
@@ -22,11 +22,12 @@ def count(store):
 
 
 def main():
-    adapter, skyhop, plan, store, lose_after, folder = sys.argv[1:]
+    adapter, skyhop, plan, store, lose_after = sys.argv[1:]
     lose_after = int(lose_after)
-    head = {"num_cpus": 1, "temp_dir": folder}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    second = cluster.add_node(num_cpus=1)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    # A directory of its own, as on another machine: nodes that share one unpack the job's files
+    # over each other's, and the second starts to work a minute later.
+    second = cluster.add_node(num_cpus=1, temp_dir=tempfile.mkdtemp(dir=os.environ["RAY_TMPDIR"]))
     start = time.monotonic()
     command = [sys.executable, adapter, plan, "--skyhop", skyhop, "--store", store]
     driver = subprocess.Popen([*command, "--address", cluster.address])

@@ -37,8 +37,8 @@ impl Costs {
     }
 }
 
-/// Time to simulate a packet end to end, with its acknowledgement: some events of a microsecond.
-const SECONDS_PER_PACKET: f64 = 4e-6;
+/// Time to simulate a packet end to end, with its acknowledgement.
+const SECONDS_PER_PACKET: f64 = 1e-6;
 
 /// Packets that cross the hop: what the flows send, at most what the links carry.
 fn packets(case: &Case) -> f64 {
@@ -117,6 +117,6 @@ mod tests {
         assert_eq!(costs.of(&cell(On::Sim), &case), 3.0);
         assert_eq!(costs.of(&cell(On::Lab), &case), 100.0);
         let unknown = Costs::default().of(&cell(On::Sim), &case);
-        assert!((unknown - 0.04).abs() < 1e-9, "{unknown}");
+        assert!((unknown - 0.01).abs() < 1e-9, "{unknown}");
     }
 }
