@@ -40,7 +40,7 @@ def arguments():
     parser.add_argument("--store", default="skyhop-study", help="directory of the results")
     parser.add_argument("--skyhop", default="skyhop", help="the program that made the plan")
     parser.add_argument("--address", default="auto", help="the cluster; local: start one here")
-    parser.add_argument("--batch", type=int, default=1, help="cells per task")
+    parser.add_argument("--batch", type=int, default=4, help="cells per task")
     parser.add_argument("--retries", type=int, default=10, help="per task, after losing its node")
     parser.add_argument("--files", nargs="*", default=[], help="presets and traces, by relative paths")
     return parser.parse_args()
