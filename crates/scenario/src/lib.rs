@@ -45,7 +45,7 @@ pub use link_spec::{AcmSpec, LinkSpec, RateSpec};
 pub use preset::{Overrides, Preset, TerrestrialOverrides};
 pub use published::{
     Assumption, Compare, Condition, Difference, Documents, Erratum, Input, Lost, Output, Point,
-    Publication, Published, Statistic, Trend, Unit,
+    Publication, Published, Trend, Unit,
 };
 pub use scenario::{
     Amount, BackEnd, Case, Direction, Flow, Gateways, Hop, Level, Links, METRICS, Method,

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use crate::document::Document;
 use crate::folder::Folder;
 use crate::place::Place;
-use crate::{FileError, FileKind};
+use crate::{FileError, FileKind, Statistic};
 
 pub use documents::{Documents, Erratum, Publication};
 pub use unit::Unit;
@@ -74,7 +74,7 @@ pub struct Output {
     /// Unit of the values, as the document has them.
     pub unit: Unit,
     /// Which figure of several runs is compared.
-    #[serde(default)]
+    #[serde(default = "median")]
     pub statistic: Statistic,
     /// How a case is compared with the case `by`; absent: the values are the cases' own.
     pub compare: Option<Compare>,
@@ -84,17 +84,6 @@ pub struct Output {
     pub tolerance_because: String,
     /// The values.
     pub points: Vec<Point>,
-}
-
-/// Which figure of several runs is compared.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Statistic {
-    /// The median.
-    #[default]
-    Median,
-    /// The mean.
-    Mean,
 }
 
 /// How two cases are compared. With a = the case, b = the case `by`:
@@ -163,7 +152,7 @@ pub struct Trend {
     /// The metric.
     pub metric: String,
     /// Which figure of several runs is compared.
-    #[serde(default)]
+    #[serde(default = "median")]
     pub statistic: Statistic,
     /// Cases from the least to the greatest value.
     #[serde(default)]
@@ -228,6 +217,10 @@ pub struct Lost {
     pub line: u32,
     /// A word or two of that line, to find it.
     pub words: String,
+}
+
+fn median() -> Statistic {
+    Statistic::Median
 }
 
 impl Published {

@@ -76,7 +76,7 @@ pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
 
 /// The metrics of a flow's sender, from samples of its state.
 pub fn sender_metrics(flow: &str, states: &[State]) -> Vec<Metric> {
-    let metric = |name, value| Metric { of: flow.to_owned(), name, value };
+    let metric = |name, value| Metric::new(flow, name, value);
     let mut all = Vec::new();
     if let Some((mean, most)) = outstanding(states) {
         all.push(metric("outstanding-mean-bytes", mean));
@@ -133,7 +133,7 @@ impl LinkUse {
 /// The metrics of links: `of` is `forward`, `return` or `shaper`.
 pub fn link_metrics(of: &str, used: &LinkUse) -> Vec<Metric> {
     let capacity = used.capacity.bits_per_second() as f64 * used.elapsed.as_secs_f64() / 8.0;
-    let metric = |name, value| Metric { of: of.to_owned(), name, value };
+    let metric = |name, value| Metric::new(of, name, value);
     vec![
         metric("utilisation", used.delivered.bytes.get() as f64 / capacity),
         metric("delivered-packets", used.delivered.packets as f64),

@@ -9,8 +9,8 @@ use std::thread::available_parallelism;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use scenario::{Published, Scenario};
-use study::runs::{self, Extras, File, Job, Outcome, STEPS, replicate};
+use scenario::{BackEnd, Published, Replications, Scenario, Statistic};
+use study::runs::{self, Extras, File, Job, Outcome, Progress, STEPS, replicate_as_declared};
 
 /// Arguments of `skyhop sim`.
 #[derive(Debug, clap::Args)]
@@ -18,9 +18,9 @@ pub(crate) struct Args {
     /// Scenario files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Number of seeds to run: 1, 2, …
-    #[arg(long, default_value = "1", value_name = "N")]
-    seeds: NonZeroU32,
+    /// Run seeds 1 to N [default: as often as the file says]
+    #[arg(long, value_name = "N")]
+    seeds: Option<NonZeroU32>,
     /// Number of parallel runs [default: the number of processors]; results do not depend on it
     #[arg(long, value_name = "T")]
     threads: Option<NonZeroUsize>,
@@ -73,17 +73,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let files = args.files.iter().map(|path| read(path, args)).collect::<Result<Vec<_>>>()?;
     let published = args.published.then(|| files.iter().map(read_published).collect());
     let published: Option<Vec<Published>> = published.transpose()?;
-    let jobs = files.iter().enumerate().flat_map(|(file, scenario)| {
-        let seeds = 1..=u64::from(args.seeds.get());
-        scenario
-            .cases
-            .iter()
-            .flat_map(move |case| seeds.clone().map(move |seed| Job { file, case, seed }))
-    });
-    let jobs: Vec<Job<'_>> = jobs.collect();
-    let bar = progress(jobs.len(), jobs.len() as u64 * STEPS);
-    let outcomes = replicate(&jobs, threads(args.threads), &args.extras(), |steps| bar.inc(steps))?;
+    let bar = progress(0, 0);
+    let progress = Progress { planned: &|runs| add(&bar, runs), step: &|steps| bar.inc(steps) };
+    let done = replicate_as_declared(&files, threads(args.threads), args.extras(), &progress)?;
     bar.finish_and_clear();
+    if args.seeds.is_none() {
+        files.iter().filter_map(said).chain(done.notes).for_each(|note| eprintln!("{note}"));
+    }
+    let (jobs, outcomes): (Vec<Job<'_>>, Vec<Outcome>) = done.runs.into_iter().unzip();
     if let Some(directory) = &args.svg {
         write_graphs(directory, &files, &jobs, &outcomes)?;
     }
@@ -121,12 +118,57 @@ pub(crate) fn progress(runs: usize, length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {percent} % of {msg}, {eta} left");
     let bar =
         ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.with_message(if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") })
+    bar.with_message(of_runs(runs as u64))
+}
+
+fn of_runs(runs: u64) -> String {
+    if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }
+}
+
+/// Shows that more runs are to be made.
+fn add(bar: &ProgressBar, more: usize) {
+    let steps = bar.length().unwrap_or(0) + more as u64 * STEPS;
+    bar.set_length(steps);
+    bar.set_message(of_runs(steps / STEPS));
+}
+
+/// How often the file asks for its cases to be run, if it does.
+fn said(file: &File) -> Option<String> {
+    let path = file.path.display();
+    match &file.replications {
+        Replications::Seeds(seeds) if seeds[..] == [1] => None,
+        Replications::Seeds(seeds) => {
+            Some(format!("{path}: {} seeds of the file for each case", seeds.len()))
+        }
+        Replications::Until(rule) => {
+            let statistic = match rule.statistic {
+                Statistic::Mean => "mean",
+                Statistic::Median => "median",
+            };
+            Some(format!(
+                "{path}: each case until the {} of {} {} is known to {:.1} % ({:.1} % confidence, {} to \
+             {} seeds)",
+                statistic,
+                rule.name.of,
+                rule.name.metric,
+                rule.within * 100.0,
+                rule.confidence * 100.0,
+                rule.least,
+                rule.most,
+            ))
+        }
+    }
 }
 
 fn read(path: &Path, args: &Args) -> Result<File> {
     let shown = path.display().to_string();
-    let mut cases = Scenario::load(path)?.cases;
+    let Scenario { mut cases, mut replications, back_ends, .. } = Scenario::load(path)?;
+    if !back_ends.contains(&BackEnd::Sim) {
+        bail!("{shown} is for the lab only (back-ends)");
+    }
+    if let Some(seeds) = args.seeds {
+        replications = Replications::from_first(1, seeds.get());
+    }
     if let Some(name) = &args.case {
         let names: Vec<_> = cases.iter().map(|case| format!("{:?}", case.name)).collect();
         cases.retain(|case| case.name == *name);
@@ -134,7 +176,7 @@ fn read(path: &Path, args: &Args) -> Result<File> {
             bail!("{shown} has no case {name:?}: it has {}", names.join(", "));
         }
     }
-    Ok(File { path: path.to_owned(), cases })
+    Ok(File { path: path.to_owned(), cases, replications })
 }
 
 /// Reads the published values beside a scenario file.

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Subcommand, ValueEnum};
-use study::campaign::{self, Binary, Plan, Source, Store, StoreError, Wanted};
+use study::campaign::{self, BackEnd, Binary, Plan, Source, Store, StoreError, Wanted};
 
 /// `skyhop study …`
 #[derive(Subcommand)]
@@ -101,9 +101,9 @@ impl StoreArg {
 struct CampaignArgs {
     #[command(flatten)]
     scenarios: ScenariosArg,
-    /// Number of seeds for each case: 1, 2, …
-    #[arg(long, default_value = "1", value_name = "N")]
-    seeds: NonZeroU32,
+    /// Number of seeds for each case: 1, 2, … [default: those of the scenario's file, else 1]
+    #[arg(long, value_name = "N")]
+    seeds: Option<NonZeroU32>,
     /// Where the cells run
     #[arg(long, value_enum, default_value = "sim")]
     on: On,
@@ -114,12 +114,21 @@ struct CampaignArgs {
 impl CampaignArgs {
     /// The plan; what is damaged in the store is reported, and planned again.
     fn plan(&self) -> Result<Plan> {
-        let wanted = Wanted { seeds: self.seeds.get(), on: self.on.into() };
+        let wanted = Wanted { seeds: self.seeds.map(NonZeroU32::get), on: self.on.into() };
         let sources = self.scenarios.read()?;
         let (plan, damaged) = Plan::new(sources, wanted, binary()?, &self.store.store())?;
         warn(&damaged);
         Ok(plan)
     }
+}
+
+/// The back end of that name. Namespaces are entered before the first thread starts.
+fn back_end(on: campaign::On) -> Result<Box<dyn BackEnd>> {
+    if on == campaign::On::Lab {
+        lab::enter()?;
+    }
+    let program = std::env::current_exe().context("cannot find this program's file")?;
+    Ok(campaign::back_end(on, program))
 }
 
 /// The identity of this program.

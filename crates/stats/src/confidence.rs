@@ -1,4 +1,4 @@
-//! Confidence intervals of a mean, and of a ratio of means.
+//! Confidence intervals of a mean, of a median, and of a ratio of means.
 //!
 //! *Student's t* assumes that the samples are independent and about normally distributed. The
 //! *bootstrap* (percentile method: Efron, Tibshirani, *An Introduction to the Bootstrap*, 1993,
@@ -8,9 +8,9 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
-use crate::summary::{mean, percentile};
+use crate::summary::{mean, percentile, sorted};
 
 /// Number of resamples.
 const RESAMPLES: usize = 10_000;
@@ -44,15 +44,37 @@ pub fn standard_deviation(samples: &[f64]) -> Option<f64> {
 
 /// Student's t intervals of the mean; `None` for fewer than two samples.
 pub fn student_t(samples: &[f64]) -> Option<Intervals> {
+    let [ci95, ci98] = [0.95, 0.98].map(|confidence| mean_interval(samples, confidence));
+    Some(Intervals { ci95: ci95?, ci98: ci98? })
+}
+
+/// Student's t interval of the mean at a level of `confidence`, which is above 0 and below 1. `None`
+/// for fewer than two samples and for another level.
+pub fn mean_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
     let deviation = standard_deviation(samples)?;
     let centre = mean(samples)?;
     let count = samples.len() as f64;
     let t = StudentsT::new(0.0, 1.0, count - 1.0).ok()?;
-    let interval = |confidence: f64| {
-        let half = t.inverse_cdf(f64::midpoint(1.0, confidence)) * deviation / count.sqrt();
-        Interval { low: centre - half, high: centre + half }
-    };
-    Some(Intervals { ci95: interval(0.95), ci98: interval(0.98) })
+    let good = 0.0 < confidence && confidence < 1.0;
+    let quantile = good.then(|| t.inverse_cdf(f64::midpoint(1.0, confidence)))?;
+    let half = quantile * deviation / count.sqrt();
+    Some(Interval { low: centre - half, high: centre + half })
+}
+
+/// An interval of the median that assumes no distribution: from the largest sample of rank r to the
+/// rth from the top, so that a binomial variable of n and ½ is below r with a probability of at most
+/// (1 − `confidence`)/2 (Hahn, Meeker, *Statistical Intervals*, 1991). It covers the median at
+/// least as often as `confidence` says. `None` if there are too few samples for that: fewer than 6
+/// at 95 %, fewer than 7 at 98 %.
+pub fn median_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
+    let count = samples.len();
+    let binomial = Binomial::new(0.5, count as u64).ok()?;
+    let tail = f64::midpoint(1.0, -confidence);
+    // The greatest r for which fewer than r of the samples are below the median rarely enough.
+    let ranks = (1..=count.div_ceil(2)).take_while(|rank| binomial.cdf(*rank as u64 - 1) <= tail);
+    let rank = ranks.last()?;
+    let sorted = sorted(samples);
+    Some(Interval { low: sorted[rank - 1], high: sorted[count - rank] })
 }
 
 /// Bootstrap intervals, reproducible for a seed.
@@ -161,6 +183,21 @@ mod tests {
             assert!((half(found.ci95) - t975).abs() < 1e-4, "{count}: {}", half(found.ci95));
             assert!((half(found.ci98) - t990).abs() < 1e-4, "{count}: {}", half(found.ci98));
         }
+    }
+
+    #[test]
+    fn ranks_of_the_median_follow_from_the_binomial_distribution() {
+        // Of 20 samples, 5 or fewer are below the median with a probability of 0.0207, 6 or fewer
+        // with 0.0577.
+        for (count, low, high) in [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (20, 6, 15)] {
+            let samples: Vec<f64> = (1..=count).rev().map(f64::from).collect();
+            let found = median_interval(&samples, 0.95);
+            assert_eq!(found, Some(Interval { low: low.into(), high: high.into() }), "{count}");
+        }
+        assert_eq!(median_interval(&[1.0; 5], 0.95), None);
+        assert_eq!(median_interval(&[1.0; 6], 0.98), None);
+        assert_eq!(median_interval(&[], 0.95), None);
+        assert_eq!(mean_interval(&[1.0, 2.0], 1.0), None);
     }
 
     #[test]

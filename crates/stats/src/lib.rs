@@ -1,7 +1,7 @@
 //! Statistics of samples: pure functions, independent of the samples' unit.
 //!
 //! Each figure has one definition in the project: quantiles are those of [`percentile`], intervals
-//! those of [`student_t`] and [`Bootstrap`].
+//! those of [`mean_interval`], [`median_interval`] and [`Bootstrap`].
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,8 @@ mod confidence;
 mod spread;
 mod summary;
 
-pub use confidence::{Bootstrap, Interval, Intervals, standard_deviation, student_t};
+pub use confidence::{
+    Bootstrap, Interval, Intervals, mean_interval, median_interval, standard_deviation, student_t,
+};
 pub use spread::Spread;
 pub use summary::{Summary, jain_index, mean, median, percentile};

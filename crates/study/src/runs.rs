@@ -5,12 +5,14 @@ mod capture;
 mod graphs;
 mod published;
 mod replicate;
+mod rounds;
+mod stop;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use report::{Column, Csv, Table, four_digits};
-use scenario::Case;
+use scenario::{Case, Replications};
 use sim::Metric;
 use stats::median;
 
@@ -18,6 +20,8 @@ pub use capture::{At, CaptureError};
 pub use graphs::file_name;
 pub use published::{CompareError, beside_published};
 pub use replicate::{Extras, Job, Outcome, ReplicateError, STEPS, replicate};
+pub use rounds::{Progress, Replicated, replicate_as_declared};
+pub use stop::{Need, need, relative_width};
 
 /// A scenario file.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub struct File {
     pub path: PathBuf,
     /// The cases that are run.
     pub cases: Vec<Case>,
+    /// How often each is run.
+    pub replications: Replications,
 }
 
 /// The figures of one run.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use study::campaign::{self, Name, Plan, Record, back_end};
+use study::campaign::{self, Name, Plan, Record};
 
-use super::{StoreArg, binary, verdict};
+use super::{StoreArg, back_end, binary, verdict};
 
 /// Arguments of `skyhop study cell`.
 #[derive(Debug, clap::Args)]

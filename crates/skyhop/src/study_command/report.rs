@@ -73,7 +73,10 @@ fn text(
     published: &[Published],
     selection: &Selection,
 ) -> Result<String> {
-    let file = |source: Source| File { path: source.path(), cases: source.cases };
+    let file = |source: Source| {
+        let path = source.path();
+        File { path, cases: source.cases, replications: source.replications }
+    };
     let files: Vec<File> = sources.into_iter().map(file).collect();
     let runs = selection.runs.iter().map(|(file, index, result)| runs::Run {
         file: *file,

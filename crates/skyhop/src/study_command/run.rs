@@ -4,10 +4,10 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use study::campaign::{self, Plan, Planned, Record, back_end};
+use study::campaign::{self, Plan, Planned, Record};
 use study::runs::STEPS;
 
-use super::{CampaignArgs, verdict};
+use super::{CampaignArgs, back_end, verdict};
 use crate::sim_command::{progress, threads};
 
 /// Arguments of `skyhop study run`.

@@ -1,6 +1,7 @@
 //! Where cells run.
 
 use core::fmt;
+use std::path::PathBuf;
 
 use scenario::Case;
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use sim::Metric;
 use thiserror::Error;
 
 use super::Cell;
+use crate::lab_run;
 use crate::runs::STEPS;
 
 /// The name of a back end.
@@ -50,19 +52,28 @@ pub trait BackEnd: Sync {
 #[error("{0}")]
 pub struct Failure(pub String);
 
-/// A back end that this program does not have.
-#[derive(Debug, Error)]
-#[error("scenarios do not run in the lab yet: expected --on sim")]
-pub struct Unavailable;
-
-/// The back end of that name.
-///
-/// # Errors
-/// If this program does not have it.
-pub fn back_end(on: On) -> Result<Box<dyn BackEnd>, Unavailable> {
+/// The back end of that name. The lab needs `program`, skyhop's own, for the gateways, and a process that has entered
+/// its own namespaces ([`lab::enter`]).
+pub fn back_end(on: On, program: PathBuf) -> Box<dyn BackEnd> {
     match on {
-        On::Sim => Ok(Box::new(Simulator)),
-        On::Lab => Err(Unavailable),
+        On::Sim => Box::new(Simulator),
+        On::Lab => Box::new(InLab { program }),
+    }
+}
+
+/// The lab. A cell takes as long as its traffic.
+#[derive(Debug, Clone)]
+struct InLab {
+    program: PathBuf,
+}
+
+impl BackEnd for InLab {
+    fn most_at_once(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    fn run(&self, cell: &Cell, case: &Case, _: &dyn Fn(u64)) -> Result<Vec<Metric>, Failure> {
+        lab_run::run(case, cell.seed, &self.program).map_err(|error| Failure(error.to_string()))
     }
 }
 

@@ -44,8 +44,8 @@ pub struct Planned {
 /// Which cells a plan has: every case of its scenarios with each of these seeds.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    /// Number of seeds: 1, 2, ….
-    pub seeds: u32,
+    /// Number of seeds: 1, 2, …. Absent: those that each scenario's file asks for.
+    pub seeds: Option<u32>,
     /// Where they run.
     pub on: On,
 }
@@ -122,7 +122,7 @@ impl Plan {
         for (number, source) in sources.iter().enumerate() {
             for (index, case) in source.cases.iter().enumerate() {
                 let content = Content::of(case);
-                cells.extend((1..=u64::from(wanted.seeds)).map(|seed| {
+                cells.extend(source.seeds(wanted.seeds).into_iter().map(|seed| {
                     let (scenario, name) = (source.name.clone(), case.name.clone());
                     let cell = Cell { scenario, case: name, seed, on: wanted.on };
                     let (name, cost) = (cell.name(&content, &binary), costs.of(&cell, case));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use scenario::{Case, FileError, Published, Scenario, Shipped};
+use scenario::{Case, FileError, Published, Replications, Scenario, Shipped};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -15,6 +15,8 @@ pub struct Source {
     pub origin: Origin,
     /// Its cases.
     pub cases: Vec<Case>,
+    /// How often it asks for them to be run.
+    pub replications: Replications,
 }
 
 /// Where a scenario comes from.
@@ -72,11 +74,11 @@ impl Source {
     /// # Errors
     /// If there is none, or it is not valid.
     pub fn from_origin(name: &str, origin: Origin) -> Result<Self, SourceError> {
-        let scenario = match &origin {
+        let Scenario { cases, replications, .. } = match &origin {
             Origin::Shipped => shipped(name)?.scenario()?,
             Origin::File { path, text } => Scenario::parse_at(path, text)?,
         };
-        Ok(Self { name: name.to_owned(), origin, cases: scenario.cases })
+        Ok(Self { name: name.to_owned(), origin, cases, replications })
     }
 
     /// All scenarios that are part of the program.
@@ -86,6 +88,17 @@ impl Source {
     pub fn all_shipped() -> Result<Vec<Self>, SourceError> {
         let read = |shipped: &Shipped| Self::from_origin(shipped.name, Origin::Shipped);
         Shipped::all().iter().map(read).collect()
+    }
+
+    /// The seeds with which each case is run: 1 to `count` if given, else those of the file; of a stop rule, as many
+    /// as it asks for at least.
+    pub fn seeds(&self, count: Option<u32>) -> Vec<u64> {
+        let replications = match (&self.replications, count) {
+            (_, Some(count)) => &Replications::from_first(1, count),
+            (Replications::Until(rule), None) => &Replications::from_first(rule.first, rule.least),
+            (seeds @ Replications::Seeds(_), None) => seeds,
+        };
+        replications.seeds()
     }
 
     /// The published values to compare with: those beside it, if there are any.

@@ -45,7 +45,7 @@ fn source() -> Source {
 }
 
 fn plan(seeds: u32, store: &Store) -> (Plan, Vec<StoreError>) {
-    let wanted = Wanted { seeds, on: On::Sim };
+    let wanted = Wanted { seeds: Some(seeds), on: On::Sim };
     Plan::new(vec![source()], wanted, Binary::this().unwrap(), store).unwrap()
 }
 
@@ -391,7 +391,7 @@ fn a_report_never_mixes_programs() {
     let (_folder, store) = folder();
     let (this, other) = (Binary::this().unwrap(), Binary::of(Path::new("/bin/sh")).unwrap());
     let with = |binary: &Binary, seeds| {
-        let wanted = Wanted { seeds, on: On::Sim };
+        let wanted = Wanted { seeds: Some(seeds), on: On::Sim };
         let plan = Plan::new(vec![source()], wanted, binary.clone(), &store).unwrap().0;
         run_into(&plan, &Fake::default(), 1, &store);
     };

@@ -14,7 +14,7 @@ pub struct Beside {
     /// The subject: a flow's name, `forward` or `return`.
     pub of: String,
     /// The metric's name, with its unit.
-    pub name: &'static str,
+    pub name: String,
     /// In the simulator.
     pub sim: f64,
     /// In the lab.
@@ -51,10 +51,10 @@ fn beside(simulated: &[Vec<Metric>], lab: &[Vec<Metric>]) -> Vec<Beside> {
     let both = first.into_iter().filter_map(|Metric { of, name, .. }| {
         let value = |runs: &[Vec<Metric>]| {
             let runs: Vec<&[Metric]> = runs.iter().map(Vec::as_slice).collect();
-            figure(&runs, &of, name)
+            figure(&runs, &of, &name)
         };
         let (sim, lab) = (value(simulated)?, value(lab)?);
-        Some(Beside { of, name, sim, lab })
+        Some(Beside { of, name: name.into_owned(), sim, lab })
     });
     both.collect()
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn runs(of: &str, values: &[f64]) -> Vec<Vec<Metric>> {
-        let run = |value: &f64| vec![Metric { of: of.to_owned(), name: "bytes", value: *value }];
+        let run = |value: &f64| vec![Metric::new(of, "bytes", *value)];
         values.iter().map(run).collect()
     }
 

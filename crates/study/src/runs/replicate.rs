@@ -11,6 +11,7 @@ use crate::campaign::{finish, pool};
 
 use super::capture::{At, Capture, CaptureError};
 use super::graphs::graphs;
+use super::rounds::NoFigure;
 
 /// Steps in which a run's progress is reported.
 pub const STEPS: u64 = 100;
@@ -54,9 +55,12 @@ pub enum ReplicateError {
     /// The capture cannot be written.
     #[error(transparent)]
     Capture(#[from] CaptureError),
+    /// No run of a case has the metric of its stop rule.
+    #[error(transparent)]
+    NoFigure(#[from] NoFigure),
 }
 
-/// Makes all runs on a number of threads. Outcomes are in the order of the jobs, whichever thread
+/// Makes all runs on a number of threads; those of a case follow each other. Outcomes are in the order of the jobs, whichever thread
 /// made them. `step` is called with the number of steps just done; a run has
 /// [`STEPS`].
 ///
@@ -69,8 +73,11 @@ pub fn replicate(
     step: impl Fn(u64) + Sync,
 ) -> Result<Vec<Outcome>, ReplicateError> {
     let run = |index: usize| {
+        let job = &jobs[index];
         let capture = extras.capture.as_ref().filter(|_| index == 0);
-        one(&jobs[index], extras.graphs, capture, &step)
+        let before = index.checked_sub(1).map(|before| jobs[before].case);
+        let is_first = before.is_none_or(|before| !core::ptr::eq(before, job.case));
+        one(job, extras.graphs && is_first, capture, &step)
     };
     let order: Vec<usize> = (0..jobs.len()).collect();
     let outcomes: Result<_, CaptureError> = pool::each(&order, threads, run)?.into_iter().collect();
@@ -87,6 +94,6 @@ fn one(
     let capture = capture.map(|(path, at)| Capture::start(path, *at, &mut run)).transpose()?;
     finish(&mut run, step);
     capture.map(|capture| capture.end(&mut run)).transpose()?;
-    let graphs = if draws && job.seed == 1 { graphs(job.case, &run) } else { Vec::new() };
+    let graphs = if draws { graphs(job.case, &run) } else { Vec::new() };
     Ok(Outcome { metrics: run.metrics(), graphs })
 }

@@ -6,7 +6,7 @@ const SCENARIO: &str = include_str!("../../../../scenarios/wadekar-iw.toml");
 
 fn file() -> File {
     let cases = Scenario::parse("iw", SCENARIO).unwrap().cases;
-    File { path: "a,b/iw.toml".into(), cases }
+    File { path: "a,b/iw.toml".into(), cases, replications: Replications::default() }
 }
 
 fn metric(value: f64) -> Metric {
@@ -66,4 +66,53 @@ fn names_of_graphs_are_names_of_files() {
     assert_eq!(file_name("x/iw.toml".as_ref(), &case, "a/window"), "iw-SLACP--1-2-a-window.svg");
     case.name = String::new();
     assert_eq!(file_name("iw.toml".as_ref(), &case, "queue"), "iw-queue.svg");
+}
+
+const NOISY: &str = "description = \"noise\"\ntime = \"20 s\"\n[hop.forward]\nrate = \"1 Mbit/s\"\n\
+    delay = \"10 ms\"\nqueue = \"20 packets\"\nper = \"2 %\"\n[[flow]]\nname = \"ftp\"\nkind = \"bulk\"\n\
+    bytes = \"100 kB\"\n[[case]]\nname = \"calm\"\nset = { \"hop.forward.per\" = \"0 %\" }\n[[case]]\nname = \"noisy\"\n";
+
+fn noisy(replications: &str) -> File {
+    let text = format!("{NOISY}[replications]\n{replications}");
+    let scenario = Scenario::parse("noisy.toml", &text).unwrap();
+    File { path: "noisy.toml".into(), cases: scenario.cases, replications: scenario.replications }
+}
+
+fn seeds(files: &[File], threads: usize) -> (Vec<(String, u64)>, Vec<String>, usize) {
+    let planned = core::cell::Cell::new(0);
+    let add = |runs: usize| planned.set(planned.get() + runs);
+    let progress = Progress { planned: &add, step: &|_| {} };
+    let done = replicate_as_declared(files, threads, Extras::default(), &progress).unwrap();
+    let runs = done.runs.iter().map(|(job, _)| (job.case.name.clone(), job.seed)).collect();
+    (runs, done.notes, planned.get())
+}
+
+#[test]
+fn each_case_is_run_with_the_seeds_of_its_file() {
+    let (runs, notes, planned) = seeds(&[noisy("seeds = [7, 3]\n")], 2);
+    let expected = [("calm", 7), ("calm", 3), ("noisy", 7), ("noisy", 3)];
+    assert_eq!(runs, expected.map(|(case, seed)| (case.to_owned(), seed)));
+    assert_eq!((notes.len(), planned), (0, 4));
+}
+
+#[test]
+fn a_case_is_run_until_its_metric_is_known_on_any_number_of_threads() {
+    let rule = "first = 5\nuntil = { of = \"ftp\", metric = \"goodput-mbit/s\", within = \"15 %\", \
+                least = 3, most = 60 }\n";
+    let files = [noisy(rule)];
+    let (runs, notes, planned) = seeds(&files, 1);
+    assert_eq!(seeds(&files, 3).0, runs);
+    let of =
+        |name: &str| runs.iter().filter(|run| run.0 == name).map(|run| run.1).collect::<Vec<_>>();
+    // Without losses all runs are alike.
+    assert_eq!(of("calm"), [5, 6, 7]);
+    let count = of("noisy").len();
+    assert!((4..60).contains(&count) && planned >= count + 3, "{count} of {planned}");
+    assert!(of("noisy").into_iter().eq((5..).take(count)));
+    assert_eq!(notes[0], "noisy.toml: calm: 3 seeds, ±0.0 %");
+    assert!(notes[1].starts_with(&format!("noisy.toml: noisy: {count} seeds, ±")), "{}", notes[1]);
+    let none = [noisy(&rule.replace("goodput-mbit/s", "delay-mean-s"))];
+    let progress = Progress { planned: &|_| {}, step: &|_| {} };
+    let error = replicate_as_declared(&none, 1, Extras::default(), &progress).unwrap_err();
+    assert!(error.to_string().ends_with("has no figure ftp.delay-mean-s"), "{error}");
 }

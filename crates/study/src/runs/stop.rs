@@ -1,0 +1,126 @@
+//! Whether a case has been run often enough.
+
+use scenario::{Statistic, StopRule};
+use stats::{Interval, mean, mean_interval, median, median_interval};
+
+/// What a stop rule says about the figures of a case.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Need {
+    /// So many replications, from the first, are enough.
+    Enough(usize),
+    /// Not yet: so many more are worth making before the rule is asked again.
+    More(usize),
+    /// The maximum is reached, and the interval is still too wide.
+    Exhausted,
+}
+
+/// Applies `rule` to the metric's values, in the order of the seeds.
+///
+/// The answer *enough* is the smallest number of replications that satisfies the rule, whatever comes
+/// after them. So it does not depend on how many are run at once, and figures are those of the same
+/// seeds on any number of cores.
+pub fn need(rule: &StopRule, values: &[f64]) -> Need {
+    let (least, most) = (rule.least as usize, rule.most as usize);
+    let values = &values[..values.len().min(most)];
+    let mut counts = least..=values.len();
+    if let Some(count) = counts.find(|count| is_narrow(rule, &values[..*count])) {
+        return Need::Enough(count);
+    }
+    match values.len() {
+        count if count >= most => Need::Exhausted,
+        count if count < least => Need::More(least - count),
+        // At least a quarter more each time, so that there are few rounds.
+        count => {
+            let more = estimate(rule, values).clamp(count.div_ceil(4), count);
+            Need::More(more.min(most - count))
+        }
+    }
+}
+
+/// The greater distance of an end of the interval from the statistic, as a part of the statistic.
+/// `None` with too few values for an interval. Values that are all alike are known exactly.
+pub fn relative_width(rule: &StopRule, values: &[f64]) -> Option<f64> {
+    // A run without the metric leaves it unknown; neither ranks nor maxima would show it.
+    if values.iter().any(|value| value.is_nan()) {
+        return Some(f64::NAN);
+    }
+    let (centre, Interval { low, high }) = match rule.statistic {
+        Statistic::Mean => (mean(values)?, mean_interval(values, rule.confidence)?),
+        Statistic::Median => (median(values)?, median_interval(values, rule.confidence)?),
+    };
+    let distance = (high - centre).max(centre - low);
+    Some(if distance == 0.0 { 0.0 } else { distance / centre.abs() })
+}
+
+fn is_narrow(rule: &StopRule, values: &[f64]) -> bool {
+    relative_width(rule, values).is_some_and(|width| width <= rule.within)
+}
+
+/// How many more values are probably needed: an interval's width falls with the root of their number.
+fn estimate(rule: &StopRule, values: &[f64]) -> usize {
+    let ratio = relative_width(rule, values).map_or(f64::INFINITY, |width| width / rule.within);
+    let needed = values.len() as f64 * ratio * ratio;
+    // Saturates at infinity; no number becomes zero.
+    (needed.ceil() as usize).saturating_sub(values.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use scenario::MetricName;
+
+    use super::*;
+
+    fn rule(statistic: Statistic, within: f64, least: u32, most: u32) -> StopRule {
+        let name = MetricName { of: "ftp".to_owned(), metric: "goodput-mbit/s".to_owned() };
+        StopRule { name, statistic, confidence: 0.95, within, least, most, first: 1 }
+    }
+
+    /// 10 ± 1 in turn.
+    fn values(count: u32) -> Vec<f64> {
+        (0..count).map(|number| if number % 2 == 0 { 9.0 } else { 11.0 }).collect()
+    }
+
+    #[test]
+    fn first_the_minimum_is_run() {
+        let rule = rule(Statistic::Mean, 0.5, 10, 100);
+        assert_eq!(need(&rule, &[]), Need::More(10));
+        assert_eq!(need(&rule, &values(4)), Need::More(6));
+        assert_eq!(need(&rule, &values(10)), Need::Enough(10));
+    }
+
+    #[test]
+    fn enough_is_the_same_however_many_more_were_run() {
+        let rule = rule(Statistic::Mean, 0.05, 2, 100);
+        // Student's t for 17 degrees of freedom is 2.110, and 2.110 · 1.029/√18 = 0.512 of a mean of
+        // 10; for 18 it is 2.101, and 2.101 · 1.026/√19 = 0.495 of 9.947.
+        let counts = [20, 30, 100].map(|count| need(&rule, &values(count)));
+        assert_eq!(counts, [Need::Enough(19); 3]);
+        let Need::More(more) = need(&rule, &values(18)) else { panic!() };
+        assert!((1..=18).contains(&more), "{more}");
+    }
+
+    #[test]
+    fn the_maximum_ends_it() {
+        let rule = rule(Statistic::Mean, 0.001, 2, 12);
+        assert_eq!(need(&rule, &values(8)), Need::More(4));
+        assert_eq!(need(&rule, &values(12)), Need::Exhausted);
+        assert_eq!(need(&rule, &values(50)), Need::Exhausted);
+    }
+
+    #[test]
+    fn a_median_needs_six_values_and_asks_for_them_one_round_after_the_other() {
+        let rule = rule(Statistic::Median, 0.2, 2, 100);
+        assert_eq!(need(&rule, &values(2)), Need::More(2));
+        assert_eq!(need(&rule, &values(4)), Need::More(4));
+        assert_eq!(need(&rule, &values(8)), Need::Enough(6));
+    }
+
+    #[test]
+    fn values_without_a_spread_are_known() {
+        let rule = rule(Statistic::Mean, 0.01, 3, 10);
+        assert_eq!(need(&rule, &[0.0; 3]), Need::Enough(3));
+        // Around zero no part of it is wide enough, and not every value is a number.
+        assert_eq!(need(&rule, &[-1.0, 1.0, -1.0, 1.0]), Need::More(4));
+        assert_eq!(need(&rule, &[f64::NAN; 4]), Need::More(1));
+    }
+}
