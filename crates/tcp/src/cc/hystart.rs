@@ -8,7 +8,7 @@
 //!   threshold = clamp(lastRoundMinRTT / 8, 4 ms, 16 ms)
 //!   slow start: currentRoundMinRTT ≥ lastRoundMinRTT + threshold → CSS
 //!   CSS:        currentRoundMinRTT < cssBaselineMinRtt → slow start
-//!               five rounds → congestion avoidance
+//!               five rounds, of which the one it began in is the first → congestion avoidance
 //! CSS grows the window by a quarter of slow start.
 //! ```
 
@@ -41,7 +41,7 @@ pub(crate) struct HyStart {
     last_min: Option<Duration>,
     current_min: Option<Duration>,
     samples: u32,
-    /// The baseline of conservative slow start, and the number of rounds in it.
+    /// The baseline of conservative slow start, and the number of rounds in it that have ended.
     css: Option<(Duration, u32)>,
 }
 
@@ -62,8 +62,9 @@ impl HyStart {
             self.last_min = self.current_min.take();
             self.samples = 0;
             if let Some((_, rounds)) = &mut self.css {
+                // §4.2: the partial round in which it began counts.
                 *rounds += 1;
-                if *rounds > CSS_ROUNDS {
+                if *rounds >= CSS_ROUNDS {
                     return Advice::Leave;
                 }
             }
