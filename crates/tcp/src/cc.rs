@@ -3,6 +3,7 @@
 mod additive;
 mod bbr;
 mod bic;
+mod compound;
 mod cubic;
 mod hybla;
 mod hystart;

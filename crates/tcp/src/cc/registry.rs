@@ -9,6 +9,7 @@ use thiserror::Error;
 use super::additive::{Additive, Increase};
 use super::bbr::Bbr;
 use super::bic::{Bic, BicOptions};
+use super::compound::{Compound, CompoundOptions};
 use super::cubic::{Cubic, CubicOptions};
 use super::hybla::{Hybla, HyblaOptions};
 use super::illinois::{Illinois, IllinoisOptions};
@@ -25,13 +26,17 @@ type Make = Arc<dyn Fn(&Start) -> Box<dyn Controller> + Send + Sync>;
 type Read = fn(&mut Options<'_>) -> Result<Make, OptionError>;
 
 /// Names of controllers, with the functions that parse their options.
-const CONTROLLERS: [(&str, Read); 12] = [
+const CONTROLLERS: [(&str, Read); 13] = [
     ("bbr", |_| Ok(boxed(Bbr::new))),
     ("bic", |options| {
         let options = BicOptions::read(options)?;
         Ok(boxed(move |start| Bic::new(start, options)))
     }),
     ("constant-rate", |options| additive(Increase::read_rate(options)?)),
+    ("compound", |options| {
+        let options = CompoundOptions::read(options)?;
+        Ok(boxed(move |start| Compound::new(start, options)))
+    }),
     ("cubic", |options| {
         let options = CubicOptions::read(options)?;
         Ok(boxed(move |start| Cubic::new(start, options)))

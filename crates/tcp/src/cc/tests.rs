@@ -135,6 +135,31 @@ fn vegas_keeps_a_few_segments_in_the_queue() {
     }
 }
 
+/// Tan et al., eq. 3 to 5: without a queue 100 segments grow by 100^0.75 / 8 = 3.95; a queue of 30
+/// segments or more comes off the second window; a loss halves the sum.
+#[test]
+fn compound_adds_a_window_that_follows_the_delay() {
+    let delay_window = |it: &dyn Controller| it.metrics()[0].1 / MSS as f64;
+    let mut it = avoiding("compound", 100);
+    it.on_ack(&ack(at(0), 100 * MSS, ms(500), ms(500), 1));
+    assert!((delay_window(&*it) - 2.976).abs() < 0.01, "{}", delay_window(&*it));
+    assert!((segments(&*it) - 103.976).abs() < 0.01, "{}", segments(&*it));
+    // 105 segments with 20 % of the RTT in the queue are 21; with 40 % they are 42.
+    it.on_ack(&ack(at(500), 104 * MSS, ms(625), ms(500), 2));
+    assert!((delay_window(&*it) - 6.07).abs() < 0.02, "{}", delay_window(&*it));
+    it.on_ack(&ack(at(1200), 108 * MSS, ms(834), ms(500), 3));
+    assert_eq!(delay_window(&*it), 0.0);
+    assert!((segments(&*it) - 103.0).abs() < 0.1, "{}", segments(&*it));
+    // Small windows grow as Reno's.
+    let mut small = avoiding("compound", 10);
+    small.on_ack(&ack(at(0), 10 * MSS, ms(500), ms(500), 1));
+    assert_eq!((segments(&*small), delay_window(&*small)), (11.0, 0.0));
+    let before = segments(&*it);
+    lose(&mut *it, at(1300));
+    assert!((segments(&*it) - before / 2.0).abs() < 0.01);
+    assert!(delay_window(&*it) < 0.01);
+}
+
 /// 50 segments delivered per 100 ms with a smallest RTT of 80 ms: 40 segments.
 #[test]
 fn westwood_needs_what_it_measured() {
