@@ -354,7 +354,7 @@ fn a_meter_runs_on_server_and_client() {
     });
 }
 
-/// Rec. ITU-R S.1711-1, Annex 1, 2.1.3: one connection with an 8 kbyte window gets at most 320
+/// Rec. ITU-R S.1711-1, Annex 2, 2.1.3: one connection with an 8 kbyte window gets at most 320
 /// kbit/s at a round trip of 200 ms, and 91 kbit/s at 700 ms. The transfer is long enough for its
 /// first and last round trips not to matter.
 #[test]
