@@ -13,8 +13,7 @@ fn folder() -> PathBuf {
 }
 
 fn read(name: &str) -> Scenario {
-    let text = fs::read_to_string(folder().join(name)).unwrap();
-    Scenario::parse(name, &text).unwrap_or_else(|error| panic!("{error}"))
+    Scenario::load(&folder().join(name)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn published(name: &str) -> Published {
@@ -26,6 +25,7 @@ fn names() -> Vec<String> {
     let files = fs::read_dir(folder()).unwrap();
     let mut names: Vec<_> =
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name.ends_with(".toml"));
     names.sort();
     names
 }
