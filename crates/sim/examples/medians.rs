@@ -2,7 +2,7 @@
 //! several connections at the same time, that of the last to end counts:
 //!
 //! ```sh
-//! cargo run --release -p skyhop-sim --example medians -- scenarios/slacp-under-ip.toml 32
+//! cargo run --release -p skyhop-sim --example medians -- scenarios/slacp-fig5.toml 32
 //! ```
 //!
 //! A third argument selects the cases whose names contain it.

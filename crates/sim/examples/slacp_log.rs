@@ -1,7 +1,7 @@
 //! Prints what the SLACP sessions of a scenario did, packet by packet (`docs/event-log.md`):
 //!
 //! ```sh
-//! cargo run --release -p skyhop-sim --example slacp_log -- scenarios/slacp-under-ip.toml "high, reference + SLACP" 1
+//! cargo run --release -p skyhop-sim --example slacp_log -- scenarios/slacp-fig5.toml "high, reference, SLACP" 1
 //! ```
 //!
 //! Each line has the gateway and the event.

@@ -102,7 +102,7 @@ fn a_dumbbell_shares_its_bottleneck() {
 /// The metrics of a fast run must not change unnoticed.
 #[test]
 fn equal_runs_have_equal_figures() {
-    let scenario = read("opnet.toml");
+    let scenario = read("opnet-figs4-7.toml");
     let case = &scenario.cases[3];
     assert_eq!(run(case), run(case));
 }

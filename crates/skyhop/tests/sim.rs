@@ -73,7 +73,7 @@ fn mistakes_are_one_line_and_exit_code_2() {
         (preset, &[], "geo.toml: this is a link preset, not a scenario"),
         (folder.path().join("none.toml"), &[], "cannot read"),
         (
-            scenario("opnet.toml"),
+            scenario("opnet-figs4-7.toml"),
             &["--case", "lunar"],
             "has no case \"lunar\": it has \"terrestrial\"",
         ),

@@ -2,7 +2,7 @@ use scenario::{Published, Scenario};
 
 use super::*;
 
-const SCENARIO: &str = include_str!("../../../../scenarios/wadekar-iw.toml");
+const SCENARIO: &str = include_str!("../../../../scenarios/wadekar-tables1-3.toml");
 
 fn file() -> File {
     let cases = Scenario::parse("iw", SCENARIO).unwrap().cases;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const DAMA: &str = include_str!("../../../../../scenarios/slacp-dama.toml");
+const DAMA: &str = include_str!("../../../../../scenarios/slacp-fig6.toml");
 
 /// Time of the last of the transfers, and packets that the MAC buffer dropped.
 fn upload(name: &str) -> (f64, f64) {
