@@ -28,7 +28,7 @@ pub(crate) struct Row {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
     Reproduced,
-    /// Outside the tolerance, but within two of the source's standard deviations, which is this.
+    /// Outside the tolerance, but within two standard errors of the source's mean, of which one is this.
     Within(f64),
     /// It differs by the stated ratio, for this reason.
     Differs {
@@ -57,11 +57,11 @@ impl Row {
         Self { claim, source, unit, expected, ours, tolerance, verdict }
     }
 
-    /// Adds the source's standard deviation.
-    pub(crate) fn with_deviation(mut self, deviation: f64) -> Self {
-        let is_within = (self.ours - self.expected).abs() <= 2.0 * deviation;
+    /// Adds the standard error of the source's mean.
+    pub(crate) fn with_error(mut self, error: f64) -> Self {
+        let is_within = (self.ours - self.expected).abs() <= 2.0 * error;
         if is_within && self.verdict != Verdict::Reproduced {
-            self.verdict = Verdict::Within(deviation);
+            self.verdict = Verdict::Within(error);
         }
         self
     }
@@ -85,8 +85,8 @@ impl Row {
         let percent = |share: f64| (share * 100.0).round();
         let verdict = match &self.verdict {
             Verdict::Reproduced => format!("reproduced (± {} %)", percent(self.tolerance)),
-            Verdict::Within(deviation) => {
-                format!("within two deviations (2 × {deviation} {})", self.unit)
+            Verdict::Within(error) => {
+                format!("within two standard errors of the mean (2 × {error:.2} {})", self.unit)
             }
             Verdict::Differs { ratio, why } => {
                 format!("differs ({ratio} ± {} %): {why}", percent(SLACK))
