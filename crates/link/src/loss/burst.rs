@@ -1,7 +1,7 @@
 //! Bursts of errors with a duration in time: while one lasts, everything is lost.
 //!
-//! A link is alternately good and bad, for random durations with uniform distributions (D. Astuti
-//! et al., SLACP, §4). The state depends only on the time and the seed: neither the traffic nor the
+//! A link is alternately good and bad, for random durations with uniform distributions (D. Astuti,
+//! SLACP, §4). The state depends only on the time and the seed: neither the traffic nor the
 //! rate affects the bursts.
 
 use core::fmt;

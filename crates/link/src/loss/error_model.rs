@@ -13,9 +13,8 @@ const KIND: Kind = Kind {
                states, like \"good=10s..30s bad=60ms\"",
 };
 
-/// The satellite error models of D. Astuti et al., "TCP and Link Layer
-/// Enhancements in DVB-S/DVB-RCS Satellite Systems with Bandwidth on Demand"
-/// (SLACP), Table 2: two states with uniform durations.
+/// The satellite error models of D. Astuti, "TCP and Link Layer Enhancements in
+/// DVB-S/DVB-RCS satellite systems" (SLACP), Table 2: two states with uniform durations.
 ///
 /// | model | time between bursts | burst length |
 /// |---|---|---|
