@@ -19,7 +19,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("expected a scenario file and a number of seeds".into());
     };
     let (scenario, seeds) = (Scenario::load(Path::new(file))?, seeds.parse::<u64>()?);
-    println!("| case | mean, Mbit/s | greatest | gain | Jain's index, 98 % |\n|---|---|---|---|---|");
+    println!(
+        "| case | mean, Mbit/s | greatest | gain | Jain's index, 98 % |\n|---|---|---|---|---|"
+    );
     let mut reference = (String::new(), f64::NAN);
     for case in &scenario.cases {
         let runs: Vec<[f64; 2]> = (1..=seeds).map(|seed| figures(case, seed)).collect();
@@ -35,7 +37,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let around = student_t(&fairness).map_or(String::new(), |intervals| {
             format!(" ({:.3}–{:.3})", intervals.ci98.low, intervals.ci98.high)
         });
-        println!("| {} | {average:.2} | {greatest:.2} | {gain:+.0} % | {jain:.3}{around} |", case.name);
+        println!(
+            "| {} | {average:.2} | {greatest:.2} | {gain:+.0} % | {jain:.3}{around} |",
+            case.name
+        );
     }
     Ok(())
 }

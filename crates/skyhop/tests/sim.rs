@@ -25,7 +25,7 @@ fn csv_is_the_same_whoever_runs_it() {
     let file = scenario("enac-table2.toml");
     let run = |threads| printed(&sim(&file, &["--csv", "--seeds", "3", "--threads", threads]));
     let first = run("1");
-    // Four cases, three seeds, about twenty figures.
+    // Ten cases, three seeds, about twenty figures.
     assert!(first.lines().count() > 200, "{first}");
     assert!(first.starts_with("file,case,seed,of,metric,value\n"), "{first}");
     for threads in ["1", "2", "5"] {
