@@ -31,25 +31,53 @@ macro_rules! shipped {
 }
 
 /// In alphabetical order.
-static ALL: [Shipped; 17] = [
+static ALL: [Shipped; 35] = [
     shipped!("dumbbell"),
+    shipped!("enac-multi", published),
     shipped!("enac-table1", published),
     shipped!("enac-table2", published),
+    shipped!("geo"),
     shipped!("itu-buffer", published),
+    shipped!("itu-fig19", published),
+    shipped!("itu-fig27", published),
+    shipped!("itu-fig40", published),
+    shipped!("itu-fig45", published),
+    shipped!("itu-figs13-14", published),
+    shipped!("itu-figs15-18", published),
+    shipped!("itu-figs28-34", published),
+    shipped!("itu-figs7-10", published),
     shipped!("itu-network", published),
     shipped!("itu-single", published),
     shipped!("itu-star"),
-    shipped!("opnet", published),
-    shipped!("slacp-dama"),
+    shipped!("itu-table10", published),
+    shipped!("itu-table14", published),
+    shipped!("itu-table23", published),
+    shipped!("itu-tables2-4", published),
+    shipped!("itu-tables5-7", published),
+    shipped!("itu-tables8-9", published),
+    shipped!("opnet-figs4-7", published),
     shipped!("slacp-fig5", published),
-    shipped!("slacp-fig8"),
-    shipped!("slacp-fig9"),
-    shipped!("slacp-under-ip", published),
+    shipped!("slacp-fig6", published),
+    shipped!("slacp-fig8", published),
+    shipped!("slacp-fig9", published),
+    shipped!("slacp-section4-2", published),
+    shipped!("slacp-section4-3", published),
+    shipped!("slacp-split"),
     shipped!("voice-dama"),
-    shipped!("vsat-vbdc", published),
-    shipped!("wadekar-buffer", published),
-    shipped!("wadekar-iw", published),
+    shipped!("wadekar-figs3-4", published),
+    shipped!("wadekar-tables1-3", published),
+    shipped!("wadekar-tables4-6", published),
 ];
+
+macro_rules! alone {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../../scenarios/", $name, ".published.toml")))
+    };
+}
+
+/// Published results without a scenario: their names and texts, in alphabetical order.
+static ALONE: [(&str, &str); 3] =
+    [alone!("itu-table1"), alone!("itu-table17"), alone!("itu-tables11-13")];
 
 impl Shipped {
     /// All of them, in alphabetical order.
@@ -60,6 +88,16 @@ impl Shipped {
     /// The one of that name.
     pub fn find(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|shipped| shipped.name == name)
+    }
+
+    /// Published results without a scenario, such as conditions only: their names and contents.
+    ///
+    /// # Errors
+    /// None: a test parses every one.
+    pub fn published_alone() -> impl Iterator<Item = (&'static str, Result<Published, FileError>)> {
+        ALONE
+            .iter()
+            .map(|(name, text)| (*name, Published::parse(&format!("{name}.published.toml"), text)))
     }
 
     /// The scenario. It names only presets and traces that are built in.
@@ -99,7 +137,8 @@ mod tests {
             let published = shipped.published.map(|_| format!("{}.published.toml", shipped.name));
             [Some(format!("{}.toml", shipped.name)), published].into_iter().flatten()
         });
-        assert_eq!(compiled_in.collect::<BTreeSet<_>>(), on_disk);
+        let alone = ALONE.iter().map(|(name, _)| format!("{name}.published.toml"));
+        assert_eq!(compiled_in.chain(alone).collect::<BTreeSet<_>>(), on_disk);
         assert!(ALL.is_sorted_by_key(|shipped| shipped.name));
     }
 
@@ -111,5 +150,8 @@ mod tests {
             assert_eq!(Shipped::find(shipped.name).unwrap().name, shipped.name);
         }
         assert!(Shipped::find("enac-table3").is_none());
+        for (name, published) in Shipped::published_alone() {
+            assert!(published.unwrap().output.is_empty(), "{name}");
+        }
     }
 }

@@ -204,7 +204,7 @@ fn the_presets_are_listed() {
     let list = text(&output.stdout);
     let names: Vec<&str> = list.lines().filter_map(|line| line.split(' ').next()).collect();
     let expected = "geo geo-ka geo-fade geo-rain geo-burst vsat-dama-cra vsat-dama-rbdc vsat-dama-vbdc \
-                    vsat-dama-cra-vbdc vsat-dama-voice star-one t1 itu-45m atm-155m meo leo";
+                    vsat-dama-cra-vbdc vsat-dama-voice star-one star-one-assigned t1 itu-45m atm-155m meo leo";
     assert_eq!(names.join(" "), expected, "{list}");
 }
 

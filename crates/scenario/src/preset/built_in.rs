@@ -1,7 +1,7 @@
 //! The built-in presets.
 
 /// Names and files of the built-in presets.
-pub(crate) const BUILT_IN: [(&str, &str); 16] = [
+pub(crate) const BUILT_IN: [(&str, &str); 17] = [
     ("geo", include_str!("../../presets/geo.toml")),
     ("geo-ka", include_str!("../../presets/geo-ka.toml")),
     ("geo-fade", include_str!("../../presets/geo-fade.toml")),
@@ -13,6 +13,7 @@ pub(crate) const BUILT_IN: [(&str, &str); 16] = [
     ("vsat-dama-cra-vbdc", include_str!("../../presets/vsat-dama-cra-vbdc.toml")),
     ("vsat-dama-voice", include_str!("../../presets/vsat-dama-voice.toml")),
     ("star-one", include_str!("../../presets/star-one.toml")),
+    ("star-one-assigned", include_str!("../../presets/star-one-assigned.toml")),
     ("t1", include_str!("../../presets/t1.toml")),
     ("itu-45m", include_str!("../../presets/itu-45m.toml")),
     ("atm-155m", include_str!("../../presets/atm-155m.toml")),
