@@ -110,7 +110,7 @@ fn equal_runs_have_equal_figures() {
 /// Files name metrics, which all back ends share.
 #[test]
 fn every_metric_is_one_that_files_can_name() {
-    for name in ["slacp-under-ip.toml", "voice-dama.toml", "itu-star.toml", "dumbbell.toml"] {
+    for name in ["slacp-fig5.toml", "voice-dama.toml", "itu-star.toml", "dumbbell.toml"] {
         let scenario = read(name);
         let mut run = Run::new(scenario.cases.last().unwrap(), 1);
         (0..5).for_each(|_| _ = run.advance());
