@@ -28,7 +28,7 @@ pub(crate) enum StudyCommand {
     Run(run::Args),
     /// Keep results that `skyhop study cell --print` wrote, one a line, from standard input
     Add(add::Args),
-    /// Show results as tables, CSV, or beside published values
+    /// Show results as tables, CSV, or beside published ones, also as Markdown and as pages with graphs
     Report(report::Args),
 }
 
@@ -71,8 +71,12 @@ struct ScenariosArg {
 }
 
 impl ScenariosArg {
+    fn is_all(&self) -> bool {
+        self.scenarios.iter().any(|name| name == "all")
+    }
+
     fn read(&self) -> Result<Vec<Source>> {
-        if self.scenarios.iter().any(|name| name == "all") {
+        if self.is_all() {
             if self.scenarios.len() > 1 {
                 bail!("`all` stands for all scenarios with a name: expected no others beside it");
             }

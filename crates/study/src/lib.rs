@@ -28,6 +28,7 @@ mod page;
 mod pair;
 pub mod plan;
 mod progress;
+pub mod reproduction;
 pub mod results;
 pub mod runs;
 pub mod senders;

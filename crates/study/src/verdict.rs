@@ -4,6 +4,8 @@
 //! statement holds for every pair of cases that it names. Otherwise they *differ*; a cause that the file names counts as
 //! shown if the case that it points to reproduces the published result.
 
+use std::collections::BTreeMap;
+
 use scenario::{Compare, Difference, Output, Point, Published, Statistic, Trend};
 use sim::Metric;
 use stats::{Bootstrap, Interval, mean, median};
@@ -137,6 +139,13 @@ pub struct Score {
 }
 
 impl Runs<'_> {
+    /// Number of runs of the case that has most.
+    pub fn seeds(&self) -> usize {
+        let mut counts = BTreeMap::new();
+        self.0.iter().for_each(|(case, _)| *counts.entry(*case).or_insert(0) += 1);
+        counts.into_values().max().unwrap_or(0)
+    }
+
     /// The values of a metric over the runs of a case; `None` if the case was not run.
     fn values(&self, case: &str, of: &str, metric: &str) -> Result<Option<Vec<f64>>, NoMetric> {
         let own = self.0.iter().filter(|(name, _)| *name == case);

@@ -1,11 +1,15 @@
 //! `skyhop study report`.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use scenario::Published;
+use anyhow::{Context, Result, bail};
+use scenario::{Documents, FileError, Published, Shipped};
 use study::campaign::{Selection, Source, select};
+use study::reproduction::{Entry, csv, markdown, page, text as text_of};
 use study::runs::{self, File};
+use study::verdict::Runs;
 
 use super::{On, ScenariosArg, StoreArg, binary, warn};
 
@@ -19,19 +23,38 @@ pub(crate) struct Args {
     on: On,
     #[command(flatten)]
     store: StoreArg,
-    /// Print every figure of every run as CSV
-    #[arg(long, conflicts_with = "published")]
+    /// Print CSV: every figure of every run, or with --published every published result beside ours
+    #[arg(long, conflicts_with = "markdown")]
     csv: bool,
-    /// Compare with published values; scenarios without any are left out
+    /// Compare with published results; scenarios without any are left out
     #[arg(long)]
     published: bool,
+    /// Print Markdown: a summary by document and every published result beside ours
+    #[arg(long)]
+    markdown: bool,
+    /// Write a page with graphs for each scenario with published results into this directory
+    #[arg(long, value_name = "DIR")]
+    html: Option<PathBuf>,
+}
+
+impl Args {
+    fn compares(&self) -> bool {
+        self.published || self.markdown || self.html.is_some()
+    }
+
+    /// What is typed to make the report of one scenario again, or of all that were asked for.
+    fn command(&self, name: Option<&str>) -> String {
+        let names = name.map_or_else(|| self.scenarios.scenarios.join(" "), str::to_owned);
+        let flag = if name.is_some() { "--html DIR" } else { "--markdown" };
+        format!("skyhop study report {names} {flag}")
+    }
 }
 
 /// Prints what the store has.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let mut sources = args.scenarios.read()?;
     let mut published = Vec::new();
-    if args.published {
+    if args.compares() {
         (sources, published) = with_published(sources)?;
     }
     let this = binary()?;
@@ -49,8 +72,66 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if selection.binary != this {
         eprintln!("skyhop: warning: these are results of another program, {}", selection.binary);
     }
-    crate::print(&text(args, sources, &published, &selection)?)?;
+    if args.compares() {
+        let all = args.scenarios.is_all();
+        let alone = if all { Shipped::published_alone().collect() } else { Vec::new() };
+        return compare(args, &sources, &published, &selection, alone);
+    }
+    crate::print(&text(args, sources, &selection))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the results beside published ones; `alone` are those that have no scenario.
+fn compare(
+    args: &Args,
+    sources: &[Source],
+    published: &[Published],
+    selection: &Selection,
+    alone: Vec<(&str, Result<Published, FileError>)>,
+) -> Result<ExitCode> {
+    let documents = Documents::shipped()?;
+    let mut entries = Vec::new();
+    for (file, (source, published)) in sources.iter().zip(published).enumerate() {
+        let own = selection.runs.iter().filter(|(number, ..)| *number == file);
+        let runs = own.map(|(_, case, result)| (&*source.cases[*case].name, &*result.metrics));
+        let runs = Runs(runs.collect());
+        let entry = Entry::new(source.path().display().to_string(), published, &runs);
+        entries.push(entry.with_context(|| source.path().display().to_string())?);
+    }
+    let alone: Vec<(&str, Published)> =
+        alone.into_iter().map(|(name, published)| Ok((name, published?))).collect::<Result<_>>()?;
+    for (name, published) in &alone {
+        entries.push(Entry::new((*name).to_owned(), published, &Runs::default())?);
+    }
+    if let Some(directory) = &args.html {
+        write_pages(args, directory, &entries, &documents)?;
+    }
+    if args.markdown {
+        crate::print(&markdown(&entries, &documents, &args.command(None)))?;
+    } else if args.csv {
+        crate::print(&csv(&entries))?;
+    } else if args.published {
+        entries.iter().try_for_each(|entry| crate::print(&text_of(entry, &documents)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_pages(
+    args: &Args,
+    directory: &Path,
+    entries: &[Entry<'_>],
+    documents: &Documents,
+) -> Result<()> {
+    let cannot = |path: &Path| format!("cannot write {}", path.display());
+    fs::create_dir_all(directory).with_context(|| cannot(directory))?;
+    for entry in entries {
+        let stem = Path::new(&entry.name).file_stem().unwrap_or_default().to_string_lossy();
+        let path = directory.join(format!("{stem}.html"));
+        let html = page(entry, documents, &args.command(Some(&entry.name)));
+        fs::write(&path, html).with_context(|| cannot(&path))?;
+        eprintln!("{}", path.display());
+    }
+    Ok(())
 }
 
 fn with_published(sources: Vec<Source>) -> Result<(Vec<Source>, Vec<Published>)> {
@@ -67,12 +148,7 @@ fn with_published(sources: Vec<Source>) -> Result<(Vec<Source>, Vec<Published>)>
     Ok(both)
 }
 
-fn text(
-    args: &Args,
-    sources: Vec<Source>,
-    published: &[Published],
-    selection: &Selection,
-) -> Result<String> {
+fn text(args: &Args, sources: Vec<Source>, selection: &Selection) -> String {
     let file = |source: Source| {
         let path = source.path();
         File { path, cases: source.cases, replications: source.replications }
@@ -85,9 +161,5 @@ fn text(
         metrics: &result.metrics,
     });
     let runs: Vec<runs::Run<'_>> = runs.collect();
-    Ok(match (args.published, args.csv) {
-        (true, _) => runs::beside_published(&files, published, &runs)?,
-        (_, true) => runs::csv(&files, &runs),
-        _ => runs::text(&files, &runs),
-    })
+    if args.csv { runs::csv(&files, &runs) } else { runs::text(&files, &runs) }
 }

@@ -1,13 +1,13 @@
 //! Shows scenarios' runs beside published results.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use scenario::{Documents, FileError, Published};
 use thiserror::Error;
 
 use super::{File, Run};
-use crate::verdict::{self, NoMetric, Runs};
+use crate::reproduction::{self, Entry};
+use crate::verdict::{NoMetric, Runs};
 
 /// Why runs cannot be shown beside published results.
 #[derive(Debug, Error)]
@@ -41,17 +41,9 @@ pub fn beside_published(
     for (index, (file, published)) in files.iter().zip(published).enumerate() {
         let of_file = runs.iter().filter(|run| run.file == index);
         let of_file = Runs(of_file.map(|run| (&run.case.name[..], run.metrics)).collect());
-        let comparison = verdict::compare(published, &of_file)
+        let entry = Entry::new(file.path.display().to_string(), published, &of_file)
             .map_err(|cause| CompareError::NoMetric { path: file.path.clone(), cause })?;
-        let document = documents.find(&published.document);
-        let title = document.map_or(&published.document, |document| &document.title);
-        let _ = writeln!(text, "{}\n  {title}", file.path.display());
-        for table in [verdict::values(&comparison, true), verdict::statements(&comparison)] {
-            if !table.is_empty() {
-                text += &table.indent(2).to_string();
-            }
-        }
-        let _ = writeln!(text, "  {}\n", verdict::summary(&comparison.score()));
+        text += &reproduction::text(&entry, &documents);
     }
     text.pop();
     Ok(text)

@@ -97,7 +97,7 @@ fn each_case_is_run_with_the_seeds_of_its_file() {
 
 #[test]
 fn a_case_is_run_until_its_metric_is_known_on_any_number_of_threads() {
-    let rule = "first = 5\nuntil = { of = \"ftp\", metric = \"goodput-mbit/s\", within = \"15 %\", \
+    let rule = "first = 5\nuntil = { of = \"ftp\", metric = \"goodput-mbit/s\", within = \"2 %\", \
                 least = 3, most = 60 }\n";
     let files = [noisy(rule)];
     let (runs, notes, planned) = seeds(&files, 1);
@@ -114,5 +114,5 @@ fn a_case_is_run_until_its_metric_is_known_on_any_number_of_threads() {
     let none = [noisy(&rule.replace("goodput-mbit/s", "delay-mean-s"))];
     let progress = Progress { planned: &|_| {}, step: &|_| {} };
     let error = replicate_as_declared(&none, 1, Extras::default(), &progress).unwrap_err();
-    assert!(error.to_string().ends_with("has no figure ftp.delay-mean-s"), "{error}");
+    assert!(error.to_string().ends_with("has no metric ftp.delay-mean-s"), "{error}");
 }

@@ -1,0 +1,308 @@
+//! What of the published results is reproduced: a summary by document, and a line for every value, statement, condition
+//! and loss, as Markdown, CSV and a web page.
+
+mod page;
+mod plot;
+
+use report::{Column, Csv, Table};
+use scenario::{Documents, Publication, Published};
+
+use crate::verdict::{self, Comparison, NoMetric, Runs, Score, ValueBeside, Verdict};
+
+pub use page::page;
+
+/// Published results beside the runs of their scenario.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// The scenario's name, or that of the results if there is no scenario.
+    pub name: String,
+    /// Number of seeds of the case that has most; 0 if nothing was run.
+    pub seeds: usize,
+    /// What was published.
+    pub published: &'a Published,
+    /// The comparison.
+    pub comparison: Comparison<'a>,
+}
+
+impl<'a> Entry<'a> {
+    /// Compares published results with the runs of their scenario.
+    ///
+    /// # Errors
+    /// If a published result is about a metric that its case does not have.
+    pub fn new(name: String, published: &'a Published, runs: &Runs<'_>) -> Result<Self, NoMetric> {
+        let comparison = verdict::compare(published, runs)?;
+        Ok(Self { name, seeds: runs.seeds(), published, comparison })
+    }
+}
+
+/// One entry as plain text: our values beside the published ones, then its statements. Results about cases that were
+/// not run are only counted.
+pub fn text(entry: &Entry<'_>, documents: &Documents) -> String {
+    let document = documents.find(&entry.published.document);
+    let title = document.map_or(&entry.published.document, |document| &document.title);
+    let mut text = format!("{}\n  {title}\n", entry.name);
+    let tables = [verdict::values(&entry.comparison, true), verdict::statements(&entry.comparison)];
+    for table in tables.into_iter().filter(|table| !table.is_empty()) {
+        text += &table.indent(2).to_string();
+    }
+    text + &format!("  {}\n\n", verdict::summary(&entry.comparison.score()))
+}
+
+/// The entries of one document.
+struct Part<'a, 'e> {
+    document: &'a Publication,
+    entries: Vec<&'e Entry<'a>>,
+}
+
+impl Part<'_, '_> {
+    fn score(&self) -> Score {
+        let mut score = Score::default();
+        self.entries.iter().for_each(|entry| score += entry.comparison.score());
+        score
+    }
+
+    fn inputs(&self) -> usize {
+        let inputs = self.entries.iter().flat_map(|entry| &entry.published.input);
+        inputs.map(|input| input.points.len()).sum()
+    }
+
+    fn lost(&self) -> (usize, u32) {
+        let lost = || self.entries.iter().flat_map(|entry| &entry.published.lost);
+        (lost().filter(|lost| lost.values == 0).count(), lost().map(|lost| lost.values).sum())
+    }
+}
+
+fn parts<'a, 'e>(entries: &'e [Entry<'a>], documents: &'a Documents) -> Vec<Part<'a, 'e>> {
+    let of = |document: &'a Publication| {
+        let own = entries.iter().filter(|entry| entry.published.document == document.name);
+        Part { document, entries: own.collect() }
+    };
+    documents.document.iter().map(of).filter(|part| !part.entries.is_empty()).collect()
+}
+
+/// How many results of each document are reproduced.
+pub fn summary(entries: &[Entry<'_>], documents: &Documents) -> Table {
+    let numbers = [
+        "values",
+        "statements",
+        "of",
+        "share",
+        "explained",
+        "not explained",
+        "not run",
+        "impossible",
+        "inputs",
+        "lost values",
+        "lost curves",
+    ];
+    let columns = numbers.map(Column::right);
+    let mut table = Table::new([Column::left("document")].into_iter().chain(columns));
+    let mut row = |name: String, score: Score, inputs: usize, (curves, values): (usize, u32)| {
+        let due = score.scored() + score.not_run;
+        let share = if due == 0 { 0.0 } else { 100.0 * score.agree() as f64 / due as f64 };
+        let numbers = [
+            score.reproduced.to_string(),
+            score.trends.to_string(),
+            due.to_string(),
+            format!("{share:.0} %"),
+            score.explained.to_string(),
+            score.unexplained.to_string(),
+            score.not_run.to_string(),
+            score.impossible.to_string(),
+            inputs.to_string(),
+            values.to_string(),
+            curves.to_string(),
+        ];
+        table.row([name].into_iter().chain(numbers));
+    };
+    let parts = parts(entries, documents);
+    let (mut total, mut inputs, mut lost) = (Score::default(), 0, (0, 0));
+    for part in &parts {
+        let (score, own) = (part.score(), part.lost());
+        total += score;
+        inputs += part.inputs();
+        lost = (lost.0 + own.0, lost.1 + own.1);
+        row(format!("{}: {}", part.document.by, part.document.title), score, part.inputs(), own);
+    }
+    row("all".to_owned(), total, inputs, lost);
+    table
+}
+
+/// The whole report as Markdown. `command` makes it again.
+pub fn markdown(entries: &[Entry<'_>], documents: &Documents, command: &str) -> String {
+    let mut text = format!(
+        "# What is reproduced\n\n\
+         `{command}` writes this page from the results of `skyhop study run all`. A value is reproduced if ours is \
+         within its stated tolerance, a statement if it holds for every pair of cases that it is about; \
+         [published.md](published.md#results-files) explains the columns and [discusses](published.md) the differences. \
+         *Explained* are those whose cause a case shows. Impossible values and inputs are not scored.\n\n{}",
+        summary(entries, documents).markdown(),
+    );
+    for part in parts(entries, documents) {
+        text += &format!("\n## {}\n", part.document.title);
+        text += &errata(part.document);
+        for entry in &part.entries {
+            text += &section(entry);
+        }
+    }
+    text
+}
+
+/// The known errors of a document.
+fn errata(document: &Publication) -> String {
+    if document.erratum.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(["where", "says", "error"].map(Column::left));
+    for erratum in &document.erratum {
+        table.row([&erratum.place, &erratum.words, &erratum.because].map(|text| cell(text)));
+    }
+    format!("\nErrors of the document:\n\n{}", table.markdown())
+}
+
+fn section(entry: &Entry<'_>) -> String {
+    let published = entry.published;
+    let mut text = format!("\n### {}: {}\n\n", entry.name, published.title);
+    if entry.seeds > 0 {
+        text +=
+            &format!("{} seeds: {}.\n", entry.seeds, verdict::summary(&entry.comparison.score()));
+    }
+    for assumption in &published.assumption {
+        text += &format!(
+            "\nAssumption: {}: {} ({}).\n",
+            assumption.about, assumption.taken, assumption.because
+        );
+    }
+    let tables = [
+        verdict::values(&entry.comparison, false),
+        verdict::statements(&entry.comparison),
+        conditions(published),
+        losses(published),
+    ];
+    for table in tables.iter().filter(|table| !table.is_empty()) {
+        text += &format!("\n{}", table.markdown());
+    }
+    text
+}
+
+/// The conditions of the experiment.
+fn conditions(published: &Published) -> Table {
+    let columns = [Column::left("where"), Column::left("input"), Column::left("values")];
+    let mut table = Table::new(columns);
+    for input in &published.input {
+        let value = |point: &scenario::Condition| match point.name.as_str() {
+            "" => report::four_digits(point.value),
+            name => format!("{name}: {}", report::four_digits(point.value)),
+        };
+        let values: Vec<String> = input.points.iter().map(value).collect();
+        let unit = if input.unit == scenario::Unit::One {
+            String::new()
+        } else {
+            format!(" {}", input.unit)
+        };
+        table.row([
+            cell(&input.place),
+            cell(&input.what),
+            cell(&format!("{}{unit}", values.join("; "))),
+        ]);
+    }
+    table
+}
+
+/// What the document's text has lost.
+fn losses(published: &Published) -> Table {
+    let columns = [Column::left("where"), Column::left("lost"), Column::right("values")];
+    let mut table = Table::new(columns);
+    for lost in &published.lost {
+        let values = if lost.values == 0 { "curves".to_owned() } else { lost.values.to_string() };
+        table.row([cell(&lost.place), cell(&lost.what), values]);
+    }
+    table
+}
+
+/// A text as a cell of a Markdown table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+/// A line for each published value and each pair of a statement.
+pub fn csv(entries: &[Entry<'_>]) -> String {
+    let mut csv = Csv::new(&[
+        "document",
+        "name",
+        "where",
+        "case",
+        "by",
+        "of",
+        "metric",
+        "published",
+        "to",
+        "ours",
+        "low",
+        "high",
+        "seeds",
+        "tolerance",
+        "verdict",
+    ]);
+    for entry in entries {
+        for value in &entry.comparison.values {
+            csv.row(value_fields(entry, value));
+        }
+        for trend in &entry.comparison.trends {
+            for pair in &trend.pairs {
+                let [first, second] = pair.ours;
+                let text = |text: &str| Some(text.to_owned());
+                csv.row([
+                    text(&entry.published.document),
+                    text(&entry.name),
+                    text(&trend.trend.place),
+                    text(pair.cases[0]),
+                    text(pair.cases[1]),
+                    text(&trend.trend.of),
+                    text(&trend.trend.metric),
+                    trend.trend.least.map(|least| least.to_string()),
+                    trend.trend.most.map(|most| most.to_string()),
+                    Some((first / second).to_string()),
+                    None,
+                    None,
+                    None,
+                    None,
+                    text(if pair.holds { "holds" } else { "does not hold" }),
+                ]);
+            }
+        }
+    }
+    csv.into_text()
+}
+
+fn value_fields(entry: &Entry<'_>, value: &ValueBeside<'_>) -> [Option<String>; 15] {
+    let ValueBeside { output, point, published, ours, verdict } = value;
+    let number = |value: f64| Some(value.to_string());
+    let word = match verdict {
+        Verdict::Reproduced => "reproduced",
+        Verdict::Differs(_) => "differs",
+        Verdict::Impossible(_) => "impossible",
+        Verdict::NotRun => "not run",
+    };
+    let interval = ours.and_then(|ours| ours.interval);
+    [
+        Some(entry.published.document.clone()),
+        Some(entry.name.clone()),
+        Some(output.place.clone()),
+        Some(point.case.clone()),
+        point.by.clone(),
+        Some(output.of.clone()),
+        Some(output.metric.clone()),
+        number(published[0]),
+        point.to.and_then(|_| number(published[1])),
+        ours.and_then(|ours| number(ours.value)),
+        interval.and_then(|interval| number(interval.low)),
+        interval.and_then(|interval| number(interval.high)),
+        ours.map(|ours| ours.runs.to_string()),
+        number(output.tolerance),
+        Some(word.to_owned()),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

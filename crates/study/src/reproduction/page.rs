@@ -1,0 +1,57 @@
+//! A scenario's page.
+
+use report::Page;
+use scenario::Documents;
+
+use super::{Entry, conditions, losses, plot};
+use crate::verdict::{self, ValueBeside};
+
+/// A self-contained web page about one entry. `command` makes it again.
+pub fn page(entry: &Entry<'_>, documents: &Documents, command: &str) -> String {
+    let published = entry.published;
+    let document = documents.find(&published.document);
+    let title = document.map_or(&published.document, |document| &document.title);
+    let mut page = Page::new(&format!("{} – skyhop study", entry.name), &published.title);
+    page.paragraph(title);
+    page.summary([verdict::summary(&entry.comparison.score())]);
+    for output in &published.output {
+        let own =
+            entry.comparison.values.iter().filter(|value| core::ptr::eq(value.output, output));
+        let own: Vec<&ValueBeside<'_>> = own.collect();
+        if let Some(picture) = plot::picture(output, &own) {
+            let caption = format!(
+                "Diamonds are published, dots ours ({} seeds), with the interval at 95 % confidence. Tolerance {:.0} %: {}.",
+                entry.seeds,
+                output.tolerance * 100.0,
+                output.tolerance_because,
+            );
+            page.figure(
+                &format!("{}: {} of {}", output.place, output.metric, output.of),
+                &picture,
+                &caption,
+            );
+        }
+    }
+    let tables = [
+        ("Values", verdict::values(&entry.comparison, false)),
+        ("Statements", verdict::statements(&entry.comparison)),
+        ("Inputs", conditions(published)),
+        ("Lost", losses(published)),
+    ];
+    for (heading, table) in tables.iter().filter(|(_, table)| !table.is_empty()) {
+        page.heading(heading);
+        page.table(table);
+    }
+    if !published.assumption.is_empty() {
+        page.heading("Assumptions");
+    }
+    for assumption in &published.assumption {
+        page.paragraph(&format!(
+            "{}: {} ({})",
+            assumption.about, assumption.taken, assumption.because
+        ));
+    }
+    let seeds = [("seeds", entry.seeds.to_string())];
+    page.terms(&seeds, ("run again", command));
+    page.into_html()
+}
