@@ -147,6 +147,35 @@ fn printed_results_are_added() {
 }
 
 #[test]
+fn published_results_are_reported_in_every_form() {
+    let folder = campaign();
+    let report = |flags: &[&str]| {
+        printed(&study(folder.path(), &[&["report", "enac-table2"], flags].concat()))
+    };
+    let text = report(&["--markdown"]);
+    assert!(
+        text.starts_with("# What is reproduced\n\n`skyhop study report enac-table2 --markdown`")
+    );
+    assert!(text.contains("| ENAC | ") && text.contains("### enac-table2: "), "{text}");
+    let lines = report(&["--published", "--csv"]);
+    assert!(lines.contains("\nenac,enac-table2,Table 2,e2e NewReno,"), "{lines}");
+    report(&["--html", "pages"]);
+    let page = fs::read_to_string(folder.path().join("pages/enac-table2.html")).unwrap();
+    assert!(page.contains("skyhop study report enac-table2 --html DIR"), "{page}");
+}
+
+/// `skyhop study run all && skyhop study report all --markdown > docs/reproduction.md` makes the page again.
+#[test]
+fn the_page_of_results_has_every_published_file() {
+    let page = fs::read_to_string(repository().join("docs/reproduction.md")).unwrap();
+    for entry in fs::read_dir(repository().join("scenarios")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let Some(stem) = name.strip_suffix(".published.toml") else { continue };
+        assert!(page.contains(&format!("### {stem}: ")), "{stem}");
+    }
+}
+
+#[test]
 fn a_cell_runs_in_the_lab() {
     const FILE: &str = "description = 'x'\ntime = '20 s'\nhop = 'geo'\n\
                         [[flow]]\nname = 'file'\nkind = 'bulk'\nbytes = '100 kB'\n";

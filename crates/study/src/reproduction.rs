@@ -33,6 +33,11 @@ impl<'a> Entry<'a> {
         let comparison = verdict::compare(published, runs)?;
         Ok(Self { name, seeds: runs.seeds(), published, comparison })
     }
+
+    /// The number of seeds in words.
+    fn runs(&self) -> String {
+        if self.seeds == 1 { "1 seed".to_owned() } else { format!("{} seeds", self.seeds) }
+    }
 }
 
 /// One entry as plain text: our values beside the published ones, then its statements. Results about cases that were
@@ -122,7 +127,7 @@ pub fn summary(entries: &[Entry<'_>], documents: &Documents) -> Table {
         total += score;
         inputs += part.inputs();
         lost = (lost.0 + own.0, lost.1 + own.1);
-        row(format!("{}: {}", part.document.by, part.document.title), score, part.inputs(), own);
+        row(part.document.by.clone(), score, part.inputs(), own);
     }
     row("all".to_owned(), total, inputs, lost);
     table
@@ -132,14 +137,15 @@ pub fn summary(entries: &[Entry<'_>], documents: &Documents) -> Table {
 pub fn markdown(entries: &[Entry<'_>], documents: &Documents, command: &str) -> String {
     let mut text = format!(
         "# What is reproduced\n\n\
-         `{command}` writes this page from the results of `skyhop study run all`. A value is reproduced if ours is \
-         within its stated tolerance, a statement if it holds for every pair of cases that it is about; \
-         [published.md](published.md#results-files) explains the columns and [discusses](published.md) the differences. \
-         *Explained* are those whose cause a case shows. Impossible values and inputs are not scored.\n\n{}",
+         `{command}` writes this page from the results of `skyhop study run all`. A value is\n\
+         reproduced if ours is within its stated tolerance, a statement if it holds for every pair of cases that it\n\
+         is about. *Explained* are results that differ for a cause that a case shows. Impossible values and inputs\n\
+         are not scored. [Published scenarios](published.md) discusses the differences and\n\
+         [explains](published.md#results-files) the columns.\n\n{}",
         summary(entries, documents).markdown(),
     );
     for part in parts(entries, documents) {
-        text += &format!("\n## {}\n", part.document.title);
+        text += &format!("\n## {}: {}\n", part.document.by, part.document.title);
         text += &errata(part.document);
         for entry in &part.entries {
             text += &section(entry);
@@ -164,8 +170,7 @@ fn section(entry: &Entry<'_>) -> String {
     let published = entry.published;
     let mut text = format!("\n### {}: {}\n\n", entry.name, published.title);
     if entry.seeds > 0 {
-        text +=
-            &format!("{} seeds: {}.\n", entry.seeds, verdict::summary(&entry.comparison.score()));
+        text += &format!("{}: {}.\n", entry.runs(), verdict::summary(&entry.comparison.score()));
     }
     for assumption in &published.assumption {
         text += &format!(

@@ -111,7 +111,9 @@ fn compare(
     } else if args.csv {
         crate::print(&csv(&entries))?;
     } else if args.published {
-        entries.iter().try_for_each(|entry| crate::print(&text_of(entry, &documents)))?;
+        let mut text: String = entries.iter().map(|entry| text_of(entry, &documents)).collect();
+        text.pop();
+        crate::print(&text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

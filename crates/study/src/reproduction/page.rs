@@ -20,8 +20,8 @@ pub fn page(entry: &Entry<'_>, documents: &Documents, command: &str) -> String {
         let own: Vec<&ValueBeside<'_>> = own.collect();
         if let Some(picture) = plot::picture(output, &own) {
             let caption = format!(
-                "Diamonds are published, dots ours ({} seeds), with the interval at 95 % confidence. Tolerance {:.0} %: {}.",
-                entry.seeds,
+                "Diamonds are published, dots ours ({}), with the interval at 95 % confidence. Tolerance {:.0} %: {}.",
+                entry.runs(),
                 output.tolerance * 100.0,
                 output.tolerance_because,
             );

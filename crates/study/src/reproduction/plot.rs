@@ -25,7 +25,7 @@ pub(super) fn picture(output: &Output, values: &[&ValueBeside<'_>]) -> Option<Pi
         Some((*x, interval.low, interval.high))
     });
     graph.add(Series::spans("ours, 95 %", Colour::Blue, interval.collect()));
-    graph.add(Series::dots("ours", Colour::Blue, ours));
+    graph.add(Series::dots("ours", Colour::Blue, ours).width(9));
     graph.add(Series::diamonds("published", Colour::Orange, published));
     Some(graph.picture())
 }
