@@ -80,7 +80,7 @@ fn a_campaign_resumes_and_reports_what_sim_prints() {
         let sim = printed(&sim.args(["sim", file, "--seeds", "3"]).args(flag).output().unwrap());
         assert_eq!(report, sim.replace(file, "enac-table2"));
     }
-    let none = error(&study(folder.path(), &["report", "opnet"]), 2);
+    let none = error(&study(folder.path(), &["report", "opnet-figs4-7"]), 2);
     assert!(none.contains("skyhop-study has no result of these scenarios"), "{none}");
 }
 
