@@ -74,7 +74,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let published = args.published.then(|| files.iter().map(read_published).collect());
     let published: Option<Vec<Published>> = published.transpose()?;
     let bar = progress(0, 0);
-    let progress = Progress { planned: &|runs| add(&bar, runs), step: &|steps| bar.inc(steps) };
+    let progress =
+        Progress { planned: &|runs| add_runs(&bar, runs), step: &|steps| bar.inc(steps) };
     let done = replicate_as_declared(&files, threads(args.threads), args.extras(), &progress)?;
     bar.finish_and_clear();
     if args.seeds.is_none() {
@@ -126,7 +127,7 @@ fn of_runs(runs: u64) -> String {
 }
 
 /// Shows that more runs are to be made.
-fn add(bar: &ProgressBar, more: usize) {
+pub(crate) fn add_runs(bar: &ProgressBar, more: usize) {
     let steps = bar.length().unwrap_or(0) + more as u64 * STEPS;
     bar.set_length(steps);
     bar.set_message(of_runs(steps / STEPS));

@@ -2,6 +2,7 @@
 
 mod add;
 mod cell;
+mod design;
 mod list;
 mod plan;
 mod report;
@@ -28,6 +29,8 @@ pub(crate) enum StudyCommand {
     Run(run::Args),
     /// Keep results that `skyhop study cell --print` wrote, one a line, from standard input
     Add(add::Args),
+    /// Rank TCP enhancements for your own link: hosts, one gateway, a pair, SLACP under IP
+    Design(design::Args),
     /// Show results as tables, CSV, or beside published ones, also as Markdown and as pages with graphs
     Report(report::Args),
 }
@@ -40,6 +43,7 @@ pub(crate) fn run(command: StudyCommand) -> Result<ExitCode> {
         StudyCommand::Cell(args) => cell::run(&args),
         StudyCommand::Run(args) => run::run(&args),
         StudyCommand::Add(args) => add::run(&args),
+        StudyCommand::Design(args) => design::run(&args),
         StudyCommand::Report(args) => report::run(&args),
     }
 }

@@ -176,6 +176,25 @@ fn the_page_of_results_has_every_published_file() {
 }
 
 #[test]
+fn a_link_of_one_s_own_gets_ranked_enhancements() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = ["design", "--rate", "1Mbit/s", "--rtt", "500ms", "--per", "1%"];
+    let more = ["--seeds", "1", "--terminals", "2", "--html", "own.html", "--write", "own"];
+    let text = printed(&study(folder.path(), &[&link[..], &more[..]].concat()));
+    let first = text.lines().nth(2).unwrap();
+    assert!(first.starts_with("skyhop pair ") && first.ends_with("1.00"), "{text}");
+    assert!(
+        text.contains("Recommends 3 (a bit error rate below 1e-7): the link does not"),
+        "{text}"
+    );
+    let page = fs::read_to_string(folder.path().join("own.html")).unwrap();
+    assert!(page.contains("<code>skyhop study design --rate 1Mbit/s"), "{page}");
+    let plan = printed(&study(folder.path(), &["plan", "own/download.toml"]));
+    assert_eq!(plan.lines().count(), 7, "{plan}");
+    assert!(error(&study(folder.path(), &["design", "--rate", "1Mbit/s"]), 2).contains("--rtt"));
+}
+
+#[test]
 fn a_cell_runs_in_the_lab() {
     const FILE: &str = "description = 'x'\ntime = '20 s'\nhop = 'geo'\n\
                         [[flow]]\nname = 'file'\nkind = 'bulk'\nbytes = '100 kB'\n";

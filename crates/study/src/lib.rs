@@ -15,6 +15,7 @@
 pub mod campaign;
 mod default_control;
 mod demo;
+pub mod design;
 pub mod endpoint;
 pub mod entry;
 mod error;

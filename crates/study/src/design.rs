@@ -1,0 +1,250 @@
+//! The designer's question (Rec. ITU-R S.1711-1, recommends 2): which TCP enhancement does this link want?
+//!
+//! A [`Question`] becomes three scenarios, a download, a page and requests, each with every enhancement. [`Answer`] ranks
+//! the enhancements by their runs, and adds what follows from the link alone: windows, buffers, error rates, and whether
+//! recommends 3 and 4 are met.
+
+mod answer;
+
+use core::time::Duration;
+
+use scenario::{FileError, Scenario};
+use units::{BitRate, format_duration};
+
+use crate::runs::File;
+
+pub use answer::{Answer, Finding};
+
+/// Bytes of an IP packet.
+const MTU: u32 = 1500;
+/// What the download would take at the link's rate.
+const DOWNLOAD: f64 = 20.0;
+/// What the page would take at the link's rate.
+const PAGE: f64 = 4.0;
+/// Number of requests.
+const REQUESTS: f64 = 20.0;
+/// Objects of the page.
+const OBJECTS: f64 = 40.0;
+
+/// A link, and who uses it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// Rate of the forward link, towards the terminals.
+    pub rate: BitRate,
+    /// Rate of the return link; with capacity on demand, of its carrier.
+    pub return_rate: BitRate,
+    /// Round-trip propagation delay of the hop.
+    pub rtt: Duration,
+    /// Transmission errors, in both directions.
+    pub errors: Errors,
+    /// Terminals that download at the same time.
+    pub terminals: u32,
+    /// How the terminals get capacity on the return link, if it is on demand.
+    pub on_demand: Option<OnDemand>,
+    /// Number of seeds.
+    pub seeds: u32,
+}
+
+/// Transmission errors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Errors {
+    /// Bit error rate.
+    Ber(f64),
+    /// Packet error rate.
+    Per(f64),
+}
+
+/// How a terminal gets capacity on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDemand {
+    /// By requests for a rate (RBDC).
+    Rbdc,
+    /// By requests for a volume (VBDC).
+    Vbdc,
+    /// A sixteenth of the carrier constantly (CRA), the rest by requests for a volume.
+    CraVbdc,
+}
+
+/// What is measured, one scenario each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// A download by each terminal.
+    Download,
+    /// A page of 40 objects over six kept connections.
+    Page,
+    /// Twenty requests, a second apart.
+    Requests,
+}
+
+/// The flow of every task.
+const FLOW: &str = "task";
+
+impl Task {
+    /// In the order of reports.
+    pub const ALL: [Self; 3] = [Self::Download, Self::Page, Self::Requests];
+
+    /// Name of its file, without `.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Download => "download",
+            Self::Page => "page",
+            Self::Requests => "requests",
+        }
+    }
+
+    /// The metric by which enhancements are compared: of downloads, the time of the last.
+    fn metric(self) -> &'static str {
+        match self {
+            Self::Download => "time-max-s",
+            Self::Page | Self::Requests => "time-median-s",
+        }
+    }
+}
+
+/// An enhancement: its name, and the keys that it sets in a scenario.
+const ENHANCEMENTS: [(&str, &str); 7] = [
+    ("none", ""),
+    ("BBR on the hosts", "\"flow.0.tcp\" = \"bbr\""),
+    ("Hybla on the hosts", "\"flow.0.tcp\" = \"hybla\""),
+    ("one gateway, BBR", "\"gateways.split\" = \"two\", \"gateways.tcp\" = \"bbr\""),
+    ("two gateways, Hybla", "\"gateways.split\" = \"three\", \"gateways.tcp\" = \"hybla\""),
+    ("skyhop pair", "\"gateways.split\" = \"three\", \"gateways.hop\" = \"slacp\""),
+    ("SLACP under IP", "\"gateways.split\" = \"packets\", \"gateways.hop\" = \"slacp\""),
+];
+
+impl Question {
+    /// The text of a task's scenario file.
+    pub fn scenario(&self, task: Task) -> String {
+        let Self { rate, return_rate, rtt, terminals, seeds, .. } = self;
+        let (one_way, errors) = (format_duration(*rtt / 2), self.errors.key());
+        let window = 4 * self.product().max(64 << 10);
+        let lan = BitRate::from_bits_per_second((10 * rate.bits_per_second()).max(100_000_000));
+        let levels: String = ENHANCEMENTS
+            .iter()
+            .map(|(name, set)| format!("    {{ name = \"{name}\", set = {{ {set} }} }},\n"))
+            .collect();
+        format!(
+            "# {name} over the link of `skyhop study design`, with each enhancement of TCP.\n\
+             description = \"{name}: {rate} and {return_rate}, {rtt} of round-trip time\"\n\
+             time = \"1000 s\"\nsample = \"1 s\"\n\n\
+             [replications]\nseeds = {seeds}\n\n[network]\nterminals = {terminals}\n\n\
+             [hop]\nmtu = {MTU}\n\n\
+             [hop.forward]\nrate = \"{rate}\"\ndelay = \"{one_way}\"\nqueue = \"1 BDP\"\n{errors}\n\n\
+             [hop.return]\nrate = \"{return_rate}\"\ndelay = \"{one_way}\"\nqueue = \"1 BDP\"\n{cells}{errors}\n\n{dama}\
+             [server-side]\nrate = \"{lan}\"\ndelay = \"10 ms\"\nqueue = \"1000 packets\"\n\n\
+             [client-side]\nrate = \"{lan}\"\ndelay = \"1 ms\"\nqueue = \"1000 packets\"\n\n\
+             # Windows of four bandwidth-delay products.\n\
+             [tcp.bbr]\ncontroller = \"bbr\"\nreceive-buffer = \"{window} B\"\n\n\
+             [tcp.hybla]\ncontroller = \"hybla\"\nreceive-buffer = \"{window} B\"\n\n\
+             [[flow]]\nname = \"{FLOW}\"\ntcp = \"default\"\n{flow}\n\
+             [[factor]]\nname = \"enhancement\"\nlevels = [\n{levels}]\n",
+            name = task.name(),
+            rtt = format_duration(*rtt),
+            // A shared return link carries cells.
+            cells = self.on_demand.map_or("", |_| "encapsulation = \"aal5\"\n"),
+            dama = self.on_demand.map_or(String::new(), |how| how.section(*return_rate)),
+            flow = self.flow(task),
+        )
+    }
+
+    /// The scenarios as files to run, named `download` and so on.
+    ///
+    /// # Errors
+    /// If the simulator cannot do what is asked for.
+    pub fn files(&self) -> Result<Vec<File>, FileError> {
+        let file = |task: Task| {
+            let name = format!("{}.toml", task.name());
+            let Scenario { cases, replications, .. } =
+                Scenario::parse(&name, &self.scenario(task))?;
+            Ok(File { path: name.into(), cases, replications })
+        };
+        Task::ALL.into_iter().map(file).collect()
+    }
+
+    fn flow(&self, task: Task) -> String {
+        let bytes = |seconds: f64| self.rate.bits_per_second() as f64 * seconds / 8.0;
+        match task {
+            Task::Download => {
+                let (each, count) = (self.each_download(), self.terminals);
+                format!("kind = \"bulk\"\ncount = {count}\nbytes = \"{each} B\"\n")
+            }
+            Task::Page => {
+                let each = (bytes(PAGE) / OBJECTS).clamp(2e3, 50e3).round();
+                format!(
+                    "kind = \"page\"\nmethod = \"keep-alive\"\nconnections = 6\nrequest = \"400 B\"\n\
+                     objects = [\"{OBJECTS} x {each} B\"]\n"
+                )
+            }
+            Task::Requests => format!(
+                "kind = \"request\"\nrequest = \"400 B\"\nreply = \"4 kB\"\nthink = \"1 s\"\n\
+                 repeat = {REQUESTS}\n"
+            ),
+        }
+    }
+
+    /// Bytes of each terminal's download.
+    fn each_download(&self) -> f64 {
+        let all = self.rate.bits_per_second() as f64 * DOWNLOAD / 8.0;
+        (all / f64::from(self.terminals)).clamp(20e3, 200e6).round()
+    }
+
+    /// Whether a task is finished of which this many units of work are done.
+    fn is_whole(&self, task: Task, done: f64) -> bool {
+        let wanted = match task {
+            Task::Download => f64::from(self.terminals),
+            Task::Page => 1.0,
+            Task::Requests => REQUESTS,
+        };
+        done >= wanted
+    }
+
+    /// The forward link's bandwidth-delay product in bytes.
+    pub fn product(&self) -> u64 {
+        (self.rate.bits_per_second() as f64 * self.rtt.as_secs_f64() / 8.0).ceil() as u64
+    }
+}
+
+impl Errors {
+    fn key(self) -> String {
+        match self {
+            Self::Ber(ber) => format!("ber = \"{ber:e}\""),
+            Self::Per(per) => format!("per = \"{per}\""),
+        }
+    }
+
+    /// The share of full packets that are lost in one direction.
+    pub fn packets(self) -> f64 {
+        match self {
+            Self::Ber(ber) => 1.0 - (1.0 - ber).powi(8 * MTU as i32),
+            Self::Per(per) => per,
+        }
+    }
+
+    /// The bit error rate; of a packet error rate, that which causes it.
+    pub fn bits(self) -> f64 {
+        match self {
+            Self::Ber(ber) => ber,
+            Self::Per(per) => 1.0 - (1.0 - per).powf(1.0 / f64::from(8 * MTU)),
+        }
+    }
+}
+
+impl OnDemand {
+    /// The section of a scenario: frame and requests of the preset `vsat-dama-vbdc`.
+    fn section(self, carrier: BitRate) -> String {
+        let bits = carrier.bits_per_second();
+        let (cra, rbdc, vbdc) = match self {
+            Self::Rbdc => (0, bits, 0),
+            Self::Vbdc => (0, 0, 4080),
+            Self::CraVbdc => (bits / 16, 0, 4080),
+        };
+        format!(
+            "[hop.dama]\nframe = \"53 ms\"\nframes-per-superframe = 2\nrequest-period = 4\n\n\
+             [hop.dama.terminal]\ncra = \"{cra} bit/s\"\nrbdc = \"{rbdc} bit/s\"\nvbdc = {vbdc}\n\
+             mac-buffer = \"600 cells\"\n\n"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! What the runs say.
+
+use report::{Column, Page, Table, dash, four_digits};
+use sim::figure;
+use stats::{Interval, median, median_interval};
+use units::format_duration;
+
+use super::{ENHANCEMENTS, FLOW, Question, Task};
+use crate::runs::Run;
+
+/// Greatest bit error rate of Rec. ITU-R S.1711-1, recommends 3.
+const GREATEST_BER: f64 = 1e-7;
+/// Greatest window without the window scale option, in bytes (RFC 7323 §2.2).
+const UNSCALED: u64 = 65_535;
+
+/// An enhancement and what it reaches.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// Its name.
+    pub name: &'static str,
+    /// For each task the median over the seeds (downloads in Mbit/s, the others in seconds), and its interval at 95 % confidence, which
+    /// needs six seeds. `None` if the task was not finished in any run.
+    pub results: [Option<(f64, Option<Interval>)>; 3],
+    /// How many times slower than the best of each task, geometric mean; infinite if a task was not finished.
+    pub slower: f64,
+}
+
+/// All enhancements, the best first.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    question: Question,
+    findings: Vec<Finding>,
+}
+
+impl Answer {
+    /// Evaluates the runs of [`Question::files`], in the same order of files.
+    pub fn new(question: &Question, runs: &[Run<'_>]) -> Self {
+        let results = |name: &str| {
+            let of_task = |(file, task): (usize, Task)| {
+                let own = runs.iter().filter(|run| run.file == file && run.case.name == name);
+                let values: Vec<f64> = own.filter_map(|run| value(question, task, run)).collect();
+                Some((median(&values)?, median_interval(&values, 0.95)))
+            };
+            [0, 1, 2].map(|file| of_task((file, Task::ALL[file])))
+        };
+        let mut findings: Vec<Finding> = ENHANCEMENTS
+            .iter()
+            .map(|(name, _)| Finding { name, results: results(name), slower: f64::INFINITY })
+            .collect();
+        let best = [0, 1, 2].map(|at| {
+            let times =
+                findings.iter().filter_map(|finding| time(Task::ALL[at], finding.results[at]));
+            times.fold(f64::INFINITY, f64::min)
+        });
+        for finding in &mut findings {
+            let ratio = |at: usize| Some(time(Task::ALL[at], finding.results[at])? / best[at]);
+            let ratios: Option<Vec<f64>> = (0..3).map(ratio).collect();
+            if let Some(ratios) = ratios {
+                finding.slower = ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / 3.0;
+                finding.slower = finding.slower.exp();
+            }
+        }
+        findings.sort_by(|a, b| a.slower.total_cmp(&b.slower));
+        Self { question: question.clone(), findings }
+    }
+
+    /// The enhancements, the best first.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// The ranked enhancements.
+    pub fn table(&self) -> Table {
+        let mut table = Table::new([
+            Column::left("enhancement"),
+            Column::right("download\nMbit/s"),
+            Column::right("95 %\n"),
+            Column::right("of the\nlink"),
+            Column::right("page\ns"),
+            Column::right("95 %\n"),
+            Column::right("request\ns"),
+            Column::right("95 %\n"),
+            Column::right("times slower\nthan the best"),
+        ]);
+        let rate = self.question.rate.bits_per_second() as f64 / 1e6;
+        for Finding { name, results, slower } in &self.findings {
+            let value = |at: usize| dash(results[at].map(|(value, _)| four_digits(value)));
+            let interval = |at: usize| {
+                let ends =
+                    |it: Interval| format!("{}–{}", four_digits(it.low), four_digits(it.high));
+                dash(results[at].and_then(|(_, interval)| interval).map(ends))
+            };
+            let share = results[0].map(|(goodput, _)| format!("{:.0} %", 100.0 * goodput / rate));
+            let slower = slower.is_finite().then(|| format!("{slower:.2}"));
+            table.row([
+                (*name).to_owned(),
+                value(0),
+                interval(0),
+                dash(share),
+                value(1),
+                interval(1),
+                value(2),
+                interval(2),
+                dash(slower),
+            ]);
+        }
+        table
+    }
+
+    /// A self-contained page to hand on. `command` makes it again.
+    pub fn page(&self, command: &str) -> String {
+        let mut page =
+            Page::new("skyhop study design", "Which enhancement of TCP does this link want?");
+        page.summary(self.notes());
+        page.heading("Enhancements, the best first");
+        page.table(&self.table());
+        let seeds = [("seeds", self.question.seeds.to_string())];
+        page.terms(&seeds, ("run again", command));
+        page.into_html()
+    }
+
+    /// What follows from the link alone, and the recommendations of ITU-R S.1711-1, a line each.
+    pub fn notes(&self) -> Vec<String> {
+        let Question { rtt, errors, .. } = &self.question;
+        let product = self.question.product();
+        let shift = (0..14).find(|shift| UNSCALED << shift >= product).unwrap_or(14);
+        let best = self.findings.first().map_or("-", |finding| finding.name);
+        let split = self
+            .findings
+            .iter()
+            .filter(|finding| finding.name.contains("gateway") || finding.name.contains("pair"));
+        let split = split.map(|finding| finding.slower).fold(f64::INFINITY, f64::min);
+        let whole = self
+            .findings
+            .iter()
+            .filter(|finding| finding.name.contains("none") || finding.name.contains("hosts"));
+        let whole = whole.map(|finding| finding.slower).fold(f64::INFINITY, f64::min);
+        let (ber, lost) = (errors.bits(), 100.0 * errors.packets());
+        let meets = if ber <= GREATEST_BER { "meets" } else { "does not meet" };
+        let helps = if split < whole { "splitting is faster" } else { "splitting is not faster" };
+        vec![
+            format!(
+                "Bandwidth-delay product: {product} bytes at {} of round-trip time.",
+                format_duration(*rtt)
+            ),
+            format!(
+                "Window of a connection that has the link to itself: {product} bytes or more, a window scale of {shift}.",
+            ),
+            format!(
+                "Buffer before the forward link: {product} bytes for bursts of hosts, which a pair that paces does not send."
+            ),
+            format!("Errors: {ber:.1e} per bit lose {lost:.3} % of the packets of 1500 bytes."),
+            format!(
+                "Recommends 2 (choose by simulation or measurement): {best} is the best in the simulator."
+            ),
+            format!("Recommends 3 (a bit error rate below 1e-7): the link {meets} it."),
+            format!(
+                "Recommends 4.1 (splitting where the topology permits it): {helps} here ({split:.2} against {whole:.2})."
+            ),
+            format!(
+                "Recommends 4.2 (window scale): {}.",
+                if shift == 0 { "not needed" } else { "needed" }
+            ),
+        ]
+    }
+}
+
+/// What a run reaches: downloads in Mbit/s of all terminals until the last has finished, other tasks in seconds. `None`
+/// if the task was not finished.
+fn value(question: &Question, task: Task, run: &Run<'_>) -> Option<f64> {
+    let metric = |name| figure(&[run.metrics], FLOW, name);
+    if !question.is_whole(task, metric("done")?) {
+        return None;
+    }
+    let seconds = metric(task.metric())?;
+    let bits = 8.0 * question.each_download() * f64::from(question.terminals);
+    Some(if task == Task::Download { bits / seconds / 1e6 } else { seconds })
+}
+
+/// A result as a time: that of a fixed volume for a rate.
+fn time(task: Task, result: Option<(f64, Option<Interval>)>) -> Option<f64> {
+    let (value, _) = result?;
+    Some(if task == Task::Download { 1.0 / value } else { value })
+}
