@@ -108,9 +108,12 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table in Markdown, with cells as they are: `|` separates them.
+    /// The table in Markdown. A `|` in a cell is escaped, and a line break becomes a space.
     pub fn markdown(&self) -> String {
-        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let escaped = |cell: &String| cell.replace('|', "\\|").replace('\n', " ");
+        let line = |cells: Vec<String>| {
+            format!("| {} |\n", cells.iter().map(escaped).collect::<Vec<_>>().join(" | "))
+        };
         let names = self.columns.iter().map(|column| column.name.join(" "));
         let mut text = self.title.as_ref().map_or_else(String::new, |title| format!("{title}\n\n"));
         text += &line(names.collect());

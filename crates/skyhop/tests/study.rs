@@ -84,17 +84,22 @@ fn a_campaign_resumes_and_reports_what_sim_prints() {
     assert!(none.contains("skyhop-study has no result of these scenarios"), "{none}");
 }
 
+/// Runs a script that fills the store `other` of a [`campaign`].
+fn assert_makes_the_same_store(folder: &TempDir, script: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).env("SKYHOP", env!("CARGO_BIN_EXE_skyhop"));
+    printed(&command.current_dir(folder.path()).output().unwrap());
+    let [one, other] = ["skyhop-study", "other"].map(|store| results(&folder.path().join(store)));
+    assert!(one.len() == 20 && one == other);
+}
+
 /// The recipe of docs/study.md for one machine: processes that share nothing but the store.
 #[test]
 fn cells_run_by_separate_processes_give_the_same_store() {
     let folder = campaign();
     let script = "$SKYHOP study plan enac-table2 --seeds 2 --store other --todo |
         xargs -P 4 -n 1 $SKYHOP study cell --plan plan.json --store other";
-    let mut command = Command::new("sh");
-    command.args(["-ec", script]).env("SKYHOP", env!("CARGO_BIN_EXE_skyhop"));
-    printed(&command.current_dir(folder.path()).output().unwrap());
-    let [one, other] = ["skyhop-study", "other"].map(|store| results(&folder.path().join(store)));
-    assert!(one.len() == 20 && one == other);
+    assert_makes_the_same_store(&folder, script);
 }
 
 /// The recipe for GNU parallel, with this machine as the only one.
@@ -107,11 +112,7 @@ fn parallel_hands_results_over_as_text() {
     let script = "$SKYHOP study plan enac-table2 --seeds 2 --store other --todo |
         parallel --jobs 3 --sshlogin : --retries 3 $SKYHOP study cell {} --plan plan.json --print |
         $SKYHOP study add --store other";
-    let mut command = Command::new("sh");
-    command.args(["-ec", script]).env("SKYHOP", env!("CARGO_BIN_EXE_skyhop"));
-    printed(&command.current_dir(folder.path()).output().unwrap());
-    let [one, other] = ["skyhop-study", "other"].map(|store| results(&folder.path().join(store)));
-    assert!(one.len() == 20 && one == other);
+    assert_makes_the_same_store(&folder, script);
 }
 
 /// Results that cross as text give the same store; what was tampered with is refused.

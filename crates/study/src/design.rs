@@ -101,15 +101,34 @@ impl Task {
     }
 }
 
-/// An enhancement: its name, and the keys that it sets in a scenario.
-const ENHANCEMENTS: [(&str, &str); 7] = [
-    ("none", ""),
-    ("BBR on the hosts", "\"flow.0.tcp\" = \"bbr\""),
-    ("Hybla on the hosts", "\"flow.0.tcp\" = \"hybla\""),
-    ("one gateway, BBR", "\"gateways.split\" = \"two\", \"gateways.tcp\" = \"bbr\""),
-    ("two gateways, Hybla", "\"gateways.split\" = \"three\", \"gateways.tcp\" = \"hybla\""),
-    ("skyhop pair", "\"gateways.split\" = \"three\", \"gateways.hop\" = \"slacp\""),
-    ("SLACP under IP", "\"gateways.split\" = \"packets\", \"gateways.hop\" = \"slacp\""),
+/// What an enhancement does with connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Hosts speak end to end, without gateways.
+    EndToEnd,
+    /// Gateways split them.
+    Split,
+    /// Gateways carry their packets.
+    Carried,
+}
+
+/// An enhancement: its name, its kind, and the keys that it sets in a scenario.
+const ENHANCEMENTS: [(&str, Kind, &str); 7] = [
+    ("none", Kind::EndToEnd, ""),
+    ("BBR on the hosts", Kind::EndToEnd, "\"flow.0.tcp\" = \"bbr\""),
+    ("Hybla on the hosts", Kind::EndToEnd, "\"flow.0.tcp\" = \"hybla\""),
+    ("one gateway, BBR", Kind::Split, "\"gateways.split\" = \"two\", \"gateways.tcp\" = \"bbr\""),
+    (
+        "two gateways, Hybla",
+        Kind::Split,
+        "\"gateways.split\" = \"three\", \"gateways.tcp\" = \"hybla\"",
+    ),
+    ("skyhop pair", Kind::Split, "\"gateways.split\" = \"three\", \"gateways.hop\" = \"slacp\""),
+    (
+        "SLACP under IP",
+        Kind::Carried,
+        "\"gateways.split\" = \"packets\", \"gateways.hop\" = \"slacp\"",
+    ),
 ];
 
 impl Question {
@@ -121,7 +140,7 @@ impl Question {
         let lan = BitRate::from_bits_per_second((10 * rate.bits_per_second()).max(100_000_000));
         let levels: String = ENHANCEMENTS
             .iter()
-            .map(|(name, set)| format!("    {{ name = \"{name}\", set = {{ {set} }} }},\n"))
+            .map(|(name, _, set)| format!("    {{ name = \"{name}\", set = {{ {set} }} }},\n"))
             .collect();
         format!(
             "# {name} over the link of `skyhop study design`, with each enhancement of TCP.\n\

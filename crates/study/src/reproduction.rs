@@ -161,7 +161,7 @@ fn errata(document: &Publication) -> String {
     }
     let mut table = Table::new(["where", "says", "error"].map(Column::left));
     for erratum in &document.erratum {
-        table.row([&erratum.place, &erratum.words, &erratum.because].map(|text| cell(text)));
+        table.row([&erratum.place, &erratum.words, &erratum.because].map(String::as_str));
     }
     format!("\nErrors of the document:\n\n{}", table.markdown())
 }
@@ -206,9 +206,9 @@ fn conditions(published: &Published) -> Table {
             format!(" {}", input.unit)
         };
         table.row([
-            cell(&input.place),
-            cell(&input.what),
-            cell(&format!("{}{unit}", values.join("; "))),
+            input.place.clone(),
+            input.what.clone(),
+            format!("{}{unit}", values.join("; ")),
         ]);
     }
     table
@@ -220,14 +220,9 @@ fn losses(published: &Published) -> Table {
     let mut table = Table::new(columns);
     for lost in &published.lost {
         let values = if lost.values == 0 { "curves".to_owned() } else { lost.values.to_string() };
-        table.row([cell(&lost.place), cell(&lost.what), values]);
+        table.row([lost.place.clone(), lost.what.clone(), values]);
     }
     table
-}
-
-/// A text as a cell of a Markdown table.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
 }
 
 /// A line for each published value and each pair of a statement.

@@ -8,15 +8,17 @@ use std::collections::BTreeMap;
 
 use scenario::{Compare, Difference, Output, Point, Published, Statistic, Trend};
 use sim::Metric;
-use stats::{Bootstrap, Interval, mean, median};
+use stats::{Bootstrap, Interval, mean, mean_interval, median, median_interval};
 use thiserror::Error;
 
 mod text;
 
 pub use text::{statements, summary, values};
 
-/// Seed of the confidence intervals' resamples.
+/// Seed of the resamples behind the intervals of comparisons.
 const SEED: u64 = 1;
+/// Confidence of all intervals.
+const CONFIDENCE: f64 = 0.95;
 
 /// A published result is about a metric that its case does not have.
 #[derive(Debug, Error)]
@@ -69,7 +71,8 @@ pub enum Cause {
 pub struct Estimate {
     /// The median or the mean of the runs, or the comparison of two of them.
     pub value: f64,
-    /// Its interval at 95 % confidence (bootstrap); `None` if all runs agree, or with fewer than two.
+    /// Its interval at 95 % confidence: of medians by order statistics, of means Student's t, of comparisons bootstrap.
+    /// `None` if all runs agree, or there are too few.
     pub interval: Option<Interval>,
     /// Number of runs.
     pub runs: usize,
@@ -243,7 +246,11 @@ fn estimate(
         }
     };
     let (value, runs) = (figure(&groups), groups[0].len());
-    let interval = Bootstrap::new(SEED).of(&groups, figure).map(|it| it.ci95);
+    let interval = match (&groups[..], output.statistic) {
+        ([own], Statistic::Median) => median_interval(own, CONFIDENCE),
+        ([own], Statistic::Mean) => mean_interval(own, CONFIDENCE),
+        _ => Bootstrap::new(SEED).of(&groups, figure).map(|it| it.ci95),
+    };
     let interval = interval.filter(|interval| interval.low < interval.high);
     Ok(Some(Estimate { value, interval, runs }))
 }

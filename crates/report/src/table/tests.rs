@@ -94,3 +94,10 @@ fn html_is_escaped_and_marks_numbers() {
 fn a_cell_too_many_is_a_bug() {
     Table::new([Column::left("")]).row(["a", "b"]);
 }
+
+#[test]
+fn markdown_escapes_what_separates_cells_and_rows() {
+    let mut table = Table::new([Column::left("a|b")]);
+    table.row(["one | two\nthree"]);
+    assert_eq!(table.markdown(), "| a\\|b |\n|---|\n| one \\| two three |\n");
+}

@@ -5,7 +5,7 @@ use sim::figure;
 use stats::{Interval, median, median_interval};
 use units::format_duration;
 
-use super::{ENHANCEMENTS, FLOW, Question, Task};
+use super::{ENHANCEMENTS, FLOW, Kind, Question, Task};
 use crate::runs::Run;
 
 /// Greatest bit error rate of Rec. ITU-R S.1711-1, recommends 3.
@@ -45,7 +45,7 @@ impl Answer {
         };
         let mut findings: Vec<Finding> = ENHANCEMENTS
             .iter()
-            .map(|(name, _)| Finding { name, results: results(name), slower: f64::INFINITY })
+            .map(|(name, ..)| Finding { name, results: results(name), slower: f64::INFINITY })
             .collect();
         let best = [0, 1, 2].map(|at| {
             let times =
@@ -119,25 +119,29 @@ impl Answer {
         page.into_html()
     }
 
+    /// How many times slower than the best the best enhancement of a kind is.
+    fn least_of(&self, wanted: Kind) -> f64 {
+        let is_wanted = |finding: &&Finding| {
+            ENHANCEMENTS.iter().any(|(name, kind, _)| *name == finding.name && *kind == wanted)
+        };
+        let all = self.findings.iter().filter(is_wanted).map(|finding| finding.slower);
+        all.fold(f64::INFINITY, f64::min)
+    }
+
     /// What follows from the link alone, and the recommendations of ITU-R S.1711-1, a line each.
     pub fn notes(&self) -> Vec<String> {
         let Question { rtt, errors, .. } = &self.question;
         let product = self.question.product();
         let shift = (0..14).find(|shift| UNSCALED << shift >= product).unwrap_or(14);
-        let best = self.findings.first().map_or("-", |finding| finding.name);
-        let split = self
-            .findings
-            .iter()
-            .filter(|finding| finding.name.contains("gateway") || finding.name.contains("pair"));
-        let split = split.map(|finding| finding.slower).fold(f64::INFINITY, f64::min);
-        let whole = self
-            .findings
-            .iter()
-            .filter(|finding| finding.name.contains("none") || finding.name.contains("hosts"));
-        let whole = whole.map(|finding| finding.slower).fold(f64::INFINITY, f64::min);
+        let finished = self.findings.first().filter(|finding| finding.slower.is_finite());
+        let best = match finished {
+            Some(best) => format!("{} is the best in the simulator", best.name),
+            None => "none finished every task in the simulator".to_owned(),
+        };
+        let [split, whole] = [Kind::Split, Kind::EndToEnd].map(|kind| self.least_of(kind));
         let (ber, lost) = (errors.bits(), 100.0 * errors.packets());
         let meets = if ber <= GREATEST_BER { "meets" } else { "does not meet" };
-        let helps = if split < whole { "splitting is faster" } else { "splitting is not faster" };
+        let helps = if split < whole { "is faster" } else { "is not faster" };
         vec![
             format!(
                 "Bandwidth-delay product: {product} bytes at {} of round-trip time.",
@@ -150,12 +154,11 @@ impl Answer {
                 "Buffer before the forward link: {product} bytes for bursts of hosts, which a pair that paces does not send."
             ),
             format!("Errors: {ber:.1e} per bit lose {lost:.3} % of the packets of 1500 bytes."),
-            format!(
-                "Recommends 2 (choose by simulation or measurement): {best} is the best in the simulator."
-            ),
+            format!("Recommends 2 (choose by simulation or measurement): {best}."),
             format!("Recommends 3 (a bit error rate below 1e-7): the link {meets} it."),
             format!(
-                "Recommends 4.1 (splitting where the topology permits it): {helps} here ({split:.2} against {whole:.2})."
+                "Recommends 4.1 (splitting where the topology permits it): the best split {helps} here than the best \
+                 of hosts alone ({split:.2} and {whole:.2} times slower than the best)."
             ),
             format!(
                 "Recommends 4.2 (window scale): {}.",

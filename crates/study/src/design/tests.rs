@@ -81,8 +81,15 @@ fn the_fastest_is_the_first_and_who_did_not_finish_the_last() {
         "a window scale of 2",
         "does not meet",
         "skyhop pair is the best",
-        "splitting is faster",
+        "the best split is faster",
     ] {
         assert!(notes.contains(part), "{part}: {notes}");
     }
+}
+
+#[test]
+fn a_link_over_which_nothing_arrives_has_no_best() {
+    let notes = Answer::new(&question(), &[]).notes().join("\n");
+    assert!(notes.contains("none finished every task"), "{notes}");
+    assert!(!notes.contains("is the best in"), "{notes}");
 }
