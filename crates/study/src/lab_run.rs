@@ -28,7 +28,7 @@ use link::{Counters, Tally as Packets};
 use meter::CongestionError;
 use os::clock;
 use os::station::StationError;
-use scenario::{Case, Flow, Traffic};
+use scenario::{Case, Flow, Gateways, Split, Traffic};
 use sim::{LinkUse, Metric, State, Tally, capacities};
 use thiserror::Error;
 use units::{ByteCount, Instant};
@@ -39,7 +39,7 @@ pub use self::limits::{NotInLab, can_run};
 use self::stations::Stations;
 use crate::default_control::begin_unpaced;
 use crate::meter_server::{Server, ServerError};
-use crate::pair::{Pair, PairError};
+use crate::pair::{Carry, Pair, PairError};
 
 /// Why a case could not be run in the lab.
 #[derive(Debug, Error)]
@@ -102,8 +102,8 @@ pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRun
     let lab = Lab::start(&preset, seed)?;
     prepare_kernel(case, &lab)?;
     let server = Server::start(&lab, Node::Server)?;
-    let mut pair =
-        case.gateways.as_ref().map(|_| Pair::start(&lab, &preset, program)).transpose()?;
+    let start = |gateways| Pair::carrying(carried(gateways), &lab, &preset, program);
+    let mut pair = case.gateways.as_ref().map(start).transpose()?;
     let stage = Stage { case, lab: &lab, server: server.address, origin: clock::now() + LEAD };
     let measured = stage.measure();
     if let Some(pair) = &mut pair {
@@ -114,6 +114,14 @@ pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRun
     match missed {
         0 => measured,
         missed => Err(LabRunError::TooSlow { missed }),
+    }
+}
+
+/// What the pair does with connections. [`can_run`] has refused what it cannot do.
+fn carried(gateways: &Gateways) -> Carry {
+    match gateways.split {
+        Split::Packets => Carry::Packets { queue: gateways.queue },
+        _ => Carry::Streams,
     }
 }
 

@@ -15,8 +15,9 @@ use gateway::keys::{KeyError, PrivateKey, format_public_key};
 use lab::{LAN_DEVICE, Lab, LinkSpec, Node, Preset, Site};
 use link::TrafficClass;
 use link::dama::Category;
+use sim::World;
 use thiserror::Error;
-use units::{BitRate, ByteCount};
+use units::{BitRate, ByteCount, format_duration};
 
 use self::child::Gateway;
 use self::modem::{MODEM, Modems};
@@ -69,6 +70,39 @@ pub enum PairError {
     },
 }
 
+/// What a pair does with TCP connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carry {
+    /// It splits them.
+    Streams,
+    /// It carries their packets through its tunnel, with SLACP under IP.
+    Packets {
+        /// The most that waits in front of SLACP.
+        queue: ByteCount,
+    },
+}
+
+impl Carry {
+    /// A terminal's sections for it.
+    fn policy(self) -> &'static str {
+        match self {
+            Self::Streams => "",
+            Self::Packets { .. } => "[[policy]]\naction = \"tunnel\"\n",
+        }
+    }
+
+    /// Either side's class for it: packets wait as in the simulator ([`sim::World::add_tunnel`]).
+    fn class(self) -> String {
+        match self {
+            Self::Streams => String::new(),
+            Self::Packets { queue } => format!(
+                "[[class]]\nname = \"default\"\nqueue = \"{queue}\"\nqueue_time = \"{}\"\n",
+                format_duration(World::TUNNEL_QUEUE_TIME)
+            ),
+        }
+    }
+}
+
 /// A hub and a terminal (in a star, all terminals) in service.
 pub struct Pair {
     hub: Gateway,
@@ -78,24 +112,43 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts all gateways with fresh keys and waits until they carry connections. `program` is
+    /// Starts all gateways with fresh keys and waits until they split connections. `program` is
     /// skyhop's own.
     ///
     /// # Errors
     /// If a gateway cannot be started or fails.
     pub fn start(lab: &Lab, preset: &Preset, program: &Path) -> Result<Self, PairError> {
+        Self::carrying(Carry::Streams, lab, preset, program)
+    }
+
+    /// [`Self::start`] for gateways that treat connections like this.
+    ///
+    /// # Errors
+    /// If a gateway cannot be started or fails.
+    pub fn carrying(
+        carry: Carry,
+        lab: &Lab,
+        preset: &Preset,
+        program: &Path,
+    ) -> Result<Self, PairError> {
         let hub_key = PrivateKey::generate()?;
         let hosts: Vec<Node> = lab.nodes().filter(|node| is_terminal(*node)).collect();
         let keys = hosts.iter().map(|_| PrivateKey::generate()).collect::<Result<Vec<_>, _>>()?;
         let modems = Modems::start(lab, preset, &hosts)?;
         let limit = READY_LIMIT + 5 * preset.rtt();
         let control = |node| control(lab, node);
-        let config = control(Node::Hub) + &hub_config(preset, &hub_key, hosts.iter().zip(&keys));
+        let config = control(Node::Hub)
+            + &hub_config(preset, &hub_key, hosts.iter().zip(&keys))
+            + &carry.class();
         let start = |host, role, config: &str| start(lab, host, (program, role), config);
         let mut hub = start(Node::Hub, "hub", &config)?;
         hub.wait_ready(limit)?;
-        let config =
-            |host, key| control(host) + &terminal_config(lab, preset, &hub_key, (host, key));
+        let config = |host, key| {
+            control(host)
+                + &terminal_config(lab, preset, &hub_key, (host, key))
+                + carry.policy()
+                + &carry.class()
+        };
         let start = |(host, key)| start(host, "terminal", &config(host, key));
         let terminals = hosts.into_iter().zip(&keys).map(start);
         let mut terminals = terminals.collect::<Result<Vec<_>, _>>()?;
@@ -211,10 +264,12 @@ fn hub_config<'a>(
     config
 }
 
-/// The networks behind the terminal on this node: its client's addresses.
+/// The networks behind the terminal on this node: its client's, with the addresses of stations there.
 fn networks(terminal: Node) -> String {
     let client = terminal.site().map_or(terminal, Site::client);
-    format!("[\"{}\", \"{}\"]", client.address4(), client.address6())
+    let [a, b, c, _] = client.address4().octets();
+    let [e, f, ..] = client.address6().segments();
+    format!("[\"{a}.{b}.{c}.0/24\", \"{e:x}:{f:x}::/64\"]")
 }
 
 fn terminal_config(

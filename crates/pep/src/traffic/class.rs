@@ -5,7 +5,12 @@
 //! channel would reorder flows. A gateway classifies only what it sends; it receives every channel,
 //! however many classes the peer has.
 
-use slacp::{ChannelConfig, ChannelId, ClassConfig, ClassId, ConfigError, ErrorControl};
+use core::time::Duration;
+
+use slacp::{
+    ChannelConfig, ChannelId, ClassConfig, ClassId, ConfigError, ErrorControl, QueueDiscipline,
+};
+use units::ByteCount;
 
 use super::packet::Packet;
 use super::ports::{Ports, TCP, UDP};
@@ -51,6 +56,28 @@ pub struct Definition {
     pub share: ClassConfig,
     /// How its packets are protected; streams are always reliable.
     pub error_control: ErrorControl,
+    /// How its packets wait.
+    pub queue: PacketQueue,
+}
+
+/// The queue of a class's packets. Streams wait at their clients instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketQueue {
+    /// The most that waits, over all flows.
+    pub bytes: ByteCount,
+    /// The longest wait of a packet.
+    pub time: Duration,
+    /// What is dropped, and when.
+    pub discipline: QueueDiscipline,
+}
+
+impl Default for PacketQueue {
+    /// That of any channel of SLACP.
+    fn default() -> Self {
+        let ChannelConfig { queue, queue_time, discipline, .. } =
+            ChannelConfig::new(ErrorControl::FecArq);
+        Self { bytes: queue, time: queue_time, discipline }
+    }
 }
 
 /// Name of the class for traffic that matches no other.
@@ -64,7 +91,15 @@ impl Definition {
             traffic: Traffic::default(),
             share: ClassConfig::default(),
             error_control: ErrorControl::FecArq,
+            queue: PacketQueue::default(),
         }
+    }
+
+    /// The class's packet channel, in the default class.
+    fn channel(&self) -> ChannelConfig {
+        let PacketQueue { bytes, time, discipline } = self.queue;
+        let usual = ChannelConfig::new(self.error_control);
+        ChannelConfig { queue: bytes, queue_time: time, discipline, ..usual }
     }
 
     /// The default classes.
@@ -175,11 +210,10 @@ impl Classes {
     fn add_channels(&self, link: &mut slacp::Config) -> Result<(), ConfigError> {
         // Channels without a class of ours still receive what the peer sends.
         for channel in (0..).map_while(ChannelId::new) {
-            link.add_channel(channel, ChannelConfig::new(self.default.error_control))?;
+            link.add_channel(channel, self.default.channel())?;
         }
         for Class { definition, id, channel } in &self.classes {
-            let config = ChannelConfig::new(definition.error_control);
-            link.add_channel(*channel, ChannelConfig { class: *id, ..config })?;
+            link.add_channel(*channel, ChannelConfig { class: *id, ..definition.channel() })?;
         }
         Ok(())
     }

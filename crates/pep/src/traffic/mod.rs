@@ -8,7 +8,9 @@ mod ports;
 mod prefix;
 mod syn;
 
-pub use class::{Classes, DEFAULT_CHANNEL, DEFAULT_CLASS, Definition, MOST_CLASSES, Traffic};
+pub use class::{
+    Classes, DEFAULT_CHANNEL, DEFAULT_CLASS, Definition, MOST_CLASSES, PacketQueue, Traffic,
+};
 pub use packet::Packet;
 pub use policy::{Action, MOST_RULES, Match, Policy, Subject, policy_rules};
 pub use ports::{Ports, TCP, UDP};

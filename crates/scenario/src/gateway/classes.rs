@@ -1,17 +1,27 @@
 //! Sections `[[class]]`: traffic classes and their shares of the rate.
 
 use core::ops::RangeInclusive;
+use core::time::Duration;
 
-use pep::traffic::{Classes, DEFAULT_CLASS, Definition, MOST_CLASSES, Ports, TCP, Traffic, UDP};
+use pep::traffic::{
+    Classes, DEFAULT_CLASS, Definition, MOST_CLASSES, PacketQueue, Ports, TCP, Traffic, UDP,
+};
 use slacp::{ClassConfig, ErrorControl};
+use units::{ByteCount, format_duration};
 
 use super::raw::sections;
+use super::raw::values::Aqm;
 use super::{guarantees, number, rate};
 use crate::FileError;
 use crate::item::{DSCP_FORM, Item, code_point, up_to};
 use crate::place::{Place, quoted};
+use crate::text::{Text, Time};
 
 const WEIGHTS: RangeInclusive<i64> = 1..=1000;
+/// Lengths of a class's queue of packets, in bytes: at least one packet.
+const QUEUES: RangeInclusive<u64> = 2_000..=100_000_000;
+/// Longest waits of a class's packets.
+const QUEUE_TIMES: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(60);
 /// Named protocols (IANA registry); `icmp` covers both versions.
 const PROTOCOLS: [(&str, &[u8]); 7] = [
     ("icmp", &[1, 58]),
@@ -85,7 +95,24 @@ fn definition(place: &Place<'_>, raw: sections::Class) -> Result<Definition, Fil
     };
     guarantees::within(place, share.guaranteed, share.maximum)?;
     let error_control = raw.channel.map_or(ErrorControl::FecArq, Into::into);
-    Ok(Definition { name: raw.name, traffic, share, error_control })
+    let queue = queue(place, raw.queue, raw.queue_time, raw.aqm)?;
+    Ok(Definition { name: raw.name, traffic, share, error_control, queue })
+}
+
+/// How the class's packets wait.
+fn queue(
+    place: &Place<'_>,
+    bytes: Option<Text<ByteCount>>,
+    time: Option<Text<Time>>,
+    aqm: Option<Aqm>,
+) -> Result<PacketQueue, FileError> {
+    let usual = PacketQueue::default();
+    let bytes = bytes.map_or(usual.bytes, |bytes| bytes.0);
+    place.check(QUEUES.contains(&bytes.get()), "queue", quoted(bytes), "2 kB to 100 MB")?;
+    let time = time.map_or(usual.time, |time| time.0.0);
+    let value = quoted(format_duration(time));
+    place.check(QUEUE_TIMES.contains(&time), "queue_time", value, "5 ms to 1 min")?;
+    Ok(PacketQueue { bytes, time, discipline: aqm.map_or(usual.discipline, Into::into) })
 }
 
 /// Reads every element of a list.

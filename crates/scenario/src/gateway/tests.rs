@@ -8,7 +8,7 @@ use pep::config::{
 };
 use pep::egress::{Egress, Target};
 use pep::keys::format_public_key;
-use pep::traffic::Action;
+use pep::traffic::{Action, PacketQueue};
 use slacp::SessionShare;
 use units::{BitRate, ByteCount};
 
@@ -297,6 +297,16 @@ fn a_class_has_its_share_and_its_traffic() {
 }
 
 #[test]
+fn a_class_has_its_queue_of_packets() {
+    let class = "[tunnel]\n[[class]]\nname = \"default\"\nqueue = \"40 kB\"\n\
+                 queue_time = \"3 s\"\naqm = \"none\"\n";
+    let config = terminal(&(terminal_with("", "") + class)).unwrap();
+    let (bytes, time) = (ByteCount::new(40_000), Duration::from_secs(3));
+    let queue = PacketQueue { bytes, time, discipline: slacp::QueueDiscipline::DropTail };
+    assert_eq!(config.classes.definitions()[0].queue, queue);
+}
+
+#[test]
 fn the_default_window_fits_into_a_small_memory() {
     let text = terminal_with("[intercept]", "memory = \"1 MB\"\n[intercept]");
     let config = terminal(&text).unwrap();
@@ -430,6 +440,9 @@ fn a_bad_tunnel_or_class_is_a_one_line_error() {
         (&class("guaranteed = \"0 bit/s\""), &["class.0.guaranteed", "0 bit/s", "10 Mbit/s"]),
         (&class("maximum = \"fast\""), &["class.0.maximum", "fast", "Mbit/s"]),
         (&class("channel = \"udp\""), &["class.0.channel", "udp", "fec-arq"]),
+        (&class("queue = \"1 kB\""), &["class.0.queue", "1 kB", "2 kB to 100 MB"]),
+        (&class("queue_time = \"2 min\""), &["class.0.queue_time", "5 ms to 1 min"]),
+        (&class("aqm = \"red\""), &["class.0.aqm", "red", "codel"]),
     ];
     for (section, expected) in cases {
         let text = terminal_with("", "") + section;

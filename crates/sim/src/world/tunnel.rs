@@ -44,6 +44,9 @@ impl Tunnelled {
 }
 
 impl World {
+    /// The longest that a packet waits for a tunnel, unless that is a link layer.
+    pub const TUNNEL_QUEUE_TIME: Duration = Duration::from_secs(3);
+
     /// Adds the channel that [`crate::Hop::Tunnel`] needs to a gateway's settings, with a queue of
     /// this many bytes. On a link layer it is a link layer's, otherwise it has FEC and ARQ; its
     /// queue time is long, so that on a slow satellite link packets wait here and not on the link.
@@ -52,7 +55,7 @@ impl World {
     /// [`ConfigError`].
     pub fn add_tunnel(config: &mut Config, queue: ByteCount) -> Result<(), ConfigError> {
         let Some(channel) = ChannelId::new(CHANNEL) else { return Ok(()) };
-        let queue_time = Duration::from_secs(3);
+        let queue_time = Self::TUNNEL_QUEUE_TIME;
         let tunnel =
             ChannelConfig { queue, queue_time, ..ChannelConfig::new(ErrorControl::FecArq) };
         let link_layer = config.link_layer.then(|| ChannelConfig::link_layer(queue));

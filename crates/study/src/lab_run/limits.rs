@@ -102,10 +102,9 @@ fn check_links(case: &Case) -> Checked {
 fn check_gateways(case: &Case, gateways: &Gateways) -> Checked {
     let key = |name: &str| format!("gateways.{name}");
     match gateways.split {
-        Split::ThreeSlacp => {}
+        Split::ThreeSlacp | Split::Packets => {}
         Split::ThreeTcp => return forbid(true, key("hop"), "the lab's pair speaks SLACP"),
         Split::Two => return forbid(true, key("split"), "the lab has a gateway on each side"),
-        Split::Packets => return forbid(true, key("split"), "the lab's pair splits TCP"),
         Split::Window => return forbid(true, key("split"), "the lab's gateways lower no windows"),
     }
     let why = "the lab's pair is a tunnel over UDP";
@@ -115,6 +114,9 @@ fn check_gateways(case: &Case, gateways: &Gateways) -> Checked {
     let why = "the lab's pair has the rates that the links leave to IP packets";
     forbid(gateways.forward_rate.is_some(), key("forward-rate"), why)?;
     forbid(gateways.return_rate.is_some(), key("return-rate"), why)?;
+    if gateways.split == Split::Packets {
+        return Ok(());
+    }
     let hop = case.hop.forward.rate.greatest().max(case.hop.ret.rate.greatest());
     let window = case.tcp[&gateways.lan_tcp].receive_buffer.get() as f64 * 8.0;
     let sides = [&case.server_side, &case.client_side].into_iter().flatten();

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use units::{BitRate, ByteCount};
 
-use super::values::{Action, Address, Answer, Channel, Device, Key, Names};
+use super::values::{Action, Address, Answer, Aqm, Channel, Device, Key, Names};
 use crate::item::Item;
 use crate::text::{Text, Time};
 
@@ -125,6 +125,15 @@ pub(in crate::gateway) struct Class {
     /// How its packets are protected on the hop.
     #[schemars(extend("default" = "fec-arq"))]
     pub(in crate::gateway) channel: Option<Channel>,
+    /// The most of its packets that waits for the hop, over all flows.
+    #[schemars(extend("default" = "1 MB"))]
+    pub(in crate::gateway) queue: Option<Text<ByteCount>>,
+    /// The longest wait of a packet for the hop; then it is dropped.
+    #[schemars(extend("default" = "500 ms"))]
+    pub(in crate::gateway) queue_time: Option<Text<Time>>,
+    /// `codel` keeps each flow's queue short (RFC 8289), `none` drops packets that find the queue full.
+    #[schemars(extend("default" = "codel"))]
+    pub(in crate::gateway) aqm: Option<Aqm>,
 }
 
 /// What to do with traffic that matches all of `to`, `from`, `ports` and `dscp`.

@@ -8,7 +8,7 @@ use pep::config;
 use pep::keys::{KeyTextError, parse_public_key};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use slacp::{ErrorControl, PublicKey};
+use slacp::{ErrorControl, PublicKey, QueueDiscipline};
 use units::BitRate;
 
 /// A local or remote address with a port.
@@ -157,6 +157,24 @@ impl From<Action> for pep::traffic::Action {
             Action::Split => Self::Split,
             Action::Tunnel => Self::Tunnel,
             Action::Bypass => Self::Bypass,
+        }
+    }
+}
+
+/// What keeps the queue of a class's packets short.
+#[derive(Deserialize, JsonSchema, Clone, Copy)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(in crate::gateway) enum Aqm {
+    Codel,
+    None,
+}
+
+impl From<Aqm> for QueueDiscipline {
+    fn from(aqm: Aqm) -> Self {
+        match aqm {
+            Aqm::Codel => Self::CoDel,
+            Aqm::None => Self::DropTail,
         }
     }
 }
