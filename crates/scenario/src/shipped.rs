@@ -31,7 +31,7 @@ macro_rules! shipped {
 }
 
 /// In alphabetical order.
-static ALL: [Shipped; 35] = [
+static ALL: [Shipped; 36] = [
     shipped!("dumbbell"),
     shipped!("enac-multi", published),
     shipped!("enac-table1", published),
@@ -63,6 +63,7 @@ static ALL: [Shipped; 35] = [
     shipped!("slacp-section4-2", published),
     shipped!("slacp-section4-3", published),
     shipped!("slacp-split"),
+    shipped!("slacp-tunnel"),
     shipped!("voice-dama"),
     shipped!("wadekar-figs3-4", published),
     shipped!("wadekar-tables1-3", published),

@@ -74,6 +74,13 @@ pub struct Config {
     ///
     /// [`Endpoint::transmit_is_control`]: crate::Endpoint::transmit_is_control
     pub link_layer: bool,
+    /// Whether a link with capacity on demand is asked for what waits ([`ClassStats::waiting`]). Then the
+    /// streams hold two seconds of the rate unsent, instead of 50 ms: capacity that is asked for comes
+    /// more than a round trip later, and what has not been written by then is not asked for. Default
+    /// false.
+    ///
+    /// [`ClassStats::waiting`]: crate::ClassStats::waiting
+    pub on_demand: bool,
     /// Capacity of each session's event log ([`Endpoint::poll_log`]); the oldest events are
     /// overwritten. Default 0: logging is off and free.
     ///
@@ -104,6 +111,7 @@ impl Config {
             aes: false,
             ecn: true,
             link_layer: false,
+            on_demand: false,
             event_log: 0,
             key_limits: KeyLimits::default(),
             classes: vec![ClassConfig::default()],

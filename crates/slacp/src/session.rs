@@ -118,6 +118,8 @@ pub(crate) struct Session {
     pub(crate) name: u64,
     /// Whether both sides run SLACP as a link layer ([`Config::link_layer`]).
     link_layer: bool,
+    /// Whether what waits is asked for ([`Config::on_demand`]).
+    on_demand: bool,
     /// Whether the link below has no room for new data.
     held_back: bool,
     life: LifeCycle,
@@ -166,6 +168,7 @@ impl Session {
         let mut session = Self {
             name,
             link_layer,
+            on_demand: config.on_demand,
             held_back: false,
             life: LifeCycle::default(),
             keys: SessionKeys::new(now, config, phases),
@@ -176,7 +179,7 @@ impl Session {
                 u64::from(opens_odd),
                 limits,
                 peer.limits,
-                unsent(rate.rate()),
+                unsent(rate.rate(), config.on_demand),
                 config.classes.len(),
                 usize::from(config.mtu),
             ),
@@ -459,7 +462,7 @@ impl Session {
         let rate = self.rate.rate();
         self.log.record(now, || LogEvent::Rate { rate });
         self.sender.planner.set_rate(now, rate);
-        self.streams.set_unsent_limit(unsent(rate));
+        self.streams.set_unsent_limit(unsent(rate, self.on_demand));
         self.follow_pace();
     }
 
@@ -479,9 +482,15 @@ impl Session {
 /// and answer dominates.
 const LEAST_RTT: Duration = Duration::from_millis(20);
 
-/// How many written bytes a stream may hold unsent: 50 ms of the rate.
-fn unsent(rate: BitRate) -> u64 {
-    rate.bytes_in(Duration::from_millis(50)).get().max(65_536)
+/// How much of its rate a stream holds to be asked for. From the request to the grant a geostationary
+/// link takes about 1.3 s (two ways, the request period and the superframe). Twice the rate of today may
+/// be asked for, rounded: so the rate can double in each such time.
+const DEMAND_AHEAD: Duration = Duration::from_secs(2);
+
+/// How many written bytes a stream may hold unsent: 50 ms of the rate, or what capacity is asked for.
+fn unsent(rate: BitRate, on_demand: bool) -> u64 {
+    let time = if on_demand { DEMAND_AHEAD } else { Duration::from_millis(50) };
+    rate.bytes_in(time).get().max(65_536)
 }
 
 /// The limits that a configuration sets for the peer.

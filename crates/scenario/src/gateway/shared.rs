@@ -87,6 +87,7 @@ impl SharedKeys {
         let (rate, maximum_rate) = self.rates.read(place)?;
         let dlep = self.dlep.map(|raw| dlep::read(place, raw, &rate)).transpose()?;
         let mut link = self.hop.read(place, rate)?;
+        link.on_demand = dlep.as_ref().is_some_and(|dlep| dlep.on_demand);
         let tunnel = self.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
         let classes = classes::read(place, self.class, tunnel.is_some(), &mut link)?;
         let operation = self.operation.read(place, file)?;

@@ -174,3 +174,23 @@ fn a_rate_to_be_found_out_survives_trouble() {
         trouble(seed, |config| config.rate = Rate::auto());
     }
 }
+
+/// What waits in a gateway can be asked for: at 50 Mbit/s 12.5 MB, two seconds of the rate.
+#[test]
+fn on_demand_a_stream_holds_two_seconds_to_be_asked_for() {
+    let waiting = |configure: fn(&mut Config)| {
+        let hop = Hop { configure, ..Hop::geo(0.0, 1) };
+        let mut net = hop.connected(&[Plan::new(100, 40_000_000)]);
+        open_all(&mut net, TERMINAL);
+        let begun =
+            |hosts: &mut [Host]| hosts[TERMINAL].flows.values().any(|flow| flow.received > 0);
+        net.run_until(begun, at(60.0)).unwrap();
+        let host = &net.peers()[HUB];
+        let (session, stream) = (host.session.unwrap(), *host.flows.keys().next().unwrap());
+        host.endpoint.stream_stats(session, stream).unwrap().unsent
+    };
+    let usual = waiting(|_| {});
+    let on_demand = waiting(|config| config.on_demand = true);
+    assert!((300_000..=312_500).contains(&usual), "{usual}");
+    assert!((12_400_000..=12_500_000).contains(&on_demand), "{on_demand}");
+}

@@ -109,8 +109,8 @@ fn check_gateways(case: &Case, gateways: &Gateways) -> Checked {
     }
     let why = "the lab's pair is a tunnel over UDP";
     forbid(gateways.overhead == Overhead::LinkLayer, key("overhead"), why)?;
-    let why = "the lab's pair sends at its rate";
-    forbid(gateways.mac_buffer.is_some(), key("mac-buffer"), why)?;
+    let why = "without [hop.dama] the lab's pair sends at its rate";
+    forbid(gateways.mac_buffer.is_some() && case.hop.dama.is_none(), key("mac-buffer"), why)?;
     let why = "the lab's pair has the rates that the links leave to IP packets";
     forbid(gateways.forward_rate.is_some(), key("forward-rate"), why)?;
     forbid(gateways.return_rate.is_some(), key("return-rate"), why)?;
