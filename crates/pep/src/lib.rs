@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod bottleneck;
+pub mod carriage;
 pub mod config;
 pub mod dlep;
 pub mod egress;

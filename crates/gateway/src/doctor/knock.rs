@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
 use pep::config::TerminalConfig;
-use slacp::{Endpoint, Event};
+use slacp::{Endpoint, Event, KeyPair, PublicKey};
 use units::Machine;
 
 use super::Finding;
@@ -29,7 +29,7 @@ pub(super) fn hub(config: &TerminalConfig) -> Finding {
             return Finding::fail(CHECK, format!("cannot resolve {name}: {error}"), mend);
         }
     };
-    match knock(config, &addresses) {
+    match Knock::new(config, addresses).ask() {
         Ok(Answer::Yes(address, time)) => {
             let ms = time.as_secs_f64() * 1e3;
             Finding::ok(
@@ -61,15 +61,46 @@ enum Answer {
     Silence,
 }
 
-fn knock(config: &TerminalConfig, addresses: &[SocketAddr]) -> io::Result<Answer> {
-    let socket = if addresses.iter().all(SocketAddr::is_ipv4) {
-        UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?
+/// A question to a hub over UDP, beside a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Knock {
+    link: slacp::Config,
+    identity: KeyPair,
+    hub_key: PublicKey,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Knock {
+    pub(crate) fn new(config: &TerminalConfig, addresses: Vec<SocketAddr>) -> Self {
+        let (link, identity) = (config.link.clone(), config.identity.clone());
+        Self { link, identity, hub_key: config.hub_key, addresses }
+    }
+
+    /// Whether the hub answers within 4 s.
+    pub(crate) async fn is_answered(self) -> bool {
+        let asked = tokio::task::spawn_blocking(move || self.ask());
+        matches!(asked.await, Ok(Ok(Answer::Yes(..))))
+    }
+
+    fn ask(self) -> io::Result<Answer> {
+        let Self { link, identity, hub_key, addresses } = self;
+        let socket = socket(&addresses)?;
+        let seed = random_bytes().map_err(io::Error::other)?;
+        let endpoint = Endpoint::terminal(link, identity, hub_key, addresses, seed);
+        exchange(&socket, endpoint)
+    }
+}
+
+fn socket(addresses: &[SocketAddr]) -> io::Result<UdpSocket> {
+    if addresses.iter().all(SocketAddr::is_ipv4) {
+        UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
     } else {
-        UdpSocket::bind(os::any_address(0))?
-    };
-    let seed = random_bytes().map_err(io::Error::other)?;
-    let (link, pair) = (config.link.clone(), config.identity.clone());
-    let mut endpoint = Endpoint::terminal(link, pair, config.hub_key, addresses.to_vec(), seed);
+        UdpSocket::bind(os::any_address(0))
+    }
+}
+
+/// Drives the beginning of a handshake.
+fn exchange(socket: &UdpSocket, mut endpoint: Endpoint) -> io::Result<Answer> {
     let began = clock::now();
     let mut sent = began;
     let mut datagram = Vec::new();
@@ -83,7 +114,7 @@ fn knock(config: &TerminalConfig, addresses: &[SocketAddr]) -> io::Result<Answer
         endpoint.handle_timeout(now);
         while let Some(to) = endpoint.poll_transmit(now, &mut datagram) {
             sent = now;
-            refused = socket.send_to(&datagram, mapped(to, &socket)).err();
+            refused = socket.send_to(&datagram, mapped(to, socket)).err();
         }
         let next = endpoint.poll_timeout().map_or(TIMEOUT, |(at, _)| at.saturating_since(now));
         let wait = next.clamp(Duration::from_millis(1), Duration::from_millis(500));

@@ -4,7 +4,7 @@
 //! of our own, or are reported as unknown.
 
 mod configured;
-mod knock;
+pub(crate) mod knock;
 mod machine;
 mod reach;
 mod refused;

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use os::Timer;
 use pep::routes::Sources;
-use slacp::{Event, Notice, Wake};
-use tokio::sync::mpsc::UnboundedSender;
+use slacp::{Event, Notice, SessionId, Wake};
+use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use units::{Instant, Machine};
 
 use crate::clock;
+use crate::hop::tcp::{Sent, TcpEvent, TcpLinks};
 use crate::hop::udp::{Batch, Reception, TrafficClass, UdpLink};
 use crate::hop::{Hop, HopEvent};
 use crate::operate::counters::Counters;
@@ -29,6 +30,8 @@ const WHILE_BLOCKED: Duration = Duration::from_millis(1);
 /// costs more than the packet. Equals two packets at 50 Mbit/s; the pacer lets a late driver catch
 /// up.
 const QUANTUM: Duration = Duration::from_micros(500);
+/// Maximum events of TCP connections per turn.
+const TCP_EVENTS_PER_TURN: usize = 64;
 const FAULT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The task that moves datagrams.
@@ -47,6 +50,11 @@ pub(crate) struct Driver {
     waiting_to: Option<(SocketAddr, TrafficClass)>,
     sources: Sources,
     faults: LogLimiter,
+    /// TCP connections that carry datagrams, what happens on them, and the peer whose datagrams they
+    /// are on a terminal: what comes over TCP comes from the hub.
+    links: TcpLinks,
+    happened: Option<Receiver<TcpEvent>>,
+    hub: Option<SocketAddr>,
 }
 
 impl Driver {
@@ -62,7 +70,11 @@ impl Driver {
         counters: Arc<Counters>,
         tunnel: Option<Arc<Port>>,
     ) -> io::Result<Self> {
+        let links = hop.links().clone();
         Ok(Self {
+            happened: links.take_events(),
+            links,
+            hub: None,
             hop,
             link,
             timer: Timer::new()?,
@@ -102,6 +114,7 @@ impl Driver {
         let deadline = self.deadline(now, flowing);
         if deadline.is_some_and(|at| at <= now) {
             tokio::task::yield_now().await;
+            self.handle_tcp(None);
             return self.receive();
         }
         self.timer.set(deadline)?;
@@ -111,6 +124,10 @@ impl Driver {
                 self.receive()
             }
             expired = self.timer.expired() => expired,
+            Some(event) = happened(&mut self.happened) => {
+                self.handle_tcp(Some(event));
+                Ok(())
+            }
             () = self.hop.work() => Ok(()),
             writable = self.link.writable(), if !flowing => writable,
         }
@@ -200,8 +217,59 @@ impl Driver {
         }
     }
 
+    /// Handles what has happened on TCP connections, up to the limit of a turn.
+    fn handle_tcp(&mut self, mut event: Option<TcpEvent>) {
+        let now = clock::now();
+        for _ in 0..TCP_EVENTS_PER_TURN {
+            let next = || self.happened.as_mut().and_then(|happened| happened.try_recv().ok());
+            match event.take().or_else(next) {
+                Some(TcpEvent::Datagram(from, mut datagram)) => self.take(now, from, &mut datagram),
+                Some(TcpEvent::Room(session)) => self.hold_back(now, session, false),
+                Some(TcpEvent::Ended(address)) => {
+                    let _ = self.events.send(HopEvent::TcpEnded(address));
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// Takes a datagram that came over TCP.
+    fn take(&mut self, now: Instant, link: SocketAddr, datagram: &mut [u8]) {
+        self.counters.datagrams_received.increment();
+        let from = self.hub.filter(|_| matches!(self.sources, Sources::Routed)).unwrap_or(link);
+        let session = self.hop.lock().endpoint.handle_datagram(now, from, datagram);
+        if let Some(session) = session {
+            self.links.prove(link, session);
+        }
+    }
+
+    fn hold_back(&self, now: Instant, session: SessionId, held: bool) {
+        // A session that is over needs no room.
+        let _ = self.hop.lock().endpoint.hold_back(now, session, held);
+    }
+
+    /// Sends the batch over TCP, if a connection carries what is for its destination.
+    fn flush_over_tcp(&mut self, now: Instant) -> bool {
+        let Some(to) = self.batch.destination() else { return false };
+        self.hub = Some(to);
+        if !self.links.carries(to) {
+            return false;
+        }
+        for datagram in self.batch.datagrams() {
+            if let Sent::Full(session) = self.links.send(to, datagram) {
+                self.hold_back(now, session, true);
+            }
+        }
+        self.counters.datagrams_sent.add(self.batch.count() as u64);
+        self.batch.clear();
+        true
+    }
+
     /// Hands the batch to the kernel; false if it has no room now.
     fn flush(&mut self, now: Instant) -> bool {
+        if self.flush_over_tcp(now) {
+            return true;
+        }
         let from = self.sources.of(self.batch.destination());
         match self.link.send(&self.batch, from) {
             Ok(()) => self.counters.datagrams_sent.add(self.batch.count() as u64),
@@ -244,6 +312,11 @@ impl Driver {
         }
         Ok(())
     }
+}
+
+/// The next event of TCP connections. The driver is their only user.
+async fn happened(events: &mut Option<Receiver<TcpEvent>>) -> Option<TcpEvent> {
+    events.as_mut()?.recv().await
 }
 
 /// Logs and counts what happens outside sessions.

@@ -4,6 +4,7 @@
 //! one thread, so the lock is uncontended, and it is never held across an await.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use units::{BitRate, ByteCount, Instant, Machine};
 
 use super::class::LiveClasses;
 use super::stream::Stream;
+use super::tcp::TcpLinks;
 use crate::operate::status::{ChannelStatus, ClassStatus};
 
 pub(super) type Key = (SessionId, StreamId);
@@ -34,6 +36,8 @@ struct Shared {
     classes: Arc<LiveClasses>,
     /// Notified by anything that may make the endpoint send.
     work: Notify,
+    /// TCP connections that carry datagrams.
+    links: TcpLinks,
     /// Where to say what waits, on a link with capacity on demand.
     waiting: OnceLock<watch::Sender<Demand>>,
 }
@@ -97,13 +101,20 @@ pub(crate) enum HopEvent {
     Session(SessionId, Event),
     /// The peer opened a stream.
     Opened(Stream, Open<Destination>),
+    /// The TCP connection to this address, which carried datagrams, has ended.
+    TcpEnded(SocketAddr),
 }
 
 impl Hop {
     pub(crate) fn new(endpoint: Endpoint, classes: Arc<LiveClasses>) -> Self {
         let state = Mutex::new(State { endpoint, streams: BTreeMap::new(), forecast: None });
         let (work, waiting) = (Notify::new(), OnceLock::new());
-        Self(Arc::new(Shared { state, classes, work, waiting }))
+        Self(Arc::new(Shared { state, classes, work, links: TcpLinks::new(), waiting }))
+    }
+
+    /// The TCP connections that carry datagrams where UDP is blocked.
+    pub(crate) fn links(&self) -> &TcpLinks {
+        &self.0.links
     }
 
     /// The endpoint, for the driver.

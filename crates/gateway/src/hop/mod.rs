@@ -11,6 +11,7 @@ mod handle;
 pub(crate) mod path_store;
 pub(crate) mod peers;
 mod stream;
+pub(crate) mod tcp;
 #[cfg(test)]
 mod tests;
 pub(crate) mod udp;

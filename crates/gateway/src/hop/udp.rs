@@ -184,6 +184,11 @@ impl Batch {
         self.count
     }
 
+    /// The datagrams in their order.
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks(self.segment.max(1))
+    }
+
     pub(crate) fn clear(&mut self) {
         self.destination = None;
         self.bytes.clear();

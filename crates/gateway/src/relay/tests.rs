@@ -97,7 +97,7 @@ async fn serve_hub(mut hub: Gateway) {
                     Admission { origin: Origin::Peer { verified: true }, _permit: None };
                 hub.answer(stream, open, vec![address], admission);
             }
-            Report::Hop(HopEvent::Session(..)) => {}
+            Report::Hop(HopEvent::Session(..) | HopEvent::TcpEnded(_)) => {}
             Report::Failed(error) => panic!("{error}"),
         }
     }

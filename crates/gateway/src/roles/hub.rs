@@ -13,6 +13,7 @@ use pep::egress::Egress;
 use pep::routes::{Route, Sites};
 use pep::traffic::{Policy, Prefix};
 use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use units::Instant;
 
@@ -49,6 +50,13 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         None => bind_anywhere()?,
     };
     let local = link.local_addr().map_err(RunError::System)?;
+    let listener = match config.listen_tcp {
+        Some(address) => {
+            let bound = TcpListener::bind(address).await;
+            Some((address, bound.map_err(|cause| RunError::Bind { address, cause })?))
+        }
+        None => None,
+    };
     let seed = random_bytes().map_err(RunError::Randomness)?;
     let allow = config.terminals.iter().map(|terminal| terminal.key).collect();
     let (names, dial) = (names(&config), policy(&config));
@@ -73,6 +81,10 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     };
     let (ops, parts) = setup.start(clock::now())?;
     tracing::info!("serving {} terminals on UDP {local}", config.terminals.len());
+    if let Some((address, listener)) = listener {
+        tracing::info!("serving terminals whose networks block UDP on TCP {address}");
+        tokio::spawn(parts.gateway.hop().links().clone().serve(listener));
+    }
     let hub = Hub {
         parts,
         quotas: Quotas::new(&config.terminals, ops.most_connections()),
@@ -215,6 +227,8 @@ impl Service for Hub {
             HubEvent::Pair(PairEvent::Report(Report::Hop(HopEvent::Session(session, event)))) => {
                 self.handle_session(now, ops, session, &event);
             }
+            // The session moves, or the terminal connects again.
+            HubEvent::Pair(PairEvent::Report(Report::Hop(HopEvent::TcpEnded(_)))) => {}
             HubEvent::Pair(PairEvent::Arrival(arrived)) => {
                 self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.carry(arrival));
             }

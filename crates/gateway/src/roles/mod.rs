@@ -3,6 +3,7 @@
 //! Each is a [`Service`], which [`run`] drives until it is stopped or drained. [`pair`] starts what
 //! hub and terminal have in common, and [`gateway`] carries their connections.
 
+mod fallback;
 pub(crate) mod gateway;
 pub mod hub;
 mod pair;

@@ -15,6 +15,7 @@ use units::Instant;
 use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::config::read_terminal;
+use crate::doctor::knock::Knock;
 use crate::error::RunError;
 use crate::hop::HopEvent;
 use crate::hop::peers::Peers;
@@ -25,6 +26,7 @@ use crate::operate::connections::Origin;
 use crate::operate::{Operations, RoleStatus, View};
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
+use crate::roles::fallback::{Done, TcpFallback};
 use crate::roles::gateway::{Admission, DialPolicy, Report, Side, bind};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::{self, Service};
@@ -50,6 +52,7 @@ pub async fn run(
     let looking = hubs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let link = bind(config.listen.unwrap_or_else(|| any_address(&hubs)))?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
+    let knock = Knock::new(&config, hubs.clone());
     let (proxy, manner) = match config.proxy {
         Some(proxy) => (Some(Proxy::listen(proxy.clone()).await?), (proxy.answer, proxy.names)),
         None => Default::default(),
@@ -87,6 +90,14 @@ pub async fn run(
         mark: dial.marked.then_some(PASSING.value),
     };
     let upstream = Upstream::new(manner, dialer, parts.gateway.counters());
+    let (links, mark) = (parts.gateway.hop().links().clone(), dial.marked.then_some(PASSING.value));
+    let fallback = TcpFallback::new(
+        clock::now(),
+        config.hub_tcp.map(|hub| hub.as_str().to_owned()),
+        links,
+        mark,
+        knock,
+    );
     let terminal = Terminal {
         parts,
         full: Backoff::default(),
@@ -95,6 +106,7 @@ pub async fn run(
         upstream,
         session: None,
         reachable: false,
+        fallback,
     };
     roles::run(ops, terminal, shutdown).await
 }
@@ -130,11 +142,14 @@ struct Terminal {
     upstream: Upstream,
     session: Option<SessionId>,
     reachable: bool,
+    fallback: TcpFallback,
 }
 
 /// What a terminal waits for.
 enum TerminalEvent {
     Pair(PairEvent),
+    /// The carrier of the datagrams.
+    Fallback(Done),
     /// A client of the proxy.
     Proxy(ProxyClient),
 }
@@ -154,6 +169,7 @@ impl Service for Terminal {
         tokio::select! {
             event = self.parts.next() => TerminalEvent::Pair(event),
             client = proxy::next(&mut self.proxy) => TerminalEvent::Proxy(client),
+            done = self.fallback.next() => TerminalEvent::Fallback(done),
         }
     }
 
@@ -171,6 +187,7 @@ impl Service for Terminal {
             TerminalEvent::Pair(PairEvent::Arrival(arrived)) => {
                 self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.carry(arrival));
             }
+            TerminalEvent::Fallback(done) => self.fallback.handle(now, done),
             TerminalEvent::Proxy(client) => {
                 let session = self.session.filter(|_| self.bypass_reason(ops).is_none());
                 self.parts.gateway.carry_proxy_client(client, session, self.upstream.clone());
@@ -242,13 +259,15 @@ impl Terminal {
                     self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
                 }
             },
+            HopEvent::TcpEnded(address) => self.fallback.handle_ended(now, address),
             HopEvent::Session(session, Event::Up { address, .. }) => {
                 tracing::info!("session up with the hub at {address}");
                 (self.session, self.reachable) = (Some(session), true);
+                self.fallback.handle_reachable(now, true);
                 self.tunnel_to(session);
             }
             HopEvent::Session(session, event) if self.session == Some(session) => {
-                self.handle_session(&event);
+                self.handle_session(now, &event);
             }
             HopEvent::Session(session, Event::Down(_)) => self.end_tunnel_to(session),
             HopEvent::Session(..) => {}
@@ -277,17 +296,19 @@ impl Terminal {
     }
 
     /// Handles an event of the session in use.
-    fn handle_session(&mut self, event: &Event) {
+    fn handle_session(&mut self, now: Instant, event: &Event) {
         match event {
             Event::Unreachable => {
                 tracing::warn!("hub unreachable: new connections pass unaccelerated");
                 self.reachable = false;
                 self.set_tunnel();
+                self.fallback.handle_reachable(now, false);
             }
             Event::Reachable => {
                 tracing::info!("hub reachable again");
                 self.reachable = true;
                 self.set_tunnel();
+                self.fallback.handle_reachable(now, true);
             }
             Event::Moved { address } => tracing::info!("the hub has moved to {address}"),
             Event::Down(why) => {
@@ -296,6 +317,7 @@ impl Terminal {
                     self.end_tunnel_to(session);
                 }
                 (self.session, self.reachable) = (None, false);
+                self.fallback.handle_reachable(now, false);
             }
             _ => {}
         }

@@ -84,7 +84,7 @@ impl Hops {
                 assert_eq!(told, open.into());
                 Some(stream)
             }
-            HopEvent::Session(..) => None,
+            HopEvent::Session(..) | HopEvent::TcpEnded(_) => None,
         });
         [near, far.expect("the hub hears of the stream")]
     }

@@ -19,6 +19,8 @@ pub struct HubConfig {
     pub identity: KeyPair,
     /// Local UDP address; `None` is port 5900 on all addresses. Key `listen`.
     pub listen: Option<SocketAddr>,
+    /// Local TCP address for terminals whose networks block UDP. Key `listen_tcp`, default none.
+    pub listen_tcp: Option<SocketAddr>,
     /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `probe`, `mtu`, `memory`, `stream_window`.
     pub link: slacp::Config,
     /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.

@@ -19,6 +19,9 @@ pub struct TerminalConfig {
     pub identity: KeyPair,
     /// The hub's address or name, with the UDP port. Key `hub`.
     pub hub: HubAddress,
+    /// Where the hub takes the same packets over TCP, for when it does not answer over UDP: address
+    /// or name, with the port. Key `hub_tcp`, default none.
+    pub hub_tcp: Option<HubAddress>,
     /// The hub's public key. Key `hub_key`.
     pub hub_key: PublicKey,
     /// The local UDP address; `None` lets the system choose. Key `listen`.

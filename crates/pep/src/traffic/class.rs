@@ -45,6 +45,15 @@ impl Traffic {
     }
 }
 
+impl PacketQueue {
+    /// The default on a link with capacity on demand. A packet waits there for its request, the grant
+    /// and a superframe, 1.3 s on a geostationary link, whatever the load: that is no reason to drop it.
+    pub fn on_demand() -> Self {
+        let time = Duration::from_secs(3);
+        Self { time, discipline: QueueDiscipline::DropTail, ..Self::default() }
+    }
+}
+
 /// A configured class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {

@@ -41,9 +41,10 @@ pub(super) fn read(
     packets: bool,
     link: &mut slacp::Config,
 ) -> Result<Classes, FileError> {
+    let queue = if link.on_demand { PacketQueue::on_demand() } else { PacketQueue::default() };
     let definitions = match raw.is_empty() {
-        true => Definition::usual(),
-        false => definitions(place, raw)?,
+        true => Definition::usual().into_iter().map(|it| Definition { queue, ..it }).collect(),
+        false => definitions(place, raw, queue)?,
     };
     let guarantees = definitions.iter().map(|it| (&it.name, it.share.guaranteed));
     guarantees::carried(place, &link.rate, "class", guarantees)?;
@@ -51,11 +52,15 @@ pub(super) fn read(
         .map_err(|(name, error)| place.unreadable("class", format!("{name:?}: {error}")))
 }
 
-fn definitions(place: &Place<'_>, raw: Vec<sections::Class>) -> Result<Vec<Definition>, FileError> {
+fn definitions(
+    place: &Place<'_>,
+    raw: Vec<sections::Class>,
+    usual: PacketQueue,
+) -> Result<Vec<Definition>, FileError> {
     let mut definitions: Vec<Definition> = Vec::with_capacity(raw.len());
     for (index, raw) in raw.into_iter().enumerate() {
         let place = place.within("class").within(index);
-        let definition = definition(&place, raw)?;
+        let definition = definition(&place, raw, usual)?;
         let name = &definition.name;
         let is_new = definitions.iter().all(|other| other.name != *name);
         place.check(is_new, "name", quoted(name), "a name that no earlier class has")?;
@@ -68,7 +73,11 @@ fn definitions(place: &Place<'_>, raw: Vec<sections::Class>) -> Result<Vec<Defin
     Ok(definitions)
 }
 
-fn definition(place: &Place<'_>, raw: sections::Class) -> Result<Definition, FileError> {
+fn definition(
+    place: &Place<'_>,
+    raw: sections::Class,
+    usual: PacketQueue,
+) -> Result<Definition, FileError> {
     let traffic = Traffic {
         dscp: each(place, "dscp", &raw.dscp, DSCP_FORM, code_point)?,
         ports: each(place, "ports", &raw.ports, PORTS_FORM, ports)?,
@@ -95,18 +104,16 @@ fn definition(place: &Place<'_>, raw: sections::Class) -> Result<Definition, Fil
     };
     guarantees::within(place, share.guaranteed, share.maximum)?;
     let error_control = raw.channel.map_or(ErrorControl::FecArq, Into::into);
-    let queue = queue(place, raw.queue, raw.queue_time, raw.aqm)?;
+    let queue = queue(place, (raw.queue, raw.queue_time, raw.aqm), usual)?;
     Ok(Definition { name: raw.name, traffic, share, error_control, queue })
 }
 
-/// How the class's packets wait.
+/// How the class's packets wait; what is not written is as `usual`.
 fn queue(
     place: &Place<'_>,
-    bytes: Option<Text<ByteCount>>,
-    time: Option<Text<Time>>,
-    aqm: Option<Aqm>,
+    (bytes, time, aqm): (Option<Text<ByteCount>>, Option<Text<Time>>, Option<Aqm>),
+    usual: PacketQueue,
 ) -> Result<PacketQueue, FileError> {
-    let usual = PacketQueue::default();
     let bytes = bytes.map_or(usual.bytes, |bytes| bytes.0);
     place.check(QUEUES.contains(&bytes.get()), "queue", quoted(bytes), "2 kB to 100 MB")?;
     let time = time.map_or(usual.time, |time| time.0.0);

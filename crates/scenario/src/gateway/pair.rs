@@ -38,6 +38,7 @@ pub(super) fn terminal<E: Display>(
     Ok(TerminalConfig {
         identity: shared.identity,
         hub: raw.hub.ok_or_else(hub_address)?.0,
+        hub_tcp: raw.hub_tcp.map(|hub| hub.0),
         hub_key: public_key(place, "hub_key", raw.hub_key)?,
         listen: shared.listen,
         link: shared.link,
@@ -75,6 +76,7 @@ pub(super) fn hub<E: Display>(
     Ok(HubConfig {
         identity: shared.identity,
         listen: shared.listen,
+        listen_tcp: raw.listen_tcp.map(|address| address.0.0),
         link: shared.link,
         connect_timeout: shared.connect_timeout,
         transparent,

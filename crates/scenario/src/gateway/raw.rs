@@ -27,6 +27,9 @@ pub(crate) struct RawTerminal {
     /// Host and UDP port of the hub.
     #[schemars(required, extend("examples" = ["hub.example.net:5900"]))]
     pub(super) hub: Option<Text<HubAddress>>,
+    /// Host and TCP port of the hub, for when it does not answer over UDP: its `listen_tcp`.
+    #[schemars(extend("examples" = ["hub.example.net:443"]))]
+    pub(super) hub_tcp: Option<Text<HubAddress>>,
     /// The hub's public key.
     #[schemars(required)]
     pub(super) hub_key: Option<Text<Key>>,
@@ -140,6 +143,9 @@ pub(crate) struct RawHub {
     /// The local UDP address; by default port 5900 of every address.
     #[schemars(extend("examples" = ["[::]:5900"]))]
     pub(super) listen: Option<Text<Address>>,
+    /// The local TCP address for terminals whose networks block UDP; by default none.
+    #[schemars(extend("examples" = ["[::]:443"]))]
+    pub(super) listen_tcp: Option<Text<Address>>,
     /// The longest IP packet to send over the hop, in bytes.
     #[schemars(range(min = 576, max = 9216), extend("default" = 1500))]
     pub(super) mtu: Option<i64>,

@@ -21,7 +21,8 @@ const OF_A_PAIR: &[&str] = &[
     "transparent",
     "tunnel",
 ];
-const OF_A_TERMINAL: &[&str] = &["connect_timeout", "hub", "hub_key"];
+const OF_A_HUB: &[&str] = &["listen_tcp"];
+const OF_A_TERMINAL: &[&str] = &["connect_timeout", "hub", "hub_key", "hub_tcp"];
 /// Keys of section `[intercept]`; its other keys can be reloaded.
 const OF_INTERCEPT: [(&str, &str); 2] =
     [("answer", "intercept.answer"), ("own_traffic", "intercept.own_traffic")];
@@ -37,7 +38,7 @@ impl RestartKeys {
         // Only these are copied: the text may contain a private key.
         let mut written = file.into_inner();
         let of_kind: [&[&str]; 2] = match kind {
-            FileKind::Hub => [OF_A_PAIR, &[]],
+            FileKind::Hub => [OF_A_PAIR, OF_A_HUB],
             FileKind::Terminal => [OF_A_PAIR, OF_A_TERMINAL],
             _ => [&[], &[]],
         };

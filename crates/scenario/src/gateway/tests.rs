@@ -307,6 +307,23 @@ fn a_class_has_its_queue_of_packets() {
 }
 
 #[test]
+fn packets_may_wait_for_capacity_on_demand() {
+    let queue = |dlep: &str| {
+        let text = terminal_with("10 Mbit/s", "modem") + dlep;
+        terminal(&text).unwrap().classes.definitions()[0].queue
+    };
+    assert_eq!(queue("[tunnel]\n"), PacketQueue::default());
+    let dlep = "[dlep]\nmodem = \"192.0.2.1\"\non_demand = true\n[tunnel]\n";
+    assert_eq!(queue(dlep), PacketQueue::on_demand());
+    let class = "[[class]]\nname = \"default\"\nqueue = \"40 kB\"\n";
+    let bytes = ByteCount::new(40_000);
+    assert_eq!(
+        queue(&(dlep.to_owned() + class)),
+        PacketQueue { bytes, ..PacketQueue::on_demand() }
+    );
+}
+
+#[test]
 fn the_default_window_fits_into_a_small_memory() {
     let text = terminal_with("[intercept]", "memory = \"1 MB\"\n[intercept]");
     let config = terminal(&text).unwrap();

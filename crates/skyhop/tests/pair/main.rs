@@ -9,6 +9,7 @@ mod common;
 #[path = "../common/quic.rs"]
 mod quic_hosts;
 
+mod blocked;
 mod clean_up;
 mod clients;
 mod code_points;

@@ -2,9 +2,9 @@
 
 use crate::common::program::{Program, programs};
 use crate::{
-    clean_up, clients, code_points, directions, dlep, egress, endings, eyeballs, fail_open, faults,
-    machines, operate, policy, protocols, proxy, quic, semantics, shares, shown, solo, stalled,
-    transfer, transparent, tunnel,
+    blocked, clean_up, clients, code_points, directions, dlep, egress, endings, eyeballs,
+    fail_open, faults, machines, operate, policy, protocols, proxy, quic, semantics, shares, shown,
+    solo, stalled, transfer, transparent, tunnel,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -33,6 +33,8 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     endings::inside_either_end_resets,
     endings::inside_the_sender_has_left_long_ago,
     eyeballs::inside_an_address_refuses,
+    blocked::inside_strangers_are_turned_away,
+    blocked::inside_the_pair_goes_on_over_tcp,
     fail_open::inside_the_hub_comes_and_goes,
     faults::inside_a_terminal_is_full,
     faults::inside_a_hub_is_full,

@@ -129,10 +129,10 @@ pub(in crate::gateway) struct Class {
     #[schemars(extend("default" = "1 MB"))]
     pub(in crate::gateway) queue: Option<Text<ByteCount>>,
     /// The longest wait of a packet for the hop; then it is dropped.
-    #[schemars(extend("default" = "500 ms"))]
+    /// Default 500 ms, or 3 s with `[dlep] on_demand`.
     pub(in crate::gateway) queue_time: Option<Text<Time>>,
     /// `codel` keeps each flow's queue short (RFC 8289), `none` drops packets that find the queue full.
-    #[schemars(extend("default" = "codel"))]
+    /// Default `codel`, or `none` with `[dlep] on_demand`.
     pub(in crate::gateway) aqm: Option<Aqm>,
 }
 

@@ -1,0 +1,353 @@
+//! Datagrams over TCP connections, where a network blocks UDP.
+//!
+//! A connection begins with [`PREFACE`] from the side that opened it. Then each datagram follows its
+//! length in two bytes, big-endian. A connection carries the datagrams for its address; a terminal
+//! diverts all of its datagrams to one ([`TcpLinks::divert`]).
+//!
+//! TCP has its own queue and its own losses. A connection therefore lets little wait in the kernel,
+//! holds its session back when more waits here, and drops what comes all the same.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use slacp::SessionId;
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+/// The first bytes of a connection.
+const PREFACE: &[u8; 8] = b"SLACP\0\0\x01";
+/// The longest datagram, in bytes: the largest MTU.
+const LONGEST: usize = 9216;
+/// Bytes that wait here for the kernel before the session is held back, until it goes on, and before
+/// datagrams are dropped.
+const FULL: usize = 128 << 10;
+const ROOM: usize = 32 << 10;
+const MOST: usize = 1 << 20;
+/// Bytes that the kernel holds without having sent them.
+const UNSENT: u32 = 64 << 10;
+/// Received datagrams that wait for the driver; then the peer's TCP waits.
+const ARRIVALS: usize = 512;
+/// Connections that belong to no session yet, and all.
+const MOST_UNPROVEN: usize = 256;
+const MOST_LINKS: usize = 16_384;
+/// Time for the preface, and for the first datagram of a session.
+const PROOF: Duration = Duration::from_secs(10);
+/// A connection without datagrams for this long is closed. Longer than any session survives silence.
+const IDLE: Duration = Duration::from_secs(20 * 60);
+/// Pause after a failure to accept, such as a lack of descriptors.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What happens on connections.
+#[derive(Debug)]
+pub(crate) enum TcpEvent {
+    /// A datagram from the far end of a connection.
+    Datagram(SocketAddr, Vec<u8>),
+    /// The session may send new data again.
+    Room(SessionId),
+    /// The connection has ended.
+    Ended(SocketAddr),
+}
+
+/// What became of a datagram to send.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// No connection carries it: it is UDP's.
+    NotHere,
+    /// A connection has it, or dropped it.
+    Taken,
+    /// As `Taken`; the connection's session is to be held back until [`TcpEvent::Room`].
+    Full(SessionId),
+}
+
+/// The TCP connections that carry datagrams.
+#[derive(Clone)]
+pub(crate) struct TcpLinks(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    events: Sender<TcpEvent>,
+    arrivals: Mutex<Option<Receiver<TcpEvent>>>,
+}
+
+#[derive(Default)]
+struct State {
+    links: BTreeMap<SocketAddr, Link>,
+    /// The connection that carries everything.
+    diverted: Option<SocketAddr>,
+    /// Distinguishes a connection from a later one with the same address.
+    next: u64,
+}
+
+struct Link {
+    number: u64,
+    frames: UnboundedSender<Vec<u8>>,
+    level: Arc<Level>,
+    /// The session that has proved to be at the far end.
+    session: Option<SessionId>,
+    task: Option<AbortHandle>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// What waits for the kernel.
+#[derive(Default)]
+struct Level {
+    bytes: AtomicUsize,
+    /// Whether the session is held back.
+    full: AtomicBool,
+}
+
+impl TcpLinks {
+    pub(crate) fn new() -> Self {
+        let (events, arrivals) = mpsc::channel(ARRIVALS);
+        let state = Mutex::default();
+        Self(Arc::new(Shared { state, events, arrivals: Mutex::new(Some(arrivals)) }))
+    }
+
+    /// What happens on the connections; for the driver, once.
+    pub(super) fn take_events(&self) -> Option<Receiver<TcpEvent>> {
+        self.0.arrivals.lock().expect("nobody panics with the lock").take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("nobody panics with the lock")
+    }
+
+    /// Whether a connection carries the datagrams for this address.
+    pub(crate) fn carries(&self, to: SocketAddr) -> bool {
+        let state = self.lock();
+        state.diverted.is_some() || state.links.contains_key(&to)
+    }
+
+    /// Sends all datagrams over this connection from now on, or none.
+    pub(crate) fn divert(&self, to: Option<SocketAddr>) {
+        self.lock().diverted = to;
+    }
+
+    /// Closes a connection.
+    pub(crate) fn close(&self, address: SocketAddr) {
+        let mut state = self.lock();
+        if state.diverted == Some(address) {
+            state.diverted = None;
+        }
+        state.links.remove(&address);
+    }
+
+    /// The session at the far end of a connection has sent an authentic datagram. An older connection
+    /// of the same session is closed.
+    pub(super) fn prove(&self, address: SocketAddr, session: SessionId) {
+        let mut state = self.lock();
+        let Some(link) = state.links.get_mut(&address) else { return };
+        if link.session.replace(session) != Some(session) {
+            let is_older =
+                |at: &SocketAddr, link: &Link| *at != address && link.session == Some(session);
+            state.links.retain(|at, link| !is_older(at, link));
+        }
+    }
+
+    /// Sends a datagram, if a connection carries those for its destination.
+    pub(super) fn send(&self, to: SocketAddr, datagram: &[u8]) -> Sent {
+        let state = self.lock();
+        let Some(link) = state.links.get(&state.diverted.unwrap_or(to)) else {
+            // Diverted to a connection that has just ended: lost, like a datagram.
+            return if state.diverted.is_some() { Sent::Taken } else { Sent::NotHere };
+        };
+        let Ok(length) = u16::try_from(datagram.len()) else { return Sent::Taken };
+        let waiting = link.level.bytes.load(Ordering::Relaxed);
+        if waiting + datagram.len() > MOST {
+            return Sent::Taken;
+        }
+        link.level.bytes.fetch_add(2 + datagram.len(), Ordering::Relaxed);
+        let mut frame = Vec::with_capacity(2 + datagram.len());
+        frame.extend_from_slice(&length.to_be_bytes());
+        frame.extend_from_slice(datagram);
+        // A task that has ended reports so itself.
+        let _ = link.frames.send(frame);
+        match link.session {
+            Some(session) if waiting >= FULL && !link.level.full.swap(true, Ordering::Relaxed) => {
+                Sent::Full(session)
+            }
+            _ => Sent::Taken,
+        }
+    }
+
+    /// Connects to a hub. The connection carries nothing until [`Self::divert`].
+    ///
+    /// # Errors
+    /// The system's; `TimedOut` after 10 s.
+    pub(crate) async fn connect(&self, hub: SocketAddr, mark: Option<u32>) -> io::Result<()> {
+        let socket = match hub {
+            SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
+        };
+        if let Some(mark) = mark {
+            SockRef::from(&socket).set_mark(mark)?;
+        }
+        prepare(&SockRef::from(&socket));
+        let connected = timeout(PROOF, socket.connect(hub)).await;
+        let mut stream = connected.map_err(|_| io::ErrorKind::TimedOut)??;
+        stream.write_all(PREFACE).await?;
+        self.close(hub);
+        self.add(hub, stream, false);
+        Ok(())
+    }
+
+    /// Accepts terminals' connections until dropped.
+    pub(crate) async fn serve(self, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, address)) => {
+                    let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+                    if self.has_room() {
+                        prepare(&SockRef::from(&stream));
+                        self.add(address, stream, true);
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!("cannot accept a terminal's TCP connection: {error}");
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let state = self.lock();
+        let unproven = state.links.values().filter(|link| link.session.is_none()).count();
+        unproven < MOST_UNPROVEN && state.links.len() < MOST_LINKS
+    }
+
+    /// Carries the datagrams of a connection. The far end of an accepted one has to prove itself.
+    fn add(&self, address: SocketAddr, stream: TcpStream, accepted: bool) {
+        let (frames, outgoing) = mpsc::unbounded_channel();
+        let level = Arc::<Level>::default();
+        let (reader, writer) = stream.into_split();
+        let mut state = self.lock();
+        state.next += 1;
+        let number = state.next;
+        let link = Link { number, frames, level: level.clone(), session: None, task: None };
+        state.links.insert(address, link);
+        let links = self.clone();
+        let task = tokio::spawn(async move {
+            let ended = tokio::select! {
+                ended = links.read(address, reader, accepted) => ended,
+                ended = links.write(address, writer, outgoing, &level) => ended,
+            };
+            tracing::debug!(%address, "TCP connection of the hop ended: {ended:?}");
+            links.end(address, number).await;
+        });
+        if let Some(link) = state.links.get_mut(&address) {
+            link.task = Some(task.abort_handle());
+        }
+    }
+
+    /// Forgets a connection that has ended by itself.
+    async fn end(&self, address: SocketAddr, number: u64) {
+        let session = {
+            let mut state = self.lock();
+            if state.links.get(&address).is_none_or(|link| link.number != number) {
+                return;
+            }
+            let Some(mut link) = state.links.remove(&address) else { return };
+            // This is its task.
+            link.task = None;
+            link.session
+        };
+        if let Some(session) = session {
+            let _ = self.0.events.send(TcpEvent::Room(session)).await;
+        }
+        let _ = self.0.events.send(TcpEvent::Ended(address)).await;
+    }
+
+    /// Reads datagrams until the connection ends or breaks the rules.
+    async fn read(
+        &self,
+        address: SocketAddr,
+        reader: OwnedReadHalf,
+        accepted: bool,
+    ) -> io::Result<()> {
+        let mut reader = BufReader::with_capacity(64 << 10, reader);
+        if accepted {
+            let mut preface = [0; PREFACE.len()];
+            timeout(PROOF, reader.read_exact(&mut preface)).await??;
+            if preface != *PREFACE {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+        let begun = tokio::time::Instant::now();
+        let mut proven = !accepted;
+        loop {
+            proven = proven
+                || self.lock().links.get(&address).is_some_and(|link| link.session.is_some());
+            let patience = if proven { IDLE } else { PROOF.saturating_sub(begun.elapsed()) };
+            let datagram = timeout(patience, read_datagram(&mut reader)).await??;
+            let event = TcpEvent::Datagram(address, datagram);
+            if self.0.events.send(event).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes datagrams, many at a time, until the connection ends.
+    async fn write(
+        &self,
+        address: SocketAddr,
+        mut writer: OwnedWriteHalf,
+        mut outgoing: UnboundedReceiver<Vec<u8>>,
+        level: &Level,
+    ) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        while let Some(frame) = outgoing.recv().await {
+            bytes.clear();
+            bytes.extend(frame);
+            while bytes.len() < UNSENT as usize
+                && let Ok(frame) = outgoing.try_recv()
+            {
+                bytes.extend(frame);
+            }
+            writer.write_all(&bytes).await?;
+            let before = level.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+            if before - bytes.len() <= ROOM && level.full.swap(false, Ordering::Relaxed) {
+                let session = self.lock().links.get(&address).and_then(|link| link.session);
+                if let Some(session) = session {
+                    let _ = self.0.events.send(TcpEvent::Room(session)).await;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads one datagram behind its length.
+async fn read_datagram(reader: &mut BufReader<OwnedReadHalf>) -> io::Result<Vec<u8>> {
+    let length = usize::from(reader.read_u16().await?);
+    if length == 0 || length > LONGEST {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut datagram = vec![0; length];
+    reader.read_exact(&mut datagram).await?;
+    Ok(datagram)
+}
+
+/// Settings of a connection that carries datagrams. Each is an improvement only.
+fn prepare(socket: &SockRef<'_>) {
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_notsent_lowat(UNSENT);
+    // The losses of a satellite link are not congestion. Where there is no BBR, the default stays.
+    let _ = socket.set_tcp_congestion(b"bbr");
+}
