@@ -8,6 +8,7 @@ pub mod clock;
 pub mod descriptor;
 pub mod device;
 mod ipv6;
+pub mod names;
 pub mod namespace;
 pub mod netlink;
 mod option;

@@ -2,11 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+mod completions;
 mod demo_command;
 mod doctor_command;
 mod gateway_command;
 mod init_command;
 mod lab_command;
+mod man;
 mod meter_command;
 mod operate;
 mod sim_command;
@@ -72,10 +74,15 @@ enum Command {
     /// Run our own TCP endpoint on a network device, against real kernels
     #[command(subcommand)]
     Tcp(Box<tcp_command::TcpCommand>),
+    /// Print the completions for a shell
+    Completions(completions::Args),
+    /// Print the manual page, or write the pages of all commands
+    Man(man::Args),
 }
 
 /// Single-threaded: a lab must be entered before any thread or runtime exists.
 fn main() -> ExitCode {
+    os::names::use_built_in_services();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return explain(&error),
@@ -98,6 +105,8 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim_command::run(&args),
         Command::Study(command) => study_command::run(command),
         Command::Tcp(command) => tcp_command::run(*command),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     };
     done.unwrap_or_else(|error| complain(&format!("{error:#}")))
 }

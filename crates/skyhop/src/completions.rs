@@ -1,0 +1,41 @@
+//! `skyhop completions SHELL`: completions of the command line, made from its definition.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, ValueEnum};
+use clap_complete::{generate, shells};
+
+use crate::{Cli, print};
+
+/// `skyhop completions …`
+#[derive(clap::Args)]
+#[command(after_help = "bash:  skyhop completions bash >/etc/bash_completion.d/skyhop\n\
+                        zsh:   skyhop completions zsh >/usr/local/share/zsh/site-functions/_skyhop\n\
+                        fish:  skyhop completions fish >~/.config/fish/completions/skyhop.fish")]
+pub(crate) struct Args {
+    /// Shell that reads them
+    shell: Shell,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Prints the completions.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    print(&completions(args.shell))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn completions(shell: Shell) -> String {
+    let (mut command, mut text) = (Cli::command(), Vec::new());
+    match shell {
+        Shell::Bash => generate(shells::Bash, &mut command, "skyhop", &mut text),
+        Shell::Zsh => generate(shells::Zsh, &mut command, "skyhop", &mut text),
+        Shell::Fish => generate(shells::Fish, &mut command, "skyhop", &mut text),
+    }
+    String::from_utf8(text).expect("completions are text")
+}

@@ -1,0 +1,37 @@
+//! `skyhop man`: manual pages, made from the definition of the command line.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::CommandFactory;
+use clap_mangen::{Man, generate_to};
+
+use crate::{Cli, print};
+
+/// `skyhop man …`
+#[derive(clap::Args)]
+#[command(after_help = "Read it:  skyhop man | man -l -")]
+pub(crate) struct Args {
+    /// Directory for the pages of all commands (skyhop.1, skyhop-lab.1, skyhop-lab-run.1, …);
+    /// created if missing. Without it, print skyhop.1
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+/// Prints the page, or writes all pages over earlier ones.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.directory {
+        None => {
+            let mut page = Vec::new();
+            // As `generate_to` does: `help` has no page.
+            Man::new(Cli::command().disable_help_subcommand(true)).render(&mut page)?;
+            print(&String::from_utf8(page)?)?;
+        }
+        Some(directory) => fs::create_dir_all(directory)
+            .and_then(|()| generate_to(Cli::command(), directory))
+            .with_context(|| format!("cannot write pages to {}", directory.display()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
