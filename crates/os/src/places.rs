@@ -2,7 +2,7 @@
 //!
 //! | directory | for |
 //! |---|---|
-//! | `/run/skyhop` | root, or a service (`RuntimeDirectory=skyhop`) |
+//! | `/run/skyhop` | root, or a service (`RuntimeDirectory=skyhop`); our units set the variable |
 //! | `$XDG_RUNTIME_DIR/skyhop`, without the variable `/run/user/UID/skyhop` | a user who has logged in |
 //! | `~/.local/state/skyhop` | a user without those, as in a container |
 //!

@@ -16,6 +16,8 @@ use crate::print;
 
 /// Refresh interval of `--watch`.
 const LOOK: Duration = Duration::from_secs(1);
+/// Polling interval of `drain --wait`.
+const DRAINED_EVERY: Duration = Duration::from_millis(100);
 /// Polling interval for events. A large batch is followed by another request at once.
 const EVENTS_EVERY: Duration = Duration::from_millis(200);
 const MANY_EVENTS: usize = 10_000;
@@ -72,6 +74,9 @@ pub(crate) struct DrainArgs {
     /// Reset remaining connections and exit after this time
     #[arg(long, value_name = "TIME", value_parser = duration)]
     within: Option<Duration>,
+    /// Return only when the gateway has stopped
+    #[arg(long)]
+    wait: bool,
     #[command(flatten)]
     which: Which,
 }
@@ -137,18 +142,25 @@ fn ask_status(gateway: &mut Control, connections: bool) -> anyhow::Result<Status
 /// Sets a modem rate.
 pub(crate) fn rate(args: &RateArgs) -> anyhow::Result<ExitCode> {
     let (bit_s, for_s) = (args.rate.bits_per_second(), args.valid_for.as_secs_f64());
-    do_it(&args.which, &Request::Rate { bit_s, for_s, peer: args.peer.clone() })
+    let mut gateway = Control::one(args.which.control.as_deref())?;
+    do_it(&mut gateway, &Request::Rate { bit_s, for_s, peer: args.peer.clone() })
 }
 
 /// Reloads the configuration.
 pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
-    do_it(&args.which, &Request::Reload)
+    do_it(&mut Control::one(args.which.control.as_deref())?, &Request::Reload)
 }
 
 /// Starts draining.
 pub(crate) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let within_s = args.within.map(|within| within.as_secs_f64());
-    do_it(&args.which, &Request::Drain { within_s })
+    let mut gateway = Control::one(args.which.control.as_deref())?;
+    do_it(&mut gateway, &Request::Drain { within_s })?;
+    let still = Request::Status { connections: false };
+    while args.wait && gateway.ask(&still).is_ok() {
+        thread::sleep(DRAINED_EVERY);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the hop's packet events as they happen.
@@ -173,8 +185,7 @@ pub(crate) fn events(args: &EventsArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn do_it(which: &Which, request: &Request) -> anyhow::Result<ExitCode> {
-    let mut gateway = Control::one(which.control.as_deref())?;
+fn do_it(gateway: &mut Control, request: &Request) -> anyhow::Result<ExitCode> {
     match gateway.ask(request)? {
         Answer::Done(lines) => {
             let text: String = lines.iter().map(|line| format!("{line}\n")).collect();

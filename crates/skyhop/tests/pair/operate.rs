@@ -214,14 +214,18 @@ pub(crate) fn inside_a_terminal_drains() {
     // A hub cannot let connections pass, so it refuses them.
     let terminal = keys.terminal(1, &sockets.key("terminal"), "");
     let client: TcpStream = mirror.connect_carried();
-    skyhop(&["drain", "--within", "1min"], &sockets.path("hub"));
+    let mut drain = Command::new(std::env::var_os("SKYHOP").unwrap());
+    drain.args(["drain", "--within", "1min", "--wait", "--control"]).arg(sockets.path("hub"));
+    let mut drain = drain.spawn().unwrap();
     let refused = mirror.try_connect(PATIENCE);
     assert!(refused.is_none_or(|(_, carried)| !carried));
     wait_for(&sockets.path("terminal"), "full hub", |status| {
         status["interception"]["why"] == "peer-full"
     });
     mirror.assert_passes_by();
+    assert!(drain.try_wait().unwrap().is_none(), "--wait returns while the hub runs");
     drop(client);
+    assert!(drain.wait().unwrap().success());
     hub.wait_for_end();
     terminal.end_by(Signal::SIGTERM);
 }

@@ -5,9 +5,10 @@
 //! there.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 
-use os::{PlaceError, Places, PrivateDirectory, RUN_VARIABLE};
+use os::{PlaceError, Places, RUN_VARIABLE};
 
 use crate::operate::status::Role;
 
@@ -27,18 +28,67 @@ pub(crate) fn check_usual() -> Result<(), PlaceError> {
 
 /// Default path of a gateway's socket. Creates the directory.
 pub(super) fn usual(role: Role) -> Result<PathBuf, PlaceError> {
-    Ok(places().usable()?.path().join(format!("{}.sock", role.as_str())))
+    Ok(places().usable()?.path().join(socket_name(role)))
 }
 
-/// The control sockets in the default directories.
+fn socket_name(role: Role) -> String {
+    format!("{}.sock", role.as_str())
+}
+
+/// The control sockets in the default directories, and in their subdirectories those with a default
+/// name. A service that does not run as root has a subdirectory of its own there
+/// (`RuntimeDirectory=skyhop/hub`), which belongs to the service's user.
 pub(super) fn present() -> Vec<PathBuf> {
-    let in_directory = |directory: PrivateDirectory| {
-        let entries = fs::read_dir(directory.path()).into_iter().flatten().flatten();
-        let paths = entries.map(|entry| entry.path());
-        let mut sockets: Vec<PathBuf> =
-            paths.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect();
-        sockets.sort();
-        sockets
-    };
-    places().present().into_iter().flat_map(in_directory).collect()
+    places().present().iter().flat_map(|directory| sockets_in(directory.path())).collect()
+}
+
+/// `directory` is one that only its owner may write to, so its subdirectories are no trap.
+fn sockets_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let (mut sockets, mut below) = (Vec::new(), Vec::new());
+    for entry in entries {
+        let path = entry.path();
+        if path.extension().is_some_and(|end| end == "sock") {
+            sockets.push(path);
+        } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let roles = [Role::Hub, Role::Terminal, Role::Solo];
+            let sockets = roles.into_iter().map(|role| path.join(socket_name(role)));
+            below.extend(sockets.filter(|socket| is_socket(socket)));
+        }
+    }
+    sockets.sort();
+    below.sort();
+    sockets.append(&mut below);
+    sockets
+}
+
+/// Not through a symbolic link.
+fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn sockets_of_services_are_found_one_level_below() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |path: &str| directory.path().join(path);
+        for below in ["hub", "ship-1", "lab", "deep/er"] {
+            fs::create_dir_all(at(below)).unwrap();
+        }
+        let sockets = ["own.sock", "hub/hub.sock", "ship-1/terminal.sock"].map(at);
+        for path in sockets.iter().chain(&[at("lab/x.sock"), at("deep/er/hub.sock")]) {
+            UnixListener::bind(path).unwrap();
+        }
+        fs::write(at("lab/hub.sock"), "").unwrap();
+        symlink(at("own.sock"), at("lab/solo.sock")).unwrap();
+        symlink(at("hub"), at("link")).unwrap();
+        assert_eq!(sockets_in(directory.path()), sockets);
+        assert_eq!(sockets_in(&at("none")), Vec::<PathBuf>::new());
+    }
 }
