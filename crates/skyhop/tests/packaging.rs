@@ -1,7 +1,9 @@
 //! What the packages hold works: units, scripts, lists of files.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -155,4 +157,170 @@ fn every_unit_starts_a_gateway_and_stops_it_in_time() {
         let [within, limit] = [within, &limit].map(|text| text.parse::<u32>().unwrap());
         assert!(within < limit, "{unit}: systemd waits for the drain");
     }
+}
+
+/// What packages hold, with the test's program.
+fn staged() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    output(Command::new(packaging("stage")).arg(SKYHOP).arg(directory.path().join("usr")));
+    directory
+}
+
+/// The files below a directory.
+fn files(root: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.is_symlink() {
+                directories.push(path.clone());
+            }
+            found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    found
+}
+
+/// Files that match `directory/*.end`, `directory/*` or a path.
+fn matching<'a>(pattern: &str, files: &'a BTreeSet<String>) -> Vec<&'a str> {
+    let Some((start, end)) = pattern.split_once('*') else {
+        return files.get(pattern).map(String::as_str).into_iter().collect();
+    };
+    let within = |file: &&str| {
+        let rest = file.strip_prefix(start).and_then(|rest| rest.strip_suffix(end));
+        rest.is_some_and(|rest| !rest.is_empty() && !rest.contains('/'))
+    };
+    files.iter().map(String::as_str).filter(within).collect()
+}
+
+#[test]
+fn deb_and_rpm_hold_the_same_files_and_every_one() {
+    let directory = staged();
+    let stage = directory.path().join("usr");
+    let mut all = files(&stage);
+    all.retain(|file| stage.join(file).is_file());
+    for program in ["share/man/man1/skyhop-hub.1.gz", "share/doc/skyhop/LICENSE-MIT"] {
+        assert!(all.contains(program), "{all:?}");
+    }
+    let manifest: toml::Table =
+        read(repository().join("crates/skyhop/Cargo.toml")).parse().unwrap();
+    let metadata = &manifest["package"]["metadata"];
+    let deb = metadata["deb"]["assets"].as_array().unwrap();
+    let rpm = metadata["generate-rpm"]["assets"].as_array().unwrap();
+    let three = |row: &toml::Value, keys: [&str; 3]| {
+        let get = |(at, key): (usize, &&str)| row.get(*key).or_else(|| row.get(at));
+        let all: Vec<String> = keys
+            .iter()
+            .enumerate()
+            .map(|row| get(row).unwrap().as_str().unwrap().trim_start_matches('/').to_owned())
+            .collect();
+        <[String; 3]>::try_from(all).unwrap()
+    };
+    for assets in [deb, rpm] {
+        let mut covered = BTreeSet::new();
+        for asset in assets {
+            let [source, to, mode] = three(asset, ["source", "dest", "mode"]);
+            let pattern = source.trim_start_matches("../").strip_prefix("target/packages/stage/");
+            let found = matching(pattern.unwrap(), &all);
+            assert!(!found.is_empty(), "{source} matches nothing that packaging/stage lays out");
+            for file in found {
+                let staged = fs::metadata(stage.join(file)).unwrap().permissions().mode() & 0o777;
+                assert_eq!(mode, format!("{staged:o}"), "{file}");
+                let place = Path::new("usr").join(file).parent().unwrap().join("");
+                let place = place.to_str().unwrap().to_owned();
+                // Debian's zsh looks elsewhere.
+                let debian = to.replace("vendor-completions", "site-functions");
+                assert!(to == place || debian == place, "{file} goes to {to}");
+                covered.insert(file.to_owned());
+            }
+        }
+        assert_eq!(covered, all);
+    }
+    for (key, script) in [("deb", "maintainer-scripts"), ("generate-rpm", "post_install_script")] {
+        let path = metadata[key][script].as_str().unwrap().trim_start_matches("../");
+        assert!(repository().join(path).exists(), "{path}");
+    }
+}
+
+/// An unpacked archive, and busybox as its only tools.
+struct Archive {
+    directory: TempDir,
+}
+
+impl Archive {
+    fn new() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let tools = directory.path().join("tools");
+        fs::create_dir(&tools).unwrap();
+        Command::new("busybox").args(["--install", "-s"]).arg(&tools).output().ok()?;
+        fs::rename(staged().keep().join("usr"), directory.path().join("files")).unwrap();
+        fs::copy(packaging("install.sh"), directory.path().join("install.sh")).unwrap();
+        Some(Self { directory })
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.directory.path().join(path)
+    }
+
+    /// Runs install.sh for `prefix`; it touches nothing outside.
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut shell = Command::new(self.at("tools/sh"));
+        shell.arg(self.at("install.sh")).args(["--files-only", "--prefix"]).arg(self.at("prefix"));
+        shell.args(arguments).env("PATH", self.at("tools")).output().unwrap()
+    }
+
+    fn succeeds(&self, arguments: &[&str]) {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn an_archive_is_installed_upgraded_and_removed_with_busybox_alone() {
+    let Some(archive) = Archive::new() else { return skip("busybox is missing") };
+    fs::create_dir_all(archive.at("prefix/bin")).unwrap();
+    fs::write(archive.at("prefix/bin/other"), "another program").unwrap();
+    let before = files(&archive.at("prefix"));
+    archive.succeeds(&[]);
+    let version = output(Command::new(archive.at("prefix/bin/skyhop")).arg("--version"));
+    assert_eq!(version, format!("skyhop {}\n", env!("CARGO_PKG_VERSION")));
+    let unit = read(archive.at("prefix/lib/systemd/system/skyhop-hub.service"));
+    let start = format!("ExecStart={}/bin/skyhop hub", archive.at("prefix").display());
+    assert!(unit.contains(&start) && !unit.contains("/usr/bin"), "{unit}");
+    let first = files(&archive.at("prefix"));
+
+    // The next version has one file less and one more.
+    fs::remove_file(archive.at("files/share/skyhop/hub-net-admin.conf")).unwrap();
+    fs::create_dir(archive.at("files/share/new")).unwrap();
+    fs::write(archive.at("files/share/new/file"), "").unwrap();
+    archive.succeeds(&[]);
+    let mut second = first.clone();
+    second.remove("share/skyhop/hub-net-admin.conf");
+    second.extend(["share/new".to_owned(), "share/new/file".to_owned()]);
+    assert_eq!(files(&archive.at("prefix")), second);
+
+    archive.succeeds(&["--uninstall"]);
+    assert_eq!(files(&archive.at("prefix")), before);
+    let again = archive.run(&["--uninstall"]);
+    assert!(!again.status.success() && said(&again).contains("is not installed"), "{again:?}");
+}
+
+#[test]
+fn install_says_what_it_accepts() {
+    let Some(archive) = Archive::new() else { return skip("busybox is missing") };
+    for (arguments, why) in [
+        (&["--frob"][..], "--frob: expected --prefix DIR"),
+        (&["--prefix"], "--prefix: expected a directory"),
+        (&["--prefix", "usr"], "expected an absolute path"),
+        (&["--prefix", "/a b"], "expected an absolute path"),
+        (&["--purge"], "--purge goes with --uninstall"),
+    ] {
+        let output = archive.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(said(&output).contains(why), "{arguments:?}: {}", said(&output));
+    }
+    fs::remove_dir_all(archive.at("files")).unwrap();
+    assert!(said(&archive.run(&[])).contains("run it in the unpacked archive"));
+    assert!(!archive.at("prefix").exists(), "nothing is left");
 }
