@@ -32,7 +32,7 @@ impl<'a> Document<'a> {
         text: &'a str,
         kind: FileKind,
     ) -> Result<Self, FileError> {
-        let table = DeTable::parse(text).map_err(|error| syntax(origin, text, &error))?;
+        let table = table(origin, text)?;
         if let Some(found) = kind.mistaken_for(table.get_ref()) {
             return Err(FileError::Kind { file: origin.to_owned(), found, expected: kind });
         }
@@ -75,6 +75,11 @@ impl<'a> Document<'a> {
         });
         steps.last()
     }
+}
+
+/// Parses TOML of any kind.
+pub(crate) fn table<'a>(origin: &str, text: &'a str) -> Result<Spanned<DeTable<'a>>, FileError> {
+    DeTable::parse(text).map_err(|error| syntax(origin, text, &error))
 }
 
 /// What a table has under `key`, or a list at that number.

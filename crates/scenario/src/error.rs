@@ -50,6 +50,15 @@ pub enum FileError {
         /// What was wanted.
         expected: FileKind,
     },
+    /// Nothing in the file shows what kind it is.
+    #[error(
+        "{file}: nothing shows what kind of file this is: expected a first line such as \
+         `#:schema hub.schema.json`"
+    )]
+    Unrecognised {
+        /// The file.
+        file: String,
+    },
     /// There is no such key.
     #[error("{at}: unknown key `{key}`{}, {}", within(.table), suggestion(.key, .known))]
     UnknownKey {
@@ -106,6 +115,37 @@ pub enum FileError {
         /// What is wrong with the trace, and in which line.
         cause: Box<TraceFault>,
     },
+}
+
+impl FileError {
+    /// The line with the fault, from 1, if it is in a line of the file.
+    pub fn line(&self) -> Option<u32> {
+        match self {
+            Self::UnknownPreset { .. }
+            | Self::Read { .. }
+            | Self::Kind { .. }
+            | Self::Unrecognised { .. } => None,
+            Self::Syntax { at, .. }
+            | Self::UnknownKey { at, .. }
+            | Self::Missing { at, .. }
+            | Self::Value { at, .. }
+            | Self::Unreadable { at, .. }
+            | Self::Trace { at, .. } => at.line,
+        }
+    }
+
+    /// The key at fault, with the tables that it is in: `hop.forward.rate`.
+    pub fn key(&self) -> Option<String> {
+        match self {
+            Self::UnknownKey { key, table, .. } if table.is_empty() => Some(key.clone()),
+            Self::UnknownKey { key, table, .. } => Some(format!("{table}.{key}")),
+            Self::Missing { key, .. }
+            | Self::Value { key, .. }
+            | Self::Unreadable { key, .. }
+            | Self::Trace { key, .. } => Some(key.clone()),
+            _ => None,
+        }
+    }
 }
 
 /// A position: `geo.toml:7`, `star.toml:31 (case "large")`, `command line`.

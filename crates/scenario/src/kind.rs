@@ -4,6 +4,8 @@ use core::fmt;
 
 use toml::de::DeTable;
 
+use crate::{FileError, document};
+
 /// A kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -24,6 +26,9 @@ pub enum FileKind {
     Solo,
 }
 
+/// Begins the comment that names a file's schema.
+const SCHEMA_MARK: &str = "#:schema ";
+
 impl FileKind {
     /// Keys of the sides of a pair, which a solo gateway does not have. Both have what its other
     /// keys show.
@@ -40,10 +45,61 @@ impl FileKind {
         (Self::Solo, &["lan", "wan", "intercept", "proxy"]),
     ];
 
-    /// What the TOML appears to be; `None` if it shows nothing or is no TOML.
-    pub fn guess(text: &str) -> Option<Self> {
-        let file = DeTable::parse(text).ok()?;
-        Self::shown(file.get_ref()).next()
+    /// All kinds.
+    pub const ALL: [Self; 7] = [
+        Self::Preset,
+        Self::Scenario,
+        Self::Published,
+        Self::Documents,
+        Self::Terminal,
+        Self::Hub,
+        Self::Solo,
+    ];
+
+    /// One word: `hub`, `preset`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Preset => "preset",
+            Self::Scenario => "scenario",
+            Self::Published => "published",
+            Self::Documents => "documents",
+            Self::Terminal => "terminal",
+            Self::Hub => "hub",
+            Self::Solo => "solo",
+        }
+    }
+
+    /// The name of the file with its JSON schema.
+    pub fn schema_file(self) -> String {
+        format!("{}.schema.json", self.name())
+    }
+
+    /// The comment by which editors find a file's schema (taplo, Even Better TOML). `folder` has
+    /// the schemas; it is relative to the file, and ends with `/` unless it is empty.
+    pub fn schema_line(self, folder: &str) -> String {
+        format!("{SCHEMA_MARK}{folder}{}\n", self.schema_file())
+    }
+
+    /// What the file is: the kind of its schema line, or else the one that its keys show.
+    /// `origin` is its name in errors.
+    ///
+    /// # Errors
+    /// If the file has no schema line and is no TOML, or its keys show nothing.
+    pub fn find(origin: &str, text: &str) -> Result<Self, FileError> {
+        if let Some(declared) = Self::declared(text) {
+            return Ok(declared);
+        }
+        let file = document::table(origin, text)?;
+        let shown = Self::shown(file.get_ref()).next();
+        shown.ok_or_else(|| FileError::Unrecognised { file: origin.to_owned() })
+    }
+
+    /// The kind whose schema is named in the comments at the top.
+    fn declared(text: &str) -> Option<Self> {
+        let mut top = text.lines().take_while(|line| line.starts_with('#'));
+        let schema = top.find_map(|line| line.strip_prefix(SCHEMA_MARK))?;
+        let name = schema.trim().rsplit('/').next()?.strip_suffix(".schema.json")?;
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// What `file` appears to be if not `self`.
@@ -131,7 +187,7 @@ mod tests {
         for (found, text) in
             [(FileKind::Terminal, TERMINAL), (FileKind::Hub, HUB), (FileKind::Solo, SOLO)]
         {
-            assert_eq!(FileKind::guess(text), Some(found));
+            assert_eq!(FileKind::find("own.toml", text).unwrap(), found);
             for expected in [FileKind::Terminal, FileKind::Hub, FileKind::Solo] {
                 let confused = format!("own.toml: this is {found}, not {expected}");
                 let fits = expected == found;
@@ -140,7 +196,8 @@ mod tests {
         }
         // Nothing in these shows which side of a pair they are.
         let text = "rate = \"auto\"\nprivate_key = \"x\"\n[intercept]\ninterfaces = [\"lan0\"]\n";
-        assert_eq!(FileKind::guess(text), None);
+        let told = FileKind::find("own.toml", text).unwrap_err().to_string();
+        assert!(told.starts_with("own.toml: nothing shows what kind of file this is"), "{told}");
         assert!(error(FileKind::Terminal, text).starts_with("own.toml: hub is missing"));
         assert!(error(FileKind::Hub, text).starts_with("own.toml: terminal is missing"));
         assert!(error(FileKind::Solo, text).starts_with("own.toml:2: unknown key `private_key`"));
@@ -151,5 +208,18 @@ mod tests {
         let both = format!("{SCENARIO}[forward]\n");
         let told = Scenario::parse("own.toml", &both).unwrap_err().to_string();
         assert!(told.starts_with("own.toml:4: unknown key `forward`, expected one of "), "{told}");
+    }
+
+    #[test]
+    fn the_schema_line_says_what_a_file_is_before_its_keys() {
+        for kind in FileKind::ALL {
+            let text = format!("# Mine.\n{}broken =\n", kind.schema_line("../schemas/"));
+            assert_eq!(FileKind::find("own.toml", &text).unwrap(), kind);
+        }
+        let told = |text: &str| FileKind::find("own.toml", text).unwrap_err().to_string();
+        assert!(told("broken =\n").starts_with("own.toml:1: "), "{}", told("broken =\n"));
+        assert!(told("#:schema ../other.schema.json\n").contains("nothing shows"));
+        // It counts only above the keys, where editors look for it.
+        assert!(told("x = 1\n#:schema hub.schema.json\n").contains("nothing shows"));
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! A direction of a link is a [`LinkSpec`] in all of them, and [`LinkSpec::config`] is the only
 //! place that turns "1 BDP" into bytes. A file is parsed into raw structs (from which the JSON
-//! schemas of [`schemas`] follow), and these into types in which every value is right. What is
+//! schemas of [`FileKind::schema`] follow), and these into types in which every value is right. What is
 //! wrong is a [`FileError`], which names file, line, key, value and what would be accepted.
 //!
 //! Files are read in one place (`folder`): presets, traces and scenarios by their path. Gateways
@@ -52,6 +52,5 @@ pub use scenario::{
     MetricName, Network, Overhead, Replications, Scenario, Sizes, Split, Statistic, StopRule,
     Traffic,
 };
-pub use schema::schemas;
 pub use shipped::Shipped;
 pub use trace::TraceFault;

@@ -71,12 +71,24 @@ impl Preset {
         Self::load_from(Folder::Disk(Path::new("")), preset)
     }
 
+    /// Loads the file at that path, whatever its name.
+    ///
+    /// # Errors
+    /// If it cannot be read, or does not describe a valid link.
+    pub fn load_file(path: &Path) -> Result<Self, FileError> {
+        Self::open(Folder::Disk(Path::new("")), path)
+    }
+
+    fn open(folder: Folder<'_>, path: &Path) -> Result<Self, FileError> {
+        let (path, text) = folder.open(path)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        Self::parse(&name, &path.display().to_string(), Folder::of(&path), &text)
+    }
+
     /// Loads the built-in preset of that name, or the file at that path in `folder`.
     pub(crate) fn load_from(folder: Folder<'_>, preset: &str) -> Result<Self, FileError> {
         if preset.contains('/') || preset.ends_with(".toml") {
-            let (path, text) = folder.open(Path::new(preset))?;
-            let name = path.file_stem().unwrap_or_default().to_string_lossy();
-            return Self::parse(&name, &path.display().to_string(), Folder::of(&path), &text);
+            return Self::open(folder, Path::new(preset));
         }
         match BUILT_IN.iter().find(|(name, _)| *name == preset) {
             Some((name, text)) => Self::parse(name, name, Folder::BuiltIn, text),

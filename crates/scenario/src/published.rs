@@ -16,8 +16,8 @@ use serde::Deserialize;
 
 use crate::document::Document;
 use crate::folder::Folder;
-use crate::place::Place;
-use crate::{FileError, FileKind, Statistic};
+use crate::place::{Place, quoted};
+use crate::{FileError, FileKind, Scenario, Statistic};
 
 pub use documents::{Documents, Erratum, Publication};
 pub use unit::Unit;
@@ -238,9 +238,25 @@ impl Published {
     /// # Errors
     /// If it is not valid TOML, keys are unknown or missing, or values contradict each other.
     pub fn parse(origin: &str, text: &str) -> Result<Self, FileError> {
+        Self::parse_for(origin, text, None)
+    }
+
+    /// [`Self::parse`], and checks that every case that the file names is one of `scenario`, if
+    /// that is given.
+    ///
+    /// # Errors
+    /// Those of [`Self::parse`], and a case that the scenario does not have.
+    pub fn parse_for(
+        origin: &str,
+        text: &str,
+        scenario: Option<&Scenario>,
+    ) -> Result<Self, FileError> {
         let document = Document::parse(origin, Folder::BuiltIn, text, FileKind::Published)?;
         let published: Self = document.read()?;
         let place = Place::file(&document);
+        if let Some(scenario) = scenario {
+            published.check_cases(&place, &Cases::of(scenario))?;
+        }
         for (number, output) in published.output.iter().enumerate() {
             output.check(&place.within(format!("output.{number}")))?;
         }
@@ -248,6 +264,28 @@ impl Published {
             trend.check(&place.within(format!("trend.{number}")))?;
         }
         Ok(published)
+    }
+
+    fn check_cases(&self, place: &Place<'_>, known: &Cases<'_>) -> Result<(), FileError> {
+        let cause = |place: &Place<'_>, differs: &Option<Difference>| {
+            let case = differs.as_ref().and_then(|cause| cause.case.as_ref());
+            known.check(&place.within("differs"), "case", case)
+        };
+        for (number, output) in self.output.iter().enumerate() {
+            for (point_number, point) in output.points.iter().enumerate() {
+                let place = place.within(format!("output.{number}.points.{point_number}"));
+                known.check(&place, "case", [&point.case])?;
+                known.check(&place, "by", &point.by)?;
+                cause(&place, &point.differs)?;
+            }
+        }
+        for (number, trend) in self.trend.iter().enumerate() {
+            let place = place.within(format!("trend.{number}"));
+            known.check(&place, "rising", &trend.rising)?;
+            known.check(&place, "pairs", trend.pairs.iter().flatten())?;
+            cause(&place, &trend.differs)?;
+        }
+        Ok(())
     }
 
     /// The names of the cases that it refers to, with repetitions.
@@ -262,6 +300,31 @@ impl Published {
             .flat_map(|trend| trend.rising.iter().chain(trend.pairs.iter().flatten()));
         let of_causes = causes.filter_map(|cause| cause.case.as_ref());
         of_points.flatten().chain(of_trends).chain(of_causes).map(String::as_str)
+    }
+}
+
+/// The cases of a scenario.
+struct Cases<'a>(Vec<&'a str>);
+
+impl<'a> Cases<'a> {
+    fn of(scenario: &'a Scenario) -> Self {
+        Self(scenario.cases.iter().map(|case| &*case.name).collect())
+    }
+
+    fn check<'n>(
+        &self,
+        place: &Place<'_>,
+        key: &str,
+        names: impl IntoIterator<Item = &'n String>,
+    ) -> Result<(), FileError> {
+        match names.into_iter().find(|name| !self.0.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(name) => {
+                let known: Vec<String> = self.0.iter().map(quoted).collect();
+                let expected = format!("a case of the scenario: {}", known.join(", "));
+                Err(place.wrong(key, quoted(name), expected))
+            }
+        }
     }
 }
 

@@ -5,19 +5,23 @@ use schemars::{Schema, schema_for};
 use crate::gateway::{RawHub, RawSolo, RawTerminal};
 use crate::preset::RawPreset;
 use crate::scenario::RawScenario;
-use crate::{Documents, Published};
+use crate::{Documents, FileKind, Published};
 
-/// The schemas by the names of their files in `schemas/`.
-pub fn schemas() -> [(&'static str, Schema); 7] {
-    [
-        ("preset.schema.json", schema_for!(RawPreset)),
-        ("scenario.schema.json", schema_for!(RawScenario)),
-        ("published.schema.json", schema_for!(Published)),
-        ("documents.schema.json", schema_for!(Documents)),
-        ("terminal.schema.json", schema_for!(RawTerminal)),
-        ("hub.schema.json", schema_for!(RawHub)),
-        ("solo.schema.json", schema_for!(RawSolo)),
-    ]
+impl FileKind {
+    /// The JSON schema of such files, as text. `schemas/` has it, under the name of
+    /// [`Self::schema_file`].
+    pub fn schema(self) -> String {
+        let schema: Schema = match self {
+            Self::Preset => schema_for!(RawPreset),
+            Self::Scenario => schema_for!(RawScenario),
+            Self::Published => schema_for!(Published),
+            Self::Documents => schema_for!(Documents),
+            Self::Terminal => schema_for!(RawTerminal),
+            Self::Hub => schema_for!(RawHub),
+            Self::Solo => schema_for!(RawSolo),
+        };
+        serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
+    }
 }
 
 #[cfg(test)]
@@ -36,9 +40,9 @@ mod tests {
     /// `SKYHOP_SCHEMAS=write cargo test -p skyhop-scenario --lib schema` rewrites the files.
     #[test]
     fn the_committed_schemas_are_those_of_the_types() {
-        for (name, schema) in schemas() {
-            let made = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-            let path = folder("schemas").join(name);
+        for kind in FileKind::ALL {
+            let (name, made) = (kind.schema_file(), kind.schema());
+            let path = folder("schemas").join(&name);
             if std::env::var("SKYHOP_SCHEMAS").is_ok_and(|wish| wish == "write") {
                 fs::write(path, made).unwrap();
                 continue;
@@ -48,44 +52,58 @@ mod tests {
         }
     }
 
-    fn validator(name: &str) -> jsonschema::Validator {
-        let (_, schema) = schemas().into_iter().find(|(known, _)| *known == name).unwrap();
-        jsonschema::validator_for(schema.as_value()).unwrap()
+    fn validator(kind: FileKind) -> jsonschema::Validator {
+        let schema: Value = serde_json::from_str(&kind.schema()).unwrap();
+        jsonschema::validator_for(&schema).unwrap()
     }
 
     fn json(text: &str) -> Value {
         serde_json::to_value(toml::from_str::<toml::Table>(text).unwrap()).unwrap()
     }
 
-    #[test]
-    fn every_shipped_file_is_valid() {
-        let mut count = [0; 3];
-        for directory in ["scenarios", "crates/scenario/presets"] {
-            for entry in fs::read_dir(folder(directory)).unwrap() {
+    /// All TOML of the repository that is a file of skyhop.
+    fn shipped() -> Vec<PathBuf> {
+        let mut open = vec![folder("scenarios"), folder("crates/scenario"), folder("examples")];
+        let mut found = Vec::new();
+        while let Some(folder) = open.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten() {
                 let path = entry.unwrap().path();
-                let name = path.to_string_lossy();
-                let kind = match directory {
-                    _ if !name.ends_with(".toml") => continue,
-                    "scenarios" if name.ends_with(".published.toml") => 2,
-                    "scenarios" => 1,
-                    _ => 0,
-                };
-                count[kind] += 1;
-                let value = json(&fs::read_to_string(&path).unwrap());
-                let validator = validator(schemas()[kind].0);
-                let errors = validator
-                    .iter_errors(&value)
-                    .map(|error| format!("{name}: {}: {error}", error.instance_path()));
-                assert_eq!(errors.collect::<Vec<_>>(), [""; 0]);
+                let name = path.file_name().unwrap().to_string_lossy();
+                match name.ends_with(".toml") {
+                    _ if path.is_dir() && name != "src" => open.push(path),
+                    true if !["Cargo.toml", "clippy.toml"].contains(&&*name) => found.push(path),
+                    _ => {}
+                }
             }
         }
-        assert!(count.iter().all(|count| *count >= 8), "{count:?}");
+        found
     }
 
     #[test]
-    fn the_list_of_publications_is_valid() {
-        let value = json(include_str!("../documents.toml"));
-        assert!(validator("documents.schema.json").is_valid(&value));
+    fn every_shipped_file_begins_with_the_path_of_its_schema_and_fits_it() {
+        let mut count = std::collections::BTreeMap::new();
+        for path in shipped() {
+            let text = fs::read_to_string(&path).unwrap();
+            let name = path.display();
+            let line = text.lines().next().unwrap();
+            let schema = line.strip_prefix("#:schema ").unwrap_or_else(|| panic!("{name}: {line}"));
+            let schema = path.parent().unwrap().join(schema).canonicalize().unwrap();
+            let kind = FileKind::find("", &text).unwrap();
+            let expected = folder("schemas").join(kind.schema_file());
+            assert_eq!(schema, expected.canonicalize().unwrap(), "{name}");
+            // The line must not hide that the keys show another kind.
+            let keys = text.split_once('\n').unwrap().1;
+            assert_eq!(FileKind::find("", keys).unwrap(), kind, "{name}");
+            let value = json(&text);
+            let validator = validator(kind);
+            let errors = validator
+                .iter_errors(&value)
+                .map(|error| format!("{name}: {}: {error}", error.instance_path()));
+            assert_eq!(errors.collect::<Vec<_>>(), [""; 0]);
+            *count.entry(kind.name()).or_insert(0) += 1;
+        }
+        assert!(count["preset"] >= 17 && count["scenario"] >= 35, "{count:?}");
+        assert!(count["published"] >= 8 && count["documents"] == 1, "{count:?}");
     }
 
     #[test]
@@ -93,7 +111,7 @@ mod tests {
         let scenario = "description = 'x'\ntime = '1 s'\nhop = 'geo'\n";
         let flow = "[[flow]]\nname = 'x'\nkind = 'bulk'\nbytes = '1 kB'\n";
         let good = format!("{scenario}{flow}");
-        let validator = validator("scenario.schema.json");
+        let validator = validator(FileKind::Scenario);
         assert!(validator.is_valid(&json(&good)));
         for (from, to) in [
             ("hop = 'geo'", ""),
@@ -118,16 +136,24 @@ mod tests {
         let terminal = format!("hub = 'h:5900'\nhub_key = 'x'\n{HOP}{TUNNEL}");
         let hub = format!("{HOP}{TUNNEL}[[terminal]]\nname = 'ship'\nkey = 'x'\nweight = 3\n");
         let solo = "[proxy]\nlisten = '[::1]:1080'\nanswer = 'early'\n[wan]\nquick_ack = true\n";
-        for (name, text, wrong) in [
-            ("terminal", &*terminal, [("hub = ", "hubb = "), ("'tun'", "'tap'"), ("1400", "100")]),
-            ("hub", &hub, [("key = 'x'\nw", "w"), ("weight = 3", "weight = 0"), ("22", "true")]),
-            ("solo", solo, [("listen", "listn"), ("'early'", "'late'"), ("true", "1")]),
+        for (kind, text, wrong) in [
+            (
+                FileKind::Terminal,
+                &*terminal,
+                [("hub = ", "hubb = "), ("'tun'", "'tap'"), ("1400", "100")],
+            ),
+            (
+                FileKind::Hub,
+                &hub,
+                [("key = 'x'\nw", "w"), ("weight = 3", "weight = 0"), ("22", "true")],
+            ),
+            (FileKind::Solo, solo, [("listen", "listn"), ("'early'", "'late'"), ("true", "1")]),
         ] {
-            let validator = validator(&format!("{name}.schema.json"));
+            let validator = validator(kind);
             assert!(validator.is_valid(&json(text)), "{text}");
             for (from, to) in wrong {
                 assert!(text.contains(from), "{from}");
-                assert!(!validator.is_valid(&json(&text.replace(from, to))), "{name}: {to}");
+                assert!(!validator.is_valid(&json(&text.replace(from, to))), "{kind}: {to}");
             }
         }
     }

@@ -146,8 +146,11 @@ mod tests {
     #[test]
     fn every_one_is_valid_and_found_by_its_name() {
         for shipped in Shipped::all() {
-            assert!(!shipped.scenario().unwrap().cases.is_empty(), "{}", shipped.name);
-            shipped.published().unwrap();
+            let scenario = shipped.scenario().unwrap();
+            assert!(!scenario.cases.is_empty(), "{}", shipped.name);
+            if let Some(text) = shipped.published {
+                Published::parse_for(shipped.name, text, Some(&scenario)).unwrap();
+            }
             assert_eq!(Shipped::find(shipped.name).unwrap().name, shipped.name);
         }
         assert!(Shipped::find("enac-table3").is_none());

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod completions;
+mod check_command;
 mod demo_command;
 mod doctor_command;
 mod gateway_command;
@@ -49,6 +50,10 @@ enum Command {
     Keygen(gateway_command::KeygenArgs),
     /// Write matching hub and terminal configurations with fresh keys
     Init(init_command::Args),
+    /// Check files: configurations, presets, scenarios; exit code 1 if one is invalid
+    Check(check_command::CheckArgs),
+    /// Print the JSON Schema of a kind of file, with which editors complete and check it
+    Schema(check_command::SchemaArgs),
     /// Check whether a gateway can work on this machine; changes nothing
     Doctor(doctor_command::Args),
     /// Show a gateway's status
@@ -94,6 +99,8 @@ fn main() -> ExitCode {
         Command::Solo(args) => gateway_command::solo(&args),
         Command::Keygen(args) => gateway_command::keygen(&args),
         Command::Init(args) => init_command::run(&args),
+        Command::Check(args) => check_command::check(&args),
+        Command::Schema(args) => check_command::schema(&args),
         Command::Doctor(args) => doctor_command::run(&args),
         Command::Status(args) => operate::status(&args),
         Command::Rate(args) => operate::rate(&args),

@@ -9,7 +9,7 @@ pub mod pair;
 use std::fs;
 use std::path::Path;
 
-pub use pep::config::{HubConfig, SoloConfig, TerminalConfig};
+pub use pep::config::{HubAddress, HubConfig, SoloConfig, TerminalConfig};
 pub use scenario::FileError;
 use scenario::FileKind;
 use scenario::gateway::{ConfigFile, KeySource, RestartKeys};
@@ -47,6 +47,32 @@ pub fn read_terminal(path: &Path) -> Result<TerminalConfig, FileError> {
 /// If the file cannot be read or is not a solo gateway's configuration.
 pub fn read_solo(path: &Path) -> Result<SoloConfig, FileError> {
     Source::read(path)?.as_read().solo()
+}
+
+/// Whether a check reads the private key that a file names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// As a start does.
+    Read,
+    /// The key is elsewhere: the file is checked away from its gateway.
+    Elsewhere,
+}
+
+/// Checks a gateway's configuration as a start does, without touching the machine.
+///
+/// # Errors
+/// If the file cannot be read, or a gateway of this kind would refuse it.
+pub fn check(path: &Path, kind: FileKind, keys: Keys) -> Result<(), FileError> {
+    let file = Source::read(path)?;
+    let key = |source| match (keys, source) {
+        (Keys::Elsewhere, KeySource::File(_)) => Ok(PrivateKey::generate()?.pair()),
+        (_, source) => file.key(source),
+    };
+    match kind {
+        FileKind::Hub => file.as_read().hub(key).map(drop),
+        FileKind::Solo => file.as_read().solo().map(drop),
+        _ => file.as_read().terminal(key).map(drop),
+    }
 }
 
 /// The keys of a file that take effect only at a restart; none if it cannot be read.
@@ -166,6 +192,18 @@ mod tests {
         let inline = hub(&format!("private_key = \"{secret}\""));
         let error = read_hub(&directory.write("hub.toml", 0o644, &inline)).unwrap_err().to_string();
         assert!(error.contains("chmod 600") && !error.contains(&secret), "{error}");
+    }
+
+    #[test]
+    fn a_check_is_that_of_a_start_but_for_a_key_that_is_elsewhere() {
+        let directory = Directory::new();
+        let text = hub("private_key_file = \"hub.key\"");
+        let path = directory.write("hub.toml", 0o644, &text);
+        let told = |keys| check(&path, FileKind::Hub, keys).map_err(|error| error.to_string());
+        assert!(told(Keys::Read).unwrap_err().contains("hub.toml:1: private_key_file"));
+        assert_eq!(told(Keys::Elsewhere), Ok(()));
+        directory.write("hub.toml", 0o644, &text.replace("50 Mbit/s", "fast"));
+        assert!(told(Keys::Elsewhere).unwrap_err().contains("hub.toml:2: rate"));
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn read(path: &Path) -> Result<Config, FileError> {
 
 /// Guesses the role. Hubs and terminals have a rate, and only a terminal has a `hub`.
 fn role(text: &str) -> Role {
-    match FileKind::guess(text) {
+    match FileKind::find("", text).ok() {
         Some(FileKind::Terminal) => Role::Terminal,
         Some(FileKind::Solo) => Role::Solo,
         _ => Role::Hub,
@@ -241,9 +241,14 @@ fn is_running(name: &str) -> Option<bool> {
 }
 
 fn devices() -> String {
+    interface_names().join(", ")
+}
+
+/// The interfaces of this machine, in alphabetical order.
+pub fn interface_names() -> Vec<String> {
     let devices = nix::ifaddrs::getifaddrs().into_iter().flatten();
     let names: BTreeSet<String> = devices.map(|device| device.interface_name).collect();
-    names.into_iter().collect::<Vec<_>>().join(", ")
+    names.into_iter().collect()
 }
 
 /// Checks the route and the path MTU to the hub.

@@ -62,7 +62,7 @@ fn a_missing_file_is_named() {
 #[test]
 fn a_wrong_value_is_shown_with_its_line_and_what_is_accepted() {
     let error = error_of(&GEO.replace("50 Mbit/s\"", "50 Mbps\""));
-    for part in ["own.toml:12: forward.rate: ", "50 Mbps", "Mbit/s"] {
+    for part in ["own.toml:13: forward.rate: ", "50 Mbps", "Mbit/s"] {
         assert!(error.contains(part), "{part} not in {error}");
     }
     assert!(!error.contains('\n'), "{error}");

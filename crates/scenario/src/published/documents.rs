@@ -58,8 +58,15 @@ impl Documents {
     /// # Errors
     /// Only if the shipped file is broken, which a test would show.
     pub fn shipped() -> Result<Self, FileError> {
-        let kind = FileKind::Documents;
-        Document::parse("documents.toml", Folder::BuiltIn, SHIPPED, kind)?.read()
+        Self::parse("documents.toml", SHIPPED)
+    }
+
+    /// Parses a list of publications; `origin` is its name in errors.
+    ///
+    /// # Errors
+    /// If it is not valid TOML, or keys are unknown or missing.
+    pub fn parse(origin: &str, text: &str) -> Result<Self, FileError> {
+        Document::parse(origin, Folder::BuiltIn, text, FileKind::Documents)?.read()
     }
 
     /// The publication of this name.

@@ -1,5 +1,10 @@
 //! Shared helpers for tests of the real binary in real labs.
-#![allow(dead_code, unused_imports, reason = "each test program uses its part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "each test program uses its part of it"
+)]
 
 pub(crate) mod program;
 mod running;

@@ -1,0 +1,176 @@
+//! `skyhop check`: whether files of any kind are valid, and `skyhop schema`: what editors need to
+//! check them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use gateway::config::{self, Keys};
+use scenario::{Documents, FileError, FileKind, Preset, Published, Scenario};
+use serde::Serialize;
+
+use crate::print;
+
+/// `skyhop check …`
+#[derive(clap::Args)]
+pub(crate) struct CheckArgs {
+    /// Configurations of gateways, presets, scenarios, published results, publications
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// What the files are [default: what their schema line or their keys show]
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+    /// Check files away from their gateways: do not read `private_key_file`
+    #[arg(long)]
+    without_keys: bool,
+    /// Print JSON: a list with file, kind, validity, and line, key and message of the first error
+    #[arg(long)]
+    json: bool,
+}
+
+/// `skyhop schema …`
+#[derive(clap::Args)]
+pub(crate) struct SchemaArgs {
+    /// Kind of file
+    #[arg(value_enum, required_unless_present = "write")]
+    kind: Option<Kind>,
+    /// Write all schemas into this directory instead, for lines such as `#:schema
+    /// DIR/hub.schema.json`
+    #[arg(long, value_name = "DIR", conflicts_with = "kind")]
+    write: Option<PathBuf>,
+}
+
+/// A kind of file on the command line.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Configuration of a hub
+    Hub,
+    /// Configuration of a terminal
+    Terminal,
+    /// Configuration of a single gateway
+    Solo,
+    /// Preset of a link
+    Preset,
+    /// Scenario
+    Scenario,
+    /// Published results beside a scenario
+    Published,
+    /// List of publications
+    Documents,
+}
+
+impl From<Kind> for FileKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Hub => Self::Hub,
+            Kind::Terminal => Self::Terminal,
+            Kind::Solo => Self::Solo,
+            Kind::Preset => Self::Preset,
+            Kind::Scenario => Self::Scenario,
+            Kind::Published => Self::Published,
+            Kind::Documents => Self::Documents,
+        }
+    }
+}
+
+/// The result for one file.
+#[derive(Serialize)]
+struct Checked {
+    file: String,
+    /// `None` if nothing shows it.
+    kind: Option<&'static str>,
+    valid: bool,
+    /// The first error's line, from 1.
+    line: Option<u32>,
+    key: Option<String>,
+    /// The error as a gateway, the lab or the simulator would report it.
+    error: Option<String>,
+}
+
+/// Checks all files; exit code 1 if one is invalid.
+pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
+    let checked: Vec<Checked> = args.files.iter().map(|path| args.check(path)).collect();
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&checked)? + "\n",
+        false => checked.iter().map(Checked::text).collect(),
+    };
+    print(&text)?;
+    let all_valid = checked.iter().all(|file| file.valid);
+    Ok(if all_valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl CheckArgs {
+    fn check(&self, path: &Path) -> Checked {
+        let kind = match self.kind {
+            Some(kind) => Ok(kind.into()),
+            None => find(path),
+        };
+        let keys = if self.without_keys { Keys::Elsewhere } else { Keys::Read };
+        let (kind, result) = match kind {
+            Ok(kind) => (Some(kind), validate(path, kind, keys)),
+            Err(error) => (None, Err(error)),
+        };
+        let error = result.err();
+        Checked {
+            file: path.display().to_string(),
+            kind: kind.map(FileKind::name),
+            valid: error.is_none(),
+            line: error.as_ref().and_then(FileError::line),
+            key: error.as_ref().and_then(FileError::key),
+            error: error.map(|error| error.to_string()),
+        }
+    }
+}
+
+impl Checked {
+    fn text(&self) -> String {
+        match &self.error {
+            Some(error) => format!("{error}\n"),
+            None => format!("{}: valid, {}\n", self.file, self.kind.unwrap_or_default()),
+        }
+    }
+}
+
+fn find(path: &Path) -> Result<FileKind, FileError> {
+    FileKind::find(&path.display().to_string(), &Scenario::text_at(path)?)
+}
+
+/// Reads the file as its user would, and everything that it names.
+fn validate(path: &Path, kind: FileKind, keys: Keys) -> Result<(), FileError> {
+    let origin = path.display().to_string();
+    match kind {
+        FileKind::Preset => Preset::load_file(path).map(drop),
+        FileKind::Scenario => Scenario::load(path).map(drop),
+        FileKind::Published => {
+            let scenario = scenario_of(path).map(|path| Scenario::load(&path)).transpose()?;
+            Published::parse_for(&origin, &Scenario::text_at(path)?, scenario.as_ref()).map(drop)
+        }
+        FileKind::Documents => Documents::parse(&origin, &Scenario::text_at(path)?).map(drop),
+        gateway => config::check(path, gateway, keys),
+    }
+}
+
+/// The scenario beside published results: NAME.toml of NAME.published.toml.
+fn scenario_of(published: &Path) -> Option<PathBuf> {
+    let name = published.file_name()?.to_str()?.strip_suffix(".published.toml")?;
+    Some(published.with_file_name(format!("{name}.toml"))).filter(|path| path.exists())
+}
+
+/// Prints a schema, or writes all.
+pub(crate) fn schema(args: &SchemaArgs) -> Result<ExitCode> {
+    if let Some(kind) = args.kind {
+        print(&FileKind::from(kind).schema())?;
+    }
+    if let Some(directory) = &args.write {
+        fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        for kind in FileKind::ALL {
+            let path = directory.join(kind.schema_file());
+            fs::write(&path, kind.schema())
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,6 @@
+//! Commands without a link: files and their checks, questions, output on and off a terminal.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod check;
