@@ -10,7 +10,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use pep::keys::KEY_FORM;
 pub use pep::keys::{format_public_key, parse_public_key};
-use slacp::{KeyPair, PublicKey};
+use slacp::KeyPair;
+pub use slacp::PublicKey;
 use thiserror::Error;
 use zeroize::Zeroizing;
 

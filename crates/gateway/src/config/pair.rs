@@ -1,4 +1,5 @@
-//! Writes the configuration files of a new pair, with fresh keys.
+//! Writes the configuration files of new gateways: a pair with fresh keys, a further terminal of a
+//! hub, a single gateway. Beside them it writes their schemas, which their first lines name.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -6,13 +7,19 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use scenario::FileError;
+use scenario::{FileError, FileKind};
+use slacp::PublicKey;
 use thiserror::Error;
 
 use super::keys::{KeyError, PrivateKey, format_public_key};
-use super::{read_hub, read_terminal};
+use super::{Keys, check};
 use crate::hub::PORT;
 
+/// The hub's file, and that of a single gateway.
+const HUB_FILE: &str = "hub.toml";
+const SOLO_FILE: &str = "solo.toml";
+/// The folder of the schemas, beside the files.
+const SCHEMAS: &str = "schemas/";
 /// A commented-out setting for troubleshooting.
 const LOG: &str = "# log = \"debug\"   # \"off\", \"error\", \"warn\", \"info\" (unless told \
                    otherwise), \"trace\"\n";
@@ -38,6 +45,24 @@ pub struct NewPair {
     pub interface: String,
     /// Name of the terminal, and of its file without `.toml`.
     pub name: String,
+    /// Every byte of the hop is paid for: no padding measures a rate that is `auto`.
+    pub metered: bool,
+}
+
+/// What the file of a single gateway says.
+#[derive(Debug, Clone)]
+pub struct NewSolo {
+    /// The interface towards the clients.
+    pub interface: String,
+}
+
+/// A further terminal of a hub.
+#[derive(Debug)]
+pub struct Added {
+    /// Its file.
+    pub path: PathBuf,
+    /// What the hub's file needs: a section `[[terminal]]`.
+    pub section: String,
 }
 
 /// Why no files were written.
@@ -82,21 +107,47 @@ impl NewPair {
     /// If a file exists, cannot be written, or would be refused by a gateway.
     pub fn write(&self, directory: &Path) -> Result<[PathBuf; 2], NewPairError> {
         let [hub, terminal] = [PrivateKey::generate()?, PrivateKey::generate()?];
-        let texts = [self.hub_file(&hub, &terminal), self.terminal_file(&hub, &terminal)];
-        let names = ["hub.toml".to_owned(), format!("{}.toml", self.name)];
-        let paths = names.map(|name| directory.join(name));
-        if let Some(path) = paths.iter().find(|path| path.symlink_metadata().is_ok()) {
-            return Err(NewPairError::Exists { path: path.clone() });
-        }
-        let path = || directory.to_owned();
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(|cause| NewPairError::Directory { path: path(), cause })?;
-        write_checked(&paths, &texts).inspect_err(|_| {
-            for path in &paths {
-                let _ = fs::remove_file(path);
-            }
-        })?;
+        let paths = [HUB_FILE.to_owned(), self.terminal_name()].map(|name| directory.join(name));
+        write(
+            directory,
+            &[
+                NewFile::new(FileKind::Hub, &paths[0], &self.hub_file(&hub, &terminal)),
+                NewFile::new(
+                    FileKind::Terminal,
+                    &paths[1],
+                    &self.terminal_file(&hub.public(), &terminal),
+                ),
+            ],
+        )?;
         Ok(paths)
+    }
+
+    /// Writes only the terminal's file, for the hub with this key, which exists.
+    ///
+    /// # Errors
+    /// As for [`Self::write`].
+    pub fn add_terminal(
+        &self,
+        directory: &Path,
+        hub_key: &PublicKey,
+    ) -> Result<Added, NewPairError> {
+        let terminal = PrivateKey::generate()?;
+        let path = directory.join(self.terminal_name());
+        let text = self.terminal_file(hub_key, &terminal);
+        write(directory, &[NewFile::new(FileKind::Terminal, &path, &text)])?;
+        Ok(Added { path, section: self.section(&terminal) })
+    }
+
+    fn rate(&self, rate: &str, link: &str) -> String {
+        let mut text = format!("rate = {rate:?}   # of {link}; \"auto\" measures it\n");
+        if self.metered && rate == "auto" {
+            text += "probe = false   # the link is metered: users' data measures the rate, not padding\n";
+        }
+        text
+    }
+
+    fn terminal_name(&self) -> String {
+        format!("{}.toml", self.name)
     }
 
     fn hub_file(&self, hub: &PrivateKey, terminal: &PrivateKey) -> String {
@@ -107,37 +158,108 @@ impl NewPair {
         if self.port != PORT {
             let _ = writeln!(text, "listen = \"[::]:{}\"", self.port);
         }
-        text += &rate(&self.hub_rate, "the forward link, from here to the terminals");
+        text += &self.rate(&self.hub_rate, "the forward link, from here to the terminals");
         text += LOG;
-        let _ = writeln!(text, "\n[[terminal]]\nname = {:?}", self.name);
-        let _ = writeln!(text, "key = \"{}\"", format_public_key(&terminal.public()));
-        text + DENY
+        text + "\n" + &self.section(terminal) + DENY
     }
 
-    fn terminal_file(&self, hub: &PrivateKey, terminal: &PrivateKey) -> String {
+    /// The section of the hub's file that permits the terminal.
+    fn section(&self, terminal: &PrivateKey) -> String {
+        let key = format_public_key(&terminal.public());
+        format!("[[terminal]]\nname = {:?}\nkey = \"{key}\"\n", self.name)
+    }
+
+    fn terminal_file(&self, hub_key: &PublicKey, terminal: &PrivateKey) -> String {
         let mut text =
             String::from("# The terminal: where the clients are. Keep this file secret.\n");
         let _ = writeln!(text, "private_key = \"{}\"", terminal.to_base64());
         let _ = writeln!(text, "hub = {:?}", self.hub);
-        let _ = writeln!(text, "hub_key = \"{}\"", format_public_key(&hub.public()));
-        text += &rate(&self.terminal_rate, "the return link, from here to the hub");
+        let _ = writeln!(text, "hub_key = \"{}\"", format_public_key(hub_key));
+        text += &self.rate(&self.terminal_rate, "the return link, from here to the hub");
         text += LOG;
         let _ = writeln!(text, "\n[intercept]\ninterfaces = [{:?}]", self.interface);
         text + ACCEPT
     }
 }
 
-fn rate(rate: &str, link: &str) -> String {
-    format!("rate = {rate:?}   # of {link}; \"auto\" measures it\n")
+/// The files that a single gateway starts from.
+const WAN: &str = "\n[wan]                            # towards the servers, over the satellite link\n\
+                   # congestion_control = \"bbr\"     # if the kernel has it\n\
+                   # send_buffer = \"8 MB\"           # at least rate x round-trip time\n";
+
+impl NewSolo {
+    /// Writes `solo.toml` into a directory, which is created if missing. Returns its path.
+    ///
+    /// # Errors
+    /// As for [`NewPair::write`].
+    pub fn write(&self, directory: &Path) -> Result<PathBuf, NewPairError> {
+        let path = directory.join(SOLO_FILE);
+        let interface = &self.interface;
+        let text = format!(
+            "# A single gateway: splits connections, with the kernel's TCP on both sides.\n{LOG}\
+             \n[intercept]\ninterfaces = [{interface:?}]   # towards the clients\n{WAN}"
+        );
+        write(directory, &[NewFile::new(FileKind::Solo, &path, &text)])?;
+        Ok(path)
+    }
 }
 
-fn write_checked(paths: &[PathBuf; 2], texts: &[String; 2]) -> Result<(), NewPairError> {
-    for (path, text) in paths.iter().zip(texts) {
-        let written = write_new(path, text);
-        written.map_err(|cause| NewPairError::File { path: path.clone(), cause })?;
+/// A file to write.
+struct NewFile<'a> {
+    kind: FileKind,
+    path: &'a Path,
+    text: String,
+}
+
+impl<'a> NewFile<'a> {
+    fn new(kind: FileKind, path: &'a Path, text: &str) -> Self {
+        Self { kind, path, text: kind.schema_line(SCHEMAS) + text }
     }
-    read_hub(&paths[0])?;
-    read_terminal(&paths[1])?;
+}
+
+/// Writes all files and their schemas, or nothing.
+fn write(directory: &Path, files: &[NewFile<'_>]) -> Result<(), NewPairError> {
+    if let Some(file) = files.iter().find(|file| file.path.symlink_metadata().is_ok()) {
+        return Err(NewPairError::Exists { path: file.path.to_owned() });
+    }
+    let is_new = !directory.exists();
+    create(directory)?;
+    write_checked(files).and_then(|()| write_schemas(directory, files)).inspect_err(|_| {
+        for file in files {
+            let _ = fs::remove_file(file.path);
+        }
+        if is_new {
+            let _ = fs::remove_dir_all(directory.join(SCHEMAS));
+            let _ = fs::remove_dir(directory);
+        }
+    })
+}
+
+fn create(directory: &Path) -> Result<(), NewPairError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|cause| NewPairError::Directory { path: directory.to_owned(), cause })
+}
+
+fn write_checked(files: &[NewFile<'_>]) -> Result<(), NewPairError> {
+    for NewFile { path, text, .. } in files {
+        let cannot = |cause| NewPairError::File { path: (*path).to_owned(), cause };
+        write_new(path, text).map_err(cannot)?;
+    }
+    for NewFile { kind, path, .. } in files {
+        check(path, *kind, Keys::Read)?;
+    }
+    Ok(())
+}
+
+/// Schemas of this version; those of an earlier one are replaced.
+fn write_schemas(directory: &Path, files: &[NewFile<'_>]) -> Result<(), NewPairError> {
+    let folder = directory.join(SCHEMAS);
+    create(&folder)?;
+    for NewFile { kind, .. } in files {
+        let path = folder.join(kind.schema_file());
+        let written = fs::write(&path, kind.schema());
+        written.map_err(|cause| NewPairError::File { path, cause })?;
+    }
     Ok(())
 }
 
@@ -152,6 +274,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::config::{read_hub, read_solo, read_terminal};
 
     fn pair() -> NewPair {
         NewPair {
@@ -161,6 +284,7 @@ mod tests {
             terminal_rate: "auto".to_owned(),
             interface: "lan7".to_owned(),
             name: "ship-1".to_owned(),
+            metered: false,
         }
     }
 
@@ -231,6 +355,49 @@ mod tests {
         refused(|pair| pair.hub = ":7".to_owned(), "hub");
         refused(|pair| pair.hub_rate = "fast".to_owned(), "rate");
         refused(|pair| pair.terminal_rate = "0Mbit/s".to_owned(), "rate");
+        let directory = directory.path().join("new");
+        let slow = NewPair { hub_rate: "slow".to_owned(), ..pair() };
+        assert!(slow.write(&directory).is_err() && !directory.exists());
         refused(|pair| pair.interface = "a-name-far-too-long".to_owned(), "intercept.interfaces");
+    }
+
+    #[test]
+    fn files_name_their_schemas_and_these_are_beside_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let [hub, terminal] = pair().write(directory.path()).unwrap();
+        let solo = NewSolo { interface: "lan7".to_owned() }.write(directory.path()).unwrap();
+        assert_eq!(read_solo(&solo).unwrap().intercept.unwrap().interfaces, ["lan7"]);
+        for (path, kind) in
+            [(hub, FileKind::Hub), (terminal, FileKind::Terminal), (solo, FileKind::Solo)]
+        {
+            let text = fs::read_to_string(path).unwrap();
+            let schema = text.lines().next().unwrap().strip_prefix("#:schema ").unwrap();
+            let schema = fs::read_to_string(directory.path().join(schema)).unwrap();
+            assert_eq!(schema, kind.schema());
+        }
+    }
+
+    #[test]
+    fn a_further_terminal_fits_the_hub_with_the_section_for_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let [hub, _] = pair().write(directory.path()).unwrap();
+        let key = read_hub(&hub).unwrap().identity.public();
+        let second = NewPair { name: "ship-2".to_owned(), ..pair() };
+        let added = second.add_terminal(directory.path(), &key).unwrap();
+        let text = fs::read_to_string(&hub).unwrap() + &added.section;
+        fs::write(&hub, text).unwrap();
+        let (hub, terminal) = (read_hub(&hub).unwrap(), read_terminal(&added.path).unwrap());
+        assert_eq!(terminal.hub_key, key);
+        assert_eq!(hub.terminals[1].key, terminal.identity.public());
+    }
+
+    #[test]
+    fn a_metered_link_is_not_measured_with_padding() {
+        let directory = tempfile::tempdir().unwrap();
+        let [hub, terminal] = NewPair { metered: true, ..pair() }.write(directory.path()).unwrap();
+        let probes = |rate| matches!(rate, slacp::Rate::Auto { probe: true, .. });
+        assert!(!probes(read_terminal(&terminal).unwrap().link.rate));
+        // The hub's rate is given, so nothing measures it.
+        assert!(!fs::read_to_string(hub).unwrap().contains("probe"));
     }
 }

@@ -163,6 +163,7 @@ mod tests {
             terminal_rate: "auto".to_owned(),
             interface: "lo".to_owned(),
             name: "ship".to_owned(),
+            metered: false,
         };
         let [hub, terminal] = pair.write(directory.path()).unwrap();
         let (hub, terminal) = (read_hub(&hub).unwrap(), read_terminal(&terminal).unwrap());

@@ -8,6 +8,7 @@
 
 pub(crate) mod program;
 mod running;
+pub(crate) mod terminal;
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};

@@ -1,41 +1,10 @@
 //! A terminal window is closed while a lab runs in it.
 
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
-use std::process::{Child, Command};
-
-use nix::fcntl::OFlag;
-use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
-use os::testkit::take_terminal;
+use std::io::Write;
 
 use super::stays::Stays;
+use crate::common::terminal::{await_text, on_a_terminal};
 use crate::common::{Remains, as_each_user};
-
-/// Starts a command on its own pseudo-terminal; returns the other end.
-fn on_a_terminal(mut command: Command) -> (Child, File) {
-    let other = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
-    grantpt(&other).unwrap();
-    unlockpt(&other).unwrap();
-    let mut options = File::options();
-    options.read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits());
-    let terminal = options.open(ptsname_r(&other).unwrap()).unwrap();
-    let end = || terminal.try_clone().unwrap();
-    command.stdin(end()).stdout(end()).stderr(end());
-    take_terminal(&mut command);
-    (command.spawn().unwrap(), OwnedFd::from(other).into())
-}
-
-/// Reads until the terminal shows `text`.
-fn await_text(terminal: &mut File, text: &str) {
-    let (mut shown, mut bytes) = (String::new(), [0; 1024]);
-    while !shown.contains(text) {
-        let length = terminal.read(&mut bytes).unwrap_or(0);
-        assert!(length > 0, "{text:?} not in {shown:?}");
-        shown += &String::from_utf8_lossy(&bytes[..length]);
-    }
-}
 
 #[test]
 fn a_closed_terminal_leaves_nothing_of_the_lab_in_it() {
