@@ -3,6 +3,7 @@
 mod check;
 mod inside;
 mod link_args;
+mod presets;
 mod stats;
 mod status;
 mod stay;
@@ -75,7 +76,12 @@ enum Action {
         json: bool,
     },
     /// List the built-in presets
-    Presets,
+    Presets {
+        /// Print JSON: name, description, rates in bit/s (least and greatest), RTT in seconds, MTU,
+        /// terminals
+        #[arg(long)]
+        json: bool,
+    },
     /// Print a preset, with the options applied, as a file to start your own from
     Show {
         #[command(flatten)]
@@ -177,7 +183,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Action::Set(args) => stay::set(&args),
         Action::Exec(args) => inside::exec(&args),
         Action::Check { link, json } => check::run(&link, json),
-        Action::Presets => list_presets(),
+        Action::Presets { json } => presets::run(json),
         Action::Show { link } => show(&link),
     }
 }
@@ -258,12 +264,6 @@ fn not_run(command: &Command, error: &std::io::Error) -> ExitCode {
 fn code_of(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
-}
-
-fn list_presets() -> anyhow::Result<ExitCode> {
-    let line = |preset: Preset| format!("{:<10} {}\n", preset.name, preset.description);
-    crate::print(&Preset::built_in().map(line).collect::<String>())?;
-    Ok(ExitCode::SUCCESS)
 }
 
 fn show(link: &LinkArgs) -> anyhow::Result<ExitCode> {

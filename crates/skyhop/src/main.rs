@@ -4,6 +4,8 @@
 
 mod completions;
 mod check_command;
+#[cfg(test)]
+mod commands_page;
 mod demo_command;
 mod doctor_command;
 mod gateway_command;
@@ -12,11 +14,12 @@ mod lab_command;
 mod man;
 mod meter_command;
 mod operate;
+mod progress;
 mod sim_command;
 mod study_command;
 mod tcp_command;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -124,7 +127,7 @@ fn start_log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(gateway::log::has_colours())
         .init();
 }
 

@@ -13,6 +13,7 @@ use gateway::status::Status;
 use units::BitRate;
 
 use crate::print;
+use crate::progress::can_rewrite;
 
 /// Refresh interval of `--watch`.
 const LOOK: Duration = Duration::from_secs(1);
@@ -119,7 +120,9 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
             let texts = now.iter().zip(&before).map(|(now, before)| now.text(before.as_ref()));
             texts.collect::<Vec<_>>().join("\n")
         };
-        if args.watch && !args.json && std::io::stdout().is_terminal() {
+        let clears =
+            can_rewrite(std::env::var_os("TERM").as_deref()) && std::io::stdout().is_terminal();
+        if args.watch && !args.json && clears {
             // Clears the screen.
             text.insert_str(0, "\x1b[H\x1b[2J");
         }

@@ -1,6 +1,5 @@
 //! `skyhop sim`.
 
-use std::io::IsTerminal;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,7 +7,7 @@ use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use scenario::{BackEnd, Published, Replications, Scenario, Statistic};
 use study::runs::{self, Extras, File, Job, Outcome, Progress, STEPS, replicate_as_declared};
 
@@ -30,6 +29,10 @@ pub(crate) struct Args {
     /// Print every figure of every run as CSV
     #[arg(long, conflicts_with = "published")]
     csv: bool,
+    /// Print every figure of every case as JSON, or with --published every published value beside
+    /// ours
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
     /// Compare with the published values in `NAME.published.toml`
     #[arg(long)]
     published: bool,
@@ -91,7 +94,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     });
     let done: Vec<runs::Run<'_>> = done.collect();
     let text = match published {
+        Some(published) if args.json => runs::published_json(&files, &published, &done)?,
         Some(published) => runs::beside_published(&files, &published, &done)?,
+        None if args.json => runs::json(&files, &done),
         None if args.csv => runs::csv(&files, &done),
         None => runs::text(&files, &done),
     };
@@ -111,14 +116,9 @@ pub(crate) fn threads(given: Option<NonZeroUsize>) -> usize {
     given.or_else(|| available_parallelism().ok()).map_or(1, NonZeroUsize::get)
 }
 
-/// A bar for so many runs, of `length` steps in all; hidden if stderr is not a terminal.
+/// A bar for so many runs, of `length` steps in all.
 pub(crate) fn progress(runs: usize, length: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:40} {percent} % of {msg}, {eta} left");
-    let bar =
-        ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let bar = crate::progress::bar(length, "{bar:40} {percent} % of {msg}, {eta} left");
     bar.with_message(of_runs(runs as u64))
 }
 

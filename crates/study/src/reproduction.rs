@@ -6,6 +6,7 @@ mod plot;
 
 use report::{Column, Csv, Table};
 use scenario::{Documents, Publication, Published};
+use serde_json::{Map, Value};
 
 use crate::verdict::{self, Comparison, NoMetric, Runs, Score, ValueBeside, Verdict};
 
@@ -225,34 +226,58 @@ fn losses(published: &Published) -> Table {
     table
 }
 
+/// What is known of a published value or a pair of a statement.
+const FIELDS: [&str; 15] = [
+    "document",
+    "name",
+    "where",
+    "case",
+    "by",
+    "of",
+    "metric",
+    "published",
+    "to",
+    "ours",
+    "low",
+    "high",
+    "seeds",
+    "tolerance",
+    "verdict",
+];
+/// Those that are numbers.
+const NUMBERS: [&str; 7] = ["published", "to", "ours", "low", "high", "seeds", "tolerance"];
+
 /// A line for each published value and each pair of a statement.
 pub fn csv(entries: &[Entry<'_>]) -> String {
-    let mut csv = Csv::new(&[
-        "document",
-        "name",
-        "where",
-        "case",
-        "by",
-        "of",
-        "metric",
-        "published",
-        "to",
-        "ours",
-        "low",
-        "high",
-        "seeds",
-        "tolerance",
-        "verdict",
-    ]);
+    let mut csv = Csv::new(&FIELDS);
+    rows(entries).for_each(|row| csv.row(row));
+    csv.into_text()
+}
+
+/// The lines of [`csv`] as a list of objects; what is unknown is `null`.
+pub fn json(entries: &[Entry<'_>]) -> String {
+    let value = |name: &str, text: Option<String>| match text {
+        Some(text) if NUMBERS.contains(&name) => text.parse::<f64>().ok().into(),
+        text => Value::from(text),
+    };
+    let object = |row: [Option<String>; 15]| {
+        FIELDS.iter().zip(row).map(|(name, text)| ((*name).to_owned(), value(name, text))).collect()
+    };
+    let all: Vec<Map<String, Value>> = rows(entries).map(object).collect();
+    format!("{:#}\n", Value::from_iter(all))
+}
+
+fn rows(entries: &[Entry<'_>]) -> impl Iterator<Item = [Option<String>; 15]> {
+    let mut rows = Vec::new();
     for entry in entries {
         for value in &entry.comparison.values {
-            csv.row(value_fields(entry, value));
+            rows.push(value_fields(entry, value));
         }
         for trend in &entry.comparison.trends {
             for pair in &trend.pairs {
                 let [first, second] = pair.ours;
                 let text = |text: &str| Some(text.to_owned());
-                csv.row([
+                rows.push([
                     text(&entry.published.document),
                     text(&entry.name),
                     text(&trend.trend.place),
@@ -272,7 +297,7 @@ pub fn csv(entries: &[Entry<'_>]) -> String {
             }
         }
     }
-    csv.into_text()
+    rows.into_iter()
 }
 
 fn value_fields(entry: &Entry<'_>, value: &ValueBeside<'_>) -> [Option<String>; 15] {

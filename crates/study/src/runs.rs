@@ -13,12 +13,13 @@ use std::path::PathBuf;
 
 use report::{Column, Csv, Table, four_digits};
 use scenario::{Case, Replications};
+use serde_json::json;
 use sim::Metric;
 use stats::median;
 
 pub use capture::{At, CaptureError};
 pub use graphs::file_name;
-pub use published::{CompareError, beside_published};
+pub use published::{CompareError, beside_published, published_json};
 pub use replicate::{Extras, Job, Outcome, ReplicateError, STEPS, replicate};
 pub use rounds::{Progress, Replicated, replicate_as_declared};
 pub use stop::{Need, need, relative_width};
@@ -60,6 +61,29 @@ pub fn csv(files: &[File], runs: &[Run<'_>]) -> String {
         }
     }
     csv.into_text()
+}
+
+/// JSON: a list of cases with their figures, and the value of each seed (`null` where a run has none).
+pub fn json(files: &[File], runs: &[Run<'_>]) -> String {
+    let mut cases = Vec::new();
+    for (file, case) in files.iter().flat_map(|file| file.cases.iter().map(move |it| (file, it))) {
+        let own: Vec<&Run<'_>> = runs.iter().filter(|run| core::ptr::eq(run.case, case)).collect();
+        let figure = |it: &Metric| {
+            let value = |run: &&Run<'_>| sim::figure(&[run.metrics], &it.of, &it.name);
+            let values: Vec<Option<f64>> = own.iter().map(value).collect();
+            json!({ "of": it.of, "metric": it.name, "values": values })
+        };
+        let figures: Vec<_> =
+            own.first().map_or(&[][..], |run| run.metrics).iter().map(figure).collect();
+        cases.push(json!({
+            "file": file.path.display().to_string(),
+            "case": case.name,
+            "description": case.description,
+            "seeds": own.iter().map(|run| run.seed).collect::<Vec<_>>(),
+            "figures": figures,
+        }));
+    }
+    format!("{:#}\n", serde_json::Value::from(cases))
 }
 
 /// A table for each case: its figures, and their range if there are several runs.

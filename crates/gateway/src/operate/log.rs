@@ -1,6 +1,6 @@
 //! The gateway's log filter, which can change while it runs.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::sync::OnceLock;
 
 use pep::config::{LogFilter, LogFilterError};
@@ -35,7 +35,7 @@ pub fn start(configured: Option<&LogFilter>) -> Result<(), VariableError> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(has_colours())
         .with_target(false)
         .with_filter_reloading();
     let handle = builder.reload_handle();
@@ -51,6 +51,12 @@ pub(crate) fn configure(configured: Option<&LogFilter>) {
     if let (Some(change), Ok(filter)) = (CHANGE.get(), chosen(configured)) {
         change(filter);
     }
+}
+
+/// Whether what goes to standard error has colours: it is a terminal that shows them, unless
+/// `NO_COLOR`, `CLICOLOR` or `CLICOLOR_FORCE` says otherwise.
+pub fn has_colours() -> bool {
+    anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never
 }
 
 fn chosen(configured: Option<&LogFilter>) -> Result<EnvFilter, VariableError> {

@@ -1,9 +1,8 @@
 //! Progress of the demo on stderr.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use study::{Bar, Entry, Task, Way, Work};
 
 /// Announces measurements and reports their outcome: with a progress bar each on a terminal, in
@@ -22,10 +21,8 @@ struct Shown {
 
 impl Display {
     pub(super) fn new() -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let target =
-            if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        Self { total: 0, done: 0, bars: MultiProgress::with_draw_target(target) }
+        let bars = MultiProgress::with_draw_target(crate::progress::target());
+        Self { total: 0, done: 0, bars }
     }
 }
 

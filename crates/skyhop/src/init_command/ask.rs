@@ -188,7 +188,7 @@ mod tests {
             "expected pair, terminal or solo",
             "hub.toml already exists",
             "an answer is needed",
-            "UDP port",
+            "expected an address and a UDP port",
             "not \"hub\"",
             "no no-such0; enter it again",
             "expected a rate",

@@ -3,14 +3,16 @@
 use std::process::ExitCode;
 
 use super::link_args::LinkArgs;
-use crate::print;
+use crate::{print, progress};
 
 /// Measures the link in its own lab; exit code 1 if it is out of tolerance.
 pub(super) fn run(link: &LinkArgs, json: bool) -> anyhow::Result<ExitCode> {
     let preset = link.preset()?;
     lab::enter()?;
-    let say = |what: &str| eprintln!("skyhop: measuring {what} …");
+    let spinner = progress::spinner(String::new());
+    let say = |what: &str| spinner.set_message(format!("measuring {what}"));
     let report = lab::check(&preset, link.seed(), say)?;
+    spinner.finish_and_clear();
     print(&match json {
         true => serde_json::to_string_pretty(&report)? + "\n",
         false => report.to_string(),

@@ -17,6 +17,8 @@ use clap::{Args, Subcommand};
 use meter::{CongestionControl, DEFAULT_PORT, Report};
 use units::{BitRate, ByteCount};
 
+use crate::progress;
+
 /// Subcommands of `skyhop meter`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MeterCommand {
@@ -109,7 +111,12 @@ impl Output {
     fn repeat(&self, mut measure: impl FnMut() -> Result<Report>) -> Result<ExitCode> {
         let mut complete = true;
         for run in 1..=self.runs {
+            let spinner = progress::spinner(match self.runs {
+                1 => "measuring".to_owned(),
+                runs => format!("run {run} of {runs}"),
+            });
             let report = measure()?;
+            spinner.finish_and_clear();
             complete &= report.is_complete();
             print(&self.show(run, &report)?)?;
         }

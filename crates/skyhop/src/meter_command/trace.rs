@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use meter::trace::{Trace, TraceOptions, TraceReport};
 use serde::Serialize;
 
@@ -61,10 +60,7 @@ fn analyse(args: &TraceArgs) -> Result<Trace> {
     let file = File::open(&args.file).with_context(|| format!("cannot open {shown}"))?;
     // A pipe has no length; the progress bar then only counts.
     let length = file.metadata().with_context(|| format!("cannot open {shown}"))?.len();
-    let bar = ProgressBar::new(length).with_style(
-        ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {eta} left")
-            .unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
+    let bar = crate::progress::bar(length, "{bar:40} {bytes}/{total_bytes} {eta} left");
     let options = TraceOptions { connection: args.connection, plots: args.svg.is_some() };
     let trace = meter::trace::analyse(bar.wrap_read(file), options);
     bar.finish_and_clear();

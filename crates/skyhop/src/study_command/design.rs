@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// Number of parallel runs [default: the number of processors]
     #[arg(long, value_name = "T")]
     threads: Option<NonZeroUsize>,
+    /// Print the ranking as JSON
+    #[arg(long)]
+    json: bool,
     /// Write a page to hand on
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -80,7 +83,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         metrics: &outcome.metrics,
     });
     let answer = Answer::new(&question, &runs.collect::<Vec<_>>());
-    crate::print(&format!("{}\n{}\n", answer.table(), answer.notes().join("\n")))?;
+    crate::print(&match args.json {
+        true => answer.json(),
+        false => format!("{}\n{}\n", answer.table(), answer.notes().join("\n")),
+    })?;
     if let Some(path) = &args.html {
         let command: Vec<String> = std::env::args().skip(1).collect();
         let html = answer.page(&format!("skyhop {}", command.join(" ")));

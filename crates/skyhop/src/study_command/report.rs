@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use scenario::{Documents, FileError, Published, Shipped};
 use study::campaign::{Selection, Source, select};
-use study::reproduction::{Entry, csv, markdown, page, text as text_of};
+use study::reproduction::{Entry, csv, json, markdown, page, text as text_of};
 use study::runs::{self, File};
 use study::verdict::Runs;
 
@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// Print CSV: every figure of every run, or with --published every published result beside ours
     #[arg(long, conflicts_with = "markdown")]
     csv: bool,
+    /// Print the same as JSON
+    #[arg(long, conflicts_with_all = ["csv", "markdown"])]
+    json: bool,
     /// Compare with published results; scenarios without any are left out
     #[arg(long)]
     published: bool,
@@ -108,6 +111,8 @@ fn compare(
     }
     if args.markdown {
         crate::print(&markdown(&entries, &documents, &args.command(None)))?;
+    } else if args.json {
+        crate::print(&json(&entries))?;
     } else if args.csv {
         crate::print(&csv(&entries))?;
     } else if args.published {
@@ -163,5 +168,9 @@ fn text(args: &Args, sources: Vec<Source>, selection: &Selection) -> String {
         metrics: &result.metrics,
     });
     let runs: Vec<runs::Run<'_>> = runs.collect();
-    if args.csv { runs::csv(&files, &runs) } else { runs::text(&files, &runs) }
+    match args {
+        Args { csv: true, .. } => runs::csv(&files, &runs),
+        Args { json: true, .. } => runs::json(&files, &runs),
+        _ => runs::text(&files, &runs),
+    }
 }

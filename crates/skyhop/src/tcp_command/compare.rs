@@ -1,11 +1,9 @@
 //! `skyhop tcp compare`: our endpoint against the kernel's, on the same links.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use indicatif::{ProgressBar, ProgressStyle};
 use lab::TestObject;
 use study::senders::{Controllers, Senders};
 use tcp::Config;
@@ -53,7 +51,8 @@ pub(crate) fn run(args: CompareArgs) -> Result<ExitCode> {
         pcap: args.pcap,
     };
     lab::enter()?;
-    let bar = progress(senders.transfers());
+    let template = "{bar:40} {pos} of {len} transfers, {eta} left: {msg}";
+    let bar = crate::progress::bar(senders.transfers(), template);
     let comparison = senders.compare(|done, next| {
         bar.set_position(done);
         bar.set_message(next.to_owned());
@@ -64,13 +63,4 @@ pub(crate) fn run(args: CompareArgs) -> Result<ExitCode> {
         false => comparison.to_string(),
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn progress(transfers: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style =
-        ProgressStyle::with_template("{bar:40} {pos} of {len} transfers, {eta} left: {msg}");
-    ProgressBar::new(transfers).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

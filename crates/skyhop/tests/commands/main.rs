@@ -4,4 +4,6 @@
 mod common;
 
 mod check;
+mod examples;
 mod init;
+mod output;

@@ -1,6 +1,7 @@
 //! What the runs say.
 
 use report::{Column, Page, Table, dash, four_digits};
+use serde_json::json;
 use sim::figure;
 use stats::{Interval, median, median_interval};
 use units::format_duration;
@@ -105,6 +106,27 @@ impl Answer {
             ]);
         }
         table
+    }
+
+    /// The ranking and the notes as JSON. Downloads are in Mbit/s, pages and requests in seconds;
+    /// what was not finished is `null`.
+    pub fn json(&self) -> String {
+        let result = |(value, interval): (f64, Option<Interval>)| {
+            let interval = interval.map(|it| [it.low, it.high]);
+            json!({ "median": value, "interval_95": interval })
+        };
+        let finding = |it: &Finding| {
+            let [download, page, request] = it.results.map(|it| it.map(result));
+            json!({
+                "enhancement": it.name,
+                "download_mbit_s": download,
+                "page_s": page,
+                "request_s": request,
+                "slower_than_best": it.slower.is_finite().then_some(it.slower),
+            })
+        };
+        let ranking: Vec<_> = self.findings.iter().map(finding).collect();
+        format!("{:#}\n", json!({ "ranking": ranking, "notes": self.notes() }))
     }
 
     /// A self-contained page to hand on. `command` makes it again.

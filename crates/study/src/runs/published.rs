@@ -37,14 +37,35 @@ pub fn beside_published(
     runs: &[Run<'_>],
 ) -> Result<String, CompareError> {
     let documents = Documents::shipped()?;
-    let mut text = String::new();
-    for (index, (file, published)) in files.iter().zip(published).enumerate() {
-        let of_file = runs.iter().filter(|run| run.file == index);
-        let of_file = Runs(of_file.map(|run| (&run.case.name[..], run.metrics)).collect());
-        let entry = Entry::new(file.path.display().to_string(), published, &of_file)
-            .map_err(|cause| CompareError::NoMetric { path: file.path.clone(), cause })?;
-        text += &reproduction::text(&entry, &documents);
-    }
+    let entries = entries(files, published, runs)?;
+    let mut text: String =
+        entries.iter().map(|entry| reproduction::text(entry, &documents)).collect();
     text.pop();
     Ok(text)
+}
+
+/// The same as JSON: [`reproduction::json`].
+///
+/// # Errors
+/// As for [`beside_published`].
+pub fn published_json(
+    files: &[File],
+    published: &[Published],
+    runs: &[Run<'_>],
+) -> Result<String, CompareError> {
+    Ok(reproduction::json(&entries(files, published, runs)?))
+}
+
+fn entries<'a>(
+    files: &[File],
+    published: &'a [Published],
+    runs: &[Run<'_>],
+) -> Result<Vec<Entry<'a>>, CompareError> {
+    let entry = |(index, (file, published)): (usize, (&File, &'a Published))| {
+        let of_file = runs.iter().filter(|run| run.file == index);
+        let of_file = Runs(of_file.map(|run| (&run.case.name[..], run.metrics)).collect());
+        Entry::new(file.path.display().to_string(), published, &of_file)
+            .map_err(|cause| CompareError::NoMetric { path: file.path.clone(), cause })
+    };
+    files.iter().zip(published).enumerate().map(entry).collect()
 }
