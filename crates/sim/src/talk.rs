@@ -167,7 +167,8 @@ impl Talk {
 
     fn note(&mut self, side: Side, event: Event) {
         match event {
-            Event::Connected => self.open[side as usize] = true,
+            // Data on a SYN may be answered before the handshake is complete.
+            Event::Connected | Event::Readable => self.open[side as usize] = true,
             Event::Finished if side == Side::Client => self.down.finished = true,
             Event::Finished => self.up.finished = true,
             Event::Closed => self.end([side == Side::Client, side == Side::Server], true),

@@ -2,6 +2,7 @@
 
 mod app;
 mod below;
+mod memory;
 mod network;
 mod sample;
 mod script;
@@ -15,7 +16,7 @@ mod window;
 mod wires;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use link::Dice;
 use pep::relay::Side;
@@ -79,8 +80,7 @@ pub struct World {
     gateways: Vec<Gateway>,
     /// The streams on their way to the next gateway, indexed by the numbers sent in their openings.
     openings: Vec<Option<Opening>>,
-    /// What hosts have kept of connections to a peer (TCB interdependence, RFC 9040).
-    control_blocks: BTreeMap<[NodeId; 2], tcp::ControlBlock>,
+    memory: memory::Memory,
     /// Packets inside tunnels.
     tunnelled: tunnel::Tunnelled,
     /// Gateways whose streams were written to or read.
@@ -125,7 +125,7 @@ impl World {
             splits: Slab::new(),
             gateways: Vec::new(),
             openings: Vec::new(),
-            control_blocks: BTreeMap::new(),
+            memory: memory::Memory::default(),
             tunnelled: tunnel::Tunnelled::default(),
             restless: VecDeque::new(),
             boxes: Vec::new(),

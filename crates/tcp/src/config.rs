@@ -8,6 +8,7 @@ use crate::cc::{ControllerSpec, FastRecovery};
 use crate::prr::PrrBound;
 use crate::rtt::RtoConfig;
 use crate::segment::Cookie;
+use crate::tao::Transactions;
 use crate::tcb::{ControlBlock, Sharing};
 
 /// The settings of a connection. [`Config::default`] is a plain, modern TCP: RFC 9293 with SACK,
@@ -116,10 +117,24 @@ pub struct AckConfig {
     pub every: u32,
     /// Acknowledge this many initial segments one by one, like Linux ("quick ACK").
     pub quick: u32,
-    /// Delayed acknowledgements after slow start (RFC 2760 §3.2.3): every segment is acknowledged
-    /// while the sender is in slow start. The receiver assumes that slow start lasts until the
-    /// first hole or mark.
-    pub after_slow_start: bool,
+    /// Whether every segment is acknowledged while the sender is in slow start.
+    pub after_slow_start: AfterSlowStart,
+}
+
+/// Delayed acknowledgements after slow start (DAASS: Allman, "On the generation and use of TCP
+/// acknowledgments", CCR 28(5), 1998; RFC 2760 §3.2.3): acknowledgements are delayed only while the
+/// sender is not in slow start. How the receiver knows is left open there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AfterSlowStart {
+    /// Acknowledgements are always delayed.
+    #[default]
+    Off,
+    /// The receiver assumes that slow start lasts from the beginning to the first hole or mark. It
+    /// misses those that follow time-outs and idle times, and an end without a loss.
+    Assumed,
+    /// The sender marks what it sends in slow start with a reserved bit of the header, and the receiver
+    /// delays acknowledgements of all else. Both ends need this setting.
+    Signalled,
 }
 
 /// Data on the SYN: whether a client sends it, and a server accepts it.
@@ -136,9 +151,11 @@ pub enum SynData {
         /// ([`crate::Connection::cookie`]), or an empty one to request it.
         cookie: Cookie,
     },
-    /// From anyone, without proof. This gains a round trip like T/TCP (RFC 1644), but lacks its
-    /// connection counters, which distinguish old SYNs from new ones. Historic (RFC 6247); a
-    /// duplicate SYN opens twice.
+    /// T/TCP (RFC 1644): connection counts distinguish new SYNs from old ones, so data on a new one
+    /// is accepted at once. Historic (RFC 6247), because anybody can guess a count.
+    Transactions(Transactions),
+    /// From anyone, without proof. This gains a round trip like T/TCP, but a duplicate SYN opens
+    /// twice.
     Always,
 }
 
@@ -187,7 +204,12 @@ impl Default for AckConfig {
     /// RFC 5681 with a delay of 40 ms, like Linux and following RFC 9293's advice against long
     /// delays.
     fn default() -> Self {
-        Self { delay: Some(Duration::from_millis(40)), every: 2, quick: 0, after_slow_start: false }
+        Self {
+            delay: Some(Duration::from_millis(40)),
+            every: 2,
+            quick: 0,
+            after_slow_start: AfterSlowStart::Off,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod command;
 mod emit;
 mod handshake;
 mod time;
+mod transaction;
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -22,6 +23,7 @@ use crate::tcb::ControlBlock;
 use crate::wake::Wake;
 use crate::{Payload, SeqNr};
 use acks::Acks;
+use transaction::Transaction;
 
 pub use command::WriteError;
 pub use emit::refusal;
@@ -63,6 +65,8 @@ pub struct Connection<P> {
     cookie: Cookie,
     /// Whether our SYN-ACK gives the client a cookie.
     gives_cookie: bool,
+    /// T/TCP's connection counts.
+    transaction: Transaction,
     challenges: Challenges,
     timers: Timers,
     write_blocked: bool,
@@ -182,6 +186,7 @@ impl<P: Payload> Connection<P> {
             echoes_mark: false,
             cookie: Cookie::new(),
             gives_cookie: false,
+            transaction: Transaction::new(&config.syn_data),
             challenges: Challenges::default(),
             timers: Timers::default(),
             write_blocked: false,
@@ -198,6 +203,7 @@ impl<P: Payload> Connection<P> {
         connection.sender.may_hurry = match &connection.config.syn_data {
             SynData::Off => false,
             SynData::FastOpen { cookie } => !cookie.is_empty(),
+            SynData::Transactions(_) => connection.transaction.connect(),
             SynData::Always => true,
         };
         connection

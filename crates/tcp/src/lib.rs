@@ -24,19 +24,23 @@ mod send_buffer;
 mod sender;
 mod seq;
 mod stats;
+mod tao;
 mod tcb;
 mod wake;
 pub mod wire;
 
-pub use config::{AckConfig, Config, Counting, Detection, Keepalive, SynData};
+pub use config::{AckConfig, AfterSlowStart, Config, Counting, Detection, Keepalive, SynData};
 pub use connection::{Abort, Connection, Event, State, WriteError, refusal};
 pub use options::ConfigError;
 pub use payload::{ByteRange, Payload};
 pub use profile::{Profile, UnknownProfile};
 pub use prr::PrrBound;
 pub use rtt::{RtoConfig, Sampling};
-pub use segment::{Cookie, Ecn, Flags, Options, SackBlock, SackBlocks, Segment, Snack, Timestamps};
+pub use segment::{
+    Cookie, Counts, Ecn, Flags, Options, SackBlock, SackBlocks, Segment, Snack, Timestamps,
+};
 pub use seq::SeqNr;
 pub use stats::Stats;
+pub use tao::{TaoCache, Transactions};
 pub use tcb::{ControlBlock, Sharing};
 pub use wake::Wake;

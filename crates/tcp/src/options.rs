@@ -7,7 +7,7 @@ use thiserror::Error;
 use units::{BitRate, ByteCount, parse_duration};
 
 use crate::cc::{ControllerSpec, FastRecovery, OptionError, SpecError};
-use crate::config::{Config, Counting, Detection, SynData};
+use crate::config::{AfterSlowStart, Config, Counting, Detection, SynData};
 use crate::profile::Profile;
 use crate::prr::PrrBound;
 use crate::rtt::Sampling;
@@ -79,7 +79,7 @@ macro_rules! switches {
     };
 }
 
-const SWITCHES: [Setting; 17] = switches! {
+const SWITCHES: [Setting; 16] = switches! {
     "window-scaling" => window_scaling,
     "timestamps" => timestamps,
     "sack" => sack,
@@ -89,7 +89,6 @@ const SWITCHES: [Setting; 17] = switches! {
     "assume-corruption" => assume_corruption,
     "nagle" => nagle,
     "minshall" => minshall,
-    "daass" => acks.after_slow_start,
     "limited-transmit" => limited_transmit,
     "frto" => frto,
     "eifel" => eifel,
@@ -99,7 +98,7 @@ const SWITCHES: [Setting; 17] = switches! {
     "restart-after-idle" => restart_after_idle,
 };
 
-const VALUES: [Setting; 23] = [
+const VALUES: [Setting; 24] = [
     setting("mss", "64 to 9000 bytes", |config, text| {
         assign(&mut config.mss, number(text, 64, 9000))
     }),
@@ -120,7 +119,10 @@ const VALUES: [Setting; 23] = [
     setting("ack-quick", "0 to 100,000 segments", |config, text| {
         assign(&mut config.acks.quick, number(text, 0, 100_000))
     }),
-    setting("syn-data", "off, fast-open or always", |config, text| {
+    setting("daass", "off, on (until the first hole) or signalled", |config, text| {
+        assign(&mut config.acks.after_slow_start, after_slow_start(text))
+    }),
+    setting("syn-data", "off, fast-open, t-tcp or always", |config, text| {
         assign(&mut config.syn_data, syn_data(text))
     }),
     setting("counting", "acks, bytes, or \"bytes 2\" (the limit L)", |config, text| {
@@ -307,7 +309,17 @@ fn syn_data(text: &str) -> Option<SynData> {
     match text {
         "off" => Some(SynData::Off),
         "fast-open" => Some(SynData::FastOpen { cookie: crate::Cookie::new() }),
+        "t-tcp" => Some(SynData::Transactions(crate::Transactions::default())),
         "always" => Some(SynData::Always),
+        _ => None,
+    }
+}
+
+fn after_slow_start(text: &str) -> Option<AfterSlowStart> {
+    match text {
+        "off" => Some(AfterSlowStart::Off),
+        "on" => Some(AfterSlowStart::Assumed),
+        "signalled" => Some(AfterSlowStart::Signalled),
         _ => None,
     }
 }

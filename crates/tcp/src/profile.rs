@@ -8,7 +8,7 @@ use thiserror::Error;
 use units::ByteCount;
 
 use crate::cc::ControllerSpec;
-use crate::config::{AckConfig, Config, Counting, Detection};
+use crate::config::{AckConfig, AfterSlowStart, Config, Counting, Detection};
 use crate::rtt::{RtoConfig, Sampling};
 
 /// A named set of settings. Where a source does not specify something, the standard of its time
@@ -127,7 +127,7 @@ fn enhanced() -> Config {
         initial_window: 4,
         limited_transmit: true,
         frto: true,
-        acks: AckConfig { after_slow_start: true, ..satellite.acks },
+        acks: AckConfig { after_slow_start: AfterSlowStart::Assumed, ..satellite.acks },
         ..satellite
     }
 }

@@ -40,6 +40,9 @@ pub struct Flags {
     pub ece: bool,
     /// The congestion window was reduced (RFC 3168 §6.1).
     pub cwr: bool,
+    /// The sender is in slow start ([`crate::AfterSlowStart::Signalled`]): the last of the reserved
+    /// bits of RFC 9293.
+    pub slow_start: bool,
 }
 
 /// The ECN codepoint of an IP packet (RFC 3168 §5).
@@ -97,7 +100,38 @@ pub struct Options {
     pub scps: Option<u8>,
     /// A hole in the received data (CCSDS 714.0-B-2).
     pub snack: Option<Snack>,
+    /// Connection counts (RFC 1644 §3.1).
+    pub counts: Counts,
 }
+
+/// The connection counts of T/TCP (RFC 1644 §3.1). 0 is never sent: the option is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// CC: the count of the sender's connection.
+    pub cc: u32,
+    /// CC.NEW: the same on a SYN that must not be compared with earlier ones.
+    pub new: u32,
+    /// CC.ECHO: the count of the SYN that is answered.
+    pub echo: u32,
+}
+
+impl Counts {
+    /// The counts that are present, in the order in which they are sent.
+    pub(crate) fn all(self) -> [u32; 3] {
+        [self.cc, self.new, self.echo]
+    }
+
+    #[inline]
+    fn wire_len(self) -> usize {
+        if self == Self::default() {
+            return 0;
+        }
+        self.all().iter().filter(|count| **count != 0).count() * COUNT_LEN
+    }
+}
+
+/// A connection count with its alignment, in bytes.
+const COUNT_LEN: usize = 8;
 
 /// A hole, counted in maximum segments (without timestamps) from the acknowledgement number of the
 /// segment that reports it. The bit vector of the long form is not modelled.
@@ -145,7 +179,8 @@ pub(crate) const OPTIONS_MAX: usize = 40;
 
 impl Options {
     /// Size of the options in the header in bytes, a multiple of 4. Options that do not fit are not
-    /// counted: first those of SCPS-TP, then SACK blocks.
+    /// counted: SACK blocks have the last claim to the room, before them SNACK, the capabilities of
+    /// SCPS-TP, and connection counts.
     #[inline]
     pub fn wire_len(&self) -> usize {
         let len = self.len_without_sack();
@@ -187,9 +222,22 @@ impl Options {
         self.snack.is_some() && self.len_of_tcp() + scps + SNACK_LEN <= OPTIONS_MAX
     }
 
-    /// Size of the options that always fit.
+    /// Whether there are connection counts, and room for all of them.
+    pub(crate) fn has_room_for_counts(&self) -> bool {
+        let len = self.counts.wire_len();
+        len > 0 && self.len_that_fits() + len <= OPTIONS_MAX
+    }
+
+    /// Size of the options of TCP and T/TCP.
     #[inline]
     fn len_of_tcp(&self) -> usize {
+        let counts = if self.has_room_for_counts() { self.counts.wire_len() } else { 0 };
+        self.len_that_fits() + counts
+    }
+
+    /// Size of the options that always fit.
+    #[inline]
+    fn len_that_fits(&self) -> usize {
         let mut len = 0;
         len += if self.mss.is_some() { 4 } else { 0 };
         len += if self.window_scale.is_some() { 4 } else { 0 };

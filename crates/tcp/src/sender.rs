@@ -346,6 +346,11 @@ impl<P: Payload> Sender<P> {
         self.config.recovery.unwrap_or_else(|| self.cc.recovery())
     }
 
+    /// Whether the window grows by slow start, at the beginning or after a time-out.
+    pub(crate) fn is_in_slow_start(&self) -> bool {
+        self.repair.phase != Phase::Recovery && self.cc.cwnd() < self.cc.ssthresh()
+    }
+
     /// Bytes in flight, as far as is known.
     fn pipe(&self) -> u64 {
         if self.repair.phase == Phase::Open && !self.config.limited_transmit {

@@ -107,7 +107,8 @@ pub fn encode<P: AsRef<[u8]>>(path: &Path, segment: &Segment<P>, out: &mut Vec<u
     out.extend_from_slice(&path.to_port.to_be_bytes());
     out.extend_from_slice(&segment.seq.get().to_be_bytes());
     out.extend_from_slice(&segment.ack.unwrap_or_default().get().to_be_bytes());
-    out.push((((HEADER_LEN + options) / 4) as u8) << 4);
+    let reserved = if segment.flags.slow_start { SLOW_START } else { 0 };
+    out.push((((HEADER_LEN + options) / 4) as u8) << 4 | reserved);
     out.push(flag_bits(segment.flags, segment.ack.is_some()));
     out.extend_from_slice(&segment.window.to_be_bytes());
     out.extend_from_slice(&[0; 4]); // checksum, urgent pointer
@@ -119,6 +120,8 @@ pub fn encode<P: AsRef<[u8]>>(path: &Path, segment: &Segment<P>, out: &mut Vec<u
     out[start + 16..start + 18].copy_from_slice(&sum.to_be_bytes());
 }
 
+/// Beside the data offset.
+const SLOW_START: u8 = 0x08;
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;

@@ -42,8 +42,8 @@ impl World {
         self.agenda.enter(at.max(self.now), Due::App(app, wish));
     }
 
-    /// Opens a connection between an application's two ends. If `watch` is set, its senders are
-    /// recorded for plots under that name.
+    /// Opens a connection between an application's two ends; its SYN leaves with the first request
+    /// ([`World::ask`]). If `watch` is set, its senders are recorded for plots under that name.
     pub fn open(
         &mut self,
         app: AppId,
@@ -55,9 +55,6 @@ impl World {
         let first = self.open_leg(path, 0, Hosts::Talk(talk), Owner::Talk(talk, Side::Client));
         if let Some(talk) = self.talks.get_mut(talk) {
             talk.sockets[0] = first;
-        }
-        if let Some(first) = first {
-            self.service(first);
         }
         talk
     }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use tcp::{ByteRange, Connection, Segment, SeqNr, Sharing, State, refusal};
+use tcp::{ByteRange, Connection, Segment, SeqNr, State, refusal};
 use units::Machine;
 
+use super::memory::has_tao_cache;
 use super::{Due, World};
 use crate::agenda::Alarm;
 use crate::packet::{Body, NodeId, Packet};
@@ -21,8 +22,8 @@ pub(super) struct End {
 impl World {
     /// Creates both ends of a connection. Its SYN is sent when the first of them is served.
     pub(super) fn open_sockets(&mut self, [mut from, mut to]: [End; 2]) -> [Key; 2] {
-        from.config = self.with_kept(from.config, [from.node, to.node]);
-        to.config = self.with_kept(to.config, [to.node, from.node]);
+        from.config = self.memory.recall(from.config, [from.node, to.node]);
+        to.config = self.memory.recall(to.config, [to.node, from.node]);
         let numbers = [self.seeds.bits(), self.seeds.bits()].map(|bits| SeqNr::new(bits as u32));
         let (from_node, to_node) = (from.node, to.node);
         let active = self.sockets.insert(|me| Socket {
@@ -45,27 +46,11 @@ impl World {
         });
         if let Some(socket) = self.sockets.get_mut(active) {
             socket.peer = passive;
+            if has_tao_cache(socket) {
+                self.memory.keep_tao_cache(socket);
+            }
         }
         [active, passive]
-    }
-
-    /// The settings with what the host has kept of earlier connections to the same peer.
-    fn with_kept(&self, config: Arc<tcp::Config>, hosts: [NodeId; 2]) -> Arc<tcp::Config> {
-        let kept = self.control_blocks.get(&hosts).copied();
-        match kept.filter(|_| config.sharing != Sharing::None && config.shared.is_none()) {
-            Some(kept) => Arc::new(tcp::Config { shared: Some(kept), ..(*config).clone() }),
-            None => config,
-        }
-    }
-
-    /// Keeps what a socket knows about its path, if its settings say so.
-    fn keep_control_block(&mut self, key: Key) {
-        let Some(socket) = self.sockets.get(key) else { return };
-        let sharing = socket.tcp.config().sharing;
-        if sharing != Sharing::None {
-            let kept = self.control_blocks.entry([socket.node, socket.peer_node]).or_default();
-            *kept = sharing.keep(socket.tcp.control_block(), *kept);
-        }
     }
 
     pub(super) fn deliver_segment(
@@ -89,7 +74,11 @@ impl World {
         if let Some(watched) = socket.watched {
             self.probe.note_arrival(watched, now, segment);
         }
+        let may_change = self.memory.lend_tao_cache(socket);
         socket.tcp.handle_segment(now, segment);
+        if may_change {
+            self.memory.keep_tao_cache(socket);
+        }
         self.service(destination);
     }
 
@@ -141,7 +130,7 @@ impl World {
                 let next = socket.tcp.poll_timeout().map(|(at, _)| at);
                 socket.alarm.set(&mut self.agenda, next, Due::Socket(key));
                 let (state, peer) = (socket.tcp.state(), socket.peer);
-                self.keep_control_block(key);
+                self.memory.keep_control_block(socket);
                 match state {
                     State::Closed if !self.is_still_read(key) => self.forget(key),
                     // A client that gave up has reset it.

@@ -426,41 +426,6 @@ fn a_tunnel_carries_packets_whole_and_loses_them_without_a_session() {
     assert!(delay > Duration::from_millis(260) && delay < Duration::from_millis(263), "{delay:?}");
 }
 
-/// The first connection loses packets and sets its threshold. The next one to the same server starts
-/// with it, if its host keeps thresholds.
-#[test]
-fn a_host_that_keeps_thresholds_starts_the_next_connection_with_the_last_one() {
-    for (sharing, kept) in [(tcp::Sharing::Threshold, true), (tcp::Sharing::None, false)] {
-        let mut world = World::new(1);
-        world.sample_every(Duration::from_millis(100));
-        let short = LinkConfig {
-            queue: QueueLimit::Packets(20),
-            ..LinkConfig::new(
-                BitRate::from_mbit(1),
-                Duration::from_millis(100),
-                Loss::None,
-                QueueLimit::Packets(20),
-            )
-        };
-        let (nodes, _) = row(&mut world, &[short]);
-        let config = Arc::new(tcp::Config { sharing, ..tcp::Profile::Satellite.config() });
-        let ends = [Arc::clone(&config), config];
-        let path = Arc::new(Path::direct(nodes[0], nodes[1], ends));
-        for start in [at(1), at(100)] {
-            let mut bulk = Bulk::new(Arc::clone(&path), Direction::Up, bytes(300_000), start);
-            bulk.watch = Some(format!("{start:?}"));
-            world.add_app(Box::new(bulk));
-        }
-        world.run_until(at(99));
-        let before = world.control_blocks.values().find_map(|block| block.ssthresh);
-        assert_eq!(before.is_some(), kept);
-        world.run_until(at(101));
-        let second = world.probe().senders.iter().rfind(|sender| sender.has_sent()).unwrap();
-        let threshold = second.states.first().unwrap().ssthresh;
-        assert_eq!(before.map(ByteCount::get) == Some(threshold), kept, "{threshold:?}");
-    }
-}
-
 #[test]
 fn links_of_a_world_have_random_numbers_of_their_own() {
     let lossy = || {

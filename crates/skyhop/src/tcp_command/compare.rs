@@ -25,7 +25,7 @@ pub(crate) struct CompareArgs {
     #[arg(long = "cc", value_name = "NAME", value_delimiter = ' ', default_values = ["cubic:hystart=2011", "reno"])]
     controllers: Vec<ControllerSpec>,
     /// Further options of our endpoint, on top of the linux profile
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = super::on_device)]
     options: Config,
     /// Print every run as JSON
     #[arg(long)]

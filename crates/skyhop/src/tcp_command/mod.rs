@@ -27,12 +27,25 @@ pub(crate) enum TcpCommand {
     Compare(Box<compare::CompareArgs>),
 }
 
+/// Parses the options of an endpoint on a device.
+fn on_device(text: &str) -> Result<Config, String> {
+    let config: Config = text.parse().map_err(|error: tcp::ConfigError| error.to_string())?;
+    match config.syn_data {
+        SynData::Transactions(_) => Err(
+            "syn-data = \"t-tcp\": expected off, fast-open or always; only hosts of the simulator \
+                 count connections"
+                .to_owned(),
+        ),
+        _ => Ok(config),
+    }
+}
+
 /// The endpoint and its device.
 #[derive(clap::Args)]
 struct StationArgs {
     /// TCP options, such as `profile=satellite,cc=hybla:rtt0=25ms,sack=off`; an invalid one lists
     /// the valid ones
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = on_device)]
     options: Config,
     /// Network device [default in a lab: the host's LAN]
     #[arg(long, value_name = "DEVICE")]

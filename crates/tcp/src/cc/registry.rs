@@ -16,7 +16,7 @@ use super::illinois::{Illinois, IllinoisOptions};
 use super::option::{OptionError, Options};
 use super::reno::Reno;
 use super::vegas::{Vegas, VegasOptions};
-use super::westwood::Westwood;
+use super::westwood::{Estimate, Westwood};
 use super::{Controller, FastRecovery, Start};
 
 /// Makes a controller for a connection.
@@ -26,7 +26,7 @@ type Make = Arc<dyn Fn(&Start) -> Box<dyn Controller> + Send + Sync>;
 type Read = fn(&mut Options<'_>) -> Result<Make, OptionError>;
 
 /// Names of controllers, with the functions that parse their options.
-const CONTROLLERS: [(&str, Read); 13] = [
+const CONTROLLERS: [(&str, Read); 14] = [
     ("bbr", |_| Ok(boxed(Bbr::new))),
     ("bic", |options| {
         let options = BicOptions::read(options)?;
@@ -53,13 +53,17 @@ const CONTROLLERS: [(&str, Read); 13] = [
     ("newreno", |_| reno(FastRecovery::NewReno)),
     ("reno", |_| reno(FastRecovery::Reno)),
     ("tahoe", |_| reno(FastRecovery::GoBackN)),
+    ("tcpw", |options| {
+        let estimate = Estimate::read_samples(options)?;
+        Ok(boxed(move |start| Westwood::new(start, estimate.clone())))
+    }),
     ("vegas", |options| {
         let options = VegasOptions::read(options)?;
         Ok(boxed(move |start| Vegas::new(start, options)))
     }),
     ("westwood", |options| {
-        let filter = Westwood::read(options)?;
-        Ok(boxed(move |start| Westwood::new(start, filter)))
+        let estimate = Estimate::read_rounds(options)?;
+        Ok(boxed(move |start| Westwood::new(start, estimate.clone())))
     }),
 ];
 

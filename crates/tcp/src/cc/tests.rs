@@ -171,6 +171,26 @@ fn westwood_needs_what_it_measured() {
     assert!((segments(&*it) - 40.0).abs() < 1.0, "{}", segments(&*it));
 }
 
+/// The same rate, with an acknowledgement every 2 ms; then in bursts that queues have compressed, which
+/// Westwood+ does not mistake for bandwidth.
+#[test]
+fn tcpw_takes_compressed_acknowledgements_for_bandwidth() {
+    let share = |name, compressed: bool| {
+        let mut it = avoiding(name, 1000);
+        for n in 0..2000 {
+            // Within a round of 100 ms: evenly, or 50 in 5 ms and a pause.
+            let micros = if compressed { n / 50 * 100_000 + n % 50 * 100 } else { n * 2000 };
+            let now = Instant::from_nanos(micros * 1000);
+            it.on_ack(&ack(now, MSS, ms(100), ms(80), n));
+        }
+        lose(&mut *it, at(4000));
+        segments(&*it)
+    };
+    assert!((share("tcpw", false) - 40.0).abs() < 1.0, "{}", share("tcpw", false));
+    assert!((share("westwood", true) - 40.0).abs() < 2.0, "{}", share("westwood", true));
+    assert!(share("tcpw", true) > 44.0, "{}", share("tcpw", true));
+}
+
 /// Below `W_max` a quarter of the way, at most `smax`, at least `smin`.
 #[test]
 fn bic_searches() {

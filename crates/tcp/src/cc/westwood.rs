@@ -1,76 +1,61 @@
-//! Westwood+: after a loss, the window follows the measured bandwidth.
+//! Westwood and Westwood+: after a loss, the window follows the measured bandwidth.
 //!
-//! L. A. Grieco and S. Mascolo, "Performance evaluation and comparison of
-//! Westwood+, New Reno, and Vegas TCP congestion control", ACM CCR 34(2), 2004.
-//! Once per round trip, from the bytes acknowledged in it,
+//! ```text
+//! loss:     ssthresh = max(BWE · RTT_min, 2·MSS); cwnd = min(cwnd, ssthresh)
+//! time-out: the same threshold; cwnd = MSS
+//! ```
+//!
+//! and otherwise like Reno. They differ in the estimate BWE.
+//!
+//! `tcpw` is TCP Westwood, also called TCPW: S. Mascolo, C. Casetti, M. Gerla, M. Y. Sanadidi and
+//! R. Wang, "TCP Westwood: bandwidth estimation for enhanced transport over wireless links", MobiCom
+//! 2001; C. Casetti et al., Wireless Networks 8(5), 2002. With every acknowledgement of d_k bytes, Δ_k
+//! after the one before,
+//!
+//! ```text
+//! b_k   = d_k / Δ_k                     (0 if none arrives for τ/2)
+//! α_k   = (2τ − Δ_k) / (2τ + Δ_k)
+//! BWE_k = α_k·BWE_(k−1) + (1 − α_k)·(b_k + b_(k−1))/2
+//! ```
+//!
+//! Acknowledgements that queues have compressed look like a high bandwidth, so it overestimates its
+//! share. Option: `tau` (500 ms, as in the paper).
+//!
+//! `westwood` is Westwood+: L. A. Grieco and S. Mascolo, "Performance evaluation and comparison of
+//! Westwood+, New Reno, and Vegas TCP congestion control", ACM CCR 34(2), 2004. Once per round trip,
+//! from the bytes acknowledged in it, which compression does not change,
 //!
 //! ```text
 //! b_k   = bytes / RTT
 //! BWE   = 0.9·BWE + 0.1·b_k             (the first sample as it is)
-//! loss:     ssthresh = max(BWE · RTT_min, 2·MSS); cwnd = ssthresh
-//! time-out: the same threshold; cwnd = MSS
 //! ```
 //!
-//! and otherwise like Reno. A round is at least 50 ms, as in the authors' code.
-//!
-//! Options: `filter` (0.9).
+//! A round is at least 50 ms, as in the authors' code. Option: `filter` (0.9).
 
-use core::time::Duration;
+mod bandwidth;
 
-use units::Instant;
-
-use super::option::{OptionError, Options};
 use super::{Ack, Congestion, Phase, Start, Timeout, Window, Windowed};
 
-const SHORTEST_ROUND: Duration = Duration::from_millis(50);
+pub(crate) use bandwidth::Estimate;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Westwood {
-    filter: f64,
     window: Window,
-    /// Bandwidth estimate in bytes per second.
-    bandwidth: Option<f64>,
+    estimate: Estimate,
+    /// In seconds.
     min_rtt: f64,
-    round_start: Option<Instant>,
-    delivered: u64,
 }
 
 impl Westwood {
-    pub(crate) fn read(options: &mut Options<'_>) -> Result<f64, OptionError> {
-        options.number("filter", 0.9, 0.0, 0.999)
-    }
-
-    pub(crate) fn new(start: &Start, filter: f64) -> Self {
-        Self {
-            filter,
-            window: Window::new(start),
-            bandwidth: None,
-            min_rtt: 0.0,
-            round_start: None,
-            delivered: 0,
-        }
-    }
-
-    fn measure(&mut self, ack: &Ack) {
-        self.min_rtt = ack.min_rtt.as_secs_f64();
-        self.delivered += ack.delivered;
-        let start = *self.round_start.get_or_insert(ack.now);
-        let time = ack.now.saturating_since(start);
-        if time < ack.smoothed_rtt.max(SHORTEST_ROUND) {
-            return;
-        }
-        let sample = self.delivered as f64 / time.as_secs_f64();
-        let filter = self.filter;
-        self.bandwidth =
-            Some(self.bandwidth.map_or(sample, |old| filter * old + (1.0 - filter) * sample));
-        self.round_start = Some(ack.now);
-        self.delivered = 0;
+    pub(crate) fn new(start: &Start, estimate: Estimate) -> Self {
+        Self { window: Window::new(start), estimate, min_rtt: 0.0 }
     }
 
     /// The estimated bandwidth-delay product in bytes, or half the flight without an estimate; at least
     /// two segments.
     fn share(&self, flight_size: u64) -> f64 {
-        let share = self.bandwidth.map_or(flight_size as f64 / 2.0, |rate| rate * self.min_rtt);
+        let share =
+            self.estimate.bandwidth().map_or(flight_size as f64 / 2.0, |rate| rate * self.min_rtt);
         share.max(2.0 * self.window.mss)
     }
 }
@@ -85,7 +70,8 @@ impl Windowed for Westwood {
     }
 
     fn grow(&mut self, ack: &Ack) {
-        self.measure(ack);
+        self.min_rtt = ack.min_rtt.as_secs_f64();
+        self.estimate.measure(ack);
         if ack.phase == Phase::Recovery || !ack.is_cwnd_limited {
             return;
         }
@@ -109,6 +95,6 @@ impl Windowed for Westwood {
     }
 
     fn metrics(&self) -> Vec<(&'static str, f64)> {
-        vec![("bandwidth", self.bandwidth.unwrap_or(0.0) * 8.0)]
+        vec![("bandwidth", self.estimate.bandwidth().unwrap_or(0.0) * 8.0)]
     }
 }

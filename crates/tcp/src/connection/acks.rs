@@ -2,7 +2,7 @@
 
 use units::Instant;
 
-use crate::config::AckConfig;
+use crate::config::{AckConfig, AfterSlowStart};
 use crate::receiver::Arrival;
 
 /// RFC 5681 §4.2 and RFC 9293 §3.8.6.3, with the options of [`AckConfig`].
@@ -19,7 +19,7 @@ pub(super) struct Acks {
     /// Segments since the last acknowledgement.
     unacknowledged: u32,
     quick: u32,
-    /// Whether the sender is assumed to be in slow start.
+    /// Whether the sender is known or assumed to be in slow start.
     in_slow_start: bool,
 }
 
@@ -32,14 +32,23 @@ impl Acks {
             delayed: None,
             unacknowledged: 0,
             quick: config.quick,
-            in_slow_start: config.after_slow_start,
+            in_slow_start: config.after_slow_start == AfterSlowStart::Assumed,
+        }
+    }
+
+    /// Takes the sender's word for whether it is in slow start.
+    #[inline]
+    pub(super) fn note_slow_start(&mut self, is_in_slow_start: bool) {
+        if self.config.after_slow_start == AfterSlowStart::Signalled {
+            self.in_slow_start = is_in_slow_start;
         }
     }
 
     /// Handles received data; `marked` if a queue marked any of it.
     #[inline]
     pub(super) fn on_data(&mut self, now: Instant, arrival: Arrival, marked: bool) {
-        if arrival != Arrival::InOrder || marked {
+        let assumes = self.config.after_slow_start == AfterSlowStart::Assumed;
+        if assumes && (arrival != Arrival::InOrder || marked) {
             self.in_slow_start = false;
         }
         match arrival {

@@ -36,7 +36,8 @@ impl<P: Payload> Connection<P> {
     #[inline]
     fn is_predicted(&self, segment: &Segment<P>) -> bool {
         let (una, nxt) = (self.seq(self.sender.una()), self.seq(self.sender.nxt()));
-        segment.flags == Flags { psh: segment.flags.psh, ..Flags::default() }
+        let Flags { psh, slow_start, .. } = segment.flags;
+        segment.flags == Flags { psh, slow_start, ..Flags::default() }
             && segment.ecn != Ecn::Ce
             && segment.seq == self.rcv_nxt()
             && segment.ack.is_some_and(|ack| !una.is_after(ack) && !ack.is_after(nxt))
@@ -48,6 +49,7 @@ impl<P: Payload> Connection<P> {
                 }
                 None => !self.agreed.timestamps,
             }
+            && self.transaction.is_part(&segment.options.counts)
     }
 
     /// [`Self::arrive`] for segments that are [`Self::is_predicted`].
@@ -62,6 +64,7 @@ impl<P: Payload> Connection<P> {
         }
         if !segment.payload.is_empty() {
             let start = self.receiver.next();
+            self.acks.note_slow_start(segment.flags.slow_start);
             self.take_data(now, start, &segment.payload, false);
             if self.receiver.is_complete() {
                 self.after_peer_fin(now);
@@ -92,6 +95,11 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if self.agreed.timestamps && segment.options.timestamps.is_none() && !segment.flags.rst {
+            return;
+        }
+        if !self.transaction.is_part(&segment.options.counts) && !segment.flags.rst {
+            // RFC 1644 §3.3: it belongs to another connection.
+            self.acks.bare += 1;
             return;
         }
         if !self.is_acceptable(segment) {
@@ -156,7 +164,7 @@ impl<P: Payload> Connection<P> {
             self.receiver.note_duplicate(start..start + len as u64);
         }
         if self.state == State::TimeWait && segment.flags.fin {
-            self.timers.time_wait = Some(now + self.config.time_wait);
+            self.timers.time_wait = Some(now + self.time_wait(now));
         }
         self.acks.bare += 1;
     }
@@ -218,6 +226,7 @@ impl<P: Payload> Connection<P> {
             self.take_ack(now, segment, ack);
             if self.is_passive {
                 self.sender.may_hurry = false;
+                self.transaction.accepted();
             } else {
                 self.sender.forget_syn_data();
             }
@@ -366,6 +375,7 @@ impl<P: Payload> Connection<P> {
         self.echoes_mark |= marked && !segment.payload.is_empty();
         let (start, len, fin) = self.within_window(segment);
         if len > 0 {
+            self.acks.note_slow_start(segment.flags.slow_start);
             self.take_data(now, start, &segment.payload.slice(0..len), marked);
         } else if !segment.payload.is_empty() {
             // None of it fits.
@@ -413,7 +423,7 @@ impl<P: Payload> Connection<P> {
     fn enter_time_wait(&mut self, now: Instant) {
         self.state = State::TimeWait;
         self.timers.keepalive = None;
-        self.timers.time_wait = Some(now + self.config.time_wait);
+        self.timers.time_wait = Some(now + self.time_wait(now));
         self.notify(Event::Closed);
     }
 

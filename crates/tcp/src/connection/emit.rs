@@ -5,7 +5,7 @@ use core::ops::Range;
 use units::Instant;
 
 use super::{Connection, State};
-use crate::config::SynData;
+use crate::config::{AfterSlowStart, SynData};
 use crate::segment::{
     Cookie, Ecn, Flags, Options, SCPS_SNACK, SackBlock, Segment, Snack, Timestamps,
 };
@@ -91,10 +91,14 @@ impl<P: Payload> Connection<P> {
             segment.ecn = Ecn::Ect0;
             segment.flags.cwr = core::mem::take(&mut self.sender.owes_cwr);
         }
+        if self.config.acks.after_slow_start == AfterSlowStart::Signalled && has_data {
+            segment.flags.slow_start = self.sender.is_in_slow_start();
+        }
         if self.is_synchronised() {
             self.acknowledge(now, segment);
         }
         if syn {
+            self.transaction.begin(now);
             self.offer(now, segment, is_new);
         } else {
             let room = self.sender.mss() as usize - segment.payload.len();
@@ -114,6 +118,7 @@ impl<P: Payload> Connection<P> {
             segment.options.timestamps = Some(Timestamps { value, echo: self.clock.recent });
             self.clock.last_ack_sent = ack;
         }
+        segment.options.counts = self.transaction.counts();
         self.acks.sent();
     }
 
@@ -166,6 +171,7 @@ impl<P: Payload> Connection<P> {
             timestamps: timestamps.then(|| Timestamps { value: self.clock.value(now), echo }),
             fast_open: self.cookie_to_send(answers, is_new),
             scps: offers(config.snack, self.agreed.snack).then_some(SCPS_SNACK),
+            counts: self.transaction.counts_of_syn(answers),
             ..Options::default()
         };
         let ecn = offers(config.ecn, self.agreed.ecn);

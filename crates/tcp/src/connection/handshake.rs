@@ -37,7 +37,7 @@ impl<P: Payload> Connection<P> {
     }
 
     /// RFC 7413 §4.2.2: data on a SYN is accepted at once if it comes with the right cookie, which
-    /// is given to every client that lacks it.
+    /// is given to every client that lacks it. RFC 1644 §2.1: or if its connection count is new.
     fn take_syn_data(&mut self, segment: &Segment<P>) {
         let takes = match &self.config.syn_data {
             SynData::Off => false,
@@ -47,6 +47,7 @@ impl<P: Payload> Connection<P> {
                 self.gives_cookie = shown.is_some_and(|shown| shown != cookie);
                 shown == Some(cookie)
             }
+            SynData::Transactions(_) => self.transaction.test(&segment.options.counts),
             SynData::Always => true,
         };
         if !takes || segment.payload.is_empty() {
@@ -75,6 +76,10 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if !segment.flags.syn {
+            return;
+        }
+        if segment.ack.is_some() && !self.transaction.answered(&segment.options.counts) {
+            self.refuse(segment);
             return;
         }
         self.take_syn(now, segment);
@@ -129,7 +134,9 @@ impl<P: Payload> Connection<P> {
             self.cookie = cookie.clone();
         }
         let mss = options.mss.unwrap_or(DEFAULT_MSS).min(self.config.mss);
+        self.transaction.take_syn(now, &segment.options.counts);
         let used = if self.agreed.timestamps { TIMESTAMPS_LEN } else { 0 };
+        let used = used + self.transaction.overhead();
         self.sender.establish(now, u64::from(mss).saturating_sub(used), self.agreed);
         (self.window_seq, self.window_ack) = (segment.seq, self.iss);
     }

@@ -11,6 +11,9 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
+const CC: u8 = 11;
+const CC_NEW: u8 = 12;
+const CC_ECHO: u8 = 13;
 const SCPS: u8 = 20;
 const SNACK: u8 = 21;
 const FAST_OPEN: u8 = 34;
@@ -53,6 +56,9 @@ fn read_one(kind: u8, body: &[u8], options: &mut Options) {
                 (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
             options.timestamps.get_or_insert(Timestamps { value, echo });
         }
+        (CC, bytes @ &[_, _, _, _]) => keep_count(&mut options.counts.cc, bytes),
+        (CC_NEW, bytes @ &[_, _, _, _]) => keep_count(&mut options.counts.new, bytes),
+        (CC_ECHO, bytes @ &[_, _, _, _]) => keep_count(&mut options.counts.echo, bytes),
         // The second byte is the connection's identifier, not used.
         (SCPS, &[capabilities, _]) => {
             options.scps.get_or_insert(capabilities);
@@ -72,11 +78,20 @@ fn read_one(kind: u8, body: &[u8], options: &mut Options) {
     }
 }
 
+/// Keeps the first of several counts.
+fn keep_count(count: &mut u32, bytes: &[u8]) {
+    if *count == 0 {
+        *count = number(bytes);
+    }
+}
+
 fn block(bytes: &[u8]) -> SackBlock {
-    let number = |at: usize| {
-        SeqNr::new(u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
-    };
-    SackBlock { start: number(0), end: number(4) }
+    SackBlock { start: SeqNr::new(number(bytes)), end: SeqNr::new(number(&bytes[4..])) }
+}
+
+/// The first four bytes.
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
 /// Writes all options, aligned as RFC 7323 appendix A and RFC 2018 §3 advise.
@@ -101,6 +116,14 @@ pub(super) fn write(options: &Options, out: &mut Vec<u8>) {
     }
     if let Some(shift) = options.window_scale {
         out.extend_from_slice(&[NOP, WINDOW_SCALE, 3, shift]);
+    }
+    if options.has_room_for_counts() {
+        for (kind, count) in [CC, CC_NEW, CC_ECHO].into_iter().zip(options.counts.all()) {
+            if count != 0 {
+                out.extend_from_slice(&[NOP, NOP, kind, 6]);
+                out.extend_from_slice(&count.to_be_bytes());
+            }
+        }
     }
     if let Some(capabilities) = options.scps.filter(|_| options.has_room_for_scps()) {
         out.extend_from_slice(&[SCPS, 4, capabilities, 0]);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::SeqNr;
-use crate::segment::{Cookie, Options, SackBlock, Snack, Timestamps};
+use crate::segment::{Cookie, Counts, Options, SackBlock, Snack, Timestamps};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -139,9 +139,21 @@ fn blocks_that_find_no_room_are_left_out() {
 
 /// Removes what does not fit together in a real segment.
 fn leave_out(options: &mut Options) {
+    if !options.has_room_for_counts() {
+        options.counts = Counts::default();
+    }
     options.scps = options.scps.filter(|_| options.has_room_for_scps());
     options.snack = options.snack.filter(|_| options.has_room_for_snack());
     options.sack.truncate(options.sack_room(options.len_without_sack()));
+}
+
+/// RFC 1644 §3.1: CC and CC.ECHO, as 4.4BSD aligns them.
+#[test]
+fn counts_byte_by_byte() {
+    let counts = Counts { cc: 0x0102_0304, new: 0, echo: 5 };
+    let options = Options { counts, ..Options::default() };
+    let bytes = encoded(&path(), &Segment { options, ..Segment::default() });
+    assert_eq!(bytes[20..], [1, 1, 11, 6, 1, 2, 3, 4, 1, 1, 13, 6, 0, 0, 0, 5]);
 }
 
 /// The capabilities and the short form of SNACK (CCSDS 714.0-B-2).
@@ -169,8 +181,11 @@ prop_compose! {
         timestamps in any::<Option<(u32, u32)>>(),
         scps in any::<Option<u8>>(),
         snack in any::<Option<(u16, u16)>>(),
+        counts in any::<[u32; 3]>(),
+        some_counts in any::<[bool; 3]>(),
         cookie in prop::option::of(prop::sample::select(vec![0usize, 4, 6, 8, 10, 12, 14, 16])),
     ) -> Options {
+        let count = |at: usize| if some_counts[at] { counts[at] } else { 0 };
         let block = |(start, end)| SackBlock { start: SeqNr::new(start), end: SeqNr::new(end) };
         let mut options = Options {
             mss,
@@ -181,6 +196,7 @@ prop_compose! {
             fast_open: cookie.map(|len| core::iter::repeat_n(7, len).collect()),
             scps,
             snack: snack.map(|(offset, size)| Snack { offset, size }),
+            counts: Counts { cc: count(0), new: count(1), echo: count(2) },
         };
         leave_out(&mut options);
         options
@@ -190,16 +206,16 @@ prop_compose! {
 prop_compose! {
     fn segment()(
         numbers in any::<(u32, Option<u32>, u16)>(),
-        flags in any::<[bool; 6]>(),
+        flags in any::<[bool; 7]>(),
         options in options(),
         ecn in 0..4u8,
         payload in prop::collection::vec(any::<u8>(), 0..80),
     ) -> Segment<Bytes> {
-        let [syn, fin, rst, psh, ece, cwr] = flags;
+        let [syn, fin, rst, psh, ece, cwr, slow_start] = flags;
         Segment {
             seq: SeqNr::new(numbers.0),
             ack: numbers.1.map(SeqNr::new),
-            flags: Flags { syn, fin, rst, psh, ece, cwr },
+            flags: Flags { syn, fin, rst, psh, ece, cwr, slow_start },
             window: numbers.2,
             options,
             ecn: Ecn::from_bits(ecn),

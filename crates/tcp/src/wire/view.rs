@@ -1,6 +1,6 @@
 //! The fields of a segment, in place.
 
-use super::{ACK, CWR, ECE, FIN, PSH, RST, SYN, WireError};
+use super::{ACK, CWR, ECE, FIN, PSH, RST, SLOW_START, SYN, WireError};
 use crate::SeqNr;
 use crate::segment::{Flags, HEADER_LEN};
 
@@ -73,6 +73,7 @@ impl<'a> View<'a> {
             psh: self.has(PSH),
             ece: self.has(ECE),
             cwr: self.has(CWR),
+            slow_start: self.fixed[12] & SLOW_START != 0,
         }
     }
 

@@ -10,7 +10,10 @@ use host::{Host, Plan};
 use link::testkit::{Mangle, Net};
 use link::{Dice, LinkConfig, Loss, QueueLimit};
 use tcp::cc::{FastRecovery, NAMES};
-use tcp::{AckConfig, Config, Connection, Counting, Detection, Profile, PrrBound, SeqNr, SynData};
+use tcp::{
+    AckConfig, AfterSlowStart, Config, Connection, Counting, Detection, Profile, PrrBound, SeqNr,
+    SynData, TaoCache, Transactions,
+};
 use units::{BitRate, ByteCount, Instant, Probability};
 
 /// IPv4's header, less what [`Host`] appends.
@@ -62,7 +65,7 @@ fn probability(p: f64) -> Probability {
 /// A configuration with the combination and everything else random.
 fn config(combination: &Combination, dice: &mut Dice) -> Config {
     let mut coin = || dice.below(2) == 0;
-    let flags: [bool; 17] = core::array::from_fn(|_| coin());
+    let flags: [bool; 16] = core::array::from_fn(|_| coin());
     let pick = |dice: &mut Dice, values: &[u64]| values[dice.below(values.len() as u64) as usize];
     Config {
         mss: pick(dice, &[536, 1000, 1460]) as u16,
@@ -77,10 +80,18 @@ fn config(combination: &Combination, dice: &mut Dice) -> Config {
         ecn: flags[4],
         snack: flags[14],
         assume_corruption: flags[15] && flags[14],
-        estimate_ssthresh: flags[16],
-        syn_data: match pick(dice, &[0, 0, 1, 2, 3]) {
+        estimate_ssthresh: flags[6],
+        syn_data: match pick(dice, &[0, 0, 1, 2, 3, 4, 5]) {
             0 => SynData::Off,
             1 => SynData::Always,
+            // New counts, old ones, and first connections.
+            4 | 5 => SynData::Transactions(Transactions {
+                count: pick(dice, &[1, 7, u64::from(u32::MAX)]) as u32,
+                cache: TaoCache {
+                    received: pick(dice, &[0, 1, 7, u64::from(u32::MAX)]) as u32,
+                    sent: pick(dice, &[0, 1, u64::from(u32::MAX)]) as u32,
+                },
+            }),
             // The right cookie, or another server's.
             number => SynData::FastOpen { cookie: [number as u8; 8].into_iter().collect() },
         },
@@ -90,7 +101,11 @@ fn config(combination: &Combination, dice: &mut Dice) -> Config {
             delay: flags[5].then(|| Duration::from_millis(pick(dice, &[40, 200]))),
             every: pick(dice, &[1, 2, 4]) as u32,
             quick: pick(dice, &[0, 16]) as u32,
-            after_slow_start: flags[6],
+            after_slow_start: match pick(dice, &[0, 0, 1, 2]) {
+                0 => AfterSlowStart::Off,
+                1 => AfterSlowStart::Assumed,
+                _ => AfterSlowStart::Signalled,
+            },
         },
         nagle: flags[7],
         counting: match pick(dice, &[0, 1, 2, 3]) {

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use tcp::{AckConfig, Config};
+use tcp::{AckConfig, AfterSlowStart, Config};
 
 use super::kit::{Trace, recv, send};
 use super::plain;
@@ -52,7 +52,8 @@ fn quick_at_first() {
 /// RFC 2760 §3.2.3: throughout slow start, which lasts until the first hole.
 #[test]
 fn delayed_after_slow_start() {
-    let mut t = receiver(AckConfig { after_slow_start: true, ..AckConfig::default() });
+    let mut t =
+        receiver(AckConfig { after_slow_start: AfterSlowStart::Assumed, ..AckConfig::default() });
     for n in 0..10 {
         send!(t, time 200 + n, &format!(". {}:{} ack 1", n * 1000 + 1, n * 1000 + 1001));
         recv!(t, time 200 + n, &format!(". 1:1 ack {}", n * 1000 + 1001));
@@ -63,6 +64,37 @@ fn delayed_after_slow_start() {
     recv!(t, time 310, ". 1:1 ack 12001");
     send!(t, time 320, ". 12001:13001 ack 1");
     recv!(t, time 320);
+}
+
+/// Allman 1998, RFC 2760 §3.2.3: the sender says when it is in slow start, which may be again.
+#[test]
+fn delayed_after_slow_start_as_the_sender_has_it() {
+    let acks = AckConfig { after_slow_start: AfterSlowStart::Signalled, ..AckConfig::default() };
+    let mut t = receiver(acks);
+    send!(t, time 200, ".L 1:1001 ack 1");
+    recv!(t, time 200, ". 1:1 ack 1001");
+    send!(t, time 210, ". 1001:2001 ack 1");
+    recv!(t, time 210);
+    recv!(t, time 250, ". 1:1 ack 2001");
+    send!(t, time 300, ".L 2001:3001 ack 1");
+    recv!(t, time 300, ". 1:1 ack 3001");
+}
+
+/// The mark follows the window: slow start, recovery, congestion avoidance, and slow start again
+/// after a time-out.
+#[test]
+fn a_sender_says_when_it_is_in_slow_start() {
+    let acks = AckConfig { after_slow_start: AfterSlowStart::Signalled, ..AckConfig::default() };
+    let mut t = Trace::established(Config { acks, ..plain(4) }, "mss 1000");
+    t.write(20_000);
+    recv!(t, time 100, "L. 1:1001 ack 1", "L. 1001:2001 ack 1", "L. 2001:3001 ack 1",
+        "L. 3001:4001 ack 1");
+    send!(t, time 200, ". 1:1 ack 1", ". 1:1 ack 1", ". 1:1 ack 1");
+    recv!(t, time 200, ". 1:1001 ack 1", ". 4001:5001 ack 1");
+    send!(t, time 300, ". 1:1 ack 4001");
+    recv!(t, time 300, ". 5001:6001 ack 1");
+    // After a second without an answer.
+    recv!(t, time 1300, "L. 4001:5001 ack 1");
 }
 
 /// At once, and one for each segment: the peer counts them.

@@ -4,8 +4,8 @@
 //! sequence numbers (0 is the SYN, 1 the first byte): flags, `from:to` of its
 //! data, `ack N`, and as needed `win N`, `sack a:b,c:d`, `ts value,echo`,
 //! `mss N`, `ws N`, `sackok`, `fo COOKIE` (hexadecimal, `-` asks), `scps N`,
-//! `snack OFFSET,SIZE`, `ce`, `ect`. The data of a SYN is `0:to`. Flags: S F R P, `.` for ACK, E for
-//! ECE, W for CWR, `-` for none.
+//! `snack OFFSET,SIZE`, `cc N`, `ccnew N`, `ccecho N`, `ce`, `ect`. The data of a SYN is `0:to`. Flags: S F R P, `.` for ACK, E for
+//! ECE, W for CWR, L for slow start, `-` for none.
 //!
 //! `send!(t, time 100, "…")` hands segments to the connection under test at 100 ms; `recv!(t, time
 //! 100, "…")` asserts what it sends at 100 ms: exactly these segments, and none between the
@@ -179,6 +179,7 @@ fn parse(line: &str, zero: u32) -> Segment<Bytes> {
             'P' => flags.psh = true,
             'E' => flags.ece = true,
             'W' => flags.cwr = true,
+            'L' => flags.slow_start = true,
             '.' | '-' => {}
             other => panic!("flag {other}"),
         }
@@ -197,6 +198,9 @@ fn parse(line: &str, zero: u32) -> Segment<Bytes> {
             "sackok" => options.sack_permitted = true,
             "fo" => options.fast_open = Some(cookie(value())),
             "scps" => options.scps = Some(value().parse().unwrap()),
+            "cc" => options.counts.cc = value().parse().unwrap(),
+            "ccnew" => options.counts.new = value().parse().unwrap(),
+            "ccecho" => options.counts.echo = value().parse().unwrap(),
             "snack" => {
                 let (offset, size) = value().split_once(',').unwrap();
                 let (offset, size) = (offset.parse().unwrap(), size.parse().unwrap());
@@ -233,6 +237,7 @@ fn show(segment: &Segment<Bytes>, like: &str, zero: u32) -> String {
         (flags.psh && like.starts_with(|c| "FP".contains(c)) && like.contains('P'), 'P'),
         (flags.ece, 'E'),
         (flags.cwr, 'W'),
+        (flags.slow_start, 'L'),
         (segment.ack.is_some(), '.'),
     ];
     let mut line: String = letters.iter().filter(|(set, _)| *set).map(|(_, c)| *c).collect();
@@ -272,6 +277,12 @@ fn show(segment: &Segment<Bytes>, like: &str, zero: u32) -> String {
     }
     if let Some(snack) = options.snack {
         line += &format!(" snack {},{}", snack.offset, snack.size);
+    }
+    let counts = options.counts;
+    for (word, count) in [("cc", counts.cc), ("ccnew", counts.new), ("ccecho", counts.echo)] {
+        if count != 0 {
+            line += &format!(" {word} {count}");
+        }
     }
     if !options.sack.is_empty() {
         let relative = |seq: SeqNr| seq.get().wrapping_sub(PEERS.get());

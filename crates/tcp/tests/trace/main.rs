@@ -9,6 +9,7 @@ mod sharing;
 mod snack;
 mod spurious;
 mod states;
+mod transactions;
 mod windows;
 
 use tcp::cc::ControllerSpec;

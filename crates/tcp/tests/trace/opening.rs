@@ -1,4 +1,4 @@
-//! Data with the SYN: TCP Fast Open (RFC 7413), and as in T/TCP (RFC 1644).
+//! Data with the SYN: TCP Fast Open (RFC 7413), and without any proof.
 
 use tcp::{Config, State, SynData};
 
@@ -125,7 +125,7 @@ fn without_the_cookie_nothing_is_taken() {
     recv!(t, time 0, "S. 0:0 ack 1");
 }
 
-/// RFC 1644 §1: a transaction of one segment each way takes one round trip.
+/// A transaction of one segment each way takes one round trip.
 #[test]
 fn without_any_proof() {
     let always = Config { syn_data: SynData::Always, ..plain(2) };

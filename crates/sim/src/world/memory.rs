@@ -1,0 +1,172 @@
+//! What hosts remember of their peers from one connection to the next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tcp::{Config, ControlBlock, Sharing, State, SynData, TaoCache, Transactions};
+
+use crate::packet::NodeId;
+use crate::socket::Socket;
+
+/// The memories of all hosts.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// By host and peer.
+    peers: BTreeMap<[NodeId; 2], Peer>,
+    /// The last connection count of each host (T/TCP's CCgen).
+    counts: BTreeMap<NodeId, u32>,
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    /// TCB interdependence (RFC 9040).
+    block: ControlBlock,
+    /// T/TCP's cache (RFC 1644).
+    tao: TaoCache,
+}
+
+impl Memory {
+    /// The settings of a connection of `host` to `peer` with what is remembered.
+    pub(super) fn recall(&mut self, config: Arc<Config>, hosts: [NodeId; 2]) -> Arc<Config> {
+        let mut config = config;
+        let shares = config.sharing != Sharing::None && config.shared.is_none();
+        if let Some(peer) = self.peers.get(&hosts).filter(|_| shares) {
+            Arc::make_mut(&mut config).shared = Some(peer.block);
+        }
+        if matches!(config.syn_data, SynData::Transactions(_)) {
+            let settings =
+                Transactions { count: self.next_count(hosts[0]), cache: self.tao(hosts) };
+            Arc::make_mut(&mut config).syn_data = SynData::Transactions(settings);
+        }
+        config
+    }
+
+    fn next_count(&mut self, host: NodeId) -> u32 {
+        let count = self.counts.entry(host).or_default();
+        // 0 is not a count.
+        *count = count.checked_add(1).unwrap_or(1);
+        *count
+    }
+
+    /// Gives a socket the host's cache of its peer; returns whether it may change that. Others may have
+    /// changed it since the connection was opened.
+    pub(super) fn lend_tao_cache(&self, socket: &mut Socket) -> bool {
+        let lends = has_tao_cache(socket) && is_opening(socket);
+        if lends {
+            socket.tcp.set_tao_cache(self.tao([socket.node, socket.peer_node]));
+        }
+        lends
+    }
+
+    /// Keeps what a socket has made of the host's cache.
+    pub(super) fn keep_tao_cache(&mut self, socket: &Socket) {
+        let peer = self.peers.entry([socket.node, socket.peer_node]).or_default();
+        peer.tao = socket.tcp.tao_cache();
+    }
+
+    /// Keeps what a socket knows about its path, if its settings say so.
+    pub(super) fn keep_control_block(&mut self, socket: &Socket) {
+        let sharing = socket.tcp.config().sharing;
+        if sharing != Sharing::None {
+            let peer = self.peers.entry([socket.node, socket.peer_node]).or_default();
+            peer.block = sharing.keep(socket.tcp.control_block(), peer.block);
+        }
+    }
+
+    fn tao(&self, hosts: [NodeId; 2]) -> TaoCache {
+        self.peers.get(&hosts).map_or_else(TaoCache::default, |peer| peer.tao)
+    }
+}
+
+pub(super) fn has_tao_cache(socket: &Socket) -> bool {
+    matches!(socket.tcp.config().syn_data, SynData::Transactions(_))
+}
+
+fn is_opening(socket: &Socket) -> bool {
+    matches!(socket.tcp.state(), State::Listen | State::SynSent | State::SynReceived)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use link::{LinkConfig, Loss, QueueLimit};
+    use units::{BitRate, ByteCount};
+
+    use super::*;
+    use crate::testkit::{at, bytes, geo, row, tcp};
+    use crate::{Bulk, Direction, Method, Page, Path, World};
+
+    /// The first connection loses packets and sets its threshold. The next one to the same server starts
+    /// with it, if its host keeps thresholds.
+    #[test]
+    fn a_host_that_keeps_thresholds_starts_the_next_connection_with_the_last_one() {
+        for (sharing, kept) in [(Sharing::Threshold, true), (Sharing::None, false)] {
+            let mut world = World::new(1);
+            world.sample_every(Duration::from_millis(100));
+            let short = LinkConfig {
+                queue: QueueLimit::Packets(20),
+                ..LinkConfig::new(
+                    BitRate::from_mbit(1),
+                    Duration::from_millis(100),
+                    Loss::None,
+                    QueueLimit::Packets(20),
+                )
+            };
+            let (nodes, _) = row(&mut world, &[short]);
+            let config = Arc::new(Config { sharing, ..tcp::Profile::Satellite.config() });
+            let ends = [Arc::clone(&config), config];
+            let path = Arc::new(Path::direct(nodes[0], nodes[1], ends));
+            for start in [at(1), at(100)] {
+                let mut bulk = Bulk::new(Arc::clone(&path), Direction::Up, bytes(300_000), start);
+                bulk.watch = Some(format!("{start:?}"));
+                world.add_app(Box::new(bulk));
+            }
+            world.run_until(at(99));
+            let before = world.memory.peers.values().find_map(|peer| peer.block.ssthresh);
+            assert_eq!(before.is_some(), kept);
+            world.run_until(at(101));
+            let second = world.probe().senders.iter().rfind(|sender| sender.has_sent()).unwrap();
+            let threshold = second.states.first().unwrap().ssthresh;
+            assert_eq!(before.map(ByteCount::get) == Some(threshold), kept, "{threshold:?}");
+        }
+    }
+
+    /// Times in milliseconds of three pages of one object each, each over a connection of its own, from
+    /// a client and a server with these kinds of data on the SYN.
+    fn pages(kinds: [SynData; 2]) -> Vec<u128> {
+        let mut world = World::new(1);
+        let (client, server, _) = geo(&mut world);
+        let ends = kinds.map(|syn_data| Arc::new(Config { syn_data, ..(*tcp()[0]).clone() }));
+        let path = Arc::new(Path::direct(client, server, ends));
+        let page = Page::new(
+            path,
+            Method::Http10(1),
+            300,
+            [1000].into(),
+            at(1),
+            (3, Duration::from_secs(1)),
+        );
+        let app = world.add_app(Box::new(page));
+        assert!(world.run_until_done(at(60)));
+        world.tally(app).deeds.iter().map(|deed| deed.time().as_millis()).collect()
+    }
+
+    /// RFC 1644 §2.1: the first connection takes two round trips of 500 ms, later ones one.
+    #[test]
+    fn transactions_are_accelerated_once_the_hosts_know_each_other() {
+        let with = || SynData::Transactions(Transactions::default());
+        assert_eq!(pages([with(), with()]), [1001, 501, 501]);
+        assert_eq!(pages([with(), SynData::Off]), [1001; 3]);
+        assert_eq!(pages([SynData::Off, with()]), [1001; 3]);
+    }
+
+    #[test]
+    fn a_count_is_never_zero() {
+        let mut memory = Memory::default();
+        let host = NodeId(0);
+        assert_eq!([0; 3].map(|_| memory.next_count(host)), [1, 2, 3]);
+        memory.counts.insert(host, u32::MAX);
+        assert_eq!(memory.next_count(host), 1);
+    }
+}

@@ -1,0 +1,196 @@
+//! Westwood's estimates of the bandwidth, in bytes per second.
+
+use core::time::Duration;
+
+use units::Instant;
+
+use super::super::Ack;
+use super::super::option::{OptionError, Options};
+
+/// The shortest round that [`Estimate::Rounds`] measures.
+const SHORTEST_ROUND: Duration = Duration::from_millis(50);
+/// m: [`Estimate::Samples`] expects an acknowledgement within τ/m.
+const PER_TIME_CONSTANT: u32 = 2;
+/// Null samples after which an estimate has gone.
+const MOST_NULLS: u32 = 100;
+
+/// An estimate of the bandwidth.
+#[derive(Debug, Clone)]
+pub(crate) enum Estimate {
+    Rounds(Rounds),
+    Samples(Samples),
+}
+
+/// Westwood+: one sample per round trip, with a filter of constant weight.
+#[derive(Debug, Clone)]
+pub(crate) struct Rounds {
+    filter: f64,
+    bandwidth: Option<f64>,
+    start: Option<Instant>,
+    delivered: u64,
+}
+
+/// Westwood: one sample per acknowledgement, with a filter of constant time.
+#[derive(Debug, Clone)]
+pub(crate) struct Samples {
+    tau: Duration,
+    bandwidth: Option<f64>,
+    /// The previous sample, and when it was taken.
+    last: (f64, Option<Instant>),
+    /// Bytes delivered since then.
+    delivered: u64,
+}
+
+impl Estimate {
+    pub(crate) fn read_rounds(options: &mut Options<'_>) -> Result<Self, OptionError> {
+        let filter = options.number("filter", 0.9, 0.0, 0.999)?;
+        Ok(Self::Rounds(Rounds { filter, bandwidth: None, start: None, delivered: 0 }))
+    }
+
+    pub(crate) fn read_samples(options: &mut Options<'_>) -> Result<Self, OptionError> {
+        let tau = options.duration("tau", Duration::from_millis(500))?;
+        Ok(Self::Samples(Samples { tau, bandwidth: None, last: (0.0, None), delivered: 0 }))
+    }
+
+    /// `None` before the first sample.
+    pub(super) fn bandwidth(&self) -> Option<f64> {
+        match self {
+            Self::Rounds(rounds) => rounds.bandwidth,
+            Self::Samples(samples) => samples.bandwidth,
+        }
+    }
+
+    pub(super) fn measure(&mut self, ack: &Ack) {
+        match self {
+            Self::Rounds(rounds) => rounds.measure(ack),
+            Self::Samples(samples) => samples.measure(ack),
+        }
+    }
+}
+
+impl Rounds {
+    fn measure(&mut self, ack: &Ack) {
+        self.delivered += ack.delivered;
+        let start = *self.start.get_or_insert(ack.now);
+        let time = ack.now.saturating_since(start);
+        if time < ack.smoothed_rtt.max(SHORTEST_ROUND) {
+            return;
+        }
+        let sample = self.delivered as f64 / time.as_secs_f64();
+        let filter = self.filter;
+        self.bandwidth =
+            Some(self.bandwidth.map_or(sample, |old| filter * old + (1.0 - filter) * sample));
+        (self.start, self.delivered) = (Some(ack.now), 0);
+    }
+}
+
+impl Samples {
+    fn measure(&mut self, ack: &Ack) {
+        self.delivered += ack.delivered;
+        let Some(before) = self.last.1 else {
+            // There is no interval yet.
+            (self.last.1, self.delivered) = (Some(ack.now), 0);
+            return;
+        };
+        let since = self.add_nulls(before, ack.now);
+        let interval = ack.now.saturating_since(since);
+        // Acknowledgements of the same instant are one sample.
+        if !interval.is_zero() {
+            self.add(self.delivered as f64 / interval.as_secs_f64(), interval);
+            (self.last.1, self.delivered) = (Some(ack.now), 0);
+        }
+    }
+
+    /// Without an acknowledgement for τ/m, a sample is 0, so that the filter samples at the rate that it
+    /// needs. Returns when the last sample was taken.
+    fn add_nulls(&mut self, before: Instant, now: Instant) -> Instant {
+        let most = (self.tau / PER_TIME_CONSTANT).max(Duration::from_nanos(1));
+        let mut last = before;
+        for _ in 0..MOST_NULLS {
+            if now.saturating_since(last) <= most {
+                return last;
+            }
+            self.add(0.0, most);
+            last += most;
+        }
+        // The rest of a long pause is as good as none.
+        let rest = now.saturating_since(last).as_nanos() % most.as_nanos();
+        now - Duration::from_nanos(rest as u64)
+    }
+
+    fn add(&mut self, sample: f64, interval: Duration) {
+        let (twice, interval) = (2.0 * self.tau.as_secs_f64(), interval.as_secs_f64());
+        let weight = (twice - interval) / (twice + interval);
+        let mean = (sample + self.last.0) / 2.0;
+        let old = self.bandwidth.unwrap_or(0.0);
+        self.bandwidth = Some(weight * old + (1.0 - weight) * mean);
+        self.last.0 = sample;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Phase;
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    /// By hand: α = (1 − 0.01)/(1 + 0.01), b = 1000/0.01.
+    #[test]
+    fn the_filter_of_the_paper() {
+        let mut it = samples();
+        take(&mut it, 0);
+        take(&mut it, 10);
+        let first = (1.0 - 0.99 / 1.01) * 100_000.0 / 2.0;
+        assert!((it.bandwidth.unwrap() - first).abs() < 1e-6);
+        take(&mut it, 20);
+        let second = 0.99 / 1.01 * first + (1.0 - 0.99 / 1.01) * 100_000.0;
+        assert!((it.bandwidth.unwrap() - second).abs() < 1e-6);
+        for number in 3..500 {
+            take(&mut it, 10 * number);
+        }
+        assert!((it.bandwidth.unwrap() - 100_000.0).abs() < 10.0);
+    }
+
+    /// α = (1 − 0.25)/(1 + 0.25) = 0.6 for each null sample of 250 ms.
+    #[test]
+    fn a_pause_lowers_the_estimate() {
+        let mut it = samples();
+        for number in 0..500 {
+            take(&mut it, 10 * number);
+        }
+        let before = it.bandwidth.unwrap();
+        assert_eq!(it.add_nulls(at(4990), at(5500)), at(5490));
+        let expected = 0.6 * (0.6 * before + 0.4 * 50_000.0);
+        assert!((it.bandwidth.unwrap() - expected).abs() < 1e-6);
+        it.add_nulls(at(5490), at(1_000_000));
+        assert!(it.bandwidth.unwrap() < 1e-6);
+    }
+
+    fn samples() -> Samples {
+        let tau = Duration::from_millis(500);
+        Samples { tau, bandwidth: None, last: (0.0, None), delivered: 0 }
+    }
+
+    fn take(samples: &mut Samples, ms: u64) {
+        samples.measure(&Ack {
+            now: at(ms),
+            acked: 1000,
+            delivered: 1000,
+            total_delivered: 0,
+            credit: Default::default(),
+            rtt: None,
+            smoothed_rtt: Duration::ZERO,
+            min_rtt: Duration::ZERO,
+            rate: None,
+            prior_in_flight: 0,
+            in_flight: 0,
+            is_cwnd_limited: true,
+            phase: Phase::Open,
+            una: 0,
+            nxt: 1,
+        });
+    }
+}
