@@ -2,10 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-mod completions;
 mod check_command;
 #[cfg(test)]
 mod commands_page;
+mod completions;
 mod demo_command;
 mod doctor_command;
 mod gateway_command;

@@ -77,7 +77,7 @@ impl Knock {
     }
 
     /// Whether the hub answers within 4 s.
-    pub(crate) async fn is_answered(self) -> bool {
+    pub(crate) async fn answered(self) -> bool {
         let asked = tokio::task::spawn_blocking(move || self.ask());
         matches!(asked.await, Ok(Ok(Answer::Yes(..))))
     }

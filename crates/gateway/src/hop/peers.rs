@@ -205,6 +205,7 @@ impl Peers {
                 peer: called(&self.names, &peer.key),
                 key: format_public_key(&peer.key),
                 address: peer.address.to_string(),
+                over_tcp: hop.links().carries(peer.address),
                 since_s: now.saturating_since(peer.since).as_secs_f64(),
                 reachable: peer.reachable,
                 rate_source: self.source.to_owned(),

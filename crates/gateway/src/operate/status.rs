@@ -208,8 +208,11 @@ pub struct SessionStatus {
     pub peer: String,
     /// Public key (base64).
     pub key: String,
-    /// Current UDP address.
+    /// Current address, of UDP or TCP.
     pub address: String,
+    /// Whether the packets go over TCP, because UDP is blocked.
+    #[serde(default)]
+    pub over_tcp: bool,
     /// Time since the session came up.
     pub since_s: f64,
     /// Whether the peer answers.

@@ -112,7 +112,7 @@ impl Active {
                 Step::Connect => self.connect(),
                 Step::Ask => {
                     let knock = self.knock.clone();
-                    self.tasks.spawn(async move { Done::Asked(knock.is_answered().await) });
+                    self.tasks.spawn(async move { Done::Asked(knock.answered().await) });
                 }
                 Step::Use(carriage) => self.carry(carriage),
             }

@@ -60,17 +60,17 @@ pub(crate) fn inside_the_pair_goes_on_over_tcp() {
     terminal.wait_for("ready");
     let mut held = mirror.connect_carried();
     exchange(&mut held);
-    echo_much(mirror.connect_carried());
+    echo_much(&mirror.connect_carried());
 
     // The session and its connections survive each change.
     unblock();
     terminal.wait_for("sending over UDP again");
     exchange(&mut held);
-    echo_much(mirror.connect_carried());
+    echo_much(&mirror.connect_carried());
     block();
     terminal.wait_for("going on over TCP");
     exchange(&mut held);
-    echo_much(mirror.connect_carried());
+    echo_much(&mirror.connect_carried());
     assert!(!terminal.has_said("session with the hub lost"));
 
     terminal.end_by(Signal::SIGTERM);
@@ -79,14 +79,15 @@ pub(crate) fn inside_the_pair_goes_on_over_tcp() {
 }
 
 /// Sends more than any buffer of the hop holds, and receives it back.
-fn echo_much(socket: TcpStream) {
+fn echo_much(socket: &TcpStream) {
     let sent = payload(5_000_000);
     thread::scope(|scope| {
         scope.spawn(|| {
-            (&socket).write_all(&sent).unwrap();
+            let mut to = socket;
+            to.write_all(&sent).unwrap();
             socket.shutdown(Shutdown::Write).unwrap();
         });
-        assert_same(&read_all(&socket), &sent);
+        assert_same(&read_all(socket), &sent);
     });
 }
 

@@ -23,6 +23,9 @@ type Count = (&'static str, &'static str, fn(&SessionStatus) -> u64);
 
 const FIGURES: &[Figure] = &[
     ("reachable", "1 if the peer answers", |s| f64::from(u8::from(s.reachable))),
+    ("over_tcp", "1 while the packets go over TCP, because UDP is blocked", |s| {
+        f64::from(u8::from(s.over_tcp))
+    }),
     ("age_seconds", "Age of the session", |s| s.since_s),
     ("rtt_seconds", "Smoothed round-trip time of the hop", |s| s.rtt_ms / 1e3),
     ("rate_bits_per_second", "Rate at which this side sends", |s| s.rate_bit_s as f64),

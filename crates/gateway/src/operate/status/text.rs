@@ -164,7 +164,8 @@ fn demand_row(demand: &DemandStatus) -> String {
 fn session_rows(text: &mut String, session: &SessionStatus) {
     let silent = if session.reachable { "" } else { ", UNREACHABLE" };
     let (peer, address, since) = (&session.peer, &session.address, seconds(session.since_s));
-    row(text, "session", &format!("{peer} at {address}, for {since}{silent}"));
+    let over = if session.over_tcp { " over TCP" } else { "" };
+    row(text, "session", &format!("{peer} at {address}{over}, for {since}{silent}"));
     let lines = [path(session), sent(session), received(session), streams(session)];
     lines
         .into_iter()
