@@ -46,15 +46,15 @@ services() { [ -z "$files_only" ] && [ "$(id -u)" = 0 ]; }
 
 # Removes what a list names: files, then the directories (with a slash at the end) that are empty.
 remove_listed() {
-    grep -v '/$' "$1" | while read -r file; do rm -f "$prefix/$file"; done
-    grep '/$' "$1" | sort -r | while read -r directory; do rmdir "$prefix/$directory" 2>/dev/null || true; done
+    grep -v '/$' "$1" | while read -r file; do rm -f "$file"; done
+    grep '/$' "$1" | sort -r | while read -r directory; do rmdir "$directory" 2>/dev/null || true; done
 }
 
-# Makes a directory below the prefix, and notes those that were not there.
+# Makes a directory and its parents, and notes those that were not there.
 make_directory() {
-    [ ! -d "$prefix/$1" ] || return 0
-    case $1 in */*) make_directory "${1%/*}" ;; esac
-    mkdir "$prefix/$1"
+    [ ! -d "$1/" ] || return 0
+    make_directory "${1%/*}"
+    mkdir "$1"
     echo "$1/" >>"$new"
 }
 
@@ -84,28 +84,25 @@ if [ -e "$list" ]; then
     cp "$list" "$old"
     grep '/$' "$old" >"$new" || true
 fi
-mkdir -p "$prefix"
 for file in $files share/skyhop/install.sh; do
-    make_directory "${file%/*}"
-    echo "$file" >>"$new"
+    make_directory "$prefix/${file%/*}"
+    echo "$prefix/$file" >>"$new"
 done
-echo share/skyhop/installed >>"$new"
-grep -v '/$' "$new" | while read -r file; do
+echo "$list" >>"$new"
+for file in $files share/skyhop/install.sh share/skyhop/installed; do
+    to=$prefix/$file
     case $file in
-    share/skyhop/installed) from=$new ;;
-    share/skyhop/install.sh) from=$here/install.sh ;;
-    *) from=$here/files/$file ;;
+    share/skyhop/installed) cp "$new" "$to.new" ;;
+    share/skyhop/install.sh) cp "$here/install.sh" "$to.new" ;;
+    lib/systemd/*) sed "s|/usr/bin/|$prefix/bin/|; s|/usr/share/|$prefix/share/|" "$here/files/$file" >"$to.new" ;;
+    *) cp "$here/files/$file" "$to.new" ;;
+    esac
+    case $file in
+    bin/* | *.sh | */services) chmod 755 "$to.new" ;;
+    *) chmod 644 "$to.new" ;;
     esac
     # A running program's file is replaced, never written to.
-    case $file in
-    lib/systemd/*) sed "s|/usr/bin/|$prefix/bin/|; s|/usr/share/|$prefix/share/|" "$from" >"$prefix/$file.new" ;;
-    *) cp "$from" "$prefix/$file.new" ;;
-    esac
-    case $file in
-    bin/* | *.sh | */services) chmod 755 "$prefix/$file.new" ;;
-    *) chmod 644 "$prefix/$file.new" ;;
-    esac
-    mv -f "$prefix/$file.new" "$prefix/$file"
+    mv -f "$to.new" "$to"
 done
 # What an earlier version had and this one has not.
 gone=$(mktemp)
