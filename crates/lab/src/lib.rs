@@ -14,8 +14,8 @@
 //! terminals with a client each, which share the forward link, and links instead of the LANs: a
 //! terrestrial one between hub and server, one between each terminal and its client.
 //!
-//! A program that starts a lab calls [`enter`] first, while it has a single thread, and then
-//! [`Lab::start`]. Nothing outlives the process: namespaces have no names, only file descriptors,
+//! [`Builder`] is the short way for programs and tests of other projects. A program that starts a
+//! lab step by step calls [`enter`] first, while it has a single thread, and then [`Lab::start`]. Nothing outlives the process: namespaces have no names, only file descriptors,
 //! and the kernel kills whatever runs in the lab when the lab's first process ends, however it
 //! ends. A persistent lab ([`detach`], [`Stand`]) is one whose process nobody waits for.
 //!
@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod allocation;
+mod builder;
 mod cabled;
 mod capture;
 mod carrier;
@@ -50,6 +51,7 @@ mod testkit;
 mod topology;
 
 pub use allocation::allocation_picture;
+pub use builder::{BuildError, Builder};
 pub use cabled::Cabled;
 pub use capture::{Capture, CaptureError, Captured};
 pub use carrier::SharedGauge;

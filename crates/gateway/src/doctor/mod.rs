@@ -8,6 +8,7 @@ pub(crate) mod knock;
 mod machine;
 mod reach;
 mod refused;
+mod topic;
 mod trial;
 
 use std::fmt;
@@ -29,6 +30,9 @@ pub struct Finding {
     pub text: String,
     /// How to fix it; `None` if nothing is wrong.
     pub mend: Option<String>,
+    /// Where docs/ says more, such as `troubleshooting.md#udp-is-blocked`; `None` if nothing is
+    /// wrong.
+    pub see: Option<String>,
 }
 
 /// Severity of a finding.
@@ -54,25 +58,29 @@ impl Verdict {
     }
 }
 
-/// A line, and a second one that says how to fix it.
+/// A line, a second one that says how to fix it, and a third with the page that says more.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<5} {:<14} {}", self.verdict.as_str(), self.check, self.text)?;
-        match &self.mend {
-            Some(mend) => write!(f, "\n{:<20} -> {mend}", ""),
-            None => Ok(()),
+        if let Some(mend) = &self.mend {
+            write!(f, "\n{:<20} -> {mend}", "")?;
         }
+        if let Some(see) = &self.see {
+            write!(f, "\n{:<20}    docs/{see}", "")?;
+        }
+        Ok(())
     }
 }
 
 impl Finding {
     fn ok(check: &str, text: impl Into<String>) -> Self {
-        Self { check: check.to_owned(), verdict: Verdict::Ok, text: text.into(), mend: None }
+        let (check, text) = (check.to_owned(), text.into());
+        Self { check, verdict: Verdict::Ok, text, mend: None, see: None }
     }
 
     fn warn(check: &str, text: impl Into<String>, mend: impl Into<String>) -> Self {
-        let mend = Some(mend.into());
-        Self { check: check.to_owned(), verdict: Verdict::Warn, text: text.into(), mend }
+        let (mend, see) = (Some(mend.into()), Some(topic::of(check)));
+        Self { check: check.to_owned(), verdict: Verdict::Warn, text: text.into(), mend, see }
     }
 
     fn fail(check: &str, text: impl Into<String>, mend: impl Into<String>) -> Self {
@@ -99,10 +107,11 @@ mod tests {
     fn a_finding_is_a_line_and_its_remedy_another_in_the_same_column() {
         let finding = Finding::fail("port", "is taken", "change `listen`");
         let text = finding.to_string();
-        let [first, second] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+        let [first, second, third] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
         assert!(first.starts_with("FAIL  port ") && first.ends_with("is taken"), "{text}");
         assert_eq!(second.trim_start(), "-> change `listen`");
         assert_eq!(first.find("is taken"), second.find("->"));
+        assert!(third.trim_start().starts_with("docs/troubleshooting.md#"), "{text}");
         assert_eq!(Finding::ok("port", "is free").to_string().lines().count(), 1);
     }
 

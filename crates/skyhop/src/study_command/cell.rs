@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use study::campaign::{self, Name, Plan, Record};
+use study::campaign::{self, Name, Plan, Planned, Record};
+use study::runs::STEPS;
 
 use super::{StoreArg, back_end, binary, verdict};
+use crate::sim_command::progress;
 
 /// Arguments of `skyhop study cell`.
 #[derive(Debug, clap::Args)]
@@ -42,6 +44,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         bail!("these cells run on different back ends: expected those of one");
     }
     let (back_end, threads) = (back_end(on)?, args.threads.get());
-    let report = campaign::run(&plan, &*back_end, threads, store.as_ref(), keep, |_, _| {})?;
+    let bar = progress(args.cells.len(), args.cells.len() as u64 * STEPS);
+    let step = |_: &Planned, steps| bar.inc(steps);
+    let report = campaign::run(&plan, &*back_end, threads, store.as_ref(), keep, step)?;
+    bar.finish_and_clear();
     Ok(verdict(&report))
 }

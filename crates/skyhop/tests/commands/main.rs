@@ -7,3 +7,4 @@ mod check;
 mod examples;
 mod init;
 mod output;
+mod pages;

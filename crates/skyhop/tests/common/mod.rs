@@ -10,6 +10,7 @@ pub(crate) mod program;
 mod running;
 pub(crate) mod terminal;
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -93,7 +94,12 @@ impl Runner {
 
     /// `skyhop` as this user.
     pub(crate) fn skyhop(&self) -> Command {
-        let mut command = Command::new(&self.skyhop);
+        self.program(&self.skyhop)
+    }
+
+    /// A program as this user.
+    pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
         command.stdin(Stdio::null()).current_dir("/");
         heed_signals(&mut command);
         if let Some(user) = self.user {

@@ -1,0 +1,80 @@
+//! The section of docs/troubleshooting.md for each check.
+
+/// Checks and their sections; all others are about a gateway that does not start.
+const SECTIONS: [(&str, &[&str]); 8] = [
+    ("the-session-does-not-come-up", &["hub", "route", "running"]),
+    ("packets-of-full-size-do-not-pass-mtu", &["mtu"]),
+    ("drops-at-the-modem", &["modem"]),
+    ("the-clock-is-wrong", &["clock"]),
+    ("traffic-stops-when-the-gateway-stops", &["forwarding", "forwarding 6", "reverse path"]),
+    (
+        "it-works-but-not-at-its-best",
+        &["UDP buffers", "TCP buffers", "fast open", "descriptors", "IPv6", "loopback"],
+    ),
+    ("what-may-be-reached", &["reach", "accept"]),
+    ("the-lab-does-not-start", &["namespaces"]),
+];
+const OTHERWISE: &str = "the-gateway-does-not-start";
+
+/// Where docs/ says more about a check.
+pub(super) fn of(check: &str) -> String {
+    let section = SECTIONS.iter().find(|(_, checks)| checks.contains(&check));
+    format!("troubleshooting.md#{}", section.map_or(OTHERWISE, |(section, _)| section))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// As mdbook and code hosts make them: lower case, hyphens for spaces, no punctuation.
+    fn anchor(heading: &str) -> String {
+        let kept = |c: char| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || c == '-' => Some(c.to_ascii_lowercase()),
+            _ => None,
+        };
+        heading.chars().filter_map(kept).collect()
+    }
+
+    #[test]
+    fn every_section_is_in_the_page_and_every_link_of_the_page_leads_somewhere() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let read = |name: &str| fs::read_to_string(docs.join(name)).unwrap_or_default();
+        let anchors = |page: &str| -> Vec<String> {
+            read(page)
+                .lines()
+                .filter(|line| line.starts_with('#'))
+                .map(|line| anchor(line.trim_start_matches('#').trim()))
+                .collect()
+        };
+        let page = "troubleshooting.md";
+        let own = anchors(page);
+        for section in SECTIONS.iter().map(|(section, _)| *section).chain([OTHERWISE]) {
+            assert!(own.iter().any(|anchor| anchor == section), "{section} is not in {own:?}");
+        }
+        for link in read(page).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let (file, section) = link.split_once('#').unwrap_or((link, ""));
+            let file = if file.is_empty() { page } else { file };
+            let known = anchors(file);
+            assert!(!known.is_empty(), "there is no {file}");
+            assert!(section.is_empty() || known.iter().any(|it| it == section), "{link}");
+        }
+    }
+
+    #[test]
+    fn every_check_that_a_section_names_is_one_of_the_doctor() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/doctor");
+        let sources: String = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| !path.ends_with("topic.rs"))
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect();
+        for check in SECTIONS.iter().flat_map(|(_, checks)| *checks) {
+            assert!(sources.contains(&format!("\"{check}\"")), "no check is called {check}");
+        }
+    }
+}
