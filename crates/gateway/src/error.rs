@@ -107,6 +107,14 @@ pub enum RunError {
         /// Reason.
         cause: io::Error,
     },
+    /// The token of the metrics server cannot be used.
+    #[error("metrics.token_file {}: {why}", path.display())]
+    MetricsToken {
+        /// Configured path.
+        path: PathBuf,
+        /// What is wrong with it, and what would be right.
+        why: String,
+    },
     /// The UDP socket failed during operation.
     #[error("the UDP socket failed: {0}")]
     Socket(io::Error),

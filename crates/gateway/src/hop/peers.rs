@@ -28,6 +28,7 @@ struct Peer {
     address: SocketAddr,
     since: Instant,
     reachable: bool,
+    outages: u64,
 }
 
 impl Peers {
@@ -80,11 +81,14 @@ impl Peers {
         match (event, self.up.get_mut(&session)) {
             (Event::Up { peer, address }, _) => {
                 let (key, address) = (*peer, *address);
-                self.up.insert(session, Peer { key, address, since: now, reachable: true });
+                let peer = Peer { key, address, since: now, reachable: true, outages: 0 };
+                self.up.insert(session, peer);
                 let change = self.rates.add(now, session, address.ip());
                 self.apply(hop, now, change);
             }
-            (Event::Unreachable, Some(peer)) => peer.reachable = false,
+            (Event::Unreachable, Some(peer)) => {
+                (peer.reachable, peer.outages) = (false, peer.outages + 1);
+            }
             (Event::Reachable, Some(peer)) => peer.reachable = true,
             (Event::Tripped { rate, instead_of }, Some(peer)) => {
                 let name = called(&self.names, &peer.key);
@@ -182,7 +186,7 @@ impl Peers {
     }
 
     /// The sessions with the peer of this name.
-    fn called(&self, name: &str) -> Vec<SessionId> {
+    pub(crate) fn called(&self, name: &str) -> Vec<SessionId> {
         let found = self.up.iter().filter(|(_, peer)| called(&self.names, &peer.key) == name);
         found.map(|(session, _)| *session).collect()
     }
@@ -208,6 +212,7 @@ impl Peers {
                 over_tcp: hop.links().carries(peer.address),
                 since_s: now.saturating_since(peer.since).as_secs_f64(),
                 reachable: peer.reachable,
+                outages: peer.outages,
                 rate_source: self.source.to_owned(),
                 told_by_modem: reported.is_some_and(|it| it.by_modem),
                 weight: share.weight,

@@ -1,180 +1,247 @@
-//! Serves Prometheus metrics, the status as JSON, and a dashboard over HTTP. Read only.
+//! Serves Prometheus metrics, the status as JSON, and the dashboard over HTTP. Read only.
+//!
+//! [`access`] decides who may read. The page follows `/events` (server-sent events): [`live`] has
+//! one status a second for all viewers, and [`viewer`] tells each what has changed.
 
+mod access;
 mod family;
+mod live;
+mod page;
+mod text;
+mod viewer;
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::extract::{ConnectInfo, Query, Request as HttpRequest, State};
+use axum::http::header::{
+    ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION, REFERRER_POLICY, SET_COOKIE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn_with_state, map_response};
+use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::registry::Registry;
+use axum::routing::{get, post};
+use futures_util::stream;
+use nix::sys::socket::{setsockopt, sockopt};
+use pep::config::MetricsConfig;
+use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use self::family::Snapshot;
+use self::access::Access;
+use self::live::{Connections, Interest, Live, MOST_CONNECTIONS};
+use self::viewer::{Viewer, Wish};
+use crate::clock;
 use crate::error::RunError;
 use crate::operate::control::{Answer, Call, Request};
 use crate::operate::status::Status;
 
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const PAGE: &str = include_str!("metrics/dashboard.html");
-/// Content security policy: the page loads nothing from elsewhere.
-const ONLY_OURS: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                         connect-src 'self'";
+/// A reader who takes nothing of what was sent for this long loses the connection.
+const SLOWEST: Duration = Duration::from_secs(15);
+/// What may wait for a reader in the kernel.
+const SEND_BUFFER: usize = 128 << 10;
 
 /// Serves until dropped.
 #[derive(Debug)]
 pub(crate) struct MetricsServer {
-    _task: JoinSet<()>,
+    _tasks: JoinSet<()>,
+}
+
+/// What the handlers share.
+#[derive(Clone)]
+struct Shared {
+    calls: mpsc::Sender<Call>,
+    live: Arc<Live>,
+    access: Arc<Access>,
 }
 
 impl MetricsServer {
-    /// Serves on `address`; requests the status through `calls`.
+    /// Serves as configured; requests the status through `calls`.
     ///
     /// # Errors
-    /// If the address cannot be bound.
-    pub(crate) fn start(address: SocketAddr, calls: mpsc::Sender<Call>) -> Result<Self, RunError> {
-        let failed = |cause| RunError::Metrics { address, cause };
-        let listener = std::net::TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let listener = TcpListener::from_std(listener).map_err(failed)?;
-        let at = listener.local_addr().map_err(failed)?;
-        tracing::info!("metrics: http://{at}/metrics, a page at http://{at}/");
-        let router = Router::new()
-            .route("/", get(page))
-            .route("/metrics", get(metrics))
-            .route("/status.json", get(json))
-            .with_state(calls);
-        let mut task = JoinSet::new();
-        task.spawn(async move {
+    /// If the address cannot be bound, or the token cannot be used.
+    pub(crate) fn start(
+        config: &MetricsConfig,
+        calls: mpsc::Sender<Call>,
+    ) -> Result<Self, RunError> {
+        let access = Arc::new(Access::new(config)?);
+        let address = config.listen;
+        let listener =
+            listen(address, SLOWEST).map_err(|cause| RunError::Metrics { address, cause })?;
+        let at = listener.local_addr().map_err(|cause| RunError::Metrics { address, cause })?;
+        tracing::info!("metrics: http://{at}/metrics, a dashboard at http://{at}/");
+        let live = Live::new(clock::now(), config.hide_destinations);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(live.clone().follow(calls.clone()));
+        let router = router(Shared { calls, live, access });
+        tasks.spawn(async move {
+            let service = router.into_make_service_with_connect_info::<SocketAddr>();
             // Returns only when dropped.
-            let _ = axum::serve(listener, router).await;
+            let _ = axum::serve(listener, service).await;
         });
-        Ok(Self { _task: task })
+        Ok(Self { _tasks: tasks })
     }
 }
 
-async fn ask(calls: &mpsc::Sender<Call>, connections: bool) -> Result<Status, StatusCode> {
-    let (call, answer) = Call::new(Request::Status { connections });
+/// A listener whose connections end if the reader takes nothing for `slowest`.
+fn listen(address: SocketAddr, slowest: Duration) -> std::io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    // Accepted sockets inherit both.
+    setsockopt(&listener, sockopt::TcpUserTimeout, &(slowest.as_millis() as u32))?;
+    setsockopt(&listener, sockopt::SndBuf, &SEND_BUFFER)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+fn router(shared: Shared) -> Router {
+    let protected = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/status.json", get(json))
+        .route("/events", get(events))
+        .route("/", get(page))
+        .layer(from_fn_with_state(shared.clone(), authenticate));
+    Router::new()
+        .route("/login", post(login))
+        .merge(protected)
+        .layer(from_fn_with_state(shared.clone(), check_client))
+        .layer(map_response(never_keep))
+        .with_state(shared)
+}
+
+async fn check_client(
+    State(shared): State<Shared>,
+    ConnectInfo(client): ConnectInfo<SocketAddr>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    match shared.access.check_client(client, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    }
+}
+
+/// The token, in the address of the page.
+#[derive(Deserialize)]
+struct Shown {
+    token: Option<String>,
+}
+
+async fn authenticate(
+    State(shared): State<Shared>,
+    Query(shown): Query<Shown>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    let is_page = request.uri().path() == "/";
+    if let (true, Some(token)) = (is_page, &shown.token) {
+        return let_in(&shared, token);
+    }
+    if shared.access.is_authentic(request.headers()) {
+        return next.run(request).await;
+    }
+    if is_page { page::login(false) } else { refuse() }
+}
+
+fn refuse() -> Response {
+    let challenge = [(HeaderName::from_static("www-authenticate"), "Bearer")];
+    (StatusCode::UNAUTHORIZED, challenge, "this needs the token of [metrics] token_file\n")
+        .into_response()
+}
+
+/// Gives a browser a cookie for the token, and sends it to the page without the token in its address.
+fn let_in(shared: &Shared, token: &str) -> Response {
+    match shared.access.cookie(token).and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
+        Some(cookie) => {
+            let page = (LOCATION, HeaderValue::from_static("/"));
+            (StatusCode::SEE_OTHER, [page, (SET_COOKIE, cookie)]).into_response()
+        }
+        None => page::login(true),
+    }
+}
+
+async fn login(State(shared): State<Shared>, form: String) -> Response {
+    // A token needs no escapes in a form.
+    let_in(&shared, form.strip_prefix("token=").unwrap_or_default().trim())
+}
+
+/// Nothing here is for caches, frames or other sites.
+async fn never_keep(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn answer(calls: &mpsc::Sender<Call>, request: Request) -> Result<Answer, StatusCode> {
+    let (call, answer) = Call::new(request);
     calls.send(call).await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
-    match answer.await {
-        Ok(Answer::Status(status)) => Ok(*status),
+    answer.await.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)
+}
+
+async fn ask(calls: &mpsc::Sender<Call>, connections: bool) -> Result<Status, StatusCode> {
+    match answer(calls, Request::Status { connections }).await? {
+        Answer::Status(status) => Ok(*status),
         _ => Err(StatusCode::SERVICE_UNAVAILABLE),
     }
 }
 
-async fn metrics(State(calls): State<mpsc::Sender<Call>>) -> Result<Response, StatusCode> {
-    let text = text(ask(&calls, false).await?).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
-    Ok(([(CONTENT_TYPE, OPENMETRICS)], text).into_response())
+async fn ask_connections(
+    calls: &mpsc::Sender<Call>,
+    peer: Interest,
+) -> Result<Connections, StatusCode> {
+    match answer(calls, Request::Connections { peer, most: MOST_CONNECTIONS }).await? {
+        Answer::Connections { most_moved, total } => Ok(Connections { most_moved, total }),
+        _ => Err(StatusCode::SERVICE_UNAVAILABLE),
+    }
 }
 
-async fn json(State(calls): State<mpsc::Sender<Call>>) -> Result<Response, StatusCode> {
-    let status = ask(&calls, true).await?;
+async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> Result<Response, StatusCode> {
+    let status = ask(&shared.calls, false).await?;
+    let text = text::openmetrics(status).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    Ok(if accepts.contains("application/openmetrics-text") {
+        ([(CONTENT_TYPE, text::OPENMETRICS)], text).into_response()
+    } else {
+        ([(CONTENT_TYPE, text::PROMETHEUS)], text::prometheus(&text)).into_response()
+    })
+}
+
+async fn json(State(shared): State<Shared>) -> Result<Response, StatusCode> {
+    let mut status = ask(&shared.calls, true).await?;
+    if shared.live.hide_destinations {
+        status.connections.iter_mut().for_each(|all| live::hide(all));
+    }
     let text = serde_json::to_string(&status).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-async fn page() -> Response {
-    let head = [(CONTENT_TYPE, "text/html; charset=utf-8"), (CONTENT_SECURITY_POLICY, ONLY_OURS)];
-    (head, PAGE).into_response()
+async fn events(State(shared): State<Shared>, Query(wish): Query<Wish>) -> Response {
+    let interest = wish.interest(&shared.live.lock());
+    let Some(seat) = shared.live.admit(interest) else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many viewers\n").into_response();
+    };
+    let messages = stream::unfold(Viewer::new(seat, wish), async |mut viewer| {
+        let message = viewer.next().await?;
+        Some((Ok::<_, Infallible>(Event::default().data(message)), viewer))
+    });
+    Sse::new(messages).into_response()
 }
 
-/// The status in Prometheus' text format.
-fn text(status: Status) -> Result<String, std::fmt::Error> {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Snapshot(status)));
-    let mut text = String::new();
-    encode(&mut text, &registry)?;
-    Ok(text)
+async fn page() -> Response {
+    page::dashboard()
 }
 
 #[cfg(test)]
-mod tests {
-    use pep::admission::Bypass;
-
-    use super::*;
-    use crate::operate::status::{
-        BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus, InterceptionStatus,
-        PolicyStatus, SessionStatus, TunnelStatus,
-    };
-
-    #[test]
-    fn known_values_are_exported() {
-        let mut status = Status { version: "1.2".to_owned(), ..Status::default() };
-        status.traffic.to_hop_bytes = 7;
-        status.traffic.down_bytes = u64::from(u32::MAX) + 2;
-        status.traffic.resets = vec![("refused".to_owned(), 3)];
-        let bypassed = vec![BypassStatus { why: Bypass::Memory, total_s: 1.5, times: 2 }];
-        status.interception =
-            Some(InterceptionStatus { bypassed, ..InterceptionStatus::default() });
-        let (name, action) = ("mail".to_owned(), "bypass".to_owned());
-        status.policies.push(PolicyStatus { name, action, connections: 4, packets: 0 });
-        status.tunnel = Some(TunnelStatus { prohibited: 6, ..TunnelStatus::default() });
-        let (state, destinations) = ("up".to_owned(), vec![DlepDestination::default()]);
-        let rate_bit_s = Some(20);
-        status.dlep =
-            Some(DlepStatus { state, rate_bit_s, destinations, sessions: 3, ..Default::default() });
-        let peer = "ship-1".to_owned();
-        status.sessions.push(SessionStatus {
-            peer,
-            rtt_ms: 600.0,
-            rate_state: Some("tripped".to_owned()),
-            trips: 2,
-            packets_lost: 5,
-            recovered: 6,
-            classes: vec![ClassStatus {
-                name: "bulk".to_owned(),
-                sent_bytes: 8,
-                ..ClassStatus::default()
-            }],
-            channels: vec![ChannelStatus { channel: 2, missing: 9, ..ChannelStatus::default() }],
-            ..SessionStatus::default()
-        });
-        let text = text(status).unwrap();
-        for line in [
-            "skyhop_info{role=\"terminal\",version=\"1.2\"} 1.0",
-            "skyhop_relayed_bytes_total{direction=\"to_hop\"} 7",
-            "skyhop_relayed_bytes_total{direction=\"down\"} 4294967297",
-            "skyhop_connections_reset_total{reason=\"refused\"} 3",
-            "skyhop_bypass_seconds_total{reason=\"memory\"} 1.5",
-            "skyhop_policy_connections_total{policy=\"mail\",action=\"bypass\"} 4",
-            "skyhop_policy_packets_total{policy=\"mail\",action=\"bypass\"} 0",
-            "skyhop_tunnel_packets_total{fate=\"prohibited\"} 6",
-            "skyhop_session_rtt_seconds{peer=\"ship-1\"} 0.6",
-            "skyhop_session_rate_tripped{peer=\"ship-1\"} 1.0",
-            "skyhop_session_rate_trips_total{peer=\"ship-1\"} 2",
-            "skyhop_session_packets_lost_total{peer=\"ship-1\"} 5",
-            "skyhop_session_packets_recovered_total{peer=\"ship-1\"} 6",
-            "skyhop_class_sent_bytes_total{peer=\"ship-1\",class=\"bulk\"} 8",
-            "skyhop_channel_missing_total{peer=\"ship-1\",channel=\"2\",class=\"\"} 9",
-            "skyhop_dlep_up 1.0",
-            "skyhop_dlep_rate_bits_per_second 20.0",
-            "skyhop_dlep_destinations 0.0",
-            "skyhop_dlep_sessions_total 3",
-            "skyhop_connections_carried_total 0",
-            "skyhop_sessions 1.0",
-            "# EOF",
-        ] {
-            assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
-        }
-        // Prometheus rejects a scrape in which a series occurs twice.
-        let samples = || text.lines().filter(|line| !line.starts_with('#'));
-        let series: std::collections::BTreeSet<_> =
-            samples().filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect();
-        assert_eq!(series.len(), samples().count());
-        // Every family has one TYPE and one HELP line.
-        for line in text.lines().filter(|line| line.starts_with("# TYPE")) {
-            assert_eq!(text.matches(line).count(), 1, "{line}");
-        }
-    }
-
-    #[test]
-    fn the_page_needs_nothing_from_elsewhere() {
-        assert!(!PAGE.contains("http://") && !PAGE.contains("https://") && !PAGE.contains("//cdn"));
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@ pub(crate) mod connections;
 pub mod control;
 pub(crate) mod counters;
 mod events;
+mod history;
 mod limits;
 pub mod log;
 mod metrics;

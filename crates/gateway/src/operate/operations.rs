@@ -1,8 +1,10 @@
 //! What operators ask of a running gateway, and its housekeeping: requests, limits, life cycle.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pep::admission::{Bypass, Drain};
@@ -130,6 +132,7 @@ pub(crate) struct Operations {
     /// summing up all sessions each time would be too slow.
     held: u64,
     draining: Option<Drain>,
+    reloads: u64,
     event_reader: EventReader,
     dlep: Option<dlep::Client>,
     pub(crate) peers: Peers,
@@ -148,7 +151,8 @@ impl Operations {
     ) -> Result<Self, RunError> {
         let (sender, calls) = mpsc::channel(WAITING);
         let server = Server::start(&config.control, role, sender.clone())?;
-        let metrics = config.metrics.map(|at| MetricsServer::start(at, sender.clone()));
+        let metrics =
+            config.metrics.as_ref().map(|config| MetricsServer::start(config, sender.clone()));
         let metrics = metrics.transpose()?;
         let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
         if config.dlep.as_ref().is_some_and(|dlep| dlep.on_demand) {
@@ -177,6 +181,7 @@ impl Operations {
             config: config.clone(),
             held: 0,
             draining: None,
+            reloads: 0,
             event_reader: EventReader::default(),
             dlep,
             peers,
@@ -216,6 +221,7 @@ impl Operations {
     pub(crate) fn reloaded(&mut self, call: Call, outcome: Result<Vec<String>, String>) {
         match &outcome {
             Ok(notes) => {
+                self.reloads += 1;
                 tracing::info!("configuration reloaded");
                 notes.iter().for_each(|note| tracing::info!("{note}"));
             }
@@ -345,6 +351,9 @@ impl Operations {
             Request::Status { connections } => {
                 Answer::Status(Box::new(self.status(now, view, role, *connections)))
             }
+            Request::Connections { peer, most } => {
+                self.connections(now, view, peer.as_deref(), *most)
+            }
             Request::Rate { bit_s, for_s, peer } => match Duration::try_from_secs_f64(*for_s) {
                 Ok(valid_for) => {
                     let rate = BitRate::from_bits_per_second(*bit_s);
@@ -388,6 +397,7 @@ impl Operations {
             pid: std::process::id(),
             uptime_s: now.saturating_since(self.started).as_secs_f64(),
             draining_s: self.draining.map(|drain| drain.left(now).as_secs_f64()),
+            reloads: self.reloads,
             interception: role.interception,
             policies: role.policies,
             tunnel: role.tunnel,
@@ -401,6 +411,29 @@ impl Operations {
                 live.iter().map(|entry| self.connection(view.hop, now, entry)).collect()
             }),
         }
+    }
+
+    /// The connections with the peer of this name, or all, that have moved the most.
+    fn connections(&self, now: Instant, view: View<'_>, peer: Option<&str>, most: usize) -> Answer {
+        let sessions = peer.map(|name| self.peers.called(name));
+        let is_wanted = |entry: &Entry| match (&sessions, entry.session) {
+            (None, _) => true,
+            (Some(sessions), Some(session)) => sessions.contains(&session),
+            (Some(_), None) => false,
+        };
+        let moved = |entry: Arc<Entry>| {
+            let state = entry.lock();
+            let bytes = state.to_hop.bytes + state.from_hop.bytes;
+            drop(state);
+            (bytes, entry)
+        };
+        let live = view.counters.live.all().into_iter().filter(|entry| is_wanted(entry));
+        let mut found: Vec<(u64, Arc<Entry>)> = live.map(moved).collect();
+        let total = found.len() as u64;
+        found.sort_by_key(|(bytes, entry)| (Reverse(*bytes), entry.id));
+        let rows = found.iter().take(most);
+        let most_moved = rows.map(|(_, entry)| self.connection(view.hop, now, entry)).collect();
+        Answer::Connections { most_moved, total }
     }
 
     fn connection(&self, hop: Option<&Hop>, now: Instant, entry: &Entry) -> ConnectionStatus {
@@ -634,6 +667,31 @@ mod tests {
         // After a while in which nothing moves, nobody holds it up.
         let row = ops.connection(None, at(200), &straight);
         assert_eq!((row.to_hop_limit, row.from_hop_limit), (Limit::Idle, Limit::Idle));
+    }
+
+    #[tokio::test]
+    async fn the_connections_that_moved_the_most_come_first() {
+        let (mut ops, counters) = (operations(), Counters::default());
+        let live: Vec<_> = [10, 30, 20]
+            .map(|bytes| {
+                let entry = Registered::straight(Instant::ZERO, &counters, open());
+                entry.moved(Instant::ZERO, Side::Client, bytes);
+                entry
+            })
+            .into();
+        let mut found = async |peer: Option<&str>, most| {
+            let request = Request::Connections { peer: peer.map(str::to_owned), most };
+            match ask(&mut ops, &counters, request).await {
+                Answer::Connections { most_moved, total } => {
+                    (most_moved.iter().map(|row| row.to_hop_bytes).collect::<Vec<_>>(), total)
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(found(None, 2).await, (vec![30, 20], 3));
+        assert_eq!(found(None, 9).await, (vec![30, 20, 10], 3));
+        assert_eq!(found(Some("ship"), 9).await, (vec![], 0), "they have no session");
+        drop(live);
     }
 
     #[tokio::test]

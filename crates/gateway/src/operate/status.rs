@@ -26,6 +26,9 @@ pub struct Status {
     pub uptime_s: f64,
     /// While draining: time until remaining connections are reset; 0 without a time limit.
     pub draining_s: Option<f64>,
+    /// Times that the configuration was reloaded.
+    #[serde(default)]
+    pub reloads: u64,
     /// Interception state; `None` if interception is not configured.
     pub interception: Option<InterceptionStatus>,
     /// Counters of the policies, in their order.
@@ -217,6 +220,9 @@ pub struct SessionStatus {
     pub since_s: f64,
     /// Whether the peer answers.
     pub reachable: bool,
+    /// How often it ceased to answer.
+    #[serde(default)]
+    pub outages: u64,
     /// Smoothed round-trip time of the hop.
     pub rtt_ms: f64,
     /// Minimum round-trip time, if measured.
@@ -623,9 +629,12 @@ mod tests {
                 assert!(place.as_object_mut().unwrap().remove(*key).is_some(), "{key}");
             }
         };
-        remove(&mut old, &["policies", "tunnel", "dlep"]);
+        remove(&mut old, &["policies", "tunnel", "dlep", "reloads"]);
         remove(&mut old["traffic"], &["shared_keys"]);
-        remove(&mut old["sessions"][0], &["classes", "channels", "told_by_modem", "weight"]);
+        remove(
+            &mut old["sessions"][0],
+            &["classes", "channels", "told_by_modem", "weight", "outages"],
+        );
         remove(&mut old["connections"][0], &["client_claimed"]);
         assert_eq!(serde_json::from_value::<Status>(old).unwrap(), whole);
     }

@@ -10,6 +10,6 @@ mod terminal;
 pub use hub::{HubConfig, PermittedTerminal, aggregates};
 pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice};
 pub use log::{LogFilter, LogFilterError};
-pub use operation::{ControlPath, DlepConfig, Modem, OperationConfig};
+pub use operation::{ControlPath, DlepConfig, MetricsConfig, Modem, OperationConfig};
 pub use solo::{SideConfig, SoloConfig};
 pub use terminal::{HubAddress, TerminalConfig};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use units::{BitRate, ByteCount};
 
 use super::log::LogFilter;
+use crate::traffic::Prefix;
 
 /// Operational settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,8 +23,8 @@ pub struct OperationConfig {
     /// A peer silent for this long is probed with TCP keep-alives. Shorter detects dead peers
     /// sooner, at the cost of packets on the LAN. Key `keepalive`, default 60 s.
     pub keepalive: Option<Duration>,
-    /// Address of the metrics server. Section `metrics`, key `listen`, default none.
-    pub metrics: Option<SocketAddr>,
+    /// The metrics server and its page. Section `metrics`, default none.
+    pub metrics: Option<MetricsConfig>,
     /// Directory for what was learnt about paths, so that sessions resume at their remembered rate.
     /// Key `state`, default none.
     pub state: Option<PathBuf>,
@@ -36,6 +37,23 @@ pub struct OperationConfig {
     pub dlep: Option<DlepConfig>,
     /// The configuration file, if it can be read again.
     pub file: Option<PathBuf>,
+}
+
+/// Settings of the metrics server. Section `[metrics]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricsConfig {
+    /// Address to serve on. Unless it is a loopback address, `token_file` or `allow` is set. Key
+    /// `listen`.
+    pub listen: SocketAddr,
+    /// File with the token that every request needs. Key `token_file`, default none.
+    pub token_file: Option<PathBuf>,
+    /// Clients besides this machine's own, by address; empty: all. Key `allow`.
+    pub allow: Vec<Prefix>,
+    /// Names of this machine by which clients may ask for it, in lower case, besides `localhost` and
+    /// addresses: a browser that was lured to another name is refused (DNS rebinding). Key `hosts`.
+    pub hosts: Vec<String>,
+    /// Whether the destinations of connections are left out. Key `hide_destinations`.
+    pub hide_destinations: bool,
 }
 
 /// Location of the control socket. Key `control`.

@@ -5,7 +5,7 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::path::Path;
 
-use pep::config::{ControlPath, LogFilter, OperationConfig};
+use pep::config::{ControlPath, LogFilter, MetricsConfig, OperationConfig};
 use units::{ByteCount, format_duration};
 
 use super::ConfigFile;
@@ -37,7 +37,6 @@ impl Operation {
         place: &Place<'_>,
         file: &ConfigFile<'_>,
     ) -> Result<OperationConfig, FileError> {
-        const METRICS: &str = "a local address and a TCP port, like \"127.0.0.1:9590\"";
         let path = |path: String| place.folder().locate(Path::new(&path));
         place.check(
             self.control.as_deref() != Some(""),
@@ -48,10 +47,7 @@ impl Operation {
         let most = self.max_connections;
         let good = most.is_none_or(|most| most > 0);
         place.check(good, "max_connections", most.unwrap_or_default(), "at least 1")?;
-        let metrics = self.metrics.map(|metrics| {
-            let missing = || place.missing("metrics.listen", METRICS);
-            metrics.listen.map(|address| address.0.0).ok_or_else(missing)
-        });
+        let metrics = self.metrics.map(|raw| metrics(&place.within("metrics"), raw));
         Ok(OperationConfig {
             control: match self.control {
                 None => ControlPath::Usual,
@@ -68,6 +64,30 @@ impl Operation {
             ..OperationConfig::default()
         })
     }
+}
+
+fn metrics(place: &Place<'_>, raw: sections::Metrics) -> Result<MetricsConfig, FileError> {
+    const LISTEN: &str = "a local address and a TCP port, like \"127.0.0.1:9590\"";
+    let listen = raw.listen.ok_or_else(|| place.missing("listen", LISTEN))?.0.0;
+    let file = raw.token_file.as_deref();
+    place.check(file != Some(""), "token_file", "\"\"", "a path")?;
+    let nobody = raw.allow.as_ref().is_some_and(Vec::is_empty);
+    place.check(!nobody, "allow", "[]", "at least one prefix, or no such key")?;
+    let is_open = raw.token_file.is_none() && raw.allow.is_none();
+    let beyond = "a loopback address such as \"127.0.0.1:9590\", or, to be reached from other \
+                  machines, also `token_file = \"FILE\"` or `allow = [\"10.0.0.0/8\"]`";
+    place.check(listen.ip().is_loopback() || !is_open, "listen", quoted(listen), beyond)?;
+    for host in &raw.hosts {
+        let good = !host.is_empty() && !host.contains([':', '/', '@', ' ', '*']);
+        place.check(good, "hosts", quoted(host), "names without a port, such as \"hub.lan\"")?;
+    }
+    Ok(MetricsConfig {
+        listen,
+        token_file: raw.token_file.map(|path| place.folder().locate(Path::new(&path))),
+        allow: raw.allow.unwrap_or_default().into_iter().map(|prefix| prefix.0).collect(),
+        hosts: raw.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+        hide_destinations: raw.hide_destinations.unwrap_or(false),
+    })
 }
 
 fn keepalive(place: &Place<'_>, time: Duration) -> Result<Duration, FileError> {

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use pep::admission::Quota;
 use pep::config::{
-    Answer, ControlPath, DlepConfig, Modem, Names, OperationConfig, ProxyConfig, SideConfig,
-    TunnelConfig, TunnelDevice,
+    Answer, ControlPath, DlepConfig, MetricsConfig, Modem, Names, OperationConfig, ProxyConfig,
+    SideConfig, TunnelConfig, TunnelDevice,
 };
 use pep::egress::{Egress, Target};
 use pep::keys::format_public_key;
@@ -183,21 +183,59 @@ fn the_operation_of_a_gateway_is_configured() {
         file,
     };
     assert_eq!(with(keys).unwrap(), expected);
-    let metrics = with("metrics = { listen = \"127.0.0.1:9590\" }").unwrap().metrics;
-    assert_eq!(metrics, Some("127.0.0.1:9590".parse().unwrap()));
     assert_eq!(with("control = \"none\"").unwrap().control, ControlPath::None);
     for (keys, told) in [
         ("control = \"\"", "control = \"\": expected a path"),
-        (
-            "metrics = { listen = \"9590\" }",
-            "metrics.listen = \"9590\": expected an address and a port",
-        ),
-        ("metrics = {}", "metrics.listen is missing"),
         ("max_connections = 0", "max_connections = 0: expected at least 1"),
         ("total_memory = \"1 kB\"", "at least 64 kB"),
     ] {
         let error = with(keys).unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn metrics_are_served_beyond_this_machine_only_to_those_named() {
+    let with = |keys: &str| {
+        let text = hub_with("rate", &format!("metrics = {{ {keys} }}\nrate"));
+        hub(&text).map(|config| config.operation.metrics)
+    };
+    let plain = |listen: &str| MetricsConfig {
+        listen: listen.parse().unwrap(),
+        token_file: None,
+        allow: Vec::new(),
+        hosts: Vec::new(),
+        hide_destinations: false,
+    };
+    for at in ["127.0.0.1:9590", "[::1]:9590"] {
+        assert_eq!(with(&format!("listen = \"{at}\"")).unwrap(), Some(plain(at)));
+    }
+    let at = "0.0.0.0:9590";
+    let token_file = Some(PathBuf::from("/site/token"));
+    let found = with(&format!("listen = \"{at}\", token_file = \"token\"")).unwrap();
+    assert_eq!(found, Some(MetricsConfig { token_file, ..plain(at) }));
+    let keys = "allow = [\"10.0.0.0/8\"], hosts = [\"Hub.lan\"], hide_destinations = true";
+    let expected = MetricsConfig {
+        allow: vec!["10.0.0.0/8".parse().unwrap()],
+        hosts: vec!["hub.lan".to_owned()],
+        hide_destinations: true,
+        ..plain(at)
+    };
+    assert_eq!(with(&format!("listen = \"{at}\", {keys}")).unwrap(), Some(expected));
+    let local = "listen = \"127.0.0.1:9590\"";
+    for (keys, told) in [
+        ("", "metrics.listen is missing"),
+        ("listen = \"9590\"", "metrics.listen = \"9590\": expected an address and a port"),
+        ("listen = \"0.0.0.0:9590\"", "or `allow = [\"10.0.0.0/8\"]`"),
+        ("listen = \"[::]:9590\"", "metrics.listen = \"[::]:9590\": expected a loopback"),
+        ("listen = \"192.0.2.1:9590\"", "`token_file = \"FILE\"`"),
+        (&format!("{local}, allow = []"), "at least one prefix"),
+        (&format!("{local}, allow = [\"ten\"]"), "metrics.allow"),
+        (&format!("{local}, token_file = \"\""), "metrics.token_file = \"\": expected a path"),
+        (&format!("{local}, hosts = [\"hub:9590\"]"), "metrics.hosts = \"hub:9590\""),
+    ] {
+        let error = with(keys).unwrap_err().to_string();
+        assert!(error.contains(told), "{keys}: {error}");
     }
 }
 

@@ -6,6 +6,7 @@
     reason = "each test program uses its part of it"
 )]
 
+pub(crate) mod browser;
 pub(crate) mod program;
 mod running;
 pub(crate) mod terminal;

@@ -9,6 +9,7 @@ use std::thread;
 use nix::unistd::Uid;
 
 use crate::LOSSY;
+use crate::common::browser::BROWSER;
 use crate::common::{Runner, as_each_user, as_myself, is_present, skip, text};
 use crate::inside::{accept, listen};
 
@@ -152,7 +153,6 @@ fn git_clones_and_pulls() {
 
 /// Number of pictures on the page.
 const PICTURES: usize = 12;
-const BROWSER: &str = "chromium-headless-shell";
 
 #[test]
 fn a_browser_loads_a_page_with_all_its_pictures() {

@@ -407,7 +407,7 @@ pub(crate) fn write_secret(path: &Path, text: &str) {
 pub(crate) fn get(node: Node, path: &str) -> String {
     let connect = || TcpStream::connect("127.0.0.1:9590").unwrap();
     let mut socket = find_netns(node).unwrap().run(connect);
-    write!(socket, "GET {path} HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n").unwrap();
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut said = String::new();
     socket.read_to_string(&mut said).unwrap();
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");

@@ -2,9 +2,9 @@
 
 use crate::common::program::{Program, programs};
 use crate::{
-    blocked, clean_up, clients, code_points, directions, dlep, egress, endings, eyeballs,
-    fail_open, faults, machines, operate, policy, protocols, proxy, quic, semantics, shares, shown,
-    solo, stalled, transfer, transparent, tunnel,
+    blocked, clean_up, clients, code_points, dashboard, directions, dlep, egress, endings,
+    eyeballs, fail_open, faults, machines, monitoring, operate, policy, protocols, proxy, quic,
+    semantics, shares, shown, solo, stalled, transfer, transparent, tunnel,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -15,6 +15,8 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     code_points::inside_they_cross,
     code_points::inside_alone,
     code_points::inside_marks,
+    dashboard::inside_a_download_fades,
+    dashboard::inside_a_name_is_a_script,
     directions::inside_the_hub_takes_over,
     directions::inside_terminals_meet,
     directions::inside_a_hop_of_ipv6,
@@ -48,6 +50,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     machines::without_ipv6::inside_a_kernel_without_ipv6,
     machines::without_ipv6::inside_ipv6_is_switched_off,
     machines::without_ipv6::inside_ipv6_goes_on_and_off,
+    monitoring::inside_metrics_are_scraped,
     operate::inside_a_pair_is_asked,
     operate::inside_clients_are_claimed,
     operate::inside_a_terminal_drains,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::operate::status::Status;
+use crate::operate::status::{ConnectionStatus, Status};
 
 /// Protocol version. Incremented when older programs can no longer understand newer ones.
 pub const PROTOCOL: u32 = 1;
@@ -30,6 +30,13 @@ pub enum Request {
     Status {
         /// Include each live connection.
         connections: bool,
+    },
+    /// Report live connections.
+    Connections {
+        /// Those of the sessions with the peer of this name; all if `None`.
+        peer: Option<String>,
+        /// At most this many: those that have moved the most bytes.
+        most: usize,
     },
     /// Set the modem's rate for a limited time.
     Rate {
@@ -67,6 +74,13 @@ pub enum Answer {
     Done(Vec<String>),
     /// The gateway's status.
     Status(Box<Status>),
+    /// Live connections.
+    Connections {
+        /// As many as were asked for, those that have moved the most bytes first.
+        most_moved: Vec<ConnectionStatus>,
+        /// Number of all that match.
+        total: u64,
+    },
     /// The events, one JSON object each.
     Events(Vec<String>),
 }
@@ -107,6 +121,7 @@ mod tests {
     fn written_messages_are_read_back() {
         let requests = [
             Request::Status { connections: true },
+            Request::Connections { peer: Some("ship-1".into()), most: 50 },
             Request::Rate { bit_s: 20_000_000, for_s: 30.0, peer: Some("ship-1".into()) },
             Request::Events { reader: u64::MAX, peer: None },
             Request::Reload,

@@ -64,6 +64,7 @@ const COUNTS: &[Count] = &[
     ("probes", "Probes sent because nothing was acknowledged for too long", |s| s.probes),
     ("duplicates", "Duplicate packets received", |s| s.duplicates),
     ("forged", "Packets that failed authentication", |s| s.forged),
+    ("outages", "Times that the peer ceased to answer", |s| s.outages),
     ("key_changes", "Key renewals", |s| s.key_changes),
 ];
 

@@ -17,6 +17,18 @@ pub(in crate::gateway) struct Metrics {
     /// The TCP address that serves metrics and a page over HTTP.
     #[schemars(required, extend("examples" = ["127.0.0.1:9590"]))]
     pub(in crate::gateway) listen: Option<Text<Address>>,
+    /// A file with the token that every request must carry, 16 to 128 letters, digits, `-` or `_`.
+    /// Without it, or `allow`, only a loopback address can be listened on.
+    pub(in crate::gateway) token_file: Option<String>,
+    /// The clients that are served (prefixes), besides this machine's own; default all.
+    pub(in crate::gateway) allow: Option<Vec<Text<Prefix>>>,
+    /// The names by which browsers may ask for this machine, besides `localhost` and addresses.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["hub.example.net"]]))]
+    pub(in crate::gateway) hosts: Vec<String>,
+    /// Leave the destinations of connections out.
+    #[schemars(extend("default" = false))]
+    pub(in crate::gateway) hide_destinations: Option<bool>,
 }
 
 /// How to obtain the rate from the modem (RFC 8175); needs `rate = "modem"`.

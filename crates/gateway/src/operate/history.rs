@@ -1,0 +1,258 @@
+//! The last hour of a gateway and of its sessions, for the dashboard: figures and events.
+//!
+//! Fed with a [`Status`] a second, from whose differences it tells what has happened. It is handed
+//! the time and reads no clock. Memory is bounded: [`MOST_SESSIONS`] sessions of 23 kB of figures
+//! ([`Series`]) and at most [`EVENTS_PER_SESSION`] events each. Sessions beyond that have none.
+//!
+//! What happens and ends between two statuses is not seen, except outages and key renewals, which
+//! are counted.
+
+mod events;
+mod ring;
+
+use std::collections::BTreeMap;
+
+use units::Instant;
+
+pub(crate) use self::events::{Event, Kind, Log};
+pub(crate) use self::ring::{COARSE_S, Ring, Series};
+use super::status::{SessionStatus, Status};
+
+/// Sessions of which the last hour is kept. Those that ended the longest ago are forgotten first.
+pub(crate) const MOST_SESSIONS: usize = 1024;
+/// Events kept of each session.
+pub(crate) const EVENTS_PER_SESSION: usize = 100;
+/// Events kept of the gateway and all its sessions together, without key renewals.
+pub(crate) const EVENTS: usize = 300;
+/// An ended session is forgotten after this long.
+const FORGOTTEN_AFTER_S: u64 = 3600;
+
+/// Figures of a session; the places in its samples.
+pub(crate) const SESSION_FIGURES: [&str; 12] = [
+    "told", "rate", "found", "sent", "received", "rtt", "queue", "loss", "lost", "restored",
+    "repairs", "up",
+];
+/// Figures of the gateway: connections' bit/s to the hop and from it (without a hop: up and down),
+/// live connections, bytes held.
+pub(crate) const GATEWAY_FIGURES: [&str; 4] = ["to_hop", "from_hop", "connections", "held"];
+
+/// The last hour.
+#[derive(Debug)]
+pub(crate) struct History {
+    origin: Instant,
+    gateway: Series<{ GATEWAY_FIGURES.len() }>,
+    tracks: BTreeMap<String, Track>,
+    log: Log,
+    last: Option<(Instant, Totals)>,
+}
+
+/// The last hour of the sessions with one peer, by its public key.
+#[derive(Debug)]
+pub(crate) struct Track {
+    pub(crate) series: Series<{ SESSION_FIGURES.len() }>,
+    pub(crate) log: Log,
+    /// The figures of the last second, not rounded.
+    pub(crate) now: Figures,
+    last: SessionStatus,
+    at: Instant,
+    /// Second in which it was last up.
+    second: u64,
+    up: bool,
+}
+
+/// What a session does in a second, beyond its status.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Figures {
+    pub(crate) sent_bit_s: f64,
+    pub(crate) received_bit_s: f64,
+    pub(crate) lost_per_s: f64,
+    pub(crate) restored_per_s: f64,
+    pub(crate) repair_bit_s: f64,
+}
+
+/// The gateway's counters and states of which differences matter.
+#[derive(Debug, Clone, Default)]
+struct Totals {
+    to_hop: u64,
+    from_hop: u64,
+    status: events::GatewayState,
+}
+
+impl History {
+    /// Nothing has happened yet; seconds count from `origin`.
+    pub(crate) fn new(origin: Instant) -> Self {
+        let (gateway, log) = (Series::new(), Log::new(EVENTS));
+        Self { origin, gateway, tracks: BTreeMap::new(), log, last: None }
+    }
+
+    /// Records what a status says.
+    pub(crate) fn record(&mut self, now: Instant, status: &Status) {
+        let second = self.second(now);
+        self.record_gateway(now, second, status);
+        let mut sessions: Vec<&SessionStatus> = status.sessions.iter().collect();
+        // While a new session replaces one with the same peer, the new one counts.
+        sessions.sort_by(|one, other| {
+            (&one.key, one.since_s)
+                .partial_cmp(&(&other.key, other.since_s))
+                .unwrap_or(std::cmp::Ordering::Equal)
+        });
+        sessions.dedup_by(|later, first| later.key == first.key);
+        for session in &sessions {
+            self.record_session(now, second, session);
+        }
+        self.end_others(second, &sessions);
+    }
+
+    /// Seconds since the beginning.
+    pub(crate) fn second(&self, now: Instant) -> u64 {
+        now.saturating_since(self.origin).as_secs()
+    }
+
+    pub(crate) fn gateway(&self) -> &Series<{ GATEWAY_FIGURES.len() }> {
+        &self.gateway
+    }
+
+    /// The sessions with the peer of this public key.
+    pub(crate) fn track(&self, key: &str) -> Option<&Track> {
+        self.tracks.get(key)
+    }
+
+    /// What has happened to the gateway and all its sessions, without key renewals.
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    fn record_gateway(&mut self, now: Instant, second: u64, status: &Status) {
+        let traffic = &status.traffic;
+        let totals = Totals {
+            to_hop: traffic.to_hop_bytes + traffic.up_bytes,
+            from_hop: traffic.from_hop_bytes + traffic.down_bytes,
+            status: events::GatewayState::of(status),
+        };
+        let mut sample = [f32::NAN; GATEWAY_FIGURES.len()];
+        if let Some((at, last)) = &self.last {
+            let past = now.saturating_since(*at).as_secs_f64();
+            sample[0] = per_second(8, totals.to_hop, last.to_hop, past) as f32;
+            sample[1] = per_second(8, totals.from_hop, last.from_hop, past) as f32;
+            totals.status.changes(&last.status, |kind, detail| {
+                self.log.add(second, None, kind, detail);
+            });
+        }
+        sample[2] = status.memory.connections as f32;
+        sample[3] = status.memory.held_bytes as f32;
+        self.gateway.record(second, sample);
+        self.last = Some((now, totals));
+    }
+
+    fn record_session(&mut self, now: Instant, second: u64, session: &SessionStatus) {
+        if !self.tracks.contains_key(&session.key) {
+            if !self.make_room() {
+                return;
+            }
+            let track = Track::new(now, second, session);
+            self.tracks.insert(session.key.clone(), track);
+        }
+        let Self { tracks, log, .. } = self;
+        let track = tracks.get_mut(&session.key).expect("it has been inserted");
+        track.record(now, second, session, log);
+    }
+
+    /// Whether there is room for one more session.
+    fn make_room(&mut self) -> bool {
+        if self.tracks.len() < MOST_SESSIONS {
+            return true;
+        }
+        let ended = self.tracks.iter().filter(|(_, track)| !track.up);
+        let oldest = ended.min_by_key(|(_, track)| track.second).map(|(key, _)| key.clone());
+        oldest.is_some_and(|key| self.tracks.remove(&key).is_some())
+    }
+
+    /// Ends the sessions that are not among these, which are sorted by key.
+    fn end_others(&mut self, second: u64, there: &[&SessionStatus]) {
+        let Self { tracks, log, .. } = self;
+        for (key, track) in tracks.iter_mut() {
+            let gone = there.binary_search_by(|it| it.key.cmp(key)).is_err();
+            if gone && std::mem::take(&mut track.up) {
+                track.tell(second, log, Kind::Down, String::new());
+            }
+        }
+        tracks.retain(|_, track| track.up || second - track.second <= FORGOTTEN_AFTER_S);
+    }
+}
+
+impl Track {
+    fn new(at: Instant, second: u64, session: &SessionStatus) -> Self {
+        let (series, log) = (Series::new(), Log::new(EVENTS_PER_SESSION));
+        let last = session.clone();
+        Self { series, log, now: Figures::default(), last, at, second, up: false }
+    }
+
+    fn tell(&mut self, second: u64, all: &mut Log, kind: Kind, detail: String) {
+        if kind != Kind::Rekey {
+            all.add(second, Some(&self.last), kind, detail.clone());
+        }
+        self.log.add(second, Some(&self.last), kind, detail);
+    }
+
+    fn record(&mut self, now: Instant, second: u64, session: &SessionStatus, all: &mut Log) {
+        let past = now.saturating_since(self.at).as_secs_f64();
+        // The counters of a session that came up since begin again.
+        let is_new = !self.up || session.since_s < past;
+        let last = std::mem::replace(&mut self.last, session.clone());
+        self.at = now;
+        self.now = if is_new { Figures::default() } else { Figures::between(&last, session, past) };
+        self.series.record(second, self.now.sample(session));
+        (self.second, self.up) = (second, true);
+        if is_new {
+            let detail = format!("from {}", session.address);
+            return self.tell(second, all, Kind::Up, detail);
+        }
+        for (kind, detail) in events::of_session(&last, session) {
+            self.tell(second, all, kind, detail);
+        }
+    }
+}
+
+impl Figures {
+    fn between(before: &SessionStatus, after: &SessionStatus, past_s: f64) -> Self {
+        let rate = |bits, count: fn(&SessionStatus) -> u64| {
+            per_second(bits, count(after), count(before), past_s)
+        };
+        Self {
+            sent_bit_s: rate(8, |it| it.bytes_sent),
+            received_bit_s: rate(8, |it| it.bytes_received),
+            lost_per_s: rate(1, |it| it.packets_lost),
+            restored_per_s: rate(1, |it| it.recovered),
+            repair_bit_s: rate(8, |it| it.repair_bytes),
+        }
+    }
+
+    /// In the order of [`SESSION_FIGURES`].
+    fn sample(&self, session: &SessionStatus) -> [f32; SESSION_FIGURES.len()] {
+        let known = |rate: Option<u64>| rate.map_or(f64::NAN, |rate| rate as f64);
+        [
+            known(session.told_bit_s),
+            session.rate_bit_s as f64,
+            known(session.capacity_bit_s),
+            self.sent_bit_s,
+            self.received_bit_s,
+            session.rtt_ms,
+            session.queue_ms,
+            session.loss,
+            self.lost_per_s,
+            self.restored_per_s,
+            self.repair_bit_s,
+            f64::from(u8::from(session.reachable)),
+        ]
+        .map(|figure| figure as f32)
+    }
+}
+
+/// Growth per second of a counter; 0 if no time has passed.
+fn per_second(bits: u64, after: u64, before: u64, past_s: f64) -> f64 {
+    let growth = after.saturating_sub(before) * bits;
+    if past_s > 0.0 { growth as f64 / past_s } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests;

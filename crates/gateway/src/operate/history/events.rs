@@ -1,0 +1,162 @@
+//! What happens to a gateway and its sessions, as the dashboard's time line shows it.
+
+use std::collections::VecDeque;
+
+use pep::admission::Bypass;
+use serde::Serialize;
+
+use crate::operate::status::{SessionStatus, Status};
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Event {
+    /// Number in its log; they only grow.
+    pub(crate) id: u64,
+    /// Second on the history's clock.
+    pub(crate) t: u64,
+    /// Name of the session's peer; none for the gateway itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) peer: Option<String>,
+    /// Public key of the peer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<String>,
+    pub(crate) kind: Kind,
+    /// More about it, for people; may be empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) detail: String,
+}
+
+/// Kinds of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// A session came up.
+    Up,
+    /// A session ended.
+    Down,
+    /// The peer does not answer: the link fades.
+    Fade,
+    /// It answers again.
+    FadeEnd,
+    /// The peer has another address: a hand-over.
+    Moved,
+    /// The session has new keys.
+    Rekey,
+    /// Losses lower a configured or reported rate.
+    Tripped,
+    /// The configured or reported rate holds again.
+    Restored,
+    /// A rate from the modem, or none any more.
+    Told,
+    /// New connections pass unaccelerated.
+    Bypass,
+    /// New connections are intercepted again.
+    BypassEnd,
+    /// The configuration was reloaded.
+    Reload,
+    /// The gateway takes no new connections and ends.
+    Drain,
+}
+
+/// The last events.
+#[derive(Debug)]
+pub(crate) struct Log {
+    events: VecDeque<Event>,
+    next: u64,
+    most: usize,
+}
+
+impl Log {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { events: VecDeque::new(), next: 1, most }
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        t: u64,
+        session: Option<&SessionStatus>,
+        kind: Kind,
+        detail: String,
+    ) {
+        if self.events.len() == self.most {
+            self.events.pop_front();
+        }
+        let peer = session.map(|session| session.peer.clone());
+        let key = session.map(|session| session.key.clone());
+        self.events.push_back(Event { id: self.next, t, peer, key, kind, detail });
+        self.next += 1;
+    }
+
+    /// The events after the one of this number, the oldest first.
+    pub(crate) fn after(&self, id: u64) -> impl Iterator<Item = &Event> {
+        self.events.iter().skip_while(move |event| event.id <= id)
+    }
+
+    /// Number of the last event; 0 if there was none.
+    pub(crate) fn last_id(&self) -> u64 {
+        self.next - 1
+    }
+}
+
+/// What happened to a session between two statuses.
+pub(super) fn of_session(before: &SessionStatus, after: &SessionStatus) -> Vec<(Kind, String)> {
+    let mut found = Vec::new();
+    let mut tell = |kind, detail: String| found.push((kind, detail));
+    let outages = after.outages.saturating_sub(before.outages);
+    if !before.reachable && after.reachable {
+        tell(Kind::FadeEnd, String::new());
+    }
+    if outages > 0 {
+        tell(Kind::Fade, if after.reachable { "under a second".to_owned() } else { String::new() });
+    }
+    if before.address != after.address {
+        tell(Kind::Moved, format!("{} to {}", before.address, after.address));
+    }
+    if before.key_changes != after.key_changes {
+        tell(Kind::Rekey, String::new());
+    }
+    let tripped = |session: &SessionStatus| session.rate_state.as_deref() == Some("tripped");
+    match (tripped(before), tripped(after)) {
+        (false, true) => tell(Kind::Tripped, format!("sends at {} bit/s", after.rate_bit_s)),
+        (true, false) => tell(Kind::Restored, format!("sends at {} bit/s", after.rate_bit_s)),
+        _ => {}
+    }
+    if before.told_bit_s != after.told_bit_s {
+        let rate =
+            after.told_bit_s.map_or_else(|| "no rate".to_owned(), |it| format!("{it} bit/s"));
+        tell(Kind::Told, rate);
+    }
+    found
+}
+
+/// The states of a gateway whose changes are events.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GatewayState {
+    bypass: Option<Bypass>,
+    reloads: u64,
+    drains: bool,
+}
+
+impl GatewayState {
+    pub(super) fn of(status: &Status) -> Self {
+        Self {
+            bypass: status.interception.as_ref().and_then(|it| it.why),
+            reloads: status.reloads,
+            drains: status.draining_s.is_some(),
+        }
+    }
+
+    pub(super) fn changes(&self, before: &Self, mut tell: impl FnMut(Kind, String)) {
+        match (before.bypass, self.bypass) {
+            (was, is) if was == is => {}
+            (_, Some(why)) => tell(Kind::Bypass, why.as_str().to_owned()),
+            (_, None) => tell(Kind::BypassEnd, String::new()),
+        }
+        if before.reloads != self.reloads {
+            tell(Kind::Reload, String::new());
+        }
+        if !before.drains && self.drains {
+            tell(Kind::Drain, String::new());
+        }
+    }
+}

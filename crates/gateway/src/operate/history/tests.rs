@@ -1,0 +1,178 @@
+//! A history is fed with statuses at given times.
+
+use std::time::Duration;
+
+use pep::admission::Bypass;
+
+use super::*;
+use crate::operate::status::InterceptionStatus;
+
+fn at(seconds: f64) -> Instant {
+    Instant::ZERO + Duration::from_secs_f64(seconds)
+}
+
+/// A session that has been up for `since_s`.
+fn session(key: &str, since_s: f64) -> SessionStatus {
+    SessionStatus {
+        key: key.to_owned(),
+        peer: format!("ship {key}"),
+        address: "192.0.2.1:5900".to_owned(),
+        since_s,
+        reachable: true,
+        ..SessionStatus::default()
+    }
+}
+
+fn status(sessions: Vec<SessionStatus>) -> Status {
+    Status { sessions, ..Status::default() }
+}
+
+fn kinds(log: &Log) -> Vec<Kind> {
+    log.after(0).map(|event| event.kind).collect()
+}
+
+/// The figure of the last second.
+fn figure(history: &History, key: &str, name: &str) -> f32 {
+    let place = SESSION_FIGURES.iter().position(|it| *it == name).unwrap();
+    history.track(key).unwrap().series.latest()[place]
+}
+
+#[test]
+fn rates_are_differences_of_counters() {
+    let mut history = History::new(at(100.0));
+    let mut one = session("a", 50.0);
+    history.record(at(100.0), &status(vec![one.clone()]));
+    assert_eq!(figure(&history, "a", "sent"), 0.0, "what came before is not counted");
+    one.bytes_sent += 1000;
+    one.packets_lost += 4;
+    one.since_s += 2.0;
+    history.record(at(102.0), &status(vec![one.clone()]));
+    assert_eq!(history.second(at(102.0)), 2);
+    let figures = ["sent", "received", "lost", "up"].map(|name| figure(&history, "a", name));
+    assert_eq!(figures, [4000.0, 0.0, 2.0, 1.0]);
+    assert!(figure(&history, "a", "told").is_nan(), "no modem has told a rate");
+}
+
+#[test]
+fn a_session_that_came_up_again_begins_at_zero() {
+    let mut history = History::new(at(0.0));
+    let mut one = session("a", 50.0);
+    one.bytes_sent = 1_000_000;
+    history.record(at(0.0), &status(vec![one]));
+    let mut new = session("a", 0.3);
+    new.bytes_sent = 2_000_000;
+    history.record(at(1.0), &status(vec![new]));
+    assert_eq!(figure(&history, "a", "sent"), 0.0);
+    assert_eq!(kinds(history.log()), [Kind::Up, Kind::Up]);
+}
+
+#[test]
+fn while_two_sessions_with_a_peer_overlap_the_new_one_counts() {
+    let mut history = History::new(at(0.0));
+    let (mut old, mut new) = (session("a", 50.0), session("a", 0.5));
+    (old.rtt_ms, new.rtt_ms) = (1.0, 2.0);
+    history.record(at(0.0), &status(vec![old.clone(), new.clone()]));
+    assert_eq!(figure(&history, "a", "rtt"), 2.0);
+    history.record(at(1.0), &status(vec![new, old]));
+    assert_eq!(figure(&history, "a", "rtt"), 2.0);
+}
+
+#[test]
+fn changes_of_a_session_are_events_of_it_and_of_the_gateway() {
+    let mut history = History::new(at(0.0));
+    let mut one = session("a", 50.0);
+    let mut second = 0.0;
+    let mut step =
+        |history: &mut History, one: &mut SessionStatus, change: &dyn Fn(&mut SessionStatus)| {
+            change(one);
+            second += 1.0;
+            one.since_s += 1.0;
+            history.record(at(second), &status(vec![one.clone()]));
+        };
+    step(&mut history, &mut one, &|_| ());
+    step(&mut history, &mut one, &|it| (it.reachable, it.outages) = (false, 1));
+    step(&mut history, &mut one, &|_| ());
+    step(&mut history, &mut one, &|it| it.reachable = true);
+    step(&mut history, &mut one, &|it| it.address = "198.51.100.9:1".to_owned());
+    step(&mut history, &mut one, &|it| it.key_changes = 1);
+    step(&mut history, &mut one, &|it| it.rate_state = Some("tripped".to_owned()));
+    step(&mut history, &mut one, &|it| it.rate_state = None);
+    step(&mut history, &mut one, &|it| it.told_bit_s = Some(20_000_000));
+    // It begins and ends between two statuses.
+    step(&mut history, &mut one, &|it| it.outages = 2);
+    history.record(at(20.0), &status(vec![]));
+    use Kind::*;
+    let all = [Up, Fade, FadeEnd, Moved, Rekey, Tripped, Restored, Told, Fade, Down];
+    let track = history.track("a").unwrap();
+    assert_eq!(kinds(&track.log), all);
+    assert_eq!(
+        kinds(history.log()),
+        all.into_iter().filter(|kind| *kind != Rekey).collect::<Vec<_>>()
+    );
+    let moved = track.log.after(0).find(|event| event.kind == Moved).unwrap();
+    assert_eq!((moved.t, moved.peer.as_deref()), (5, Some("ship a")));
+    assert_eq!(moved.detail, "192.0.2.1:5900 to 198.51.100.9:1");
+    assert_eq!(track.log.after(moved.id).count(), 6);
+}
+
+#[test]
+fn changes_of_the_gateway_are_events() {
+    let mut history = History::new(at(0.0));
+    let mut status = Status::default();
+    let mut second = 0.0;
+    let mut step = |status: &Status| {
+        second += 1.0;
+        history.record(at(second), status);
+    };
+    step(&status);
+    let interception = |on: bool| {
+        let why = (!on).then_some(Bypass::PeerUnreachable);
+        Some(InterceptionStatus { on, why, ..InterceptionStatus::default() })
+    };
+    status.interception = interception(false);
+    step(&status);
+    step(&status);
+    status.interception = interception(true);
+    step(&status);
+    status.reloads = 1;
+    step(&status);
+    status.draining_s = Some(0.0);
+    step(&status);
+    assert_eq!(kinds(history.log()), [Kind::Bypass, Kind::BypassEnd, Kind::Reload, Kind::Drain]);
+    assert_eq!(history.log().after(0).next().unwrap().detail, "peer-unreachable");
+}
+
+#[test]
+fn memory_is_bounded_for_any_number_of_sessions_and_events() {
+    let mut history = History::new(at(0.0));
+    let crowd = |from: usize| -> Vec<_> {
+        (from..from + MOST_SESSIONS).map(|number| session(&number.to_string(), 1.0)).collect()
+    };
+    history.record(at(0.0), &status(crowd(0)));
+    // No more are followed while these live, then they make room.
+    let more = [crowd(0), crowd(MOST_SESSIONS)].concat();
+    history.record(at(1.0), &status(more));
+    assert_eq!(history.tracks.len(), MOST_SESSIONS);
+    history.record(at(2.0), &status(vec![]));
+    history.record(at(3.0), &status(crowd(MOST_SESSIONS)));
+    assert_eq!(history.tracks.len(), MOST_SESSIONS);
+    assert!(history.track("0").is_none() && history.track("2047").is_some());
+    assert_eq!(history.log().after(0).count(), EVENTS);
+    let mut flaps = session("2047", 9.0);
+    for second in 4..300 {
+        flaps.key_changes += 1;
+        flaps.since_s += 1.0;
+        history.record(at(f64::from(second)), &status(vec![flaps.clone()]));
+    }
+    assert_eq!(history.track("2047").unwrap().log.after(0).count(), EVENTS_PER_SESSION);
+    // An hour after their end the others are forgotten.
+    history.record(at(3700.0), &status(vec![flaps]));
+    assert_eq!(history.tracks.len(), 1);
+}
+
+/// The size that the documentation states.
+#[test]
+fn the_figures_of_a_session_take_23_kb() {
+    let bytes = (ring::FINE + ring::COARSE) * SESSION_FIGURES.len() * size_of::<u16>();
+    assert_eq!(bytes, 23_040);
+}

@@ -1,0 +1,266 @@
+//! Who may read: by address, by token, and by the name that a browser was given.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
+use axum::http::{HeaderMap, StatusCode};
+use pep::config::MetricsConfig;
+use pep::traffic::Prefix;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use crate::error::RunError;
+
+/// Letters of a token. They need no quoting in a URL, a form or a cookie.
+const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
+
+/// Decides about requests.
+#[derive(Debug)]
+pub(super) struct Access {
+    token: Option<Token>,
+    allow: Vec<Prefix>,
+    hosts: Vec<String>,
+    /// Cookies are of a host, not of a port, and a machine may run several gateways.
+    cookie: String,
+}
+
+/// A secret that every request must carry. Never printed.
+struct Token(Zeroizing<String>);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+impl Access {
+    /// # Errors
+    /// If the token's file cannot be read, is open to others, or holds none.
+    pub(super) fn new(config: &MetricsConfig) -> Result<Self, RunError> {
+        let read = |path: &Path| {
+            let failed = |why| RunError::MetricsToken { path: path.to_owned(), why };
+            Token::read(path).map_err(failed)
+        };
+        Ok(Self {
+            token: config.token_file.as_deref().map(read).transpose()?,
+            allow: config.allow.clone(),
+            hosts: config.hosts.clone(),
+            cookie: format!("skyhop-{}", config.listen.port()),
+        })
+    }
+
+    /// Whether this client may ask at all, with or without a token.
+    ///
+    /// # Errors
+    /// The status and the reason of a refusal.
+    pub(super) fn check_client(
+        &self,
+        client: SocketAddr,
+        headers: &HeaderMap,
+    ) -> Result<(), (StatusCode, &'static str)> {
+        let client = client.ip().to_canonical();
+        let listed = self.allow.is_empty() || self.allow.iter().any(|net| net.contains(client));
+        if !listed && !client.is_loopback() {
+            return Err((StatusCode::FORBIDDEN, "this address is not in [metrics] allow\n"));
+        }
+        // A page of another name has no cookie of ours, so that the token protects by itself.
+        if self.token.is_none() && !self.is_ours(host(headers)) {
+            let why = "this name is not in [metrics] hosts; use the address, or add the name\n";
+            return Err((StatusCode::MISDIRECTED_REQUEST, why));
+        }
+        Ok(())
+    }
+
+    /// Whether the request carries the token, if there is one.
+    pub(super) fn is_authentic(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = &self.token else { return true };
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        let bearer = text(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        let mut cookies = text(COOKIE).into_iter().flat_map(|all| all.split(';'));
+        let cookie =
+            cookies.find_map(|each| each.trim().strip_prefix(&*self.cookie)?.strip_prefix('='));
+        [bearer, cookie].into_iter().flatten().any(|shown| token.is(shown))
+    }
+
+    /// The cookie for a browser that shows this token; `None` if it is wrong.
+    pub(super) fn cookie(&self, shown: &str) -> Option<String> {
+        let is_it = self.token.as_ref().is_some_and(|token| token.is(shown));
+        let Self { cookie, .. } = self;
+        is_it.then(|| {
+            format!("{cookie}={shown}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000")
+        })
+    }
+
+    /// Whether a browser that asks for this host can only have meant this machine. An address can;
+    /// a name may be anybody's who lets it point here (DNS rebinding).
+    fn is_ours(&self, host: Option<&str>) -> bool {
+        let Some(host) = host else { return true };
+        let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((address, _)) => address,
+            None => host.split(':').next().unwrap_or_default(),
+        };
+        let name = name.to_ascii_lowercase();
+        name.parse::<IpAddr>().is_ok() || name == "localhost" || self.hosts.contains(&name)
+    }
+}
+
+/// The host that was asked for; none if the request does not say.
+fn host(headers: &HeaderMap) -> Option<&str> {
+    headers.get(HOST).map(|value| value.to_str().unwrap_or_default())
+}
+
+impl Token {
+    fn read(path: &Path) -> Result<Self, String> {
+        let metadata = fs::metadata(path).map_err(|error| format!("cannot read it: {error}"))?;
+        let mode = metadata.permissions().mode() & 0o7777;
+        if metadata.is_file() && mode & 0o077 != 0 {
+            let file = path.display();
+            return Err(format!("other users can read it (mode {mode:04o}): chmod 600 {file}"));
+        }
+        let text = fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
+        let text = Zeroizing::new(text);
+        let token = text.trim();
+        let plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        if !plain || !TOKEN_BYTES.contains(&token.len()) {
+            let expected = "it holds no token: expected 16 to 128 letters, digits, - or _, such as \
+                            `openssl rand -hex 16` writes";
+            return Err(expected.to_owned());
+        }
+        Ok(Self(Zeroizing::new(token.to_owned())))
+    }
+
+    fn is(&self, shown: &str) -> bool {
+        self.0.as_bytes().ct_eq(shown.as_bytes()).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef_-";
+
+    fn config() -> MetricsConfig {
+        MetricsConfig {
+            listen: "127.0.0.1:9590".parse().unwrap(),
+            token_file: None,
+            allow: Vec::new(),
+            hosts: Vec::new(),
+            hide_destinations: false,
+        }
+    }
+
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&str, &str)| {
+            (name.parse::<axum::http::HeaderName>().unwrap(), value.parse().unwrap())
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    fn with_token(text: &str) -> Result<Access, String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let token_file = Some(file.path().to_owned());
+        Access::new(&MetricsConfig { token_file, ..config() }).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_page_of_a_foreign_name_cannot_read_through_a_browser() {
+        let access = Access::new(&MetricsConfig { hosts: vec!["hub.lan".to_owned()], ..config() });
+        let access = access.unwrap();
+        let here = "127.0.0.1:4000".parse().unwrap();
+        for (host, served) in [
+            ("localhost:9590", true),
+            ("LocalHost", true),
+            ("127.0.0.1:9590", true),
+            ("[::1]:9590", true),
+            ("192.0.2.7", true),
+            ("hub.lan:9590", true),
+            ("HUB.lan", true),
+            ("evil.example", false),
+            ("hub.lan.evil.example:9590", false),
+            ("127.0.0.1.evil.example", false),
+            ("[::1.evil]:9590", false),
+            ("", false),
+        ] {
+            let checked = access.check_client(here, &headers(&[("host", host)]));
+            assert_eq!(checked.is_ok(), served, "{host}: {checked:?}");
+        }
+        assert!(access.check_client(here, &headers(&[])).is_ok(), "no browser omits it");
+    }
+
+    #[test]
+    fn only_listed_clients_and_this_machine_are_served() {
+        let allow = vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
+        let access = Access::new(&MetricsConfig { allow, ..config() }).unwrap();
+        for (client, served) in [
+            ("10.1.2.3:9", true),
+            ("[::ffff:10.1.2.3]:9", true),
+            ("[2001:db8::9]:9", true),
+            ("127.0.0.1:9", true),
+            ("[::1]:9", true),
+            ("192.0.2.1:9", false),
+            ("[2001:db9::1]:9", false),
+            ("[::ffff:192.0.2.1]:9", false),
+        ] {
+            let checked = access.check_client(client.parse().unwrap(), &headers(&[]));
+            assert_eq!(
+                checked.map_err(|(code, _)| code.as_u16()).err(),
+                (!served).then_some(403),
+                "{client}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_request_needs_the_token() {
+        let access = with_token(&format!("{TOKEN}\n")).unwrap();
+        let cookie = format!("other=1; skyhop-9590={TOKEN}");
+        let bearer = format!("Bearer {TOKEN}");
+        for (shown, good) in [
+            (&[("authorization", &*bearer)][..], true),
+            (&[("cookie", &*cookie)], true),
+            (&[("authorization", "Bearer wrong"), ("cookie", &*cookie)], true),
+            (&[("authorization", TOKEN)], false),
+            (&[("authorization", "Bearer 0123456789abcdef_")], false),
+            (&[("cookie", "skyhop-9590=")], false),
+            (&[("cookie", "skyhop-1=0123456789abcdef_-")], false),
+            (&[], false),
+        ] {
+            assert_eq!(access.is_authentic(&headers(shown)), good, "{shown:?}");
+        }
+        let given = access.cookie(TOKEN).unwrap();
+        assert!(given.contains("HttpOnly") && given.contains("SameSite=Strict"), "{given}");
+        assert_eq!(access.cookie("wrong"), None);
+        assert!(!format!("{access:?}").contains(TOKEN));
+        // The token protects whatever the name, which a proxy before us may have changed.
+        let named = headers(&[("host", "page.example")]);
+        assert!(access.check_client("192.0.2.1:9".parse().unwrap(), &named).is_ok());
+        let open = Access::new(&config()).unwrap();
+        assert!(open.is_authentic(&headers(&[])) && open.cookie("").is_none());
+    }
+
+    #[test]
+    fn a_token_that_others_can_read_or_guess_is_refused() {
+        for (text, told) in
+            [("short", "16 to 128"), ("", "openssl"), ("has spaces in the text", "no token")]
+        {
+            let error = with_token(text).unwrap_err();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), TOKEN).unwrap();
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
+        let token_file = Some(file.path().to_owned());
+        let error = Access::new(&MetricsConfig { token_file, ..config() }).unwrap_err().to_string();
+        assert!(error.contains("metrics.token_file") && error.contains("chmod 600"), "{error}");
+        let token_file = Some("/nonexistent/token".into());
+        let error = Access::new(&MetricsConfig { token_file, ..config() }).unwrap_err().to_string();
+        assert!(error.contains("cannot read"), "{error}");
+    }
+}

@@ -1,0 +1,205 @@
+//! What all viewers of the page share: one status a second, its history, and who watches what.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval};
+use units::Instant;
+
+use super::{ask, ask_connections};
+use crate::clock;
+use crate::operate::control::Call;
+use crate::operate::history::History;
+use crate::operate::status::{ConnectionStatus, Status};
+
+/// Viewers served at the same time.
+pub(super) const MOST_VIEWERS: usize = 32;
+/// Connections shown of a session: those that have moved the most.
+pub(super) const MOST_CONNECTIONS: usize = 50;
+/// Interval of the statuses.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Shared by the viewers.
+#[derive(Debug)]
+pub(super) struct Live {
+    state: Mutex<State>,
+    /// Number of the last status; 0 before the first.
+    ticks: watch::Sender<u64>,
+    viewers: Arc<Semaphore>,
+    pub(super) hide_destinations: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) history: History,
+    pub(super) status: Status,
+    /// Second of the status on the history's clock.
+    pub(super) second: u64,
+    /// Whose connections viewers want to see, and how many viewers; see [`Interest`].
+    wanted: BTreeMap<Interest, usize>,
+    pub(super) connections: BTreeMap<Interest, Connections>,
+}
+
+/// Connections of the sessions with the peer of this name; of all, if it is `None`.
+pub(super) type Interest = Option<String>;
+
+/// Some connections, and the number of all.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Connections {
+    pub(super) most_moved: Vec<ConnectionStatus>,
+    pub(super) total: u64,
+}
+
+impl Live {
+    pub(super) fn new(origin: Instant, hide_destinations: bool) -> Arc<Self> {
+        let state = State {
+            history: History::new(origin),
+            status: Status::default(),
+            second: 0,
+            wanted: BTreeMap::new(),
+            connections: BTreeMap::new(),
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            ticks: watch::Sender::new(0),
+            viewers: Arc::new(Semaphore::new(MOST_VIEWERS)),
+            hide_destinations,
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding the state")
+    }
+
+    /// Asks for a status every second, until the gateway ends.
+    pub(super) async fn follow(self: Arc<Self>, calls: mpsc::Sender<Call>) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let Ok(status) = ask(&calls, false).await else { return };
+            let wanted: Vec<Interest> = self.lock().wanted.keys().cloned().collect();
+            let mut connections = BTreeMap::new();
+            for interest in wanted {
+                let Ok(found) = ask_connections(&calls, interest.clone()).await else { return };
+                connections.insert(interest, found);
+            }
+            self.publish(clock::now(), status, connections);
+        }
+    }
+
+    /// Records a status and wakes the viewers.
+    pub(super) fn publish(
+        &self,
+        now: Instant,
+        status: Status,
+        mut connections: BTreeMap<Interest, Connections>,
+    ) {
+        if self.hide_destinations {
+            connections.values_mut().for_each(|it| hide(&mut it.most_moved));
+        }
+        let mut state = self.lock();
+        state.history.record(now, &status);
+        state.second = state.history.second(now);
+        (state.status, state.connections) = (status, connections);
+        drop(state);
+        self.ticks.send_modify(|tick| *tick += 1);
+    }
+
+    /// A place among the viewers; `None` if all are taken.
+    pub(super) fn admit(self: &Arc<Self>, interest: Option<Interest>) -> Option<Seat> {
+        let permit = self.viewers.clone().try_acquire_owned().ok()?;
+        if let Some(interest) = &interest {
+            *self.lock().wanted.entry(interest.clone()).or_default() += 1;
+        }
+        let live = self.clone();
+        Some(Seat { live, ticks: self.ticks.subscribe(), seen: 0, interest, _permit: permit })
+    }
+}
+
+/// Leaves destinations out.
+pub(super) fn hide(connections: &mut [ConnectionStatus]) {
+    connections.iter_mut().for_each(|each| "hidden".clone_into(&mut each.destination));
+}
+
+/// A viewer's place. One that is slow to take what it is sent misses statuses: nothing queues for it.
+#[derive(Debug)]
+pub(super) struct Seat {
+    live: Arc<Live>,
+    ticks: watch::Receiver<u64>,
+    seen: u64,
+    pub(super) interest: Option<Interest>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Seat {
+    /// Waits for a status that this viewer has not seen; `None` when there will be no more.
+    pub(super) async fn next(&mut self) -> Option<MutexGuard<'_, State>> {
+        let seen = self.seen;
+        self.seen = *self.ticks.wait_for(|tick| *tick != seen).await.ok()?;
+        Some(self.live.lock())
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let Some(interest) = &self.interest else { return };
+        let wanted = &mut self.live.lock().wanted;
+        if let Some(viewers) = wanted.get_mut(interest) {
+            *viewers -= 1;
+            if *viewers == 0 {
+                wanted.remove(interest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live() -> Arc<Live> {
+        Live::new(Instant::ZERO, true)
+    }
+
+    #[tokio::test]
+    async fn a_slow_viewer_sees_the_last_status_and_nothing_queues() {
+        let live = live();
+        let mut seat = live.admit(None).unwrap();
+        for second in 1..=3 {
+            let version = second.to_string();
+            let status = Status { version, ..Status::default() };
+            live.publish(Instant::ZERO + second * TICK, status, BTreeMap::new());
+        }
+        let state = seat.next().await.unwrap();
+        assert_eq!((&*state.status.version, state.second), ("3", 3));
+        drop(state);
+        let again = tokio::time::timeout(Duration::ZERO, seat.next()).await;
+        assert!(again.is_err(), "it waits for another");
+    }
+
+    #[tokio::test]
+    async fn viewers_are_bounded_and_leave_no_interest_behind() {
+        let live = live();
+        let ship = || Some(Some("ship".to_owned()));
+        let mut seats: Vec<_> = (0..MOST_VIEWERS).map(|_| live.admit(ship()).unwrap()).collect();
+        assert!(live.admit(None).is_none());
+        assert_eq!(live.lock().wanted[&Some("ship".to_owned())], MOST_VIEWERS);
+        seats.pop();
+        assert!(live.admit(None).is_some());
+        drop(seats);
+        assert!(live.lock().wanted.is_empty());
+    }
+
+    #[tokio::test]
+    async fn hidden_destinations_are_not_even_kept() {
+        let live = live();
+        let destination = "192.0.2.9:443".to_owned();
+        let connection = ConnectionStatus { destination, ..ConnectionStatus::default() };
+        let found = Connections { most_moved: vec![connection], total: 1 };
+        live.publish(Instant::ZERO, Status::default(), [(None, found)].into());
+        assert_eq!(live.lock().connections[&None].most_moved[0].destination, "hidden");
+    }
+}

@@ -1,0 +1,135 @@
+//! The status as text for Prometheus: OpenMetrics, and the older format for whoever does not ask for
+//! it.
+
+use std::fmt;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+use super::family::Snapshot;
+use crate::operate::status::Status;
+
+/// Media type of OpenMetrics.
+pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Media type of Prometheus' own format.
+pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The status in OpenMetrics.
+pub(super) fn openmetrics(status: Status) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Snapshot(status)));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// OpenMetrics in Prometheus' own format. There, the name of a counter in HELP and TYPE is that of
+/// its series, and nothing marks the end.
+pub(super) fn prometheus(openmetrics: &str) -> String {
+    let mut text = String::with_capacity(openmetrics.len());
+    let counters: std::collections::BTreeSet<&str> = openmetrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    for line in openmetrics.lines().filter(|line| *line != "# EOF") {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(name) => {
+                text += &format!("# {what} {name}_total {rest}\n");
+            }
+            _ => text += &format!("{line}\n"),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use pep::admission::Bypass;
+
+    use super::*;
+    use crate::operate::status::{
+        BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus, InterceptionStatus,
+        PolicyStatus, SessionStatus, TunnelStatus,
+    };
+
+    #[test]
+    fn known_values_are_exported() {
+        let mut status = Status { version: "1.2".to_owned(), ..Status::default() };
+        status.traffic.to_hop_bytes = 7;
+        status.traffic.down_bytes = u64::from(u32::MAX) + 2;
+        status.traffic.resets = vec![("refused".to_owned(), 3)];
+        let bypassed = vec![BypassStatus { why: Bypass::Memory, total_s: 1.5, times: 2 }];
+        status.interception =
+            Some(InterceptionStatus { bypassed, ..InterceptionStatus::default() });
+        let (name, action) = ("mail".to_owned(), "bypass".to_owned());
+        status.policies.push(PolicyStatus { name, action, connections: 4, packets: 0 });
+        status.tunnel = Some(TunnelStatus { prohibited: 6, ..TunnelStatus::default() });
+        let (state, destinations) = ("up".to_owned(), vec![DlepDestination::default()]);
+        let rate_bit_s = Some(20);
+        status.dlep =
+            Some(DlepStatus { state, rate_bit_s, destinations, sessions: 3, ..Default::default() });
+        let peer = "ship-1".to_owned();
+        status.sessions.push(SessionStatus {
+            peer,
+            rtt_ms: 600.0,
+            rate_state: Some("tripped".to_owned()),
+            trips: 2,
+            packets_lost: 5,
+            recovered: 6,
+            classes: vec![ClassStatus {
+                name: "bulk".to_owned(),
+                sent_bytes: 8,
+                ..ClassStatus::default()
+            }],
+            channels: vec![ChannelStatus { channel: 2, missing: 9, ..ChannelStatus::default() }],
+            ..SessionStatus::default()
+        });
+        let text = openmetrics(status).unwrap();
+        for line in [
+            "skyhop_info{role=\"terminal\",version=\"1.2\"} 1.0",
+            "skyhop_relayed_bytes_total{direction=\"to_hop\"} 7",
+            "skyhop_relayed_bytes_total{direction=\"down\"} 4294967297",
+            "skyhop_connections_reset_total{reason=\"refused\"} 3",
+            "skyhop_bypass_seconds_total{reason=\"memory\"} 1.5",
+            "skyhop_policy_connections_total{policy=\"mail\",action=\"bypass\"} 4",
+            "skyhop_policy_packets_total{policy=\"mail\",action=\"bypass\"} 0",
+            "skyhop_tunnel_packets_total{fate=\"prohibited\"} 6",
+            "skyhop_session_rtt_seconds{peer=\"ship-1\"} 0.6",
+            "skyhop_session_rate_tripped{peer=\"ship-1\"} 1.0",
+            "skyhop_session_rate_trips_total{peer=\"ship-1\"} 2",
+            "skyhop_session_packets_lost_total{peer=\"ship-1\"} 5",
+            "skyhop_session_packets_recovered_total{peer=\"ship-1\"} 6",
+            "skyhop_class_sent_bytes_total{peer=\"ship-1\",class=\"bulk\"} 8",
+            "skyhop_channel_missing_total{peer=\"ship-1\",channel=\"2\",class=\"\"} 9",
+            "skyhop_dlep_up 1.0",
+            "skyhop_dlep_rate_bits_per_second 20.0",
+            "skyhop_dlep_destinations 0.0",
+            "skyhop_dlep_sessions_total 3",
+            "skyhop_connections_carried_total 0",
+            "skyhop_sessions 1.0",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
+        }
+        // Prometheus rejects a scrape in which a series occurs twice.
+        let samples = || text.lines().filter(|line| !line.starts_with('#'));
+        let series: std::collections::BTreeSet<_> =
+            samples().filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect();
+        assert_eq!(series.len(), samples().count());
+        // Every family has one TYPE and one HELP line.
+        for line in text.lines().filter(|line| line.starts_with("# TYPE")) {
+            assert_eq!(text.matches(line).count(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_older_format_names_counters_by_their_series() {
+        let text = prometheus(&openmetrics(Status::default()).unwrap());
+        assert!(text.contains("\n# TYPE skyhop_connections_carried_total counter\n"), "{text}");
+        assert!(text.contains("\n# HELP skyhop_connections_carried_total "), "{text}");
+        assert!(text.contains("\n# TYPE skyhop_sessions gauge\n"), "{text}");
+        assert!(text.contains("\nskyhop_connections_carried_total 0\n"), "{text}");
+        assert!(!text.contains("# EOF") && text.ends_with('\n'));
+    }
+}

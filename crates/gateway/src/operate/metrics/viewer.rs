@@ -1,0 +1,289 @@
+//! What one viewer is sent: at first everything, then what has changed.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::live::{Connections, Interest, Seat, State};
+use crate::operate::history::{
+    COARSE_S, Event, GATEWAY_FIGURES, Log, Ring, SESSION_FIGURES, Series, Track,
+};
+use crate::operate::status::{Role, SessionStatus};
+
+/// Sessions per page of the list.
+pub(super) const PAGE: usize = 50;
+
+/// What a viewer wants to see.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Wish {
+    /// Public key of the session whose details are sent.
+    pub(super) session: Option<String>,
+    /// Order of the list.
+    sort: Sort,
+    /// Reverses it.
+    descending: bool,
+    /// Only sessions whose name or address contains this, in any case.
+    filter: String,
+    /// Page of the list, from 0.
+    page: usize,
+}
+
+/// A column of the list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Sort {
+    #[default]
+    Peer,
+    Up,
+    Rate,
+    Sent,
+    Received,
+    Rtt,
+    Queue,
+    Loss,
+    Streams,
+}
+
+impl Wish {
+    /// Whose connections it is about: those of the wanted session, or all of a gateway alone.
+    pub(super) fn interest(&self, state: &State) -> Option<Interest> {
+        let of = |key: &String| {
+            let found = state.status.sessions.iter().find(|session| session.key == *key);
+            found.map(|session| Some(session.peer.clone()))
+        };
+        match &self.session {
+            Some(key) => of(key),
+            None => (state.status.role == Role::Solo).then_some(None),
+        }
+    }
+}
+
+/// A viewer, and what it has been sent.
+#[derive(Debug)]
+pub(super) struct Viewer {
+    seat: Seat,
+    wish: Wish,
+    started: bool,
+    rows: Sent,
+    connections: Sent,
+    /// Last event of the gateway, and of the wanted session.
+    events: (u64, u64),
+}
+
+impl Viewer {
+    pub(super) fn new(seat: Seat, wish: Wish) -> Self {
+        let (rows, connections) = (Sent::default(), Sent::default());
+        Self { seat, wish, started: false, rows, connections, events: (0, 0) }
+    }
+
+    /// Waits for the next message: JSON, in the form that `page.js` reads. `None` at the end.
+    pub(super) async fn next(&mut self) -> Option<String> {
+        let Self { seat, wish, started, rows, connections, events } = self;
+        let interest = seat.interest.clone();
+        let state = seat.next().await?;
+        let mut message = Map::new();
+        message.insert("t".to_owned(), state.second.into());
+        message.insert("gateway".to_owned(), gateway(&state));
+        message.insert("list".to_owned(), list(&state, wish, rows));
+        let series = state.history.gateway();
+        message.insert("now".to_owned(), sample(series, &GATEWAY_FIGURES));
+        message.insert("events".to_owned(), news(state.history.log(), &mut events.0));
+        if !*started {
+            message.insert("history".to_owned(), whole(series, &GATEWAY_FIGURES));
+        }
+        let track = wish.session.as_deref().and_then(|key| state.history.track(key));
+        if let Some(track) = track {
+            message.insert("session".to_owned(), session(&state, track, wish, !*started, events));
+        }
+        if let Some(found) = interest.and_then(|interest| state.connections.get(&interest)) {
+            let second = state.second;
+            message.insert("connections".to_owned(), shown(found, second, connections));
+        }
+        *started = true;
+        Some(Value::from(message).to_string())
+    }
+}
+
+/// The status without its sessions and connections.
+fn gateway(state: &State) -> Value {
+    let status = &state.status;
+    json!({
+        "role": status.role, "version": status.version, "uptime_s": status.uptime_s.floor(),
+        "draining_s": status.draining_s, "interception": status.interception,
+        "tunnel": status.tunnel, "dlep": status.dlep, "demand": status.demand,
+        "policies": status.policies, "traffic": status.traffic, "memory": status.memory,
+    })
+}
+
+/// The details of a session; with its history at first.
+fn session(
+    state: &State,
+    track: &Track,
+    wish: &Wish,
+    first: bool,
+    events: &mut (u64, u64),
+) -> Value {
+    let status = state.status.sessions.iter().find(|it| Some(&it.key) == wish.session.as_ref());
+    let mut value = json!({
+        "status": status,
+        "now": sample(&track.series, &SESSION_FIGURES),
+        "events": news(&track.log, &mut events.1),
+    });
+    if first {
+        value["history"] = whole(&track.series, &SESSION_FIGURES);
+    }
+    value
+}
+
+/// The events that were not sent yet.
+fn news(log: &Log, sent: &mut u64) -> Value {
+    let events: Vec<&Event> = log.after(*sent).collect();
+    *sent = log.last_id();
+    json!(events)
+}
+
+/// A series as sent at first: the last ten minutes by the second, and the last hour.
+fn whole<const N: usize>(series: &Series<N>, names: &[&str; N]) -> Value {
+    json!({ "fine": ring(series.fine(), names, 1), "coarse": ring(series.coarse(), names, COARSE_S) })
+}
+
+fn ring<const N: usize>(ring: &Ring<N>, names: &[&str; N], step_s: u64) -> Value {
+    let figure = |(number, name): (usize, &&str)| {
+        let values: Vec<Value> = ring.figure(number).map(|it| rounded(f64::from(it))).collect();
+        ((*name).to_owned(), Value::from(values))
+    };
+    let figures: Map<String, Value> = names.iter().enumerate().map(figure).collect();
+    json!({ "last": ring.last_slot(), "step_s": step_s, "figures": figures })
+}
+
+/// The last sample.
+fn sample<const N: usize>(series: &Series<N>, names: &[&str; N]) -> Value {
+    let figures = series.latest().map(|figure| rounded(f64::from(figure)));
+    let pairs = names.iter().zip(figures);
+    pairs.map(|(name, value)| ((*name).to_owned(), value)).collect::<Map<_, _>>().into()
+}
+
+/// Three significant digits, which are what a page shows; null if there is none.
+fn rounded(value: f64) -> Value {
+    if value == 0.0 {
+        return 0.into();
+    }
+    if !value.is_finite() {
+        return Value::Null;
+    }
+    let digits = value.abs().log10().floor() as i32 - 2;
+    if digits >= 0 {
+        let unit = 10f64.powi(digits);
+        return ((value / unit).round() as i64).saturating_mul(unit as i64).into();
+    }
+    let unit = 10f64.powi(-digits);
+    ((value * unit).round() / unit).into()
+}
+
+/// The wanted page of the list of sessions.
+fn list(state: &State, wish: &Wish, sent: &mut Sent) -> Value {
+    let needle = wish.filter.to_lowercase();
+    let matches = |session: &&SessionStatus| {
+        needle.is_empty()
+            || session.peer.to_lowercase().contains(&needle)
+            || session.address.contains(&needle)
+    };
+    let mut found: Vec<&SessionStatus> = state.status.sessions.iter().filter(matches).collect();
+    found.sort_by(|one, other| {
+        let order = order(state, wish.sort, one, other);
+        let order = if wish.descending { order.reverse() } else { order };
+        order.then_with(|| one.peer.cmp(&other.peer)).then_with(|| one.key.cmp(&other.key))
+    });
+    let page = found.iter().skip(wish.page.saturating_mul(PAGE)).take(PAGE);
+    let rows = page.map(|session| (session.key.clone(), row(state, session)));
+    json!({
+        "total": state.status.sessions.len(), "found": found.len(), "page": PAGE,
+        "rows": sent.changes(rows.collect()),
+    })
+}
+
+fn order(state: &State, sort: Sort, one: &SessionStatus, other: &SessionStatus) -> Ordering {
+    let by = |figure: &dyn Fn(&SessionStatus) -> f64| figure(one).total_cmp(&figure(other));
+    let now = |session: &SessionStatus| {
+        state.history.track(&session.key).map(|track| track.now).unwrap_or_default()
+    };
+    match sort {
+        Sort::Peer => Ordering::Equal,
+        Sort::Up => by(&|it| f64::from(u8::from(it.reachable))),
+        Sort::Rate => by(&|it| it.rate_bit_s as f64),
+        Sort::Sent => by(&|it| now(it).sent_bit_s),
+        Sort::Received => by(&|it| now(it).received_bit_s),
+        Sort::Rtt => by(&|it| it.rtt_ms),
+        Sort::Queue => by(&|it| it.queue_ms),
+        Sort::Loss => by(&|it| it.loss),
+        Sort::Streams => by(&|it| it.streams as f64),
+    }
+}
+
+fn row(state: &State, session: &SessionStatus) -> Value {
+    let now = state.history.track(&session.key).map(|track| track.now).unwrap_or_default();
+    json!({
+        "key": session.key, "peer": session.peer, "address": session.address,
+        "up": session.reachable, "rate": rounded(session.rate_bit_s as f64),
+        "state": session.rate_state,
+        "sent": rounded(now.sent_bit_s), "received": rounded(now.received_bit_s),
+        "rtt": rounded(session.rtt_ms), "queue": rounded(session.queue_ms),
+        "loss": rounded(session.loss), "streams": session.streams,
+    })
+}
+
+/// The connections of a session.
+fn shown(found: &Connections, second: u64, sent: &mut Sent) -> Value {
+    let rows = found.most_moved.iter().map(|connection| {
+        let mut row = json!(connection);
+        // The age would make a change each second.
+        if let Some(fields) = row.as_object_mut() {
+            let age = fields.remove("age_s").and_then(|age| age.as_f64()).unwrap_or_default();
+            fields.insert("since".to_owned(), (second as i64 - age.round() as i64).into());
+            fields.retain(|name, _| !["peer", "hop_rtt_ms"].contains(&&**name));
+            for name in ["lan_rtt_ms", "wan_rtt_ms"] {
+                if let Some(time) = fields.get(name).and_then(Value::as_f64) {
+                    fields.insert(name.to_owned(), rounded(time));
+                }
+            }
+        }
+        (connection.id.to_string(), row)
+    });
+    json!({ "total": found.total, "rows": sent.changes(rows.collect()) })
+}
+
+/// The rows of a table that a viewer has.
+#[derive(Debug, Default)]
+struct Sent {
+    order: Vec<String>,
+    rows: BTreeMap<String, Value>,
+}
+
+impl Sent {
+    /// The rows that are new or have changed, by name, and the order of all if it has changed. Rows
+    /// that are not in the order are gone.
+    fn changes(&mut self, rows: Vec<(String, Value)>) -> Value {
+        let order: Vec<String> = rows.iter().map(|(name, _)| name.clone()).collect();
+        let mut changed = Map::new();
+        let mut kept = BTreeMap::new();
+        for (name, row) in rows {
+            if self.rows.get(&name) != Some(&row) {
+                changed.insert(name.clone(), row.clone());
+            }
+            kept.insert(name, row);
+        }
+        self.rows = kept;
+        let mut value = json!({ "changed": changed });
+        if self.order != order {
+            value["order"] = json!(order);
+            self.order = order;
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Viewers of a hub with many terminals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use units::Instant;
+
+use super::super::live::Live;
+use super::*;
+use crate::operate::status::{ClassStatus, ConnectionStatus, Status};
+
+fn at(second: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(second)
+}
+
+/// A hub with this many terminals after `second`, of which the first `busy` send 1 Mbit/s.
+fn crowd(terminals: u64, busy: u64, second: u64) -> Status {
+    let session = |number: u64| SessionStatus {
+        peer: format!("ship-{number:04}"),
+        key: format!("{number:043}="),
+        address: format!("192.0.2.{}:5900", number % 250),
+        since_s: 1000.0 + second as f64,
+        reachable: true,
+        rtt_ms: 600.0 + (number % 7) as f64,
+        rate_bit_s: 1_000_000 * (1 + number % 20),
+        bytes_sent: if number < busy { 125_000 * second + number * second } else { 77 },
+        loss: (number % 13) as f64 / 1000.0,
+        classes: vec![ClassStatus::default(); 3],
+        ..SessionStatus::default()
+    };
+    let sessions = (0..terminals).map(session).collect();
+    Status { role: Role::Hub, version: "1".to_owned(), sessions, ..Status::default() }
+}
+
+async fn next(viewer: &mut Viewer) -> Value {
+    serde_json::from_str(&viewer.next().await.unwrap()).unwrap()
+}
+
+fn viewer(live: &Arc<Live>, wish: Value) -> Viewer {
+    let wish: Wish = serde_json::from_value(wish).unwrap();
+    let interest = wish.interest(&live.lock());
+    Viewer::new(live.admit(interest).unwrap(), wish)
+}
+
+fn names(message: &Value) -> Vec<String> {
+    let rows = &message["list"]["rows"];
+    let name =
+        |key: &Value| rows["changed"][key.as_str().unwrap()]["peer"].as_str().unwrap().to_owned();
+    rows["order"].as_array().into_iter().flatten().map(name).collect()
+}
+
+#[tokio::test]
+async fn a_viewer_gets_everything_once_then_what_changes() {
+    let live = Live::new(at(0), false);
+    live.publish(at(0), crowd(3, 1, 0), BTreeMap::new());
+    let mut viewer = viewer(&live, json!({ "session": format!("{:043}=", 0) }));
+    let first = next(&mut viewer).await;
+    assert_eq!(names(&first), ["ship-0000", "ship-0001", "ship-0002"]);
+    assert_eq!(first["session"]["status"]["peer"], "ship-0000");
+    assert_eq!(first["session"]["history"]["fine"]["figures"]["rtt"], json!([600]));
+    assert_eq!(first["events"].as_array().unwrap().len(), 3, "three came up");
+    live.publish(at(1), crowd(3, 1, 1), BTreeMap::new());
+    let second = next(&mut viewer).await;
+    assert_eq!(second["t"], 1);
+    assert_eq!(second["session"]["now"]["sent"], 1_000_000);
+    assert!(second["history"].is_null() && second["session"]["history"].is_null());
+    assert_eq!((&second["events"], &second["session"]["events"]), (&json!([]), &json!([])));
+    let rows = &second["list"]["rows"];
+    assert!(rows["order"].is_null(), "the order is the same");
+    let changed: Vec<&String> = rows["changed"].as_object().unwrap().keys().collect();
+    assert_eq!(changed, [&format!("{:043}=", 0)], "only the busy one");
+    // One goes.
+    live.publish(at(2), crowd(2, 1, 2), BTreeMap::new());
+    let third = next(&mut viewer).await;
+    assert_eq!(third["list"]["rows"]["order"].as_array().unwrap().len(), 2);
+    assert_eq!(third["events"][0]["kind"], "down");
+}
+
+#[tokio::test]
+async fn the_list_is_sorted_filtered_and_paged() {
+    let live = Live::new(at(0), false);
+    live.publish(at(0), crowd(120, 0, 0), BTreeMap::new());
+    let shown = async |wish| next(&mut viewer(&live, wish)).await;
+    let last = shown(json!({ "page": 2 })).await;
+    assert_eq!((names(&last).len(), &last["list"]["found"]), (20, &json!(120)));
+    let lossy = shown(json!({ "sort": "loss", "descending": true })).await;
+    assert_eq!(names(&lossy)[..2], ["ship-0012", "ship-0025"]);
+    let found = shown(json!({ "filter": "SHIP-010" })).await;
+    assert_eq!((names(&found).len(), &found["list"]["total"]), (10, &json!(120)));
+    assert_eq!(names(&shown(json!({ "page": usize::MAX })).await), [""; 0]);
+    for nonsense in [json!({ "sort": "colour" }), json!({ "page": -1 }), json!({ "more": 1 })] {
+        assert!(serde_json::from_value::<Wish>(nonsense.clone()).is_err(), "{nonsense}");
+    }
+}
+
+#[tokio::test]
+async fn connections_are_those_of_the_wanted_session() {
+    let live = Live::new(at(0), false);
+    live.publish(at(0), crowd(2, 0, 0), BTreeMap::new());
+    let mut viewer = viewer(&live, json!({ "session": format!("{:043}=", 1) }));
+    let interest = Some("ship-0001".to_owned());
+    let row = |second: u64| {
+        let age_s = 5.0 + second as f64;
+        let idle = ConnectionStatus { id: 7, age_s, ..ConnectionStatus::default() };
+        let found = Connections { most_moved: vec![idle], total: 9 };
+        [(interest.clone(), found)].into()
+    };
+    live.publish(at(10), crowd(2, 0, 10), row(10));
+    let first = next(&mut viewer).await;
+    assert_eq!(first["connections"]["total"], 9);
+    assert_eq!(first["connections"]["rows"]["changed"]["7"]["since"], -5);
+    live.publish(at(11), crowd(2, 0, 11), row(11));
+    let second = next(&mut viewer).await;
+    assert_eq!(second["connections"]["rows"], json!({ "changed": {} }), "it has only grown older");
+}
+
+#[test]
+fn figures_have_three_digits() {
+    for (value, shown) in [
+        (0.0, json!(0)),
+        (12_345_678.0, json!(12_300_000)),
+        (0.012_345, json!(0.0123)),
+        (999.6, json!(1000)),
+        (-4.0, json!(-4.0)),
+        (1e300, json!(i64::MAX)),
+        (f64::NAN, Value::Null),
+        (f64::INFINITY, Value::Null),
+    ] {
+        assert_eq!(rounded(value), shown, "{value}");
+    }
+}
+
+/// With 1,000 terminals, all of which send, a viewer of the list is sent no more than its page.
+#[tokio::test]
+async fn a_viewer_of_a_thousand_terminals_gets_little() {
+    let live = Live::new(at(0), false);
+    live.publish(at(0), crowd(1000, 1000, 0), BTreeMap::new());
+    let mut viewer = viewer(&live, json!({}));
+    viewer.next().await.unwrap();
+    for second in 1..10 {
+        live.publish(at(second), crowd(1000, 1000, second), BTreeMap::new());
+        let bytes = viewer.next().await.unwrap().len();
+        assert!(bytes < 20_000, "{bytes} bytes");
+    }
+}
+
+/// The cost of the page on a hub with 1,000 terminals:
+/// `cargo test -p skyhop-gateway --lib page_costs -- --ignored --nocapture`.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn page_costs() {
+    let statuses: Vec<Status> = (0..100).map(|second| crowd(1000, 1000, second)).collect();
+    let live = Live::new(at(0), false);
+    let key = format!("{:043}=", 0);
+    let mut viewers = Vec::new();
+    let (mut recording, mut sending, mut bytes) = (Duration::ZERO, Duration::ZERO, 0);
+    for (second, status) in (0..).zip(statuses) {
+        let began = std::time::Instant::now();
+        live.publish(at(second), status, BTreeMap::new());
+        recording += began.elapsed();
+        if viewers.is_empty() {
+            let wish = json!({ "session": key, "sort": "sent", "descending": true });
+            viewers = (0..32).map(|_| viewer(&live, wish.clone())).collect();
+        }
+        let began = std::time::Instant::now();
+        for viewer in &mut viewers {
+            bytes += viewer.next().await.unwrap().len();
+        }
+        sending += began.elapsed();
+    }
+    let per = |time: Duration, count: u32| time.as_secs_f64() * 1e3 / f64::from(count);
+    println!("recording a status: {:.2} ms", per(recording, 100));
+    println!("a message to a viewer: {:.2} ms, {} bytes", per(sending, 3200), bytes / 3200);
+}
