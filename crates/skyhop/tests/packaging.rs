@@ -324,3 +324,83 @@ fn install_says_what_it_accepts() {
     assert!(said(&archive.run(&[])).contains("run it in the unpacked archive"));
     assert!(!archive.at("prefix").exists(), "nothing is left");
 }
+
+/// The flake is parsed as Nix does, not evaluated.
+#[test]
+fn the_flake_parses_and_names_files_that_exist() {
+    let text = read(repository().join("flake.nix"));
+    let parsed = rnix::Root::parse(&text);
+    assert!(parsed.errors().is_empty(), "{:?}", parsed.errors());
+    assert!(!rnix::Root::parse(&text.replacen('{', "", 1)).errors().is_empty(), "it can fail");
+    for path in ["Cargo.toml", "Cargo.lock", "packaging/stage"] {
+        assert!(text.contains(path) && repository().join(path).exists(), "{path}");
+    }
+}
+
+/// Stand-ins for the rules of OpenWrt that the recipe uses: enough to prepare and to install.
+const OPENWRT: [(&str, &str); 3] = [
+    (
+        "rules.mk",
+        "INCLUDE_DIR:=$(TOPDIR)/include\nCP:=cp -r\nINSTALL_DIR:=install -d -m0755\n\
+         INSTALL_BIN:=install -m0755\nPKG_BUILD_DIR:=$(TOPDIR)/build\n\
+         PKG_INSTALL_DIR:=$(TOPDIR)/built\n",
+    ),
+    (
+        "include/package.mk",
+        "define BuildPackage\nprepare:\n\t$$(Build/Prepare)\ninstall:\n\
+         \t$$(call Package/$(1)/install,$(TOPDIR)/root)\n\
+         version:\n\t@echo $(PKG_VERSION) $(PKG_LICENSE)\nendef\n",
+    ),
+    ("feeds/packages/lang/rust/rust-package.mk", ""),
+];
+
+#[test]
+fn the_openwrt_recipe_prepares_and_installs() {
+    let top = tempfile::tempdir().unwrap();
+    let at = |path: &str| top.path().join(path);
+    for (path, text) in OPENWRT {
+        fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+        fs::write(at(path), text).unwrap();
+    }
+    fs::create_dir_all(at("built/bin")).unwrap();
+    fs::copy(SKYHOP, at("built/bin/skyhop")).unwrap();
+    let make = |goal: &str| {
+        let mut make = Command::new("make");
+        make.arg("-C").arg(packaging("openwrt")).arg("--no-print-directory").arg(goal);
+        make.arg(format!("TOPDIR={}", top.path().display()));
+        make
+    };
+    if make("version").output().is_err() {
+        return skip("make is missing");
+    }
+    let version = output(&mut make("version"));
+    assert_eq!(version, format!("{} Apache-2.0 OR MIT\n", env!("CARGO_PKG_VERSION")));
+    output(&mut make("install"));
+    let installed = files(&at("root"));
+    for path in ["usr/bin/skyhop", "etc/init.d/skyhop", "etc/skyhop"] {
+        assert!(installed.contains(path), "{installed:?}");
+    }
+    output(&mut make("prepare"));
+    assert!(at("build/crates/skyhop/Cargo.toml").exists() && at("build/Cargo.lock").exists());
+}
+
+#[test]
+fn the_openwrt_service_knows_the_role_of_each_configuration() {
+    let script = packaging("openwrt/files/skyhop.init");
+    let ask = ". \"$1\"; role hub; role solo; role ship-1";
+    let roles = output(Command::new("sh").args(["-c", ask, "sh"]).arg(script));
+    assert_eq!(roles, "hub\nsolo\nterminal\n");
+}
+
+/// The programs that the release workflow runs from the repository.
+#[test]
+fn the_release_workflow_runs_scripts_that_exist() {
+    let text = read(repository().join(".github/workflows/release.yml"));
+    let words = text.split_whitespace().filter(|word| word.starts_with("packaging/"));
+    let scripts: BTreeSet<&str> = words.collect();
+    assert!(scripts.contains("packaging/build") && scripts.contains("packaging/test"));
+    for script in scripts {
+        let mode = fs::metadata(repository().join(script)).unwrap().permissions().mode();
+        assert!(mode & 0o100 != 0, "{script} can be run");
+    }
+}
