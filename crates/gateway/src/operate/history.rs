@@ -92,9 +92,7 @@ impl History {
         let mut sessions: Vec<&SessionStatus> = status.sessions.iter().collect();
         // While a new session replaces one with the same peer, the new one counts.
         sessions.sort_by(|one, other| {
-            (&one.key, one.since_s)
-                .partial_cmp(&(&other.key, other.since_s))
-                .unwrap_or(std::cmp::Ordering::Equal)
+            one.key.cmp(&other.key).then(one.since_s.total_cmp(&other.since_s))
         });
         sessions.dedup_by(|later, first| later.key == first.key);
         for session in &sessions {
@@ -230,14 +228,16 @@ impl Figures {
     /// In the order of [`SESSION_FIGURES`].
     fn sample(&self, session: &SessionStatus) -> [f32; SESSION_FIGURES.len()] {
         let known = |rate: Option<u64>| rate.map_or(f64::NAN, |rate| rate as f64);
+        // In a fade nothing is measured.
+        let measured = |delay: f64| if session.reachable { delay } else { f64::NAN };
         [
             known(session.told_bit_s),
             session.rate_bit_s as f64,
             known(session.capacity_bit_s),
             self.sent_bit_s,
             self.received_bit_s,
-            session.rtt_ms,
-            session.queue_ms,
+            measured(session.rtt_ms),
+            measured(session.queue_ms),
             session.loss,
             self.lost_per_s,
             self.restored_per_s,

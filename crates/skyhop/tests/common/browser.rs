@@ -59,6 +59,10 @@ impl Browser {
 
     /// The result of a command.
     pub(crate) fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.try_call(method, parameters).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    fn try_call(&mut self, method: &str, parameters: &Value) -> Result<Value, Value> {
         let id = self.next;
         self.next += 1;
         let mut request = json!({ "id": id, "method": method, "params": parameters });
@@ -70,8 +74,8 @@ impl Browser {
             let message = self.messages.recv_timeout(PATIENCE);
             let mut message = message.unwrap_or_else(|error| panic!("{method}: {error}"));
             if message["id"] == id {
-                assert!(message["error"].is_null(), "{method}: {message}");
-                return message["result"].take();
+                let error = message["error"].take();
+                return if error.is_null() { Ok(message["result"].take()) } else { Err(error) };
             }
             self.note(&message);
         }
@@ -106,7 +110,13 @@ impl Browser {
     /// Waits until an expression in the page is true.
     pub(crate) fn wait_for(&mut self, expression: &str) {
         let began = Instant::now();
-        while self.evaluate(&format!("Boolean({expression})")) != true {
+        let wanted =
+            json!({ "expression": format!("Boolean({expression})"), "returnByValue": true });
+        // Errors are those of a page that has gone or is not there yet.
+        while !self
+            .try_call("Runtime.evaluate", &wanted)
+            .is_ok_and(|it| it["result"]["value"] == true)
+        {
             if began.elapsed() > PATIENCE {
                 let page = self.evaluate("document.body.innerText");
                 panic!("never {expression}: {:?}\n{}", self.errors, page.as_str().unwrap());

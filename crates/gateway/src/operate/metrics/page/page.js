@@ -138,7 +138,7 @@ function showGateway() {
 
 function showList() {
   id("sessions").hidden = list.total < 2 && !wish.filter;
-  say(id("sessions-title"), list.total + " sessions" + (wish.filter ? ", " + list.found + " found" : ""));
+  say(id("sessions-title"), plural(list.total, "session") + (wish.filter ? ", " + list.found + " found" : ""));
   tables.list.showOrder(wish.sort, wish.descending);
   tables.list.show(ordered(list.rows), wish.session);
   const pages = Math.ceil(list.found / list.page);
@@ -155,7 +155,7 @@ function showSession() {
   const [text, good] = !up ? ["session ended", false] : !s.reachable ? ["not answering: fade", false] : s.rate_state === "tripped" ? ["rate lowered", false] : ["up", true];
   say(id("session-state"), text);
   id("session-state").className = "badge " + (good ? "good" : "bad");
-  say(id("session-line"), `${s.address}, for ${lasts(s.since_s)}, packets of ${s.packet_bytes} bytes, ${s.key_changes} key renewals, ${s.outages} outages`);
+  say(id("session-line"), `${s.address}, for ${lasts(s.since_s)}, packets of ${s.packet_bytes} bytes, ${plural(s.key_changes, "key renewal")}, ${plural(s.outages, "outage")}`);
   const told = s.told_bit_s !== null ? [rate(s.told_bit_s), (s.told_by_modem ? "by the modem " : "by an operator ") + lasts(s.told_age_s || 0) + " ago"]
     : s.rate_source === "fixed" ? [rate(s.rate_state === "tripped" ? null : s.rate_bit_s), "configured"] : ["–", s.rate_source === "auto" ? "measured here" : "no report"];
   tiles(id("figures"), [

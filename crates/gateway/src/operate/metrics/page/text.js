@@ -16,9 +16,10 @@ const known = show => value => value === null || value === undefined ? "–" : s
 const bytes = known(value => scaled(value, "B"));
 const rate = known(value => scaled(value, "bit/s"));
 const count = known(value => Number(value.toPrecision(3)).toLocaleString("en"));
-const ms = known(value => value >= 9.95 ? Math.round(value) + " ms" : value.toFixed(1) + " ms");
+const ms = known(value => value === 0 || value >= 9.95 ? Math.round(value) + " ms" : value.toFixed(1) + " ms");
 const percent = known(value => value === 0 ? "0 %" : value < 0.0001 ? "< 0.01 %" : Number((value * 100).toPrecision(2)) + " %");
 const perSecond = known(value => Number(value.toPrecision(2)) + " /s");
+const plural = (number, noun) => count(number) + " " + noun + (number === 1 ? "" : "s");
 const share = (part, whole) => whole ? percent(part / whole) : "–";
 const lasts = s => s < 120 ? Math.round(s) + " s" : s < 7200 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " d";
 
