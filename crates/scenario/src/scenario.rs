@@ -29,7 +29,7 @@ use crate::{DamaSpec, FileError, FileKind, LinkSpec, Preset};
 
 use cases::Design;
 pub use cases::Level;
-pub use flow::{Amount, Direction, Flow, Method, Sizes, Traffic};
+pub use flow::{Amount, Direction, Flow, IpVersion, Method, Sizes, Traffic};
 pub use gateways::{Gateways, Overhead, Split};
 pub use network::Network;
 pub(crate) use raw::RawScenario;

@@ -117,7 +117,7 @@ mod tests {
             ("hop = 'geo'", ""),
             ("'1 s'", "1"),
             ("hop = 'geo'", "hop = { forward = { dealy = '1 ms' } }"),
-            ("'bulk'", "'ftp'"),
+            ("'bulk'", "'gopher'"),
             ("bytes", "byte"),
             ("name = 'x'", "name = 'a flow'"),
             ("name = 'x'", "name = 'x'\ncount = 0"),

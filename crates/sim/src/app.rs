@@ -2,6 +2,8 @@
 
 mod bulk;
 mod cbr;
+mod ftp;
+mod mail;
 mod page;
 mod request;
 mod users;
@@ -12,6 +14,8 @@ use units::Instant;
 
 pub use bulk::{Amount, Bulk};
 pub use cbr::Cbr;
+pub use ftp::Ftp;
+pub use mail::Mail;
 pub use page::Page;
 pub use request::RequestReply;
 pub use users::Users;
@@ -38,6 +42,8 @@ pub enum Notice {
     Start,
     /// A wake-up set by [`World::wake_at`], with its number.
     Wake(u64),
+    /// The client's end of a connection is open.
+    Connected(Key),
     /// A request was answered or, if it asks for no reply, has arrived.
     Turn(Key),
     /// A connection has ended on both sides.

@@ -1,21 +1,30 @@
 //! Converts packets to bytes, for captures.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use scenario::IpVersion;
 use tcp::wire;
-use tcp::{Payload as _, Segment};
+use tcp::{Ecn, Payload as _, Segment};
 
-use crate::packet::{Body, IP_HEADER, NodeId, Packet, UDP_HEADER};
+use crate::packet::{Body, IP_HEADER, NodeId, Packet, UDP_HEADER, headers_of};
 use crate::slab::Key;
 
 /// UDP ports of SLACP and of constant-rate datagrams.
 const SLACP_PORT: u16 = 5258;
 const CBR_PORT: u16 = 5000;
+/// IPv6 in IPv4 (RFC 4213 §3.5).
+const IPV6_PROTOCOL: u8 = 41;
+const HOP_LIMIT: u8 = 64;
 
 impl NodeId {
     /// The node's address in captures, within 10.0.0.0/8.
     pub const fn address(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(0x0a00_0000 | self.0 & 0x00ff_ffff)
+    }
+
+    /// The node's IPv6 address in captures, within fd00::/64.
+    pub const fn address_v6(self) -> Ipv6Addr {
+        Ipv6Addr::from_bits(0xfd00 << 112 | self.0 as u128)
     }
 }
 
@@ -25,18 +34,15 @@ fn port(socket: Key) -> u16 {
 }
 
 impl Packet {
-    /// The packet as IPv4 (RFC 791). The data of TCP streams and datagrams is zeros, because it is
+    /// The packet with its headers (RFC 791, RFC 8200; a tunnel of RFC 4213). The data of TCP streams and datagrams is zeros, because it is
     /// not simulated. Checksums are correct.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; IP_HEADER];
+        let mut bytes = vec![0; headers_of(self.ip)];
+        let [from, to] = self.addresses();
         let (protocol, traffic_class) = match &self.body {
             Body::Tcp { source, destination, segment } => {
-                let path = wire::Path {
-                    from: IpAddr::V4(self.from.address()),
-                    from_port: port(*source),
-                    to: IpAddr::V4(self.to.address()),
-                    to_port: port(*destination),
-                };
+                let path =
+                    wire::Path { from, from_port: port(*source), to, to_port: port(*destination) };
                 let ecn = segment.ecn.bits();
                 let segment = Segment {
                     seq: segment.seq,
@@ -70,7 +76,7 @@ impl Packet {
             bytes.extend(field.to_be_bytes());
         }
         bytes.extend(payload);
-        let [from, to] = [self.from, self.to].map(|node| IpAddr::V4(node.address()));
+        let [from, to] = self.addresses();
         // The pseudo header differs from TCP's only in the protocol number.
         let sum = wire::pseudo_header_sum(from, to, len.into()) - 6 + 17;
         let sum = match wire::checksum(sum, &bytes[start..]) {
@@ -81,18 +87,65 @@ impl Packet {
         bytes[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
     }
 
+    /// The IP headers, in front of everything else.
     fn header(&self, bytes: &mut [u8], protocol: u8, traffic_class: u8) {
+        match self.ip {
+            IpVersion::Ipv4 => self.header_v4(bytes, protocol, traffic_class),
+            IpVersion::Ipv6 => self.header_v6(bytes, protocol, traffic_class),
+            IpVersion::Ipv6InIpv4 => {
+                self.header_v6(&mut bytes[IP_HEADER..], protocol, traffic_class);
+                self.header_v4(bytes, IPV6_PROTOCOL, traffic_class);
+            }
+        }
+    }
+
+    fn header_v4(&self, bytes: &mut [u8], protocol: u8, traffic_class: u8) {
         let len = bytes.len() as u16;
         bytes[0] = 0x45;
         bytes[1] = traffic_class;
         bytes[2..4].copy_from_slice(&len.to_be_bytes());
         bytes[6] = 0x40; // do not fragment
-        bytes[8] = 64;
+        bytes[8] = HOP_LIMIT;
         bytes[9] = protocol;
         bytes[12..16].copy_from_slice(&self.from.address().octets());
         bytes[16..20].copy_from_slice(&self.to.address().octets());
         let sum = wire::checksum(0, &bytes[..IP_HEADER]);
         bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    fn header_v6(&self, bytes: &mut [u8], protocol: u8, traffic_class: u8) {
+        let len = (bytes.len() - headers_of(IpVersion::Ipv6)) as u16;
+        bytes[0] = 0x60 | traffic_class >> 4;
+        bytes[1] = traffic_class << 4;
+        bytes[4..6].copy_from_slice(&len.to_be_bytes());
+        bytes[6] = protocol;
+        bytes[7] = HOP_LIMIT;
+        bytes[8..24].copy_from_slice(&self.from.address_v6().octets());
+        bytes[24..40].copy_from_slice(&self.to.address_v6().octets());
+    }
+
+    /// The innermost addresses of sender and destination.
+    fn addresses(&self) -> [IpAddr; 2] {
+        [self.from, self.to].map(|node| match self.ip {
+            IpVersion::Ipv4 => node.address().into(),
+            IpVersion::Ipv6 | IpVersion::Ipv6InIpv4 => node.address_v6().into(),
+        })
+    }
+}
+
+/// A number of 16 bits that a packet in transit carries, which nothing else uses: the identification
+/// of IPv4, or the end of the flow label of IPv6.
+pub(crate) fn tag(bytes: &mut [u8]) -> Option<&mut [u8; 2]> {
+    let at = if bytes.first()? >> 4 == 6 { 2 } else { 4 };
+    bytes.get_mut(at..)?.first_chunk_mut()
+}
+
+/// The ECN codepoint of the outer header.
+pub(crate) fn ecn(bytes: &[u8]) -> Ecn {
+    match bytes {
+        [first, class, ..] if first >> 4 == 6 => Ecn::from_bits(class >> 4),
+        [_, class, ..] => Ecn::from_bits(*class),
+        _ => Ecn::NotEct,
     }
 }
 
@@ -101,7 +154,7 @@ mod tests {
     use link::Payload as _;
     use proptest::prelude::*;
     use scenario::Overhead;
-    use tcp::{ByteRange, Ecn, Flags, Options, SeqNr, Timestamps};
+    use tcp::{ByteRange, Flags, Options, SeqNr, Timestamps};
     use units::Instant;
 
     use super::*;
@@ -115,7 +168,7 @@ mod tests {
     fn the_bytes_are_as_many_as_links_charge_and_sum_to_zero() {
         let datagram = Datagram { app: 0, number: 1, sent_at: Instant::ZERO, len: 101, dscp: 46 };
         for body in [Body::Cbr(datagram), sealed(vec![7; 64])] {
-            let packet = Box::new(Packet { from: NodeId(1), to: NodeId(300), body });
+            let packet = Box::new(Packet::v4(NodeId(1), NodeId(300), body));
             let bytes = packet.to_bytes();
             assert_eq!(bytes.len(), packet.wire_len());
             assert_eq!(wire::checksum(0, &bytes[..IP_HEADER]), 0);
@@ -148,21 +201,46 @@ mod tests {
         }
     }
 
+    fn versions() -> impl Strategy<Value = IpVersion> {
+        prop::sample::select(vec![IpVersion::Ipv4, IpVersion::Ipv6, IpVersion::Ipv6InIpv4])
+    }
+
+    /// What the IP headers carry, which are checked.
+    fn inner(bytes: &[u8]) -> &[u8] {
+        match bytes[0] >> 4 {
+            4 => {
+                assert_eq!(usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), bytes.len());
+                match bytes[9] {
+                    IPV6_PROTOCOL => inner(&bytes[20..]),
+                    protocol => {
+                        assert_eq!(protocol, 6);
+                        &bytes[20..]
+                    }
+                }
+            }
+            _ => {
+                let len = usize::from(u16::from_be_bytes([bytes[4], bytes[5]]));
+                assert_eq!((len, bytes[6]), (bytes.len() - 40, 6));
+                &bytes[40..]
+            }
+        }
+    }
+
     proptest! {
         /// All but the contents, which are zeros.
         #[test]
-        fn a_segment_in_a_capture_is_the_one_that_was_sent(segment in segments()) {
+        fn a_segment_in_a_capture_is_the_one_that_was_sent(segment in segments(), ip in versions()) {
             let (source, destination) = (Key::default(), Key::default());
             let body = Body::Tcp { source, destination, segment: segment.clone() };
-            let packet = Box::new(Packet { from: NodeId(1), to: NodeId(2), body });
-            let bytes = packet.to_bytes();
+            let packet = Box::new(Packet { from: NodeId(1), to: NodeId(2), ip, body });
+            let mut bytes = packet.to_bytes();
             prop_assert_eq!(bytes.len(), packet.wire_len());
-            prop_assert_eq!((bytes[0], bytes[9]), (0x45, 6));
-            prop_assert_eq!(usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), bytes.len());
-            let [from, to] = [packet.from, packet.to].map(|node| IpAddr::V4(node.address()));
-            let payload = bytes[IP_HEADER..].to_vec().into();
+            prop_assert_eq!(ecn(&bytes), segment.ecn);
+            *tag(&mut bytes).unwrap() = [1, 2];
+            let inner = inner(&bytes);
+            let [from, to] = packet.addresses();
             let (path, ours) =
-                wire::decode(from, to, Ecn::from_bits(bytes[1]), &payload).unwrap();
+                wire::decode(from, to, segment.ecn, &inner.to_vec().into()).unwrap();
             prop_assert_eq!((path.from_port, path.to_port), (1024, 1024));
             prop_assert_eq!(&ours.payload[..], &vec![0; segment.payload.len()][..]);
             prop_assert_eq!((ours.seq, ours.ack), (segment.seq, segment.ack));
@@ -176,7 +254,7 @@ mod tests {
     fn a_datagram_whose_sum_is_zero_says_so_in_ones() {
         let packet = |filler: u16| {
             let body = sealed(filler.to_be_bytes().to_vec());
-            Packet { from: NodeId(1), to: NodeId(2), body }
+            Packet::v4(NodeId(1), NodeId(2), body)
         };
         let sum = |bytes: &[u8]| u16::from_be_bytes([bytes[26], bytes[27]]);
         // Adding what is left to the sum makes its complement zero.

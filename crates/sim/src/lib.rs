@@ -29,14 +29,16 @@ mod talk;
 mod testkit;
 mod world;
 
-pub use app::{Amount, App, AppId, Bulk, Cbr, Deed, Notice, Page, RequestReply, Tally, Users};
+pub use app::{
+    Amount, App, AppId, Bulk, Cbr, Deed, Ftp, Mail, Notice, Page, RequestReply, Tally, Users,
+};
 pub use metric::{LinkUse, Metric, capacities, figure, flow_metrics, link_metrics, sender_metrics};
 pub use network::{Hop, LaneId};
 pub use packet::{Body, Datagram, NodeId, Packet, Sealed};
 pub use path::{Leg, Path};
 pub use probe::{Line, Load, Mark, MarkKind, Probe, Sender, State};
 pub use run::Run;
-pub use scenario::{Direction, Method, Overhead, Sizes};
+pub use scenario::{Direction, IpVersion, Method, Overhead, Sizes};
 pub use script::{Act, Answer, Ending, Script};
 pub use slab::Key;
 pub use talk::{Closer, ENDLESS, Turn};

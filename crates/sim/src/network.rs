@@ -7,7 +7,7 @@ use link::{Counters, Link, Tally};
 
 use crate::agenda::Alarm;
 use crate::packet::{NodeId, Packet};
-use crate::world::Limiter;
+use crate::world::{Limiter, Spacer};
 
 /// One direction of a link between nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,6 +107,8 @@ pub(crate) struct Node {
     pub(crate) gateway: Option<u32>,
     /// Limits windows, if it is to.
     pub(crate) limiter: Option<Box<Limiter>>,
+    /// Spaces acknowledgements, if it is to.
+    pub(crate) spacer: Option<Box<Spacer>>,
 }
 
 impl Node {

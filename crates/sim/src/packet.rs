@@ -1,7 +1,7 @@
 //! Simulated packets.
 
 use link::TrafficClass;
-use scenario::Overhead;
+use scenario::{IpVersion, Overhead};
 use tcp::{ByteRange, Ecn, Segment};
 use units::Instant;
 
@@ -9,6 +9,8 @@ use crate::slab::Key;
 
 /// Size of an IPv4 header without options, in bytes.
 pub(crate) const IP_HEADER: usize = 20;
+/// Size of an IPv6 header without extensions, in bytes (RFC 8200 §3).
+const IPV6_HEADER: usize = 40;
 /// Size of a UDP header, in bytes.
 pub(crate) const UDP_HEADER: usize = 8;
 /// Bytes of a SLACP data packet that only the secure tunnel needs, besides the headers of IP and
@@ -27,7 +29,16 @@ impl NodeId {
     }
 }
 
-/// An IPv4 packet as a struct. It is boxed on links, because a link moves its packets several
+/// The size of the IP headers of a packet, in bytes.
+pub(crate) const fn headers_of(ip: IpVersion) -> usize {
+    match ip {
+        IpVersion::Ipv4 => IP_HEADER,
+        IpVersion::Ipv6 => IPV6_HEADER,
+        IpVersion::Ipv6InIpv4 => IP_HEADER + IPV6_HEADER,
+    }
+}
+
+/// An IP packet as a struct. It is boxed on links, because a link moves its packets several
 /// times.
 #[derive(Debug)]
 pub struct Packet {
@@ -35,16 +46,23 @@ pub struct Packet {
     pub from: NodeId,
     /// The destination.
     pub to: NodeId,
+    /// Its IP headers.
+    pub ip: IpVersion,
     /// The contents.
     pub body: Body,
 }
 
 impl Packet {
+    /// A packet with an IPv4 header.
+    pub(crate) fn v4(from: NodeId, to: NodeId, body: Body) -> Self {
+        Self { from, to, ip: IpVersion::Ipv4, body }
+    }
+
     /// A TCP packet to be filled in.
     pub(crate) fn blank() -> Box<Self> {
         let (source, destination, segment) = (Key::default(), Key::default(), Segment::default());
         let body = Body::Tcp { source, destination, segment };
-        Box::new(Self { from: NodeId(0), to: NodeId(0), body })
+        Box::new(Self { from: NodeId(0), to: NodeId(0), ip: IpVersion::Ipv4, body })
     }
 }
 
@@ -115,7 +133,7 @@ impl link::Payload for Box<Packet> {
             Body::Cbr(datagram) => UDP_HEADER + datagram.len as usize,
             Body::Slacp(sealed) => return sealed.wire_len(),
         };
-        IP_HEADER + body
+        headers_of(self.ip) + body
     }
 
     fn mark_ce(&mut self) -> bool {
@@ -158,9 +176,7 @@ mod tests {
     /// A link layer's packet has neither IP and UDP headers nor what only a tunnel needs.
     #[test]
     fn a_link_layer_is_charged_for_its_own_headers_only() {
-        let packet = |overhead| {
-            Box::new(Packet { from: NodeId(0), to: NodeId(1), body: sealed(1000, overhead) })
-        };
+        let packet = |overhead| Box::new(Packet::v4(NodeId(0), NodeId(1), sealed(1000, overhead)));
         assert_eq!(packet(Overhead::LinkLayer).wire_len(), 1000 - 20);
         assert_eq!(packet(Overhead::LinkLayer).class(), TrafficClass::Control);
         assert_eq!(segment(Ecn::NotEct).class(), TrafficClass::Bulk);
@@ -171,8 +187,20 @@ mod tests {
         assert_eq!(segment(Ecn::NotEct).wire_len(), 20 + 20 + 1000);
         let datagram = Datagram { app: 0, number: 0, sent_at: Instant::ZERO, len: 1000, dscp: 46 };
         for body in [Body::Cbr(datagram), sealed(1000, Overhead::Tunnel)] {
-            let packet = Box::new(Packet { from: NodeId(0), to: NodeId(1), body });
+            let packet = Box::new(Packet::v4(NodeId(0), NodeId(1), body));
             assert_eq!(packet.wire_len(), 20 + 8 + 1000);
+        }
+    }
+
+    /// ITU-R S.1711-1, 4.2: headers of 20 bytes, of 40, and of both in a tunnel.
+    #[test]
+    fn the_version_of_ip_decides_the_size_of_its_headers() {
+        let mut packet = segment(Ecn::NotEct);
+        for (ip, header) in
+            [(IpVersion::Ipv4, 20), (IpVersion::Ipv6, 40), (IpVersion::Ipv6InIpv4, 60)]
+        {
+            packet.ip = ip;
+            assert_eq!(packet.wire_len(), header + 20 + 1000);
         }
     }
 
@@ -181,7 +209,7 @@ mod tests {
         let class = |dscp| {
             let body =
                 Body::Cbr(Datagram { app: 0, number: 0, sent_at: Instant::ZERO, len: 1, dscp });
-            Box::new(Packet { from: NodeId(0), to: NodeId(1), body }).class()
+            Box::new(Packet::v4(NodeId(0), NodeId(1), body)).class()
         };
         let classes = [TrafficClass::Bulk, TrafficClass::Voice, TrafficClass::Stream];
         assert_eq!([0, 46, 34].map(class), classes);
@@ -202,6 +230,6 @@ mod tests {
             assert_eq!(segment.ecn, after.unwrap_or(before));
         }
         let body = sealed(100, Overhead::Tunnel);
-        assert!(!Box::new(Packet { from: NodeId(0), to: NodeId(1), body }).mark_ce());
+        assert!(!Box::new(Packet::v4(NodeId(0), NodeId(1), body)).mark_ce());
     }
 }

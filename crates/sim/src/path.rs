@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use scenario::IpVersion;
+
 use crate::packet::NodeId;
 
 /// The path of a connection from the client through any gateways to the server: `nodes.len() ==
@@ -10,6 +12,8 @@ use crate::packet::NodeId;
 pub struct Path {
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) legs: Vec<Leg>,
+    /// The IP headers on all segments of TCP.
+    pub(crate) ip: IpVersion,
 }
 
 /// One segment of a split connection, or all of an unsplit one.
@@ -25,7 +29,8 @@ impl Path {
     /// An unsplit path.
     pub fn direct(client: NodeId, server: NodeId, ends: [Arc<tcp::Config>; 2]) -> Self {
         let [client_tcp, server_tcp] = ends;
-        Self { nodes: vec![client, server], legs: vec![Leg::Tcp(client_tcp, server_tcp)] }
+        let legs = vec![Leg::Tcp(client_tcp, server_tcp)];
+        Self { nodes: vec![client, server], legs, ip: IpVersion::Ipv4 }
     }
 
     /// A path split by `gateways`.
@@ -38,7 +43,13 @@ impl Path {
         let ends = [legs.first(), legs.last()];
         assert!(ends.iter().all(|leg| matches!(leg, Some(Leg::Tcp(..)))), "hosts speak TCP");
         let nodes = [&[client], gateways, &[server]].concat();
-        Self { nodes, legs }
+        Self { nodes, legs, ip: IpVersion::Ipv4 }
+    }
+
+    /// The same path with these IP headers.
+    #[must_use]
+    pub fn over(self, ip: IpVersion) -> Self {
+        Self { ip, ..self }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One end of a TCP connection, and its owner.
 
 use pep::relay::Side;
+use scenario::IpVersion;
 use tcp::{ByteRange, Connection};
 
 use crate::agenda::Alarm;
@@ -14,6 +15,8 @@ pub(crate) struct Socket {
     pub(crate) node: NodeId,
     pub(crate) peer: Key,
     pub(crate) peer_node: NodeId,
+    /// The IP headers of its packets.
+    pub(crate) ip: IpVersion,
     pub(crate) owner: Owner,
     pub(crate) alarm: Alarm,
     /// Its index in the probe, if it is recorded.

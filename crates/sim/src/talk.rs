@@ -77,6 +77,8 @@ impl Stream {
 /// An event for the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
+    /// The client's end is open.
+    Connected,
     /// A reply or, for a request without one, the request has arrived.
     Turn,
     /// The connection has ended on both sides; not `whole` if it was cut off.
@@ -167,6 +169,10 @@ impl Talk {
 
     fn note(&mut self, side: Side, event: Event) {
         match event {
+            Event::Connected if side == Side::Client => {
+                self.open[0] = true;
+                self.news.push_back(News::Connected);
+            }
             // Data on a SYN may be answered before the handshake is complete.
             Event::Connected | Event::Readable => self.open[side as usize] = true,
             Event::Finished if side == Side::Client => self.down.finished = true,
@@ -254,7 +260,7 @@ mod tests {
                 self.talk.serve(Side::Server, &mut self.tcp[1]);
                 exchange(self.now, &mut self.tcp);
             }
-            self.talk.news.drain(..).collect()
+            self.talk.news.drain(..).filter(|news| *news != News::Connected).collect()
         }
     }
 

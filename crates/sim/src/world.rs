@@ -8,6 +8,7 @@ mod sample;
 mod script;
 mod slacp;
 mod socket;
+mod spacing;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use crate::talk::Talk;
 use crate::world::slacp::{Gateway, Opening};
 
 pub use below::{Charged, MacBuffer};
+pub(crate) use spacing::Spacer;
 pub(crate) use window::Limiter;
 
 /// A due event.
@@ -46,6 +48,7 @@ enum Due {
     Socket(Key),
     Gateway(NodeId),
     Split(Key),
+    Spacer(NodeId),
     Script(Key, Side),
     /// With the number of the wake-up that the application chose.
     App(AppId, u64),
@@ -217,6 +220,7 @@ impl World {
             }
             Due::Gateway(node) => self.wake_gateway(node, ticket),
             Due::Split(split) => self.wake_split(split, ticket),
+            Due::Spacer(node) => self.wake_spacer(node, ticket),
             Due::Script(key, side) => self.wake_script(key, side, ticket),
             Due::App(app, wish) => self.notices.push_back((app, Notice::Wake(wish))),
             Due::Sample => self.sample(),

@@ -26,6 +26,8 @@ pub struct Flow {
     pub spacing: Duration,
     /// The names of the client's and the server's TCP.
     pub tcp: [String; 2],
+    /// The IP headers of its packets.
+    pub ip: IpVersion,
     /// What each application does.
     pub traffic: Traffic,
     /// Whether to record windows and segments.
@@ -51,6 +53,28 @@ pub enum Traffic {
         /// Pause between a reply and the next request.
         think: Duration,
         /// Number of requests.
+        repeat: u64,
+    },
+    /// Files by FTP, in passive mode.
+    Ftp {
+        /// The sending side.
+        direction: Direction,
+        /// Size of a file in bytes.
+        bytes: u64,
+        /// Pause between files.
+        think: Duration,
+        /// Number of files.
+        repeat: u64,
+    },
+    /// Messages by SMTP, to the server.
+    Mail {
+        /// Size of a message in bytes.
+        bytes: u64,
+        /// Whether the commands of an envelope go together (RFC 2920).
+        pipelining: bool,
+        /// Pause between messages.
+        think: Duration,
+        /// Number of messages.
         repeat: u64,
     },
     /// Web pages.
@@ -103,6 +127,21 @@ pub enum Direction {
     Up,
 }
 
+/// The IP headers of a flow's packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum IpVersion {
+    /// 20 bytes.
+    #[default]
+    Ipv4,
+    /// 40 bytes.
+    Ipv6,
+    /// IPv6 in a tunnel through IPv4 (RFC 4213): 60 bytes.
+    #[serde(rename = "ipv6-in-ipv4")]
+    Ipv6InIpv4,
+}
+
 /// The size of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
@@ -148,6 +187,8 @@ pub enum Sizes {
 pub(super) enum Kind {
     Bulk,
     Request,
+    Ftp,
+    Mail,
     Page,
     Users,
     Udp,

@@ -23,7 +23,8 @@ pub struct Gateways {
     pub tcp: String,
     /// The name of the TCP towards the hosts.
     pub lan_tcp: String,
-    /// SLACP's configured rate on the forward link; `None`: that of the link.
+    /// SLACP's configured rate on the forward link, or that at which acknowledgements release data;
+    /// `None`: that of the link.
     pub forward_rate: Option<BitRate>,
     /// SLACP's configured rate on the return link; `None`: that of the link.
     pub return_rate: Option<BitRate>,
@@ -62,6 +63,8 @@ pub enum Split {
     Packets,
     /// Nowhere: terminals lower the windows that hosts behind them are offered.
     Window,
+    /// Nowhere: hubs space the acknowledgements that they pass on to servers.
+    Spacing,
 }
 
 /// Where connections are split, as written.
@@ -74,6 +77,7 @@ pub(super) enum Splitting {
     Three,
     Packets,
     Window,
+    Spacing,
 }
 
 /// The protocol between two gateways.
@@ -98,7 +102,8 @@ impl Gateways {
             (Splitting::Three, HopProtocol::Slacp) => Split::ThreeSlacp,
             (Splitting::Packets, HopProtocol::Slacp) => Split::Packets,
             (Splitting::Window, HopProtocol::Tcp) => Split::Window,
-            (Splitting::Window, HopProtocol::Slacp) => {
+            (Splitting::Spacing, HopProtocol::Tcp) => Split::Spacing,
+            (Splitting::Window | Splitting::Spacing, HopProtocol::Slacp) => {
                 return Err(place.wrong("hop", "\"slacp\"", "\"tcp\": connections are not split"));
             }
             (Splitting::Packets, HopProtocol::Tcp) => {
@@ -145,12 +150,13 @@ impl Gateways {
             Split::ThreeTcp | Split::ThreeSlacp => "\"three\"",
             Split::Packets => "\"packets\"",
             Split::Window => "\"window\"",
+            Split::Spacing => "\"spacing\"",
         };
         place.check(!mesh, "split", split, "no gateways in a mesh")?;
         let behind = |key| format!("a network behind the gateway: [{key}]");
         let good = server_side || self.split == Split::Window;
         place.check(good, "split", split, behind("server-side"))?;
-        let good = client_side || self.split == Split::Two;
+        let good = client_side || matches!(self.split, Split::Two | Split::Spacing);
         place.check(good, "split", split, behind("client-side"))
     }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use units::{BitRate, ByteCount};
 
 use super::cases::raw::{RawCase, RawFactor, RawLevels};
-use super::flow::{Direction, HttpMethod, Kind};
+use super::flow::{Direction, HttpMethod, IpVersion, Kind};
 use super::gateways::{HopProtocol, Overhead, Splitting};
 use super::study::BackEnd;
 use super::study::raw::{RawMetric, RawReplications};
@@ -199,7 +199,8 @@ pub(super) struct RawGateways {
     /// The name of the TCP towards the hosts.
     #[schemars(extend("default" = "default"))]
     pub(super) lan_tcp: Option<String>,
-    /// SLACP's configured rate on the forward link; by default that of the link.
+    /// SLACP's configured rate on the forward link, or that at which acknowledgements release data
+    /// (split = "spacing"); by default that of the link.
     #[schemars(extend("examples" = ["20 Mbit/s"]))]
     pub(super) forward_rate: Option<Text<BitRate>>,
     /// SLACP's configured rate on the return link; by default that of the link.
@@ -244,10 +245,13 @@ pub(super) struct RawFlow {
     pub(super) tcp: Option<String>,
     /// The name of the server's TCP; by default the client's.
     pub(super) server_tcp: Option<String>,
-    /// bulk, udp: to the client (down) or to the server (up).
+    /// IP headers of the flow's packets. Segments of IPv6 are made to fit the hop's MTU.
+    #[schemars(extend("default" = "ipv4"))]
+    pub(super) ip: Option<IpVersion>,
+    /// bulk, ftp, udp: to the client (down) or to the server (up).
     #[schemars(extend("default" = "down"))]
     pub(super) direction: Option<Direction>,
-    /// bulk: size of a transfer; or `time`.
+    /// bulk: size of a transfer; or `time`. ftp, mail: size of a file or message.
     #[schemars(extend("examples" = ["20 MB"]))]
     pub(super) bytes: Option<Text<ByteCount>>,
     /// bulk, users, udp: duration.
@@ -259,12 +263,15 @@ pub(super) struct RawFlow {
     /// request: size of a reply.
     #[schemars(extend("examples" = ["1 kB"]))]
     pub(super) reply: Option<Text<ByteCount>>,
-    /// request, page: pause between a reply and the next request.
+    /// request, page, ftp, mail: pause between a reply and the next request.
     #[schemars(extend("default" = "0 s"))]
     pub(super) think: Option<Text<Time>>,
-    /// request, page: number of requests or pages.
+    /// request, page, ftp, mail: number of requests, pages, files or messages.
     #[schemars(range(min = 1, max = 1_000_000), extend("default" = 1))]
     pub(super) repeat: Option<u64>,
+    /// mail: the commands of an envelope go together (RFC 2920).
+    #[schemars(extend("default" = true))]
+    pub(super) pipelining: Option<bool>,
     /// page: how HTTP uses connections.
     #[schemars(extend("default" = "keep-alive"))]
     pub(super) method: Option<HttpMethod>,

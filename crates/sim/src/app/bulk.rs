@@ -68,7 +68,7 @@ impl App for Bulk {
                     world.set_done(me);
                 }
             }
-            Notice::Datagram(_) => {}
+            Notice::Connected(_) | Notice::Datagram(_) => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use scenario::IpVersion;
 use units::{BitRate, ByteCount, Instant};
 
 use super::{App, AppId, Notice};
@@ -21,6 +22,8 @@ pub struct Cbr {
     pub size: u32,
     /// Code point of the datagrams, 0 to 63.
     pub dscp: u8,
+    /// Their IP headers.
+    pub ip: IpVersion,
     /// When the first leaves.
     pub start: Instant,
     /// The time from which no more datagrams are sent.
@@ -58,7 +61,7 @@ impl Cbr {
     fn send(&self, world: &mut World, me: AppId, number: u64) {
         let sent_at = world.now();
         let datagram = Datagram { app: me.0, number, sent_at, len: self.size, dscp: self.dscp };
-        world.send_datagram(self.from, self.to, datagram);
+        world.send_datagram([self.from, self.to], self.ip, datagram);
     }
 }
 
@@ -71,7 +74,16 @@ mod tests {
         let mut world = World::new(1);
         let (from, to, _) = geo(&mut world);
         let rate = BitRate::from_mbit(3);
-        let app = world.add_app(Box::new(Cbr { from, to, rate, size, dscp: 0, start, stop }));
+        let app = world.add_app(Box::new(Cbr {
+            from,
+            to,
+            rate,
+            size,
+            dscp: 0,
+            ip: IpVersion::Ipv4,
+            start,
+            stop,
+        }));
         world.run_until(until);
         world.tally(app).clone()
     }

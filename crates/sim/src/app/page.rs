@@ -78,7 +78,7 @@ impl App for Page {
             }
             Notice::Turn(talk) => self.arrived(world, me, talk),
             Notice::Over { talk, whole } => self.over(world, me, talk, whole),
-            Notice::Datagram(_) => {}
+            Notice::Connected(_) | Notice::Datagram(_) => {}
         }
     }
 }

@@ -54,7 +54,7 @@ impl App for RequestReply {
                 }
                 world.set_done(me);
             }
-            Notice::Datagram(_) => {}
+            Notice::Connected(_) | Notice::Datagram(_) => {}
         }
     }
 }

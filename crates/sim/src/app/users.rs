@@ -103,7 +103,7 @@ impl App for Users {
                 }
             }
             Notice::Wake(_) => self.over = true,
-            Notice::Datagram(_) => {}
+            Notice::Connected(_) | Notice::Datagram(_) => {}
         }
         if self.over && self.waiting.is_empty() {
             world.set_done(me);

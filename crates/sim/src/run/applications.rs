@@ -3,14 +3,19 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use scenario::{Case, Direction, Flow, Split, Traffic};
+use scenario::{Case, Direction, Flow, IpVersion, Split, Traffic};
+use tcp::Config;
 use units::Instant;
 
 use super::network::{Ends, Nodes};
-use crate::app::{Amount, App, AppId, Bulk, Cbr, Page, RequestReply, Users};
+use crate::app::{Amount, App, AppId, Bulk, Cbr, Ftp, Mail, Page, RequestReply, Users};
+use crate::packet::headers_of;
 use crate::path::{Leg, Path};
 use crate::talk::Turn;
 use crate::world::World;
+
+/// A TCP header without options, in bytes.
+const TCP_HEADER: usize = 20;
 
 /// The applications of a case on its nodes.
 pub(super) struct Applications<'a> {
@@ -50,6 +55,12 @@ impl Applications<'_> {
                 let turn = Turn { request: *request, reply: *reply };
                 Box::new(RequestReply::new(path(), turn, *think, *repeat, start))
             }
+            Traffic::Ftp { direction, bytes, think, repeat } => {
+                Box::new(Ftp::new(path(), *direction, *bytes, start, (*repeat, *think)))
+            }
+            Traffic::Mail { bytes, pipelining, think, repeat } => {
+                Box::new(Mail::new(path(), *bytes, *pipelining, start, (*repeat, *think)))
+            }
             Traffic::Page { method, request, objects, think, repeat } => {
                 let objects = Arc::clone(objects);
                 Box::new(Page::new(path(), *method, *request, objects, start, (*repeat, *think)))
@@ -67,10 +78,20 @@ impl Applications<'_> {
                     Direction::Up => (client, server),
                 };
                 let (rate, size, dscp, stop) = (*rate, *size, *dscp, until(*time));
-                Box::new(Cbr { from, to, rate, size, dscp, start, stop })
+                Box::new(Cbr { from, to, rate, size, dscp, ip: flow.ip, start, stop })
             }
         };
         world.add_app(app)
+    }
+
+    /// The settings with segments that fit the hop. Those of IPv4 are as the file says.
+    fn fitting(&self, config: &Arc<Config>, ip: IpVersion) -> Arc<Config> {
+        let headers = (headers_of(ip) + TCP_HEADER) as u16;
+        let most = self.case.hop.mtu - headers;
+        if ip == IpVersion::Ipv4 || config.mss <= most {
+            return Arc::clone(config);
+        }
+        Arc::new(Config { mss: most, ..(**config).clone() })
     }
 
     /// The paths of users, one for each client.
@@ -80,11 +101,19 @@ impl Applications<'_> {
         ends.map(|ends| Arc::new(self.path(ends, flow))).collect()
     }
 
-    fn path(&self, Ends { client, terminal, hub, server }: Ends, flow: &Flow) -> Path {
-        let tcp = |name: &String| Arc::clone(&self.case.tcp[name]);
+    fn path(&self, ends: Ends, flow: &Flow) -> Path {
+        self.path_of(ends, flow).over(flow.ip)
+    }
+
+    fn path_of(&self, Ends { client, terminal, hub, server }: Ends, flow: &Flow) -> Path {
+        let tcp = |name: &String| self.fitting(&self.case.tcp[name], flow.ip);
         let [near, far] = flow.tcp.each_ref().map(tcp);
         let gateways = match &self.case.gateways {
-            Some(gateways) if !matches!(gateways.split, Split::Packets | Split::Window) => gateways,
+            Some(gateways)
+                if !matches!(gateways.split, Split::Packets | Split::Window | Split::Spacing) =>
+            {
+                gateways
+            }
             _ => return Path::direct(client, server, [near, far]),
         };
         let [lan, hop] = [&gateways.lan_tcp, &gateways.tcp].map(tcp);

@@ -125,6 +125,9 @@ impl Network<'_> {
                 Some(Gateways { split: Split::Window, queue, .. }) => {
                     self.lay_limiters(number, *queue, &lanes.1);
                 }
+                Some(Gateways { split: Split::Spacing, forward_rate, .. }) => {
+                    self.lay_spacer(number, *forward_rate);
+                }
                 _ => {}
             }
         }
@@ -228,6 +231,14 @@ impl Network<'_> {
             let lane = up[number % up.len()];
             self.world.limit_windows(self.nodes.terminals[place], lane, room);
         }
+    }
+
+    /// The hub spaces acknowledgements to its servers, by default as the forward link carries data.
+    fn lay_spacer(&mut self, platform: usize, told: Option<BitRate>) {
+        let Platform { hub, ref servers, .. } = self.nodes.platforms[platform];
+        let hop = &self.case.hop;
+        let rate = told.unwrap_or(hop.forward.peak_rate(hop.mtu));
+        self.world.space_acknowledgements(hub, servers, rate);
     }
 
     /// SLACP uses the rates that the links leave to IP packets, unless the file says otherwise.

@@ -3,6 +3,8 @@ use scenario::Scenario;
 
 use super::*;
 
+mod ip;
+mod spacing;
 mod under_ip;
 mod voice;
 mod window;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pep::relay;
+use scenario::IpVersion;
 use units::Instant;
 
 use super::{Due, World};
@@ -73,7 +74,7 @@ impl World {
             End { node: path.nodes[at], config: Arc::clone(near), owner },
             End { node: path.nodes[at + 1], config: Arc::clone(far), owner: far_owner },
         ];
-        let [near, far] = self.open_sockets(ends);
+        let [near, far] = self.open_sockets(ends, path.ip);
         match far_owner {
             Owner::Talk(talk, _) => {
                 if let Some(talk) = self.talks.get_mut(talk) {
@@ -104,6 +105,11 @@ impl World {
         self.change(talk, |talk| talk.ask(turn));
     }
 
+    /// Sends the SYN now, before the first request.
+    pub fn connect_now(&mut self, talk: Key) {
+        self.change(talk, |_| {});
+    }
+
     /// Makes no further requests. The connection may end when all are answered.
     pub fn finish(&mut self, talk: Key) {
         self.change(talk, Talk::finish);
@@ -127,10 +133,10 @@ impl World {
         Some(self.talks.get(talk)?.received())
     }
 
-    /// Sends a datagram.
-    pub fn send_datagram(&mut self, from: NodeId, to: NodeId, datagram: Datagram) {
+    /// Sends a datagram from one node to another.
+    pub fn send_datagram(&mut self, [from, to]: [NodeId; 2], ip: IpVersion, datagram: Datagram) {
         self.tallies[datagram.app as usize].datagrams[0] += 1;
-        self.send(Box::new(Packet { from, to, body: Body::Cbr(datagram) }));
+        self.send(Box::new(Packet { from, to, ip, body: Body::Cbr(datagram) }));
     }
 
     pub(super) fn deliver_datagram(&mut self, datagram: Datagram) {
@@ -176,6 +182,7 @@ impl World {
             let Some(news) = talk.news.pop_front() else { return };
             let app = talk.app;
             let notice = match news {
+                News::Connected => Notice::Connected(key),
                 News::Turn => Notice::Turn(key),
                 News::Over { whole } => Notice::Over { talk: key, whole },
             };

@@ -94,7 +94,16 @@ impl World {
     }
 
     /// Forwards a packet from `node`.
-    pub(super) fn forward(&mut self, mut node: NodeId, mut packet: Box<Packet>) {
+    pub(super) fn forward(&mut self, node: NodeId, packet: Box<Packet>) {
+        if self.nodes[node.index()].spacer.is_none() {
+            self.route(node, packet);
+        } else if let Some(packet) = self.pass_spacer(node, packet) {
+            self.route(node, packet);
+        }
+    }
+
+    /// Forwards a packet that nothing holds back.
+    pub(super) fn route(&mut self, mut node: NodeId, mut packet: Box<Packet>) {
         for _ in 0..HOPS {
             if self.nodes[node.index()].limiter.is_some() {
                 self.pass_limiter(node, &mut packet);
@@ -197,10 +206,10 @@ impl World {
         if let Some(tap) = &mut self.tap {
             tap.packet(self.now, packet.to, false, &packet);
         }
-        let (from, to) = (packet.from, packet.to);
+        let (from, to, ip) = (packet.from, packet.to, packet.ip);
         // The segment is processed in place, because copying it costs more.
         if let Body::Tcp { source, destination, segment } = &packet.body {
-            self.deliver_segment([from, to], [*source, *destination], segment);
+            self.deliver_segment([from, to], ip, [*source, *destination], segment);
             return self.boxes.push(packet);
         }
         match packet.body {

@@ -246,7 +246,7 @@ impl World {
                 (gateway.endpoint.transmit_is_control(), gateway.below.overhead);
             let sealed = Sealed { bytes, is_control, overhead };
             gateway.below.charged.add(&sealed);
-            self.send(Box::new(Packet { from: node, to, body: Body::Slacp(sealed) }));
+            self.send(Box::new(Packet::v4(node, to, Body::Slacp(sealed))));
             self.follow_room(node);
         }
         let Some(place) = self.nodes[node.index()].gateway else { return };

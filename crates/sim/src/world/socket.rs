@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use scenario::IpVersion;
 use tcp::{ByteRange, Connection, Segment, SeqNr, State, refusal};
 use units::Machine;
 
@@ -21,7 +22,7 @@ pub(super) struct End {
 
 impl World {
     /// Creates both ends of a connection. Its SYN is sent when the first of them is served.
-    pub(super) fn open_sockets(&mut self, [mut from, mut to]: [End; 2]) -> [Key; 2] {
+    pub(super) fn open_sockets(&mut self, [mut from, mut to]: [End; 2], ip: IpVersion) -> [Key; 2] {
         from.config = self.memory.recall(from.config, [from.node, to.node]);
         to.config = self.memory.recall(to.config, [to.node, from.node]);
         let numbers = [self.seeds.bits(), self.seeds.bits()].map(|bits| SeqNr::new(bits as u32));
@@ -31,6 +32,7 @@ impl World {
             node: from_node,
             peer: me,
             peer_node: to_node,
+            ip,
             owner: from.owner,
             alarm: Alarm::default(),
             watched: None,
@@ -40,6 +42,7 @@ impl World {
             node: to_node,
             peer: active,
             peer_node: from_node,
+            ip,
             owner: to.owner,
             alarm: Alarm::default(),
             watched: None,
@@ -56,6 +59,7 @@ impl World {
     pub(super) fn deliver_segment(
         &mut self,
         [from, to]: [NodeId; 2],
+        ip: IpVersion,
         [source, destination]: [Key; 2],
         segment: &Segment<ByteRange>,
     ) {
@@ -64,7 +68,7 @@ impl World {
             self.strays += 1;
             if let Some(segment) = refusal(segment) {
                 let body = Body::Tcp { source: destination, destination: source, segment };
-                self.send(Box::new(Packet { from: to, to: from, body }));
+                self.send(Box::new(Packet { from: to, to: from, ip, body }));
             }
             return;
         };
@@ -143,7 +147,7 @@ impl World {
             if let Some(watched) = socket.watched {
                 self.probe.note_departure(watched, now, segment);
             }
-            (packet.from, packet.to) = (socket.node, socket.peer_node);
+            (packet.from, packet.to, packet.ip) = (socket.node, socket.peer_node, socket.ip);
             self.send(packet);
         }
     }

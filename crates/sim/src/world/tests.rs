@@ -10,8 +10,8 @@ use units::{BitRate, ByteCount, Instant, Probability};
 
 use crate::testkit::{at, at_ms, bytes, gateways, geo, link, row, run_app, tcp, tcp_leg};
 use crate::{
-    Act, Amount, Answer, Bulk, Cbr, Direction, Hop, Key, Method, NodeId, Packet, Page, Path,
-    RequestReply, Script, Sizes, Tap, Turn, Users, World,
+    Act, Amount, Answer, Bulk, Cbr, Direction, Hop, IpVersion, Key, Method, NodeId, Packet, Page,
+    Path, RequestReply, Script, Sizes, Tap, Turn, Users, World,
 };
 
 /// Duration of a 5 MB download with this split, and a counter.
@@ -97,7 +97,16 @@ fn datagrams_keep_their_rate_and_delay() {
     let mut world = World::new(1);
     let (a, b, _) = geo(&mut world);
     let rate = BitRate::from_mbit(1);
-    let cbr = Cbr { from: a, to: b, rate, size: 1250, dscp: 0, start: at(1), stop: at(11) };
+    let cbr = Cbr {
+        from: a,
+        to: b,
+        rate,
+        size: 1250,
+        dscp: 0,
+        ip: IpVersion::Ipv4,
+        start: at(1),
+        stop: at(11),
+    };
     let app = world.add_app(Box::new(cbr));
     world.run_until(at(12));
     let tally = world.tally(app);
@@ -139,7 +148,16 @@ fn a_packet_without_a_route_is_counted() {
     let mut world = World::new(1);
     let (a, b) = (world.add_node(), world.add_node());
     let rate = BitRate::from_mbit(1);
-    let cbr = Cbr { from: a, to: b, rate, size: 1250, dscp: 0, start: at(0), stop: at(1) };
+    let cbr = Cbr {
+        from: a,
+        to: b,
+        rate,
+        size: 1250,
+        dscp: 0,
+        ip: IpVersion::Ipv4,
+        start: at(0),
+        stop: at(1),
+    };
     world.add_app(Box::new(cbr));
     world.run_until(at(2));
     assert_eq!(world.strays(), 100);
@@ -157,6 +175,7 @@ fn routes_that_form_a_loop_without_links_cost_one_packet_each() {
         rate: BitRate::from_mbit(1),
         size: 1250,
         dscp: 0,
+        ip: IpVersion::Ipv4,
         start: at(0),
         stop: at(1),
     };
@@ -178,6 +197,7 @@ fn a_node_without_delay_delivers_at_once_and_a_specific_route_goes_first() {
         rate: BitRate::from_mbit(1),
         size: 1250,
         dscp: 0,
+        ip: IpVersion::Ipv4,
         start: at(0),
         stop: at(1),
     };
@@ -200,6 +220,7 @@ fn the_peak_of_a_queue_is_what_a_burst_leaves_waiting() {
         rate: BitRate::from_mbit(10),
         size: 1250,
         dscp: 0,
+        ip: IpVersion::Ipv4,
         start: at(0),
         stop: at(1),
     };
@@ -228,7 +249,16 @@ fn a_tap_sees_each_packet_leave_its_sender_and_reach_its_destination() {
     world.set_tap(Box::new(Log(Rc::clone(&seen))));
     let (from, to, rate) = (nodes[0], nodes[2], BitRate::from_mbit(1));
     let stop = at_ms(1);
-    world.add_app(Box::new(Cbr { from, to, rate, size: 1250, dscp: 0, start: at(0), stop }));
+    world.add_app(Box::new(Cbr {
+        from,
+        to,
+        rate,
+        size: 1250,
+        dscp: 0,
+        ip: IpVersion::Ipv4,
+        start: at(0),
+        stop,
+    }));
     world.run_until(at(1));
     // The router in between neither creates nor consumes it.
     assert_eq!(*seen.borrow(), [(0, from, true), (30, to, false)]);
@@ -413,6 +443,7 @@ fn a_tunnel_carries_packets_whole_and_loses_them_without_a_session() {
         rate: BitRate::from_mbit(1),
         size: 1250,
         dscp: 0,
+        ip: IpVersion::Ipv4,
         start,
         stop,
     };
@@ -444,6 +475,7 @@ fn links_of_a_world_have_random_numbers_of_their_own() {
             rate,
             size: 1250,
             dscp: 0,
+            ip: IpVersion::Ipv4,
             start: at(0),
             stop: at(10),
         }))

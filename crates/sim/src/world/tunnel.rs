@@ -7,16 +7,13 @@ use slacp::{ChannelConfig, ChannelId, Config, ConfigError, ErrorControl};
 use units::ByteCount;
 
 use super::World;
+use crate::ip::{ecn, tag};
 use crate::packet::{Body, NodeId, Packet};
 
 /// The channel of tunnelled packets.
 const CHANNEL: u8 = 0;
 /// Maximum number of packets tracked: more than all tunnels hold together.
 const PLACES: usize = 1 << 16;
-/// Position of the identification in an IPv4 header, by which the packet is found again at the
-/// other end, and of the ECN codepoint.
-const IDENTIFICATION: core::ops::Range<usize> = 4..6;
-const TRAFFIC_CLASS: usize = 1;
 
 /// Packets whose bytes are in transit. Those that never come out are overwritten eventually.
 #[derive(Debug, Default)]
@@ -67,7 +64,9 @@ impl World {
         let now = self.now;
         let mut bytes = packet.to_bytes();
         let name = self.tunnelled.put(packet);
-        bytes[IDENTIFICATION].copy_from_slice(&name.to_be_bytes());
+        if let Some(tag) = tag(&mut bytes) {
+            *tag = name.to_be_bytes();
+        }
         let Some(gateway) = self.gateway(node) else { return };
         let session = gateway.sessions.get(&peer).copied();
         let (Some(session), Some(channel)) = (session, ChannelId::new(CHANNEL)) else { return };
@@ -78,15 +77,13 @@ impl World {
 
     /// Forwards packets that have come out at a gateway.
     pub(super) fn leave_tunnels(&mut self, node: NodeId) {
-        while let Some((_, _, bytes)) =
+        while let Some((_, _, mut bytes)) =
             self.gateway(node).and_then(|gateway| gateway.endpoint.poll_packet())
         {
-            let Some(name) = bytes.get(IDENTIFICATION).and_then(|name| name.try_into().ok()) else {
-                continue;
-            };
+            let Some(name) = tag(&mut bytes).copied() else { continue };
             let Some(mut packet) = self.tunnelled.take(u16::from_be_bytes(name)) else { continue };
             if let Body::Tcp { segment, .. } = &mut packet.body {
-                segment.ecn = tcp::Ecn::from_bits(bytes[TRAFFIC_CLASS]);
+                segment.ecn = ecn(&bytes);
             }
             self.arrivals += 1;
             if packet.to == node {
@@ -103,7 +100,7 @@ mod tests {
     use super::*;
 
     fn packet(number: u32) -> Box<Packet> {
-        Box::new(Packet { from: NodeId(number), to: NodeId(0), body: Packet::blank().body })
+        Box::new(Packet::v4(NodeId(number), NodeId(0), Packet::blank().body))
     }
 
     #[test]

@@ -61,6 +61,9 @@ fn sent(traffic: &Traffic, time: f64, rate: f64) -> f64 {
         Traffic::Request { request, reply, repeat, .. } => {
             (request.saturating_add(*reply)) as f64 * *repeat as f64
         }
+        Traffic::Ftp { bytes, repeat, .. } | Traffic::Mail { bytes, repeat, .. } => {
+            *bytes as f64 * *repeat as f64
+        }
         Traffic::Page { request, objects, repeat, .. } => {
             let bytes: f64 = objects.iter().map(|object| (request + object) as f64).sum();
             bytes * *repeat as f64

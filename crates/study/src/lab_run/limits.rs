@@ -2,7 +2,8 @@
 
 use link::Rate;
 use scenario::{
-    Case, Direction, Flow, Gateways, LinkSpec, Method, Overhead, RateSpec, Split, Traffic,
+    Case, Direction, Flow, Gateways, IpVersion, LinkSpec, Method, Overhead, RateSpec, Split,
+    Traffic,
 };
 use tcp::{Config, SynData};
 use thiserror::Error;
@@ -105,6 +106,7 @@ fn check_gateways(case: &Case, gateways: &Gateways) -> Checked {
         Split::ThreeSlacp | Split::Packets => {}
         Split::ThreeTcp => return forbid(true, key("hop"), "the lab's pair speaks SLACP"),
         Split::Two => return forbid(true, key("split"), "the lab has a gateway on each side"),
+        Split::Spacing => return forbid(true, key("split"), "the lab's gateways space nothing"),
         Split::Window => return forbid(true, key("split"), "the lab's gateways lower no windows"),
     }
     let why = "the lab's pair is a tunnel over UDP";
@@ -137,8 +139,12 @@ fn check_flow(case: &Case, flow: &Flow) -> Checked {
         forbid(name.is_some(), format!("tcp.{}", name.map_or("", |it| it.0)), why)
             .map_err(|error| NotInLab { why: format!("{} ({kind})", error.why), ..error })
     };
+    forbid(flow.ip != IpVersion::Ipv4, key("ip"), "the lab's flows are over IPv4")?;
     match &flow.traffic {
         Traffic::Users { .. } => forbid(true, key("kind"), "the lab has no random users"),
+        Traffic::Ftp { .. } | Traffic::Mail { .. } => {
+            forbid(true, key("kind"), "the lab has no FTP and no SMTP")
+        }
         Traffic::Udp { size, .. } => {
             let why = || format!("datagrams in the lab have a head of {HEAD} bytes");
             check(*size as usize >= HEAD, key("size"), why)

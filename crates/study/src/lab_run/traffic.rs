@@ -61,8 +61,11 @@ impl Application<'_> {
             Traffic::Page { method, request, objects, think, repeat } => {
                 self.pages(*method, *request, objects, (*repeat, *think)).await
             }
-            // can_run refuses random users; datagrams have no connection.
-            Traffic::Users { .. } | Traffic::Udp { .. } => Ok(Tally::default()),
+            // can_run refuses these; datagrams have no connection.
+            Traffic::Users { .. }
+            | Traffic::Ftp { .. }
+            | Traffic::Mail { .. }
+            | Traffic::Udp { .. } => Ok(Tally::default()),
         }
     }
 

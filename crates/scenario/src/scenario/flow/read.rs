@@ -29,6 +29,8 @@ impl Kind {
         match self {
             Self::Bulk => ("bulk", &["direction", "bytes", "time", "watch"]),
             Self::Request => ("request", &["request", "reply", "think", "repeat"]),
+            Self::Ftp => ("ftp", &["direction", "bytes", "think", "repeat"]),
+            Self::Mail => ("mail", &["bytes", "pipelining", "think", "repeat"]),
             Self::Page => {
                 ("page", &["request", "method", "connections", "objects", "think", "repeat"])
             }
@@ -82,6 +84,7 @@ impl Flow {
             start: place.time("start", raw.start)?.unwrap_or_default(),
             spacing: place.time("spacing", raw.spacing)?.unwrap_or_default(),
             tcp: [client, server],
+            ip: raw.ip.unwrap_or_default(),
             traffic: traffic(place, raw)?,
             watch: raw.watch.unwrap_or(count <= 8),
         })
@@ -117,6 +120,7 @@ fn fitting(place: &Place<'_>, raw: &RawFlow) -> Result<(), FileError> {
         ("size", raw.size.is_some()),
         ("dscp", raw.dscp.is_some()),
         ("watch", raw.watch.is_some()),
+        ("pipelining", raw.pipelining.is_some()),
     ];
     let odd = given.into_iter().find(|(key, given)| *given && !keys.contains(key));
     odd.map_or(Ok(()), |(key, _)| {
@@ -140,6 +144,18 @@ fn traffic(place: &Place<'_>, raw: &RawFlow) -> Result<Traffic, FileError> {
         Kind::Request => Traffic::Request {
             request: request()?,
             reply: bytes(place, "reply", raw.reply)?,
+            think: think()?,
+            repeat: repeat()?,
+        },
+        Kind::Ftp => Traffic::Ftp {
+            direction,
+            bytes: bytes(place, "bytes", raw.bytes)?,
+            think: think()?,
+            repeat: repeat()?,
+        },
+        Kind::Mail => Traffic::Mail {
+            bytes: bytes(place, "bytes", raw.bytes)?,
+            pipelining: raw.pipelining.unwrap_or(true),
             think: think()?,
             repeat: repeat()?,
         },

@@ -1,0 +1,170 @@
+//! Mail by SMTP (RFC 5321): a dialogue, and a message in the middle of it.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use units::Instant;
+
+use super::ftp::turn;
+use super::{App, AppId, Deed, Notice};
+use crate::path::Path;
+use crate::slab::Key;
+use crate::talk::{Closer, Turn};
+use crate::world::World;
+
+/// The server's greeting, and the client's with the server's extensions (RFC 5321 §D.1).
+const HELLO: [(&str, &str); 2] = [
+    ("", "220 mail.example.org Simple Mail Transfer Service Ready\r\n"),
+    (
+        "EHLO client.example.org\r\n",
+        "250-mail.example.org greets client.example.org\r\n250-8BITMIME\r\n250-SIZE\r\n\
+         250 PIPELINING\r\n",
+    ),
+];
+/// Sender and recipient, and the wish to send a message.
+const ENVELOPE: [(&str, &str); 3] = [
+    ("MAIL FROM:<smith@client.example.org>\r\n", "250 OK\r\n"),
+    ("RCPT TO:<jones@mail.example.org>\r\n", "250 OK\r\n"),
+    ("DATA\r\n", "354 Start mail input; end with <CRLF>.<CRLF>\r\n"),
+];
+const END_OF_MESSAGE: (&str, &str) = ("\r\n.\r\n", "250 OK\r\n");
+const QUIT: (&str, &str) =
+    ("QUIT\r\n", "221 mail.example.org Service closing transmission channel\r\n");
+
+/// Messages from a client to a server, one after the other, over one connection.
+#[derive(Debug)]
+pub struct Mail {
+    path: Arc<Path>,
+    /// Size of a message in bytes.
+    bytes: u64,
+    /// Whether the commands of an envelope go together (RFC 2920).
+    pipelining: bool,
+    /// Pause between messages.
+    think: Duration,
+    /// Messages left, including the current one.
+    messages: u64,
+    start: Instant,
+    begun: Instant,
+    talk: Option<Key>,
+    /// What is still to be said for this message.
+    turns: VecDeque<Turn>,
+}
+
+const BEGIN: u64 = 0;
+const NEXT: u64 = 1;
+
+impl Mail {
+    /// `messages` messages of `bytes` bytes from `start` on, with `think` between them.
+    pub fn new(
+        path: Arc<Path>,
+        bytes: u64,
+        pipelining: bool,
+        start: Instant,
+        (messages, think): (u64, Duration),
+    ) -> Self {
+        let turns = HELLO.into_iter().map(turn).collect();
+        let (begun, talk) = (start, None);
+        Self { path, bytes, pipelining, think, messages, start, begun, talk, turns }
+    }
+
+    /// Envelope and message.
+    fn compose(&mut self) {
+        let envelope = ENVELOPE.map(turn);
+        if self.pipelining {
+            let sum = |of: fn(&Turn) -> u64| envelope.iter().map(of).sum();
+            let turn = Turn { request: sum(|turn| turn.request), reply: sum(|turn| turn.reply) };
+            self.turns.push_back(turn);
+        } else {
+            self.turns.extend(envelope);
+        }
+        let Turn { request, reply } = turn(END_OF_MESSAGE);
+        self.turns.push_back(Turn { request: self.bytes + request, reply });
+    }
+
+    fn go_on(&mut self, world: &mut World, me: AppId) {
+        let Some(talk) = self.talk else { return };
+        match self.turns.pop_front() {
+            Some(turn) => world.ask(talk, turn),
+            None => self.complete(world, me, talk),
+        }
+    }
+
+    fn complete(&mut self, world: &mut World, me: AppId, talk: Key) {
+        if world.tally(me).done {
+            // QUIT is answered.
+            return;
+        }
+        world.note_deed(me, Deed { begin: self.begun, end: world.now(), bytes: self.bytes });
+        self.messages -= 1;
+        if self.messages > 0 {
+            world.wake_at(me, world.now() + self.think, NEXT);
+            return;
+        }
+        world.set_done(me);
+        world.ask(talk, turn(QUIT));
+        world.finish(talk);
+    }
+}
+
+impl App for Mail {
+    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+        match notice {
+            Notice::Start if self.messages == 0 => world.set_done(me),
+            Notice::Start => world.wake_at(me, self.start, BEGIN),
+            Notice::Wake(BEGIN) => {
+                world.begin(me);
+                self.talk = Some(world.open(me, &self.path, Closer::Client, None));
+                self.compose();
+                self.go_on(world, me);
+            }
+            Notice::Wake(_) => {
+                self.begun = world.now();
+                self.compose();
+                self.go_on(world, me);
+            }
+            Notice::Turn(_) => self.go_on(world, me),
+            Notice::Over { whole, .. } => {
+                if !whole {
+                    world.note_broken(me);
+                }
+                world.set_done(me);
+            }
+            Notice::Connected(_) | Notice::Datagram(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{at, run_app};
+
+    fn times(bytes: u64, pipelining: bool, messages: u64) -> Vec<u128> {
+        let often = (messages, Duration::from_secs(3));
+        let (mut world, app) =
+            run_app(|path| Box::new(Mail::new(path, bytes, pipelining, at(1), often)));
+        world.run_until(at(300));
+        assert_eq!((world.tally(app).broken, world.sockets()), (0, 0));
+        world.tally(app).deeds.iter().map(|deed| deed.time().as_millis()).collect()
+    }
+
+    /// Round trips of 500 ms: connection and greeting 2 (a server speaks when it is connected), EHLO;
+    /// then MAIL, RCPT, DATA and the message.
+    #[test]
+    fn a_short_message_takes_the_round_trips_of_the_dialogue() {
+        for (pipelining, envelope) in [(false, 3), (true, 1)] {
+            let expected = [2 + 1 + envelope + 1, envelope + 1].map(|trips| trips * 500);
+            for (time, expected) in times(1000, pipelining, 2).into_iter().zip(expected) {
+                assert!((expected..expected + 25).contains(&time), "{time} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_messages_are_done_at_once() {
+        let never = (0, Duration::ZERO);
+        let (world, app) = run_app(|path| Box::new(Mail::new(path, 1, true, at(1), never)));
+        assert_eq!((world.now(), world.tally(app).deeds.len()), (at(0), 0));
+    }
+}
