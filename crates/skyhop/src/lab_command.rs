@@ -101,9 +101,9 @@ struct GatewaysArg {
 /// Options for watching the links while a command runs.
 #[derive(clap::Args)]
 struct WatchArgs {
-    /// Print link statistics to stderr once a second
-    #[arg(long)]
-    stats: bool,
+    /// Print link statistics to stderr once a second, as text or as a line of JSON
+    #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    stats: Option<stats::Format>,
     /// Capture both sides of the link as terminal.pcapng and hub.pcapng in this directory
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
@@ -151,7 +151,7 @@ impl WatchArgs {
         }
         let capture = self.pcap.as_ref().map(|directory| Capture::start(lab, directory));
         let capture = capture.transpose()?;
-        let stats = self.stats.then(|| Stats::start(lab.gauges())).transpose()?;
+        let stats = self.stats.map(|format| Stats::start(lab.gauges(), format)).transpose()?;
         Ok(Watching { _stats: stats, capture })
     }
 }

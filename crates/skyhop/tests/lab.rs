@@ -244,6 +244,12 @@ fn statistics_go_to_stderr_only() {
         let said = text(&output.stderr);
         assert_eq!(said.lines().count(), 2, "{said}");
         assert!(said.lines().all(|line| line.contains("forward 0.00 Mbit/s, queue 0")), "{said}");
+        let output = runner.shell(&["--stats=json"], "sleep 1.5").output().unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!(
+            (&line["links"][0]["link"], &line["links"][0]["bit_s"]),
+            (&"forward".into(), &0.0.into())
+        );
     });
 }
 

@@ -5,10 +5,21 @@ use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 
+use clap::ValueEnum;
 use lab::{Gauge, Gauges};
+use serde_json::{Value, json};
 
 /// Printing interval.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// How statistics are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A line for people
+    Text,
+    /// A JSON object on a line: `links`, each with what it did in that second
+    Json,
+}
 
 /// Prints until dropped.
 pub(super) struct Stats {
@@ -18,14 +29,18 @@ pub(super) struct Stats {
 
 impl Stats {
     /// Starts printing.
-    pub(super) fn start(gauges: Gauges) -> std::io::Result<Self> {
+    pub(super) fn start(gauges: Gauges, format: Format) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let body = move || {
             let mut before = gauges.read();
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                 let now = gauges.read();
                 // A closed stderr means that nobody reads the statistics.
-                let _ = writeln!(std::io::stderr(), "{}", line(&before, &now, EVERY));
+                let text = match format {
+                    Format::Text => line(&before, &now, EVERY),
+                    Format::Json => object(&before, &now, EVERY).to_string(),
+                };
+                let _ = writeln!(std::io::stderr(), "{text}");
                 before = now;
             }
         };
@@ -73,6 +88,32 @@ fn shared(now: &Gauge, before: &Gauge) -> String {
     )
 }
 
+/// The same as [`line`]; packets and slots are those since the reading before.
+fn object(before: &[Gauge], now: &[Gauge], time: Duration) -> Value {
+    let links = before.iter().zip(now).map(|(before, now)| {
+        let bytes = now.counters.delivered.bytes.get() - before.counters.delivered.bytes.get();
+        let since = before.shared.as_ref().map(|shared| shared.slots).unwrap_or_default();
+        let shared = now.shared.as_ref().map(|now| {
+            json!({
+                "slots_used": now.slots.used - since.used,
+                "slots_granted": now.slots.granted - since.granted,
+                "requests": now.slots.requests - since.requests,
+                "mac_cells": now.mac_cells,
+            })
+        });
+        json!({
+            "link": now.link.to_string(),
+            "bit_s": bytes as f64 * 8.0 / time.as_secs_f64(),
+            "queue_packets": now.queued.packets,
+            "lost_packets": now.counters.lost.packets - before.counters.lost.packets,
+            "dropped_packets": now.counters.dropped_queue.packets
+                - before.counters.dropped_queue.packets,
+            "shared": shared,
+        })
+    });
+    json!({ "links": links.collect::<Vec<_>>() })
+}
+
 #[cfg(test)]
 mod tests {
     use lab::{LinkName, Site};
@@ -93,6 +134,11 @@ mod tests {
             "skyhop: forward 10.00 Mbit/s, queue 7 packets, lost 3, dropped 0 \
              | return 0.00 Mbit/s, queue 0 packets, lost 0, dropped 2"
         );
+        let object = object(&before, &now, Duration::from_secs(1));
+        let [forward, ret] = [&object["links"][0], &object["links"][1]];
+        assert_eq!((&forward["link"], &forward["bit_s"]), (&"forward".into(), &1e7.into()));
+        assert_eq!((&forward["queue_packets"], &forward["lost_packets"]), (&7.into(), &3.into()));
+        assert_eq!((&ret["dropped_packets"], &ret["shared"]), (&2.into(), &Value::Null));
         assert!(line(&now, &now, EVERY).contains("forward 0.00 Mbit/s, queue 7"));
     }
 }

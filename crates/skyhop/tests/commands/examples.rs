@@ -115,7 +115,8 @@ fn with_value(text: &str, key: &str, value: &str) -> String {
     text.lines().enumerate().map(line).collect()
 }
 
-/// Starts the gateways of the files: `GATEWAY HOST ROLE FILE`, and waits until each is ready.
+/// `start HOST ROLE FILE` starts a gateway, `ready FILE` waits until it is ready. All end with the
+/// script.
 const START: &str = r#"
 start() {
     "$SKYHOP" lab exec "$1" -- "$SKYHOP" "$2" "$3" >"$3.out" 2>"$3.log" &
