@@ -1,7 +1,6 @@
 #!/bin/sh
 # The project's own test. It runs on the lab's client, behind the link that its argument names.
-# This one measures how many round trips a small answer takes, and that a
-# download is whole.
+# This one checks how many round trips a small answer takes, and that a download is whole.
 set -eu
 
 case $1 in
