@@ -54,6 +54,15 @@ fn rates_are_differences_of_counters() {
 }
 
 #[test]
+fn nothing_is_measured_while_the_peer_does_not_answer() {
+    let mut history = History::new(at(0.0));
+    let faded = SessionStatus { rtt_ms: 600.0, reachable: false, ..session("a", 50.0) };
+    history.record(at(0.0), &status(vec![faded]));
+    let unknown = ["rtt", "queue"].map(|name| figure(&history, "a", name).is_nan());
+    assert_eq!((unknown, figure(&history, "a", "up")), ([true; 2], 0.0));
+}
+
+#[test]
 fn a_session_that_came_up_again_begins_at_zero() {
     let mut history = History::new(at(0.0));
     let mut one = session("a", 50.0);
