@@ -1,6 +1,5 @@
 //! What one viewer is sent: at first everything, then what has changed.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -191,43 +190,44 @@ fn list(state: &State, wish: &Wish, sent: &mut Sent) -> Value {
             || session.peer.to_lowercase().contains(&needle)
             || session.address.contains(&needle)
     };
-    let mut found: Vec<&SessionStatus> = state.status.sessions.iter().filter(matches).collect();
-    found.sort_by(|one, other| {
-        let order = order(state, wish.sort, one, other);
+    let keyed = |session| (figure(state, wish.sort, session), session);
+    let matching = state.status.sessions.iter().filter(matches);
+    let mut found: Vec<(f64, &SessionStatus)> = matching.map(keyed).collect();
+    found.sort_by(|(one, first), (other, second)| {
+        let order = one.total_cmp(other);
+        let order = order.then_with(|| first.peer.cmp(&second.peer));
         let order = if wish.descending { order.reverse() } else { order };
-        order.then_with(|| one.peer.cmp(&other.peer)).then_with(|| one.key.cmp(&other.key))
+        order.then_with(|| first.key.cmp(&second.key))
     });
     let page = found.iter().skip(wish.page.saturating_mul(PAGE)).take(PAGE);
-    let rows = page.map(|session| (session.key.clone(), row(state, session)));
+    let rows = page.map(|(_, session)| (session.key.clone(), row(state, session)));
     json!({
         "total": state.status.sessions.len(), "found": found.len(), "page": PAGE,
         "rows": sent.changes(rows.collect()),
     })
 }
 
-fn order(state: &State, sort: Sort, one: &SessionStatus, other: &SessionStatus) -> Ordering {
-    let by = |figure: &dyn Fn(&SessionStatus) -> f64| figure(one).total_cmp(&figure(other));
-    let now = |session: &SessionStatus| {
-        state.history.track(&session.key).map(|track| track.now).unwrap_or_default()
-    };
+/// What the list is sorted by; names are compared beyond that.
+fn figure(state: &State, sort: Sort, session: &SessionStatus) -> f64 {
+    let now = || state.history.track(&session.key).map(|track| track.now).unwrap_or_default();
     match sort {
-        Sort::Peer => Ordering::Equal,
-        Sort::Up => by(&|it| f64::from(u8::from(it.reachable))),
-        Sort::Rate => by(&|it| it.rate_bit_s as f64),
-        Sort::Sent => by(&|it| now(it).sent_bit_s),
-        Sort::Received => by(&|it| now(it).received_bit_s),
-        Sort::Rtt => by(&|it| it.rtt_ms),
-        Sort::Queue => by(&|it| it.queue_ms),
-        Sort::Loss => by(&|it| it.loss),
-        Sort::Streams => by(&|it| it.streams as f64),
+        Sort::Peer => 0.0,
+        Sort::Up => f64::from(u8::from(session.reachable)),
+        Sort::Rate => session.rate_bit_s as f64,
+        Sort::Sent => now().sent_bit_s,
+        Sort::Received => now().received_bit_s,
+        Sort::Rtt => session.rtt_ms,
+        Sort::Queue => session.queue_ms,
+        Sort::Loss => session.loss,
+        Sort::Streams => session.streams as f64,
     }
 }
 
+/// A session in the list, without its key.
 fn row(state: &State, session: &SessionStatus) -> Value {
     let now = state.history.track(&session.key).map(|track| track.now).unwrap_or_default();
     json!({
-        "key": session.key, "peer": session.peer, "address": session.address,
-        "up": session.reachable, "rate": rounded(session.rate_bit_s as f64),
+        "peer": session.peer, "up": session.reachable, "rate": rounded(session.rate_bit_s as f64),
         "state": session.rate_state,
         "sent": rounded(now.sent_bit_s), "received": rounded(now.received_bit_s),
         "rtt": rounded(session.rtt_ms), "queue": rounded(session.queue_ms),

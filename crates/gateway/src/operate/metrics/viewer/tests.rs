@@ -90,7 +90,9 @@ async fn the_list_is_sorted_filtered_and_paged() {
     let last = shown(json!({ "page": 2 })).await;
     assert_eq!((names(&last).len(), &last["list"]["found"]), (20, &json!(120)));
     let lossy = shown(json!({ "sort": "loss", "descending": true })).await;
-    assert_eq!(names(&lossy)[..2], ["ship-0012", "ship-0025"]);
+    assert_eq!(names(&lossy)[..2], ["ship-0116", "ship-0103"]);
+    let backwards = shown(json!({ "descending": true })).await;
+    assert_eq!(names(&backwards)[0], "ship-0119");
     let found = shown(json!({ "filter": "SHIP-010" })).await;
     assert_eq!((names(&found).len(), &found["list"]["total"]), (10, &json!(120)));
     assert_eq!(names(&shown(json!({ "page": usize::MAX })).await), [""; 0]);
