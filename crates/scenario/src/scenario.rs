@@ -1,5 +1,6 @@
 //! Scenarios: files that describe networks and the traffic on them (`docs/sim.md`).
 
+mod cache;
 mod cases;
 mod flow;
 mod gateways;
@@ -27,6 +28,7 @@ use crate::preset::check_mtu;
 use crate::text::{Text, Time};
 use crate::{DamaSpec, FileError, FileKind, LinkSpec, Preset};
 
+pub use cache::CacheSpec;
 use cases::Design;
 pub use cases::Level;
 pub use flow::{Amount, Direction, Flow, IpVersion, Method, Sizes, Traffic};
@@ -77,6 +79,8 @@ pub struct Case {
     pub tcp: BTreeMap<String, Arc<Config>>,
     /// Where connections are split, if they are.
     pub gateways: Option<Gateways>,
+    /// A cache at each hub, in front of its servers.
+    pub cache: Option<CacheSpec>,
     /// Applications.
     pub flows: Vec<Flow>,
 }
@@ -183,6 +187,10 @@ impl Case {
             shaper: side("shaper", raw.shaper.map(shaper))?,
             tcp: endpoints(&place, &raw.tcp)?,
             gateways: Gateways::read(&place.within("gateways"), raw.gateways)?,
+            cache: raw
+                .cache
+                .map(|raw| CacheSpec::read(&place.within("cache"), &raw))
+                .transpose()?,
             flows,
         };
         case.check(&place).map(|()| case)
@@ -206,6 +214,9 @@ impl Case {
             for (key, name) in ["tcp", "server-tcp"].into_iter().zip(&flow.tcp) {
                 self.knows(&place, key, name)?;
             }
+        }
+        if self.cache.is_some() {
+            CacheSpec::check(&place.within("cache"), self.network.mesh, sides[0])?;
         }
         let Some(gateways) = &self.gateways else { return Ok(()) };
         let place = place.within("gateways");

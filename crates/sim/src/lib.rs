@@ -9,6 +9,7 @@
 
 mod agenda;
 mod app;
+mod cache;
 mod chance;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -38,7 +39,7 @@ pub use packet::{Body, Datagram, NodeId, Packet, Sealed};
 pub use path::{Leg, Path};
 pub use probe::{Line, Load, Mark, MarkKind, Probe, Sender, State};
 pub use run::Run;
-pub use scenario::{Direction, IpVersion, Method, Overhead, Sizes};
+pub use scenario::{CacheSpec, Direction, IpVersion, Method, Overhead, Sizes};
 pub use script::{Act, Answer, Ending, Script};
 pub use slab::Key;
 pub use talk::{Closer, ENDLESS, Turn};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use scenario::IpVersion;
+use scenario::{CacheSpec, IpVersion};
 
 use crate::packet::NodeId;
 
@@ -14,6 +14,8 @@ pub struct Path {
     pub(crate) legs: Vec<Leg>,
     /// The IP headers on all segments of TCP.
     pub(crate) ip: IpVersion,
+    /// If the path ends at a cache: its properties, and the path from there to the server.
+    pub(crate) cache: Option<(CacheSpec, Arc<Self>)>,
 }
 
 /// One segment of a split connection, or all of an unsplit one.
@@ -30,7 +32,7 @@ impl Path {
     pub fn direct(client: NodeId, server: NodeId, ends: [Arc<tcp::Config>; 2]) -> Self {
         let [client_tcp, server_tcp] = ends;
         let legs = vec![Leg::Tcp(client_tcp, server_tcp)];
-        Self { nodes: vec![client, server], legs, ip: IpVersion::Ipv4 }
+        Self { nodes: vec![client, server], legs, ip: IpVersion::Ipv4, cache: None }
     }
 
     /// A path split by `gateways`.
@@ -43,7 +45,13 @@ impl Path {
         let ends = [legs.first(), legs.last()];
         assert!(ends.iter().all(|leg| matches!(leg, Some(Leg::Tcp(..)))), "hosts speak TCP");
         let nodes = [&[client], gateways, &[server]].concat();
-        Self { nodes, legs, ip: IpVersion::Ipv4 }
+        Self { nodes, legs, ip: IpVersion::Ipv4, cache: None }
+    }
+
+    /// The same path to a cache, from which `origin` leads to the server.
+    #[must_use]
+    pub fn to_cache(self, spec: CacheSpec, origin: Self) -> Self {
+        Self { cache: Some((spec, Arc::new(origin))), ..self }
     }
 
     /// The same path with these IP headers.

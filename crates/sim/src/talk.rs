@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use tcp::{ByteRange, Connection, Event, Payload as _};
 
 use crate::app::AppId;
+use crate::cache::Cache;
 use crate::slab::Key;
 
 /// A request and its reply.
@@ -81,6 +82,8 @@ pub(crate) enum News {
     Connected,
     /// A reply or, for a request without one, the request has arrived.
     Turn,
+    /// A cache needs this from the server.
+    Fetch(Turn),
     /// The connection has ended on both sides; not `whole` if it was cut off.
     Over { whole: bool },
 }
@@ -94,8 +97,8 @@ pub(crate) struct Talk {
     closer: Closer,
     up: Stream,
     down: Stream,
-    /// The offsets at which requests end, with the sizes of their replies.
-    asked: VecDeque<(u64, u64)>,
+    /// Requests, with the offsets at which they end.
+    asked: VecDeque<(u64, Turn)>,
     /// The offsets at which replies end.
     replies: VecDeque<u64>,
     /// Whether the last request has been made.
@@ -105,6 +108,10 @@ pub(crate) struct Talk {
     ends: [bool; 2],
     told: bool,
     open: [bool; 2],
+    /// A cache in the server's place.
+    pub(crate) cache: Option<Cache>,
+    /// The conversation of which this one fetches a reply.
+    pub(crate) feeds: Option<Key>,
     /// The applications' sockets, client first.
     pub(crate) sockets: [Option<Key>; 2],
     pub(crate) news: VecDeque<News>,
@@ -125,14 +132,26 @@ impl Talk {
             ends: [false; 2],
             told: false,
             open: [false; 2],
+            cache: None,
+            feeds: None,
             sockets: [None; 2],
             news: VecDeque::new(),
         }
     }
 
+    /// With a cache, if there is one, in the server's place.
+    pub(crate) fn with(self, cache: Option<Cache>) -> Self {
+        Self { cache, ..self }
+    }
+
+    /// Fetches a reply for the cache at the end of the conversation `client`.
+    pub(crate) fn fetching(app: AppId, client: Key) -> Self {
+        Self { feeds: Some(client), ..Self::new(app, Closer::Server, None) }
+    }
+
     pub(crate) fn ask(&mut self, turn: Turn) {
         self.up.goal = self.up.goal.saturating_add(turn.request);
-        self.asked.push_back((self.up.goal, turn.reply));
+        self.asked.push_back((self.up.goal, turn));
     }
 
     pub(crate) fn finish(&mut self) {
@@ -145,10 +164,25 @@ impl Talk {
             stream.goal = stream.written;
         }
         // Nor are replies begun whose requests have not arrived.
-        for (need, reply) in &mut self.asked {
-            (*need, *reply) = ((*need).min(self.up.goal), 0);
+        for (need, turn) in &mut self.asked {
+            (*need, turn.reply) = ((*need).min(self.up.goal), 0);
+        }
+        if let Some(cache) = &mut self.cache {
+            cache.awaits = 0;
         }
         self.ended = true;
+    }
+
+    fn is_fetching(&self) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.awaits > 0)
+    }
+
+    /// Takes what has come from the server for the cache, to be passed on.
+    pub(crate) fn feed(&mut self, bytes: u64) {
+        let Some(cache) = &mut self.cache else { return };
+        let bytes = bytes.min(cache.awaits);
+        cache.awaits -= bytes;
+        self.down.goal += bytes;
     }
 
     /// Bytes received by the server and by the client.
@@ -209,21 +243,27 @@ impl Talk {
 
     fn serve_server(&mut self, tcp: &mut Connection<ByteRange>) -> u64 {
         let read = self.up.read(tcp);
-        while let Some(&(need, reply)) = self.asked.front()
+        while let Some(&(need, turn)) = self.asked.front()
             && self.open[1]
             && need <= self.up.received
+            && !self.is_fetching()
         {
             self.asked.pop_front();
             self.answered = true;
-            self.down.goal = self.down.goal.saturating_add(reply);
-            match reply {
+            let end = self.down.goal.saturating_add(turn.reply);
+            match turn.reply {
                 0 => self.news.push_back(News::Turn),
-                _ => self.replies.push_back(self.down.goal),
+                _ => self.replies.push_back(end),
+            }
+            if self.cache.as_mut().is_some_and(|cache| cache.lacks(turn.reply)) {
+                self.news.push_back(News::Fetch(turn));
+            } else {
+                self.down.goal = end;
             }
         }
         self.down.write(tcp);
         let closes = self.closer == Closer::Server && self.answered;
-        let done = self.asked.is_empty() && self.down.is_written();
+        let done = self.asked.is_empty() && self.down.is_written() && !self.is_fetching();
         if done && (closes || self.up.finished) && self.open[1] && !self.down.closed {
             self.down.closed = true;
             tcp.close();

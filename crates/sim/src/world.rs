@@ -2,6 +2,7 @@
 
 mod app;
 mod below;
+mod cache;
 mod memory;
 mod network;
 mod sample;

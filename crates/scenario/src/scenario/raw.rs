@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use units::{BitRate, ByteCount};
+use units::{BitRate, ByteCount, Probability};
 
 use super::cases::raw::{RawCase, RawFactor, RawLevels};
 use super::flow::{Direction, HttpMethod, IpVersion, Kind};
@@ -49,6 +49,8 @@ pub(crate) struct RawScenario {
     pub(super) shaper: Option<RawLink>,
     /// Split gateways at hub and terminals.
     pub(super) gateways: Option<RawGateways>,
+    /// A cache at each hub.
+    pub(super) cache: Option<RawCache>,
     /// Applications.
     #[serde(default)]
     pub(super) flow: Vec<RawFlow>,
@@ -216,6 +218,19 @@ pub(super) struct RawGateways {
     /// Bytes that SLACP lets wait for the link below it; by default it sends at its rate.
     #[schemars(extend("examples" = ["14400 B"]))]
     pub(super) mac_buffer: Option<Text<ByteCount>>,
+}
+
+/// A cache at each hub, in front of its servers, for flows of kind request, page and users.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(rename = "Cache")]
+pub(super) struct RawCache {
+    /// The share of requests whose reply it has.
+    #[schemars(extend("examples" = ["60 %"]))]
+    pub(super) hit_ratio: Text<Probability>,
+    /// The largest reply that it keeps; by default any.
+    #[schemars(extend("examples" = ["4 MB"]))]
+    pub(super) largest: Option<Text<ByteCount>>,
 }
 
 /// One or more identical applications. Which keys it may have follows from its kind.

@@ -102,10 +102,19 @@ impl Applications<'_> {
     }
 
     fn path(&self, ends: Ends, flow: &Flow) -> Path {
-        self.path_of(ends, flow).over(flow.ip)
+        let is_http = matches!(
+            flow.traffic,
+            Traffic::Request { .. } | Traffic::Page { .. } | Traffic::Users { .. }
+        );
+        let Some((spec, cache)) = self.case.cache.zip(ends.cache).filter(|_| is_http) else {
+            return self.path_of(ends, flow).over(flow.ip);
+        };
+        let far = self.fitting(&self.case.tcp[&flow.tcp[1]], flow.ip);
+        let origin = Path::direct(cache, ends.server, [Arc::clone(&far), far]).over(flow.ip);
+        self.path_of(Ends { server: cache, ..ends }, flow).over(flow.ip).to_cache(spec, origin)
     }
 
-    fn path_of(&self, Ends { client, terminal, hub, server }: Ends, flow: &Flow) -> Path {
+    fn path_of(&self, Ends { client, terminal, hub, server, .. }: Ends, flow: &Flow) -> Path {
         let tcp = |name: &String| self.fitting(&self.case.tcp[name], flow.ip);
         let [near, far] = flow.tcp.each_ref().map(tcp);
         let gateways = match &self.case.gateways {

@@ -31,6 +31,8 @@ pub(super) struct Nodes {
 pub(super) struct Platform {
     pub(super) hub: NodeId,
     pub(super) servers: Vec<NodeId>,
+    /// At the hub, if the case has caches.
+    pub(super) cache: Option<NodeId>,
     /// The places of its terminals among all.
     pub(super) places: Range<usize>,
 }
@@ -42,6 +44,7 @@ pub(super) struct Ends {
     pub(super) terminal: NodeId,
     pub(super) hub: NodeId,
     pub(super) server: NodeId,
+    pub(super) cache: Option<NodeId>,
 }
 
 impl Nodes {
@@ -59,7 +62,8 @@ impl Nodes {
             platform.servers[number % platform.servers.len()]
         };
         let (client, terminal) = (clients[round % clients.len()], self.terminals[place]);
-        Ends { client, terminal, hub: platform.hub, server }
+        let Platform { hub, cache, .. } = *platform;
+        Ends { client, terminal, hub, server, cache }
     }
 
     /// The number of clients on one platform or on all.
@@ -110,7 +114,8 @@ impl Network<'_> {
         for count in &self.case.network.platforms {
             let hub = self.world.add_node();
             let (servers, end) = (self.lay_servers(hub), begin + *count as usize);
-            self.nodes.platforms.push(Platform { hub, servers, places: begin..end });
+            let cache = self.case.cache.map(|_| self.lay_cache(hub));
+            self.nodes.platforms.push(Platform { hub, servers, cache, places: begin..end });
             begin = end;
         }
         self.nodes.terminals = (0..begin).map(|_| self.world.add_node()).collect();
@@ -139,6 +144,14 @@ impl Network<'_> {
             None => vec![hub],
             Some(side) => (0..count).map(|_| self.host_at(hub, &side)).collect(),
         }
+    }
+
+    /// A host in the hub's own network.
+    fn lay_cache(&mut self, hub: NodeId) -> NodeId {
+        let cache = self.world.add_node();
+        self.world.set_route(hub, cache, Hop::Node(cache));
+        self.world.set_default_route(cache, Hop::Node(hub));
+        cache
     }
 
     fn lay_clients(&mut self, terminal: NodeId) {
@@ -235,10 +248,11 @@ impl Network<'_> {
 
     /// The hub spaces acknowledgements to its servers, by default as the forward link carries data.
     fn lay_spacer(&mut self, platform: usize, told: Option<BitRate>) {
-        let Platform { hub, ref servers, .. } = self.nodes.platforms[platform];
+        let Platform { hub, ref servers, cache, .. } = self.nodes.platforms[platform];
+        let servers: Vec<_> = servers.iter().copied().chain(cache).collect();
         let hop = &self.case.hop;
         let rate = told.unwrap_or(hop.forward.peak_rate(hop.mtu));
-        self.world.space_acknowledgements(hub, servers, rate);
+        self.world.space_acknowledgements(hub, &servers, rate);
     }
 
     /// SLACP uses the rates that the links leave to IP packets, unless the file says otherwise.
@@ -300,11 +314,11 @@ impl Network<'_> {
     /// Hosts' packets go through the session, gateways' own packets over the link.
     fn lay_tunnel(&mut self, platform: usize, place: usize) {
         let terminal = self.nodes.terminals[place];
-        let Platform { hub, ref servers, .. } = self.nodes.platforms[platform];
+        let Platform { hub, ref servers, cache, .. } = self.nodes.platforms[platform];
         for client in &self.nodes.clients[place] {
             self.world.set_route(hub, *client, Hop::Tunnel(terminal));
         }
-        for server in servers {
+        for server in servers.iter().chain(&cache) {
             self.world.set_route(terminal, *server, Hop::Tunnel(hub));
         }
     }
@@ -319,7 +333,7 @@ mod tests {
     }
 
     fn nodes() -> Nodes {
-        let platform = Platform { hub: NodeId(0), servers: ids(10..12), places: 0..3 };
+        let platform = Platform { hub: NodeId(0), servers: ids(10..12), cache: None, places: 0..3 };
         Nodes {
             platforms: vec![platform],
             terminals: ids(20..23),
@@ -360,7 +374,12 @@ mod tests {
     fn a_server_is_behind_the_hub_of_the_client_s_platform() {
         let mut nodes = nodes();
         nodes.platforms[0].places = 0..1;
-        nodes.platforms.push(Platform { hub: NodeId(1), servers: ids(12..13), places: 1..3 });
+        nodes.platforms.push(Platform {
+            hub: NodeId(1),
+            servers: ids(12..13),
+            cache: None,
+            places: 1..3,
+        });
         let all = ends(&nodes, 0..4, None, false);
         assert_eq!(all, [[30, 20, 10], [32, 21, 12], [34, 22, 12], [31, 20, 11]]);
         let second = ends(&nodes, 0..3, Some(1), false);

@@ -3,6 +3,7 @@ use scenario::Scenario;
 
 use super::*;
 
+mod cache;
 mod ip;
 mod spacing;
 mod under_ip;

@@ -8,6 +8,7 @@ use units::Instant;
 
 use super::{Due, World};
 use crate::app::{App, AppId, Deed, Notice, Tally};
+use crate::cache::Cache;
 use crate::packet::{Body, Datagram, NodeId, Packet};
 use crate::path::{Leg, Path};
 use crate::slab::Key;
@@ -52,7 +53,9 @@ impl World {
         closer: Closer,
         watch: Option<&str>,
     ) -> Key {
-        let talk = self.talks.insert(|_| Talk::new(app, closer, watch.map(str::to_owned)));
+        let cache = path.cache.clone().map(|cache| Cache::new(cache, self.seeds.bits()));
+        let talk = Talk::new(app, closer, watch.map(str::to_owned)).with(cache);
+        let talk = self.talks.insert(|_| talk);
         let first = self.open_leg(path, 0, Hosts::Talk(talk), Owner::Talk(talk, Side::Client));
         if let Some(talk) = self.talks.get_mut(talk) {
             talk.sockets[0] = first;
@@ -180,9 +183,17 @@ impl World {
     pub(super) fn tell_news(&mut self, key: Key) {
         while let Some(talk) = self.talks.get_mut(key) {
             let Some(news) = talk.news.pop_front() else { return };
+            if let Some(client) = talk.feeds {
+                self.hear_origin(key, client, news);
+                continue;
+            }
             let app = talk.app;
             let notice = match news {
                 News::Connected => Notice::Connected(key),
+                News::Fetch(turn) => {
+                    self.fetch(key, turn);
+                    continue;
+                }
                 News::Turn => Notice::Turn(key),
                 News::Over { whole } => Notice::Over { talk: key, whole },
             };

@@ -12,6 +12,7 @@ use crate::agenda::Alarm;
 use crate::packet::{Body, NodeId, Packet};
 use crate::slab::Key;
 use crate::socket::{Owner, Socket};
+use crate::talk::Side;
 
 /// One end of a new connection: its node, its settings and its owner.
 pub(super) struct End {
@@ -97,10 +98,12 @@ impl World {
                     return self.flush(key);
                 };
                 let read = talk_ref.serve(side, &mut socket.tcp);
-                let app = talk_ref.app;
+                let (app, feeds) = (talk_ref.app, talk_ref.feeds);
                 let tidings = !talk_ref.news.is_empty();
-                if read > 0 {
-                    self.tallies[app.index()].delivered(self.now, read);
+                match feeds {
+                    None if read > 0 => self.tallies[app.index()].delivered(self.now, read),
+                    Some(client) if read > 0 && side == Side::Client => self.feed(client, read),
+                    _ => {}
                 }
                 self.flush(key);
                 if tidings {

@@ -1,0 +1,132 @@
+//! Caches at hubs, which fetch from servers what they lack.
+
+use std::sync::Arc;
+
+use super::World;
+use crate::slab::Key;
+use crate::socket::{Hosts, Owner};
+use crate::talk::{News, Side, Talk, Turn};
+
+impl World {
+    /// Fetches a reply for the cache at the end of a conversation.
+    pub(super) fn fetch(&mut self, client: Key, turn: Turn) {
+        let Some(talk) = self.talks.get(client) else { return };
+        let Some(origin) = talk.cache.as_ref().map(|cache| Arc::clone(&cache.origin)) else {
+            return;
+        };
+        let app = talk.app;
+        let fetching = self.talks.insert(|_| Talk::fetching(app, client));
+        let owner = Owner::Talk(fetching, Side::Client);
+        let near = self.open_leg(&origin, 0, Hosts::Talk(fetching), owner);
+        if let Some(talk) = self.talks.get_mut(fetching) {
+            talk.sockets[0] = near;
+        }
+        self.ask(fetching, turn);
+    }
+
+    /// Passes on what has come from a server.
+    pub(super) fn feed(&mut self, client: Key, bytes: u64) {
+        let Some(talk) = self.talks.get_mut(client) else { return };
+        talk.feed(bytes);
+        if let Some(socket) = talk.sockets[1] {
+            self.service(socket);
+        }
+    }
+
+    /// Handles an event of the conversation between a cache and a server.
+    pub(super) fn hear_origin(&mut self, fetching: Key, client: Key, news: News) {
+        match news {
+            News::Turn => self.finish(fetching),
+            News::Over { whole } => {
+                self.talks.remove(fetching);
+                if !whole {
+                    self.give_up(client);
+                }
+            }
+            News::Connected | News::Fetch(_) => {}
+        }
+    }
+
+    /// Resets the connection of a client whose reply has not come.
+    fn give_up(&mut self, client: Key) {
+        let now = self.now;
+        let cut = self
+            .talks
+            .get(client)
+            .filter(|talk| talk.cache.as_ref().is_some_and(|cache| cache.awaits > 0));
+        if let Some(key) = cut.and_then(|talk| talk.sockets[1])
+            && let Some(socket) = self.sockets.get_mut(key)
+        {
+            socket.tcp.abort(now);
+            self.service(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use scenario::CacheSpec;
+    use units::{ByteCount, Probability};
+
+    use super::*;
+    use crate::testkit::{at, link, row, tcp};
+    use crate::{Method, Page, Path};
+
+    fn cache(hit_ratio: f64, largest: Option<u64>) -> CacheSpec {
+        let hit_ratio = Probability::new(hit_ratio).unwrap();
+        CacheSpec { hit_ratio, largest: largest.map(ByteCount::new) }
+    }
+
+    /// A client, a hub with a cache, and a server 100 ms behind it; the times in milliseconds of pages
+    /// of 11 objects of 10 kB, and the bytes that the application has read at either end.
+    fn pages(spec: Option<CacheSpec>, method: Method) -> (Vec<u128>, u64) {
+        let mut world = World::new(1);
+        let (nodes, _) = row(&mut world, &[link(10, 250, 0.0), link(100, 50, 0.0)]);
+        let [client, hub, server] = nodes[..] else { unreachable!() };
+        let path = match spec {
+            None => Path::direct(client, server, tcp()),
+            Some(spec) => {
+                Path::direct(client, hub, tcp()).to_cache(spec, Path::direct(hub, server, tcp()))
+            }
+        };
+        let often = (20, Duration::from_secs(1));
+        let page = Page::new(Arc::new(path), method, 300, [10_000; 11].into(), at(1), often);
+        let app = world.add_app(Box::new(page));
+        assert!(world.run_until_done(at(1000)));
+        world.run_until(world.now() + Duration::from_secs(200));
+        let tally = world.tally(app);
+        assert_eq!((tally.broken, world.sockets(), world.talks.iter().count()), (0, 0, 0));
+        (tally.deeds.iter().map(|deed| deed.time().as_millis()).collect(), tally.bytes)
+    }
+
+    const METHODS: [Method; 3] = [Method::Http10(4), Method::KeepAlive(2), Method::Pipelining(1)];
+
+    #[test]
+    fn every_byte_arrives_whatever_the_cache_has() {
+        for method in METHODS {
+            for spec in [None, Some(cache(0.0, None)), Some(cache(0.5, None))] {
+                let (times, bytes) = pages(spec, method);
+                assert_eq!((times.len(), bytes), (20, 20 * 11 * 10_300), "{method:?}");
+            }
+        }
+    }
+
+    /// With everything in the cache the way to the server does not count; with nothing in it, each
+    /// object costs a connection there: two round trips of 100 ms.
+    #[test]
+    fn a_page_takes_as_long_as_what_the_cache_lacks() {
+        let method = Method::KeepAlive(1);
+        let [all, half, none] =
+            [1.0, 0.5, 0.0].map(|ratio| pages(Some(cache(ratio, None)), method).0);
+        let mean = |times: &[u128]| times.iter().sum::<u128>() as f64 / times.len() as f64;
+        let each = (mean(&none) - mean(&all)) / 11.0;
+        assert!((200.0..215.0).contains(&each), "{each}");
+        let share = (mean(&half) - mean(&all)) / (mean(&none) - mean(&all));
+        assert!((0.4..0.6).contains(&share), "{share}");
+        // All objects are too large to be kept.
+        assert_eq!(pages(Some(cache(1.0, Some(9999))), method).0, none);
+        assert_eq!(pages(Some(cache(1.0, Some(10_000))), method).0, all);
+    }
+}
