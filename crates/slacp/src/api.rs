@@ -19,6 +19,11 @@ pub struct Config {
     pub rate: Rate,
     /// How a measured rate is held. The defaults suit every link; others are for studies.
     pub law: Law,
+    /// With a measured rate: the share of the bytes sent to a peer that padding may take, 0 to 1,
+    /// besides two measurements in advance: 800 kB, or twice what the first took if that is more.
+    /// Counted over all sessions of the peer with this endpoint, as IP packets of whole trains. A larger share measures more of the paths that come and go; with a
+    /// smaller one, their first data does it. Default 0.02.
+    pub padding_share: f64,
     /// The largest IP packet to send, in bytes. Path MTU discovery searches from 576 bytes up to
     /// this. Default 1500.
     pub mtu: u16,
@@ -98,6 +103,7 @@ impl Config {
         Self {
             rate: rate.into(),
             law: Law::default(),
+            padding_share: 0.02,
             mtu: 1500,
             memory: ByteCount::new(256_000_000),
             stream_window: ByteCount::new(64_000_000),

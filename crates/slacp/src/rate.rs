@@ -1,6 +1,7 @@
 //! The sending rate of a session (`docs/slacp.md`, Rate).
 
 mod aggregate;
+mod allowance;
 mod arrivals;
 mod auto;
 mod breaker;
@@ -19,6 +20,7 @@ use units::{BitRate, ByteCount, Instant};
 
 pub use aggregate::AggregateId;
 pub(crate) use aggregate::{Aggregate, Grant, SharedLink};
+pub(crate) use allowance::{Allowance, Ledger, Spent};
 pub(crate) use auto::{Acknowledged, Auto, Newest};
 pub(crate) use breaker::Change;
 use configured::ConfiguredRate;
@@ -104,7 +106,7 @@ impl Rate {
     }
 
     /// Whether a session may measure its path with padding.
-    pub(crate) fn probes(&self) -> bool {
+    pub fn probes(&self) -> bool {
         matches!(self, Self::Auto { probe: true, .. } | Self::ModemOrAuto { probe: true, .. })
     }
 
@@ -188,6 +190,15 @@ impl Control {
             Self::Configured(_) => None,
             Self::Auto(own) => Some(own),
             Self::ModemOrAuto(own) => Some(own.auto()),
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn measuring_mut(&mut self) -> Option<&mut Auto> {
+        match self {
+            Self::Configured(_) => None,
+            Self::Auto(own) => Some(own),
+            Self::ModemOrAuto(own) => Some(own.auto_mut()),
         }
     }
 

@@ -36,7 +36,7 @@ use crate::keys::secret::{Secret, draw};
 use crate::path::loss::LossMeter;
 use crate::path::rtt::{FirstRtt, Rtt};
 use crate::rate::ecn::Marking;
-use crate::rate::{Auto, Change, Control, Grant, Switch};
+use crate::rate::{Allowance, Auto, Change, Control, Grant, Spent, Switch};
 use crate::recovery::Recovery;
 use crate::scheduler::ClassId;
 use crate::setup::handshake::Keys;
@@ -225,6 +225,7 @@ impl Session {
             capacity: auto.and_then(Auto::capacity),
             queue: auto.map_or(Duration::ZERO, Auto::queue),
             min_rtt: auto.and_then(Auto::min_rtt),
+            padding_left: self.rate.measuring().map_or(0, Auto::padding_left),
             impossible_times: self.rate.measuring().map_or(0, Auto::impossible_times),
             ecn: self.marking.state(),
             ect_sent: self.marking.sent(),
@@ -335,6 +336,18 @@ impl Session {
         if let Some(auto) = self.rate.auto_mut() {
             auto.remember(memory);
         }
+    }
+
+    /// Sets how much padding the session may send, before anything is sent.
+    pub(crate) fn set_allowance(&mut self, allowance: Allowance) {
+        if let Some(auto) = self.rate.measuring_mut() {
+            auto.set_allowance(allowance);
+        }
+    }
+
+    /// What a session that measures its rate has sent.
+    pub(crate) fn spent(&self) -> Option<Spent> {
+        self.rate.measuring().map(Auto::spent)
     }
 
     /// Lets the session measure its path with padding.

@@ -33,6 +33,9 @@ pub struct Stats {
     pub repair_bytes: u64,
     /// Bytes of padding sent to measure the path.
     pub padding_bytes: u64,
+    /// How many more bytes of padding [`Config::padding_share`](crate::Config::padding_share) allows
+    /// now; 0 if the configuration forbids padding, or the rate is never measured.
+    pub padding_left: u64,
     /// Repairs received.
     pub repairs_received: u64,
     /// Acknowledgements sent.

@@ -13,7 +13,7 @@ use super::sessions::{Departure, Sessions};
 use crate::keys::secret::{Secret, draw};
 use crate::pacer::{BURST, Pacer};
 use crate::path::fade::Faded;
-use crate::rate::{Memories, Switch};
+use crate::rate::{Allowance, Ledger, Memories, Switch};
 use crate::scheduler::control_dscp;
 use crate::session::{Envelope, Session, Wake, ip_udp_overhead, limits};
 use crate::setup::handshake::Params;
@@ -60,6 +60,8 @@ pub(crate) struct Core {
     pub(super) sessions: Sessions,
     pub(super) indices: BTreeMap<Index, Owner>,
     pub(super) memories: Memories,
+    /// What each peer has used of its padding.
+    ledger: Ledger,
     /// Whose turn it is to measure its path with padding.
     probing: Turns,
     /// Which sessions share a link, and what they know of it.
@@ -102,6 +104,7 @@ impl Core {
             control_sent: true,
             indices: BTreeMap::new(),
             memories: Memories::default(),
+            ledger: Ledger::default(),
             probing: Turns::default(),
             aggregates: Aggregates::default(),
             faded: Faded::default(),
@@ -217,6 +220,8 @@ impl Core {
         if let Some(memory) = self.memories.get(self.now, &session.path_key()) {
             session.remember(memory);
         }
+        let spent = self.ledger.of(&session.peer.key);
+        session.set_allowance(Allowance::new(self.config.padding_share, spent));
         let alone = self.aggregates.add(self.now, id, &mut session, 1);
         self.sessions.insert(id, index, session);
         if self.config.rate.probes() && alone {
@@ -254,6 +259,7 @@ impl Core {
         let Some((index, session)) = self.sessions.remove(self.now, id) else { return };
         self.aggregates.remove(id);
         self.indices.remove(&index);
+        session.spent().inspect(|spent| self.ledger.enter(session.peer.key, *spent));
         if let Some(memory) = session.path_memory(self.now) {
             self.memories.enter(self.now, session.path_key(), memory);
         }

@@ -16,7 +16,7 @@ use super::arrivals::{Arrival, Arrivals, Window, micros};
 use super::law::Law;
 use super::train::{Measured, Train, Unmeasured};
 use super::trust::{Claim, Trust, Word};
-use super::{PathMemory, RateState};
+use super::{Allowance, PathMemory, RateState, Spent};
 use crate::pacer::Pacer;
 use cruise::{Cruise, Initial};
 use member::Member;
@@ -173,6 +173,21 @@ impl Auto {
         self.padding.grant();
     }
 
+    /// Sets how much padding the session may send.
+    pub(crate) fn set_allowance(&mut self, allowance: Allowance) {
+        self.padding.set_allowance(allowance);
+    }
+
+    /// How many more bytes of padding the session may send.
+    pub(crate) fn padding_left(&self) -> u64 {
+        self.padding.allowance(self.sent)
+    }
+
+    /// What the session has sent.
+    pub(crate) fn spent(&self) -> Spent {
+        self.padding.spent(self.sent)
+    }
+
     /// Whether the session measures the path with padding.
     pub(crate) fn is_probing(&self) -> bool {
         match &self.train {
@@ -307,7 +322,8 @@ impl Auto {
         let Some(Plan { packets, rate, padding }) = plan else { return };
         self.train_started(now);
         let starting = matches!(self.phase, Phase::Start(_));
-        let padded = (starting || silent) && self.padding.start_train();
+        let bytes = (packets * padding) as u64;
+        let padded = (starting || silent) && self.padding.start_train(bytes, self.sent);
         self.train = Some(Train::new(packets, padded.then_some(padding)));
         self.train_pacer = pacer(rate, TRAIN_BURST);
         self.set_rate(now);

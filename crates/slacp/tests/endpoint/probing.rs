@@ -48,6 +48,35 @@ fn the_sessions_of_a_hub_take_turns_at_measuring() {
     assert!(*least > 100_000 && *most < 4_000_000, "{least} to {most} bytes");
 }
 
+/// A terminal that starts again and again, and never has data: each of its sessions would measure the
+/// path anew.
+#[test]
+fn a_terminal_that_comes_and_goes_gets_its_share_of_padding_in_all() {
+    for (share, last_measures) in [(0.0, false), (0.02, false), (1.0, true)] {
+        let mut measuring = Config::new(Rate::auto());
+        measuring.padding_share = share;
+        let mut star = Star::new(measuring, 1, DELAY);
+        let mut sessions = BTreeMap::new();
+        for life in 1..=10 {
+            star.add(terminal(config(), 1, life), SocketAddr::from(([198, 51, 100, 1], 1024)));
+            star.run_for(Duration::from_secs(120));
+            let session = star.nodes[0].session().unwrap();
+            let stats = star.hub().stats(session).unwrap();
+            sessions.insert(session, (stats.padding_bytes, stats.bytes_sent));
+            // Two measurements in advance.
+            let advance = 800_000.max(2 * sessions.values().next().unwrap().1);
+            let sent: u64 = sessions.values().map(|(_, sent)| sent).sum();
+            let padded: u64 = sessions.values().map(|(padded, _)| padded).sum();
+            let most = advance as f64 + share * sent as f64;
+            assert!(padded as f64 <= most, "{padded} of {sent} bytes, share {share}");
+        }
+        println!("share {share}: {sessions:?}");
+        assert_eq!(sessions.len(), 10);
+        let last = sessions.values().last().unwrap().0;
+        assert_eq!(last > 100_000, last_measures, "{last} in the last session, share {share}");
+    }
+}
+
 #[test]
 fn a_configuration_may_forbid_padding() {
     let mut star = crowd(Rate::Auto { ceiling: None, probe: false });

@@ -184,19 +184,27 @@ fn reports_that_come_and_go_cost_a_round_trip_each() {
     assert_eq!(path.loss(0, at(5.0), at(44.0)), 0.0);
 }
 
-/// Nobody waits when the report ends: padding finds out, if the configuration allows it.
+/// Nobody waits when the report ends, by itself or withdrawn: padding finds out at once, if the
+/// configuration allows it.
 #[test]
 fn an_idle_session_measures_again_with_padding_if_it_may() {
-    for probe in [true, false] {
+    for (probe, withdrawn) in [(true, false), (true, true), (false, false), (false, true)] {
         let mut path = download(Rate::ModemOrAuto { ceiling: None, probe }, 60.0);
         run(&mut path, 6.0);
         let before = stats(&mut path).padding_bytes;
         assert_eq!(before > 0, probe);
-        report(&mut path, MBIT, 7.0);
+        report(&mut path, MBIT, if withdrawn { 3600.0 } else { 7.0 });
         run(&mut path, 12.9);
         assert_eq!(stats(&mut path).padding_bytes, before, "not while a rate is reported");
         path.set_rate(rate(10.0));
-        run(&mut path, 20.0);
+        run(&mut path, 13.0);
+        if withdrawn {
+            withdraw(&mut path);
+        }
+        run(&mut path, 13.1);
+        assert_eq!(stats(&mut path).padding_bytes > before, probe, "at once");
+        // Two trains, each a round trip and its time on a link of a fifth.
+        run(&mut path, 15.0);
         let after = stats(&mut path);
         assert_eq!(after.padding_bytes > before, probe, "{after:?}");
         let measured = after.capacity.map(|rate| rate.bits_per_second() as f64 * 1e-6);

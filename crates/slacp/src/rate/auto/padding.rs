@@ -1,12 +1,11 @@
 //! Padding: what a train consists of while there is no data, so that the path is measured before
 //! anybody waits for it.
 
+use crate::rate::allowance::{Allowance, Spent};
+
 /// Maximum number of padded trains per path. Two are enough on most links; a fast one takes three
 /// or four, and each that an outage or a time slot swallows takes one more.
 const TRAINS: u32 = 8;
-/// After its first two paths a session pads trains only while padding is no more than the inverse of
-/// this of what it has sent: a terminal that changes its address every minute pays for few of them.
-const SHARE: u64 = 50;
 
 /// Whether trains may be padded.
 #[derive(Debug, Clone, Copy)]
@@ -15,23 +14,29 @@ pub(super) struct Padding {
     allowed: bool,
     /// Whether it is this session's turn, or there is data that waits.
     granted: bool,
-    /// How many more trains may be padded.
+    /// How many more trains may be padded on this path.
     left: u32,
-    /// Bytes of padded trains so far, and on the first path once there is another.
+    /// Bytes of padded trains so far.
     padded: u64,
+    /// Of these, on the first path once there is another.
     first: Option<u64>,
+    allowance: Allowance,
 }
 
 impl Padding {
     pub(super) fn new(allowed: bool) -> Self {
-        Self { allowed, granted: false, left: TRAINS, padded: 0, first: None }
+        let allowance = Allowance::new(0.0, Spent::default());
+        Self { allowed, granted: false, left: TRAINS, padded: 0, first: None, allowance }
     }
 
-    /// The same permission on another path, if the session has sent so many bytes.
-    pub(super) fn on_new_path(self, sent: u64) -> Self {
-        let first = self.first.unwrap_or(self.padded);
-        let within = self.padded <= first + sent / SHARE;
-        Self { left: if within { TRAINS } else { 0 }, first: Some(first), ..self }
+    /// Sets how much the session may spend.
+    pub(super) fn set_allowance(&mut self, allowance: Allowance) {
+        self.allowance = allowance;
+    }
+
+    /// The same permission on another path.
+    pub(super) fn on_new_path(self) -> Self {
+        Self { left: TRAINS, first: self.first.or(Some(self.padded)), ..self }
     }
 
     /// Whether the configuration allows padding.
@@ -53,15 +58,27 @@ impl Padding {
         self.granted = true;
     }
 
+    /// What a session that has sent so many bytes has spent.
+    pub(super) fn spent(&self, sent: u64) -> Spent {
+        Spent { padded: self.padded, sent, first: self.first }
+    }
+
+    /// How many more bytes of padding the session may send, after `sent` bytes in all.
+    pub(super) fn allowance(&self, sent: u64) -> u64 {
+        if self.allowed { self.allowance.left(self.spent(sent)) } else { 0 }
+    }
+
     /// Whether a train may start without data.
     pub(super) fn may_start(&self) -> bool {
         self.allowed && self.granted && self.left > 0
     }
 
-    /// Starts a train; returns whether it may be padded.
-    pub(super) fn start_train(&mut self) -> bool {
-        let padded = self.may_start();
+    /// Starts a train of so many bytes after `sent` in all; returns whether it may be padded. If
+    /// the allowance does not cover it, it takes data to start the next one.
+    pub(super) fn start_train(&mut self, bytes: u64, sent: u64) -> bool {
+        let padded = self.may_start() && self.allowance.covers(bytes, self.spent(sent));
         self.left -= u32::from(padded);
+        self.granted &= padded;
         padded
     }
 }
@@ -69,51 +86,63 @@ impl Padding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate::allowance::ADVANCE;
+
+    const TRAIN: u64 = 300_000;
+
+    fn padding(share: f64) -> Padding {
+        let mut padding = Padding::new(true);
+        padding.set_allowance(Allowance::new(share, Spent::default()));
+        padding.grant();
+        padding
+    }
 
     #[test]
     fn padding_needs_permission_and_a_turn() {
         for (allowed, granted) in [(false, false), (false, true), (true, false)] {
-            let mut padding = Padding { granted, ..Padding::new(allowed) };
-            assert!(!padding.may_start() && !padding.start_train(), "{padding:?}");
+            let mut padding = Padding { allowed, granted, ..padding(0.02) };
+            assert!(!padding.may_start() && !padding.start_train(1, 0), "{padding:?}");
         }
-        let mut padding = Padding::new(true);
-        padding.grant();
-        assert!(padding.start_train());
+        assert!(padding(0.02).start_train(1, 0));
     }
 
     #[test]
     fn each_path_has_a_number_of_padded_trains() {
-        let mut padding = Padding::new(true);
+        let mut padding = padding(0.02);
+        assert_eq!((0..100).filter(|_| padding.start_train(1, 0)).count(), TRAINS as usize);
         padding.grant();
-        assert_eq!((0..100).filter(|_| padding.start_train()).count(), TRAINS as usize);
         assert!(!padding.may_start());
-        assert!(padding.on_new_path(0).may_start());
+        assert!(padding.on_new_path().may_start());
     }
 
     #[test]
-    fn a_session_that_keeps_moving_pads_a_fiftieth_of_what_it_sends() {
-        let (mut padding, mut sent) = (Padding::new(true), 0);
+    fn a_train_beyond_the_allowance_waits_for_data() {
+        let mut padding = padding(0.02).on_new_path();
+        assert!(!padding.start_train(ADVANCE + 1, 0) && !padding.may_start());
         padding.grant();
-        for _ in 0..1000 {
-            if padding.start_train() {
-                padding.sent(300_000);
-                sent += 300_000;
+        assert!(padding.start_train(ADVANCE, 0));
+        padding.sent(ADVANCE);
+        padding.grant();
+        assert!(!padding.start_train(1, 49));
+        padding.grant();
+        assert!(padding.start_train(1, 50));
+    }
+
+    #[test]
+    fn a_session_that_keeps_moving_pads_its_share_of_what_it_sends() {
+        for share in [0.001, 0.02, 0.1] {
+            let (mut padding, mut sent) = (padding(share), 0);
+            for _ in 0..10_000 {
+                padding.grant();
+                if padding.start_train(TRAIN, sent) {
+                    padding.sent(TRAIN);
+                    sent += TRAIN;
+                }
+                sent += 1_000_000;
+                padding = padding.on_new_path();
             }
-            sent += 1_000_000;
-            padding = padding.on_new_path(sent);
+            let most = (ADVANCE as f64 + share * sent as f64) as u64;
+            assert!((most - TRAIN..=most).contains(&padding.padded), "{share}: {padding:?}");
         }
-        let padded = padding.padded as f64 / sent as f64;
-        assert!((0.019..0.021).contains(&padded), "{padded}");
-    }
-
-    #[test]
-    fn the_second_path_is_measured_whatever_was_sent() {
-        let mut padding = Padding::new(true);
-        padding.grant();
-        padding.sent(300_000);
-        assert!(padding.on_new_path(0).may_start());
-        let mut second = padding.on_new_path(0);
-        second.sent(300_000);
-        assert!(!second.on_new_path(0).may_start());
     }
 }

@@ -21,7 +21,7 @@ impl Auto {
             prepared: self.prepared,
             trust: self.trust.on_new_path(),
             member: self.member.take().map(Member::on_new_path),
-            ..Self::on_path(self.ceiling, self.law, next, self.padding.on_new_path(self.sent))
+            ..Self::on_path(self.ceiling, self.law, next, self.padding.on_new_path())
         };
     }
 
@@ -34,7 +34,7 @@ impl Auto {
         memory: Option<PathMemory>,
         link: Option<BitRate>,
     ) {
-        let padding = self.padding.on_new_path(self.sent).without_turn();
+        let padding = self.padding.on_new_path().without_turn();
         *self = Self {
             sent: self.sent,
             marked: self.marked,
