@@ -404,3 +404,31 @@ fn the_release_workflow_runs_scripts_that_exist() {
         assert!(mode & 0o100 != 0, "{script} can be run");
     }
 }
+
+/// The command of docs/install.md, with a key made for the test.
+#[test]
+fn a_signature_is_verified_as_the_page_says() {
+    let page = read(repository().join("docs/install.md"));
+    let verify = page.lines().find(|line| line.starts_with("ssh-keygen -Y verify")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |path: &str| directory.path().join(path);
+    let mut keygen = Command::new("ssh-keygen");
+    keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(at("key"));
+    if keygen.output().is_err() {
+        return skip("ssh-keygen is missing");
+    }
+    let public = read(at("key.pub"));
+    let signers = read(packaging("allowed_signers"));
+    let form = signers.lines().find(|line| line.contains("release@skyhop")).unwrap();
+    let form = form.trim_start_matches(['#', ' ']).replace("ssh-ed25519 AAAA…", public.trim());
+    fs::write(at("allowed_signers"), form).unwrap();
+    fs::write(at("SHA256SUMS"), "0123  skyhop.deb\n").unwrap();
+    let mut sign = Command::new(packaging("sign"));
+    output(sign.arg(at("SHA256SUMS")).env("SKYHOP_SIGNING_KEY", at("key")));
+
+    let mut shell = Command::new("sh");
+    shell.args(["-c", verify]).current_dir(directory.path());
+    assert!(output(&mut shell).contains("Good \"skyhop-release\" signature"));
+    fs::write(at("SHA256SUMS"), "4567  skyhop.deb\n").unwrap();
+    assert!(!shell.output().unwrap().status.success(), "other sums are not signed");
+}
