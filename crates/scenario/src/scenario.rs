@@ -35,7 +35,7 @@ pub use flow::{Amount, Direction, Flow, IpVersion, Method, Sizes, Traffic};
 pub use gateways::{Gateways, Overhead, Split};
 pub use network::Network;
 pub(crate) use raw::RawScenario;
-use raw::{RawHop, RawTcp};
+use raw::{RawHop, RawNextHop, RawTcp};
 use study::Study;
 pub use study::{BackEnd, METRICS, MetricName, Replications, Statistic, StopRule};
 
@@ -69,6 +69,8 @@ pub struct Case {
     pub network: Network,
     /// The satellite hop.
     pub hop: Hop,
+    /// Further hops in series, from the hub towards the servers: forward and return link of each.
+    pub next_hops: Vec<[LinkSpec; 2]>,
     /// Between hub and servers, in both directions. `None`: the hub is the server.
     pub server_side: Option<LinkSpec>,
     /// Between terminals and clients, in both directions. `None`: terminals are the clients.
@@ -105,6 +107,8 @@ pub struct Links {
     pub forward: LinkConfig,
     /// Terminal → hub: one for all, or those of [`Network::carrier_rates`].
     pub returns: Vec<LinkConfig>,
+    /// Of each further hop, forward and return.
+    pub next_hops: Vec<[LinkConfig; 2]>,
     /// Between hub and servers, in both directions.
     pub server_side: Option<LinkConfig>,
     /// Between terminals and clients, in both directions.
@@ -181,6 +185,7 @@ impl Case {
             time,
             sample,
             hop: Hop::read(&place, raw.hop, network.largest_platform())?,
+            next_hops: next_hops(&place, raw.next_hop)?,
             network,
             server_side: side("server-side", raw.server_side)?,
             client_side: side("client-side", raw.client_side)?,
@@ -215,6 +220,10 @@ impl Case {
                 self.knows(&place, key, name)?;
             }
         }
+        let hops = self.next_hops.len();
+        let good = hops == 0 || sides[0] && !self.network.mesh;
+        let expected = "none without servers behind the hub: [server-side]";
+        place.check(good, "next-hop", format!("{hops} of them"), expected)?;
         if self.cache.is_some() {
             CacheSpec::check(&place.within("cache"), self.network.mesh, sides[0])?;
         }
@@ -236,7 +245,9 @@ impl Case {
         let sides = self.server_side.iter().chain(&self.client_side);
         let sides: Duration = sides.map(|side| 2 * side.delay.greatest()).sum();
         let shaper = self.shaper.as_ref().map_or(Duration::ZERO, |link| link.delay.greatest());
-        self.hop.forward.delay.greatest() + self.hop.ret.delay.greatest() + sides + shaper
+        let hops = self.next_hops.iter().flatten().map(|link| link.delay.greatest());
+        let hops: Duration = hops.sum();
+        self.hop.forward.delay.greatest() + self.hop.ret.delay.greatest() + hops + sides + shaper
     }
 
     /// The links of terminals towards hub or mesh: one for all, or those of [`Network::carrier_rates`].
@@ -253,7 +264,11 @@ impl Case {
         let rtt = self.round_trip();
         let side = |link: &Option<LinkSpec>| link.as_ref().map(|link| link.config(rtt, MTU));
         let shaper = self.shaper.as_ref().map(|link| link.config(rtt, self.hop.mtu));
+        let next = |[forward, ret]: &[LinkSpec; 2]| {
+            [forward, ret].map(|link| link.config(rtt, self.hop.mtu))
+        };
         Links {
+            next_hops: self.next_hops.iter().map(next).collect(),
             forward: self.hop.forward.config(rtt, self.hop.mtu),
             returns: self.returns().iter().map(|ret| ret.config(rtt, self.hop.mtu)).collect(),
             server_side: side(&self.server_side),
@@ -294,6 +309,22 @@ impl Hop {
         let dama = dama.transpose()?;
         Ok(Self { forward, ret, mtu, dama })
     }
+}
+
+/// Maximum number of further hops.
+const MOST_NEXT_HOPS: usize = 8;
+
+fn next_hops(place: &Place<'_>, raw: Vec<RawNextHop>) -> Result<Vec<[LinkSpec; 2]>, FileError> {
+    let good = raw.len() <= MOST_NEXT_HOPS;
+    place.check(good, "next-hop", format!("{} of them", raw.len()), "8 at most")?;
+    let read = |(number, raw): (usize, RawNextHop)| {
+        let place = place.within(format!("next-hop.{number}"));
+        let forward = LinkSpec::read(&place.within("forward"), raw.forward)?;
+        let ret = raw.ret.map(|raw| LinkSpec::read(&place.within("return"), raw)).transpose()?;
+        let ret = ret.unwrap_or_else(|| forward.clone());
+        Ok([forward, ret])
+    };
+    raw.into_iter().enumerate().map(read).collect()
 }
 
 /// A shaper has no delay of its own unless one is given.

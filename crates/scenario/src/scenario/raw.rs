@@ -37,6 +37,9 @@ pub(crate) struct RawScenario {
     pub(super) network: RawNetwork,
     /// The satellite hop: links, or the name or path of a preset.
     pub(super) hop: RawHop,
+    /// Further satellite hops in series, from the hub towards the servers.
+    #[serde(default)]
+    pub(super) next_hop: Vec<RawNextHop>,
     /// Between hub and servers, in both directions. Without it the hub is the server.
     pub(super) server_side: Option<RawLink>,
     /// Between terminals and clients, in both directions. Without it terminals are the clients.
@@ -144,6 +147,18 @@ pub(super) struct RawLinks {
     pub(super) ret: Option<RawLink>,
     /// Capacity on demand on the return link.
     pub(super) dama: Option<RawDama>,
+}
+
+/// A further satellite hop: a station beside the hub before it, and the next hub.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(rename = "NextHop")]
+pub(super) struct RawNextHop {
+    /// Towards the terminals.
+    pub(super) forward: RawLink,
+    /// Towards the servers; by default as forward.
+    #[serde(rename = "return")]
+    pub(super) ret: Option<RawLink>,
 }
 
 impl<'de> Deserialize<'de> for RawHop {

@@ -7,7 +7,7 @@ use scenario::{Case, Direction, Flow, IpVersion, Split, Traffic};
 use tcp::Config;
 use units::Instant;
 
-use super::network::{Ends, Nodes};
+use super::network::{Ends, Nodes, Relay};
 use crate::app::{Amount, App, AppId, Bulk, Cbr, Ftp, Mail, Page, RequestReply, Users};
 use crate::packet::headers_of;
 use crate::path::{Leg, Path};
@@ -126,16 +126,26 @@ impl Applications<'_> {
             _ => return Path::direct(client, server, [near, far]),
         };
         let [lan, hop] = [&gateways.lan_tcp, &gateways.tcp].map(tcp);
-        let last = Leg::Tcp(Arc::clone(&lan), far);
+        let between = |tcp: &Arc<Config>| Leg::Tcp(Arc::clone(tcp), Arc::clone(tcp));
+        let is_slacp = gateways.split == Split::ThreeSlacp;
+        let (mut nodes, mut legs) = (vec![hub], Vec::new());
         if gateways.split == Split::Two {
-            let first = Leg::Tcp(near, hop);
-            return Path::split(client, &[hub], server, vec![first, last]);
+            legs.push(Leg::Tcp(near, Arc::clone(&hop)));
+        } else {
+            nodes.insert(0, terminal);
+            legs.push(Leg::Tcp(near, Arc::clone(&lan)));
+            legs.push(if is_slacp { Leg::Slacp } else { between(&hop) });
         }
-        let middle = match gateways.split {
-            Split::ThreeSlacp => Leg::Slacp,
-            _ => Leg::Tcp(Arc::clone(&hop), hop),
-        };
-        let legs = vec![Leg::Tcp(near, lan), middle, last];
-        Path::split(client, &[terminal, hub], server, legs)
+        for Relay { station, hub } in self.nodes.relays(hub) {
+            if is_slacp {
+                nodes.extend([*station, *hub]);
+                legs.extend([between(&lan), Leg::Slacp]);
+            } else {
+                nodes.push(*hub);
+                legs.push(between(&hop));
+            }
+        }
+        legs.push(Leg::Tcp(lan, far));
+        Path::split(client, &nodes, server, legs)
     }
 }

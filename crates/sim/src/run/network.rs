@@ -1,8 +1,9 @@
 //! Nodes and links of a case.
 
 use core::ops::Range;
+use core::time::Duration;
 
-use link::LinkConfig;
+use link::{LinkConfig, Loss, QueueLimit};
 use scenario::{Case, Gateways, LinkSpec, Links, Overhead, Split};
 use units::{BitRate, ByteCount};
 
@@ -13,6 +14,8 @@ use crate::world::{MacBuffer, World};
 /// Maximum size of the headers of SLACP as a link layer, in bytes: what AAL5 leaves beside an IP
 /// packet of 1450 bytes and its own trailer in 31 cells (31 · 48 − 1450 − 8).
 const LINK_LAYER_HEADERS: usize = 30;
+/// Packets that wait in the network of a site.
+const LAN_QUEUE: usize = 10_000;
 /// How often a gateway looks for room in its MAC's buffer during a full packet.
 const LOOKS: u32 = 8;
 
@@ -30,11 +33,21 @@ pub(super) struct Nodes {
 #[derive(Debug)]
 pub(super) struct Platform {
     pub(super) hub: NodeId,
+    /// Of the further hops, towards the servers.
+    pub(super) relays: Vec<Relay>,
     pub(super) servers: Vec<NodeId>,
     /// At the hub, if the case has caches.
     pub(super) cache: Option<NodeId>,
     /// The places of its terminals among all.
     pub(super) places: Range<usize>,
+}
+
+/// The two ends of a further hop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Relay {
+    /// Beside the hub before it, and its terminal.
+    pub(super) station: NodeId,
+    pub(super) hub: NodeId,
 }
 
 /// The nodes that a connection passes.
@@ -64,6 +77,12 @@ impl Nodes {
         let (client, terminal) = (clients[round % clients.len()], self.terminals[place]);
         let Platform { hub, cache, .. } = *platform;
         Ends { client, terminal, hub, server, cache }
+    }
+
+    /// The further hops behind a hub.
+    pub(super) fn relays(&self, hub: NodeId) -> &[Relay] {
+        let platform = self.platforms.iter().find(|platform| platform.hub == hub);
+        platform.map_or(&[], |platform| &platform.relays)
     }
 
     /// The number of clients on one platform or on all.
@@ -113,9 +132,12 @@ impl Network<'_> {
         let mut begin = 0;
         for count in &self.case.network.platforms {
             let hub = self.world.add_node();
-            let (servers, end) = (self.lay_servers(hub), begin + *count as usize);
-            let cache = self.case.cache.map(|_| self.lay_cache(hub));
-            self.nodes.platforms.push(Platform { hub, servers, cache, places: begin..end });
+            let relays = self.lay_relays();
+            let last = relays.last().map_or(hub, |relay| relay.hub);
+            let (servers, end) = (self.lay_servers(last), begin + *count as usize);
+            let cache = self.case.cache.map(|_| self.lay_cache(last));
+            let places = begin..end;
+            self.nodes.platforms.push(Platform { hub, relays, servers, cache, places });
             begin = end;
         }
         self.nodes.terminals = (0..begin).map(|_| self.world.add_node()).collect();
@@ -125,6 +147,7 @@ impl Network<'_> {
         for number in 0..self.nodes.platforms.len() {
             let Platform { hub, ref places, .. } = self.nodes.platforms[number];
             let lanes = self.lay_hop(hub, places.clone());
+            self.lay_next_hops(number);
             match &self.case.gateways {
                 Some(gateways) if gateways.has_slacp() => self.lay_slacp(number, gateways, &lanes),
                 Some(Gateways { split: Split::Window, queue, .. }) => {
@@ -134,6 +157,69 @@ impl Network<'_> {
                     self.lay_spacer(number, *forward_rate);
                 }
                 _ => {}
+            }
+        }
+    }
+
+    fn lay_relays(&mut self) -> Vec<Relay> {
+        let relay = |_| Relay { station: self.world.add_node(), hub: self.world.add_node() };
+        (0..self.links.next_hops.len()).map(relay).collect()
+    }
+
+    /// The links and gateways of the further hops. A station is in the network of the hub before it.
+    fn lay_next_hops(&mut self, platform: usize) {
+        let Platform { hub, relays, servers, cache, .. } = &self.nodes.platforms[platform];
+        let (mut before, relays) = (*hub, relays.clone());
+        let servers: Vec<_> = servers.iter().chain(cache).copied().collect();
+        for (number, Relay { station, hub }) in relays.iter().copied().enumerate() {
+            let [forward, ret] = self.links.next_hops[number].clone();
+            let down = self.world.connect(station, forward);
+            let up = self.world.connect(hub, ret);
+            self.world.set_default_route(hub, Hop::Lane(down));
+            let [to, from] = self.lay_lan([before, station]);
+            self.world.set_default_route(station, from);
+            self.world.set_route(before, station, to);
+            let later = relays[number + 1..].iter().flat_map(|relay| [relay.station, relay.hub]);
+            let later: Vec<_> = [hub].into_iter().chain(later).chain(servers.clone()).collect();
+            for later in later {
+                self.world.set_route(before, later, to);
+                self.world.set_route(station, later, Hop::Lane(up));
+            }
+            if let Some(gateways) = self.case.gateways.as_ref().filter(|it| it.has_slacp()) {
+                self.lay_next_slacp(platform, number, gateways, [down, up]);
+            }
+            before = hub;
+        }
+    }
+
+    /// A session of its own on a further hop: SLACP is implemented over each satellite link (SLACP
+    /// paper, 2).
+    fn lay_next_slacp(
+        &mut self,
+        platform: usize,
+        number: usize,
+        gateways: &Gateways,
+        [down, up]: [LaneId; 2],
+    ) {
+        let [forward, ret] = self.case.next_hops[number].clone();
+        let Platform { ref relays, ref servers, cache, ref places, .. } =
+            self.nodes.platforms[platform];
+        let Relay { station, hub } = relays[number];
+        let servers: Vec<_> = servers.iter().chain(&cache).copied().collect();
+        let clients: Vec<_> = self.nodes.clients[places.clone()].concat();
+        // The rates of the file are those of the first hop.
+        let [down_config, up_config] =
+            [&forward, &ret].map(|link| self.slacp_config(gateways, None, link));
+        self.world.add_hub(hub, down_config, &[station]);
+        self.world.add_terminal(station, up_config, hub);
+        self.lay_below(hub, gateways, &forward, down);
+        self.lay_below(station, gateways, &ret, up);
+        if gateways.split == Split::Packets {
+            for client in clients {
+                self.world.set_route(hub, client, Hop::Tunnel(station));
+            }
+            for server in servers {
+                self.world.set_route(station, server, Hop::Tunnel(hub));
             }
         }
     }
@@ -149,9 +235,17 @@ impl Network<'_> {
     /// A host in the hub's own network.
     fn lay_cache(&mut self, hub: NodeId) -> NodeId {
         let cache = self.world.add_node();
-        self.world.set_route(hub, cache, Hop::Node(cache));
-        self.world.set_default_route(cache, Hop::Node(hub));
+        let [to, from] = self.lay_lan([hub, cache]);
+        self.world.set_route(hub, cache, to);
+        self.world.set_default_route(cache, from);
         cache
+    }
+
+    /// From each of two nodes of a site to the other: fast and without delay.
+    fn lay_lan(&mut self, [one, other]: [NodeId; 2]) -> [Hop; 2] {
+        let limit = QueueLimit::Packets(LAN_QUEUE);
+        let lan = LinkConfig::new(BitRate::from_mbit(1000), Duration::ZERO, Loss::None, limit);
+        [other, one].map(|to| Hop::Lane(self.world.connect(to, lan.clone())))
     }
 
     fn lay_clients(&mut self, terminal: NodeId) {
@@ -333,7 +427,8 @@ mod tests {
     }
 
     fn nodes() -> Nodes {
-        let platform = Platform { hub: NodeId(0), servers: ids(10..12), cache: None, places: 0..3 };
+        let (relays, servers) = (Vec::new(), ids(10..12));
+        let platform = Platform { hub: NodeId(0), relays, servers, cache: None, places: 0..3 };
         Nodes {
             platforms: vec![platform],
             terminals: ids(20..23),
@@ -376,6 +471,7 @@ mod tests {
         nodes.platforms[0].places = 0..1;
         nodes.platforms.push(Platform {
             hub: NodeId(1),
+            relays: Vec::new(),
             servers: ids(12..13),
             cache: None,
             places: 1..3,

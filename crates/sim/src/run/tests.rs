@@ -5,6 +5,7 @@ use super::*;
 
 mod cache;
 mod ip;
+mod series;
 mod spacing;
 mod under_ip;
 mod voice;

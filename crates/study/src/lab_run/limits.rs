@@ -46,6 +46,7 @@ const LAN_MARGIN: f64 = 2.0;
 pub fn can_run(case: &Case) -> Result<(), NotInLab> {
     check_network(case)?;
     check_links(case)?;
+    forbid(!case.next_hops.is_empty(), "next-hop", "the lab has one hop")?;
     forbid(case.cache.is_some(), "cache", "the lab has no cache")?;
     case.gateways.as_ref().map_or(Ok(()), |gateways| check_gateways(case, gateways))?;
     let all: u64 = case.flows.iter().map(|flow| u64::from(flow.count)).sum();
