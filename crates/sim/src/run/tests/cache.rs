@@ -72,3 +72,16 @@ fn a_cache_needs_servers_behind_the_hub() {
     let error = Scenario::parse("x.toml", &text).unwrap_err().to_string();
     assert!(error.contains("cache.hit-ratio") && error.contains("[server-side]"), "{error}");
 }
+
+/// The cache is beside the gateway at the hub; what passes between them takes as many events as it needs.
+#[test]
+fn a_large_reply_comes_through_cache_and_gateways() {
+    let text = SITE.replace("kind = \"page\"", "kind = \"request\"\nreply = \"20 MB\"");
+    let text = text.replace("method = \"http/1.0\"\nconnections = 4\n", "");
+    let text = text.replace("objects = [\"20 kB\", \"20 x 8 kB\"]\nrepeat = 10\n", "");
+    let cases = Scenario::parse("x.toml", &text).unwrap().cases;
+    let case = cases.iter().find(|case| case.name == "caching, spoofing").unwrap();
+    for seed in 1..=3 {
+        assert_eq!(value(&run(case, seed), "site", "bytes"), 20_000_300.0);
+    }
+}
