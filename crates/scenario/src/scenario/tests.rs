@@ -389,8 +389,8 @@ fn errors_name_line_key_value_and_what_would_be_accepted() {
         ),
         (
             "kind = \"bulk\"",
-            "kind = \"ftp\"",
-            "x.toml:16: flow.0.kind = \"ftp\": expected one of \"bulk\", ",
+            "kind = \"gopher\"",
+            "x.toml:16: flow.0.kind = \"gopher\": expected one of \"bulk\", ",
         ),
         (
             "tcp = \"old\"",
