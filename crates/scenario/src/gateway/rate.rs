@@ -1,6 +1,6 @@
-//! Source of a side's rate: `rate`, `initial_rate`, `maximum_rate` and `probe`.
+//! Source of a side's rate: `rate`, `initial_rate`, `maximum_rate`, `probe` and `probe_share`.
 
-use units::BitRate;
+use units::{BitRate, Probability};
 
 use super::raw::values::{InitialRate, RateChoice};
 use crate::FileError;
@@ -16,14 +16,20 @@ pub(super) struct Rates {
     pub(super) initial: Option<Text<InitialRate>>,
     pub(super) maximum: Option<Text<BitRate>>,
     pub(super) probe: Option<bool>,
+    pub(super) probe_share: Option<Text<Probability>>,
+}
+
+/// What the keys configure.
+pub(super) struct Source {
+    pub(super) rate: slacp::Rate,
+    /// The upper limit that overrides the rate.
+    pub(super) maximum: Option<BitRate>,
+    /// Share of what is sent that padding may take, if it is set.
+    pub(super) probe_share: Option<f64>,
 }
 
 impl Rates {
-    /// The source of the rate, and the maximum that overrides it.
-    pub(super) fn read(
-        self,
-        place: &Place<'_>,
-    ) -> Result<(slacp::Rate, Option<BitRate>), FileError> {
+    pub(super) fn read(self, place: &Place<'_>) -> Result<Source, FileError> {
         let choice = self.rate.ok_or_else(|| place.missing("rate", RATE))?.0;
         let initial = self.initial.map(|initial| Text(initial.0.0));
         let initial = rate(place, "initial_rate", initial)?;
@@ -45,6 +51,10 @@ impl Rates {
             let good = matches!(source, slacp::Rate::Auto { .. } | slacp::Rate::ModemOrAuto { .. });
             place.check(good, "probe", probe, expected)?;
         }
+        if let Some(Text(share)) = self.probe_share {
+            let expected = "no such key, or a rate that is measured with probe = true";
+            place.check(source.probes(), "probe_share", quoted(share), expected)?;
+        }
         if let Some(maximum) = maximum {
             let expected = "no such key, or rate = \"auto\" or \"modem\"";
             let good = !matches!(choice, RateChoice::Fixed(_));
@@ -53,7 +63,8 @@ impl Rates {
             let expected = format!("at least the initial_rate, {least}");
             place.check(maximum >= least, "maximum_rate", quoted(maximum), expected)?;
         }
-        Ok((source, maximum))
+        let probe_share = self.probe_share.map(|share| share.0.get());
+        Ok(Source { rate: source, maximum, probe_share })
     }
 }
 

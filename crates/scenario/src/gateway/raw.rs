@@ -5,7 +5,7 @@ pub(super) mod values;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use units::{BitRate, ByteCount};
+use units::{BitRate, ByteCount, Probability};
 
 use self::sections::{
     Accept, Class, Dlep, Egress, Intercept, Limits, Metrics, PermittedTerminal, Policy, Proxy,
@@ -46,6 +46,10 @@ pub(crate) struct RawTerminal {
     /// up, or the modem reports no more.
     #[schemars(extend("default" = true))]
     pub(super) probe: Option<bool>,
+    /// With `probe = true`: the share of what is sent to a peer that this padding may take, besides
+    /// two measurements in advance.
+    #[schemars(extend("default" = "2 %", "examples" = ["0.5 %"]))]
+    pub(super) probe_share: Option<Text<Probability>>,
     /// The control socket: a path, or `none`.
     pub(super) control: Option<String>,
     /// A directory that keeps what measured rates have shown of paths.
@@ -124,6 +128,10 @@ pub(crate) struct RawHub {
     /// up, or the modem reports no more.
     #[schemars(extend("default" = true))]
     pub(super) probe: Option<bool>,
+    /// With `probe = true`: the share of what is sent to a peer that this padding may take, besides
+    /// two measurements in advance.
+    #[schemars(extend("default" = "2 %", "examples" = ["0.5 %"]))]
+    pub(super) probe_share: Option<Text<Probability>>,
     /// The control socket: a path, or `none`.
     pub(super) control: Option<String>,
     /// A directory that keeps what measured rates have shown of paths.

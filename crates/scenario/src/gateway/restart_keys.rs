@@ -17,6 +17,7 @@ const OF_A_PAIR: &[&str] = &[
     "memory",
     "mtu",
     "private_key_file",
+    "probe_share",
     "stream_window",
     "transparent",
     "tunnel",

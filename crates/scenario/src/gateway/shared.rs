@@ -10,7 +10,7 @@ use slacp::KeyPair;
 
 use super::hop::Hop;
 use super::operation::Operation;
-use super::rate::Rates;
+use super::rate::{Rates, Source};
 use super::raw::sections;
 use super::raw::values::Address;
 use super::{ConfigFile, KeySource, classes, dlep, hop, identity, tunnel};
@@ -44,6 +44,7 @@ macro_rules! shared_keys {
                 initial: $raw.initial_rate,
                 maximum: $raw.maximum_rate,
                 probe: $raw.probe,
+                probe_share: $raw.probe_share,
             },
             hop: Hop { mtu: $raw.mtu, memory: $raw.memory, stream_window: $raw.stream_window },
             operation: Operation {
@@ -84,9 +85,10 @@ impl SharedKeys {
         file: &ConfigFile<'_>,
         key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
     ) -> Result<Shared, FileError> {
-        let (rate, maximum_rate) = self.rates.read(place)?;
+        let Source { rate, maximum: maximum_rate, probe_share } = self.rates.read(place)?;
         let dlep = self.dlep.map(|raw| dlep::read(place, raw, &rate)).transpose()?;
         let mut link = self.hop.read(place, rate)?;
+        link.padding_share = probe_share.unwrap_or(link.padding_share);
         link.on_demand = dlep.as_ref().is_some_and(|dlep| dlep.on_demand);
         let tunnel = self.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
         let classes = classes::read(place, self.class, tunnel.is_some(), &mut link)?;

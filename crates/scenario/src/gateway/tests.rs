@@ -161,6 +161,27 @@ fn a_rate_may_be_measured_or_configured() {
 }
 
 #[test]
+fn padding_takes_a_share_of_what_is_sent() {
+    let with = |keys: &str| {
+        let config = hub(&hub_with("rate = \"50 Mbit/s\"", keys));
+        config.map(|config| config.link.padding_share).map_err(|error| error.to_string())
+    };
+    assert_eq!(with("rate = \"auto\""), Ok(0.02));
+    assert_eq!(with("rate = \"auto\"\nprobe_share = \"0.5 %\""), Ok(0.005));
+    assert_eq!(with("rate = \"modem\"\nprobe_share = \"0 %\""), Ok(0.0));
+    for (keys, expected) in [
+        ("rate = \"auto\"\nprobe_share = \"101 %\"", "0 % to 100 %"),
+        ("rate = \"auto\"\nprobe_share = \"-1 %\"", "0 % to 100 %"),
+        ("rate = \"auto\"\nprobe_share = \"much\"", "much"),
+        ("rate = \"auto\"\nprobe = false\nprobe_share = \"1 %\"", "with probe = true"),
+        ("rate = \"9 Mbit/s\"\nprobe_share = \"1 %\"", "a rate that is measured"),
+    ] {
+        let error = with(keys).unwrap_err();
+        assert!(error.contains("probe_share") && error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn the_operation_of_a_gateway_is_configured() {
     let with = |keys: &str| {
         let text = hub_with("rate", &format!("{keys}\nrate"));
