@@ -262,6 +262,7 @@ fn figures(stats: &Stats) -> SessionStatus {
         repairs_sent: stats.repairs_sent,
         repair_bytes: stats.repair_bytes,
         padding_bytes: stats.padding_bytes,
+        padding_left_bytes: stats.padding_left,
         ecn: ecn(stats.ecn).map(str::to_owned),
         ect_sent: stats.ect_sent,
         ce_reported: stats.ce_reported,

@@ -287,6 +287,9 @@ pub struct SessionStatus {
     /// Bytes of padding sent to measure the path.
     #[serde(default)]
     pub padding_bytes: u64,
+    /// How many more bytes of padding `probe_share` allows now; 0 if nothing is measured with it.
+    #[serde(default)]
+    pub padding_left_bytes: u64,
     /// What is known about ECN on this side's path: `testing`, `capable`, `failed`; absent if it is
     /// not used.
     #[serde(default)]

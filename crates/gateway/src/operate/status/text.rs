@@ -210,8 +210,12 @@ fn path(session: &SessionStatus) -> String {
 }
 
 fn sent(session: &SessionStatus) -> String {
+    let left = match session.padding_left_bytes {
+        0 => String::new(),
+        left => format!(" ({} more allowed)", bytes(left)),
+    };
     format!(
-        "{} sent in {} packets, {} lost and resent; {} repairs ({}), {} of padding",
+        "{} sent in {} packets, {} lost and resent; {} repairs ({}), {} of padding{left}",
         bytes(session.bytes_sent),
         session.packets_sent,
         session.packets_lost,
