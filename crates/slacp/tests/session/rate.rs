@@ -224,8 +224,9 @@ fn a_path_may_become_longer_and_shorter() {
     path.change(at(8.0), |path| path.set_delay(ms(300)));
     path.change(at(16.0), |path| path.set_delay(ms(10)));
     path.run(at(24.0));
-    // That a path has become so much longer is known after some round trips.
-    for (from, to) in [(3.0, 8.0), (12.0, 16.0), (17.0, 23.5)] {
+    // Until trains have found room for some feedback times, a longer path may as well be a queue: from
+    // 9.5 to 12 s the session sends 25 to 36 Mbit/s, from 12 s on 49.5.
+    for (from, to) in [(3.0, 8.0), (11.5, 16.0), (17.0, 23.5)] {
         let rate = path.arrived(0, at(from), at(to));
         assert!(rate > 0.95 * 50.0, "{rate} from {from} s on");
     }
@@ -249,7 +250,7 @@ fn two_sessions_share_a_link_evenly() {
     for (later, nearer, seed) in [(8.0, false, 1), (3.0, true, 1), (3.0, false, 2)] {
         let shared = Sharing { later, nearer }.run(seed);
         let least = shared.jain.iter().copied().fold(1.0, f64::min);
-        assert!(least > 0.88 && shared.least > 0.6, "{later}, {nearer}: {shared:?}");
+        assert!(least > 0.9 && shared.least > 0.65, "{later}, {nearer}: {shared:?}");
         assert!(shared.used > 0.98 && shared.queue < ms(50), "{later}, {nearer}: {shared:?}");
     }
 }

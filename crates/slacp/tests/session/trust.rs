@@ -54,7 +54,10 @@ fn a_slow_clock_makes_no_sender_send_twice_the_links_rate_for_long() {
             let (excess, later) = (excessive(&path, 25.0), path.sent(0, at(15.0), at(25.0)));
             let case = format!("pace {pace}, queue {queue:?}: {excess:.1} s, {later:.1} Mbit/s");
             assert!(excess <= most, "{case}");
-            assert!((later / MBIT - 1.0).abs() < 0.12, "{case}");
+            // Measured 17.8 Mbit/s with a clock at a tenth of its pace and a queue of 5 s, which takes
+            // seconds to empty once the clock is doubted; the other three are within a tenth.
+            let off = if pace < 0.5 && queue > ms(300) { 0.12 } else { 0.1 };
+            assert!((later / MBIT - 1.0).abs() < off, "{case}");
             assert!(path.transfer(0).hub_stats().impossible_times >= 8, "{case}");
         }
     }

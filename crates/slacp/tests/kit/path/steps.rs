@@ -13,7 +13,8 @@ const END: f64 = 70.0;
 const HIGH: f64 = 10.0;
 const LOW: f64 = 1.0;
 const RTT: f64 = 0.6;
-/// Rates are compared over so many seconds.
+/// Rates are compared over so many seconds. At 1 Mbit/s half a second carries 42 packets, of which a
+/// policer drops a quarter whenever a train of 11 asks whether there is more.
 const SPAN: f64 = 1.0;
 
 /// A link of 10 Mbit/s and 600 ms that falls to a tenth for half a minute.
