@@ -46,7 +46,7 @@ const MANY: u64 = 32;
 const SEEDS: u64 = 5;
 /// Of runs beside TCP, unless told otherwise.
 const FEW: u64 = 4;
-/// Of the rest, of which the worst is shown.
+/// Of the rest, of which the worst is shown, unless told otherwise.
 const RUNS: u64 = 8;
 const STARTS: u64 = 50;
 
@@ -304,14 +304,15 @@ fn start() {
 }
 
 fn fades() {
-    println!("50 -> 5 -> 50 Mbit/s; the worst of {RUNS} seeds, in s after the last change");
+    let seeds = seeds_or(RUNS);
+    println!("50 -> 5 -> 50 Mbit/s; the worst of {seeds} seeds, in s after the last change");
     for fade in [
         Fade::step("queue 1 BDP", ms(600)),
         Fade::step("queue 100 ms", ms(100)),
         Fade::ramp("ten steps in 10 s", 10.0),
         Fade::ramp("ten steps in 60 s", 60.0),
     ] {
-        let runs: Vec<_> = (1..=RUNS).map(|n| fade.run(n * 4)).collect();
+        let runs: Vec<_> = (1..=seeds).into_par_iter().map(|n| fade.run(n * 4)).collect();
         let late = runs.iter().map(|run| run.calm - run.earliest).fold(f64::NEG_INFINITY, f64::max);
         let full = runs.iter().map(|run| run.full).fold(0.0, f64::max);
         let used = runs.iter().map(|run| run.used).fold(1.0, f64::min);
@@ -386,10 +387,11 @@ fn steps() {
 }
 
 fn sharing() {
-    println!("two sessions on 50 Mbit/s; the worst of {RUNS} seeds, from 7 round trips on");
+    let seeds = seeds_or(RUNS);
+    println!("two sessions on 50 Mbit/s; the worst of {seeds} seeds, from 7 round trips on");
     for nearer in [false, true] {
         for later in [0.0, 3.0, 10.0] {
-            let runs = (1..=RUNS).map(|seed| Sharing { later, nearer }.run(seed));
+            let runs = (1..=seeds).into_par_iter().map(|seed| Sharing { later, nearer }.run(seed));
             let runs: Vec<_> = runs.collect();
             let least = |of: fn(&path::sharing::Shared) -> f64| {
                 runs.iter().map(of).fold(f64::INFINITY, f64::min)
@@ -406,7 +408,8 @@ fn sharing() {
             );
         }
     }
-    let runs: Vec<(f64, Duration)> = (1..=RUNS).map(|seed| beside_udp(25.0, seed)).collect();
+    let runs = (1..=seeds).into_par_iter().map(|seed| beside_udp(25.0, seed));
+    let runs: Vec<(f64, Duration)> = runs.collect();
     let share = runs.iter().map(|run| run.0).fold(f64::INFINITY, f64::min);
     let queue = runs.iter().map(|run| run.1).max().unwrap_or(Duration::ZERO);
     println!(
@@ -497,7 +500,7 @@ fn beside() {
 
 /// Many sessions that do not know of each other.
 fn crowds() {
-    let runs = seeds().min(RUNS);
+    let runs = seeds_or(RUNS);
     println!(
         "sessions on 50 Mbit/s, begun within 20 s, over their last 30 s; worst of {runs} seeds"
     );
@@ -527,7 +530,7 @@ fn crowds() {
 
 /// Sessions of one hub that share a link, strangers and then as an aggregate.
 fn aggregates() {
-    let runs = seeds().min(RUNS);
+    let runs = seeds_or(RUNS);
     println!(
         "sessions of a hub on 50 Mbit/s, begun within 20 s, over their last 30 s; worst of {runs} \
          seeds"
