@@ -21,8 +21,9 @@ pub struct Config {
     pub law: Law,
     /// With a measured rate: the share of the bytes sent to a peer that padding may take, 0 to 1,
     /// besides two measurements in advance: 800 kB, or twice what the first took if that is more.
-    /// Counted over all sessions of the peer with this endpoint, as IP packets of whole trains. A larger share measures more of the paths that come and go; with a
-    /// smaller one, their first data does it. Default 0.02.
+    /// Counted over all sessions of the peer with this endpoint, as IP packets of whole trains. A
+    /// larger share measures more of the paths that come and go; with a smaller one, their first
+    /// data does it. Default 0.02.
     pub padding_share: f64,
     /// The largest IP packet to send, in bytes. Path MTU discovery searches from 576 bytes up to
     /// this. Default 1500.
