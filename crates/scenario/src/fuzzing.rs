@@ -8,13 +8,14 @@ use core::time::Duration;
 use link::{Delay, Link, LinkConfig, Loss, Opportunities, QueueLimit, Rate, Trace};
 use units::{BitRate, Instant, Machine, Probability};
 
-use crate::Preset;
+use crate::{Preset, Published};
 
 /// A function that processes untrusted bytes.
 pub type Target = fn(&[u8]);
 
 /// The targets by the names of their corpora.
-pub const TARGETS: [(&str, Target); 2] = [("preset", preset), ("trace", trace)];
+pub const TARGETS: [(&str, Target); 3] =
+    [("preset", preset), ("published", published), ("trace", trace)];
 
 /// A preset file.
 pub fn preset(bytes: &[u8]) {
@@ -24,6 +25,27 @@ pub fn preset(bytes: &[u8]) {
             let again = Preset::from_text(&preset.to_string());
             assert_eq!(again.expect("a printed preset is one"), preset);
             preset.links().into_iter().for_each(carry);
+        }
+        Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+    }
+}
+
+/// A file with published results. Every value of an accepted one converts to the unit of its metric.
+pub fn published(bytes: &[u8]) {
+    let Ok(text) = core::str::from_utf8(bytes) else { return };
+    match Published::parse("published", text) {
+        Ok(published) => {
+            for output in &published.output {
+                for point in &output.points {
+                    assert!(!output.in_metric_unit(point.value).is_nan(), "{point:?}");
+                    let compares = output.compare.is_some();
+                    assert_eq!(point.by.is_some(), compares, "{point:?}");
+                }
+            }
+            for trend in &published.trend {
+                assert_ne!(trend.rising.is_empty(), trend.pairs.is_empty(), "{trend:?}");
+            }
+            published.cases().for_each(drop);
         }
         Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
     }
