@@ -140,7 +140,8 @@ pub fn markdown(entries: &[Entry<'_>], documents: &Documents, command: &str) -> 
         "# What is reproduced\n\n\
          `{command}` writes this page from the results of `skyhop study run all`. A value is\n\
          reproduced if ours is within its stated tolerance, a statement if it holds for every pair of cases that it\n\
-         is about. *Explained* are results that differ for a cause that a case shows. Impossible values and inputs\n\
+         is about. *Explained* are results that differ for a cause that a case shows: with another assumption, where the\n\
+         document leaves one open, the published value is met. That it was so is not shown. Impossible values and inputs\n\
          are not scored. [Published scenarios](published.md) discusses the differences and\n\
          [explains](published.md#results-files) the columns.\n\n{}",
         summary(entries, documents).markdown(),

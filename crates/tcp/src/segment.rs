@@ -100,11 +100,11 @@ pub struct Options {
     pub scps: Option<u8>,
     /// A hole in the received data (CCSDS 714.0-B-2).
     pub snack: Option<Snack>,
-    /// Connection counts (RFC 1644 §3.1).
+    /// Connection counts (RFC 1644 §3.2).
     pub counts: Counts,
 }
 
-/// The connection counts of T/TCP (RFC 1644 §3.1). 0 is never sent: the option is absent.
+/// The connection counts of T/TCP (RFC 1644 §3.2). 0 is never sent: the option is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// CC: the count of the sender's connection.

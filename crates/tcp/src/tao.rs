@@ -10,7 +10,7 @@ pub struct Transactions {
     pub cache: TaoCache,
 }
 
-/// The cache of a host for one peer (RFC 1644 §3.2). 0 is undefined.
+/// The cache of a host for one peer (RFC 1644 §3.1). 0 is undefined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TaoCache {
     /// `cache.CC`: the count of the last connection that the peer has opened to this host.

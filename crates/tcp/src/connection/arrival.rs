@@ -98,7 +98,7 @@ impl<P: Payload> Connection<P> {
             return;
         }
         if !self.transaction.is_part(&segment.options.counts) && !segment.flags.rst {
-            // RFC 1644 §3.3: it belongs to another connection.
+            // RFC 1644 §3.4: it belongs to another connection.
             self.acks.bare += 1;
             return;
         }

@@ -147,7 +147,7 @@ fn leave_out(options: &mut Options) {
     options.sack.truncate(options.sack_room(options.len_without_sack()));
 }
 
-/// RFC 1644 §3.1: CC and CC.ECHO, as 4.4BSD aligns them.
+/// RFC 1644 §3.2: CC and CC.ECHO, as 4.4BSD aligns them.
 #[test]
 fn counts_byte_by_byte() {
     let counts = Counts { cc: 0x0102_0304, new: 0, echo: 5 };
