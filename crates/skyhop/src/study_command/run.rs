@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use study::campaign::{self, Plan, Planned, Record};
+use study::campaign::{self, BackEnd, Plan, Planned, Record, Store};
 use study::runs::STEPS;
 
 use super::{CampaignArgs, back_end, verdict};
@@ -21,19 +21,39 @@ pub(crate) struct Args {
     threads: Option<NonZeroUsize>,
 }
 
-/// Runs a campaign.
+/// Runs a campaign. Stop rules are asked again after each round, until they have enough or a cell fails.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let store = args.campaign.store.store();
     let back_end = back_end(args.campaign.on.into())?;
-    let plan = args.campaign.plan()?;
     store.tidy();
+    let mut plan = args.campaign.plan()?;
+    let (mut total, mut is_first) = (campaign::Report::default(), true);
+    while is_first || (total.failed.is_empty() && plan.todo().next().is_some()) {
+        let report = round(args, &plan, &*back_end, &store)?;
+        if is_first {
+            total.kept = report.kept;
+        }
+        total.run += report.run;
+        total.failed.extend(report.failed);
+        (plan, is_first) = (args.campaign.plan()?, false);
+    }
+    crate::print(&summary(&total, &store))?;
+    Ok(verdict(&total))
+}
+
+/// Runs what is not done of a plan.
+fn round(
+    args: &Args,
+    plan: &Plan,
+    back_end: &dyn BackEnd,
+    store: &Store,
+) -> Result<campaign::Report> {
     let bar = progress(plan.todo().count(), plan.todo().map(weight).sum::<u64>() * STEPS);
     let keep = |record: &Record| store.put(record).map_err(|error| error.to_string());
     let step = |planned: &Planned, steps| bar.inc(steps * weight(planned));
-    let report = campaign::run(&plan, &*back_end, threads(args.threads), Some(&store), keep, step)?;
+    let report = campaign::run(plan, back_end, threads(args.threads), Some(store), keep, step)?;
     bar.finish_and_clear();
-    crate::print(&summary(&plan, &report, &store))?;
-    Ok(verdict(&report))
+    Ok(report)
 }
 
 /// A cell's share of the progress, in milliseconds.
@@ -41,10 +61,10 @@ fn weight(planned: &Planned) -> u64 {
     ((planned.cost * 1000.0) as u64).max(1)
 }
 
-fn summary(plan: &Plan, report: &campaign::Report, store: &campaign::Store) -> String {
+fn summary(report: &campaign::Report, store: &Store) -> String {
     let campaign::Report { run, kept, failed } = report;
-    let (cells, failed) = (plan.cells.len(), failed.len());
-    let store = store.root().display();
+    let failed = failed.len();
+    let (cells, store) = (run + kept + failed, store.root().display());
     format!(
         "{cells} cells: {run} run, {kept} kept from before, {failed} failed; results in {store}\n"
     )

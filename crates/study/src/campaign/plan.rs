@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs, io};
 
-use scenario::Case;
+use scenario::{Case, Replications, StopRule};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::cost::Costs;
-use super::{Binary, Cell, Content, Name, On, Origin, Source, SourceError, Store, StoreError};
+use super::{
+    Binary, Cell, Content, Name, On, Origin, Result as CellResult, Source, SourceError, Store,
+    StoreError,
+};
+use crate::runs::{Need, need};
 
 /// The cells of a campaign, in the order of scenarios, cases and seeds.
 #[derive(Debug)]
@@ -44,7 +48,8 @@ pub struct Planned {
 /// Which cells a plan has: every case of its scenarios with each of these seeds.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    /// Number of seeds: 1, 2, …. Absent: those that each scenario's file asks for.
+    /// Number of seeds: 1, 2, …. Absent: those that each scenario's file asks for; of a stop rule, those of the rounds
+    /// that are done and of the next one.
     pub seeds: Option<u32>,
     /// Where they run.
     pub on: On,
@@ -54,6 +59,18 @@ pub struct Wanted {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PlanError {
+    /// A stop rule is about a metric that no run of the case has.
+    #[error(
+        "scenario {scenario}, case {case:?}: its stop rule is about {metric}, which no run has"
+    )]
+    NoMetric {
+        /// The scenario's name.
+        scenario: String,
+        /// The case's name.
+        case: String,
+        /// The metric, with its subject.
+        metric: String,
+    },
     /// Two scenarios have the same name.
     #[error("two scenarios are called {0:?}: run them as two campaigns, or rename one")]
     SameName(String),
@@ -105,8 +122,10 @@ impl Plan {
     /// Plans the wanted cells. What the store has of them is done; its damaged files are returned,
     /// and count as not run.
     ///
+    /// With a stop rule, a plan has a round: once its cells are done, another plan has more, or the rule is satisfied.
+    ///
     /// # Errors
-    /// If two scenarios have the same name.
+    /// If two scenarios have the same name, or a stop rule is about a metric that the results do not have.
     pub fn new(
         sources: Vec<Source>,
         wanted: Wanted,
@@ -118,24 +137,25 @@ impl Plan {
             return Err(PlanError::SameName(twice.name.clone()));
         }
         let costs = Costs::new(store.timings());
-        let mut cells = Vec::new();
+        let (mut cells, mut damaged) = (Vec::new(), Vec::new());
         for (number, source) in sources.iter().enumerate() {
             for (index, case) in source.cases.iter().enumerate() {
                 let content = Content::of(case);
-                cells.extend(source.seeds(wanted.seeds).into_iter().map(|seed| {
+                let mut get = |seed| {
                     let (scenario, name) = (source.name.clone(), case.name.clone());
                     let cell = Cell { scenario, case: name, seed, on: wanted.on };
                     let (name, cost) = (cell.name(&content, &binary), costs.of(&cell, case));
-                    let content = content.clone();
-                    Planned { cell, name, content, source: number, index, cost, done: false }
-                }));
-            }
-        }
-        let mut damaged = Vec::new();
-        for planned in &mut cells {
-            match store.get(&planned.name) {
-                Ok(result) => planned.done = result.is_some(),
-                Err(error) => damaged.push(error),
+                    let result = store.get(&name).unwrap_or_else(|error| {
+                        damaged.push(error);
+                        None
+                    });
+                    let (content, done) = (content.clone(), result.is_some());
+                    (Planned { cell, name, content, source: number, index, cost, done }, result)
+                };
+                match (&source.replications, wanted.seeds) {
+                    (Replications::Until(rule), None) => cells.extend(round(rule, get)?),
+                    _ => cells.extend(source.seeds(wanted.seeds).into_iter().map(|it| get(it).0)),
+                }
             }
         }
         Ok((Self { sources, binary, cells }, damaged))
@@ -237,6 +257,37 @@ impl Plan {
         let (cost, done) = (planned.estimate_s, false);
         Ok(Planned { cell, name, content, source, index, cost, done })
     }
+}
+
+/// The cells of a case that a stop rule asks for: those that are done, from the first seed without a gap, and those of the
+/// next round; if they satisfy the rule, as many as do. `get` plans a seed and gives its result, if there is one.
+fn round(
+    rule: &StopRule,
+    mut get: impl FnMut(u64) -> (Planned, Option<CellResult>),
+) -> Result<Vec<Planned>, PlanError> {
+    let mut seeds = Replications::from_first(rule.first, rule.most).seeds().into_iter();
+    let (mut cells, mut values) = (Vec::new(), Vec::new());
+    for seed in seeds.by_ref() {
+        let (planned, result) = get(seed);
+        cells.push(planned);
+        let Some(result) = result else { break };
+        let value = sim::figure(&[&result.metrics], &rule.name.of, &rule.name.metric);
+        values.push(value.unwrap_or(f64::NAN));
+    }
+    if !values.is_empty() && values.iter().all(|value| value.is_nan()) {
+        let Cell { scenario, case, .. } = cells.swap_remove(0).cell;
+        let metric = format!("{}.{}", rule.name.of, rule.name.metric);
+        return Err(PlanError::NoMetric { scenario, case, metric });
+    }
+    let count = match need(rule, &values) {
+        Need::Enough(count) => count,
+        Need::More(more) => values.len() + more,
+        Need::Exhausted => values.len(),
+    };
+    let more = count.saturating_sub(cells.len());
+    cells.extend(seeds.take(more).map(|seed| get(seed).0));
+    cells.truncate(count);
+    Ok(cells)
 }
 
 /// A plan as written.

@@ -90,8 +90,8 @@ impl Source {
         Shipped::all().iter().map(read).collect()
     }
 
-    /// The seeds with which each case is run: 1 to `count` if given, else those of the file; of a stop rule, as many
-    /// as it asks for at least.
+    /// The seeds with which each case is run: 1 to `count` if given, else those of the file; of a stop rule, those of
+    /// its first round.
     pub fn seeds(&self, count: Option<u32>) -> Vec<u64> {
         let replications = match (&self.replications, count) {
             (_, Some(count)) => &Replications::from_first(1, count),

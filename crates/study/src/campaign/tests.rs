@@ -220,6 +220,55 @@ fn results_are_the_same_with_any_number_of_threads_and_are_kept() {
     assert_eq!((report.run, report.kept), (2, 6));
 }
 
+/// A stop rule about a metric of the flow.
+fn rule(metric: &str) -> String {
+    format!(
+        "[replications.until]\nof = \"file\"\nmetric = \"{metric}\"\nwithin = \"10 %\"\nleast = 4\nmost = 40\n"
+    )
+}
+
+/// Plans and runs until nothing is left. Returns how many cells each round ran.
+fn run_to_the_end(text: &str, store: &Store) -> Result<(Plan, Vec<usize>), PlanError> {
+    let mut rounds = Vec::new();
+    loop {
+        let origin = Origin::File { path: "no/such/small.toml".into(), text: text.to_owned() };
+        let source = Source::from_origin("small", origin).unwrap();
+        let wanted = Wanted { seeds: None, on: On::Sim };
+        let (plan, _) = Plan::new(vec![source], wanted, Binary::this().unwrap(), store)?;
+        match plan.todo().count() {
+            0 => return Ok((plan, rounds)),
+            count => rounds.push(count),
+        }
+        run_into(&plan, &Simulator, 2, store);
+    }
+}
+
+#[test]
+fn a_stop_rule_is_followed_to_its_end_and_as_skyhop_sim_does() {
+    let text = format!("{SMALL}{}", rule("time-median-s"));
+    let (_folder, store) = folder();
+    let (plan, rounds) = run_to_the_end(&text, &store).unwrap();
+    assert!(rounds.len() > 2 && rounds[0] == 2 * 4, "{rounds:?}");
+    let scenario = Scenario::parse("small", &text).unwrap();
+    let Scenario { cases, replications, .. } = scenario;
+    let files = [crate::runs::File { path: "small".into(), cases, replications }];
+    let progress = crate::runs::Progress { planned: &|_| (), step: &|_| () };
+    let extras = crate::runs::Extras::default();
+    let runs = crate::runs::replicate_as_declared(&files, 2, extras, &progress).unwrap().runs;
+    let theirs: Vec<_> = runs.iter().map(|(job, _)| (&job.case.name, job.seed)).collect();
+    let ours: Vec<_> = plan.cells.iter().map(|it| (&it.cell.case, it.cell.seed)).collect();
+    assert_eq!(ours, theirs);
+    assert!(plan.cells.iter().all(|planned| planned.done));
+}
+
+#[test]
+fn a_stop_rule_about_a_metric_that_no_run_has_is_an_error() {
+    let (_folder, store) = folder();
+    let error = run_to_the_end(&format!("{SMALL}{}", rule("utilisation")), &store).unwrap_err();
+    let wanted = "scenario small, case \"large\": its stop rule is about file.utilisation";
+    assert!(error.to_string().starts_with(wanted), "{error}");
+}
+
 #[test]
 fn a_failure_is_named_and_the_others_go_on() {
     let (_folder, store) = folder();
