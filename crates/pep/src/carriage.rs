@@ -1,7 +1,7 @@
 //! What carries a terminal's packets to its hub: UDP, or TCP where UDP is blocked.
 //!
 //! A hub that does not answer may be blocked, out of sight (a fade), or down. Only TCP that connects
-//! tells them apart, so this is tried after [`PATIENCE`], and again as long as the silence lasts. On
+//! tells them apart, so this is tried after 2 s, and again as long as the silence lasts. On
 //! TCP, UDP is asked now and then, beside the session, and taken back when it answers. While nothing
 //! answers, nothing changes: a fade costs neither a session nor its carrier.
 //!

@@ -88,7 +88,7 @@ fn shared(now: &Gauge, before: &Gauge) -> String {
     )
 }
 
-/// The same as [`line`]; packets and slots are those since the reading before.
+/// The same as [`line()`]; packets and slots are those since the reading before.
 fn object(before: &[Gauge], now: &[Gauge], time: Duration) -> Value {
     let links = before.iter().zip(now).map(|(before, now)| {
         let bytes = now.counters.delivered.bytes.get() - before.counters.delivered.bytes.get();
