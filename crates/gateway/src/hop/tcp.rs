@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -36,8 +36,9 @@ const MOST: usize = 1 << 20;
 const UNSENT: u32 = 64 << 10;
 /// Received datagrams that wait for the driver; then the peer's TCP waits.
 const ARRIVALS: usize = 512;
-/// Connections that belong to no session yet, and all.
+/// Connections that belong to no session yet, those of one address, and all connections.
 const MOST_UNPROVEN: usize = 256;
+const MOST_UNPROVEN_OF_ADDRESS: usize = 64;
 const MOST_LINKS: usize = 16_384;
 /// Time for the preface, and for the first datagram of a session.
 const PROOF: Duration = Duration::from_secs(10);
@@ -141,23 +142,39 @@ impl TcpLinks {
 
     /// Closes a connection.
     pub(crate) fn close(&self, address: SocketAddr) {
-        let mut state = self.lock();
-        if state.diverted == Some(address) {
-            state.diverted = None;
+        let closed = {
+            let mut state = self.lock();
+            state.diverted.take_if(|diverted| *diverted == address);
+            state.links.remove(&address)
+        };
+        closed.into_iter().for_each(|link| self.release(&link));
+    }
+
+    /// Lets the session of a closed connection go on, if it was held back for it.
+    fn release(&self, link: &Link) {
+        if let Some(session) = link.session
+            && link.level.full.load(Ordering::Relaxed)
+        {
+            let events = self.0.events.clone();
+            tokio::spawn(async move { events.send(TcpEvent::Room(session)).await });
         }
-        state.links.remove(&address);
     }
 
     /// The session at the far end of a connection has sent an authentic datagram. An older connection
     /// of the same session is closed.
     pub(super) fn prove(&self, address: SocketAddr, session: SessionId) {
-        let mut state = self.lock();
-        let Some(link) = state.links.get_mut(&address) else { return };
-        if link.session.replace(session) != Some(session) {
-            let is_older =
-                |at: &SocketAddr, link: &Link| *at != address && link.session == Some(session);
-            state.links.retain(|at, link| !is_older(at, link));
+        let mut older = Vec::new();
+        {
+            let mut state = self.lock();
+            let Some(link) = state.links.get_mut(&address) else { return };
+            if link.session.replace(session) != Some(session) {
+                let is_older = |at: &SocketAddr, link: &mut Link| {
+                    *at != address && link.session == Some(session)
+                };
+                older.extend(state.links.extract_if(.., is_older));
+            }
         }
+        older.iter().for_each(|(_, link)| self.release(link));
     }
 
     /// Sends a datagram, if a connection carries those for its destination.
@@ -213,7 +230,7 @@ impl TcpLinks {
             match listener.accept().await {
                 Ok((stream, address)) => {
                     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-                    if self.has_room() {
+                    if self.has_room(address.ip()) {
                         prepare(&SockRef::from(&stream));
                         self.add(address, stream, true);
                     }
@@ -226,10 +243,14 @@ impl TcpLinks {
         }
     }
 
-    fn has_room(&self) -> bool {
+    /// Whether another connection, from this address, may try to prove itself.
+    fn has_room(&self, from: IpAddr) -> bool {
         let state = self.lock();
-        let unproven = state.links.values().filter(|link| link.session.is_none()).count();
-        unproven < MOST_UNPROVEN && state.links.len() < MOST_LINKS
+        let unproven = || state.links.iter().filter(|(_, link)| link.session.is_none());
+        let of_address = unproven().filter(|(address, _)| address.ip() == from).count();
+        of_address < MOST_UNPROVEN_OF_ADDRESS
+            && unproven().count() < MOST_UNPROVEN
+            && state.links.len() < MOST_LINKS
     }
 
     /// Carries the datagrams of a connection. The far end of an accepted one has to prove itself.
@@ -281,6 +302,7 @@ impl TcpLinks {
         reader: OwnedReadHalf,
         accepted: bool,
     ) -> io::Result<()> {
+        let begun = tokio::time::Instant::now();
         let mut reader = BufReader::with_capacity(64 << 10, reader);
         if accepted {
             let mut preface = [0; PREFACE.len()];
@@ -289,7 +311,6 @@ impl TcpLinks {
                 return Err(io::ErrorKind::InvalidData.into());
             }
         }
-        let begun = tokio::time::Instant::now();
         let mut proven = !accepted;
         loop {
             proven = proven
@@ -350,4 +371,62 @@ fn prepare(socket: &SockRef<'_>) {
     let _ = socket.set_tcp_notsent_lowat(UNSENT);
     // The losses of a satellite link are not congestion. Where there is no BBR, the default stays.
     let _ = socket.set_tcp_congestion(b"bbr");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::Hops;
+
+    /// A connection of a session whose far end does not read, full.
+    async fn full(session: SessionId) -> (TcpLinks, Receiver<TcpEvent>, SocketAddr, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let links = TcpLinks::new();
+        let events = links.take_events().unwrap();
+        links.connect(at, None).await.unwrap();
+        let (far, _) = listener.accept().await.unwrap();
+        links.prove(at, session);
+        while links.send(at, &[7; 1400]) != Sent::Full(session) {}
+        (links, events, at, far)
+    }
+
+    #[tokio::test]
+    async fn a_session_goes_on_when_its_full_connection_is_closed() {
+        let session = Hops::new().sessions[0];
+        let (links, mut events, at, _far) = full(session).await;
+        links.close(at);
+        assert!(!links.carries(at));
+        let event = events.recv().await;
+        assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
+    }
+
+    #[tokio::test]
+    async fn a_newer_connection_of_a_session_replaces_a_full_one() {
+        let session = Hops::new().sessions[0];
+        let (links, mut events, old, _far) = full(session).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let new = listener.local_addr().unwrap();
+        links.connect(new, None).await.unwrap();
+        links.prove(new, session);
+        assert!(links.carries(new) && !links.carries(old));
+        let event = events.recv().await;
+        assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
+    }
+
+    #[tokio::test]
+    async fn one_address_cannot_take_all_places_of_strangers() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let links = TcpLinks::new();
+        let mut held = Vec::new();
+        for _ in 0..MOST_UNPROVEN_OF_ADDRESS {
+            held.push(TcpStream::connect(at).await.unwrap());
+            let (stream, from) = listener.accept().await.unwrap();
+            assert!(links.has_room(from.ip()));
+            links.add(from, stream, true);
+        }
+        assert!(!links.has_room(at.ip()));
+        assert!(links.has_room(IpAddr::from([192, 0, 2, 1])));
+    }
 }
