@@ -292,6 +292,9 @@ pub enum Event {
         /// This rate.
         rate: BitRate,
     },
+    /// The peer takes no new streams, and is about to stop: open those elsewhere. Existing streams go
+    /// on for now. Reported once.
+    Leaving,
     /// The session is over, and so are its streams.
     Down(DownReason),
     /// The peer opened a stream.

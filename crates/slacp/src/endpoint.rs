@@ -7,7 +7,6 @@ use units::{Instant, Machine, earliest};
 use crate::session::{Session, Wake};
 use crate::setup::gate::Gate;
 use crate::setup::hub::Hub;
-use crate::setup::knock::KnockKey;
 use crate::setup::terminal::Terminal;
 use crate::wire::packet::{self, Datagram, Header};
 use crate::{
@@ -26,14 +25,14 @@ mod watch;
 pub(crate) use common::{Core, Owner};
 pub use share::SessionShare;
 
-/// One side of the hop: a terminal with its hub, or a hub with its terminals.
+/// One side of the hop: a terminal with its hubs, or a hub with its terminals.
 ///
 /// A state machine without a clock or a socket (`docs/state-machines.md`). After any input or
 /// command, call these in order, each until it returns `None`: [`Self::poll_event`],
 /// [`Self::poll_packet`], [`Self::poll_transmit`]. Then come back at [`Machine::poll_timeout`].
 ///
-/// A terminal sets up its session by itself, and a new one when the hub has lost it. All sessions
-/// of a hub share its rate.
+/// A terminal sets up its session by itself, and a new one when the hub has lost it. It may have
+/// sessions with several hubs ([`Endpoint::want_hub`]). All sessions of an endpoint share its rate.
 pub struct Endpoint {
     pub(crate) core: Core,
     role: Role,
@@ -48,10 +47,10 @@ impl Endpoint {
     /// A hub that serves the terminals with the keys in `allow`. Its ephemeral keys are derived
     /// from `seed`, which must be unpredictable except in tests.
     pub fn hub(config: Config, identity: KeyPair, allow: Vec<PublicKey>, seed: [u8; 32]) -> Self {
-        let knock_key = KnockKey::new(identity.public());
-        let mut core = Core::new(config, identity, knock_key, seed);
+        let own = identity.public();
+        let mut core = Core::new(config, identity, seed);
         let gate = Gate::new(core.config.handshakes_per_second, &mut core.rng);
-        Self { core, role: Role::Hub(Box::new(Hub::new(allow, gate))) }
+        Self { core, role: Role::Hub(Box::new(Hub::new(own, allow, gate))) }
     }
 
     /// A terminal of the hub with the key `hub`, which is tried at each of `addresses` in turn.
@@ -63,8 +62,8 @@ impl Endpoint {
         addresses: Vec<SocketAddr>,
         seed: [u8; 32],
     ) -> Self {
-        let core = Core::new(config, identity, KnockKey::new(hub), seed);
-        Self { core, role: Role::Terminal(Box::new(Terminal::new(addresses))) }
+        let core = Core::new(config, identity, seed);
+        Self { core, role: Role::Terminal(Box::new(Terminal::new(hub, addresses))) }
     }
 
     /// [`Self::handle_datagram_with_ecn`] for a driver that cannot read the codepoint.

@@ -188,6 +188,7 @@ fn set_up() -> Session {
         times: Some(true),
         ecn: true,
         link_layer: true,
+        leaving: true,
     };
     Session::new(Instant::ZERO, &config(), keys, peer, true, None, &Secret::new([8; 32]))
 }

@@ -95,6 +95,8 @@ pub(crate) struct Peer {
     pub(crate) ecn: bool,
     /// Whether the peer runs SLACP as a link layer.
     pub(crate) link_layer: bool,
+    /// Whether the peer understands LEAVING.
+    pub(crate) leaving: bool,
 }
 
 /// Where a packet goes, and how.
@@ -123,6 +125,8 @@ pub(crate) struct Session {
     /// Whether the link below has no room for new data.
     held_back: bool,
     life: LifeCycle,
+    /// Whether the peer is about to stop.
+    peer_leaves: bool,
     keys: SessionKeys,
     path: Path,
     rtt: Rtt,
@@ -171,6 +175,7 @@ impl Session {
             on_demand: config.on_demand,
             held_back: false,
             life: LifeCycle::default(),
+            peer_leaves: false,
             keys: SessionKeys::new(now, config, phases),
             path: Path::new(peer.address, config.mtu, link_layer),
             rtt,

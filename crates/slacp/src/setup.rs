@@ -1,5 +1,6 @@
 //! Session set-up on both sides, and the protection against load from strangers.
 
+pub(crate) mod association;
 pub(crate) mod foreign;
 pub(crate) mod gate;
 pub(crate) mod handshake;

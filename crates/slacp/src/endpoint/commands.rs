@@ -2,10 +2,12 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use units::{BitRate, ByteCount, Instant};
 
 use super::{Endpoint, Role};
+use crate::session::Session;
 use crate::{
     AggregateId, ChannelConfig, ChannelError, ChannelId, ClassId, CloseReason, Config, Destination,
     Open, PathKey, PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId,
@@ -15,7 +17,7 @@ use crate::{
 /// Commands on sessions and the endpoint.
 impl Endpoint {
     /// Closes a session and all its streams at once, and tells the peer why. [`crate::Event::Down`]
-    /// follows. A terminal then sets up a new session.
+    /// follows. A terminal then sets up a new session, if it still wants that hub.
     ///
     /// # Errors
     /// [`StreamError::NoSession`].
@@ -27,6 +29,17 @@ impl Endpoint {
     ) -> Result<(), StreamError> {
         self.core.now = now;
         self.with(session, |session| session.close(now, reason))
+    }
+
+    /// Tells all peers, now and when their sessions are set up, that this side takes no new streams and
+    /// is about to stop ([`crate::Event::Leaving`]). Sessions and streams go on.
+    pub fn announce_leaving(&mut self, now: Instant) {
+        self.core.now = now;
+        if !core::mem::replace(&mut self.core.leaving, true) {
+            let usable = self.core.sessions.iter_mut().filter(|session| session.is_usable());
+            usable.for_each(Session::announce_leaving);
+        }
+        self.core.settle();
     }
 
     /// Closes all sessions and takes part in no further handshake. After 150 ms every peer has been
@@ -156,6 +169,23 @@ impl Endpoint {
             hub.set_allowed(&mut self.core, now, allow);
         }
         self.core.settle();
+    }
+
+    /// Tells a terminal where a hub is tried, at each of `addresses` in turn. A hub that is new to it
+    /// gets no session before [`Self::want_hub`]. Has no effect on a hub.
+    pub fn set_hub(&mut self, hub: PublicKey, addresses: Vec<SocketAddr>) {
+        if let Role::Terminal(terminal) = &mut self.role {
+            terminal.set_addresses(hub, addresses);
+        }
+    }
+
+    /// Sets whether a terminal sets up a session with this hub, and a new one when it is lost. One
+    /// that exists goes on either way, until it is closed or lost. Has no effect on a hub, or for an
+    /// unknown one.
+    pub fn want_hub(&mut self, hub: PublicKey, wanted: bool) {
+        if let Role::Terminal(terminal) = &mut self.role {
+            terminal.set_wanted(&mut self.core, hub, wanted);
+        }
     }
 
     /// Overrides [`Config::memory`] for these terminals, for sessions set up from now on. Has no

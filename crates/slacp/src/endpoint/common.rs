@@ -17,7 +17,6 @@ use crate::rate::{Allowance, Ledger, Memories, Switch};
 use crate::scheduler::control_dscp;
 use crate::session::{Envelope, Session, Wake, ip_udp_overhead, limits};
 use crate::setup::handshake::Params;
-use crate::setup::knock::KnockKey;
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{
@@ -38,7 +37,7 @@ pub(crate) enum Owner {
     Session(SessionId),
     /// A session that the hub has answered but that is not in use yet.
     Tentative(PublicKey),
-    /// The terminal's handshake in progress.
+    /// A terminal's handshake in progress.
     Initiator,
 }
 
@@ -46,7 +45,6 @@ pub(crate) enum Owner {
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) identity: KeyPair,
-    pub(crate) knock_key: KnockKey,
     pub(crate) rng: ChaCha20Rng,
     pub(super) now: Instant,
     /// The codepoint of the datagram being handled, and of the one that left last.
@@ -80,22 +78,18 @@ pub(crate) struct Core {
     pub(super) answers_turn: bool,
     /// Set by shutdown: no new session is accepted.
     pub(crate) shut: bool,
+    /// Peers are told that this side is about to stop.
+    pub(super) leaving: bool,
     pub(super) ignored: u64,
 }
 
 impl Core {
-    pub(super) fn new(
-        config: Config,
-        identity: KeyPair,
-        knock_key: KnockKey,
-        seed: [u8; 32],
-    ) -> Self {
+    pub(super) fn new(config: Config, identity: KeyPair, seed: [u8; 32]) -> Self {
         Self {
             pacer: Pacer::new(config.rate.initial(), BURST),
             sessions: Sessions::new(),
             config,
             identity,
-            knock_key,
             rng: ChaCha20Rng::from_seed(*Secret::new(seed)),
             now: Instant::ZERO,
             ecn_received: Ecn::NotEct,
@@ -116,6 +110,7 @@ impl Core {
             answers: VecDeque::new(),
             answers_turn: false,
             shut: false,
+            leaving: false,
             ignored: 0,
         }
     }
@@ -126,7 +121,7 @@ impl Core {
         let times = Some(rate.is_measured());
         let (limits, aes, ecn) = (limits(&self.config), self.config.aes, self.config.ecn);
         let link_layer = self.config.link_layer;
-        Params { limits, rate: rate.initial(), present, times, aes, ecn, link_layer }
+        Params { limits, rate: rate.initial(), present, times, aes, ecn, link_layer, leaving: true }
     }
 
     /// A seed for a session's ephemeral keys.
@@ -222,6 +217,9 @@ impl Core {
         }
         let spent = self.ledger.of(&session.peer.key);
         session.set_allowance(Allowance::new(self.config.padding_share, spent));
+        if self.leaving {
+            session.announce_leaving();
+        }
         let alone = self.aggregates.add(self.now, id, &mut session, 1);
         self.sessions.insert(id, index, session);
         if self.config.rate.probes() && alone {

@@ -4,8 +4,11 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use units::BitRate;
 
+mod several_hubs;
+
 use super::*;
 use crate::setup::handshake::Message;
+use crate::setup::knock::KnockKey;
 use crate::wire::packet::INITIATION_COOKIE;
 use crate::{
     CloseReason, Destination, DownReason, Footprint, HostName, Open, Rate, Read, ResetReason,

@@ -26,7 +26,7 @@ impl Endpoint {
     /// What handshakes have cost a hub; zero for a terminal.
     pub fn effort(&self) -> Effort {
         match &self.role {
-            Role::Hub(hub) => hub.effort(&self.core),
+            Role::Hub(hub) => hub.effort(),
             Role::Terminal(_) => Effort::default(),
         }
     }

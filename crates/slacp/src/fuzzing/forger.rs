@@ -168,5 +168,6 @@ fn promises(choices: &mut Choices) -> Params {
     let times = if choices.one_in(3) { None } else { Some(choices.one_in(2)) };
     let present = choices.one_in(4).then(|| choices.extreme());
     let rate = BitRate::from_bits_per_second(rate);
-    Params { limits, rate, present, times, aes: true, ecn: choices.one_in(2), link_layer: true }
+    let ecn = choices.one_in(2);
+    Params { limits, rate, present, times, aes: true, ecn, link_layer: true, leaving: true }
 }

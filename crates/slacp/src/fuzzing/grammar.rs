@@ -17,7 +17,7 @@ use crate::{CloseReason, Destination, HostName, Open, ResetReason, StreamId};
 pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = stream(choices);
     let data;
-    let frame = match choices.below(21) {
+    let frame = match choices.below(22) {
         0 => Frame::Ping,
         1 => Frame::Mark,
         2 => return any_ack(heard, out, choices),
@@ -44,6 +44,7 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choi
         }
         15 if choices.one_in(16) => Frame::Close(CloseReason::Shutdown),
         18 => Frame::Ecn(counts(heard, choices)),
+        21 => Frame::Leaving,
         20 => Frame::Gone(gone(choices)),
         17 => Frame::Return { stream, returns: choices.near(0), limit: choices.extreme() },
         16 => {

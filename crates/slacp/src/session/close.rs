@@ -7,7 +7,7 @@ use super::{Envelope, Session};
 use crate::recovery::received::ACK_DELAY;
 use crate::wire::frame::{self, Frame};
 use crate::wire::packet::Header;
-use crate::{CloseReason, DownReason};
+use crate::{CloseReason, DownReason, Event};
 
 impl Session {
     /// Whether the owner can still use the session.
@@ -28,6 +28,20 @@ impl Session {
     /// Closes the session here and informs the peer.
     pub(crate) fn close(&mut self, now: Instant, reason: CloseReason) {
         self.life.close(now, reason, self.rtt.probe_delay(ACK_DELAY) * 3);
+    }
+
+    /// Tells the peer that this side takes no new streams and is about to stop.
+    pub(crate) fn announce_leaving(&mut self) {
+        if self.peer.leaving {
+            self.streams.send_control(Frame::Leaving);
+        }
+    }
+
+    /// Handles a peer that is about to stop.
+    pub(super) fn on_leaving(&mut self) {
+        if !core::mem::replace(&mut self.peer_leaves, true) {
+            self.events.push_back(Event::Leaving);
+        }
     }
 
     /// Closes the session because the peer broke the protocol (`docs/slacp.md`, Violations).

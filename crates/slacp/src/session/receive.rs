@@ -164,6 +164,7 @@ impl Session {
                 }
                 Frame::Rekey { generation, key } => self.on_rekey(generation, key)?,
                 Frame::Close(reason) => self.life.closed_by_peer(reason),
+                Frame::Leaving => self.on_leaving(),
                 Frame::PathChallenge(token) => {
                     self.path.validation.challenged(self.path.heard_from, token);
                 }

@@ -50,7 +50,8 @@ fn session(config: &Config) -> Session {
     let address = SocketAddr::from(([192, 0, 2, 1], 5900));
     let (key, limits) = (PublicKey([1; 32]), limits(config));
     let (rate, times) = (config.rate.initial(), Some(true));
-    let peer = Peer { key, address, index: 1, limits, rate, times, ecn: true, link_layer: true };
+    let (ecn, link_layer, leaving) = (true, true, true);
+    let peer = Peer { key, address, index: 1, limits, rate, times, ecn, link_layer, leaving };
     Session::new(at(0), config, keys, peer, true, None, &Secret::new([8; 32]))
 }
 

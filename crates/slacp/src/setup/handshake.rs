@@ -64,6 +64,8 @@ pub(crate) struct Params {
     ///
     /// [`Config::link_layer`]: crate::Config::link_layer
     pub(crate) link_layer: bool,
+    /// Whether this side understands LEAVING.
+    pub(crate) leaving: bool,
 }
 
 /// The other side requires a parameter that is not known here.
@@ -87,6 +89,7 @@ const TIMES: u64 = 7;
 const CHANNELS: u64 = 8;
 const AES: u64 = 9;
 const OPENINGS: u64 = 10;
+const LEAVING: u64 = 12;
 const ECN: u64 = 13;
 const LINK_LAYER: u64 = 16;
 
@@ -124,6 +127,9 @@ impl Params {
         if self.link_layer {
             put(LINK_LAYER, 1);
         }
+        if self.leaving {
+            put(LEAVING, 1);
+        }
         out
     }
 
@@ -131,6 +137,7 @@ impl Params {
         let (mut memory, mut window, mut streams, mut rate, mut present) = (0, 0, 0, 0, None);
         let (mut channels, mut openings) = (0, Openings::default());
         let (mut times, mut aes, mut ecn, mut link_layer) = (None, false, false, false);
+        let mut leaving = false;
         while !input.is_empty() {
             let mut number = || varint::read(&mut input).ok_or(HandshakeError::Malformed);
             let (name, value) = (number()?, number()?);
@@ -146,6 +153,7 @@ impl Params {
                 AES => aes = value == 1,
                 ECN => ecn = value == 1,
                 LINK_LAYER => link_layer = value == 1,
+                LEAVING => leaving = value == 1,
                 REFUSED => return Err(HandshakeError::Refused { parameter: value }),
                 _ if name & MANDATORY != 0 => {
                     return Err(Unsupported { parameter: name }.into());
@@ -155,7 +163,7 @@ impl Params {
         }
         let limits = Limits { channels, openings, ..Limits::new(memory, window, streams) };
         let rate = BitRate::from_bits_per_second(rate);
-        Ok(Self { limits, rate, present, times, aes, ecn, link_layer })
+        Ok(Self { limits, rate, present, times, aes, ecn, link_layer, leaving })
     }
 }
 
@@ -490,6 +498,7 @@ mod tests {
             aes: true,
             ecn: true,
             link_layer: true,
+            leaving: true,
         }
     }
 

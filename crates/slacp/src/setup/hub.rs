@@ -12,7 +12,7 @@ use crate::session::{self, Peer, Session};
 use crate::setup::foreign::Reported;
 use crate::setup::gate::Gate;
 use crate::setup::handshake::{self, Params, Responder};
-use crate::setup::knock::{MAC, Mac};
+use crate::setup::knock::{KnockKey, MAC, Mac};
 use crate::setup::replacement::{Present, Replacement, Verdict};
 use crate::wire::packet::{self, Echo, Header, Index, VERSION};
 use crate::{CloseReason, Config, Effort, Notice, PublicKey, SessionId};
@@ -30,6 +30,7 @@ const MOST_INITIATION: usize = 1280 - 40 - 8;
 
 /// The terminals that a hub serves. Strangers leave no state behind.
 pub(crate) struct Hub {
+    knock_key: KnockKey,
     gate: Gate,
     peers: BTreeMap<PublicKey, KnownPeer>,
     /// Memory limits of terminals for which [`Config::memory`] is overridden.
@@ -65,10 +66,11 @@ struct Tentative {
 }
 
 impl Hub {
-    pub(crate) fn new(allow: Vec<PublicKey>, gate: Gate) -> Self {
+    pub(crate) fn new(own: PublicKey, allow: Vec<PublicKey>, gate: Gate) -> Self {
         let peers = allow.into_iter().map(|key| (key, KnownPeer::default())).collect();
         let (answered, expiries) = (BTreeMap::new(), BTreeSet::new());
         Self {
+            knock_key: KnockKey::new(own),
             gate,
             peers,
             answered,
@@ -129,8 +131,8 @@ impl Hub {
     }
 
     /// What handshakes have cost so far.
-    pub(crate) fn effort(&self, core: &Core) -> Effort {
-        Effort { hashes: core.knock_key.hashes() + self.gate.hashes(), handshakes: self.reads }
+    pub(crate) fn effort(&self) -> Effort {
+        Effort { hashes: self.knock_key.hashes() + self.gate.hashes(), handshakes: self.reads }
     }
 
     /// Number of answered handshakes waiting for their terminals.
@@ -149,7 +151,7 @@ impl Hub {
         if core.shut || datagram.len() > MOST_INITIATION {
             return core.ignore();
         }
-        let Some(knock) = core.knock_key.check(datagram) else { return core.ignore() };
+        let Some(knock) = self.knock_key.check(datagram) else { return core.ignore() };
         if self.answered.contains_key(&knock) {
             return self.answer_again(core, now, from, sender, &knock);
         }
@@ -207,12 +209,12 @@ impl Hub {
         if !core.may_answer() || datagram.len() > MOST_INITIATION {
             return core.ignore();
         }
-        let Some(knock) = core.knock_key.check(datagram) else { return core.ignore() };
+        let Some(knock) = self.knock_key.check(datagram) else { return core.ignore() };
         if self.foreign.is_news(now, from.ip(), version) {
             let (ours, theirs) = (VERSION, version);
             core.notices.push_back(Notice::ForeignTerminal { address: from, ours, theirs });
         }
-        let answer = core.knock_key.versions(echo, &knock);
+        let answer = self.knock_key.versions(echo, &knock);
         if answer.len() <= datagram.len() {
             core.answer_later(from, answer);
         }
@@ -232,7 +234,7 @@ impl Hub {
         let hint = packet::unknown(header);
         let answered = hint.len() + MAC <= size && core.may_answer();
         if answered && self.gate.admits_hint(now, from) {
-            core.answer_later(from, core.knock_key.seal_answer(hint, None));
+            core.answer_later(from, self.knock_key.seal_answer(hint, None));
         }
     }
 
@@ -248,7 +250,7 @@ impl Hub {
             return;
         }
         let cookie = self.gate.cookie(now, from);
-        let request = core.knock_key.cookie_request(sender, &cookie, knock);
+        let request = self.knock_key.cookie_request(sender, &cookie, knock);
         core.answer_later(from, request);
     }
 
@@ -294,8 +296,18 @@ impl Hub {
         let Some(known) = self.peers.get(&key) else { return };
         let live = known.session.and_then(|id| core.session(id)).map(|session| session.name);
         let present = live.filter(|name| params.present == Some(*name));
-        let Params { limits, rate, times, ecn, link_layer, .. } = params;
-        let peer = Peer { key, address: from, index: sender, limits, rate, times, ecn, link_layer };
+        let Params { limits, rate, times, ecn, link_layer, leaving, .. } = params;
+        let peer = Peer {
+            key,
+            address: from,
+            index: sender,
+            limits,
+            rate,
+            times,
+            ecn,
+            link_layer,
+            leaving,
+        };
         let own = self.own_config(&core.config, &key);
         let mut ours = core.params(present);
         if let Some(own) = &own {

@@ -33,6 +33,7 @@ const MARK: u8 = 0x0f;
 const STREAM: u8 = 0x10;
 const RETURN: u8 = 0x22;
 const ECN: u8 = 0x23;
+const LEAVING: u8 = 0x27;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
 
@@ -108,6 +109,8 @@ pub(crate) enum Frame<'a> {
     PathAnswer(u64),
     /// The sender has ended the session.
     Close(CloseReason),
+    /// The sender takes no new streams, and is about to stop.
+    Leaving,
     /// The sender wants this packet's arrival time.
     Mark,
     Stream {
@@ -480,6 +483,7 @@ impl Frame<'_> {
                 out.push(CLOSE);
                 out.push(CLOSE_REASONS.iter().position(|known| known == reason).unwrap_or(0) as u8);
             }
+            Frame::Leaving => out.push(LEAVING),
             Frame::PathChallenge(token) => write_token(out, PATH_CHALLENGE, *token),
             Frame::PathAnswer(token) => write_token(out, PATH_ANSWER, *token),
             Frame::Stream { stream, offset, fin, data } => {
@@ -602,6 +606,7 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
             let code = usize::from(take::<1>(input)?[0]);
             Frame::Close(CLOSE_REASONS.get(code).copied().unwrap_or(CloseReason::Shutdown))
         }
+        LEAVING => Frame::Leaving,
         PATH_CHALLENGE => Frame::PathChallenge(u64::from_be_bytes(take::<8>(input)?)),
         PATH_ANSWER => Frame::PathAnswer(u64::from_be_bytes(take::<8>(input)?)),
         _ if kind & !(STREAM_FIN | STREAM_LEN) == STREAM => read_stream_data(kind, input)?,

@@ -138,6 +138,7 @@ fn params(present: Option<u64>, times: bool) -> Params {
         aes: true,
         ecn: false,
         link_layer: false,
+        leaving: false,
     }
 }
 

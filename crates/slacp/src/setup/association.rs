@@ -1,0 +1,249 @@
+//! A terminal's association with one of its hubs: the session, and the handshake for the next one
+//! (`docs/slacp.md`, Session set-up).
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use units::Instant;
+
+use crate::endpoint::{Core, Owner};
+use crate::session::{Peer, Session};
+use crate::setup::handshake::{HandshakeError, Initiator, Params};
+use crate::setup::knock::{KnockKey, Mac};
+use crate::wire::packet::{self, Echo, Header, Index, VERSION};
+use crate::{Notice, PublicKey, SessionId};
+
+/// How long a terminal waits after a refusal by the hub, and how long it ignores further hints that
+/// its session is unknown.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// A terminal's session with one hub, and the handshake for the next one.
+pub(super) struct Association {
+    knock_key: KnockKey,
+    /// Whether there is to be a session.
+    wanted: bool,
+    /// Possible addresses of the hub, tried in turn by handshake messages.
+    addresses: Vec<SocketAddr>,
+    turn: usize,
+    initiator: Option<Initiator>,
+    session: Option<SessionId>,
+    /// The hub seems not to know the session.
+    doubted: bool,
+    hint_again: Instant,
+    not_before: Instant,
+    last_notice: Option<Notice>,
+}
+
+impl Association {
+    pub(super) fn new(hub: PublicKey, addresses: Vec<SocketAddr>, wanted: bool) -> Self {
+        Self {
+            knock_key: KnockKey::new(hub),
+            wanted,
+            addresses,
+            turn: 0,
+            initiator: None,
+            session: None,
+            doubted: false,
+            hint_again: Instant::ZERO,
+            not_before: Instant::ZERO,
+            last_notice: None,
+        }
+    }
+
+    /// The hub's key.
+    pub(super) fn hub(&self) -> PublicKey {
+        self.knock_key.hub
+    }
+
+    /// Whether a handshake is in progress.
+    pub(super) fn is_shaking_hands(&self) -> bool {
+        self.initiator.is_some()
+    }
+
+    /// Whether the handshake in progress uses this index.
+    pub(super) fn initiates_with(&self, index: Index) -> bool {
+        self.initiator.as_ref().is_some_and(|initiator| initiator.index == index)
+    }
+
+    /// Sets whether there is to be a session. One that exists goes on either way.
+    pub(super) fn set_wanted(&mut self, core: &mut Core, wanted: bool) {
+        self.wanted = wanted;
+        if let Some(initiator) = self.initiator.take_if(|_| !wanted) {
+            core.release_index(initiator.index);
+            self.doubted = false;
+        }
+    }
+
+    /// Replaces the addresses at which the hub is tried.
+    pub(super) fn set_addresses(&mut self, addresses: Vec<SocketAddr>) {
+        self.addresses = addresses;
+    }
+
+    /// Whether a handshake is needed: there is no session, the hub does not answer on it, or the
+    /// hub says that it has none.
+    fn wants_handshake(&self, core: &Core) -> bool {
+        let session = self.session.and_then(|id| core.session(id));
+        self.wanted && !core.shut && (self.doubted || !session.is_some_and(Session::is_reachable))
+    }
+
+    pub(super) fn poll_timeout(&self, core: &Core) -> Option<Instant> {
+        match &self.initiator {
+            Some(initiator) => Some(initiator.due()),
+            None => self.wants_handshake(core).then_some(self.not_before),
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, core: &mut Core, now: Instant) {
+        let wanted = self.wants_handshake(core);
+        if let Some(old) = self.initiator.take_if(|old| !wanted || old.is_stale(now)) {
+            self.doubted = false;
+            core.release_index(old.index);
+        }
+        if wanted && self.initiator.is_none() && now >= self.not_before {
+            self.initiator = self.initiate(core, now);
+        }
+        if let Some(datagram) = self.initiator.as_mut().and_then(|initiator| initiator.poll(now)) {
+            if let Some(address) = self.address() {
+                core.send_later(address, datagram);
+            }
+            self.turn += 1;
+        }
+    }
+
+    /// Destination of the next handshake message.
+    fn address(&self) -> Option<SocketAddr> {
+        self.addresses.get(self.turn % self.addresses.len().max(1)).copied()
+    }
+
+    fn present(&self, core: &Core) -> Option<u64> {
+        self.session.and_then(|id| core.session(id)).map(|session| session.name)
+    }
+
+    fn initiate(&self, core: &mut Core, now: Instant) -> Option<Initiator> {
+        let index = core.claim_index(Owner::Initiator)?;
+        let params = core.params(self.present(core));
+        Some(Initiator::new(now, &core.identity, &self.knock_key, index, &params, &mut core.rng))
+    }
+
+    /// Whether a short answer belongs to the handshake in progress.
+    fn is_answered_by(&self, answer: &[u8]) -> bool {
+        let initiator = self.initiator.as_ref();
+        initiator.is_some_and(|initiator| initiator.is_answered_by(&self.knock_key, answer))
+    }
+
+    /// Handles a request for a cookie, whose receiver is the handshake in progress.
+    pub(super) fn handle_cookie(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        cookie: &Mac,
+        answer: &[u8],
+    ) {
+        let params = core.params(self.present(core));
+        if !self.is_answered_by(answer) {
+            return core.ignore();
+        }
+        let Some(initiator) = &mut self.initiator else { return };
+        initiator.take_cookie(now, &core.identity, &self.knock_key, &params, cookie, &mut core.rng);
+        // The cookie came from the address the last message went to, so use that one again.
+        self.turn = self.turn.wrapping_sub(1);
+    }
+
+    /// Whether a refusal of our version answers the handshake in progress.
+    pub(super) fn is_refused_by(&self, echo: Echo, answer: &[u8]) -> bool {
+        let echoed = |initiator: &Initiator| packet::echo_of(initiator.index) == echo;
+        self.initiator.as_ref().is_some_and(echoed) && self.is_answered_by(answer)
+    }
+
+    /// Handles a hub that does not speak our version. It may be upgraded, so the handshake goes on.
+    pub(super) fn handle_versions(&mut self, core: &mut Core, answer: &[u8]) {
+        let theirs = packet::spoken(answer).to_vec();
+        self.notice(core, Notice::OtherVersion { ours: VERSION, theirs });
+    }
+
+    /// Whether the session may have sent a packet with this header.
+    pub(super) fn may_have_sent(&self, core: &Core, header: &Header) -> bool {
+        let session = self.session.and_then(|id| core.session(id));
+        session.is_some_and(|session| session.may_have_sent(header))
+    }
+
+    /// Handles a hint that the session is unknown. It comes from the hub or from somebody who knows
+    /// its key, so it is only a reason to ask: the session lives until the hub confirms the loss in
+    /// a handshake.
+    pub(super) fn handle_unknown(&mut self, core: &mut Core, now: Instant, hint: &[u8]) {
+        if now < self.hint_again || !self.knock_key.is_answer(hint, None) {
+            return core.ignore();
+        }
+        self.doubted = true;
+        self.hint_again = now + PAUSE;
+        // The hub is there again, so there is no need to wait for the next retry.
+        if let Some(initiator) = &mut self.initiator {
+            initiator.send_now(now);
+        }
+    }
+
+    pub(super) fn handle_response(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        from: SocketAddr,
+        sender: Index,
+        receiver: Index,
+        body: &[u8],
+    ) {
+        let Some(mut initiator) = self.initiator.take() else { return core.ignore() };
+        let params = match initiator.answer(body) {
+            Ok(params) => params,
+            Err(HandshakeError::Refused { parameter }) => {
+                return self.give_up(core, now, receiver, Notice::Refused { parameter });
+            }
+            Err(HandshakeError::Unsupported(unsupported)) => {
+                let notice = Notice::Unsupported { parameter: unsupported.parameter };
+                return self.give_up(core, now, receiver, notice);
+            }
+            Err(_) => {
+                self.initiator = Some(initiator);
+                return core.ignore();
+            }
+        };
+        self.doubted = false;
+        let present = self.present(core);
+        if present.is_some() && params.present == present {
+            // The hub still has our session: the link was down, not the hub.
+            return core.release_index(receiver);
+        }
+        let rtt = initiator.first_rtt(now);
+        let key = self.hub();
+        // From an address other than the one asked: perhaps a copy of the answer.
+        let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));
+        let known = self.addresses.contains(&from);
+        let address = asked.copied().filter(|_| !known).unwrap_or(from);
+        let Params { limits, rate, times, ecn, link_layer, leaving, .. } = params;
+        let peer =
+            Peer { key, address, index: sender, limits, rate, times, ecn, link_layer, leaving };
+        let keys = initiator.into_keys(params.cipher(&core.params(None)));
+        let seed = core.seed();
+        let mut session = Session::new(now, &core.config, keys, peer, false, Some(rtt), &seed);
+        session.ping();
+        if let Some(old) = self.session.take() {
+            core.replace(old);
+        }
+        self.last_notice = None;
+        self.session = Some(core.establish(receiver, session));
+    }
+
+    /// The two sides are incompatible, which will not change soon.
+    fn give_up(&mut self, core: &mut Core, now: Instant, index: Index, notice: Notice) {
+        core.release_index(index);
+        self.doubted = false;
+        self.not_before = now + PAUSE;
+        self.notice(core, notice);
+    }
+
+    fn notice(&mut self, core: &mut Core, notice: Notice) {
+        if self.last_notice.as_ref() != Some(&notice) {
+            self.last_notice = Some(notice.clone());
+            core.notices.push_back(notice);
+        }
+    }
+}
