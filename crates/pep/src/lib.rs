@@ -14,6 +14,7 @@ pub mod egress;
 pub mod forecast;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod hubs;
 pub mod keys;
 pub mod periodic;
 pub mod proxy;

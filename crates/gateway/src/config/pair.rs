@@ -309,11 +309,11 @@ mod tests {
         let paths = pair().write(&directory).unwrap();
         assert_eq!(paths, ["hub.toml", "ship-1.toml"].map(|name| directory.join(name)));
         let (hub, terminal) = (read_hub(&paths[0]).unwrap(), read_terminal(&paths[1]).unwrap());
-        assert_eq!(terminal.hub_key, hub.identity.public());
+        assert_eq!(terminal.hubs[0].key, hub.identity.public());
         assert_eq!(hub.terminals[0].key, terminal.identity.public());
         assert_eq!(hub.terminals[0].name, "ship-1");
         assert_eq!(hub.listen.unwrap().port(), 5901);
-        assert_eq!(terminal.hub.as_str(), pair().hub);
+        assert_eq!(terminal.hubs[0].address.as_str(), pair().hub);
         for path in &paths {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         }
@@ -387,7 +387,7 @@ mod tests {
         let text = fs::read_to_string(&hub).unwrap() + &added.section;
         fs::write(&hub, text).unwrap();
         let (hub, terminal) = (read_hub(&hub).unwrap(), read_terminal(&added.path).unwrap());
-        assert_eq!(terminal.hub_key, key);
+        assert_eq!(terminal.hubs[0].key, key);
         assert_eq!(hub.terminals[1].key, terminal.identity.public());
     }
 

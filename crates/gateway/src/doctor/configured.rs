@@ -68,7 +68,8 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     findings.extend(config.tunnel.as_ref().map(refused::tunnel));
     findings.extend(transparent(config.transparent));
     findings.extend(reach::of_terminal(config));
-    findings.extend(path_to(config.hub.as_str(), config.link.mtu));
+    let paths = config.hubs.iter().flat_map(|hub| path_to(hub.address.as_str(), config.link.mtu));
+    findings.extend(paths);
     let running = running(&config.operation, Role::Terminal);
     findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
     match running {
@@ -82,7 +83,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
                 Finding::fail("hub", "does not answer the running terminal", mend)
             });
         }
-        None => findings.push(knock::hub(config)),
+        None => findings.extend(knock::hubs(config)),
     }
     findings
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
-use pep::config::TerminalConfig;
+use pep::config::{KnownHub, TerminalConfig};
 use slacp::{Endpoint, Event, KeyPair, PublicKey};
 use units::Machine;
 
@@ -19,9 +19,13 @@ const CHECK: &str = "hub";
 /// Time limit for the hub's answer: several retries over the slowest hop.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Requests a session from the hub, as this terminal would.
-pub(super) fn hub(config: &TerminalConfig) -> Finding {
-    let name = config.hub.as_str();
+/// Requests a session from each hub, as this terminal would.
+pub(super) fn hubs(config: &TerminalConfig) -> impl Iterator<Item = Finding> {
+    config.hubs.iter().map(|hub| knock(config, hub))
+}
+
+fn knock(config: &TerminalConfig, hub: &KnownHub) -> Finding {
+    let name = hub.address.as_str();
     let addresses: Vec<SocketAddr> = match name.to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
         Err(error) => {
@@ -29,7 +33,8 @@ pub(super) fn hub(config: &TerminalConfig) -> Finding {
             return Finding::fail(CHECK, format!("cannot resolve {name}: {error}"), mend);
         }
     };
-    match Knock::new(config, addresses).ask() {
+    let (link, identity) = (config.link.clone(), config.identity.clone());
+    match Knock::new(link, identity, hub.key, addresses).ask() {
         Ok(Answer::Yes(address, time)) => {
             let ms = time.as_secs_f64() * 1e3;
             Finding::ok(
@@ -71,9 +76,13 @@ pub(crate) struct Knock {
 }
 
 impl Knock {
-    pub(crate) fn new(config: &TerminalConfig, addresses: Vec<SocketAddr>) -> Self {
-        let (link, identity) = (config.link.clone(), config.identity.clone());
-        Self { link, identity, hub_key: config.hub_key, addresses }
+    pub(crate) fn new(
+        link: slacp::Config,
+        identity: KeyPair,
+        hub_key: PublicKey,
+        addresses: Vec<SocketAddr>,
+    ) -> Self {
+        Self { link, identity, hub_key, addresses }
     }
 
     /// Whether the hub answers within 4 s.
@@ -183,7 +192,7 @@ mod tests {
         };
         thread::scope(|scope| {
             scope.spawn(serve);
-            let found = super::hub(&terminal);
+            let found = hubs(&terminal).next().unwrap();
             is_done.store(true, Ordering::Relaxed);
             found
         })

@@ -50,11 +50,9 @@ pub(crate) struct Driver {
     waiting_to: Option<(SocketAddr, TrafficClass)>,
     sources: Sources,
     faults: LogLimiter,
-    /// TCP connections that carry datagrams, what happens on them, and the peer whose datagrams they
-    /// are on a terminal: what comes over TCP comes from the hub.
+    /// TCP connections that carry datagrams, and what happens on them.
     links: TcpLinks,
     happened: Option<Receiver<TcpEvent>>,
-    hub: Option<SocketAddr>,
 }
 
 impl Driver {
@@ -74,7 +72,6 @@ impl Driver {
         Ok(Self {
             happened: links.take_events(),
             links,
-            hub: None,
             hop,
             link,
             timer: Timer::new()?,
@@ -236,7 +233,7 @@ impl Driver {
     /// Takes a datagram that came over TCP.
     fn take(&mut self, now: Instant, link: SocketAddr, datagram: &mut [u8]) {
         self.counters.datagrams_received.increment();
-        let from = self.hub.filter(|_| matches!(self.sources, Sources::Routed)).unwrap_or(link);
+        let from = self.links.source(link);
         let session = self.hop.lock().endpoint.handle_datagram(now, from, datagram);
         if let Some(session) = session {
             self.links.prove(link, session);
@@ -251,7 +248,6 @@ impl Driver {
     /// Sends the batch over TCP, if a connection carries what is for its destination.
     fn flush_over_tcp(&mut self, now: Instant) -> bool {
         let Some(to) = self.batch.destination() else { return false };
-        self.hub = Some(to);
         if !self.links.carries(to) {
             return false;
         }

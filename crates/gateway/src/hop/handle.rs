@@ -12,9 +12,9 @@ use std::time::Duration;
 use pep::forecast::{Forecast, Forecasts};
 use pep::traffic::{Classes, Definition};
 use slacp::{
-    AggregateId, ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, LogEntry, Open,
-    PathKey, PathMemory, PublicKey, Rate, RateError, ResetReason, SessionId, SessionShare, Stats,
-    StreamError, StreamId, StreamStats,
+    AggregateId, ChannelError, ChannelId, ClassId, CloseReason, Destination, Endpoint, Event,
+    LogEntry, Open, PathKey, PathMemory, PublicKey, Rate, RateError, ResetReason, SessionId,
+    SessionShare, Stats, StreamError, StreamId, StreamStats,
 };
 use tokio::sync::{Notify, watch};
 use units::{BitRate, ByteCount, Instant, Machine};
@@ -251,6 +251,36 @@ impl Hop {
     /// Sets the terminals to serve.
     pub(crate) fn set_allowed(&self, now: Instant, allow: Vec<PublicKey>) {
         self.lock().endpoint.set_allowed(now, allow);
+        self.notify_driver();
+    }
+
+    /// Tells a terminal's endpoint at which addresses to try a hub.
+    pub(crate) fn set_hub(&self, hub: PublicKey, addresses: Vec<SocketAddr>) {
+        self.lock().endpoint.set_hub(hub, addresses);
+        self.notify_driver();
+    }
+
+    /// Sets whether a terminal is to have a session with a hub.
+    pub(crate) fn want_hub(&self, hub: PublicKey, wanted: bool) {
+        self.lock().endpoint.want_hub(hub, wanted);
+        self.notify_driver();
+    }
+
+    /// Asks a session's peer whether it is there. Ignored for a session that has ended.
+    pub(crate) fn ask(&self, now: Instant, session: SessionId) {
+        let _ = self.lock().endpoint.ask(now, session);
+        self.notify_driver();
+    }
+
+    /// Closes a session. Ignored for one that has ended.
+    pub(crate) fn close(&self, now: Instant, session: SessionId) {
+        let _ = self.lock().endpoint.close(now, session, CloseReason::Shutdown);
+        self.notify_driver();
+    }
+
+    /// Tells all peers that this side takes no new streams and is about to stop.
+    pub(crate) fn announce_leaving(&self, now: Instant) {
+        self.lock().endpoint.announce_leaving(now);
         self.notify_driver();
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A connection begins with [`PREFACE`] from the side that opened it. Then each datagram follows its
 //! length in two bytes, big-endian. A connection carries the datagrams for its address; a terminal
-//! diverts all of its datagrams to one ([`TcpLinks::divert`]).
+//! diverts those for a hub's UDP addresses to one ([`TcpLinks::divert`]).
 //!
 //! TCP has its own queue and its own losses. A connection therefore lets little wait in the kernel,
 //! holds its session back when more waits here, and drops what comes all the same.
@@ -82,14 +82,16 @@ struct Shared {
 #[derive(Default)]
 struct State {
     links: BTreeMap<SocketAddr, Link>,
-    /// The connection that carries everything.
-    diverted: Option<SocketAddr>,
+    /// The UDP addresses of hubs whose datagrams a connection carries, and its address.
+    diverted: BTreeMap<SocketAddr, SocketAddr>,
     /// Distinguishes a connection from a later one with the same address.
     next: u64,
 }
 
 struct Link {
     number: u64,
+    /// The UDP address for which datagrams were diverted here last.
+    stands_for: Option<SocketAddr>,
     frames: UnboundedSender<Vec<u8>>,
     level: Arc<Level>,
     /// The session that has proved to be at the far end.
@@ -132,19 +134,31 @@ impl TcpLinks {
     /// Whether a connection carries the datagrams for this address.
     pub(crate) fn carries(&self, to: SocketAddr) -> bool {
         let state = self.lock();
-        state.diverted.is_some() || state.links.contains_key(&to)
+        state.diverted.contains_key(&to) || state.links.contains_key(&to)
     }
 
-    /// Sends all datagrams over this connection from now on, or none.
-    pub(crate) fn divert(&self, to: Option<SocketAddr>) {
-        self.lock().diverted = to;
+    /// Sends the datagrams for a hub's UDP addresses over a connection from now on, or over none.
+    pub(crate) fn divert(&self, hub: &[SocketAddr], over: Option<SocketAddr>) {
+        let mut state = self.lock();
+        for address in hub {
+            match over {
+                Some(over) => state.diverted.insert(*address, over),
+                None => state.diverted.remove(address),
+            };
+        }
+    }
+
+    /// The address that datagrams from the far end of a connection come from, as far as sessions are
+    /// concerned.
+    pub(super) fn source(&self, link: SocketAddr) -> SocketAddr {
+        self.lock().links.get(&link).and_then(|link| link.stands_for).unwrap_or(link)
     }
 
     /// Closes a connection.
     pub(crate) fn close(&self, address: SocketAddr) {
         let closed = {
             let mut state = self.lock();
-            state.diverted.take_if(|diverted| *diverted == address);
+            state.diverted.retain(|_, over| *over != address);
             state.links.remove(&address)
         };
         closed.into_iter().for_each(|link| self.release(&link));
@@ -179,11 +193,13 @@ impl TcpLinks {
 
     /// Sends a datagram, if a connection carries those for its destination.
     pub(super) fn send(&self, to: SocketAddr, datagram: &[u8]) -> Sent {
-        let state = self.lock();
-        let Some(link) = state.links.get(&state.diverted.unwrap_or(to)) else {
+        let mut state = self.lock();
+        let over = state.diverted.get(&to).copied();
+        let Some(link) = state.links.get_mut(&over.unwrap_or(to)) else {
             // Diverted to a connection that has just ended: lost, like a datagram.
-            return if state.diverted.is_some() { Sent::Taken } else { Sent::NotHere };
+            return if over.is_some() { Sent::Taken } else { Sent::NotHere };
         };
+        link.stands_for = over.map(|_| to);
         let Ok(length) = u16::try_from(datagram.len()) else { return Sent::Taken };
         let waiting = link.level.bytes.load(Ordering::Relaxed);
         if waiting + datagram.len() > MOST {
@@ -261,7 +277,8 @@ impl TcpLinks {
         let mut state = self.lock();
         state.next += 1;
         let number = state.next;
-        let link = Link { number, frames, level: level.clone(), session: None, task: None };
+        let (stands_for, session, task) = (None, None, None);
+        let link = Link { number, stands_for, frames, level: level.clone(), session, task };
         state.links.insert(address, link);
         let links = self.clone();
         let task = tokio::spawn(async move {

@@ -27,8 +27,8 @@ use super::limits::ProcessLimits;
 use super::metrics::MetricsServer;
 use super::notify::Notifier;
 use super::status::{
-    ConnectionStatus, DemandStatus, InterceptionStatus, Limit, PolicyStatus, Role, Status,
-    TrafficStatus, TunnelStatus,
+    ConnectionStatus, DemandStatus, HubStatus, InterceptionStatus, Limit, PolicyStatus, Role,
+    Status, TrafficStatus, TunnelStatus,
 };
 use super::{log, policy};
 use crate::config::restart_keys;
@@ -90,6 +90,8 @@ pub(crate) struct RoleStatus {
     pub(crate) interception: Option<InterceptionStatus>,
     pub(crate) policies: Vec<PolicyStatus>,
     pub(crate) tunnel: Option<TunnelStatus>,
+    /// The hubs of a terminal, if it has several.
+    pub(crate) hubs: Vec<HubStatus>,
 }
 
 impl RoleStatus {
@@ -106,6 +108,7 @@ impl RoleStatus {
             interception: intake.map(|intake| intake.status(now)),
             policies: policy::status(policies, &counts),
             tunnel: tunnel.map(|tunnel| tunnel.status(&counts)),
+            hubs: Vec::new(),
         }
     }
 }
@@ -331,6 +334,7 @@ impl Operations {
         self.draining = Some(Drain::new(now, within));
         let left = view.live();
         tracing::info!("draining: {left} connections left");
+        view.hop.into_iter().for_each(|hop| hop.announce_leaving(now));
         vec![format!("draining: no new connections; {left} left")]
     }
 
@@ -401,6 +405,7 @@ impl Operations {
             interception: role.interception,
             policies: role.policies,
             tunnel: role.tunnel,
+            hubs: role.hubs,
             dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
             demand: view.hop.map(|hop| demand(now, hop)),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),

@@ -43,6 +43,9 @@ pub struct Status {
     /// What waits for the hop, for whoever asks the network for capacity; `None` without a hop.
     #[serde(default)]
     pub demand: Option<DemandStatus>,
+    /// The hubs of a terminal that has several, in the order of its configuration.
+    #[serde(default)]
+    pub hubs: Vec<HubStatus>,
     /// All sessions.
     pub sessions: Vec<SessionStatus>,
     /// Totals over all connections.
@@ -51,6 +54,19 @@ pub struct Status {
     pub memory: MemoryStatus,
     /// Live connections, if requested.
     pub connections: Option<Vec<ConnectionStatus>>,
+}
+
+/// A hub of a terminal.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct HubStatus {
+    /// Name, as in the configuration.
+    pub name: String,
+    /// Host and port, as in the configuration.
+    pub address: String,
+    /// What it is to the terminal: `in use`, `ready`, `asked`, `silent`, `draining`, `ending` (it
+    /// carries connections that began on it), `not needed`.
+    pub state: String,
 }
 
 /// Role of a gateway.

@@ -1,4 +1,5 @@
-//! A terminal's way around a network that blocks UDP: does what [`pep::carriage::Fallback`] decides.
+//! A terminal's way around a network that blocks UDP: does what [`pep::carriage::Fallback`] decides,
+//! for one hub.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,28 +7,22 @@ use std::time::Duration;
 
 use pep::carriage::{Carriage, Fallback, Step};
 use tokio::net::lookup_host;
-use tokio::task::JoinSet;
 use units::Instant;
 
-use crate::clock;
 use crate::doctor::knock::Knock;
 use crate::hop::tcp::TcpLinks;
 
 /// How long a connection that is no longer used stays open, for what the hub still sends over it.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The carrier of a terminal's datagrams; without `hub_tcp` always UDP.
-pub(super) struct TcpFallback(Option<Active>);
-
-struct Active {
+/// The carrier of the datagrams for a hub that takes TCP, too.
+pub(super) struct TcpFallback {
     fallback: Fallback,
-    /// Key `hub_tcp`.
-    hub: String,
+    /// Where the hub listens on TCP.
+    at: String,
     links: TcpLinks,
     /// Mark of packets that the terminal itself must not intercept.
     mark: Option<u32>,
-    knock: Knock,
-    tasks: JoinSet<Done>,
     /// The newest connection.
     newest: Option<SocketAddr>,
 }
@@ -38,109 +33,106 @@ pub(super) enum Done {
     Connected(io::Result<SocketAddr>),
     /// Whether the hub answered over UDP.
     Asked(bool),
-    /// A step is due.
-    Time,
+}
+
+/// What takes a while.
+pub(super) enum Task {
+    Connect { at: String, links: TcpLinks, mark: Option<u32> },
+    Ask(Box<Knock>),
+}
+
+impl Task {
+    pub(super) async fn run(self) -> Done {
+        match self {
+            Self::Connect { at, links, mark } => Done::Connected(connect(&at, &links, mark).await),
+            Self::Ask(knock) => Done::Asked(knock.answered().await),
+        }
+    }
 }
 
 impl TcpFallback {
-    pub(super) fn new(
-        now: Instant,
-        hub: Option<String>,
-        links: TcpLinks,
-        mark: Option<u32>,
-        knock: Knock,
-    ) -> Self {
-        let fallback = Fallback::new(now);
-        let active =
-            |hub| Active { fallback, hub, links, mark, knock, tasks: JoinSet::new(), newest: None };
-        Self(hub.map(active))
-    }
-
-    /// Waits for the next event. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Done {
-        let Some(active) = &mut self.0 else { return std::future::pending().await };
-        tokio::select! {
-            Some(done) = active.tasks.join_next() => match done {
-                Ok(done) => done,
-                Err(error) => Done::Connected(Err(io::Error::other(error))),
-            },
-            () = clock::sleep_until(active.fallback.poll_timeout()) => Done::Time,
-        }
+    /// For a hub that takes TCP at `at`. It is silent for as long as it is waited for
+    /// ([`Self::handle_silence`]).
+    pub(super) fn new(now: Instant, at: String, links: TcpLinks, mark: Option<u32>) -> Self {
+        let mut fallback = Fallback::new(now);
+        fallback.handle_answer(now);
+        Self { fallback, at, links, mark, newest: None }
     }
 
     pub(super) fn handle(&mut self, now: Instant, done: Done) {
-        let Some(active) = &mut self.0 else { return };
         match done {
             Done::Connected(Ok(address)) => {
-                active.newest = Some(address);
-                active.fallback.handle_connected(now);
+                self.newest = Some(address);
+                self.fallback.handle_connected(now);
             }
             Done::Connected(Err(error)) => {
-                tracing::debug!("cannot reach the hub over TCP at {}: {error}", active.hub);
-                active.fallback.handle_refused(now);
+                tracing::debug!("cannot reach the hub over TCP at {}: {error}", self.at);
+                self.fallback.handle_refused(now);
             }
-            Done::Asked(answered) => active.fallback.handle_asked(now, answered),
-            Done::Time => {}
+            Done::Asked(answered) => self.fallback.handle_asked(now, answered),
         }
-        active.step(now);
     }
 
-    /// The hub answers, or no longer does.
-    pub(super) fn handle_reachable(&mut self, now: Instant, reachable: bool) {
-        let Some(active) = &mut self.0 else { return };
-        match reachable {
-            true => active.fallback.handle_answer(now),
-            false => active.fallback.handle_silence(now),
-        }
-        active.step(now);
+    /// The hub is waited for, but does not answer.
+    pub(super) fn handle_silence(&mut self, now: Instant) {
+        self.fallback.handle_silence(now);
+    }
+
+    /// The hub answers, or need not.
+    pub(super) fn handle_answer(&mut self, now: Instant) {
+        self.fallback.handle_answer(now);
     }
 
     /// A connection has ended.
     pub(super) fn handle_ended(&mut self, now: Instant, address: SocketAddr) {
-        let Some(active) = &mut self.0 else { return };
-        if active.newest.take_if(|newest| *newest == address).is_some() {
-            active.fallback.handle_ended(now);
-            active.step(now);
+        if self.newest.take_if(|newest| *newest == address).is_some() {
+            self.fallback.handle_ended(now);
         }
     }
-}
 
-impl Active {
-    fn step(&mut self, now: Instant) {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.fallback.poll_timeout()
+    }
+
+    /// Does what is due. `hub` is what sets it apart: name, UDP addresses, and how to ask it. Returns
+    /// what takes a while; repeat until that is nothing.
+    pub(super) fn step(
+        &mut self,
+        now: Instant,
+        name: &str,
+        addresses: &[SocketAddr],
+        knock: impl Fn() -> Knock,
+    ) -> Option<Task> {
         while let Some(step) = self.fallback.poll_step(now) {
             match step {
-                Step::Connect => self.connect(),
-                Step::Ask => {
-                    let knock = self.knock.clone();
-                    self.tasks.spawn(async move { Done::Asked(knock.answered().await) });
+                Step::Connect => {
+                    let (at, links, mark) = (self.at.clone(), self.links.clone(), self.mark);
+                    return Some(Task::Connect { at, links, mark });
                 }
-                Step::Use(carriage) => self.carry(carriage),
+                Step::Ask => return Some(Task::Ask(Box::new(knock()))),
+                Step::Use(carriage) => self.carry(carriage, name, addresses),
             }
         }
+        None
     }
 
-    fn connect(&mut self) {
-        let (hub, links, mark) = (self.hub.clone(), self.links.clone(), self.mark);
-        self.tasks.spawn(async move { Done::Connected(connect(&hub, &links, mark).await) });
-    }
-
-    fn carry(&mut self, carriage: Carriage) {
+    fn carry(&mut self, carriage: Carriage, name: &str, addresses: &[SocketAddr]) {
         match (carriage, self.newest) {
-            (Carriage::Tcp, Some(address)) => {
-                tracing::warn!("the hub does not answer over UDP: going on over TCP, {address}");
-                self.links.divert(Some(address));
+            (Carriage::Tcp, Some(over)) => {
+                tracing::warn!("{name} does not answer over UDP: going on over TCP, {over}");
+                self.links.divert(addresses, Some(over));
             }
-            (Carriage::Udp, Some(address)) => {
-                tracing::info!("sending over UDP again");
-                self.links.divert(None);
+            (Carriage::Udp, Some(over)) => {
+                tracing::info!("{name}: sending over UDP again");
+                self.links.divert(addresses, None);
                 self.newest = None;
                 let links = self.links.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(LINGER).await;
-                    links.close(address);
+                    links.close(over);
                 });
             }
-            (_, None) => self.links.divert(None),
+            (_, None) => self.links.divert(addresses, None),
         }
     }
 }

@@ -6,6 +6,7 @@
 mod fallback;
 pub(crate) mod gateway;
 pub mod hub;
+mod hubs;
 mod pair;
 pub mod solo;
 pub mod terminal;

@@ -1,6 +1,7 @@
-//! The terminal: intercepts its clients' connections while the hub is reachable, and lets new ones
-//! pass unaccelerated while it is not. Clients of the proxy are served either way.
+//! The terminal: intercepts its clients' connections while a hub is reachable, and lets new ones pass
+//! unaccelerated while none is. Clients of the proxy are served either way.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -8,14 +9,14 @@ use std::sync::Arc;
 use pep::admission::{Backoff, Bypass};
 use pep::config::{InterceptConfig, TerminalConfig, TunnelConfig};
 use pep::egress::Egress;
+use pep::hubs::HubId;
 use pep::traffic::Policy;
-use slacp::{Destination, Endpoint, Event, ResetReason, SessionId};
+use slacp::{Destination, Endpoint, Event, PublicKey, ResetReason, SessionId};
 use units::Instant;
 
 use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::config::read_terminal;
-use crate::doctor::knock::Knock;
 use crate::error::RunError;
 use crate::hop::HopEvent;
 use crate::hop::peers::Peers;
@@ -26,18 +27,15 @@ use crate::operate::connections::Origin;
 use crate::operate::{Operations, RoleStatus, View};
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
-use crate::roles::fallback::{Done, TcpFallback};
 use crate::roles::gateway::{Admission, DialPolicy, Report, Side, bind};
+use crate::roles::hubs::{Change, Done, KnownHubs, Resolved};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::{self, Service};
 use crate::tunnel::{self, Selection};
 
-/// A terminal does not know which networks are behind its only hub, so the client's address stays
+/// A terminal does not know which networks are behind a hub, so the client's address stays
 /// unverified.
 const OF_HUB: Admission = Admission { origin: Origin::Peer { verified: false }, _permit: None };
-/// Name of the hub in logs and status.
-const HUB: &str = "hub";
-
 /// Runs a terminal until `shutdown` completes, then removes everything it installed. Prints `ready`
 /// on standard output when the hub is first reachable and connections are carried.
 ///
@@ -47,13 +45,12 @@ pub async fn run(
     config: TerminalConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let hubs = resolve(&config).await?;
+    let hubs = Resolved::of(&config).await?;
     let own = OwnAddresses::open()?;
-    let looking = hubs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let looking = hubs.addresses().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let link = bind(config.listen.unwrap_or_else(|| any_address(&hubs)))?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
-    let knock = Knock::new(&config, hubs.clone());
-    let (proxy, manner) = match config.proxy {
+    let (proxy, manner) = match &config.proxy {
         Some(proxy) => (Some(Proxy::listen(proxy.clone()).await?), (proxy.answer, proxy.names)),
         None => Default::default(),
     };
@@ -62,42 +59,38 @@ pub async fn run(
         transparent: config.transparent,
         marked: config.intercept.as_ref().is_some_and(|it| it.own_traffic),
     };
-    let names = [(config.hub_key, HUB.to_owned())].into();
-    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, true);
+    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names(&config), true);
+    let (hub, addresses) = hubs.of_hub(config.ranking()[0]);
+    let (hop, identity) = (config.link.clone(), config.identity.clone());
     let tunnel = tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept));
     let setup = Setup {
         side: Side::Terminal,
         own: own.clone(),
         link,
-        endpoint: Endpoint::terminal(config.link, config.identity, config.hub_key, hubs, seed),
+        endpoint: Endpoint::terminal(hop, identity, hub, addresses, seed),
         peers,
         dial,
         operation: &config.operation,
         intercept: config.intercept.as_ref(),
         policies: config.policies.clone(),
-        classes: config.classes,
+        classes: config.classes.clone(),
         tunnel: tunnel.map(|(tunnel, selection)| (tunnel, selection, true)),
     };
     let (ops, parts) = setup.start(clock::now())?;
     tracing::info!(
         "looking for the hub at {looking}: connections pass unaccelerated until it answers"
     );
+    let mark = dial.marked.then_some(PASSING.value);
     let dialer = Dialer {
         side: Arc::default(),
         timeout: config.connect_timeout,
         egress: Egress::everywhere(),
         own: Some(own),
-        mark: dial.marked.then_some(PASSING.value),
+        mark,
     };
     let upstream = Upstream::new(manner, dialer, parts.gateway.counters());
-    let (links, mark) = (parts.gateway.hop().links().clone(), dial.marked.then_some(PASSING.value));
-    let fallback = TcpFallback::new(
-        clock::now(),
-        config.hub_tcp.map(|hub| hub.as_str().to_owned()),
-        links,
-        mark,
-        knock,
-    );
+    let hop = parts.gateway.hop().clone();
+    let hubs = KnownHubs::new(clock::now(), &config, hubs, hop, mark);
     let terminal = Terminal {
         parts,
         full: Backoff::default(),
@@ -105,8 +98,7 @@ pub async fn run(
         proxy,
         upstream,
         session: None,
-        reachable: false,
-        fallback,
+        hubs,
     };
     roles::run(ops, terminal, shutdown).await
 }
@@ -140,16 +132,21 @@ struct Terminal {
     accept: Egress,
     proxy: Option<Proxy>,
     upstream: Upstream,
+    /// The session that has the tunnel.
     session: Option<SessionId>,
-    reachable: bool,
-    fallback: TcpFallback,
+    hubs: KnownHubs,
+}
+
+/// The hubs' names in log and status.
+fn names(config: &TerminalConfig) -> BTreeMap<PublicKey, String> {
+    config.hubs.iter().map(|hub| (hub.key, hub.name.clone())).collect()
 }
 
 /// What a terminal waits for.
 enum TerminalEvent {
     Pair(PairEvent),
-    /// The carrier of the datagrams.
-    Fallback(Done),
+    /// Something for the hubs to do.
+    Hubs(Option<(HubId, Done)>),
     /// A client of the proxy.
     Proxy(ProxyClient),
 }
@@ -162,14 +159,14 @@ impl Service for Terminal {
     }
 
     fn role_status(&self, now: Instant) -> RoleStatus {
-        self.parts.role_status(now)
+        RoleStatus { hubs: self.hubs.status(), ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> TerminalEvent {
         tokio::select! {
             event = self.parts.next() => TerminalEvent::Pair(event),
             client = proxy::next(&mut self.proxy) => TerminalEvent::Proxy(client),
-            done = self.fallback.next() => TerminalEvent::Fallback(done),
+            done = self.hubs.next() => TerminalEvent::Hubs(done),
         }
     }
 
@@ -187,9 +184,12 @@ impl Service for Terminal {
             TerminalEvent::Pair(PairEvent::Arrival(arrived)) => {
                 self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.carry(arrival));
             }
-            TerminalEvent::Fallback(done) => self.fallback.handle(now, done),
+            TerminalEvent::Hubs(done) => {
+                let changes = self.hubs.handle(now, done);
+                self.follow(changes);
+            }
             TerminalEvent::Proxy(client) => {
-                let session = self.session.filter(|_| self.bypass_reason(ops).is_none());
+                let session = self.hubs.session().filter(|_| self.bypass_reason(ops).is_none());
                 self.parts.gateway.carry_proxy_client(client, session, self.upstream.clone());
             }
         }
@@ -198,7 +198,7 @@ impl Service for Terminal {
 
     fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
         let bypass_reason = self.bypass_reason(ops);
-        let Some(intake) = &mut self.parts.intake else { return Ok(self.reachable) };
+        let Some(intake) = &mut self.parts.intake else { return Ok(self.hubs.is_good()) };
         intake.set(now, bypass_reason.map_or(Ok(Scope::Everything), Err))?;
         Ok(intake.is_on())
     }
@@ -212,6 +212,8 @@ impl Service for Terminal {
             intake.pause(now, pause, Bypass::PeerFull);
         }
         self.parts.follow_routes();
+        let changes = self.hubs.housekeep(now);
+        self.follow(changes);
     }
 
     fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
@@ -225,9 +227,9 @@ impl Service for Terminal {
             }
         }
         gateway.hop().configure_classes(now, &config.classes, tunnel.is_some())?;
+        let names = names(&config);
         *policies = config.policies;
         self.accept = config.accept;
-        let names = [(config.hub_key, HUB.to_owned())].into();
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
         notes.extend(ops.configure_hop(now, gateway.hop(), &config.link.rate, names));
@@ -259,18 +261,36 @@ impl Terminal {
                     self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
                 }
             },
-            HopEvent::TcpEnded(address) => self.fallback.handle_ended(now, address),
-            HopEvent::Session(session, Event::Up { address, .. }) => {
-                tracing::info!("session up with the hub at {address}");
-                (self.session, self.reachable) = (Some(session), true);
-                self.fallback.handle_reachable(now, true);
-                self.tunnel_to(session);
+            HopEvent::TcpEnded(address) => {
+                let changes = self.hubs.handle_ended(now, address);
+                self.follow(changes);
             }
-            HopEvent::Session(session, event) if self.session == Some(session) => {
-                self.handle_session(now, &event);
+            HopEvent::Session(session, event) => {
+                if let Event::Down(_) = event {
+                    self.end_tunnel_to(session);
+                }
+                let changes = self.hubs.handle_session(now, session, &event);
+                self.follow(changes);
             }
-            HopEvent::Session(session, Event::Down(_)) => self.end_tunnel_to(session),
-            HopEvent::Session(..) => {}
+        }
+    }
+
+    /// Follows the choice of the hub. The tunnel leads to the one in use.
+    fn follow(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            match change {
+                Change::Use(session) if self.session != Some(session) => {
+                    self.session.into_iter().for_each(|old| self.end_tunnel_to(old));
+                    self.session = Some(session);
+                    self.tunnel_to(session);
+                }
+                Change::Use(_) => {}
+                Change::Open(session, open) => {
+                    if let Some(tunnel) = &self.parts.tunnel {
+                        tunnel.set_open(session, open);
+                    }
+                }
+            }
         }
     }
 
@@ -282,49 +302,15 @@ impl Terminal {
         }
     }
 
-    fn end_tunnel_to(&self, session: SessionId) {
+    fn end_tunnel_to(&mut self, session: SessionId) {
+        self.session.take_if(|used| *used == session);
         if let Some(tunnel) = &self.parts.tunnel {
             tunnel.remove(session);
         }
     }
 
-    /// Opens the tunnel while the hub is reachable; otherwise packets pass unaccelerated.
-    fn set_tunnel(&self) {
-        if let (Some(tunnel), Some(session)) = (&self.parts.tunnel, self.session) {
-            tunnel.set_open(session, self.reachable);
-        }
-    }
-
-    /// Handles an event of the session in use.
-    fn handle_session(&mut self, now: Instant, event: &Event) {
-        match event {
-            Event::Unreachable => {
-                tracing::warn!("hub unreachable: new connections pass unaccelerated");
-                self.reachable = false;
-                self.set_tunnel();
-                self.fallback.handle_reachable(now, false);
-            }
-            Event::Reachable => {
-                tracing::info!("hub reachable again");
-                self.reachable = true;
-                self.set_tunnel();
-                self.fallback.handle_reachable(now, true);
-            }
-            Event::Moved { address } => tracing::info!("the hub has moved to {address}"),
-            Event::Down(why) => {
-                tracing::warn!("session with the hub lost ({why}): its connections are reset");
-                if let Some(session) = self.session {
-                    self.end_tunnel_to(session);
-                }
-                (self.session, self.reachable) = (None, false);
-                self.fallback.handle_reachable(now, false);
-            }
-            _ => {}
-        }
-    }
-
     fn carry(&mut self, arrival: Arrival) {
-        match self.session {
+        match self.hubs.session() {
             Some(session) => self.parts.gateway.originate(session, arrival),
             // Intercepted just as the session ended.
             None => arrival.dismiss(),
@@ -333,33 +319,21 @@ impl Terminal {
 
     /// Why new connections are not carried; `None` if they are.
     fn bypass_reason(&self, ops: &Operations) -> Option<Bypass> {
-        if !self.reachable {
-            return Some(Bypass::PeerUnreachable);
+        if !self.hubs.is_good() {
+            let leaving = self.hubs.is_leaving();
+            return Some(if leaving { Bypass::PeerDraining } else { Bypass::PeerUnreachable });
         }
-        if self.session.is_some_and(|session| !self.parts.gateway.hop().has_room(session)) {
+        if self.hubs.session().is_some_and(|session| !self.parts.gateway.hop().has_room(session)) {
             return Some(Bypass::SessionMemory);
         }
         ops.bypass_reason(self.parts.gateway.view())
     }
 }
 
-/// The hub's addresses that our socket can reach.
-async fn resolve(config: &TerminalConfig) -> Result<Vec<SocketAddr>, RunError> {
-    let hub = config.hub.as_str();
-    let failed = |cause| RunError::Resolve { hub: hub.to_owned(), cause };
-    let mut addresses: Vec<SocketAddr> =
-        tokio::net::lookup_host(hub).await.map_err(failed)?.collect();
-    let v6 = config.listen.map_or_else(os::has_ipv6, |local| local.is_ipv6());
-    addresses.retain(|address| v6 || address.is_ipv4());
-    if addresses.is_empty() {
-        return Err(failed(std::io::ErrorKind::AddrNotAvailable.into()));
-    }
-    Ok(addresses)
-}
-
-/// An unspecified address of the hub's family, or of both.
-fn any_address(hubs: &[SocketAddr]) -> SocketAddr {
-    if hubs.iter().all(SocketAddr::is_ipv4) {
+/// An unspecified address of the hubs' family, or of both. Names may lead elsewhere later, so an IPv4
+/// socket will do only if all hubs are given by address.
+fn any_address(hubs: &Resolved) -> SocketAddr {
+    if hubs.addresses().all(SocketAddr::is_ipv4) {
         (Ipv4Addr::UNSPECIFIED, 0).into()
     } else {
         (Ipv6Addr::UNSPECIFIED, 0).into()

@@ -13,6 +13,8 @@ use units::Instant;
 pub enum Bypass {
     /// There is no session, or the peer does not answer.
     PeerUnreachable,
+    /// The peer is draining.
+    PeerDraining,
     /// The gateway is draining.
     Draining,
     /// The process or the system has no descriptor left.
@@ -29,8 +31,9 @@ pub enum Bypass {
 
 impl Bypass {
     /// All reasons.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::PeerUnreachable,
+        Self::PeerDraining,
         Self::Draining,
         Self::Descriptors,
         Self::Connections,
@@ -43,6 +46,7 @@ impl Bypass {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PeerUnreachable => "peer-unreachable",
+            Self::PeerDraining => "peer-draining",
             Self::Draining => "draining",
             Self::Descriptors => "descriptors",
             Self::Connections => "connections",

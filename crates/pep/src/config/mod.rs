@@ -12,4 +12,4 @@ pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, T
 pub use log::{LogFilter, LogFilterError};
 pub use operation::{ControlPath, DlepConfig, MetricsConfig, Modem, OperationConfig};
 pub use solo::{SideConfig, SoloConfig};
-pub use terminal::{HubAddress, TerminalConfig};
+pub use terminal::{HubAddress, KnownHub, TerminalConfig};

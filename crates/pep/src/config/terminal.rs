@@ -10,6 +10,7 @@ use thiserror::Error;
 use super::intercept::{InterceptConfig, ProxyConfig, TunnelConfig};
 use super::operation::OperationConfig;
 use crate::egress::Egress;
+use crate::hubs::{HubId, HubOrder, ranking};
 use crate::traffic::{Classes, Policy};
 
 /// Configuration of a terminal.
@@ -17,13 +18,10 @@ use crate::traffic::{Classes, Policy};
 pub struct TerminalConfig {
     /// The terminal's key. Key `private_key` or `private_key_file`.
     pub identity: KeyPair,
-    /// The hub's address or name, with the UDP port. Key `hub`.
-    pub hub: HubAddress,
-    /// Where the hub takes the same packets over TCP, for when it does not answer over UDP: address
-    /// or name, with the port. Key `hub_tcp`, default none.
-    pub hub_tcp: Option<HubAddress>,
-    /// The hub's public key. Key `hub_key`.
-    pub hub_key: PublicKey,
+    /// The hubs, at least one. Keys `hub`, `hub_key`, `hub_tcp` and sections `[[other_hub]]`.
+    pub hubs: Vec<KnownHub>,
+    /// In which order the hubs are tried. Key `hub_order`.
+    pub hub_order: HubOrder,
     /// The local UDP address; `None` lets the system choose. Key `listen`.
     pub listen: Option<SocketAddr>,
     /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `probe`, `mtu`, `memory`, `stream_window`.
@@ -51,6 +49,28 @@ pub struct TerminalConfig {
     /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then
     /// sections `[[policy]]`.
     pub policies: Vec<Policy>,
+}
+
+/// A hub that a terminal may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownHub {
+    /// Name in log and status. Key `name`, by default `hub`, `hub-2` and so on.
+    pub name: String,
+    /// Address or name, with the UDP port. Key `hub`, or `address` of `[[other_hub]]`.
+    pub address: HubAddress,
+    /// Where it takes the same packets over TCP, for when it does not answer over UDP: address or
+    /// name, with the port. Key `hub_tcp`, or `tcp` of `[[other_hub]]`, default none.
+    pub tcp: Option<HubAddress>,
+    /// Its public key. Key `hub_key`, or `key` of `[[other_hub]]`.
+    pub key: PublicKey,
+}
+
+impl TerminalConfig {
+    /// The places of the hubs in [`Self::hubs`], the best first.
+    pub fn ranking(&self) -> Vec<HubId> {
+        let keys: Vec<PublicKey> = self.hubs.iter().map(|hub| hub.key).collect();
+        ranking(self.hub_order, &self.identity.public(), &keys)
+    }
 }
 
 /// Address of the hub as `host:port`, not resolved yet.

@@ -3,7 +3,7 @@
 use core::fmt::Display;
 
 use pep::admission::Quota;
-use pep::config::{HubAddress, HubConfig, PermittedTerminal, TerminalConfig};
+use pep::config::{HubAddress, HubConfig, KnownHub, PermittedTerminal, TerminalConfig};
 use pep::egress::Egress;
 use pep::keys::KEY_FORM;
 use pep::traffic::Prefix;
@@ -23,6 +23,9 @@ use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;
 
+/// The most hubs of a terminal. While none answers, all are asked, over a link that may be slow.
+const MOST_HUBS: usize = 8;
+
 pub(super) fn terminal<E: Display>(
     place: &Place<'_>,
     raw: RawTerminal,
@@ -30,16 +33,16 @@ pub(super) fn terminal<E: Display>(
     key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
 ) -> Result<TerminalConfig, FileError> {
     let shared = shared_keys!(raw).read(place, file, key)?;
+    let first = hub_of_terminal(place, raw.hub, raw.hub_key, raw.hub_tcp)?;
+    let hubs = known_hubs(place, first, raw.other_hub)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
     let needs_interception = shared.tunnel.is_some() || raw.proxy.is_none();
     let (intercept, proxy) = entrances::read(place, raw.intercept, raw.proxy, needs_interception)?;
     let choice = Choice { split: intercept.is_some(), tunnel: shared.tunnel.is_some() };
-    let hub_address = || place.missing("hub", HubAddress::FORM);
     Ok(TerminalConfig {
         identity: shared.identity,
-        hub: raw.hub.ok_or_else(hub_address)?.0,
-        hub_tcp: raw.hub_tcp.map(|hub| hub.0),
-        hub_key: public_key(place, "hub_key", raw.hub_key)?,
+        hubs,
+        hub_order: raw.hub_order.unwrap_or_default().into(),
         listen: shared.listen,
         link: shared.link,
         connect_timeout: shared.connect_timeout,
@@ -52,6 +55,45 @@ pub(super) fn terminal<E: Display>(
         classes: shared.classes,
         policies: policies::read(place, bypass, raw.policy, choice)?,
     })
+}
+
+/// The hub of the keys `hub`, `hub_key` and `hub_tcp`.
+fn hub_of_terminal(
+    place: &Place<'_>,
+    address: Option<Text<HubAddress>>,
+    key: Option<Text<Key>>,
+    tcp: Option<Text<HubAddress>>,
+) -> Result<KnownHub, FileError> {
+    let address = address.ok_or_else(|| place.missing("hub", HubAddress::FORM))?.0;
+    let key = public_key(place, "hub_key", key)?;
+    Ok(KnownHub { name: "hub".to_owned(), address, tcp: tcp.map(|tcp| tcp.0), key })
+}
+
+/// All hubs of a terminal: the first, and the sections `[[other_hub]]`.
+fn known_hubs(
+    place: &Place<'_>,
+    first: KnownHub,
+    raw: Vec<sections::OtherHub>,
+) -> Result<Vec<KnownHub>, FileError> {
+    let mut hubs = vec![first];
+    for (index, raw) in raw.into_iter().enumerate() {
+        let place = place.within("other_hub").within(index);
+        let missing = || place.missing("address", HubAddress::FORM);
+        let address = raw.address.ok_or_else(missing)?.0;
+        let name = raw.name.unwrap_or_else(|| format!("hub-{}", index + 2));
+        let is_new = hubs.iter().all(|other| other.name != name);
+        place.check(is_new, "name", quoted(&name), "a name that no earlier hub has")?;
+        let key = public_key(&place, "key", raw.key)?;
+        if let Some(other) = hubs.iter().find(|other| other.key == key) {
+            let problem = format!("{} has the same key: expected that of another hub", other.name);
+            return Err(place.unreadable("key", problem));
+        }
+        hubs.push(KnownHub { name, address, tcp: raw.tcp.map(|tcp| tcp.0), key });
+    }
+    let count = hubs.len();
+    let expected = format!("at most {MOST_HUBS} hubs");
+    place.check(count <= MOST_HUBS, "other_hub", format!("{count} hubs"), &expected)?;
+    Ok(hubs)
 }
 
 pub(super) fn hub<E: Display>(

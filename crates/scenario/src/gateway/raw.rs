@@ -8,10 +8,10 @@ use serde::Deserialize;
 use units::{BitRate, ByteCount, Probability};
 
 use self::sections::{
-    Accept, Class, Dlep, Egress, Intercept, Limits, Metrics, PermittedTerminal, Policy, Proxy,
-    Side, Tunnel,
+    Accept, Class, Dlep, Egress, Intercept, Limits, Metrics, OtherHub, PermittedTerminal, Policy,
+    Proxy, Side, Tunnel,
 };
-use self::values::{Address, InitialRate, Key, RateChoice};
+use self::values::{Address, HubOrder, InitialRate, Key, RateChoice};
 use crate::text::{Text, Time};
 use pep::config::{HubAddress, LogFilter};
 
@@ -33,6 +33,13 @@ pub(crate) struct RawTerminal {
     /// The hub's public key.
     #[schemars(required)]
     pub(super) hub_key: Option<Text<Key>>,
+    /// In which order the hubs are tried: `spread` by the keys, so that terminals divide among them, or
+    /// as `listed`.
+    #[schemars(extend("default" = "spread"))]
+    pub(super) hub_order: Option<HubOrder>,
+    /// Further hubs, for when the first does not answer.
+    #[serde(default)]
+    pub(super) other_hub: Vec<OtherHub>,
     /// The rate of the return link, on which this side sends: a rate, `auto` or `modem`.
     #[schemars(required, extend("examples" = ["10 Mbit/s", "auto", "modem"]))]
     pub(super) rate: Option<Text<RateChoice>>,

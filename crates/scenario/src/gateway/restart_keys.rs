@@ -23,7 +23,8 @@ const OF_A_PAIR: &[&str] = &[
     "tunnel",
 ];
 const OF_A_HUB: &[&str] = &["listen_tcp"];
-const OF_A_TERMINAL: &[&str] = &["connect_timeout", "hub", "hub_key", "hub_tcp"];
+const OF_A_TERMINAL: &[&str] =
+    &["connect_timeout", "hub", "hub_key", "hub_order", "hub_tcp", "other_hub"];
 /// Keys of section `[intercept]`; its other keys can be reloaded.
 const OF_INTERCEPT: [(&str, &str); 2] =
     [("answer", "intercept.answer"), ("own_traffic", "intercept.own_traffic")];

@@ -7,6 +7,7 @@ use pep::config::{
     SideConfig, TunnelConfig, TunnelDevice,
 };
 use pep::egress::{Egress, Target};
+use pep::hubs::HubId;
 use pep::keys::format_public_key;
 use pep::traffic::{Action, PacketQueue};
 use slacp::SessionShare;
@@ -63,8 +64,9 @@ fn hub_with(from: &str, to: &str) -> String {
 #[test]
 fn a_short_terminal_configuration_suffices() {
     let config = terminal(&terminal_with("lan0", "lan0")).unwrap();
-    assert_eq!(config.hub.as_str(), "192.0.2.1:5900");
-    assert_eq!(format_public_key(&config.hub_key), PUBLIC);
+    assert_eq!(config.hubs.len(), 1);
+    assert_eq!(config.hubs[0].address.as_str(), "192.0.2.1:5900");
+    assert_eq!(format_public_key(&config.hubs[0].key), PUBLIC);
     assert_eq!(config.link.rate, slacp::Rate::Fixed(BitRate::from_mbit(10)));
     assert_eq!(config.link.mtu, 1500);
     let intercept = config.intercept.unwrap();
@@ -114,6 +116,38 @@ fn a_terminal_has_the_addresses_behind_it() {
     let networks: Vec<String> =
         config.terminals[0].networks.iter().map(ToString::to_string).collect();
     assert_eq!(networks, ["10.1.0.0/16", "fd00:1::/64"]);
+}
+
+#[test]
+fn further_hubs_have_names_and_keys_of_their_own() {
+    let other = format_public_key(&KeyPair::from_private([9; 32]).public());
+    let with = |sections: &str| {
+        let order = format!("hub_order = \"listed\"\n{INTERCEPT}");
+        terminal(&(terminal_with(INTERCEPT, &order) + sections))
+    };
+    let second = format!("[[other_hub]]\naddress = \"b:1\"\nkey = \"{other}\"\ntcp = \"b:443\"\n");
+    let config = with(&second).unwrap();
+    let names: Vec<&str> = config.hubs.iter().map(|hub| &hub.name[..]).collect();
+    assert_eq!(names, ["hub", "hub-2"]);
+    assert_eq!(config.hubs[1].tcp.as_ref().map(|tcp| tcp.as_str()), Some("b:443"));
+    assert_eq!(config.ranking(), [HubId(0), HubId(1)]);
+    for (sections, parts) in [
+        (second.replace(&other, PUBLIC), ["other_hub.0.key", "hub has the same key"]),
+        (second.replace("b:1", "b"), ["other_hub.0.address", "an address and a UDP port"]),
+        (second.replace("tcp", "name = \"hub\"\ntcp"), ["other_hub.0.name", "no earlier hub"]),
+        ("[[other_hub]]\naddress = \"b:1\"\n".to_owned(), ["other_hub.0.key", "expected"]),
+        ("[[other_hub]]\nport = 1\n".to_owned(), ["port", "address"]),
+    ] {
+        let error = with(&sections).unwrap_err().to_string();
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    }
+    let many: String = (10..18)
+        .map(|seed| {
+            second.replace(&other, &format_public_key(&KeyPair::from_private([seed; 32]).public()))
+        })
+        .collect();
+    let error = with(&many).unwrap_err().to_string();
+    assert!(error.contains("at most 8 hubs"), "{error}");
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod fail_open;
 mod faults;
 mod gateways;
 mod gateways_option;
+mod hubs;
 mod inside;
 mod machines;
 mod monitoring;

@@ -3,8 +3,8 @@
 use crate::common::program::{Program, programs};
 use crate::{
     blocked, clean_up, clients, code_points, dashboard, directions, dlep, egress, endings,
-    eyeballs, fail_open, faults, machines, monitoring, operate, policy, protocols, proxy, quic,
-    semantics, shares, shown, solo, stalled, transfer, transparent, tunnel,
+    eyeballs, fail_open, faults, hubs, machines, monitoring, operate, policy, protocols, proxy,
+    quic, semantics, shares, shown, solo, stalled, transfer, transparent, tunnel,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -38,6 +38,9 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     blocked::inside_strangers_are_turned_away,
     blocked::inside_the_pair_goes_on_over_tcp,
     fail_open::inside_the_hub_comes_and_goes,
+    hubs::inside_a_hub_dies,
+    hubs::inside_a_hub_drains,
+    hubs::inside_a_fade,
     faults::inside_a_terminal_is_full,
     faults::inside_a_hub_is_full,
     faults::inside_a_terminal_has_no_descriptors,

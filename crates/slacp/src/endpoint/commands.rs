@@ -31,6 +31,16 @@ impl Endpoint {
         self.with(session, |session| session.close(now, reason))
     }
 
+    /// Asks the peer at once whether it is there: it answers with an acknowledgement. An answer ends an
+    /// outage ([`crate::Event::Reachable`]); no answer changes nothing.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`].
+    pub fn ask(&mut self, now: Instant, session: SessionId) -> Result<(), StreamError> {
+        self.core.now = now;
+        self.with(session, Session::ping)
+    }
+
     /// Tells all peers, now and when their sessions are set up, that this side takes no new streams and
     /// is about to stop ([`crate::Event::Leaving`]). Sessions and streams go on.
     pub fn announce_leaving(&mut self, now: Instant) {

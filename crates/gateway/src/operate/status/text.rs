@@ -31,6 +31,9 @@ impl Status {
         if let Some(demand) = self.demand.filter(is_on_demand) {
             row(&mut text, "demand", &demand_row(&demand));
         }
+        for hub in &self.hubs {
+            row(&mut text, "hub", &format!("{} at {}: {}", hub.name, hub.address, hub.state));
+        }
         if self.sessions.is_empty() && self.role != Role::Solo {
             row(&mut text, "session", "none");
         }

@@ -1,5 +1,6 @@
 //! The sections of gateways' files as written.
 
+use pep::config::HubAddress;
 use pep::egress::Target;
 use pep::traffic::Prefix;
 use schemars::JsonSchema;
@@ -171,6 +172,23 @@ pub(in crate::gateway) struct Policy {
     /// Split, tunnel or bypass.
     #[schemars(required)]
     pub(in crate::gateway) action: Option<Action>,
+}
+
+/// A further hub of a terminal.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::gateway) struct OtherHub {
+    /// A name for logs and status; by default `hub-2` and so on.
+    pub(in crate::gateway) name: Option<String>,
+    /// Host and UDP port of the hub.
+    #[schemars(required, extend("examples" = ["hub-2.example.net:5900"]))]
+    pub(in crate::gateway) address: Option<Text<HubAddress>>,
+    /// Host and TCP port of the hub, for when it does not answer over UDP: its `listen_tcp`.
+    #[schemars(extend("examples" = ["hub-2.example.net:443"]))]
+    pub(in crate::gateway) tcp: Option<Text<HubAddress>>,
+    /// The hub's public key.
+    #[schemars(required)]
+    pub(in crate::gateway) key: Option<Text<Key>>,
 }
 
 /// A terminal that may connect.

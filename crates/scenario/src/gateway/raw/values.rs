@@ -121,6 +121,25 @@ impl From<Names> for config::Names {
     }
 }
 
+/// In which order hubs are tried.
+#[derive(Deserialize, JsonSchema, Clone, Copy, Default)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(in crate::gateway) enum HubOrder {
+    #[default]
+    Spread,
+    Listed,
+}
+
+impl From<HubOrder> for pep::hubs::HubOrder {
+    fn from(order: HubOrder) -> Self {
+        match order {
+            HubOrder::Spread => Self::Spread,
+            HubOrder::Listed => Self::Listed,
+        }
+    }
+}
+
 /// Type of the tunnel's device.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]

@@ -1,0 +1,378 @@
+//! The hubs of a terminal: does what [`pep::hubs::Hubs`] decides, chooses between UDP and TCP for
+//! each, and follows their addresses.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pep::config::{HubAddress, TerminalConfig};
+use pep::hubs::{HubId, Hubs, Step};
+use slacp::{Event, KeyPair, PublicKey, SessionId};
+use tokio::task::JoinSet;
+use units::Instant;
+
+use crate::clock;
+use crate::doctor::knock::Knock;
+use crate::error::RunError;
+use crate::hop::Hop;
+use crate::operate::status::HubStatus;
+use crate::roles::fallback::{self, TcpFallback};
+
+/// How long a hub that is waited for keeps its addresses before its name is resolved again.
+const RESOLVE: Duration = Duration::from_secs(30);
+
+/// The hubs of a terminal, with the addresses of their names.
+pub(super) struct Resolved(Vec<(PublicKey, Vec<SocketAddr>)>);
+
+impl Resolved {
+    /// Resolves the names of all hubs. One that cannot be resolved now has no address for the time
+    /// being, if another can.
+    ///
+    /// # Errors
+    /// If none can be resolved.
+    pub(super) async fn of(config: &TerminalConfig) -> Result<Self, RunError> {
+        let (mut resolved, mut failed) = (Vec::new(), None);
+        for hub in &config.hubs {
+            let addresses = resolve(&hub.address, with_v6(config)).await.unwrap_or_else(|cause| {
+                let name = hub.address.as_str().to_owned();
+                tracing::warn!("{}: cannot resolve {name}: {cause}", hub.name);
+                failed.get_or_insert(RunError::Resolve { hub: name, cause });
+                Vec::new()
+            });
+            resolved.push((hub.key, addresses));
+        }
+        match failed {
+            Some(error) if resolved.iter().all(|(_, addresses)| addresses.is_empty()) => Err(error),
+            _ => Ok(Self(resolved)),
+        }
+    }
+
+    /// All addresses of all hubs.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &SocketAddr> {
+        self.0.iter().flat_map(|(_, addresses)| addresses)
+    }
+
+    /// The addresses of one.
+    pub(super) fn of_hub(&self, id: HubId) -> (PublicKey, Vec<SocketAddr>) {
+        self.0[id.0].clone()
+    }
+}
+
+fn with_v6(config: &TerminalConfig) -> bool {
+    config.listen.map_or_else(os::has_ipv6, |local| local.is_ipv6())
+}
+
+/// The addresses of a hub that our socket can reach.
+async fn resolve(hub: &HubAddress, v6: bool) -> io::Result<Vec<SocketAddr>> {
+    let mut addresses: Vec<SocketAddr> = tokio::net::lookup_host(hub.as_str()).await?.collect();
+    addresses.retain(|address| v6 || address.is_ipv4());
+    if addresses.is_empty() { Err(io::ErrorKind::AddrNotAvailable.into()) } else { Ok(addresses) }
+}
+
+/// The hubs of a running terminal.
+pub(super) struct KnownHubs {
+    choice: Hubs,
+    hubs: Vec<KnownHub>,
+    hop: Hop,
+    tasks: JoinSet<(HubId, Done)>,
+    v6: bool,
+    link: slacp::Config,
+    identity: KeyPair,
+}
+
+struct KnownHub {
+    name: String,
+    key: PublicKey,
+    address: HubAddress,
+    addresses: Vec<SocketAddr>,
+    session: Option<SessionId>,
+    /// Key `hub_tcp` or `tcp`.
+    fallback: Option<TcpFallback>,
+    /// When the name is resolved again, while the hub is waited for; `None` while that is done.
+    resolve_at: Option<Instant>,
+}
+
+/// What a terminal's hubs wait for.
+#[derive(Debug)]
+pub(super) enum Done {
+    Carrier(fallback::Done),
+    Resolved(io::Result<Vec<SocketAddr>>),
+}
+
+/// What the terminal has to follow.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// New connections and packets go to this session.
+    Use(SessionId),
+    /// The session in use answers, or no longer does.
+    Open(SessionId, bool),
+}
+
+impl KnownHubs {
+    pub(super) fn new(
+        now: Instant,
+        config: &TerminalConfig,
+        resolved: Resolved,
+        hop: Hop,
+        mark: Option<u32>,
+    ) -> Self {
+        let hub = |(hub, (key, addresses)): (&pep::config::KnownHub, _)| {
+            let fallback = hub
+                .tcp
+                .as_ref()
+                .map(|at| TcpFallback::new(now, at.as_str().to_owned(), hop.links().clone(), mark));
+            hop.set_hub(key, Vec::clone(&addresses));
+            let (name, address) = (hub.name.clone(), hub.address.clone());
+            let resolve_at = Some(now + RESOLVE);
+            KnownHub { name, key, address, addresses, session: None, fallback, resolve_at }
+        };
+        let hubs = config.hubs.iter().zip(resolved.0).map(hub).collect();
+        let choice = Hubs::new(now, config.ranking());
+        let (v6, tasks) = (with_v6(config), JoinSet::new());
+        let (link, identity) = (config.link.clone(), config.identity.clone());
+        Self { choice, hubs, hop, tasks, v6, link, identity }
+    }
+
+    /// The session for new connections.
+    pub(super) fn session(&self) -> Option<SessionId> {
+        self.choice.current().and_then(|id| self.hubs[id.0].session)
+    }
+
+    /// Whether the hub in use answers and takes new connections.
+    pub(super) fn is_good(&self) -> bool {
+        self.choice.is_good() && self.session().is_some()
+    }
+
+    /// Whether the hub in use is about to stop, and there is no other.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.choice.is_leaving()
+    }
+
+    /// Waits for the next event. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<(HubId, Done)> {
+        let carriers = self.hubs.iter().filter_map(|hub| hub.fallback.as_ref()?.poll_timeout());
+        let names = self.waited_for().filter_map(|id| self.hubs[id.0].resolve_at);
+        let due = carriers.chain(names).chain(self.choice.poll_timeout()).min();
+        tokio::select! {
+            Some(done) = self.tasks.join_next() => match done {
+                Ok(done) => Some(done),
+                Err(error) => {
+                    tracing::error!("a task of the hubs failed: {error}");
+                    None
+                }
+            },
+            () = clock::sleep_until(due) => None,
+        }
+    }
+
+    /// Handles what [`Self::next`] has returned.
+    pub(super) fn handle(&mut self, now: Instant, done: Option<(HubId, Done)>) -> Vec<Change> {
+        match done {
+            Some((id, Done::Carrier(done))) => {
+                if let Some(fallback) = &mut self.hubs[id.0].fallback {
+                    fallback.handle(now, done);
+                }
+            }
+            Some((id, Done::Resolved(addresses))) => self.handle_resolved(now, id, addresses),
+            None => {}
+        }
+        self.follow(now)
+    }
+
+    fn handle_resolved(&mut self, now: Instant, id: HubId, found: io::Result<Vec<SocketAddr>>) {
+        let hub = &mut self.hubs[id.0];
+        hub.resolve_at = Some(now + RESOLVE);
+        match found {
+            Ok(found) if found != hub.addresses => {
+                let list = found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                tracing::info!("{} is at {list} now", hub.name);
+                hub.addresses.clone_from(&found);
+                self.hop.set_hub(hub.key, found);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!("{}: cannot resolve {}: {error}", hub.name, hub.address.as_str());
+            }
+        }
+    }
+
+    /// A connection that carried datagrams has ended.
+    pub(super) fn handle_ended(&mut self, now: Instant, address: SocketAddr) -> Vec<Change> {
+        let fallbacks = self.hubs.iter_mut().filter_map(|hub| hub.fallback.as_mut());
+        fallbacks.for_each(|fallback| fallback.handle_ended(now, address));
+        self.follow(now)
+    }
+
+    /// Handles an event of a session.
+    pub(super) fn handle_session(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        event: &Event,
+    ) -> Vec<Change> {
+        if let Event::Up { peer, address } = event {
+            return self.handle_up(now, session, peer, *address);
+        }
+        let Some(id) = self.hubs.iter().position(|hub| hub.session == Some(session)).map(HubId)
+        else {
+            return Vec::new();
+        };
+        let (name, used) = (&self.hubs[id.0].name, self.choice.current() == Some(id));
+        let mut changes = Vec::new();
+        match event {
+            Event::Unreachable => {
+                tracing::warn!("{name} unreachable{}", if used { PASSING } else { "" });
+                let rtt = self.hop.stats(session).map_or(Duration::ZERO, |stats| stats.rtt);
+                self.choice.handle_silence(now, id, rtt);
+                changes.push(Change::Open(session, false));
+            }
+            Event::Reachable => {
+                tracing::info!("{name} reachable again");
+                self.choice.handle_answer(now, id);
+                changes.push(Change::Open(session, true));
+            }
+            Event::Leaving => {
+                tracing::info!("{name} is about to stop, and takes no new connections");
+                self.choice.handle_leaving(now, id);
+            }
+            Event::Moved { address } => tracing::info!("{name} has moved to {address}"),
+            Event::Down(why) => {
+                let name = self.called(id);
+                tracing::warn!("session with {name} lost ({why}): its connections are reset");
+                self.hubs[id.0].session = None;
+                self.choice.handle_down(now, id);
+            }
+            _ => {}
+        }
+        changes.extend(self.follow(now));
+        changes
+    }
+
+    fn handle_up(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        peer: &PublicKey,
+        address: SocketAddr,
+    ) -> Vec<Change> {
+        let Some(id) = self.hubs.iter().position(|hub| hub.key == *peer).map(HubId) else {
+            return Vec::new();
+        };
+        tracing::info!("session up with {} at {address}", self.called(id));
+        self.hubs[id.0].session = Some(session);
+        self.choice.handle_up(now, id);
+        self.follow(now)
+    }
+
+    /// Closes sessions that were kept for connections that have all ended.
+    pub(super) fn housekeep(&mut self, now: Instant) -> Vec<Change> {
+        for id in self.choice.retiring().collect::<Vec<_>>() {
+            let stats = self.hubs[id.0].session.and_then(|session| self.hop.stats(session));
+            if stats.is_none_or(|stats| stats.streams == 0) {
+                self.choice.handle_idle(now, id);
+            }
+        }
+        self.follow(now)
+    }
+
+    /// Does what has been decided.
+    fn follow(&mut self, now: Instant) -> Vec<Change> {
+        let mut changes = Vec::new();
+        while let Some(step) = self.choice.poll_step(now) {
+            match step {
+                Step::Want(id, wanted) => self.want(id, wanted),
+                Step::Ask(id) => {
+                    let session = self.hubs[id.0].session;
+                    session.into_iter().for_each(|session| self.hop.ask(now, session));
+                }
+                Step::Use(id) => changes.extend(self.use_hub(id)),
+                Step::Close(id) => self.close(now, id),
+            }
+        }
+        self.follow_carriers(now);
+        self.follow_names(now);
+        changes
+    }
+
+    /// The name of a hub within a sentence.
+    fn called(&self, id: HubId) -> &str {
+        let hub = &self.hubs[id.0];
+        if self.hubs.len() == 1 { "the hub" } else { &hub.name }
+    }
+
+    fn want(&self, id: HubId, wanted: bool) {
+        let hub = &self.hubs[id.0];
+        if wanted && hub.session.is_none() && self.hubs.len() > 1 {
+            tracing::info!("asking {}", hub.name);
+        }
+        self.hop.want_hub(hub.key, wanted);
+    }
+
+    fn use_hub(&self, id: HubId) -> Option<Change> {
+        let hub = &self.hubs[id.0];
+        if self.hubs.len() > 1 {
+            tracing::info!("using {}", hub.name);
+        }
+        hub.session.map(Change::Use)
+    }
+
+    fn close(&mut self, now: Instant, id: HubId) {
+        let hub = &mut self.hubs[id.0];
+        if let Some(session) = hub.session.take() {
+            let streams = self.hop.stats(session).map_or(0, |stats| stats.streams);
+            match streams {
+                0 => tracing::info!("leaving {}", hub.name),
+                _ => tracing::warn!("leaving {}: its {streams} connections are reset", hub.name),
+            }
+            self.hop.close(now, session);
+        }
+    }
+
+    /// The hubs that are to answer and do not.
+    fn waited_for(&self) -> impl Iterator<Item = HubId> {
+        (0..self.hubs.len()).map(HubId).filter(|id| self.choice.is_waited_for(*id))
+    }
+
+    /// Tells the carriers which hubs are waited for.
+    fn follow_carriers(&mut self, now: Instant) {
+        for (index, hub) in self.hubs.iter_mut().enumerate() {
+            let Some(fallback) = &mut hub.fallback else { continue };
+            match self.choice.is_waited_for(HubId(index)) {
+                true => fallback.handle_silence(now),
+                false => fallback.handle_answer(now),
+            }
+            let (link, identity, key) = (&self.link, &self.identity, hub.key);
+            let knock = || Knock::new(link.clone(), identity.clone(), key, hub.addresses.clone());
+            while let Some(task) = fallback.step(now, &hub.name, &hub.addresses, knock) {
+                self.tasks.spawn(async move { (HubId(index), Done::Carrier(task.run().await)) });
+            }
+        }
+    }
+
+    /// Resolves the names of hubs that are waited for, from time to time.
+    fn follow_names(&mut self, now: Instant) {
+        for id in self.waited_for().collect::<Vec<_>>() {
+            let hub = &mut self.hubs[id.0];
+            if hub.resolve_at.take_if(|at| *at <= now).is_some() {
+                let (address, v6) = (hub.address.clone(), self.v6);
+                self.tasks.spawn(async move { (id, Done::Resolved(resolve(&address, v6).await)) });
+            }
+        }
+    }
+
+    /// The hubs as operators see them, if there are several.
+    pub(super) fn status(&self) -> Vec<HubStatus> {
+        if self.hubs.len() < 2 {
+            return Vec::new();
+        }
+        let row = |(index, hub): (usize, &KnownHub)| HubStatus {
+            name: hub.name.clone(),
+            address: hub.address.as_str().to_owned(),
+            state: self.choice.state(HubId(index)).to_owned(),
+        };
+        self.hubs.iter().enumerate().map(row).collect()
+    }
+}
+
+/// What follows if the hub in use falls silent.
+const PASSING: &str = ": new connections pass unaccelerated";

@@ -1,0 +1,488 @@
+//! Which of its hubs a terminal uses.
+//!
+//! A terminal uses the first of its hubs, in the order of [`ranking`], and has a session with another
+//! one only while it needs one:
+//!
+//! ```text
+//!  in use     what it does                       the terminal
+//!  ─────────  ─────────────────────────────────  ──────────────────────────────────────────────────
+//!  answers                                       asks better-ranked hubs now and then; one that stays
+//!                                                up for a while gets new connections
+//!  silent     nobody answers: a fade             keeps everything, and asks the others, too
+//!             another one answers                asks the silent one once more; if that stays silent,
+//!                                                goes over and gives its connections up
+//!  leaves     (drain)                            asks the next; once it is up, new connections go
+//!                                                there and the old ones end where they are
+//!  gone       session over                       asks it and the next, and uses whichever is up first
+//! ```
+//!
+//! A hub that is left without having failed keeps its session until its last connection ends.
+//!
+//! Not modelled: load of the hubs (the ranking spreads terminals evenly), and paths of different
+//! quality: a hub that answers is as good as another.
+
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use slacp::PublicKey;
+use units::Instant;
+
+/// How long a hub is waited for before the next one is asked as well. Longer than the slowest round
+/// trip, two hops over geostationary satellites.
+const STAGGER: Duration = Duration::from_secs(2);
+/// How long a silent hub is given to answer once more when another one has answered, in round trips of
+/// its session, and at least: after a fade both are heard again, but not at the same moment.
+const CHANCE_RTTS: f64 = 1.5;
+const CHANCE_LEAST: Duration = Duration::from_millis(500);
+/// How long a better-ranked hub that has been asked may take to answer.
+const ANSWER: Duration = Duration::from_secs(6);
+/// Pauses between questions to better-ranked hubs, which double while they do not answer.
+const ASK_FIRST: Duration = Duration::from_secs(15);
+const ASK_MOST: Duration = Duration::from_secs(300);
+/// How long a better-ranked hub must have been up to be used again; doubles each time that it fails
+/// within [`FLAP`] of being used.
+const STEADY_FIRST: Duration = Duration::from_secs(30);
+const STEADY_MOST: Duration = Duration::from_secs(600);
+const FLAP: Duration = Duration::from_secs(600);
+/// How long a hub that has left is not asked, if there is another.
+const LEFT: Duration = Duration::from_secs(10);
+
+/// A hub, by its place in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HubId(pub usize);
+
+/// In which order hubs are tried. Key `hub_order`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HubOrder {
+    /// By a rendezvous hash of terminal and hub, which spreads terminals evenly over hubs: if one
+    /// fails, its terminals spread over the others, and no other terminal moves.
+    #[default]
+    Spread,
+    /// As listed.
+    Listed,
+}
+
+/// The hubs of a terminal, the best first.
+pub fn ranking(order: HubOrder, terminal: &PublicKey, hubs: &[PublicKey]) -> Vec<HubId> {
+    let mut ranking: Vec<HubId> = (0..hubs.len()).map(HubId).collect();
+    if order == HubOrder::Spread {
+        ranking.sort_by_key(|id| core::cmp::Reverse(score(terminal, &hubs[id.0])));
+    }
+    ranking
+}
+
+/// The highest-random-weight score of a hub for a terminal (Thaler and Ravishankar 1998). Public keys
+/// are uniformly distributed, so any good mixing function will do: this is that of SplitMix64.
+fn score(terminal: &PublicKey, hub: &PublicKey) -> u64 {
+    let mut score = 0u64;
+    for (ours, theirs) in terminal.0.chunks_exact(8).zip(hub.0.chunks_exact(8)) {
+        for chunk in [ours, theirs] {
+            let word = chunk.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            score = mix(score ^ word);
+        }
+    }
+    score
+}
+
+fn mix(word: u64) -> u64 {
+    let mut word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+/// What the owner has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Set up a session with this hub, and again if it is lost; or no longer. An existing session
+    /// goes on.
+    Want(HubId, bool),
+    /// Ask this hub over its session whether it is there.
+    Ask(HubId),
+    /// Use this hub for new connections.
+    Use(HubId),
+    /// Close the session with this hub.
+    Close(HubId),
+}
+
+/// A terminal's relation to one hub.
+#[derive(Debug)]
+struct Hub {
+    contact: Contact,
+    /// Its session is kept for the connections that it still carries.
+    retiring: bool,
+    /// The earliest time to ask it, if another one is in use, or may be.
+    ask_at: Instant,
+    pause: Duration,
+    /// How long it must be up before it is used again.
+    steady: Duration,
+    /// When it was first used since it was up.
+    used: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Contact {
+    /// No session, and none is wanted.
+    None,
+    /// A session is wanted since then.
+    Asked(Instant),
+    /// A session.
+    Up {
+        since: Instant,
+        /// Since when it has not answered.
+        silent: Option<Instant>,
+        leaving: bool,
+    },
+}
+
+impl Contact {
+    fn is_up(self) -> bool {
+        matches!(self, Self::Up { .. })
+    }
+
+    /// Whether there is a session for new connections.
+    fn is_good(self) -> bool {
+        matches!(self, Self::Up { silent: None, leaving: false, .. })
+    }
+
+    fn is_silent(self) -> bool {
+        matches!(self, Self::Up { silent: Some(_), .. })
+    }
+}
+
+/// Decides which hubs have a session and which one is used.
+///
+/// After each input, and when [`Self::poll_timeout`] has come, drain [`Self::poll_step`].
+#[derive(Debug)]
+pub struct Hubs {
+    /// By their place in the configuration.
+    hubs: Vec<Hub>,
+    /// The best first.
+    ranking: Vec<HubId>,
+    /// The hub for new connections.
+    current: Option<HubId>,
+    /// When the next hub is asked, while one is needed.
+    next_ask: Instant,
+    /// Until when the silent hub in use may answer, now that another one has.
+    chance: Option<Instant>,
+    chance_for: Duration,
+    steps: VecDeque<Step>,
+}
+
+impl Hubs {
+    /// A terminal without sessions. `ranking` lists each hub once, the best first.
+    pub fn new(now: Instant, ranking: Vec<HubId>) -> Self {
+        let hub = || Hub {
+            contact: Contact::None,
+            retiring: false,
+            ask_at: now,
+            pause: ASK_FIRST,
+            steady: STEADY_FIRST,
+            used: None,
+        };
+        let hubs = ranking.iter().map(|_| hub()).collect();
+        let mut new = Self {
+            hubs,
+            ranking,
+            current: None,
+            next_ask: now,
+            chance: None,
+            chance_for: CHANCE_LEAST,
+            steps: VecDeque::new(),
+        };
+        new.decide(now);
+        new
+    }
+
+    /// The hub for new connections; `None` until one is up.
+    pub fn current(&self) -> Option<HubId> {
+        self.current
+    }
+
+    /// Whether the hub in use answers and takes new connections.
+    pub fn is_good(&self) -> bool {
+        self.current.is_some_and(|id| self.hubs[id.0].contact.is_good())
+    }
+
+    /// Whether the hub in use is about to stop.
+    pub fn is_leaving(&self) -> bool {
+        let leaving =
+            |id: HubId| matches!(self.hubs[id.0].contact, Contact::Up { leaving, .. } if leaving);
+        self.current.is_some_and(leaving)
+    }
+
+    /// Whether a hub is to answer and does not: it is asked, or its session is silent.
+    pub fn is_waited_for(&self, id: HubId) -> bool {
+        let contact = self.hubs[id.0].contact;
+        matches!(contact, Contact::Asked(_)) || contact.is_silent()
+    }
+
+    /// What a hub is to the terminal, in a word or two.
+    pub fn state(&self, id: HubId) -> &'static str {
+        let used = self.current == Some(id);
+        match (self.hubs[id.0].contact, self.hubs[id.0].retiring) {
+            (Contact::None, _) => "not needed",
+            (Contact::Asked(_), _) => "asked",
+            (Contact::Up { silent: Some(_), .. }, _) => "silent",
+            (Contact::Up { leaving: true, .. }, _) => "draining",
+            (Contact::Up { .. }, _) if used => "in use",
+            (Contact::Up { .. }, true) => "ending",
+            (Contact::Up { .. }, false) => "ready",
+        }
+    }
+
+    /// The hubs whose sessions are kept for the connections that they still carry.
+    pub fn retiring(&self) -> impl Iterator<Item = HubId> {
+        self.ranking.iter().copied().filter(|id| self.hubs[id.0].retiring)
+    }
+
+    /// A session with this hub is up.
+    pub fn handle_up(&mut self, now: Instant, id: HubId) {
+        let hub = &mut self.hubs[id.0];
+        (hub.contact, hub.retiring) =
+            (Contact::Up { since: now, silent: None, leaving: false }, false);
+        hub.pause = ASK_FIRST;
+        self.decide(now);
+    }
+
+    /// A hub does not answer on its session, whose round-trip time is `rtt`.
+    pub fn handle_silence(&mut self, now: Instant, id: HubId, rtt: Duration) {
+        if let Contact::Up { silent, .. } = &mut self.hubs[id.0].contact {
+            silent.get_or_insert(now);
+        }
+        if self.current == Some(id) {
+            (self.next_ask, self.chance) = (now, None);
+            self.chance_for = rtt.mul_f64(CHANCE_RTTS).max(CHANCE_LEAST);
+        }
+        self.decide(now);
+    }
+
+    /// A hub answers again.
+    pub fn handle_answer(&mut self, now: Instant, id: HubId) {
+        if let Contact::Up { since, silent, .. } = &mut self.hubs[id.0].contact
+            && silent.take().is_some()
+        {
+            *since = now;
+        }
+        self.decide(now);
+    }
+
+    /// A hub says that it is about to stop.
+    pub fn handle_leaving(&mut self, now: Instant, id: HubId) {
+        if let Contact::Up { leaving, .. } = &mut self.hubs[id.0].contact {
+            *leaving = true;
+        }
+        if self.current == Some(id) {
+            self.next_ask = now;
+        }
+        self.decide(now);
+    }
+
+    /// The session with a hub is over.
+    pub fn handle_down(&mut self, now: Instant, id: HubId) {
+        let left = matches!(self.hubs[id.0].contact, Contact::Up { leaving: true, .. });
+        let hub = &mut self.hubs[id.0];
+        if hub.retiring || left {
+            hub.ask_at = now + LEFT;
+        }
+        if self.current == Some(id) {
+            (self.current, self.next_ask) = (None, now);
+            self.failed(now, id);
+        }
+        self.forget(id);
+        self.decide(now);
+    }
+
+    /// A session that was kept for its connections carries none any more.
+    pub fn handle_idle(&mut self, now: Instant, id: HubId) {
+        if self.hubs[id.0].retiring {
+            self.close(id);
+            self.hubs[id.0].ask_at = now + ASK_FIRST;
+        }
+        self.decide(now);
+    }
+
+    /// When to call [`Self::poll_step`] without another input.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if !self.is_good() {
+            let more = self.next_to_ask(Instant::MAX).is_some();
+            return more.then_some(self.next_ask).into_iter().chain(self.chance).min();
+        }
+        self.better().filter_map(|id| self.due(id)).min()
+    }
+
+    /// The next step, if one is due.
+    pub fn poll_step(&mut self, now: Instant) -> Option<Step> {
+        if self.steps.is_empty() && self.poll_timeout().is_some_and(|at| at <= now) {
+            self.decide(now);
+        }
+        self.steps.pop_front()
+    }
+
+    fn decide(&mut self, now: Instant) {
+        if self.is_good() {
+            self.return_to_better(now);
+        }
+        if self.is_good() {
+            return self.settle();
+        }
+        self.ask_around(now);
+        self.go_over(now);
+    }
+
+    /// Asks one hub after the other while the one in use is of no use.
+    fn ask_around(&mut self, now: Instant) {
+        while self.next_ask <= now {
+            let Some(id) = self.next_to_ask(now) else { return };
+            self.want(id, now);
+            self.next_ask = now + STAGGER;
+        }
+    }
+
+    /// The next hub to ask: by rank, those that have left recently last.
+    fn next_to_ask(&self, now: Instant) -> Option<HubId> {
+        let idle = |id: &&HubId| self.hubs[id.0].contact == Contact::None;
+        let mut candidates = self.ranking.iter().filter(idle);
+        let ready = candidates.clone().find(|id| self.hubs[id.0].ask_at <= now);
+        ready.or_else(|| candidates.next()).copied()
+    }
+
+    /// Goes over to the best hub that can be used, if the one in use cannot.
+    fn go_over(&mut self, now: Instant) {
+        let good = |id: &&HubId| self.hubs[id.0].contact.is_good();
+        let Some(next) = self.ranking.iter().find(good).copied() else {
+            self.chance = None;
+            return;
+        };
+        let Some(old) = self.current else { return self.use_hub(now, next) };
+        if !self.hubs[old.0].contact.is_silent() {
+            // It leaves: what it carries may end there.
+            self.retire(old);
+            return self.use_hub(now, next);
+        }
+        if self.chance.is_none() {
+            self.steps.push_back(Step::Ask(old));
+        }
+        if *self.chance.get_or_insert(now + self.chance_for) <= now {
+            self.failed(now, old);
+            self.close(old);
+            self.hubs[old.0].ask_at = now + ASK_FIRST;
+            self.use_hub(now, next);
+        }
+    }
+
+    fn use_hub(&mut self, now: Instant, id: HubId) {
+        (self.current, self.chance) = (Some(id), None);
+        let hub = &mut self.hubs[id.0];
+        (hub.retiring, hub.used) = (false, Some(now));
+        self.set_wanted(id, true);
+        self.steps.push_back(Step::Use(id));
+        for better in self.ranking.clone().into_iter().take_while(|better| *better != id) {
+            let hub = &mut self.hubs[better.0];
+            hub.ask_at = hub.ask_at.max(now + hub.pause);
+        }
+        self.settle();
+    }
+
+    /// Ends what was begun while a hub was needed.
+    fn settle(&mut self) {
+        self.chance = None;
+        let Some(current) = self.current else { return };
+        let worse = self.ranking.iter().copied().skip_while(|id| *id != current).skip(1);
+        for id in worse.collect::<Vec<_>>() {
+            match self.hubs[id.0].contact {
+                Contact::Asked(_) => self.forget_wanted(id),
+                Contact::Up { .. } if !self.hubs[id.0].retiring => self.close(id),
+                _ => {}
+            }
+        }
+    }
+
+    /// The hubs that are better than the one in use.
+    fn better(&self) -> impl Iterator<Item = HubId> {
+        self.ranking.iter().copied().take_while(|id| Some(*id) != self.current)
+    }
+
+    /// When something is due for a hub that is better than the one in use.
+    fn due(&self, id: HubId) -> Option<Instant> {
+        let hub = &self.hubs[id.0];
+        match hub.contact {
+            Contact::None => Some(hub.ask_at),
+            Contact::Asked(since) => Some(since + ANSWER),
+            Contact::Up { since, silent: None, leaving: false } => Some(since + hub.steady),
+            Contact::Up { .. } => None,
+        }
+    }
+
+    /// Asks better hubs from time to time, and returns to one that has been up for long enough.
+    fn return_to_better(&mut self, now: Instant) {
+        for id in self.better().collect::<Vec<_>>() {
+            if self.due(id).is_none_or(|at| at > now) {
+                continue;
+            }
+            match self.hubs[id.0].contact {
+                Contact::None => self.want(id, now),
+                Contact::Asked(_) => {
+                    self.forget_wanted(id);
+                    let hub = &mut self.hubs[id.0];
+                    hub.pause = (hub.pause * 2).min(ASK_MOST);
+                    hub.ask_at = now + hub.pause;
+                }
+                Contact::Up { .. } => {
+                    self.current.into_iter().for_each(|old| self.retire(old));
+                    return self.use_hub(now, id);
+                }
+            }
+        }
+    }
+
+    /// Notes that the hub in use has failed. One that fails soon after it was used again must be up
+    /// for longer the next time.
+    fn failed(&mut self, now: Instant, id: HubId) {
+        let hub = &mut self.hubs[id.0];
+        let flaps = hub.used.take().is_some_and(|used| now.saturating_since(used) < FLAP);
+        hub.steady = if flaps { (hub.steady * 2).min(STEADY_MOST) } else { STEADY_FIRST };
+    }
+
+    fn want(&mut self, id: HubId, now: Instant) {
+        self.hubs[id.0].contact = Contact::Asked(now);
+        self.set_wanted(id, true);
+    }
+
+    fn forget_wanted(&mut self, id: HubId) {
+        self.hubs[id.0].contact = Contact::None;
+        self.set_wanted(id, false);
+    }
+
+    /// Only the last wish counts, and a handshake that is wanted again is not to begin again.
+    fn set_wanted(&mut self, id: HubId, wanted: bool) {
+        let pending = self.steps.len();
+        self.steps.retain(|step| *step != Step::Want(id, !wanted));
+        if self.steps.len() == pending {
+            self.steps.push_back(Step::Want(id, wanted));
+        }
+    }
+
+    /// Keeps a session for the connections that it still carries.
+    fn retire(&mut self, id: HubId) {
+        self.hubs[id.0].retiring = true;
+        self.set_wanted(id, false);
+    }
+
+    fn close(&mut self, id: HubId) {
+        self.forget_wanted(id);
+        self.hubs[id.0].retiring = false;
+        self.steps.push_back(Step::Close(id));
+    }
+
+    /// Forgets a session that is over, of a hub that is no longer wanted.
+    fn forget(&mut self, id: HubId) {
+        self.hubs[id.0].retiring = false;
+        if self.hubs[id.0].contact.is_up() {
+            self.forget_wanted(id);
+        }
+    }
+}
