@@ -41,6 +41,9 @@ pub struct Config {
     /// Whether this side resolves names, so that the peer may open streams to host names. Default
     /// false.
     pub names: bool,
+    /// Whether this side answers DNS questions, so that the peer may open streams to its resolver.
+    /// Default false.
+    pub questions: bool,
     /// A session idle for this long, or up to an eighth longer, sends a packet to keep address
     /// translators and the peer informed. Default 15 s, the shortest default that RFC 8085 §3.5
     /// allows.
@@ -110,6 +113,7 @@ impl Config {
             stream_window: ByteCount::new(64_000_000),
             max_streams: 65_536,
             names: false,
+            questions: false,
             keepalive: Duration::from_secs(15),
             give_up: Duration::from_secs(900),
             handshakes_per_second: 100,
@@ -301,7 +305,8 @@ pub enum Event {
     Opened {
         /// The new stream.
         stream: StreamId,
-        /// Where the stream leads. The destination is a host name only with [`Config::names`].
+        /// Where the stream leads. The destination is a host name only with [`Config::names`], and a
+        /// resolver only with [`Config::questions`].
         open: Open<Destination>,
     },
     /// The peer has connected the stream to its destination.
@@ -437,7 +442,7 @@ pub enum StreamError {
     /// settings a new stream needs 64 kB.
     #[error("the session has no memory left for another stream")]
     NoRoom,
-    /// The peer does not resolve names.
+    /// The peer does not resolve names, or answers no DNS questions.
     #[error("the peer resolves no names")]
     NoNames,
     /// The configuration does not have this class.

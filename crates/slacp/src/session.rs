@@ -515,7 +515,8 @@ fn unsent(rate: BitRate, on_demand: bool) -> u64 {
 pub(crate) fn limits(config: &Config) -> Limits {
     let limits = Limits::new(config.memory.get(), config.stream_window.get(), config.max_streams);
     let channels = config.channels.keys().fold(0, |mask, channel| mask | channel.bit());
-    Limits { channels, openings: Openings::of_this_version(config.names), ..limits }
+    let openings = Openings::of_this_version(config.names, config.questions);
+    Limits { channels, openings, ..limits }
 }
 
 /// Size of the IP and UDP headers of a datagram to `peer`, in bytes.

@@ -331,6 +331,10 @@ impl Hub {
         let verified = self.sites.is_behind(open.source.ip(), session);
         let admission = Admission { origin: Origin::Peer { verified }, _permit: Some(permit) };
         match &open.destination {
+            // A terminal that ignores that this hub answers no questions.
+            Destination::Resolver => {
+                self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+            }
             Destination::Address(address) => {
                 let addresses = vec![*address];
                 self.answer_at(stream, open, addresses, admission);

@@ -257,7 +257,7 @@ impl Terminal {
                     }
                 }
                 // From a hub that ignores that this terminal resolves no names.
-                Destination::Name(..) => {
+                Destination::Name(..) | Destination::Resolver => {
                     self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
                 }
             },

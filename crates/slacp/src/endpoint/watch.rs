@@ -92,6 +92,12 @@ impl Endpoint {
         openings.is_some_and(Openings::names)
     }
 
+    /// Whether a session's peer answers DNS questions, so that streams may be opened to its resolver.
+    pub fn peer_answers(&self, session: SessionId) -> bool {
+        let openings = self.core.session(session).map(|session| session.peer.limits.openings);
+        openings.is_some_and(Openings::questions)
+    }
+
     /// Number of datagrams that matched no session and no handshake.
     pub fn ignored(&self) -> u64 {
         self.core.ignored

@@ -105,6 +105,7 @@ pub(super) fn destination(choices: &mut Choices) -> Open<Destination> {
     let address = SocketAddr::from(([192, 0, 2, choices.bits(8) as u8], 80));
     let destination = match HostName::new("server.example") {
         Some(name) if choices.one_in(8) => Destination::Name(name, 80),
+        _ if choices.one_in(16) => Destination::Resolver,
         _ => address.into(),
     };
     Open { destination, source: address, dscp: Some(choices.bits(8) as u8) }

@@ -13,7 +13,7 @@ const CODE_POINTS: u8 = 64;
 impl Streams {
     pub(crate) fn open(&mut self, mut open: Open<Destination>) -> Result<StreamId, StreamError> {
         let understood = self.peer_limits.openings;
-        if matches!(open.destination, Destination::Name(..)) && !understood.names() {
+        if !understood.take(&open.destination) {
             return Err(StreamError::NoNames);
         }
         open.dscp = open.dscp.filter(|dscp| understood.code_points() && *dscp < CODE_POINTS);
@@ -193,6 +193,10 @@ mod tests {
         open(Destination::Name(HostName::new("server.example").unwrap(), 80), Some(46))
     }
 
+    fn to_resolver() -> Open<Destination> {
+        open(Destination::Resolver, None)
+    }
+
     /// Writes the opening and returns it as the peer parses it.
     fn told(streams: &mut Streams) -> Open<Destination> {
         let mut out = Vec::new();
@@ -205,8 +209,8 @@ mod tests {
 
     #[test]
     fn a_peer_gets_only_fields_that_it_understands() {
-        let mut streams_to_new = streams(Openings::of_this_version(true));
-        for wanted in [to_address(Some(46)), to_address(None), to_name()] {
+        let mut streams_to_new = streams(Openings::of_this_version(true, true));
+        for wanted in [to_address(Some(46)), to_address(None), to_name(), to_resolver()] {
             streams_to_new.open(wanted.clone()).unwrap();
             assert_eq!(told(&mut streams_to_new), wanted);
         }
@@ -216,15 +220,22 @@ mod tests {
         let mut to_old = streams(Openings::default());
         to_old.open(to_address(Some(46))).unwrap();
         assert_eq!(told(&mut to_old), to_address(None));
-        assert_eq!(to_old.open(to_name()), Err(StreamError::NoNames));
+        for unknown in [to_name(), to_resolver()] {
+            assert_eq!(to_old.open(unknown), Err(StreamError::NoNames));
+        }
     }
 
     #[test]
     fn a_peer_that_resolves_no_names_gets_none() {
-        let mut streams = streams(Openings::of_this_version(false));
-        streams.on_open(Instant::ZERO, StreamId(1), 10, 1000, to_name()).unwrap();
-        assert!(streams.poll_event().is_none());
-        let reset = streams.next_control(|_| true);
-        assert!(matches!(reset, Some(Frame::Reset { reason: ResetReason::Prohibited, .. })));
+        for (openings, unwanted) in [
+            (Openings::of_this_version(false, true), to_name()),
+            (Openings::of_this_version(true, false), to_resolver()),
+        ] {
+            let mut streams = streams(openings);
+            streams.on_open(Instant::ZERO, StreamId(1), 10, 1000, unwanted).unwrap();
+            assert!(streams.poll_event().is_none());
+            let reset = streams.next_control(|_| true);
+            assert!(matches!(reset, Some(Frame::Reset { reason: ResetReason::Prohibited, .. })));
+        }
     }
 }

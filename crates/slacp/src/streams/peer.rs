@@ -36,11 +36,11 @@ impl Streams {
         stream.send.grant(credit);
         let readable = stream.recv.is_readable();
         stream.reader_waits = !readable;
-        let by_name = matches!(open.destination, Destination::Name(..));
+        let unknown = !self.limits.openings.take(&open.destination);
         let refusal = if no_room || self.peer_open > self.limits.max_streams {
             Some(ResetReason::Limit)
         } else {
-            (by_name && !self.limits.openings.names()).then_some(ResetReason::Prohibited)
+            unknown.then_some(ResetReason::Prohibited)
         };
         if let Some(reason) = refusal {
             let _ = self.reset(id, reason);

@@ -3,8 +3,8 @@
 use core::fmt;
 use std::net::SocketAddr;
 
-/// The TCP connection that a new stream carries, to an address or, with [`Destination`], possibly
-/// to a host name.
+/// What a new stream carries: a TCP connection to an address or, with [`Destination`], possibly to a
+/// host name; or a question for the peer's resolver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Open<D = SocketAddr> {
     /// Where the accepting side connects to.
@@ -36,14 +36,20 @@ pub enum Destination {
     Address(SocketAddr),
     /// A host name, resolved by the accepting side, and a port.
     Name(HostName, u16),
+    /// The accepting side's resolver. The stream carries one DNS message each way.
+    Resolver,
 }
 
+/// The port of DNS (RFC 1035 §4.2).
+const DNS_PORT: u16 = 53;
+
 impl Destination {
-    /// The port of either kind.
+    /// The port; that of DNS for a resolver.
     pub fn port(&self) -> u16 {
         match self {
             Self::Address(address) => address.port(),
             Self::Name(_, port) => *port,
+            Self::Resolver => DNS_PORT,
         }
     }
 }
@@ -59,6 +65,7 @@ impl fmt::Display for Destination {
         match self {
             Self::Address(address) => address.fmt(f),
             Self::Name(name, port) => write!(f, "{name}:{port}"),
+            Self::Resolver => f.write_str("resolver"),
         }
     }
 }
@@ -98,10 +105,24 @@ pub(crate) struct Openings(pub(crate) u64);
 impl Openings {
     const CODE_POINTS: u64 = 1;
     const NAMES: u64 = 2;
+    const QUESTIONS: u64 = 4;
 
-    /// The fields that this version understands; names only if this side resolves them.
-    pub(crate) fn of_this_version(names: bool) -> Self {
-        Self(Self::CODE_POINTS | if names { Self::NAMES } else { 0 })
+    /// The fields that this version understands; names only if this side resolves them, questions
+    /// only if it answers them.
+    pub(crate) fn of_this_version(names: bool, questions: bool) -> Self {
+        let optional = |has, bit| if has { bit } else { 0 };
+        Self(
+            Self::CODE_POINTS | optional(names, Self::NAMES) | optional(questions, Self::QUESTIONS),
+        )
+    }
+
+    /// Whether a stream may lead to this destination.
+    pub(crate) fn take(self, destination: &Destination) -> bool {
+        match destination {
+            Destination::Address(_) => true,
+            Destination::Name(..) => self.names(),
+            Destination::Resolver => self.questions(),
+        }
     }
 
     /// Whether the DSCP of a SYN is understood.
@@ -112,6 +133,11 @@ impl Openings {
     /// Whether a host name is understood as destination.
     pub(crate) fn names(self) -> bool {
         self.0 & Self::NAMES != 0
+    }
+
+    /// Whether DNS questions are answered.
+    pub(crate) fn questions(self) -> bool {
+        self.0 & Self::QUESTIONS != 0
     }
 }
 

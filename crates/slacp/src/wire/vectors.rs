@@ -568,6 +568,10 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
             "MARKED OPEN stream=6 window=20000 credit=100000 dscp=unknown destination=server.example:443 source=[2001:db8::1]:443",
             open(named, None),
         ),
+        (
+            "MARKED OPEN stream=6 window=20000 credit=100000 dscp=unknown destination=resolver source=[2001:db8::1]:443",
+            open(Destination::Resolver, None),
+        ),
     ]
 }
 

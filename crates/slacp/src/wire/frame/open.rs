@@ -11,6 +11,7 @@ pub(super) const MARKED_OPEN: u8 = 0x21;
 
 /// The first byte of a destination selects its form.
 const NAME: u8 = 0;
+const RESOLVER: u8 = 1;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 /// Stands for an unknown code point, as does every larger value.
@@ -53,13 +54,19 @@ fn write_destination(out: &mut Vec<u8>, destination: &Destination) {
             out.extend_from_slice(name.as_str().as_bytes());
             out.extend_from_slice(&port.to_be_bytes());
         }
+        Destination::Resolver => out.push(RESOLVER),
     }
 }
 
 fn read_destination(input: &mut &[u8]) -> Option<Destination> {
-    if input.first() != Some(&NAME) {
-        return read_address(input).map(Destination::Address);
+    match *input.first()? {
+        NAME => read_name(input),
+        RESOLVER => take::<1>(input).map(|_| Destination::Resolver),
+        _ => read_address(input).map(Destination::Address),
     }
+}
+
+fn read_name(input: &mut &[u8]) -> Option<Destination> {
     let [_, length] = take::<2>(input)?;
     let (name, rest) = input.split_at_checked(length.into())?;
     *input = rest;

@@ -14,7 +14,8 @@ fn address() -> impl Strategy<Value = SocketAddr> {
 fn open() -> impl Strategy<Value = Open<Destination>> {
     let name = ("[a-zA-Z0-9._-]{1,253}", any::<u16>())
         .prop_map(|(name, port)| Destination::Name(HostName::new(&name).unwrap(), port));
-    let destination = prop_oneof![3 => address().prop_map(Destination::Address), 1 => name];
+    let address_of = address().prop_map(Destination::Address);
+    let destination = prop_oneof![3 => address_of, 1 => name, 1 => Just(Destination::Resolver)];
     let parts = (destination, address(), prop::option::of(0u8..64));
     parts.prop_map(|(destination, source, dscp)| Open { destination, source, dscp })
 }

@@ -48,6 +48,7 @@ impl Fields<'_> {
         match self.text(name).parse() {
             Ok(SocketAddr::V4(v4)) => [&[4], &v4.ip().octets()[..], &port(v4.port())].concat(),
             Ok(SocketAddr::V6(v6)) => [&[6], &v6.ip().octets()[..], &port(v6.port())].concat(),
+            Err(_) if self.text(name) == "resolver" => vec![1],
             Err(_) => {
                 let (host, number) = self.text(name).split_once(':').unwrap();
                 let head = [0, host.len() as u8];
