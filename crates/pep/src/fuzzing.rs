@@ -1,6 +1,7 @@
 //! Entry points for fuzzing: every parser of untrusted bytes in this crate.
 
 use crate::dlep;
+use crate::names;
 use crate::proxy::fuzzing::converse;
 use crate::traffic::{Packet, Syn};
 
@@ -44,4 +45,17 @@ pub fn dlep(bytes: &[u8]) {
     let whole = dlep::fuzzing::serve(offer, said, said.len().max(1));
     let in_pieces = dlep::fuzzing::serve(offer, said, usize::from(*pieces) + 1);
     assert_eq!(whole, in_pieces, "pieces make no difference");
+}
+
+/// A DNS question, and the reply to it. The first byte is the length of the question; the lowest bit of
+/// the second puts the question before the reply.
+///
+/// # Panics
+/// On a bug in this crate.
+pub fn names(bytes: &[u8]) {
+    let Some(([length, behind], said)) = bytes.split_first_chunk() else { return };
+    let (message, reply) = said.split_at(said.len().min(usize::from(*length)));
+    let behind = behind & 1 != 0;
+    names::fuzzing::resolve(message, reply, behind);
+    names::fuzzing::look_up(message, reply, behind);
 }

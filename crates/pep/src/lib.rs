@@ -16,6 +16,7 @@ pub mod forecast;
 pub mod fuzzing;
 pub mod hubs;
 pub mod keys;
+pub mod names;
 pub mod periodic;
 pub mod proxy;
 pub mod rates;

@@ -27,6 +27,11 @@ fn the_corpus_of_dlep_is_harmless() {
 }
 
 #[test]
+fn the_corpus_of_names_is_harmless() {
+    replay("names", pep::fuzzing::names);
+}
+
+#[test]
 fn the_corpus_of_the_proxy_is_harmless() {
     replay("proxy", pep::fuzzing::proxy);
 }

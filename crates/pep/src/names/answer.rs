@@ -1,0 +1,210 @@
+//! Answers to clients: their question, with the records of a reply to the same question.
+
+use core::time::Duration;
+
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
+use hickory_proto::rr::{RData, Record};
+
+use super::question::{HEADER, PAYLOAD, Question, wire_name};
+
+/// TTL of stale records, in seconds (RFC 8767 §4).
+const STALE_TTL: u32 = 30;
+/// Extended DNS Error: the answer is stale (RFC 8914 §4.4).
+const EDE_STALE: [u8; 2] = [0, 3];
+const EDE: EdnsCode = EdnsCode::Unknown(15);
+
+/// What to do with a message that is no question for a resolver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unanswerable {
+    /// Ignore it: an answer, or shorter than a header.
+    Nothing,
+    /// A request that only the server it is meant for can answer: an update, a transfer, a question
+    /// without recursion, a signed one.
+    Foreign,
+    /// Answer with this.
+    Answer(Vec<u8>),
+}
+
+impl Unanswerable {
+    /// The message cannot be read (RFC 1035 §4.1.1, FORMERR).
+    pub(super) fn malformed(header: &[u8; HEADER]) -> Self {
+        Self::Answer(error(header, ResponseCode::FormErr, None, None))
+    }
+
+    /// The client speaks a later version of EDNS (RFC 6891 §6.1.3).
+    pub(super) fn version(header: &[u8; HEADER], query: &Query) -> Self {
+        let mut edns = Edns::new();
+        edns.set_max_payload(PAYLOAD);
+        Self::Answer(error(header, ResponseCode::BADVERS, Some(query), Some(edns)))
+    }
+}
+
+/// The answer to a request that is not served here: REFUSED, or NOTIMP for another operation than a
+/// question.
+pub fn failure(request: &[u8]) -> Option<Vec<u8>> {
+    let header = request.first_chunk::<HEADER>()?;
+    let is_question = header[2] & 0b0111_1000 == 0;
+    let code = if is_question { ResponseCode::Refused } else { ResponseCode::NotImp };
+    (header[2] & 0b1000_0000 == 0).then(|| error(header, code, None, None))
+}
+
+fn error(
+    header: &[u8; HEADER],
+    code: ResponseCode,
+    query: Option<&Query>,
+    edns: Option<Edns>,
+) -> Vec<u8> {
+    let opcode = OpCode::from_u8((header[2] >> 3) & 0xf);
+    let mut message = Message::error_msg(u16::from_be_bytes([header[0], header[1]]), opcode, code);
+    message.metadata.recursion_desired = header[2] & 1 != 0;
+    message.metadata.recursion_available = true;
+    message.add_queries(query.cloned());
+    message.edns = edns;
+    message.to_vec().unwrap_or_default()
+}
+
+/// How old the records of an answer are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Age {
+    /// This long since the hub sent them.
+    Since(Duration),
+    /// Expired.
+    Stale,
+}
+
+impl Question {
+    /// The answer with the records of `reply`, for this client.
+    pub(super) fn answer(&self, reply: Message, age: Age, over_tcp: bool) -> Vec<u8> {
+        let mut answer = self.empty(reply.metadata.response_code);
+        answer.metadata.authentic_data = reply.metadata.authentic_data
+            && (self.authentic || self.key.dnssec_ok)
+            && age != Age::Stale;
+        let fit = |records: Vec<Record>| records.into_iter().map(|it| self.fit(it, age)).collect();
+        answer.answers = fit(reply.answers);
+        answer.authorities = fit(reply.authorities);
+        answer.additionals = fit(reply.additionals);
+        if let (Age::Stale, Some(edns)) = (age, &mut answer.edns) {
+            edns.options_mut().insert(EdnsOption::Unknown(EDE.into(), EDE_STALE.to_vec()));
+        }
+        self.written(&answer, over_tcp)
+    }
+
+    /// An answer with this one record, or none.
+    pub(super) fn with_address(&self, address: Option<RData>, ttl: u32, over_tcp: bool) -> Vec<u8> {
+        let mut answer = self.empty(ResponseCode::NoError);
+        let record = |data| Record::from_rdata(self.query.name().clone(), ttl, data);
+        answer.answers = address.into_iter().map(record).collect();
+        self.written(&answer, over_tcp)
+    }
+
+    /// The answer that says that there is none now.
+    pub(super) fn no_answer(&self, over_tcp: bool) -> Vec<u8> {
+        self.written(&self.empty(ResponseCode::ServFail), over_tcp)
+    }
+
+    fn empty(&self, code: ResponseCode) -> Message {
+        // A code that only EDNS can carry.
+        let lost = code.high() > 0 && self.payload.is_none();
+        let code = if lost { ResponseCode::ServFail } else { code };
+        let mut message = Message::error_msg(self.id, OpCode::Query, code);
+        message.metadata.recursion_desired = true;
+        message.metadata.recursion_available = true;
+        message.metadata.checking_disabled = self.key.checking_disabled;
+        message.add_query(self.query.clone());
+        message.edns = self.payload.map(|_| {
+            let mut edns = Edns::new();
+            edns.set_max_payload(PAYLOAD).set_dnssec_ok(self.key.dnssec_ok);
+            edns
+        });
+        message
+    }
+
+    /// A record with the time that is left of it. Names equal to the one asked for get the client's
+    /// case, which some compare to recognise forgeries.
+    fn fit(&self, mut record: Record, age: Age) -> Record {
+        match age {
+            Age::Since(age) => {
+                let seconds = u32::try_from(age.as_secs()).unwrap_or(u32::MAX);
+                record.ttl = record.ttl.saturating_sub(seconds);
+            }
+            Age::Stale => record.ttl = STALE_TTL,
+        }
+        if record.name == *self.query.name() {
+            record.name.clone_from(self.query.name());
+        }
+        record
+    }
+
+    /// The bytes, with TC and no records if the client cannot take them all (RFC 2181 §9).
+    fn written(&self, message: &Message, over_tcp: bool) -> Vec<u8> {
+        let longest = usize::from(self.longest_answer(over_tcp));
+        match message.to_vec() {
+            Ok(bytes) if bytes.len() <= longest => bytes,
+            // Unreadable once written: no client could use it.
+            Err(_) => self.empty(ResponseCode::ServFail).to_vec().unwrap_or_default(),
+            Ok(_) => message.truncate().to_vec().unwrap_or_default(),
+        }
+    }
+
+    /// A reply whose records we cannot read, for the client: with its identifier and case.
+    pub(super) fn pass(&self, mut reply: Vec<u8>, over_tcp: bool) -> Vec<u8> {
+        let name = wire_name(self.query.name(), false);
+        let end = HEADER + name.len();
+        let fits = reply.len() <= usize::from(self.longest_answer(over_tcp));
+        let same = reply.get(HEADER..end).is_some_and(|it| it.eq_ignore_ascii_case(&name));
+        if !fits || !same {
+            let mut message = self.empty(ResponseCode::ServFail);
+            if same {
+                message.metadata.response_code = ResponseCode::NoError;
+                message.metadata.truncation = true;
+            }
+            return message.to_vec().unwrap_or_default();
+        }
+        reply[..2].copy_from_slice(&self.id.to_be_bytes());
+        reply[HEADER..end].copy_from_slice(&name);
+        reply
+    }
+
+    /// Reads a reply to this question.
+    pub(super) fn reply(&self, bytes: &[u8]) -> Reply {
+        match Message::from_vec(bytes) {
+            Ok(message) if self.is_answered_by(&message) => Reply::Read(message),
+            Ok(_) => Reply::Foreign,
+            Err(_) if self.begins(bytes) => Reply::Unreadable,
+            Err(_) => Reply::Foreign,
+        }
+    }
+
+    fn is_answered_by(&self, message: &Message) -> bool {
+        let metadata = &message.metadata;
+        let [query] = &message.queries[..] else { return false };
+        metadata.message_type == MessageType::Response
+            && metadata.op_code == OpCode::Query
+            && query.query_type() == self.query.query_type()
+            && query.query_class() == self.query.query_class()
+            && wire_name(query.name(), true) == self.key.name
+    }
+
+    /// Whether a reply has this question, as far as it can be read.
+    fn begins(&self, bytes: &[u8]) -> bool {
+        let (Some(header), Some(rest)) = (bytes.first_chunk::<HEADER>(), bytes.get(HEADER..))
+        else {
+            return false;
+        };
+        let question = [&self.key.name[..], &self.key.kind.to_be_bytes(), &[0, 1]].concat();
+        header[2] & 0b1111_1000 == 0b1000_0000
+            && header[4..6] == [0, 1]
+            && rest.get(..question.len()).is_some_and(|it| it.eq_ignore_ascii_case(&question))
+    }
+}
+
+/// What a reply is.
+pub(super) enum Reply {
+    /// An answer to the question.
+    Read(Message),
+    /// An answer to the question, with records that cannot be read.
+    Unreadable,
+    /// Something else.
+    Foreign,
+}

@@ -1,0 +1,286 @@
+//! Replies of the hub, bounded in number and bytes. When the cache is full, the client whose entries
+//! take the most gives up the one it has not used for longest: nobody can fill it for others.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use units::{ByteCount, Instant};
+
+use super::question::Key;
+
+/// What an entry takes beyond its key and reply, in bytes: the nodes of five trees.
+const OVERHEAD: usize = 400;
+/// The shortest time before its end at which a reply is fetched again: a few round trips.
+const LEAST_LEAD: Duration = Duration::from_secs(2);
+const MOST_LEAD: Duration = Duration::from_secs(60);
+
+/// Bounds of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheLimits {
+    /// The most that entries take, in bytes of memory.
+    pub bytes: ByteCount,
+    /// The most entries.
+    pub entries: usize,
+}
+
+/// A reply that is kept.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    /// The reply as the hub sent it.
+    pub(super) reply: Box<[u8]>,
+    pub(super) stored: Instant,
+    pub(super) expires: Instant,
+    /// Whether it says something about the name.
+    pub(super) is_answer: bool,
+    /// Until then, the hub's failure to refresh it stands (RFC 8767 §5).
+    pub(super) recheck: Instant,
+    /// Whether it was used since it came.
+    pub(super) used: bool,
+    owner: IpAddr,
+    /// Its place in the order of use.
+    mark: u64,
+    /// When to fetch it again, if it is in use.
+    due: Option<Instant>,
+}
+
+impl Entry {
+    /// A reply that came now, caused by `owner`.
+    pub(super) fn new(
+        now: Instant,
+        reply: &[u8],
+        (fresh, is_answer): (Duration, bool),
+        owner: IpAddr,
+    ) -> Self {
+        let lead = (fresh / 10).clamp(LEAST_LEAD, MOST_LEAD);
+        let due = (is_answer && fresh > 2 * lead).then(|| now + (fresh - lead));
+        let (stored, expires, recheck) = (now, now + fresh, now);
+        let reply = reply.into();
+        Self { reply, stored, expires, is_answer, recheck, used: false, owner, mark: 0, due }
+    }
+
+    pub(super) fn is_fresh(&self, now: Instant) -> bool {
+        now < self.expires
+    }
+
+    pub(super) fn owner(&self) -> IpAddr {
+        self.owner
+    }
+}
+
+/// Entries of one client.
+#[derive(Debug, Default)]
+struct Owner {
+    bytes: u64,
+    /// In the order of use.
+    marks: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Cache {
+    limits: CacheLimits,
+    entries: BTreeMap<Key, Entry>,
+    /// Keys in the order of use.
+    order: BTreeMap<u64, Key>,
+    owners: BTreeMap<IpAddr, Owner>,
+    /// Owners by what they take.
+    largest: BTreeSet<(u64, IpAddr)>,
+    /// When entries are to be fetched again.
+    dues: BTreeSet<(Instant, Key)>,
+    next_mark: u64,
+    bytes: u64,
+}
+
+impl Cache {
+    pub(super) fn new(limits: CacheLimits) -> Self {
+        Self {
+            limits,
+            entries: BTreeMap::new(),
+            order: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            largest: BTreeSet::new(),
+            dues: BTreeSet::new(),
+            next_mark: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What the entries take, in bytes of memory.
+    pub(super) fn bytes(&self) -> ByteCount {
+        ByteCount::new(self.bytes)
+    }
+
+    /// The entry, without using it.
+    pub(super) fn peek(&self, key: &Key) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// Uses the entry.
+    pub(super) fn touch(&mut self, key: &Key) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(key)?;
+        let owner = self.owners.get_mut(&entry.owner)?;
+        owner.marks.remove(&entry.mark);
+        self.order.remove(&entry.mark);
+        entry.mark = self.next_mark;
+        self.next_mark += 1;
+        owner.marks.insert(entry.mark);
+        self.order.insert(entry.mark, key.clone());
+        Some(entry)
+    }
+
+    /// Keeps a reply, in the place of an earlier one.
+    pub(super) fn put(&mut self, key: &Key, mut entry: Entry) {
+        self.remove(key);
+        let bytes = size(key, &entry);
+        if bytes > self.limits.bytes.get() || self.limits.entries == 0 {
+            return;
+        }
+        while self.bytes + bytes > self.limits.bytes.get() || self.len() >= self.limits.entries {
+            self.evict();
+        }
+        entry.mark = self.next_mark;
+        self.next_mark += 1;
+        self.bytes += bytes;
+        self.grow(entry.owner, |owner| {
+            owner.bytes += bytes;
+            owner.marks.insert(entry.mark);
+        });
+        self.order.insert(entry.mark, key.clone());
+        self.dues.extend(entry.due.map(|due| (due, key.clone())));
+        self.entries.insert(key.clone(), entry);
+    }
+
+    pub(super) fn remove(&mut self, key: &Key) {
+        let Some(entry) = self.entries.remove(key) else { return };
+        let bytes = size(key, &entry);
+        self.bytes -= bytes;
+        self.order.remove(&entry.mark);
+        if let Some(due) = entry.due {
+            self.dues.remove(&(due, key.clone()));
+        }
+        self.grow(entry.owner, |owner| {
+            owner.bytes -= bytes;
+            owner.marks.remove(&entry.mark);
+        });
+    }
+
+    /// When the next entry is to be fetched again.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.dues.first().map(|(due, _)| *due)
+    }
+
+    /// An entry that is to be fetched again now. Each comes once.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Key> {
+        if self.next_due()? > now {
+            return None;
+        }
+        let (_, key) = self.dues.pop_first()?;
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.due = None;
+        }
+        Some(key)
+    }
+
+    fn evict(&mut self) {
+        let Some((_, largest)) = self.largest.last() else { return };
+        let oldest = self.owners.get(largest).and_then(|owner| owner.marks.first());
+        let Some(key) = oldest.and_then(|mark| self.order.get(mark)).cloned() else { return };
+        self.remove(&key);
+    }
+
+    /// Changes what an owner takes.
+    fn grow(&mut self, of: IpAddr, change: impl FnOnce(&mut Owner)) {
+        let owner = self.owners.entry(of).or_default();
+        self.largest.remove(&(owner.bytes, of));
+        change(owner);
+        if owner.marks.is_empty() {
+            debug_assert_eq!(owner.bytes, 0, "bytes without entries");
+            self.owners.remove(&of);
+        } else {
+            self.largest.insert((owner.bytes, of));
+        }
+    }
+}
+
+fn size(key: &Key, entry: &Entry) -> u64 {
+    (4 * key.bytes() + entry.reply.len() + OVERHEAD) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha20Rng;
+    use rand_core::{Rng, SeedableRng};
+
+    use super::*;
+
+    fn key(number: u32) -> Key {
+        let name = number.to_be_bytes().into();
+        Key { name, kind: 1, dnssec_ok: false, checking_disabled: false }
+    }
+
+    fn client(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    fn entry(now: Instant, size: usize, owner: IpAddr) -> Entry {
+        Entry::new(now, &vec![0; size], (Duration::from_secs(300), true), owner)
+    }
+
+    fn cache(bytes: u64, entries: usize) -> Cache {
+        Cache::new(CacheLimits { bytes: ByteCount::new(bytes), entries })
+    }
+
+    #[test]
+    fn whoever_fills_the_cache_gives_way_to_others() {
+        let mut cache = cache(100_000, 1000);
+        cache.put(&key(0), entry(Instant::ZERO, 100, client(1)));
+        for number in 1..2000 {
+            cache.put(&key(number), entry(Instant::ZERO, 100, client(2)));
+        }
+        assert!(cache.peek(&key(0)).is_some(), "the other client's own");
+        assert!(cache.peek(&key(1)).is_none() && cache.peek(&key(1999)).is_some());
+    }
+
+    #[test]
+    fn what_is_used_stays_longest() {
+        let mut cache = cache(1_000_000, 3);
+        (0..3).for_each(|it| cache.put(&key(it), entry(Instant::ZERO, 100, client(1))));
+        cache.touch(&key(0));
+        cache.put(&key(3), entry(Instant::ZERO, 100, client(1)));
+        let kept: Vec<_> = (0..4).filter(|it| cache.peek(&key(*it)).is_some()).collect();
+        assert_eq!(kept, [0, 2, 3]);
+    }
+
+    #[test]
+    fn bounds_and_accounts_hold_whatever_comes() {
+        for seed in 0..50 {
+            let mut rng = ChaCha20Rng::seed_from_u64(seed);
+            let mut cache = cache(20_000, 30);
+            for _ in 0..2000 {
+                let [which, size, owner, action] = [60, 1500, 5, 4].map(|n| rng.next_u32() % n);
+                match action {
+                    0 => cache.remove(&key(which)),
+                    1 => drop(cache.touch(&key(which))),
+                    _ => {
+                        let entry = entry(Instant::ZERO, size as usize, client(owner as u8));
+                        cache.put(&key(which), entry);
+                    }
+                }
+                let held: u64 = cache.entries.iter().map(|(key, it)| size_of(key, it)).sum();
+                assert_eq!(cache.bytes, held, "seed {seed}");
+                assert!(held <= 20_000 && cache.len() <= 30, "seed {seed}");
+                assert_eq!(cache.order.len(), cache.len());
+                assert_eq!(cache.largest.len(), cache.owners.len());
+                assert!(cache.dues.len() <= cache.len());
+            }
+        }
+    }
+
+    fn size_of(key: &Key, entry: &Entry) -> u64 {
+        size(key, entry)
+    }
+}
