@@ -4,6 +4,7 @@
 mod codel;
 mod config;
 mod flow;
+mod headers;
 mod inbound;
 mod outbound;
 mod piece;
@@ -13,6 +14,9 @@ pub(crate) use config::{CHANNELS, MAX_DEADLINE};
 pub use config::{
     ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,
 };
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use headers::Inner;
+pub(crate) use headers::{CONTEXTS, Compressor, Decompressor, Form, Profile};
 pub(crate) use inbound::Inbound;
 pub(crate) use outbound::Outbound;
 pub(crate) use piece::{Piece, Room};

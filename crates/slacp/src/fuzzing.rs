@@ -10,6 +10,7 @@ mod contacts;
 mod duel;
 mod forger;
 mod grammar;
+mod headers;
 mod owner;
 mod tactics;
 
@@ -17,6 +18,7 @@ use std::net::SocketAddr;
 
 use units::{BitRate, Instant, Machine, RangeSet};
 
+use self::headers::HeaderHop;
 use crate::keys::crypto::{Cipher, PacketKey};
 use crate::keys::secret::Secret;
 use crate::recovery::fec::Decoder;
@@ -45,11 +47,12 @@ pub fn acknowledge_all(endpoint: &mut Endpoint, now: Instant, session: SessionId
 pub type Target = fn(&[u8]);
 
 /// The targets by the names of their corpora.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("datagram", datagram),
     ("knocked", knocked),
     ("frames", frames),
     ("repair", repair),
+    ("headers", headers),
     ("session", session),
     ("adversary", adversary),
 ];
@@ -62,7 +65,8 @@ fn config() -> Config {
     let mut config = Config { max_streams: 16, names: true, ..Config::new(BitRate::from_mbit(10)) };
     let kinds = [ErrorControl::None, ErrorControl::Fec, ErrorControl::Arq, ErrorControl::FecArq];
     for (channel, kind) in (0..).filter_map(ChannelId::new).zip(kinds) {
-        config.add_channel(channel, ChannelConfig::new(kind)).expect("the defaults are right");
+        let channel_config = ChannelConfig { compress: true, ..ChannelConfig::new(kind) };
+        config.add_channel(channel, channel_config).expect("the defaults are right");
     }
     config
 }
@@ -140,6 +144,24 @@ pub fn repair(bytes: &[u8]) {
     while let Ok(Some(frame)) = frame::read(&mut rest) {
         if let Frame::Repair(repair) = frame {
             let _ = decoder.repair(100, &repair);
+        }
+    }
+}
+
+/// IP packets, each after two bytes: a length, of which bit 15 says that the packet is lost on the way,
+/// bit 14 that it is sent again, and bit 13 that what follows are frames for the decompressor instead.
+/// Packets that arrive must be what was sent.
+pub fn headers(mut bytes: &[u8]) {
+    let mut hop = HeaderHop::default();
+    while let Some((length, rest)) = bytes.split_first_chunk::<2>() {
+        let first = u16::from_be_bytes(*length);
+        let length = usize::from(first % 256).min(rest.len());
+        let (packet, rest) = rest.split_at(length);
+        bytes = rest;
+        match first & 0x2000 {
+            0 if !packet.is_empty() => hop.carry(packet, first & 0x8000 != 0, first & 0x4000 != 0),
+            0 => {}
+            _ => hop.hear(packet),
         }
     }
 }

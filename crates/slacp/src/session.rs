@@ -29,7 +29,7 @@ use self::outage::Outage;
 use self::path::Path;
 use self::receiver::Receiver;
 use self::sender::Sender;
-use crate::channels::{ChannelError, ChannelId};
+use crate::channels::{CONTEXTS, ChannelError, ChannelId};
 use crate::event_log::{EventLog, LogEvent};
 use crate::keys::phases::Phases;
 use crate::keys::secret::{Secret, draw};
@@ -168,7 +168,7 @@ impl Session {
         let keepalive = Keepalive::new(now, config.keepalive, &mut rng);
         let phases = Phases::new(keys, !opens_odd, &draw(&mut rng));
         let recovery = if link_layer { Recovery::Ordered } else { Recovery::Reordering };
-        let sender = Sender::new(now, config, limits.memory, (rate.rate(), recovery), &mut rng);
+        let sender = Sender::new(now, config, &peer.limits, (rate.rate(), recovery), &mut rng);
         let mut session = Self {
             name,
             link_layer,
@@ -245,6 +245,7 @@ impl Session {
             held_to_read: ByteCount::new(to_read),
             held: ByteCount::new(self.held()),
             unknown_channels: self.receiver.inbound.unknown(),
+            without_context: self.receiver.inbound.without_context(),
             log_overwritten: self.log.overwritten(),
             ..self.stats.clone()
         }
@@ -515,8 +516,9 @@ fn unsent(rate: BitRate, on_demand: bool) -> u64 {
 pub(crate) fn limits(config: &Config) -> Limits {
     let limits = Limits::new(config.memory.get(), config.stream_window.get(), config.max_streams);
     let channels = config.channels.keys().fold(0, |mask, channel| mask | channel.bit());
+    let contexts = if channels == 0 { 0 } else { CONTEXTS };
     let openings = Openings::of_this_version(config.names, config.questions);
-    Limits { channels, openings, ..limits }
+    Limits { channels, contexts, openings, ..limits }
 }
 
 /// Size of the IP and UDP headers of a datagram to `peer`, in bytes.

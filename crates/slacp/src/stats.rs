@@ -94,6 +94,9 @@ pub struct Stats {
     pub held: ByteCount,
     /// Frames received for packet channels that this side does not have.
     pub unknown_channels: u64,
+    /// Packets received without headers for which there was no context. They are lost: an honest
+    /// peer sends none, unless they come ten seconds late.
+    pub without_context: u64,
     /// Log events overwritten before the owner took them.
     pub log_overwritten: u64,
     /// How the peer violated the protocol, if it did.
@@ -115,6 +118,10 @@ pub struct ChannelStats {
     pub sent: u64,
     /// Bytes of these packets, without headers and retransmissions.
     pub bytes_sent: u64,
+    /// Packets sent without their headers, which the peer has as a context.
+    pub compressed: u64,
+    /// Bytes of headers that were thus not sent, less what the contexts cost.
+    pub header_bytes_saved: u64,
     /// Packets or parts retransmitted.
     pub retransmitted: u64,
     /// Packets or parts acknowledged.

@@ -9,7 +9,7 @@ use slacp::{ChannelId, Config, LogEntry, LogEvent, Wake};
 use units::{BitRate, ByteCount, Instant, Machine};
 
 use crate::hop::{HUB, Hop, TERMINAL, at};
-use crate::packets::{self, ARQ, FEC, Flow, Node};
+use crate::packets::{self, ARQ, Contents, FEC, Flow, Node};
 
 /// The rates and the one-way delay of the paper's emulated link.
 const FORWARD: BitRate = BitRate::from_bits_per_second(512_000);
@@ -70,9 +70,12 @@ pub(crate) struct Logs {
 impl Scenario {
     /// Runs a flow from hub to terminal; gives the logs of its recovery.
     pub(crate) fn run(&self) -> Logs {
-        let flow = Flow { channel: ARQ, size: SIZE, every: EVERY, start: at(5.0), count: 200 };
+        let contents = Contents::Noise;
+        let flow =
+            Flow { contents, channel: ARQ, size: SIZE, every: EVERY, start: at(5.0), count: 200 };
         // Sent when its time has been found.
-        let answer = Flow { channel: FEC, size: 60, every: EVERY, start: Instant::MAX, count: 1 };
+        let answer =
+            Flow { contents, channel: FEC, size: 60, every: EVERY, start: Instant::MAX, count: 1 };
         let first_lost = flow.sent_at(100);
         let mut net = packets::net(&hop(), &[], &[answer], &[flow]);
         run_to(&mut net, first_lost - BEFORE);

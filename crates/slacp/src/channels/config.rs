@@ -84,11 +84,18 @@ pub struct ChannelConfig {
     pub discipline: QueueDiscipline,
     /// Maximum time a packet waits to be sent.
     pub queue_time: Duration,
+    /// Whether headers are compressed, if the peer understands that. Costs some processing, and no
+    /// packet gets longer by more than a few bytes once in a while.
+    pub compress: bool,
+    /// How long a packet may wait for others, to share a packet of the hop with them. At zero nothing
+    /// waits; packets that are waiting anyway share one in any case.
+    pub gather: Duration,
 }
 
 impl ChannelConfig {
     /// The defaults for an error control: deadlines of 0 (none), 100 ms (FEC) and 1 s (ARQ: a
-    /// geostationary round trip plus time to detect the loss); queues of 1 MB and 500 ms.
+    /// geostationary round trip plus time to detect the loss); queues of 1 MB and 500 ms; headers as
+    /// they are, and nothing gathered.
     pub fn new(error_control: ErrorControl) -> Self {
         let deadline = match error_control {
             ErrorControl::None => Duration::ZERO,
@@ -102,6 +109,8 @@ impl ChannelConfig {
             queue: ByteCount::new(1_000_000),
             discipline: QueueDiscipline::CoDel,
             queue_time: Duration::from_millis(500),
+            compress: false,
+            gather: Duration::ZERO,
         }
     }
 

@@ -8,7 +8,9 @@ use units::{ByteCount, Instant};
 
 use super::codel::{CoDel, CoDelParams};
 use super::piece::{Fit, Piece, Room};
-use super::{ChannelConfig, ChannelError, ChannelId, MAX_PACKET, QueueDiscipline, flow};
+use super::{
+    ChannelConfig, ChannelError, ChannelId, Compressor, Form, MAX_PACKET, QueueDiscipline, flow,
+};
 use crate::event_log::{DropReason, EventLog, LogEvent, Unit};
 use crate::scheduler::{Backlog, ClassId, FairQueue};
 use crate::stats::ChannelStats;
@@ -24,6 +26,9 @@ pub(crate) struct Outbound {
     /// Lanes with packets, per class.
     turns: Vec<FairQueue<LaneId>>,
     urgent: Urgent,
+    headers: Compressor,
+    /// Gathered packets fill a packet of the hop from this many bytes on.
+    full: usize,
 }
 
 /// Rests of partly sent packets, then retransmissions. Bounded by what was in flight, because a
@@ -60,6 +65,10 @@ struct Sender {
     /// Bytes in all lanes.
     bytes: usize,
     lanes: BTreeMap<u8, Lane>,
+    /// Since when packets are being gathered. They have no turns.
+    gathered_since: Option<Instant>,
+    /// When gathered packets last got their turns: their wait in the queue began then.
+    released: Instant,
     stats: ChannelStats,
 }
 
@@ -131,7 +140,8 @@ impl Sender {
     fn verdict(&mut self, now: Instant, lane: u8, law: &CoDelParams) -> Option<DropReason> {
         let lane = self.lanes.get_mut(&lane)?;
         let head = lane.queue.front()?;
-        let (wait, size) = (now.saturating_since(head.since), head.data.len());
+        let since = head.since.max(self.released);
+        let (wait, size) = (now.saturating_since(since), head.data.len());
         if wait > self.config.queue_time {
             return Some(DropReason::Stale);
         }
@@ -173,23 +183,29 @@ impl Sender {
 }
 
 impl Outbound {
-    /// The channels of a session with this many classes, for packets of `mtu` bytes.
+    /// The channels of a session with this many classes, for packets of `mtu` bytes. The peer keeps
+    /// so many contexts of headers.
     pub(crate) fn new(
         channels: &BTreeMap<ChannelId, ChannelConfig>,
         classes: usize,
         mtu: usize,
+        contexts: u16,
     ) -> Self {
         let sender = |config: &ChannelConfig| Sender {
             config: *config,
             announced: false,
             bytes: 0,
             lanes: BTreeMap::new(),
+            gathered_since: None,
+            released: Instant::ZERO,
             stats: ChannelStats::default(),
         };
         Self {
             channels: channels.iter().map(|(id, config)| (*id, sender(config))).collect(),
             turns: (0..classes).map(|_| FairQueue::new(mtu)).collect(),
             urgent: Urgent::default(),
+            headers: Compressor::new(contexts),
+            full: mtu - mtu / 8,
         }
     }
 
@@ -207,6 +223,7 @@ impl Outbound {
             let config = channels.get(id).copied().unwrap_or(usual);
             sender.announced &= config.deadline == sender.config.deadline;
             sender.config = config;
+            sender.gathered_since = None;
             let waiting = sender.lanes.iter().filter(|(_, lane)| !lane.queue.is_empty());
             let turns = &mut self.turns[usize::from(config.class.0)];
             waiting.for_each(|(lane, _)| turns.push((*id, *lane)));
@@ -243,8 +260,14 @@ impl Outbound {
         let lane = sender.lanes.entry(id.1).or_default();
         lane.queue.push_back(Queued { since: now, data: packet.into() });
         lane.bytes += size;
+        let gathers = !sender.config.gather.is_zero();
+        if gathers && (sender.bytes == 0 || sender.gathered_since.is_some()) {
+            sender.gathered_since.get_or_insert(now);
+        } else {
+            self.turns[class].push(id);
+        }
         sender.bytes += size;
-        self.turns[class].push(id);
+        let is_full = sender.bytes >= self.full;
         while sender.bytes as u64 > sender.config.queue.get() {
             let Some(longest) = sender.longest_lane() else { break };
             sender.drop_head(now, (channel, longest), DropReason::Full, log);
@@ -252,12 +275,77 @@ impl Outbound {
                 self.turns[class].remove((channel, longest));
             }
         }
+        if is_full {
+            self.release(now, channel);
+        }
         Ok(())
+    }
+
+    /// When gathered packets must get their turns at the latest.
+    pub(crate) fn gathered_until(&self) -> Option<Instant> {
+        let until = |sender: &Sender| Some(sender.gathered_since? + sender.config.gather);
+        self.channels.values().filter_map(until).min()
+    }
+
+    /// How long the next packets of a channel may wait for others, if some leave now that could.
+    pub(crate) fn gathers(&self) -> Option<Duration> {
+        let waiting = self.channels.values().filter(|sender| sender.bytes > 0);
+        waiting.map(|sender| sender.config.gather).max().filter(|gather| !gather.is_zero())
+    }
+
+    /// Gives gathered packets their turns: those that have waited long enough, or `all`.
+    pub(crate) fn release_gathered(&mut self, now: Instant, all: bool) {
+        let is_due = |sender: &Sender| {
+            sender.gathered_since.is_some_and(|since| all || since + sender.config.gather <= now)
+        };
+        let due = self.channels.iter().filter(|(_, sender)| is_due(sender));
+        let due: smallvec::SmallVec<[ChannelId; 4]> = due.map(|(id, _)| *id).collect();
+        due.into_iter().for_each(|id| self.release(now, id));
+    }
+
+    fn release(&mut self, now: Instant, channel: ChannelId) {
+        let Some(sender) = self.channels.get_mut(&channel) else { return };
+        if sender.gathered_since.take().is_none() {
+            return;
+        }
+        sender.released = now;
+        let turns = &mut self.turns[usize::from(sender.config.class.0)];
+        let waiting = sender.lanes.iter().filter(|(_, lane)| !lane.queue.is_empty());
+        waiting.for_each(|(lane, _)| turns.push((channel, *lane)));
+    }
+
+    /// How to write a piece: only whole packets are compressed.
+    pub(crate) fn form(&mut self, now: Instant, piece: &Piece) -> Form {
+        let is_whole = piece.len() == piece.data.len();
+        let compresses = |sender: &Sender| sender.config.compress && is_whole;
+        if !self.channels.get(&piece.channel).is_some_and(compresses) {
+            return Form::Plain;
+        }
+        let place = (piece.channel, piece.lane, piece.sequence);
+        self.headers.form(now, place, &piece.data, piece.again)
+    }
+
+    /// Records how many bytes of a packet's headers were left out, or added for its context.
+    pub(crate) fn on_compressed(&mut self, channel: ChannelId, plain: usize, written: usize) {
+        let Some(sender) = self.channels.get_mut(&channel) else { return };
+        let stats = &mut sender.stats;
+        stats.compressed += u64::from(written < plain);
+        let saved = (stats.header_bytes_saved + plain as u64).saturating_sub(written as u64);
+        stats.header_bytes_saved = saved;
+    }
+
+    /// Records that the peer has a context, or that the packet with it was lost.
+    pub(crate) fn on_context(&mut self, slot: u8, serial: u32, arrived: bool) {
+        match arrived {
+            true => self.headers.established(slot, serial),
+            false => self.headers.failed(slot, serial),
+        }
     }
 
     /// Bytes waiting. Visits at most 32 channels.
     pub(crate) fn held(&self) -> usize {
-        self.urgent.bytes + self.channels.values().map(|sender| sender.bytes).sum::<usize>()
+        let queued = self.channels.values().map(|sender| sender.bytes).sum::<usize>();
+        self.urgent.bytes + queued + self.headers.held()
     }
 
     /// Whether anything waits that goes before new data.

@@ -164,7 +164,8 @@ fn promises(choices: &mut Choices) -> Params {
     let (memory, window) = (amount(1 << 40), amount(1 << 28));
     let (streams, channels) = (amount(1 << 16) as u32, amount(u64::MAX) as u32);
     let (openings, rate) = (Openings(amount(3)), amount(10_000_000));
-    let limits = Limits { channels, openings, ..Limits::new(memory, window, streams) };
+    let contexts = amount(256) as u16;
+    let limits = Limits { channels, contexts, openings, ..Limits::new(memory, window, streams) };
     let times = if choices.one_in(3) { None } else { Some(choices.one_in(2)) };
     let present = choices.one_in(4).then(|| choices.extreme());
     let rate = BitRate::from_bits_per_second(rate);

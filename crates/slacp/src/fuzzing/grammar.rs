@@ -5,10 +5,11 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::Choices;
-use crate::channels::ChannelId;
+use crate::channels::{ChannelId, Inner, Profile};
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{
-    self, Announcement, Frame, Gone, Packet, Part, Repair, Report, ReportedTimes, TruncatedOffset,
+    self, Announcement, CompressedPacket, ContextPacket, Frame, Gone, Packet, Part, Repair, Report,
+    ReportedTimes, TruncatedOffset,
 };
 use crate::{CloseReason, Destination, HostName, Open, ResetReason, StreamId};
 
@@ -17,7 +18,7 @@ use crate::{CloseReason, Destination, HostName, Open, ResetReason, StreamId};
 pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = stream(choices);
     let data;
-    let frame = match choices.below(22) {
+    let frame = match choices.below(24) {
         0 => Frame::Ping,
         1 => Frame::Mark,
         2 => return any_ack(heard, out, choices),
@@ -44,8 +45,16 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choi
         }
         15 if choices.one_in(16) => Frame::Close(CloseReason::Shutdown),
         18 => Frame::Ecn(counts(heard, choices)),
-        21 => Frame::Leaving,
+        23 => Frame::Leaving,
         20 => Frame::Gone(gone(choices)),
+        21 => {
+            data = headers(choices);
+            Frame::Context(context(&data, choices))
+        }
+        22 => {
+            data = bytes(60, choices);
+            Frame::Compressed(compressed(&data, choices))
+        }
         17 => Frame::Return { stream, returns: choices.near(0), limit: choices.extreme() },
         16 => {
             data = bytes(600, choices);
@@ -61,6 +70,47 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choi
         }
     };
     frame.write(out, choices.one_in(4));
+}
+
+/// A packet that may become a context: UDP, TCP, ESP or none of them.
+fn headers(choices: &mut Choices) -> Vec<u8> {
+    let size = 20 + choices.below(80) as usize;
+    let mut packet = vec![choices.bits(8) as u8; size];
+    packet[0] = if choices.one_in(4) { 0x60 } else { 0x45 };
+    packet[2..4].copy_from_slice(&(size as u16).to_be_bytes());
+    packet[6..8].copy_from_slice(&[0x40, 0]);
+    packet[9] = [17, 6, 50, 1][choices.below(4) as usize];
+    packet[10..12].copy_from_slice(&[0, 0]);
+    let words = packet[..20].as_chunks::<2>().0.iter();
+    let sum: u32 = words.map(|word| u32::from(u16::from_be_bytes(*word))).sum();
+    let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    if size >= 28 && packet[9] == 17 {
+        packet[24..26].copy_from_slice(&(size as u16 - 20).to_be_bytes());
+    }
+    packet
+}
+
+fn context<'a>(data: &'a [u8], choices: &mut Choices) -> ContextPacket<'a> {
+    let inner = [Inner::None, Inner::Rtp, Inner::Esp][choices.below(3) as usize];
+    let stride = if inner == Inner::Rtp { choices.bits(32) as u32 } else { 0 };
+    ContextPacket {
+        slot: choices.bits(8) as u8,
+        profile: Profile { inner, id_counts: choices.one_in(2), stride },
+        channel: channel(choices),
+        lane: choices.below(64) as u8,
+        sequence: choices.near(0),
+        data,
+    }
+}
+
+fn compressed<'a>(data: &'a [u8], choices: &mut Choices) -> CompressedPacket<'a> {
+    CompressedPacket {
+        slot: choices.bits(8) as u8,
+        distance: choices.near(0),
+        has_changed: choices.one_in(2),
+        data,
+    }
 }
 
 /// Fewer bytes than `end`, all the same.

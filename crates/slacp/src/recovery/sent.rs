@@ -39,6 +39,8 @@ pub(crate) enum Cargo {
     Last(Gone),
     /// An announcement of the channel with this deadline.
     Announced(ChannelId, Duration),
+    /// A packet whose headers the peer keeps as a context.
+    Context { slot: u8, serial: u32 },
     /// Padding of an MTU probe.
     MtuProbe(MtuProbe),
 }

@@ -1,17 +1,21 @@
 //! Fills packets with payload: control frames, then retransmissions, then streams and packet
 //! channels in scheduler order.
 
+use core::ops::Range;
+
 use smallvec::SmallVec;
 use units::Instant;
 
 use super::{Session, ip_udp_overhead};
-use crate::channels::{CoDelParams, Piece, Room};
+use crate::channels::{CoDelParams, Form, Piece, Room};
 use crate::event_log::{LogEvent, Unit};
 use crate::recovery::planner::Protection;
 use crate::recovery::sent::Cargo;
 use crate::scheduler::{Side, Waiting};
 use crate::streams::Chunk;
-use crate::wire::frame::{self, Announcement, Frame, STREAM_OVERHEAD, TruncatedOffset};
+use crate::wire::frame::{
+    self, Announcement, Compressed, ContextPacket, Frame, STREAM_OVERHEAD, TruncatedOffset,
+};
 use crate::wire::packet::TAG;
 
 /// A packet being filled.
@@ -35,6 +39,8 @@ pub(super) struct Filling<'a> {
     pub(super) asks: bool,
     /// Whether it reports a loss to a link layer.
     pub(super) reports: bool,
+    /// The last compressed packet: where its frame starts and ends.
+    compressed: Range<usize>,
 }
 
 impl<'a> Filling<'a> {
@@ -53,6 +59,7 @@ impl<'a> Filling<'a> {
             dscp: None,
             asks: false,
             reports: false,
+            compressed: 0..0,
         }
     }
 
@@ -90,8 +97,12 @@ impl Session {
             let placed = self.may_add_lost(packet) && self.write_lost(now, packet)
                 || self.may_add_new(packet) && self.write_new(now, packet);
             if !placed {
-                return;
+                break;
             }
+        }
+        // What ends with the packet needs no length.
+        if !packet.compressed.is_empty() && packet.compressed.end == packet.out.len() {
+            frame::drop_length(packet.out, packet.compressed.start);
         }
     }
 
@@ -226,9 +237,7 @@ impl Session {
             Frame::Channel(Announcement { channel, deadline }).write(packet.out, false);
             packet.cargo.push(Cargo::Announced(channel, deadline));
         }
-        let frame = piece.frame();
-        let last = frame.head() + piece.len() + STREAM_OVERHEAD >= packet.room().left;
-        frame.write(packet.out, last);
+        let last = self.write_packet(now, packet, &piece);
         let (number, again, unit) = (packet.number, piece.again, Unit::from(&piece));
         self.log.record(now, || LogEvent::Placed { packet: number, unit, again });
         let gone = piece.gone();
@@ -240,6 +249,35 @@ impl Session {
             false => Cargo::Gone(channel),
         });
         packet.close_if(last);
+    }
+
+    /// Writes a packet of a channel in its shortest form; returns whether nothing may follow it.
+    fn write_packet(&mut self, now: Instant, packet: &mut Filling, piece: &Piece) -> bool {
+        let (frame, before) = (piece.frame(), packet.out.len());
+        let plain = frame.head() + piece.len();
+        match self.sender.outbound.form(now, piece) {
+            Form::Compressed(found) => {
+                let changes = Some(&found.changes[..]).filter(|changes| !changes.is_empty());
+                let (slot, distance) = (found.slot, found.distance);
+                let payload = &piece.data[found.header..];
+                Compressed { slot, distance, changes, payload }.write(packet.out, false);
+                packet.compressed = before..packet.out.len();
+            }
+            Form::Context { slot, serial, profile } => {
+                let Piece { channel, lane, sequence, ref data, .. } = *piece;
+                let context = ContextPacket { slot, profile, channel, lane, sequence, data };
+                if context.size() > packet.room().left {
+                    self.sender.outbound.on_context(slot, serial, false);
+                    return packet.write_plain(&frame);
+                }
+                context.write(packet.out);
+                packet.cargo.push(Cargo::Context { slot, serial });
+            }
+            Form::Plain => return packet.write_plain(&frame),
+        }
+        let written = packet.out.len() - before;
+        self.sender.outbound.on_compressed(piece.channel, plain, written);
+        false
     }
 }
 
@@ -254,6 +292,14 @@ impl Filling<'_> {
             self.protection.promised |= is_source;
             self.protection.tail |= piece.again;
         }
+    }
+
+    /// Writes a packet of a channel as it is, without a length if no further frame fits; returns
+    /// whether that is so.
+    fn write_plain(&mut self, frame: &frame::Packet<'_>) -> bool {
+        let last = frame.head() + frame.data.len() + STREAM_OVERHEAD >= self.room().left;
+        frame.write(self.out, last);
+        last
     }
 
     /// Nothing may follow a frame without a length.

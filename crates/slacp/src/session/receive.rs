@@ -182,6 +182,14 @@ impl Session {
                 Frame::Packet(packet) => {
                     self.receiver.inbound.packet(now, &packet, restored, &mut self.log);
                 }
+                Frame::Context(found) => {
+                    let (inbound, log) = (&mut self.receiver.inbound, &mut self.log);
+                    inbound.context((now, number), &found, restored, log);
+                }
+                Frame::Compressed(found) => {
+                    let (inbound, log) = (&mut self.receiver.inbound, &mut self.log);
+                    inbound.compressed((now, number), &found, restored, log);
+                }
             }
         }
         Ok(Some((eliciting, repair)))

@@ -73,8 +73,18 @@ impl Session {
         } else if self.held_back {
             None
         } else {
-            self.new_at()
+            self.new_at().into_iter().chain(self.sender.outbound.gathered_until()).min()
         }
+    }
+
+    /// Ends the wait of gathered packets, if it has been long enough or something leaves now that
+    /// they can share a packet with.
+    fn release_gathered(&mut self, now: Instant) {
+        let is_now = |time: Option<Instant>| time.is_some_and(|time| time <= now);
+        let companion =
+            (self.has_urgent() || is_now(self.new_at())) && !self.sender.scheduler.marks();
+        let all = companion || self.ack_is_due(now);
+        self.sender.outbound.release_gathered(now, all);
     }
 
     /// When an acknowledgement is due. On a link layer, one that reports no loss waits for new data
@@ -91,10 +101,13 @@ impl Session {
     }
 
     /// Whether the packet being built carries new data of a link layer, and an acknowledgement can
-    /// travel with it.
+    /// travel with it; or gathered packets, and it would be due before the next ones leave.
     fn ack_joins(&self, now: Instant) -> bool {
+        let next = self.sender.outbound.gathers().map(|gather| now + 2 * gather);
+        let is_near = || next >= self.report_at();
         let takes_new = !self.held_back && !self.has_urgent() && self.receiver.received.waits();
-        self.link_layer && takes_new && self.payload_at().is_some_and(|time| time <= now)
+        let joins = self.link_layer || next.is_some() && is_near();
+        takes_new && joins && self.payload_at().is_some_and(|time| time <= now)
     }
 
     /// Builds the next packet in `out`, which must be empty; `None` if there is nothing to send.
@@ -114,6 +127,7 @@ impl Session {
         if let Some(sent) = self.transmit_mtu_probe(now, &header, out) {
             return Some(sent);
         }
+        self.release_gathered(now);
         let to = self.peer.address;
         if self.asks_along(now) {
             self.ping();
@@ -193,7 +207,9 @@ impl Session {
     fn enter(&mut self, now: Instant, size: u16, ecn: Ecn, kept: Option<Kept>) {
         self.activity.sent = now;
         let (number, eliciting) = (self.sender.sent.next_number(), kept.is_some());
-        let nothing_waits = self.waits_at().is_none();
+        let nothing_waits = !self.has_urgent()
+            && self.sender.planner.next().is_none()
+            && (self.held_back || self.new_at().is_none());
         let sent_bytes = self.stats.bytes_sent;
         let mut link_bytes = sent_bytes;
         if let Some(auto) = self.rate.auto_mut() {

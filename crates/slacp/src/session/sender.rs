@@ -15,6 +15,7 @@ use crate::recovery::planner::Planner;
 use crate::recovery::sent::{Cargo, SentPacket, SentPackets};
 use crate::scheduler::Scheduler;
 use crate::stats::ENTRY;
+use crate::streams::flow::Limits;
 
 /// A SETTLED frame is sent at least once in this many packets.
 const SETTLE_EVERY: u64 = 64;
@@ -52,16 +53,17 @@ impl Sender {
     pub(super) fn new(
         now: Instant,
         config: &Config,
-        memory: u64,
+        peer: &Limits,
         (rate, recovery): (BitRate, Recovery),
         rng: &mut ChaCha20Rng,
     ) -> Self {
         let (classes, mtu) = (config.classes.len(), usize::from(config.mtu));
+        let memory = config.memory.get();
         Self {
             sent: SentPackets::new(recovery),
             planner: Planner::new(rate),
             scheduler: Scheduler::new(&config.classes),
-            outbound: Outbound::new(&config.channels, classes, mtu),
+            outbound: Outbound::new(&config.channels, classes, mtu, peer.contexts),
             copies: VecDeque::new(),
             leave_out_at: left_out_after(0, rng),
             most_in_flight: most_in_flight(memory),

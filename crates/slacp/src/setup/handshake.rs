@@ -92,6 +92,7 @@ const OPENINGS: u64 = 10;
 const LEAVING: u64 = 12;
 const ECN: u64 = 13;
 const LINK_LAYER: u64 = 16;
+const CONTEXTS: u64 = 17;
 
 impl Params {
     /// The cipher of a session with `peer`.
@@ -130,12 +131,15 @@ impl Params {
         if self.leaving {
             put(LEAVING, 1);
         }
+        if self.limits.contexts > 0 {
+            put(CONTEXTS, u64::from(self.limits.contexts));
+        }
         out
     }
 
     fn decode(mut input: &[u8]) -> Result<Self, HandshakeError> {
         let (mut memory, mut window, mut streams, mut rate, mut present) = (0, 0, 0, 0, None);
-        let (mut channels, mut openings) = (0, Openings::default());
+        let (mut channels, mut contexts, mut openings) = (0, 0, Openings::default());
         let (mut times, mut aes, mut ecn, mut link_layer) = (None, false, false, false);
         let mut leaving = false;
         while !input.is_empty() {
@@ -147,6 +151,7 @@ impl Params {
                 MAX_STREAMS => streams = u32::try_from(value).unwrap_or(u32::MAX),
                 RATE => rate = value,
                 CHANNELS => channels = value as u32,
+                CONTEXTS => contexts = u16::try_from(value).unwrap_or(u16::MAX),
                 OPENINGS => openings = Openings(value),
                 PRESENT => present = Some(value),
                 TIMES => times = Some(value == 1),
@@ -161,7 +166,8 @@ impl Params {
                 _ => {}
             }
         }
-        let limits = Limits { channels, openings, ..Limits::new(memory, window, streams) };
+        let limits =
+            Limits { channels, contexts, openings, ..Limits::new(memory, window, streams) };
         let rate = BitRate::from_bits_per_second(rate);
         Ok(Self { limits, rate, present, times, aes, ecn, link_layer, leaving })
     }

@@ -22,6 +22,8 @@ pub(crate) struct Limits {
     pub(crate) max_streams: u32,
     /// Bit mask of the packet channels it receives.
     pub(crate) channels: u32,
+    /// Number of contexts of packet headers that it keeps.
+    pub(crate) contexts: u16,
     /// Optional fields of openings that it understands.
     pub(crate) openings: Openings,
 }
@@ -29,7 +31,8 @@ pub(crate) struct Limits {
 impl Limits {
     pub(crate) fn new(memory: u64, stream_window: u64, max_streams: u32) -> Self {
         let stream_window = stream_window.min(memory);
-        Self { memory, stream_window, max_streams, channels: 0, openings: Openings::default() }
+        let openings = Openings::default();
+        Self { memory, stream_window, max_streams, channels: 0, contexts: 0, openings }
     }
 
     /// Maximum number of gaps in all streams together, so that they take at most a sixteenth of the

@@ -11,8 +11,12 @@ use crate::wire::open::{Destination, Open};
 use crate::wire::varint;
 use crate::{CloseReason, ResetReason, StreamId};
 
-pub(crate) use channel::{Announcement, CHANNEL_SIZE, Gone, Packet, Part};
-use channel::{CHANNEL, GONE, PACKET, PACKET_LEN, PACKET_PART};
+pub(crate) use channel::{
+    Announcement, CHANNEL_SIZE, Compressed, CompressedPacket, ContextPacket, Gone, Packet, Part,
+    drop_length,
+};
+use channel::{CHANNEL, COMPRESSED, COMPRESSED_CHANGED, COMPRESSED_LEN, CONTEXT, GONE};
+use channel::{PACKET, PACKET_LEN, PACKET_PART};
 use open::{MARKED_OPEN, OPEN};
 
 const PADDING: u8 = 0x00;
@@ -124,6 +128,10 @@ pub(crate) enum Frame<'a> {
     /// A packet of a channel that is not sent again.
     Gone(Gone),
     Packet(Packet<'a>),
+    /// A packet of a channel whose headers are to be kept.
+    Context(ContextPacket<'a>),
+    /// A packet of a channel without its headers.
+    Compressed(CompressedPacket<'a>),
 }
 
 /// A number as sent: a full stream offset, the low 26 bits of one in a compact frame, or the low 30
@@ -494,6 +502,8 @@ impl Frame<'_> {
             Frame::Channel(announcement) => announcement.write(out),
             Frame::Gone(gone) => gone.write(out),
             Frame::Packet(packet) => packet.write(out, last),
+            Frame::Context(packet) => packet.write(out),
+            Frame::Compressed(packet) => packet.write(out, last),
         }
     }
 }
@@ -614,6 +624,10 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
         GONE => Frame::Gone(Gone::read(input)?),
         _ if kind & !(PACKET_LEN | PACKET_PART) == PACKET => {
             Frame::Packet(Packet::read(kind, input)?)
+        }
+        CONTEXT => Frame::Context(ContextPacket::read(input)?),
+        _ if kind & !(COMPRESSED_LEN | COMPRESSED_CHANGED) == COMPRESSED => {
+            Frame::Compressed(CompressedPacket::read(kind, input)?)
         }
         _ if kind & COMPACT != 0 => read_compact(kind, input)?,
         _ => return None,

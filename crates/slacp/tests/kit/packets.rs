@@ -29,10 +29,20 @@ pub fn channels(config: &mut Config) {
     }
 }
 
+/// What the packets of a flow carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// UDP with a number and noise, and headers that no host would send: they are not compressed.
+    Noise,
+    /// RTP with as many bytes of voice: the packets of a call, with the right checksums.
+    Voice(usize),
+}
+
 /// Packets of one UDP flow, one every `every` from `start` on.
 #[derive(Debug, Clone)]
 pub struct Flow {
     pub channel: u8,
+    pub contents: Contents,
     /// The size of the IP packets, at least [`HEADERS`].
     pub size: usize,
     pub every: Duration,
@@ -48,7 +58,16 @@ impl Flow {
     pub fn new(channel: u8, size: usize, mbit: f64, seconds: f64) -> Self {
         let every = Duration::from_secs_f64(size as f64 * 8.0 / (mbit * 1e6));
         let count = (seconds / every.as_secs_f64()) as u64;
-        Self { channel, size, every, start: at(5.0), count }
+        Self { channel, contents: Contents::Noise, size, every, start: at(5.0), count }
+    }
+
+    /// A call with G.729: packets of 60 bytes, 20 of them voice, every 20 ms for `seconds`, the first
+    /// `phase` after 5 s.
+    pub fn call(channel: u8, phase: Duration, seconds: f64) -> Self {
+        let every = Duration::from_millis(20);
+        let count = (seconds / every.as_secs_f64()) as u64;
+        let contents = Contents::Voice(20);
+        Self { channel, contents, size: 60, every, start: at(5.0) + phase, count }
     }
 
     pub fn sent_at(&self, number: u64) -> Instant {
@@ -57,6 +76,9 @@ impl Flow {
 
     /// Packet `number` of flow `port`.
     fn packet(&self, port: u16, number: u64) -> Vec<u8> {
+        if let Contents::Voice(size) = self.contents {
+            return voice(port, number, size);
+        }
         let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 1, 0, 1, 10, 2, 0, 1];
         packet.splice(2..4, (self.size as u16).to_be_bytes());
         packet.extend(port.to_be_bytes());
@@ -69,6 +91,30 @@ impl Flow {
         });
         packet
     }
+}
+
+/// Packet `number` of a call from this port.
+fn voice(port: u16, number: u64, size: usize) -> Vec<u8> {
+    let mut udp = [port, 5004, 20 + size as u16, 0].map(u16::to_be_bytes).concat();
+    udp.extend([0x80, 18]);
+    udp.extend((number as u16).to_be_bytes());
+    udp.extend((number as u32 * 160).to_be_bytes());
+    udp.extend((0xfeed_0000 + u32::from(port)).to_be_bytes());
+    let noise = |i: u64| (number ^ i << 8).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    udp.extend((0..size as u64).map(|i| noise(i) as u8));
+    let (from, to) = ([10, 1, 0, 1], [10, 2, 0, 1]);
+    let pseudo = tcp::wire::pseudo_header_sum(from.into(), to.into(), udp.len());
+    let sum = tcp::wire::checksum(pseudo + 17 - 6, &udp);
+    udp[6..8].copy_from_slice(&sum.to_be_bytes());
+    let mut packet = vec![0x45, 0xb8];
+    packet.extend((20 + udp.len() as u16).to_be_bytes());
+    packet.extend((number as u16 + port * 1000).to_be_bytes());
+    packet.extend([0x40, 0, 63, 17, 0, 0]);
+    packet.extend(from.into_iter().chain(to));
+    let sum = tcp::wire::checksum(0, &packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend(udp);
+    packet
 }
 
 /// What arrived of a flow.
@@ -142,7 +188,10 @@ impl Node {
         while let Some((_, channel, packet)) = self.host.endpoint.poll_packet() {
             let port = u16::from_be_bytes([packet[20], packet[21]]);
             let flow = &self.expected[usize::from(port)];
-            let number = u64::from_be_bytes(packet[28..36].try_into().unwrap());
+            let number = match flow.contents {
+                Contents::Noise => u64::from_be_bytes(packet[28..36].try_into().unwrap()),
+                Contents::Voice(_) => u16::from_be_bytes([packet[30], packet[31]]).into(),
+            };
             assert_eq!(channel, id(flow.channel));
             assert_eq!(packet, flow.packet(port, number));
             let delay = now.saturating_since(flow.sent_at(number));

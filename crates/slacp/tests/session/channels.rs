@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use crate::hop::{HUB, Hop, Plan, TERMINAL, at};
-use crate::packets::{ARQ, Arrivals, FEC, FEC_ARQ, Flow, HEADERS, NONE, Node, channels, net, run};
+use crate::packets::{
+    ARQ, Arrivals, Contents, FEC, FEC_ARQ, Flow, HEADERS, NONE, Node, channels, net, run,
+};
 use link::testkit::{Mangle, Net};
 use units::{Instant, Probability};
 
@@ -195,6 +197,7 @@ fn trouble(seed: u64) -> Net<Node> {
         (0..mix(1) % 4).map(|i| Plan::new(mix(i + 10) * 300, mix(i + 20) * 900)).collect();
     let flows = |base: u64| -> Vec<Flow> {
         let flow = |i: u64| Flow {
+            contents: Contents::Noise,
             channel: (mix(base + i) % 4) as u8,
             size: HEADERS + (mix(base + 10 + i) * 2) as usize,
             every: Duration::from_micros(500 + mix(base + 20 + i) * 40),

@@ -9,7 +9,7 @@ use slacp::{ChannelConfig, Config, LogEntry, LogEvent, Unit};
 use units::{BitRate, ByteCount, Instant};
 
 use crate::hop::{HUB, Hop, TERMINAL, at};
-use crate::packets::{ARQ, Arrivals, Flow, Node, id, net, run};
+use crate::packets::{ARQ, Arrivals, Contents, Flow, Node, id, net, run};
 
 /// The paper's return link.
 const RATE: BitRate = BitRate::from_bits_per_second(128_000);
@@ -37,6 +37,7 @@ fn bursts(between: [u64; 2], length: [u64; 2]) -> Loss {
 /// Sends packets from the terminal to the hub; returns what arrived.
 fn carried(loss: Loss, configure: fn(&mut Config)) -> (Arrivals, Net<Node>) {
     let flow = Flow {
+        contents: Contents::Noise,
         channel: ARQ,
         size: SIZE,
         every: Duration::from_millis(125),
@@ -128,6 +129,7 @@ fn a_peer_that_is_no_link_layer_is_served_as_ever() {
         config.link_layer = false;
     }
     let flow = Flow {
+        contents: Contents::Noise,
         channel: ARQ,
         size: SIZE,
         every: Duration::from_millis(150),
@@ -154,6 +156,7 @@ fn a_peer_that_is_no_link_layer_is_served_as_ever() {
 #[test]
 fn while_new_data_is_held_back_control_leaves() {
     let flow = Flow {
+        contents: Contents::Noise,
         channel: ARQ,
         size: SIZE,
         every: Duration::from_millis(125),
@@ -186,7 +189,14 @@ fn a_wait_for_an_allocation_is_no_fade() {
     let steps = vec![(ms(0), ms(250)), (ms(5_000), ms(1_750)), (ms(12_000), ms(750))];
     let path = Some(Delay::Trace(Trace::new(steps, None).unwrap()));
     let hop = Hop { path, ..hop(bursts([5, 15], [100, 300]), configure) };
-    let flow = Flow { channel: ARQ, size: SIZE, every: ms(125), start: at(5.0), count: 400 };
+    let flow = Flow {
+        contents: Contents::Noise,
+        channel: ARQ,
+        size: SIZE,
+        every: ms(125),
+        start: at(5.0),
+        count: 400,
+    };
     let mut net = net(&hop, &[], &[flow], &[]);
     run(&mut net);
     net.run_for(Duration::from_secs(5)).unwrap();
@@ -202,6 +212,7 @@ fn a_wait_for_an_allocation_is_no_fade() {
 #[test]
 fn the_queue_in_front_is_drop_tail() {
     let flow = Flow {
+        contents: Contents::Noise,
         channel: ARQ,
         size: 1000,
         every: Duration::from_millis(1),

@@ -34,4 +34,5 @@ mod rekey;
 mod suspend;
 mod transfer;
 mod trust;
+mod voice;
 mod wire;

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::TruncatedOffset;
-use crate::channels::{CHANNELS, ChannelId, LANES, MAX_DEADLINE, MAX_PACKET};
+use crate::channels::{CHANNELS, ChannelId, LANES, MAX_DEADLINE, MAX_PACKET, Profile};
 use crate::wire::varint;
 
 pub(super) const CHANNEL: u8 = 0x20;
@@ -11,6 +11,10 @@ pub(super) const GONE: u8 = 0x24;
 pub(super) const PACKET: u8 = 0x18;
 pub(super) const PACKET_LEN: u8 = 0x01;
 pub(super) const PACKET_PART: u8 = 0x02;
+pub(super) const CONTEXT: u8 = 0x25;
+pub(super) const COMPRESSED: u8 = 0x28;
+pub(super) const COMPRESSED_LEN: u8 = 0x01;
+pub(super) const COMPRESSED_CHANGED: u8 = 0x02;
 
 /// Maximum size of a [`Frame::Channel`](super::Frame::Channel), in bytes.
 pub(crate) const CHANNEL_SIZE: usize = 1 + 1 + 2;
@@ -121,6 +125,120 @@ impl Part {
     }
 }
 
+/// A whole packet whose headers the receiver keeps as a context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ContextPacket<'a> {
+    pub(crate) slot: u8,
+    pub(crate) profile: Profile,
+    pub(crate) channel: ChannelId,
+    pub(crate) lane: u8,
+    /// Its full number in the lane.
+    pub(crate) sequence: u64,
+    pub(crate) data: &'a [u8],
+}
+
+/// A packet without the headers that its context has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CompressedPacket<'a> {
+    pub(crate) slot: u8,
+    /// How far it is behind the context in its lane.
+    pub(crate) distance: u64,
+    /// Whether the data begins with changes of the headers.
+    pub(crate) has_changed: bool,
+    pub(crate) data: &'a [u8],
+}
+
+impl<'a> ContextPacket<'a> {
+    /// Size of the frame, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let mut profile = Vec::with_capacity(Profile::LONGEST);
+        self.profile.write(&mut profile);
+        let length = self.data.len();
+        4 + profile.len() + varint::len(self.sequence) + varint::len(length as u64) + length
+    }
+
+    /// Appends the frame.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend([CONTEXT, self.slot]);
+        self.profile.write(out);
+        let numbers = [u64::from(self.channel.0), u64::from(self.lane), self.sequence];
+        numbers.into_iter().for_each(|number| varint::write(out, number));
+        varint::write(out, self.data.len() as u64);
+        out.extend_from_slice(self.data);
+    }
+
+    pub(super) fn read(input: &mut &'a [u8]) -> Option<Self> {
+        let [slot] = super::take::<1>(input)?;
+        let profile = Profile::read(input)?;
+        let (channel, lane) = (read_channel(input)?, read_lane(input)?);
+        let sequence = varint::read(input)?;
+        let data = super::read_data(input, true)?;
+        let fits = (1..=MAX_PACKET).contains(&data.len());
+        fits.then_some(Self { slot, profile, channel, lane, sequence, data })
+    }
+}
+
+impl<'a> CompressedPacket<'a> {
+    pub(super) fn read(kind: u8, input: &mut &'a [u8]) -> Option<Self> {
+        let [slot] = super::take::<1>(input)?;
+        let distance = varint::read(input)?;
+        let data = super::read_data(input, kind & COMPRESSED_LEN != 0)?;
+        Some(Self { slot, distance, has_changed: kind & COMPRESSED_CHANGED != 0, data })
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>, last: bool) {
+        let parts = Compressed {
+            slot: self.slot,
+            distance: self.distance,
+            changes: self.has_changed.then_some(&[]),
+            payload: self.data,
+        };
+        parts.write(out, last);
+    }
+}
+
+/// A compressed packet to write: its data in two parts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Compressed<'a> {
+    pub(crate) slot: u8,
+    pub(crate) distance: u64,
+    /// How the headers have changed, if they have.
+    pub(crate) changes: Option<&'a [u8]>,
+    pub(crate) payload: &'a [u8],
+}
+
+impl Compressed<'_> {
+    fn data(&self) -> usize {
+        self.changes.map_or(0, <[u8]>::len) + self.payload.len()
+    }
+
+    /// Appends the frame, with its length unless it is the last.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, last: bool) {
+        let length = if last { 0 } else { COMPRESSED_LEN };
+        let changed = if self.changes.is_some() { COMPRESSED_CHANGED } else { 0 };
+        out.extend([COMPRESSED | length | changed, self.slot]);
+        varint::write(out, self.distance);
+        if !last {
+            varint::write(out, self.data() as u64);
+        }
+        out.extend_from_slice(self.changes.unwrap_or_default());
+        out.extend_from_slice(self.payload);
+    }
+}
+
+/// Removes the length of a compressed packet that turns out to be the last frame of `out`: `frame` is
+/// where it starts.
+pub(crate) fn drop_length(out: &mut Vec<u8>, frame: usize) {
+    debug_assert_eq!(out[frame] & !COMPRESSED_CHANGED, COMPRESSED | COMPRESSED_LEN);
+    out[frame] &= !COMPRESSED_LEN;
+    let mut rest = &out[frame + 2..];
+    varint::read(&mut rest);
+    let length = out.len() - rest.len();
+    varint::read(&mut rest);
+    let end = out.len() - rest.len();
+    out.drain(length..end);
+}
+
 fn read_lane(input: &mut &[u8]) -> Option<u8> {
     u8::try_from(varint::read(input)?).ok().filter(|lane| *lane < LANES)
 }
@@ -136,6 +254,7 @@ mod tests {
 
     use super::super::{Frame, read};
     use super::*;
+    use crate::channels::Inner;
 
     proptest! {
         #[test]
@@ -161,6 +280,46 @@ mod tests {
             announcement.write(&mut out);
             prop_assert!(out.len() <= CHANNEL_SIZE);
             prop_assert_eq!(read(&mut &out[..]), Ok(Some(Frame::Channel(announcement))));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn contexts_read_back(
+            slot: u8, channel in 0u8..32, lane in 0u8..64, sequence in 0u64..1 << 60,
+            inner in prop::sample::select(vec![Inner::None, Inner::Rtp, Inner::Esp]),
+            id_counts: bool, stride: u32, data in prop::collection::vec(any::<u8>(), 1..100)
+        ) {
+            let stride = if inner == Inner::Rtp { stride } else { 0 };
+            let profile = Profile { inner, id_counts, stride };
+            let channel = ChannelId(channel);
+            let context = ContextPacket { slot, profile, channel, lane, sequence, data: &data };
+            let mut out = Vec::new();
+            context.write(&mut out);
+            prop_assert_eq!(out.len(), context.size());
+            prop_assert_eq!(read(&mut &out[..]), Ok(Some(Frame::Context(context))));
+        }
+
+        #[test]
+        fn compressed_packets_read_back(
+            slot: u8, distance in 0u64..1 << 60, last: bool,
+            changes in prop::option::of(prop::collection::vec(any::<u8>(), 1..9)),
+            payload in prop::collection::vec(any::<u8>(), 0..100)
+        ) {
+            let changes = changes.as_deref();
+            let written = Compressed { slot, distance, changes, payload: &payload };
+            let mut out = Vec::new();
+            written.write(&mut out, last);
+            if !last {
+                let (mut shortened, mut short) = (out.clone(), Vec::new());
+                drop_length(&mut shortened, 0);
+                written.write(&mut short, true);
+                prop_assert_eq!(shortened, short);
+            }
+            let data = [changes.unwrap_or_default(), &payload].concat();
+            let has_changed = changes.is_some();
+            let packet = CompressedPacket { slot, distance, has_changed, data: &data };
+            prop_assert_eq!(read(&mut &out[..]), Ok(Some(Frame::Compressed(packet))));
         }
     }
 

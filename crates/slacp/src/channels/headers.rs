@@ -1,0 +1,26 @@
+//! Compression of packet headers (`docs/slacp.md`, Header compression).
+//!
+//! A packet that is carried whole may become a *context*: its headers are the template of later
+//! packets of its flow, which then carry only what the template does not predict. The sender uses a
+//! context once the peer has acknowledged it, and each packet says how it differs from the context
+//! itself, not from the packet before it: whatever is lost, repeated or overtaken, every packet that
+//! arrives can be rebuilt, byte for byte. There is nothing to repair.
+//!
+//! Not compressed: IP options and extension headers, fragments, and what is encrypted.
+
+mod checksum;
+mod compressor;
+mod context;
+mod decompressor;
+mod layout;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use compressor::{Compressor, Form};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use context::Inner;
+pub(crate) use context::Profile;
+pub(crate) use decompressor::Decompressor;
+
+/// Number of contexts that this side keeps for its peer, announced by parameter 17.
+pub(crate) const CONTEXTS: u16 = 256;

@@ -1,0 +1,312 @@
+//! A context: the headers of a packet as template for those of later ones.
+
+use smallvec::SmallVec;
+
+use super::checksum::checksum;
+use super::layout::{
+    Code, Field, LONGEST, Layout, Rule, UDP_LENGTH, V4_ADDRESSES, V4_CHECKSUM, V4_LENGTH,
+    V4_PROTOCOL, V6_ADDRESSES, V6_LENGTH, V6_NEXT,
+};
+use crate::channels::{ChannelId, MAX_PACKET};
+use crate::wire::varint;
+
+/// What follows the transport header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Inner {
+    /// Nothing that is known.
+    #[default]
+    None,
+    /// RTP, in UDP.
+    Rtp,
+    /// ESP, or ESP in UDP.
+    Esp,
+}
+
+/// How the packets of a flow follow from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Profile {
+    pub(crate) inner: Inner,
+    /// Whether the IPv4 identification rises by one with each packet.
+    pub(crate) id_counts: bool,
+    /// How much the RTP timestamp rises with each packet.
+    pub(crate) stride: u32,
+}
+
+const ID_COUNTS: u8 = 0x80;
+
+impl Profile {
+    /// Maximum encoded size, in bytes.
+    pub(crate) const LONGEST: usize = 1 + 8;
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let inner = match self.inner {
+            Inner::None => 0,
+            Inner::Rtp => 1,
+            Inner::Esp => 2,
+        };
+        out.push(inner | if self.id_counts { ID_COUNTS } else { 0 });
+        if self.inner == Inner::Rtp {
+            varint::write(out, self.stride.into());
+        }
+    }
+
+    pub(crate) fn read(input: &mut &[u8]) -> Option<Self> {
+        let (first, rest) = input.split_first()?;
+        *input = rest;
+        let inner = match first & !ID_COUNTS {
+            0 => Inner::None,
+            1 => Inner::Rtp,
+            2 => Inner::Esp,
+            _ => return None,
+        };
+        let stride = if inner == Inner::Rtp { varint::read(input)? } else { 0 };
+        let stride = u32::try_from(stride).ok()?;
+        Some(Self { inner, id_counts: first & ID_COUNTS != 0, stride })
+    }
+}
+
+/// The headers of a packet, and its place.
+#[derive(Debug, Clone)]
+pub(super) struct Context {
+    header: SmallVec<[u8; 64]>,
+    layout: Layout,
+    profile: Profile,
+    pub(super) channel: ChannelId,
+    pub(super) lane: u8,
+    /// Its number in its lane.
+    pub(super) sequence: u64,
+}
+
+/// How a packet differs from its prediction; empty if it does not.
+pub(super) type Changes = SmallVec<[u8; 32]>;
+
+/// A packet as its context has it.
+pub(super) struct Difference {
+    pub(super) changes: Changes,
+    /// Length of the packet's headers, in bytes.
+    pub(super) header: usize,
+}
+
+/// Changes as they are found, in order.
+#[derive(Default)]
+struct Found {
+    mask: u64,
+    /// The bit of the next item.
+    bit: u32,
+    values: Changes,
+}
+
+impl Found {
+    /// Notes whether the next item has changed, and if so its value.
+    fn note(&mut self, changed: bool, value: impl FnOnce(&mut Changes)) {
+        if changed {
+            self.mask |= 1 << self.bit;
+            value(&mut self.values);
+        }
+        self.bit += 1;
+    }
+
+    fn changes(&self) -> Changes {
+        let mut changes = Changes::new();
+        if self.mask != 0 {
+            put(&mut changes, self.mask);
+            changes.extend_from_slice(&self.values);
+        }
+        changes
+    }
+}
+
+impl Context {
+    /// The context that a packet makes; `None` if it cannot be one.
+    pub(super) fn new(
+        profile: Profile,
+        (channel, lane, sequence): (ChannelId, u8, u64),
+        packet: &[u8],
+    ) -> Option<Self> {
+        let layout = Layout::of(packet, profile.inner, profile.id_counts)?;
+        let header = SmallVec::from_slice(packet.get(..layout.len)?);
+        debug_assert!(header.len() <= LONGEST);
+        let context = Self { header, layout, profile, channel, lane, sequence };
+        // One whose lengths or checksums are not those of an IP packet predicts nothing.
+        context.difference(0, packet).is_some().then_some(context)
+    }
+
+    pub(super) fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// Memory besides the context itself, in bytes.
+    pub(super) fn spilled(&self) -> usize {
+        let header = if self.header.spilled() { self.header.capacity() } else { 0 };
+        let fields = &self.layout.fields;
+        header + if fields.spilled() { fields.capacity() * size_of::<Field>() } else { 0 }
+    }
+
+    /// How a packet, `distance` after this one in its lane, differs from its prediction; `None` if
+    /// it could not be rebuilt from that.
+    pub(super) fn difference(&self, distance: u64, packet: &[u8]) -> Option<Difference> {
+        let (actual, payload) = packet.split_at_checked(self.layout.len)?;
+        let mut header = self.header.clone();
+        let mut found = Found::default();
+        let skip = self.skip(distance, actual);
+        if let Some(index) = self.layout.index {
+            index.set(&mut header, index.get(actual));
+        }
+        found.note(skip != 0, |out| put(out, zigzag(skip)));
+        let count = (distance as i64).wrapping_add(skip);
+        for field in &self.layout.fields {
+            let (predicted, value) = (self.predict(field, count), field.get(actual));
+            field.set(&mut header, value);
+            let changed = field.signed(value.wrapping_sub(predicted)) != 0;
+            found.note(changed, |out| put_field(out, field, value, predicted));
+        }
+        self.complete(&mut header, packet.len());
+        if let Some(sum) = self.layout.sum {
+            let value = read_u16(actual, sum.at);
+            let changed = value != self.checksum(&header, payload);
+            found.note(changed, |out| out.extend_from_slice(&value.to_be_bytes()));
+            write_u16(&mut header, sum.at, value);
+        }
+        let changes = (header[..] == *actual).then(|| found.changes())?;
+        Some(Difference { changes, header: self.layout.len })
+    }
+
+    /// By how much more than the lane's packets those of the flow have been counted.
+    fn skip(&self, distance: u64, actual: &[u8]) -> i64 {
+        self.layout.index.map_or(0, |index| {
+            let risen = index.get(actual).wrapping_sub(index.get(&self.header));
+            index.signed(risen.wrapping_sub(distance as u32))
+        })
+    }
+
+    /// Rebuilds the packet `distance` after this one in its lane. `data` is what follows its headers,
+    /// preceded by how they differ from their prediction if they have changed. `None` if the data is
+    /// malformed.
+    pub(super) fn rebuild(
+        &self,
+        distance: u64,
+        has_changed: bool,
+        mut data: &[u8],
+    ) -> Option<Vec<u8>> {
+        let mut header = self.header.clone();
+        let mut mask = if has_changed { varint::read(&mut data)? } else { 0 };
+        let mut next = || {
+            let changed = mask & 1 != 0;
+            mask >>= 1;
+            changed
+        };
+        let skip = if next() { unzigzag(varint::read(&mut data)?) } else { 0 };
+        let count = (distance as i64).wrapping_add(skip);
+        if let Some(index) = self.layout.index {
+            index.set(&mut header, self.predict(&index, count));
+        }
+        for field in &self.layout.fields {
+            let predicted = self.predict(field, count);
+            let value = if next() { take_field(&mut data, field, predicted)? } else { predicted };
+            field.set(&mut header, value);
+        }
+        let sum =
+            if self.layout.sum.is_some() && next() { Some(take_u16(&mut data)?) } else { None };
+        let total = header.len() + data.len();
+        if mask != 0 || total > MAX_PACKET {
+            return None;
+        }
+        self.complete(&mut header, total);
+        if let Some(place) = self.layout.sum {
+            let value = sum.unwrap_or_else(|| self.checksum(&header, data));
+            write_u16(&mut header, place.at, value);
+        }
+        let mut packet = header.into_vec();
+        packet.extend_from_slice(data);
+        Some(packet)
+    }
+
+    fn predict(&self, field: &Field, count: i64) -> u32 {
+        let step = match field.rule {
+            Rule::Same => 0,
+            Rule::Counts => 1,
+            Rule::Strides => self.profile.stride,
+        };
+        field.get(&self.header).wrapping_add(step.wrapping_mul(count as u32))
+    }
+
+    /// Sets the lengths, and the checksum of IPv4, for a packet of this size.
+    fn complete(&self, header: &mut [u8], total: usize) {
+        let payload = (total - self.layout.ip) as u16;
+        if self.layout.has_udp {
+            write_u16(header, self.layout.ip + UDP_LENGTH, payload);
+        }
+        if !self.layout.is_v4 {
+            return write_u16(header, V6_LENGTH, payload);
+        }
+        write_u16(header, V4_LENGTH, total as u16);
+        write_u16(header, V4_CHECKSUM, 0);
+        let sum = checksum(&[&header[..self.layout.ip]]);
+        write_u16(header, V4_CHECKSUM, sum);
+    }
+
+    /// The checksum of the transport header that this packet should have; 0 in UDP if the context's
+    /// packet had none (RFC 768).
+    fn checksum(&self, header: &[u8], payload: &[u8]) -> u16 {
+        let Some(sum) = self.layout.sum else { return 0 };
+        if sum.is_udp && read_u16(&self.header, sum.at) == 0 {
+            return 0;
+        }
+        let (protocol, addresses) = match self.layout.is_v4 {
+            true => (header[V4_PROTOCOL], V4_ADDRESSES..self.layout.ip),
+            false => (header[V6_NEXT], V6_ADDRESSES..self.layout.ip),
+        };
+        let length = ((header.len() - self.layout.ip + payload.len()) as u32).to_be_bytes();
+        let (before, after) = (&header[self.layout.ip..sum.at], &header[sum.at + 2..]);
+        let pseudo = [&header[addresses], &length, &[0, protocol]];
+        let value = checksum(&[pseudo[0], pseudo[1], pseudo[2], before, after, payload]);
+        if sum.is_udp && value == 0 { u16::MAX } else { value }
+    }
+}
+
+fn read_u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn write_u16(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// Small numbers of either sign become small numbers.
+fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+fn put(out: &mut Changes, value: u64) {
+    let mut bytes = Vec::with_capacity(8);
+    varint::write(&mut bytes, value);
+    out.extend_from_slice(&bytes);
+}
+
+fn put_field(out: &mut Changes, field: &Field, value: u32, predicted: u32) {
+    match field.code {
+        Code::Raw => out.extend_from_slice(&value.to_be_bytes()[4 - field.size()..]),
+        Code::Delta => put(out, zigzag(field.signed(value.wrapping_sub(predicted)))),
+    }
+}
+
+fn take_field(data: &mut &[u8], field: &Field, predicted: u32) -> Option<u32> {
+    match field.code {
+        Code::Raw => {
+            let (bytes, rest) = data.split_at_checked(field.size())?;
+            *data = rest;
+            Some(bytes.iter().fold(0, |value, byte| value << 8 | u32::from(*byte)))
+        }
+        Code::Delta => Some(predicted.wrapping_add(unzigzag(varint::read(data)?) as u32)),
+    }
+}
+
+fn take_u16(data: &mut &[u8]) -> Option<u16> {
+    let (bytes, rest) = data.split_first_chunk()?;
+    *data = rest;
+    Some(u16::from_be_bytes(*bytes))
+}

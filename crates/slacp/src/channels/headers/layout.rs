@@ -1,0 +1,298 @@
+//! Which bytes of a packet's headers may change from packet to packet, and how.
+
+use core::ops::Range;
+
+use smallvec::SmallVec;
+
+use super::context::Inner;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ESP: u8 = 50;
+
+/// Size of the fixed header of each protocol, in bytes.
+const IPV4: usize = 20;
+const IPV6: usize = 40;
+const UDP_HEADER: usize = 8;
+const TCP_HEADER: usize = 20;
+const ESP_HEADER: usize = 8;
+const RTP_HEADER: usize = 12;
+
+/// Offsets of the fields that are looked at, from the start of their header.
+pub(super) const V4_LENGTH: usize = 2;
+const V4_ID: usize = 4;
+const V4_FRAGMENT: usize = 6;
+const V4_TTL: usize = 8;
+pub(super) const V4_PROTOCOL: usize = 9;
+pub(super) const V4_CHECKSUM: usize = 10;
+pub(super) const V4_ADDRESSES: usize = 12;
+pub(super) const V6_LENGTH: usize = 4;
+pub(super) const V6_NEXT: usize = 6;
+const V6_HOP_LIMIT: usize = 7;
+pub(super) const V6_ADDRESSES: usize = 8;
+pub(super) const UDP_LENGTH: usize = 4;
+const UDP_CHECKSUM: usize = 6;
+const TCP_CHECKSUM: usize = 16;
+const RTP_SEQUENCE: usize = 2;
+const RTP_TIMESTAMP: usize = 4;
+pub(super) const RTP_SOURCE: usize = 8;
+
+/// The longest compressible header: IPv6, and TCP with all its options.
+pub(super) const LONGEST: usize = IPV6 + 60;
+/// Room for it.
+pub(super) const FRONT: usize = 128;
+
+/// How the difference between a field and its prediction is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Code {
+    /// The field itself.
+    Raw,
+    /// A signed difference: small numbers are short.
+    Delta,
+}
+
+/// What a field is expected to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// As in the context.
+    Same,
+    /// It rises by one with each packet of the flow.
+    Counts,
+    /// It rises by the context's stride with each packet of the flow.
+    Strides,
+}
+
+/// A field of one, two or four bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Field {
+    at: u8,
+    size: u8,
+    pub(super) rule: Rule,
+    pub(super) code: Code,
+}
+
+impl Field {
+    /// A field of `size` bytes, one, two or four, less than 256 bytes into the packet.
+    fn new(at: usize, size: u8, code: Code) -> Self {
+        debug_assert!(at <= LONGEST);
+        Self { at: at as u8, size, rule: Rule::Same, code }
+    }
+
+    fn raw(at: usize, size: u8) -> Self {
+        Self::new(at, size, Code::Raw)
+    }
+
+    fn delta(at: usize, size: u8) -> Self {
+        Self::new(at, size, Code::Delta)
+    }
+
+    fn range(&self) -> Range<usize> {
+        usize::from(self.at)..usize::from(self.at + self.size)
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size.into()
+    }
+
+    pub(super) fn get(&self, header: &[u8]) -> u32 {
+        header[self.range()].iter().fold(0, |value, byte| value << 8 | u32::from(*byte))
+    }
+
+    pub(super) fn set(&self, header: &mut [u8], value: u32) {
+        header[self.range()].copy_from_slice(&value.to_be_bytes()[4 - self.size()..]);
+    }
+
+    /// `value` modulo the size of the field, as the signed number closest to zero.
+    pub(super) fn signed(&self, value: u32) -> i64 {
+        match self.size {
+            1 => i64::from(value as i8),
+            2 => i64::from(value as i16),
+            _ => i64::from(value as i32),
+        }
+    }
+}
+
+/// The checksum of the transport header.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sum {
+    pub(super) at: usize,
+    pub(super) is_udp: bool,
+}
+
+/// The headers of a packet.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    pub(super) is_v4: bool,
+    /// Length of the IP header in bytes.
+    pub(super) ip: usize,
+    /// Length of all headers in bytes.
+    pub(super) len: usize,
+    /// The field that counts the packets of the flow, if there is one.
+    pub(super) index: Option<Field>,
+    /// Fields that may differ from their prediction, the most frequent first.
+    pub(super) fields: SmallVec<[Field; 8]>,
+    pub(super) has_udp: bool,
+    pub(super) sum: Option<Sum>,
+}
+
+impl Layout {
+    /// The headers of a packet that can be compressed; `None` for any other. `inner` is what follows
+    /// the transport header, and `id_counts` whether the IPv4 identification does.
+    pub(super) fn of(packet: &[u8], inner: Inner, id_counts: bool) -> Option<Self> {
+        let mut layout = Self::of_ip(packet)?;
+        let protocol = packet[if layout.is_v4 { V4_PROTOCOL } else { V6_NEXT }];
+        match protocol {
+            UDP => layout.add_udp(packet, inner)?,
+            TCP if inner == Inner::None => layout.add_tcp(packet)?,
+            ESP if inner == Inner::Esp => layout.add_esp(packet)?,
+            _ if inner == Inner::None => {}
+            _ => return None,
+        }
+        layout.add_ip_fields(id_counts);
+        Some(layout)
+    }
+
+    fn of_ip(packet: &[u8]) -> Option<Self> {
+        let (is_v4, ip) = match packet.first()? {
+            0x45 => (true, IPV4),
+            first if first >> 4 == 6 => (false, IPV6),
+            _ => return None,
+        };
+        let header = packet.get(..ip)?;
+        let is_fragment = is_v4 && Field::raw(V4_FRAGMENT, 2).get(header) & 0x3fff != 0;
+        let (fields, index, sum) = (SmallVec::new(), None, None);
+        (!is_fragment).then_some(Self { is_v4, ip, len: ip, index, fields, has_udp: false, sum })
+    }
+
+    fn add_udp(&mut self, packet: &[u8], inner: Inner) -> Option<()> {
+        let start = self.ip;
+        self.sum = Some(Sum { at: start + UDP_CHECKSUM, is_udp: true });
+        self.has_udp = true;
+        self.len += UDP_HEADER;
+        match inner {
+            Inner::None => {}
+            Inner::Rtp => self.add_rtp(),
+            Inner::Esp => self.add_esp(packet)?,
+        }
+        packet.get(..self.len).map(|_| ())
+    }
+
+    fn add_rtp(&mut self) {
+        let start = self.len;
+        self.index = Some(Field { rule: Rule::Counts, ..Field::delta(start + RTP_SEQUENCE, 2) });
+        let time = Field { rule: Rule::Strides, ..Field::delta(start + RTP_TIMESTAMP, 4) };
+        // Marker and payload type: a talk spurt begins, a digit is dialled.
+        self.fields.extend([Field::raw(start + 1, 1), time]);
+        self.len += RTP_HEADER;
+    }
+
+    fn add_esp(&mut self, packet: &[u8]) -> Option<()> {
+        self.index = Some(Field { rule: Rule::Counts, ..Field::delta(self.len + 4, 4) });
+        self.len += ESP_HEADER;
+        packet.get(..self.len).map(|_| ())
+    }
+
+    fn add_tcp(&mut self, packet: &[u8]) -> Option<()> {
+        let start = self.ip;
+        let header = usize::from(packet.get(start + 12)? >> 4) * 4;
+        self.len += header;
+        let options = packet.get(start + TCP_HEADER..self.len)?;
+        let [seq, ack, flags, window, urgent] = [(4, 4), (8, 4), (13, 1), (14, 2), (18, 2)];
+        let [seq, ack] = [seq, ack].map(|(at, size)| Field::delta(start + at, size));
+        let [flags, window, urgent] =
+            [flags, window, urgent].map(|(at, size)| Field::raw(start + at, size));
+        self.fields.extend([ack, seq, window, flags]);
+        self.add_options(options, start + TCP_HEADER);
+        self.fields.push(urgent);
+        self.sum = Some(Sum { at: start + TCP_CHECKSUM, is_udp: false });
+        Some(())
+    }
+
+    /// The numbers in timestamps (RFC 7323) and SACK blocks (RFC 2018).
+    fn add_options(&mut self, options: &[u8], start: usize) {
+        let mut at = 0;
+        while let Some(kind) = options.get(at) {
+            let size = match (kind, options.get(at + 1)) {
+                (0, _) => return,
+                (1, _) => 1,
+                (_, Some(size)) if *size >= 2 => usize::from(*size),
+                _ => return,
+            };
+            if matches!((kind, size), (8, 10)) || *kind == 5 {
+                let numbers = (at + 2..at + size).step_by(4);
+                let whole = numbers.filter(|number| number + 4 <= options.len().min(at + size));
+                self.fields.extend(whole.map(|number| Field::delta(start + number, 4)));
+            }
+            at += size;
+        }
+    }
+
+    fn add_ip_fields(&mut self, id_counts: bool) {
+        if self.is_v4 {
+            let rule = if id_counts { Rule::Counts } else { Rule::Same };
+            self.fields.push(Field { rule, ..Field::delta(V4_ID, 2) });
+            self.fields.extend([Field::raw(1, 1), Field::raw(V4_TTL, 1)]);
+        } else {
+            // Version, traffic class, and the top of the flow label.
+            self.fields.extend([Field::raw(0, 2), Field::raw(V6_HOP_LIMIT, 1)]);
+        }
+    }
+}
+
+/// Whether the UDP payload of two packets of a flow looks like that of RTP (RFC 3550 §5.1): the same
+/// source, version 2, and a sequence number that has risen by a little.
+pub(super) fn is_rtp(before: &[u8], packet: &[u8]) -> Option<Rtp> {
+    let start = Layout::of_ip(packet)?.ip + UDP_HEADER;
+    let [before, now] = [before, packet].map(|packet| packet.get(start..start + RTP_HEADER));
+    let (before, now) = (before?, now?);
+    let same = before[0] == now[0]
+        && before[1] & 0x7f == now[1] & 0x7f
+        && before[RTP_SOURCE..] == now[RTP_SOURCE..];
+    let risen = |field: Field| field.get(now).wrapping_sub(field.get(before));
+    let steps = risen(Field::raw(RTP_SEQUENCE, 2)) as u16;
+    let time = risen(Field::raw(RTP_TIMESTAMP, 4));
+    let steps_are_small = (1..=16).contains(&steps);
+    let is_rtp = now[0] >> 6 == 2 && same && steps_are_small && time < 1 << 24;
+    let stride = time.checked_div(u32::from(steps)).unwrap_or(0);
+    is_rtp.then_some(Rtp { stride })
+}
+
+/// What two packets of RTP say of the next.
+pub(super) struct Rtp {
+    /// How much the timestamp rises with each.
+    pub(super) stride: u32,
+}
+
+/// Whether two packets of a flow carry ESP (RFC 4303), or ESP in UDP (RFC 3948).
+pub(super) fn is_esp(before: &[u8], packet: &[u8]) -> bool {
+    let layout = |packet| Layout::of(packet, Inner::Esp, false);
+    let (Some(old), Some(new)) = (layout(before), layout(packet)) else { return false };
+    let Some(sequence) = new.index.filter(|_| old.len == new.len) else { return false };
+    let spi = sequence.range().start - 4..sequence.range().start;
+    let risen = sequence.get(packet).wrapping_sub(sequence.get(before));
+    let is_natural = packet[spi.clone()] == before[spi.clone()] && packet[spi] != [0; 4];
+    is_natural && (1..=64).contains(&risen)
+}
+
+/// Whether the IPv4 identification counts the packets of a flow, of which these two are neighbours.
+pub(super) fn id_counts(before: &[u8], packet: &[u8]) -> bool {
+    let id =
+        |packet: &[u8]| Some(u16::from_be_bytes([*packet.get(V4_ID)?, *packet.get(V4_ID + 1)?]));
+    let (Some(before), Some(now)) = (id(before), id(packet)) else { return false };
+    packet[0] == 0x45 && now == before.wrapping_add(1)
+}
+
+/// What tells the flow of a packet: addresses, protocol, and the ports or the SPI.
+pub(super) fn flow_key(packet: &[u8]) -> Option<SmallVec<[u8; 64]>> {
+    let layout = Layout::of_ip(packet)?;
+    let (protocol, addresses) = match layout.is_v4 {
+        true => (packet[V4_PROTOCOL], V4_ADDRESSES..IPV4),
+        false => (packet[V6_NEXT], V6_ADDRESSES..IPV6),
+    };
+    let mut key = SmallVec::from_slice(&packet[addresses]);
+    key.push(protocol);
+    if matches!(protocol, TCP | UDP | ESP) {
+        key.extend_from_slice(packet.get(layout.ip..layout.ip + 4)?);
+    }
+    Some(key)
+}
