@@ -380,6 +380,12 @@ pub struct ChannelStatus {
     pub packets_sent: u64,
     /// Bytes of these packets, without the hop's headers.
     pub sent_bytes: u64,
+    /// Part of `packets_sent` whose headers were left out, as the peer knows them.
+    #[serde(default)]
+    pub compressed: u64,
+    /// Bytes of headers that were thus not sent.
+    #[serde(default)]
+    pub header_saved_bytes: u64,
     /// Packets or parts of packets retransmitted (ARQ).
     pub retransmitted: u64,
     /// Packets or parts of packets lost on the hop and not retransmitted.
@@ -413,6 +419,8 @@ impl From<&slacp::ChannelStats> for ChannelStatus {
         Self {
             packets_sent: stats.sent,
             sent_bytes: stats.bytes_sent,
+            compressed: stats.compressed,
+            header_saved_bytes: stats.header_bytes_saved,
             retransmitted: stats.retransmitted,
             lost: stats.lost,
             dropped_full: stats.dropped_full,
@@ -602,6 +610,8 @@ mod tests {
             bytes_sent: 6,
             delivered: 7,
             missing: 8,
+            compressed: 9,
+            header_bytes_saved: 10,
             queue_wait: Duration::from_micros(2500),
             ..slacp::ChannelStats::default()
         };
@@ -614,8 +624,10 @@ mod tests {
             status.sent_bytes,
             status.packets_received,
             status.missing,
+            status.compressed,
+            status.header_saved_bytes,
         ];
-        assert_eq!((ours, status.queue_ms), ([2, 3, 4, 5, 6, 7, 8], 2.5));
+        assert_eq!((ours, status.queue_ms), ([2, 3, 4, 5, 6, 7, 8, 9, 10], 2.5));
     }
 
     #[test]

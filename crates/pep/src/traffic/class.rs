@@ -67,6 +67,8 @@ pub struct Definition {
     pub error_control: ErrorControl,
     /// How its packets wait.
     pub queue: PacketQueue,
+    /// Whether the headers of its packets are compressed, if the peer understands that.
+    pub compress_headers: bool,
 }
 
 /// The queue of a class's packets. Streams wait at their clients instead.
@@ -78,14 +80,16 @@ pub struct PacketQueue {
     pub time: Duration,
     /// What is dropped, and when.
     pub discipline: QueueDiscipline,
+    /// How long a packet may wait for others, to share a packet of the hop with them.
+    pub gather: Duration,
 }
 
 impl Default for PacketQueue {
     /// That of any channel of SLACP.
     fn default() -> Self {
-        let ChannelConfig { queue, queue_time, discipline, .. } =
+        let ChannelConfig { queue, queue_time, discipline, gather, .. } =
             ChannelConfig::new(ErrorControl::FecArq);
-        Self { bytes: queue, time: queue_time, discipline }
+        Self { bytes: queue, time: queue_time, discipline, gather }
     }
 }
 
@@ -101,14 +105,16 @@ impl Definition {
             share: ClassConfig::default(),
             error_control: ErrorControl::FecArq,
             queue: PacketQueue::default(),
+            compress_headers: true,
         }
     }
 
     /// The class's packet channel, in the default class.
     fn channel(&self) -> ChannelConfig {
-        let PacketQueue { bytes, time, discipline } = self.queue;
+        let PacketQueue { bytes, time, discipline, gather } = self.queue;
         let usual = ChannelConfig::new(self.error_control);
-        ChannelConfig { queue: bytes, queue_time: time, discipline, ..usual }
+        let compress = self.compress_headers;
+        ChannelConfig { queue: bytes, queue_time: time, discipline, gather, compress, ..usual }
     }
 
     /// The default classes.

@@ -22,6 +22,8 @@ const WEIGHTS: RangeInclusive<i64> = 1..=1000;
 const QUEUES: RangeInclusive<u64> = 2_000..=100_000_000;
 /// Longest waits of a class's packets.
 const QUEUE_TIMES: RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(60);
+/// The longest that a packet waits for others.
+const MOST_GATHER: Duration = Duration::from_millis(200);
 /// Named protocols (IANA registry); `icmp` covers both versions.
 const PROTOCOLS: [(&str, &[u8]); 7] = [
     ("icmp", &[1, 58]),
@@ -104,14 +106,17 @@ fn definition(
     };
     guarantees::within(place, share.guaranteed, share.maximum)?;
     let error_control = raw.channel.map_or(ErrorControl::FecArq, Into::into);
-    let queue = queue(place, (raw.queue, raw.queue_time, raw.aqm), usual)?;
-    Ok(Definition { name: raw.name, traffic, share, error_control, queue })
+    let queue = queue(place, (raw.queue, raw.queue_time, raw.aqm, raw.gather), usual)?;
+    let compress_headers = raw.compress.unwrap_or(true);
+    Ok(Definition { name: raw.name, traffic, share, error_control, queue, compress_headers })
 }
+
+type RawQueue = (Option<Text<ByteCount>>, Option<Text<Time>>, Option<Aqm>, Option<Text<Time>>);
 
 /// How the class's packets wait; what is not written is as `usual`.
 fn queue(
     place: &Place<'_>,
-    (bytes, time, aqm): (Option<Text<ByteCount>>, Option<Text<Time>>, Option<Aqm>),
+    (bytes, time, aqm, gather): RawQueue,
     usual: PacketQueue,
 ) -> Result<PacketQueue, FileError> {
     let bytes = bytes.map_or(usual.bytes, |bytes| bytes.0);
@@ -119,7 +124,10 @@ fn queue(
     let time = time.map_or(usual.time, |time| time.0.0);
     let value = quoted(format_duration(time));
     place.check(QUEUE_TIMES.contains(&time), "queue_time", value, "5 ms to 1 min")?;
-    Ok(PacketQueue { bytes, time, discipline: aqm.map_or(usual.discipline, Into::into) })
+    let gather = gather.map_or(usual.gather, |gather| gather.0.0);
+    place.check(gather <= MOST_GATHER, "gather", quoted(format_duration(gather)), "0 to 200 ms")?;
+    let discipline = aqm.map_or(usual.discipline, Into::into);
+    Ok(PacketQueue { bytes, time, discipline, gather })
 }
 
 /// Reads every element of a list.

@@ -395,8 +395,22 @@ fn a_class_has_its_queue_of_packets() {
                  queue_time = \"3 s\"\naqm = \"none\"\n";
     let config = terminal(&(terminal_with("", "") + class)).unwrap();
     let (bytes, time) = (ByteCount::new(40_000), Duration::from_secs(3));
-    let queue = PacketQueue { bytes, time, discipline: slacp::QueueDiscipline::DropTail };
+    let discipline = slacp::QueueDiscipline::DropTail;
+    let queue = PacketQueue { bytes, time, discipline, gather: Duration::ZERO };
     assert_eq!(config.classes.definitions()[0].queue, queue);
+}
+
+#[test]
+fn a_class_gathers_and_compresses_its_packets() {
+    let class = |keys: &str| {
+        let class = format!("[tunnel]\n[[class]]\nname = \"default\"\n{keys}\n");
+        let config = terminal(&(terminal_with("", "") + &class)).unwrap();
+        let class = &config.classes.definitions()[0];
+        (class.queue.gather, class.compress_headers)
+    };
+    assert_eq!(class(""), (Duration::ZERO, true));
+    assert_eq!(class("gather = \"20 ms\""), (Duration::from_millis(20), true));
+    assert_eq!(class("compress = false"), (Duration::ZERO, false));
 }
 
 #[test]
@@ -553,6 +567,8 @@ fn a_bad_tunnel_or_class_is_a_one_line_error() {
         (&class("queue = \"1 kB\""), &["class.0.queue", "1 kB", "2 kB to 100 MB"]),
         (&class("queue_time = \"2 min\""), &["class.0.queue_time", "5 ms to 1 min"]),
         (&class("aqm = \"red\""), &["class.0.aqm", "red", "codel"]),
+        (&class("gather = \"1 s\""), &["class.0.gather", "1 s", "0 to 200 ms"]),
+        (&class("compress = 1"), &["class.0.compress"]),
     ];
     for (section, expected) in cases {
         let text = terminal_with("", "") + section;

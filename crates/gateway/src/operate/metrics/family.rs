@@ -81,6 +81,8 @@ const CLASS_COUNTS: &[ClassCount] = &[
 const CHANNEL_COUNTS: &[ChannelCount] = &[
     ("packets_sent", "Packets sent, without retransmissions", |c| c.packets_sent),
     ("sent_bytes", "Bytes of packets sent", |c| c.sent_bytes),
+    ("compressed", "Packets sent without the headers that the peer knows", |c| c.compressed),
+    ("header_saved_bytes", "Bytes of headers that were not sent", |c| c.header_saved_bytes),
     ("retransmitted", "Packets, or parts, retransmitted", |c| c.retransmitted),
     ("lost", "Packets, or parts, lost and not retransmitted", |c| c.lost),
     ("dropped_full", "Packets dropped because the queue was full", |c| c.dropped_full),

@@ -308,6 +308,10 @@ fn channel_rows(text: &mut String, channel: &ChannelStatus) {
         bytes(channel.waiting_bytes)
     );
     row(text, "channel", &sent);
+    if channel.compressed > 0 {
+        let saved = bytes(channel.header_saved_bytes);
+        row(text, "", &format!("{} packets without headers, {saved} saved", channel.compressed));
+    }
     let received = format!(
         "{} received in {} packets, {} restored, {} missing, {} late",
         bytes(channel.received_bytes),

@@ -147,6 +147,12 @@ pub(in crate::gateway) struct Class {
     /// `codel` keeps each flow's queue short (RFC 8289), `none` drops packets that find the queue full.
     /// Default `codel`, or `none` with `[dlep] on_demand`.
     pub(in crate::gateway) aqm: Option<Aqm>,
+    /// How long one of its packets may wait for others, to share a packet of the hop with them.
+    #[schemars(extend("default" = "0 ms", "examples" = ["20 ms"]))]
+    pub(in crate::gateway) gather: Option<Text<Time>>,
+    /// Whether the headers of its packets are compressed, if both sides understand it.
+    #[schemars(extend("default" = true))]
+    pub(in crate::gateway) compress: Option<bool>,
 }
 
 /// What to do with traffic that matches all of `to`, `from`, `ports` and `dscp`.
