@@ -21,6 +21,7 @@ mod recovery;
 mod scheduler;
 mod session;
 mod setup;
+mod spare;
 mod stats;
 mod streams;
 mod wire;

@@ -10,6 +10,7 @@ mod path;
 mod payload;
 mod receive;
 mod receiver;
+mod rest;
 mod send;
 mod sender;
 mod time;
@@ -78,6 +79,8 @@ pub enum Wake {
     Closing,
     /// A path challenge or an MTU probe is due.
     Path,
+    /// The session has carried nothing for a while and frees memory.
+    Rest,
 }
 
 /// What this side knows of its peer.

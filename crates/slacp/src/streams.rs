@@ -11,6 +11,7 @@ use self::milestones::Milestones;
 use self::recv_buffer::{GAP_COST, RecvBuffer, Violation};
 use self::send_buffer::SendBuffer;
 use crate::scheduler::{ClassId, FairQueue};
+use crate::spare::Spare as _;
 use crate::stats::ENTRY;
 use crate::wire::frame::Frame;
 use crate::{Event, ResetReason, StreamId, StreamStats};
@@ -169,7 +170,8 @@ pub(crate) struct Streams {
     peer_limits: Limits,
     /// Maximum number of written but unsent bytes per stream.
     unsent_limit: u64,
-    map: BTreeMap<StreamId, Stream>,
+    /// Boxed because the map's nodes have room for eleven streams each.
+    map: BTreeMap<StreamId, Box<Stream>>,
     /// Streams opened by the peer that are over.
     retired: RangeSet,
     /// Streams this side reset while the peer may still be sending.
@@ -284,6 +286,21 @@ impl Streams {
         self.events.pop_front()
     }
 
+    /// Frees what is not in use. Each stream does so when its window is returned.
+    pub(crate) fn free_spare(&mut self) {
+        self.map.free_spare();
+        self.retired.free_spare();
+        self.resetting.free_spare();
+        self.drains.free_spare();
+        self.drain_ends.free_spare();
+        self.resting.free_spare();
+        self.control.free_spare();
+        self.retransmit.free_spare();
+        self.writers.free_spare();
+        self.events.free_spare();
+        self.ready.iter_mut().for_each(FairQueue::free_spare);
+    }
+
     /// Number of live streams.
     pub(crate) fn len(&self) -> usize {
         self.map.len() + self.drains.len()
@@ -291,7 +308,7 @@ impl Streams {
 
     /// Statistics of a stream.
     pub(crate) fn stats(&self, id: StreamId) -> Option<StreamStats> {
-        let Stream { send, recv, resent, recovered, .. } = self.map.get(&id)?;
+        let Stream { send, recv, resent, recovered, .. } = &**self.map.get(&id)?;
         let unsent = send.unsent();
         Some(StreamStats {
             written: send.written(),
@@ -337,7 +354,7 @@ impl Streams {
 /// Ending streams.
 impl Streams {
     fn retire_if_done(&mut self, id: StreamId) {
-        if self.map.get(&id).is_some_and(Stream::is_done) {
+        if self.map.get(&id).is_some_and(|stream| stream.is_done()) {
             self.remove(id);
             self.retire(id);
             self.events.push_back(Event::Closed(id));
@@ -345,7 +362,7 @@ impl Streams {
     }
 
     /// Removes a stream from every structure that refers to it.
-    fn remove(&mut self, id: StreamId) -> Option<Stream> {
+    fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
         self.stir(id);
         let stream = self.map.remove(&id)?;
         self.held -= stream.send.held();

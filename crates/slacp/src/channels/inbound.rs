@@ -10,11 +10,12 @@ use units::{ByteCount, Instant};
 
 use super::{ChannelConfig, ChannelId, Decompressor};
 use crate::event_log::{EventLog, LogEvent, Unit};
+use crate::spare::Spare as _;
 use crate::stats::{ChannelStats, ENTRY};
 use crate::wire::frame::{
     Announcement, CompressedPacket, ContextPacket, Gone, Packet, TruncatedOffset,
 };
-use lane::{Lane, Outcome};
+use lane::{Lanes, Outcome};
 
 /// How long a channel without a deadline remembers what is missing, so that no packet is delivered
 /// twice.
@@ -23,7 +24,8 @@ const REMEMBERED: Duration = Duration::from_secs(5);
 /// Everything received on packet channels.
 #[derive(Debug)]
 pub(crate) struct Inbound {
-    channels: BTreeMap<ChannelId, Receiver>,
+    /// Boxed because a map's nodes have room for eleven values each.
+    channels: BTreeMap<ChannelId, Box<Receiver>>,
     /// When the first missing packet of each lane is given up.
     deadlines: BTreeSet<(Instant, ChannelId, u8)>,
     /// Packets in order, for the owner to take.
@@ -44,7 +46,7 @@ pub(crate) struct Inbound {
 struct Receiver {
     /// Zero until announced: packets are not waited for.
     deadline: Duration,
-    lanes: BTreeMap<u8, Lane>,
+    lanes: Lanes,
     stats: ChannelStats,
 }
 
@@ -58,7 +60,7 @@ impl Inbound {
     /// The receiver of these channels. It holds at most `limit` bytes.
     pub(crate) fn new(channels: &BTreeMap<ChannelId, ChannelConfig>, limit: usize) -> Self {
         Self {
-            channels: channels.keys().map(|id| (*id, Receiver::default())).collect(),
+            channels: channels.keys().map(|id| (*id, Box::default())).collect(),
             deadlines: BTreeSet::new(),
             ready: VecDeque::new(),
             ready_bytes: 0,
@@ -75,7 +77,7 @@ impl Inbound {
         let Some(receiver) = self.channels.get(&id) else { return sent };
         let ChannelStats { received, recovered, delivered, bytes_delivered, late, missing, .. } =
             receiver.stats.clone();
-        let held = receiver.lanes.values().map(Lane::bytes).sum::<usize>();
+        let held = receiver.lanes.bytes();
         let held = ByteCount::new(held as u64);
         ChannelStats {
             received,
@@ -87,6 +89,13 @@ impl Inbound {
             missing,
             ..sent
         }
+    }
+
+    /// Frees what is not in use.
+    pub(crate) fn free_spare(&mut self) {
+        self.channels.values_mut().for_each(|receiver| receiver.lanes.free_spare());
+        self.deadlines.free_spare();
+        self.ready.free_spare();
     }
 
     /// Number of frames for channels that this side does not have.
@@ -171,7 +180,7 @@ impl Inbound {
             return;
         };
         receiver.stats.recovered += u64::from(restored);
-        let lane = receiver.lanes.entry(packet.lane).or_default();
+        let lane = receiver.lanes.lane(packet.lane);
         let before = lane.held();
         let (sequence, outcome) = lane.insert(now, packet);
         match outcome {
@@ -196,7 +205,7 @@ impl Inbound {
             self.unknown += 1;
             return;
         };
-        let lane = receiver.lanes.entry(id).or_default();
+        let lane = receiver.lanes.lane(id);
         let before = lane.held();
         if lane.skip(now, sequence) {
             receiver.stats.missing += 1;
@@ -215,7 +224,7 @@ impl Inbound {
         let Some(receiver) = self.channels.get_mut(&channel) else { return };
         let patience = receiver.patience();
         let in_order = !receiver.deadline.is_zero();
-        let Some(lane) = receiver.lanes.get_mut(&id) else { return };
+        let Some(lane) = receiver.lanes.get_mut(id) else { return };
         while let Some((sequence, packet)) = lane.pop(in_order) {
             self.held -= ENTRY + packet.len();
             self.ready_bytes += ENTRY + packet.len();
@@ -253,7 +262,7 @@ impl Inbound {
     /// Gives up the first missing packets of a lane.
     fn give_up(&mut self, now: Instant, channel: ChannelId, id: u8, log: &mut EventLog) {
         let Some(receiver) = self.channels.get_mut(&channel) else { return };
-        let Some(lane) = receiver.lanes.get_mut(&id) else { return };
+        let Some(lane) = receiver.lanes.get_mut(id) else { return };
         let before = lane.held();
         let gone = lane.give_up();
         receiver.stats.missing += gone.end - gone.start;

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::event_log::{DropReason, EventLog, LogEvent, Unit};
 use crate::scheduler::{Backlog, ClassId, FairQueue};
+use crate::spare::Spare as _;
 use crate::stats::ChannelStats;
 use crate::wire::frame::{CHANNEL_SIZE, Gone};
 
@@ -22,7 +23,8 @@ type LaneId = (ChannelId, u8);
 /// Everything waiting to be sent on packet channels.
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    channels: BTreeMap<ChannelId, Sender>,
+    /// Boxed, like the lanes, because a map's nodes have room for eleven values each.
+    channels: BTreeMap<ChannelId, Box<Sender>>,
     /// Lanes with packets, per class.
     turns: Vec<FairQueue<LaneId>>,
     urgent: Urgent,
@@ -64,7 +66,9 @@ struct Sender {
     announced: bool,
     /// Bytes in all lanes.
     bytes: usize,
-    lanes: BTreeMap<u8, Lane>,
+    lanes: BTreeMap<u8, Box<Lane>>,
+    /// The next numbers of lanes that were empty when the session rested.
+    resting: BTreeMap<u8, u64>,
     /// Since when packets are being gathered. They have no turns.
     gathered_since: Option<Instant>,
     /// When gathered packets last got their turns: their wait in the queue began then.
@@ -95,6 +99,22 @@ pub(crate) struct Taken {
 }
 
 impl Sender {
+    /// The lane with this number, perhaps a new one, or one that continues after a rest.
+    fn lane(&mut self, number: u8) -> &mut Lane {
+        let resting = &mut self.resting;
+        self.lanes.entry(number).or_insert_with(|| {
+            let next_sequence = resting.remove(&number).unwrap_or_default();
+            Box::new(Lane { next_sequence, ..Lane::default() })
+        })
+    }
+
+    /// Keeps of empty lanes only their next numbers.
+    fn free_spare(&mut self) {
+        let empty = self.lanes.extract_if(.., |_, lane| lane.queue.is_empty());
+        self.resting.extend(empty.map(|(number, lane)| (number, lane.next_sequence)));
+        self.lanes.free_spare();
+    }
+
     fn announcement(&self) -> usize {
         if self.announced { 0 } else { CHANNEL_SIZE }
     }
@@ -191,14 +211,17 @@ impl Outbound {
         mtu: usize,
         contexts: u16,
     ) -> Self {
-        let sender = |config: &ChannelConfig| Sender {
-            config: *config,
-            announced: false,
-            bytes: 0,
-            lanes: BTreeMap::new(),
-            gathered_since: None,
-            released: Instant::ZERO,
-            stats: ChannelStats::default(),
+        let sender = |config: &ChannelConfig| {
+            Box::new(Sender {
+                config: *config,
+                announced: false,
+                bytes: 0,
+                lanes: BTreeMap::new(),
+                resting: BTreeMap::new(),
+                gathered_since: None,
+                released: Instant::ZERO,
+                stats: ChannelStats::default(),
+            })
         };
         Self {
             channels: channels.iter().map(|(id, config)| (*id, sender(config))).collect(),
@@ -237,6 +260,13 @@ impl Outbound {
         Some(ChannelStats { waiting: ByteCount::new(waiting as u64), ..sender.stats.clone() })
     }
 
+    /// Frees what is not in use.
+    pub(crate) fn free_spare(&mut self) {
+        self.channels.values_mut().for_each(|sender| sender.free_spare());
+        self.turns.iter_mut().for_each(FairQueue::free_spare);
+        self.urgent.pieces.free_spare();
+    }
+
     /// Queues a packet. If the queue is full, it is dropped, or the longest lane loses its oldest
     /// packets.
     pub(crate) fn send(
@@ -257,7 +287,7 @@ impl Outbound {
         }
         let class = usize::from(sender.config.class.0);
         let id = (channel, flow::lane(packet));
-        let lane = sender.lanes.entry(id.1).or_default();
+        let lane = sender.lane(id.1);
         lane.queue.push_back(Queued { since: now, data: packet.into() });
         lane.bytes += size;
         let gathers = !sender.config.gather.is_zero();
@@ -283,7 +313,7 @@ impl Outbound {
 
     /// When gathered packets must get their turns at the latest.
     pub(crate) fn gathered_until(&self) -> Option<Instant> {
-        let until = |sender: &Sender| Some(sender.gathered_since? + sender.config.gather);
+        let until = |sender: &Box<Sender>| Some(sender.gathered_since? + sender.config.gather);
         self.channels.values().filter_map(until).min()
     }
 
@@ -317,7 +347,7 @@ impl Outbound {
     /// How to write a piece: only whole packets are compressed.
     pub(crate) fn form(&mut self, now: Instant, piece: &Piece) -> Form {
         let is_whole = piece.len() == piece.data.len();
-        let compresses = |sender: &Sender| sender.config.compress && is_whole;
+        let compresses = |sender: &Box<Sender>| sender.config.compress && is_whole;
         if !self.channels.get(&piece.channel).is_some_and(compresses) {
             return Form::Plain;
         }
@@ -366,8 +396,9 @@ impl Outbound {
 
     /// Number of bytes waiting for a class's turn.
     pub(crate) fn waiting(&self, class: usize) -> u64 {
-        let of_class = |sender: &&Sender| usize::from(sender.config.class.0) == class;
-        self.channels.values().filter(of_class).map(|sender| sender.bytes as u64).sum()
+        let senders = self.channels.values();
+        let of_class = senders.filter(|sender| usize::from(sender.config.class.0) == class);
+        of_class.map(|sender| sender.bytes as u64).sum()
     }
 
     /// Returns the next rest of a packet, or retransmission, if it fits in `room`.

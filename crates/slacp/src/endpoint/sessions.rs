@@ -17,7 +17,8 @@ use crate::wire::packet::Index;
 /// [`super::Core::settle`] does that after every input and command; queries in between rely on the
 /// indices alone.
 pub(crate) struct Sessions {
-    all: BTreeMap<SessionId, Entry>,
+    /// Boxed because entries are large and the map's nodes have room for eleven each.
+    all: BTreeMap<SessionId, Box<Entry>>,
     schedule: Schedule,
     touched: Vec<SessionId>,
     /// How often a session was asked what it wants, or was visited by an iteration.
@@ -26,8 +27,7 @@ pub(crate) struct Sessions {
 }
 
 struct Entry {
-    /// Boxed because the map moves its entries and a session is large.
-    session: Box<Session>,
+    session: Session,
     /// The index that its packets carry.
     index: Index,
     touched: bool,
@@ -52,13 +52,13 @@ impl Sessions {
     }
 
     pub(super) fn insert(&mut self, id: SessionId, index: Index, session: Session) {
-        let (session, scheduled) = (Box::new(session), ScheduleEntry::new());
-        self.all.insert(id, Entry { session, index, touched: true, scheduled });
+        let entry = Entry { session, index, touched: true, scheduled: ScheduleEntry::new() };
+        self.all.insert(id, Box::new(entry));
         self.touched.push(id);
     }
 
     /// Removes a session, also from the indices. Returns it with the index that its packets carry.
-    pub(super) fn remove(&mut self, now: Instant, id: SessionId) -> Option<(Index, Box<Session>)> {
+    pub(super) fn remove(&mut self, now: Instant, id: SessionId) -> Option<(Index, Session)> {
         let mut entry = self.all.remove(&id)?;
         self.schedule.enter(now, id, &mut entry.scheduled, Wants::default());
         Some((entry.index, entry.session))
@@ -85,7 +85,7 @@ impl Sessions {
     pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         #[cfg(test)]
         self.looks.update(|looks| looks + self.all.len() as u64);
-        self.all.iter().map(|(id, entry)| (*id, &*entry.session))
+        self.all.iter().map(|(id, entry)| (*id, &entry.session))
     }
 
     /// All sessions, mutably, for commands to all.
@@ -97,7 +97,7 @@ impl Sessions {
             entry.touched = true;
             *id
         }));
-        self.all.values_mut().map(|entry| &mut *entry.session)
+        self.all.values_mut().map(|entry| &mut entry.session)
     }
 
     /// Sets what a session gets of the link. `false` if there is no such session.

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
+use crate::spare::Spare as _;
+
 /// Averaging horizon of the loss rate, in packets.
 const HORIZON: f64 = 4000.0;
 /// Until this many packets have been observed …
@@ -99,6 +101,12 @@ impl LossMeter {
             return 0.0;
         }
         ((self.again_lost + self.again_lost.sqrt()) / self.again).min(0.5)
+    }
+
+    /// Frees what is not in use.
+    pub(crate) fn free_spare(&mut self) {
+        self.lengths.free_spare();
+        self.runs.free_spare();
     }
 
     /// Records that a packet declared lost has arrived after all.

@@ -10,6 +10,8 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
+use crate::spare::Spare as _;
+
 /// By how much the path's own delay may seem to rise, relative to the time: two clocks that are off
 /// by 100 ppm in opposite directions (IEEE 802.3 allows that much), and satellites in low orbits
 /// that recede (7 km/s both up and down: 50 ppm).
@@ -160,6 +162,14 @@ impl Arrivals {
     /// Forgets all arrivals, but not the path's own delay.
     pub(crate) fn forget(&mut self) {
         self.recent.clear();
+    }
+
+    /// Frees what is not in use. After a pause, only the newest arrivals matter, as neighbours of the
+    /// next one ([`Self::enter_noise`]).
+    pub(crate) fn free_spare(&mut self) {
+        let old = self.recent.len().saturating_sub(3);
+        self.recent.drain(..old);
+        self.recent.free_spare();
     }
 
     /// Forgets arrivals older than `time`.

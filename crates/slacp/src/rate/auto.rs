@@ -168,6 +168,15 @@ impl Auto {
         }
     }
 
+    /// Frees what is not in use.
+    pub(crate) fn free_spare(&mut self) {
+        self.arrivals.free_spare();
+        self.trust.free_spare();
+        if let Phase::Cruise(cruise) = &mut self.phase {
+            cruise.free_spare();
+        }
+    }
+
     /// Lets the session measure the path with padding, if the configuration allows it.
     pub(crate) fn grant_padding(&mut self) {
         self.padding.grant();

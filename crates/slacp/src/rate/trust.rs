@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 use units::Instant;
 
 use super::arrivals::micros;
+use crate::spare::Spare as _;
 
 /// How fast two clocks may drift apart: twice what the protocol says (`docs/slacp.md`, Arrival
 /// times).
@@ -192,6 +193,11 @@ impl Trust {
     /// How many times were impossible.
     pub(crate) fn impossible(&self) -> u64 {
         self.impossible
+    }
+
+    /// Frees what is not in use.
+    pub(crate) fn free_spare(&mut self) {
+        self.history.free_spare();
     }
 
     /// Judges what an acknowledgement claims, on a path of that least round-trip time.

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 use units::RangeSet;
 
+use crate::spare::Spare as _;
 use crate::stats::ENTRY;
 use crate::wire::frame::Repair;
 
@@ -164,6 +165,14 @@ impl Decoder {
     /// Memory in use, in bytes, entries included.
     pub(crate) fn held(&self) -> usize {
         self.bytes + self.empty.count() * ENTRY
+    }
+
+    /// Frees what is not in use.
+    pub(crate) fn free_spare(&mut self) {
+        self.sources.free_spare();
+        self.empty.free_spare();
+        self.blocks.free_spare();
+        self.waiting.free_spare();
     }
 
     /// Stores a received packet; `source` is empty if it is not a FEC source. Returns the packets

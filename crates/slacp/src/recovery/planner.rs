@@ -15,6 +15,7 @@ use crate::pacer::Pacer;
 use crate::path::loss::{Bursts, LossMeter};
 use crate::recovery::fec::{Block, MAX_REPAIRS, MAX_STRIDE, PendingRepair, encode};
 use crate::recovery::sent::SentPackets;
+use crate::spare::Spare as _;
 
 /// A source counts as the tail if nothing follows for this long.
 const QUIET: Duration = Duration::from_millis(3);
@@ -142,6 +143,13 @@ impl Planner {
     /// Size of the waiting repairs, in bytes.
     pub(crate) fn held(&self) -> usize {
         self.held
+    }
+
+    /// Frees what is not in use.
+    pub(crate) fn free_spare(&mut self) {
+        self.queue.free_spare();
+        self.later.free_spare();
+        self.copies.free_spare();
     }
 
     /// Changes the link rate.

@@ -8,6 +8,7 @@ use units::{Instant, RangeSet};
 
 use crate::recovery::Recovery;
 use crate::recovery::sent::REORDER_THRESHOLD;
+use crate::spare::Spare as _;
 use crate::stats::ENTRY;
 use crate::wire::frame::{Report, ReportedTimes};
 use crate::wire::varint;
@@ -86,6 +87,12 @@ impl Received {
     /// Memory in bytes: at most 2 · [`MAX_RANGES`] entries.
     pub(crate) fn held(&self) -> usize {
         (self.numbers.count() + self.restored.count()) * ENTRY
+    }
+
+    /// Frees what is not in use.
+    pub(crate) fn free_spare(&mut self) {
+        self.restored.free_spare();
+        self.marks.free_spare();
     }
 
     /// Records a packet of `size` bytes for which [`Self::is_new`] is true.

@@ -12,6 +12,7 @@ use crate::channels::{ChannelId, Piece};
 use crate::path::pmtu::MtuProbe;
 use crate::path::reordering::Reordering;
 use crate::recovery::Recovery;
+use crate::spare::Spare as _;
 use crate::stats::ENTRY;
 use crate::wire::frame::{Ack, Frame, Gone};
 
@@ -208,6 +209,14 @@ impl SentPackets {
         self.bytes
             + self.slots.len() * size_of::<Slot>()
             + self.missed.len() * (size_of::<Missed>() + ENTRY)
+    }
+
+    /// Frees what is not in use.
+    pub(crate) fn free_spare(&mut self) {
+        self.slots.free_spare();
+        self.left_out.free_spare();
+        self.missed.free_spare();
+        self.fates.free_spare();
     }
 
     /// Records the packet with number [`Self::next_number`]; `None` for one that need not be

@@ -42,6 +42,14 @@ impl<K: Copy + Ord> FairQueue<K> {
         }
     }
 
+    /// Frees what is not in use. Flows that only finish their turn are forgotten: after a pause, all
+    /// are fresh.
+    pub(crate) fn free_spare(&mut self) {
+        if self.backlogged == 0 {
+            *self = Self { quantum: self.quantum, ..Self::new(0) };
+        }
+    }
+
     /// Number of flows with data.
     pub(crate) fn len(&self) -> usize {
         self.backlogged

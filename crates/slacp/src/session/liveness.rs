@@ -24,11 +24,23 @@ pub(super) struct Activity {
     pub(super) sent: Instant,
     /// When the last ack-eliciting packet left.
     pub(super) eliciting: Instant,
+    /// When the last packet left that carried anything that must arrive.
+    pub(super) loaded: Instant,
+    /// When memory was last freed (`session/rest.rs`).
+    pub(super) rested: Instant,
 }
 
 impl Activity {
     pub(super) fn new(now: Instant) -> Self {
-        Self { heard: now, carried: now, progress: now, sent: now, eliciting: now }
+        Self {
+            heard: now,
+            carried: now,
+            progress: now,
+            sent: now,
+            eliciting: now,
+            loaded: now,
+            rested: Instant::ZERO,
+        }
     }
 }
 

@@ -33,6 +33,13 @@ impl Receiver {
         self.received.held() + self.decoder.held() + self.inbound.held()
     }
 
+    /// Frees what is not in use.
+    pub(super) fn free_spare(&mut self) {
+        self.received.free_spare();
+        self.decoder.free_spare();
+        self.inbound.free_spare();
+    }
+
     /// Handles the contents of a packet as FEC sees them: the `source`, empty if repairs do not
     /// protect the packet, and the repair it carries. Returns the packets that can be restored now,
     /// by number.

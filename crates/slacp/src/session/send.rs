@@ -218,6 +218,9 @@ impl Session {
         if eliciting {
             self.rate.sent(now, ByteCount::new(size.into()));
             self.activity.eliciting = now;
+            if kept.as_ref().is_some_and(|kept| !kept.cargo.is_empty()) {
+                self.activity.loaded = now;
+            }
             match self.outage.current() {
                 Some(fade) => fade.asked_with(ByteCount::new(size.into())),
                 None => self.schedule_probe(),

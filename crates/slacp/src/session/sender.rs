@@ -14,6 +14,7 @@ use crate::recovery::Recovery;
 use crate::recovery::planner::Planner;
 use crate::recovery::sent::{Cargo, SentPacket, SentPackets};
 use crate::scheduler::Scheduler;
+use crate::spare::Spare as _;
 use crate::stats::ENTRY;
 use crate::streams::flow::Limits;
 
@@ -77,6 +78,14 @@ impl Sender {
     pub(super) fn held(&self) -> usize {
         let copies = self.copies.len() * ENTRY;
         self.sent.held() + self.planner.held() + self.outbound.held() + copies
+    }
+
+    /// Frees what is not in use.
+    pub(super) fn free_spare(&mut self) {
+        self.sent.free_spare();
+        self.planner.free_spare();
+        self.outbound.free_spare();
+        self.copies.free_spare();
     }
 
     /// Whether so much awaits its acknowledgement that only probes may be sent.

@@ -27,6 +27,7 @@ impl Session {
             at(self.streams.rest_timeout(), Wake::Delivery),
             at(self.path_timeout(), Wake::Path),
             at(self.doubt_timeout(), Wake::Path),
+            at(self.rest_timeout(), Wake::Rest),
         ]
         .into_iter()
         .fold(None, earliest)
@@ -64,6 +65,9 @@ impl Session {
         }
         if self.doubt_timeout().is_some_and(|time| time <= now) {
             self.on_doubt(now);
+        }
+        if self.rest_timeout().is_some_and(|time| time <= now) {
+            self.rest(now);
         }
         if self.rekey_timeout().is_some_and(|time| time <= now) {
             self.on_rekey_timeout();

@@ -29,7 +29,7 @@ impl Streams {
         let (window, credit) = (self.opening_window(), self.first_window());
         let opening = window;
         self.openings.replace(0, opening);
-        self.map.insert(id, Stream { opening, ..Stream::new(window, credit, true) });
+        self.map.insert(id, Box::new(Stream { opening, ..Stream::new(window, credit, true) }));
         self.recount(id);
         self.control.push_back(Frame::Open { stream: id, window, credit, open: Box::new(open) });
         Ok(id)
@@ -162,7 +162,7 @@ impl Streams {
     }
 
     fn stream(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
-        self.map.get_mut(&id).ok_or(StreamError::NoStream)
+        self.map.get_mut(&id).map(|stream| &mut **stream).ok_or(StreamError::NoStream)
     }
 }
 

@@ -150,7 +150,7 @@ impl Streams {
         self.end_reset(id);
         self.send_reset(id, reason, stream.send.sent());
         self.wake_writers();
-        let Stream { mut recv, opened, .. } = stream;
+        let Stream { mut recv, opened, .. } = *stream;
         let came = recv.highest() - recv.read_offset();
         let left = if opened { recv.cut() } else { 0 };
         self.recv_credit.consume(came - left);
@@ -242,7 +242,7 @@ impl Streams {
     fn peer_stream(&mut self, id: StreamId) -> Result<Option<&mut Stream>, ProtocolError> {
         if id.0 % 2 == self.parity {
             return if id.0 < self.next_id {
-                Ok(self.map.get_mut(&id))
+                Ok(self.map.get_mut(&id).map(|stream| &mut **stream))
             } else {
                 Err(ProtocolError::NotOpened)
             };
@@ -254,9 +254,10 @@ impl Streams {
             self.check_new(id)?;
             self.peer_open += 1;
             self.peer_opened += 1;
-            self.map.insert(id, Stream::new(0, self.limits.stream_window, false));
+            let stream = Stream::new(0, self.limits.stream_window, false);
+            self.map.insert(id, Box::new(stream));
         }
-        Ok(self.map.get_mut(&id))
+        Ok(self.map.get_mut(&id).map(|stream| &mut **stream))
     }
 
     /// Checks the number of a new stream. A peer numbers its streams consecutively and keeps to the

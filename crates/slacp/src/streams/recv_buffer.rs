@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use crate::spare::Spare as _;
+
 /// Maximum size of a piece: the unread rest of one is a small part of the minimum window of a
 /// stream.
 const PIECE: usize = 16 * 1024;
@@ -57,6 +59,11 @@ impl RecvBuffer {
         self.read += bytes;
         self.highest += bytes;
         self.limit += bytes;
+    }
+
+    /// Frees what is not in use.
+    pub(crate) fn free_spare(&mut self) {
+        self.pieces.free_spare();
     }
 
     /// One more than the highest offset received.

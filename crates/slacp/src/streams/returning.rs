@@ -47,9 +47,10 @@ impl Streams {
         while let Some((_, id)) = self.resting.first().copied().filter(|(due, _)| *due <= now) {
             self.stir(id);
             let kept = self.peer_limits.kept_window();
-            if let Some(stream) = self.map.get_mut(&id)
-                && let Some(limit) = stream.send.give_back(kept)
-            {
+            let Some(stream) = self.map.get_mut(&id) else { continue };
+            stream.send.free_spare();
+            stream.recv.free_spare();
+            if let Some(limit) = stream.send.give_back(kept) {
                 stream.returned += 1;
                 let returns = stream.returned;
                 self.control.push_back(Frame::Return { stream: id, returns, limit });

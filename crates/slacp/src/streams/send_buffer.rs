@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 use units::RangeSet;
 
+use crate::spare::Spare as _;
+
 /// An empty buffer with more capacity than this is freed.
 pub(crate) const KEEP_CAPACITY: usize = 64 * 1024;
 
@@ -191,6 +193,13 @@ impl SendBuffer {
         if self.data.is_empty() && self.data.capacity() > KEEP_CAPACITY {
             self.data = VecDeque::new();
         }
+    }
+
+    /// Frees what is not in use.
+    pub(crate) fn free_spare(&mut self) {
+        self.data.free_spare();
+        self.acked.free_spare();
+        self.lost.free_spare();
     }
 
     /// Queues the data of a lost packet for retransmission, except what has arrived in another

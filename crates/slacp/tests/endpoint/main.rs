@@ -12,6 +12,7 @@ mod effort;
 mod flood;
 mod hub;
 mod idle;
+mod idle_sessions;
 mod marks;
 mod own_memory;
 mod probing;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use units::{Instant, RangeSet};
 
+use crate::spare::Spare as _;
 use crate::stats::ENTRY;
 use crate::wire::frame::{Packet, Part};
 
@@ -14,6 +15,42 @@ const MOST_GAPS: usize = 4096;
 /// The end of a lane's numbers, the same as for packets. A peer that jumps as far as possible with
 /// each packet reaches it after 2³³ of them.
 const MOST_NUMBERS: u64 = crate::wire::varint::MAX;
+
+/// The lanes of a channel.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    /// Boxed because the map's nodes have room for eleven lanes each.
+    all: BTreeMap<u8, Box<Lane>>,
+    /// The next numbers of lanes that missed and held nothing when the session rested.
+    resting: BTreeMap<u8, u64>,
+}
+
+impl Lanes {
+    pub(super) fn get_mut(&mut self, number: u8) -> Option<&mut Lane> {
+        Some(self.all.get_mut(&number)?)
+    }
+
+    /// The lane with this number, perhaps a new one, or one that continues after a rest.
+    pub(super) fn lane(&mut self, number: u8) -> &mut Lane {
+        let resting = &mut self.resting;
+        self.all.entry(number).or_insert_with(|| {
+            let next = resting.remove(&number).unwrap_or_default();
+            Box::new(Lane { next, ..Lane::default() })
+        })
+    }
+
+    /// Bytes of packets and parts.
+    pub(super) fn bytes(&self) -> usize {
+        self.all.values().map(|lane| lane.bytes).sum()
+    }
+
+    /// Keeps of lanes that miss and hold nothing only their next numbers.
+    pub(super) fn free_spare(&mut self) {
+        let idle = self.all.extract_if(.., |_, lane| lane.held() == 0);
+        self.resting.extend(idle.map(|(number, lane)| (number, lane.next)));
+        self.all.free_spare();
+    }
+}
 
 /// The undelivered packets of a lane.
 #[derive(Debug, Default)]
@@ -88,11 +125,6 @@ pub(super) enum Outcome {
 }
 
 impl Lane {
-    /// Bytes of packets and parts.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Bytes held, with [`ENTRY`] per packet, part and gap, and two for the map of a packet's
     /// parts.
     pub(super) fn held(&self) -> usize {
@@ -298,7 +330,7 @@ mod tests {
         assert_eq!(lane.pop(true), Some((0, b"abcdef"[..].into())));
         assert_eq!(lane.pop(true), Some((1, b"x"[..].into())));
         lane.insert(at(0), &packet(2, part(0, 60_000), b"abc"));
-        assert_eq!(lane.bytes(), 3, "what came, not what it says it is a part of");
+        assert_eq!(lane.bytes, 3, "what came, not what it says it is a part of");
         assert_eq!((lane.give_up(), lane.held()), (2..3, 0));
     }
 
@@ -328,7 +360,7 @@ mod tests {
         for (offset, data) in [(4, &b"ef"[..]), (0, b"abc"), (2, b"cde"), (4, b"efg")] {
             assert_eq!(lane.insert(at(0), &packet(0, part(offset), data)).1, Outcome::Part);
         }
-        assert_eq!(lane.bytes(), 7);
+        assert_eq!(lane.bytes, 7);
         assert_eq!(lane.insert(at(0), &packet(0, part(6), b"gh")).1, Outcome::Whole);
         assert_eq!(lane.pop(true), Some((0, b"abcdefgh"[..].into())));
         assert_eq!(lane.held(), 0);

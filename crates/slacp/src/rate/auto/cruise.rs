@@ -226,6 +226,12 @@ impl Cruise {
         self.part = part;
     }
 
+    /// Frees what is not in use.
+    pub(super) fn free_spare(&mut self) {
+        self.forecast.free_spare();
+        self.surplus.free_spare();
+    }
+
     /// This session's part of the capacity, in bit/s.
     pub(super) fn share(&self) -> f64 {
         self.capacity * self.part

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
+use crate::spare::Spare as _;
+
 /// A capacity below this fraction of the earlier one voids older forecasts.
 const VOID: f64 = 0.75;
 
@@ -70,6 +72,11 @@ impl Forecast {
         let Some(made) = next.checked_sub(1).and_then(|last| self.made.get(last)) else { return };
         let more = (queue - made.queue) / made.ahead.max(SHORTEST);
         self.inflow = (self.inflow + weight * more).clamp(-INFLOW, INFLOW);
+    }
+
+    /// Frees what is not in use.
+    pub(super) fn free_spare(&mut self) {
+        self.made.free_spare();
     }
 
     /// Forgets the inflow.

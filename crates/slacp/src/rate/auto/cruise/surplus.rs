@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
+use crate::spare::Spare as _;
+
 /// By when the share was exceeded by so much in all, in seconds of sending at the share.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
@@ -31,6 +33,11 @@ impl Surplus {
             before.surplus + fraction * now.saturating_since(before.at).as_secs_f64()
         });
         self.sent.push_back(Sent { at: now, surplus });
+    }
+
+    /// Frees what is not in use.
+    pub(super) fn free_spare(&mut self) {
+        self.sent.free_spare();
     }
 
     /// By how many seconds what was sent after `newest` exceeds the share.

@@ -1,0 +1,33 @@
+//! A session that carries nothing gives back the memory that its use has taken: a hub has thousands
+//! of them, and few are in use at a time.
+
+use core::time::Duration;
+
+use units::Instant;
+
+use super::Session;
+use crate::spare::Spare as _;
+
+/// How long a session carries nothing until it rests. After that, its collections grow again when
+/// they are needed, which costs less than a packet.
+const REST_AFTER: Duration = Duration::from_secs(5);
+
+impl Session {
+    /// When to free memory; `None` if the session has carried nothing since that was done.
+    pub(super) fn rest_timeout(&self) -> Option<Instant> {
+        let used = self.activity.carried.max(self.activity.loaded);
+        (used > self.activity.rested).then_some(used + REST_AFTER)
+    }
+
+    pub(super) fn rest(&mut self, now: Instant) {
+        self.activity.rested = now;
+        self.events.free_spare();
+        self.streams.free_spare();
+        self.sender.free_spare();
+        self.receiver.free_spare();
+        self.loss.free_spare();
+        if let Some(auto) = self.rate.measuring_mut() {
+            auto.free_spare();
+        }
+    }
+}
