@@ -1,16 +1,18 @@
 //! Maps addresses to sessions: where packets go, and which sources a session may send from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use slacp::SessionId;
 
-use crate::traffic::Prefix;
+use crate::traffic::{Prefix, PrefixMap};
 
 /// The sessions that carry packets, identified by `S`.
 #[derive(Debug)]
 pub struct Paths<S = SessionId> {
     sessions: BTreeMap<S, Path>,
+    /// The sessions of each network, open or not.
+    owners: PrefixMap<BTreeSet<S>>,
     /// Whether packets may pass between sessions.
     mesh: bool,
 }
@@ -30,11 +32,15 @@ impl Path {
 impl<S: Copy + Ord> Paths<S> {
     /// With `mesh`, packets may pass between sessions.
     pub fn new(mesh: bool) -> Self {
-        Self { sessions: BTreeMap::new(), mesh }
+        Self { sessions: BTreeMap::new(), owners: PrefixMap::default(), mesh }
     }
 
     /// Adds a session for packets from and to `networks`; it is closed at first.
     pub fn add(&mut self, session: S, networks: Vec<Prefix>) {
+        self.remove(session);
+        for network in &networks {
+            self.owners.entry(*network).insert(session);
+        }
         self.sessions.insert(session, Path { networks, open: false });
     }
 
@@ -46,7 +52,15 @@ impl<S: Copy + Ord> Paths<S> {
 
     /// Removes a session. Returns whether it was open.
     pub fn remove(&mut self, session: S) -> bool {
-        self.sessions.remove(&session).is_some_and(|path| path.open)
+        let Some(path) = self.sessions.remove(&session) else { return false };
+        for network in path.networks {
+            let owners = self.owners.entry(network);
+            owners.remove(&session);
+            if owners.is_empty() {
+                self.owners.remove(network);
+            }
+        }
+        path.open
     }
 
     /// Closes all sessions.
@@ -66,24 +80,20 @@ impl<S: Copy + Ord> Paths<S> {
     /// Whether a packet may arrive on this session: its source must be behind the session, and
     /// without `mesh` its destination must not be behind another one.
     pub fn permits(&self, session: S, source: IpAddr, destination: IpAddr) -> bool {
-        let others = self.sessions.iter().filter(|(other, _)| **other != session);
-        self.sessions.get(&session).is_some_and(|path| {
-            let crosses = !self.mesh
-                && !path.has(destination)
-                && others.clone().any(|(_, other)| other.has(destination));
-            path.has(source) && !crosses
-        })
+        let Some(path) = self.sessions.get(&session) else { return false };
+        // Where this session does not have the destination, whoever does is another one.
+        let crosses = !self.mesh
+            && !path.has(destination)
+            && self.owners.containing(destination).next().is_some();
+        path.has(source) && !crosses
     }
 
     /// The session for `destination`: the longest matching prefix, and among equals the newest
     /// session.
     pub fn to(&self, destination: IpAddr) -> Option<S> {
-        let open = self.sessions.iter().filter(|(_, path)| path.open);
-        let fits = open.filter_map(|(session, path)| {
-            let containing = path.networks.iter().filter(|network| network.contains(destination));
-            Some((containing.map(|network| network.length()).max()?, *session))
-        });
-        fits.max().map(|(_, session)| session)
+        let is_open = |session: &&S| self.sessions.get(session).is_some_and(|path| path.open);
+        let mut fits = self.owners.containing(destination);
+        fits.find_map(|owners| owners.iter().rev().find(is_open)).copied()
     }
 }
 

@@ -6,12 +6,17 @@ use std::net::IpAddr;
 use slacp::{Open, PublicKey, ResetReason, SessionId};
 
 use crate::config::PermittedTerminal;
-use crate::traffic::Prefix;
+use crate::traffic::{Prefix, PrefixMap};
 
 /// All permitted terminals, and the current sessions, identified by `S`.
 pub struct Sites<S = SessionId> {
     terminals: Vec<PermittedTerminal>,
+    /// Indices of the terminals by key, and by network: these do not overlap.
+    by_key: BTreeMap<PublicKey, usize>,
+    by_network: PrefixMap<usize>,
     sessions: BTreeMap<S, Session>,
+    /// The sessions of each terminal.
+    of_terminal: BTreeSet<(usize, S)>,
     /// Whether terminals may reach each other.
     mesh: bool,
     /// Whether the hub connects with the clients' addresses.
@@ -40,15 +45,35 @@ impl<S: Copy + Ord> Sites<S> {
     /// With `mesh`, terminals may reach each other; with `transparent`, the hub connects with the
     /// clients' addresses.
     pub fn new(terminals: Vec<PermittedTerminal>, mesh: bool, transparent: bool) -> Self {
-        Self { terminals, sessions: BTreeMap::new(), mesh, transparent }
+        let mut sites = Self {
+            terminals: Vec::new(),
+            by_key: BTreeMap::new(),
+            by_network: PrefixMap::default(),
+            sessions: BTreeMap::new(),
+            of_terminal: BTreeSet::new(),
+            mesh,
+            transparent,
+        };
+        sites.configure(terminals, mesh);
+        sites
     }
 
     /// Replaces the permitted terminals. Sessions of terminals that remain are kept.
     pub fn configure(&mut self, terminals: Vec<PermittedTerminal>, mesh: bool) {
         let old = std::mem::replace(&mut self.terminals, terminals);
-        for session in self.sessions.values_mut() {
+        let places = || self.terminals.iter().enumerate();
+        self.by_key = places().map(|(place, terminal)| (terminal.key, place)).collect();
+        self.by_network = PrefixMap::default();
+        for (place, terminal) in places() {
+            for network in &terminal.networks {
+                self.by_network.insert(*network, place);
+            }
+        }
+        self.of_terminal.clear();
+        for (id, session) in &mut self.sessions {
             let key = session.terminal.map(|place| old[place].key);
-            session.terminal = self.terminals.iter().position(|it| Some(it.key) == key);
+            session.terminal = key.and_then(|key| self.by_key.get(&key)).copied();
+            self.of_terminal.extend(session.terminal.map(|place| (place, *id)));
         }
         self.mesh = mesh;
     }
@@ -60,13 +85,17 @@ impl<S: Copy + Ord> Sites<S> {
 
     /// A terminal has a new session.
     pub fn add(&mut self, session: S, key: &PublicKey) {
-        let terminal = self.terminals.iter().position(|terminal| terminal.key == *key);
+        let terminal = self.by_key.get(key).copied();
+        self.of_terminal.extend(terminal.map(|place| (place, session)));
         self.sessions.insert(session, Session { terminal, reachable: true });
     }
 
     /// A session has ended.
     pub fn remove(&mut self, session: S) {
-        self.sessions.remove(&session);
+        let removed = self.sessions.remove(&session);
+        if let Some(place) = removed.and_then(|session| session.terminal) {
+            self.of_terminal.remove(&(place, session));
+        }
     }
 
     /// A terminal has become reachable or unreachable.
@@ -99,9 +128,10 @@ impl<S: Copy + Ord> Sites<S> {
     pub fn behind(&self, address: IpAddr) -> Option<S> {
         let owner = self.owner(address)?;
         // The newest session, if a terminal has reconnected before its old one ended.
-        let mut sessions = self.sessions.iter().rev();
-        let found = sessions.find(|(_, it)| it.terminal == Some(owner) && it.reachable);
-        found.map(|(session, _)| *session)
+        let (first, last) = (self.sessions.keys().next()?, self.sessions.keys().next_back()?);
+        let mut sessions = self.of_terminal.range((owner, *first)..=(owner, *last)).rev();
+        let is_reachable = |id: &S| self.sessions.get(id).is_some_and(|session| session.reachable);
+        sessions.find(|(_, id)| is_reachable(id)).map(|(_, id)| *id)
     }
 
     /// Whether an address is behind a session's terminal.
@@ -136,7 +166,7 @@ impl<S: Copy + Ord> Sites<S> {
     }
 
     fn owner(&self, address: IpAddr) -> Option<usize> {
-        self.terminals.iter().position(|terminal| is_in(address, &terminal.networks))
+        self.by_network.containing(address.to_canonical()).next().copied()
     }
 }
 

@@ -6,6 +6,7 @@ mod packet;
 mod policy;
 mod ports;
 mod prefix;
+mod prefix_map;
 mod syn;
 
 pub use class::{
@@ -15,6 +16,7 @@ pub use packet::Packet;
 pub use policy::{Action, MOST_RULES, Match, Policy, Subject, policy_rules};
 pub use ports::{Ports, TCP, UDP};
 pub use prefix::{Prefix, PrefixError, Version};
+pub use prefix_map::PrefixMap;
 pub use syn::Syn;
 #[cfg(any(test, feature = "testkit"))]
 pub use syn::syn_packet;

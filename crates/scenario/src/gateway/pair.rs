@@ -1,12 +1,13 @@
 //! Both sides of a pair: terminals, and hubs with the terminals that they permit.
 
 use core::fmt::Display;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pep::admission::Quota;
 use pep::config::{HubAddress, HubConfig, KnownHub, PermittedTerminal, TerminalConfig};
 use pep::egress::Egress;
 use pep::keys::KEY_FORM;
-use pep::traffic::Prefix;
+use pep::traffic::{Prefix, PrefixMap};
 use slacp::{KeyPair, PublicKey};
 
 use super::hop::Hop;
@@ -152,18 +153,23 @@ fn permitted(
         return Err(place.missing("terminal", "at least one section [[terminal]]"));
     }
     let mut terminals: Vec<PermittedTerminal> = Vec::with_capacity(raw.len());
+    let (mut names, mut keys, mut taken) = (BTreeSet::new(), BTreeMap::new(), Taken::default());
     for (index, raw) in raw.into_iter().enumerate() {
         let place = place.within("terminal").within(index);
         let quota = limits::of_terminal(&place, limits, &raw)?;
         let name = raw.name;
-        let is_new = terminals.iter().all(|other| other.name != name);
-        place.check(is_new, "name", quoted(&name), "a name that no earlier terminal has")?;
+        place.check(
+            names.insert(name.clone()),
+            "name",
+            quoted(&name),
+            "a name that no earlier terminal has",
+        )?;
         let key = public_key(&place, "key", raw.key)?;
-        if let Some(other) = terminals.iter().find(|other| other.key == key) {
-            let problem = format!("{} has the same key: expected another", other.name);
+        if let Some(other) = keys.insert(key, name.clone()) {
+            let problem = format!("{other} has the same key: expected another");
             return Err(place.unreadable("key", problem));
         }
-        let networks = networks(&place, raw.networks, &terminals)?;
+        let networks = networks(&place, &name, raw.networks, &mut taken)?;
         let egress = egress::of_terminal(&place, usual, raw.reach, raw.deny)?;
         let carrier = carrier(&place, raw.carrier)?.or_else(|| usual_carrier.cloned());
         terminals.push(PermittedTerminal { name, key, networks, egress, carrier, quota });
@@ -198,21 +204,28 @@ fn carrier(place: &Place<'_>, name: Option<String>) -> Result<Option<String>, Fi
     Ok(name)
 }
 
-/// Networks of a terminal's clients. Fails if they overlap those of `others`.
+/// Networks of earlier terminals, and whose they are.
+type Taken = PrefixMap<String>;
+
+/// Networks of the clients of the terminal `name`. Fails if they overlap those that are `taken`,
+/// which then include them.
 fn networks(
     place: &Place<'_>,
+    name: &str,
     networks: Vec<Text<Prefix>>,
-    others: &[PermittedTerminal],
+    taken: &mut Taken,
 ) -> Result<Vec<Prefix>, FileError> {
-    let theirs = || others.iter().flat_map(|other| other.networks.iter().map(move |n| (other, n)));
     for (index, Text(network)) in networks.iter().enumerate() {
-        if let Some((other, taken)) = theirs().find(|(_, taken)| taken.overlaps(*network)) {
-            let expected =
-                format!("networks that do not overlap: {} already has {taken}", other.name);
+        if let Some((theirs, other)) = taken.overlapping(*network) {
+            let expected = format!("networks that do not overlap: {other} already has {theirs}");
             return Err(place.wrong(&format!("networks.{index}"), quoted(network), expected));
         }
     }
-    Ok(networks.into_iter().map(|network| network.0).collect())
+    let networks: Vec<Prefix> = networks.into_iter().map(|network| network.0).collect();
+    for network in &networks {
+        taken.insert(*network, name.to_owned());
+    }
+    Ok(networks)
 }
 
 /// Checks that terminals have the `networks` that other settings need. The tunnel drops packets of
