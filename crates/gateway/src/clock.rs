@@ -6,7 +6,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use units::Instant;
+use units::{Instant, UnixTime};
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, which a `timerfd` of the same clock takes as they are.
 pub(crate) use os::clock::now;
@@ -22,4 +22,9 @@ pub(crate) async fn sleep_until(end: Option<Instant>) {
 /// Seconds since the epoch, for files that outlive the process.
 pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// The time of day, which may step.
+pub(crate) fn unix_time() -> UnixTime {
+    UnixTime::from_seconds(unix_seconds())
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::config::FileError;
 use crate::config::keys::KeyError;
 use crate::refusal::Refusal;
 
@@ -22,6 +23,9 @@ pub enum RunError {
         /// Its name.
         name: String,
     },
+    /// The permits of terminals cannot be read.
+    #[error(transparent)]
+    Permits(#[from] FileError),
     /// The hub's name does not resolve.
     #[error("cannot resolve the hub {hub:?}: {cause}")]
     Resolve {

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod descriptor;
 pub mod device;
+mod directory;
 mod ipv6;
 pub mod names;
 pub mod namespace;
@@ -23,6 +24,7 @@ pub mod testkit;
 mod timer;
 mod watched;
 
+pub use directory::DirectoryWatch;
 pub use ipv6::{any_address, has_ipv6};
 pub use places::{PlaceError, Places, PrivateDirectory, RUN_VARIABLE};
 pub use timer::Timer;

@@ -43,6 +43,7 @@ mod hop;
 mod limits;
 mod operation;
 mod pair;
+mod permits;
 mod policies;
 mod rate;
 mod raw;
@@ -65,7 +66,8 @@ use crate::document::Document;
 use crate::folder::Folder;
 use crate::place::{Place, quoted};
 use crate::{FileError, FileKind};
-pub(crate) use raw::{RawHub, RawSolo, RawTerminal};
+pub use permits::Permitted;
+pub(crate) use raw::{RawHub, RawPermit, RawSolo, RawTerminal};
 pub use restart_keys::RestartKeys;
 
 /// IFNAMSIZ without the terminating zero.

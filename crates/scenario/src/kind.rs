@@ -24,6 +24,8 @@ pub enum FileKind {
     Hub,
     /// The configuration of a single gateway.
     Solo,
+    /// A terminal that a hub permits.
+    Permit,
 }
 
 /// Begins the comment that names a file's schema.
@@ -35,18 +37,19 @@ impl FileKind {
     const OF_A_PAIR: [&str; 5] = ["private_key", "private_key_file", "rate", "hub", "terminal"];
 
     /// Top-level keys by which each kind is recognised; the first kind that has one is it.
-    const SIGNS: [(Self, &[&str]); 7] = [
+    const SIGNS: [(Self, &[&str]); 8] = [
         (Self::Scenario, &["hop", "flow", "case", "server-side", "client-side", "gateways"]),
         (Self::Preset, &["forward", "return", "terrestrial"]),
         (Self::Published, &["output", "trend", "input", "lost"]),
         (Self::Documents, &["document"]),
         (Self::Terminal, &["hub", "hub_key", "accept"]),
-        (Self::Hub, &["terminal", "egress", "mesh", "limits"]),
+        (Self::Hub, &["terminal", "permits", "egress", "mesh", "limits"]),
         (Self::Solo, &["lan", "wan", "intercept", "proxy"]),
+        (Self::Permit, &["key", "invite", "networks"]),
     ];
 
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Preset,
         Self::Scenario,
         Self::Published,
@@ -54,6 +57,7 @@ impl FileKind {
         Self::Terminal,
         Self::Hub,
         Self::Solo,
+        Self::Permit,
     ];
 
     /// One word: `hub`, `preset`.
@@ -66,6 +70,7 @@ impl FileKind {
             Self::Terminal => "terminal",
             Self::Hub => "hub",
             Self::Solo => "solo",
+            Self::Permit => "permit",
         }
     }
 
@@ -127,6 +132,7 @@ impl fmt::Display for FileKind {
             Self::Terminal => "the configuration of a terminal",
             Self::Hub => "the configuration of a hub",
             Self::Solo => "the configuration of a single gateway",
+            Self::Permit => "the permit of a terminal",
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use schemars::{Schema, schema_for};
 
-use crate::gateway::{RawHub, RawSolo, RawTerminal};
+use crate::gateway::{RawHub, RawPermit, RawSolo, RawTerminal};
 use crate::preset::RawPreset;
 use crate::scenario::RawScenario;
 use crate::{Documents, FileKind, Published};
@@ -19,6 +19,7 @@ impl FileKind {
             Self::Terminal => schema_for!(RawTerminal),
             Self::Hub => schema_for!(RawHub),
             Self::Solo => schema_for!(RawSolo),
+            Self::Permit => schema_for!(RawPermit),
         };
         serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
     }

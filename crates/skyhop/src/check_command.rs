@@ -51,6 +51,8 @@ enum Kind {
     Terminal,
     /// Configuration of a single gateway
     Solo,
+    /// Permit of a terminal, in the directory `permits` of a hub
+    Permit,
     /// Preset of a link
     Preset,
     /// Scenario
@@ -67,6 +69,7 @@ impl From<Kind> for FileKind {
             Kind::Hub => Self::Hub,
             Kind::Terminal => Self::Terminal,
             Kind::Solo => Self::Solo,
+            Kind::Permit => Self::Permit,
             Kind::Preset => Self::Preset,
             Kind::Scenario => Self::Scenario,
             Kind::Published => Self::Published,

@@ -8,6 +8,7 @@ mod commands_page;
 mod completions;
 mod demo_command;
 mod doctor_command;
+mod enrol_command;
 mod gateway_command;
 mod init_command;
 mod lab_command;
@@ -53,6 +54,9 @@ enum Command {
     Keygen(gateway_command::KeygenArgs),
     /// Write matching hub and terminal configurations with fresh keys
     Init(init_command::Args),
+    /// Let new terminals join a hub with a one-time token; list and revoke those that have
+    #[command(subcommand)]
+    Enrol(enrol_command::EnrolCommand),
     /// Check files: configurations, presets, scenarios; exit code 1 if one is invalid
     Check(check_command::CheckArgs),
     /// Print the JSON Schema of a kind of file, with which editors complete and check it
@@ -102,6 +106,7 @@ fn main() -> ExitCode {
         Command::Solo(args) => gateway_command::solo(&args),
         Command::Keygen(args) => gateway_command::keygen(&args),
         Command::Init(args) => init_command::run(&args),
+        Command::Enrol(command) => enrol_command::run(command),
         Command::Check(args) => check_command::check(&args),
         Command::Schema(args) => check_command::schema(&args),
         Command::Doctor(args) => doctor_command::run(&args),

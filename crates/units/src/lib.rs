@@ -18,6 +18,7 @@ mod quantity;
 mod range_set;
 mod rate;
 mod symbol_rate;
+mod unix_time;
 
 pub use byte_count::ByteCount;
 pub use decibels::Decibels;
@@ -29,3 +30,4 @@ pub use quantity::{ParseError, split_quantity};
 pub use range_set::RangeSet;
 pub use rate::BitRate;
 pub use symbol_rate::SymbolRate;
+pub use unix_time::{UnixTime, UnixTimeError};

@@ -5,6 +5,7 @@
 mod cpu;
 pub mod keys;
 pub mod pair;
+pub(crate) mod permits;
 
 use std::fs;
 use std::path::Path;
@@ -69,7 +70,8 @@ pub fn check(path: &Path, kind: FileKind, keys: Keys) -> Result<(), FileError> {
         (_, source) => file.key(source),
     };
     match kind {
-        FileKind::Hub => file.as_read().hub(key).map(drop),
+        FileKind::Hub => permits::check(&file.as_read().hub(key)?),
+        FileKind::Permit => permits::check_one(&file.as_read()),
         FileKind::Solo => file.as_read().solo().map(drop),
         _ => file.as_read().terminal(key).map(drop),
     }

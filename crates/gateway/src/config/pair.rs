@@ -7,12 +7,14 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use pep::config::HubAddress;
 use scenario::{FileError, FileKind};
 use slacp::PublicKey;
 use thiserror::Error;
 
 use super::keys::{KeyError, PrivateKey, format_public_key};
 use super::{Keys, check};
+use crate::enrolment::token::TokenHub;
 use crate::hub::PORT;
 
 /// The hub's file, and that of a single gateway.
@@ -47,6 +49,10 @@ pub struct NewPair {
     pub name: String,
     /// Every byte of the hop is paid for: no padding measures a rate that is `auto`.
     pub metered: bool,
+    /// Where the hub takes the terminal's packets over TCP.
+    pub hub_tcp: Option<HubAddress>,
+    /// Further hubs of the terminal.
+    pub other_hubs: Vec<TokenHub>,
 }
 
 /// What the file of a single gateway says.
@@ -132,10 +138,24 @@ impl NewPair {
         hub_key: &PublicKey,
     ) -> Result<Added, NewPairError> {
         let terminal = PrivateKey::generate()?;
-        let path = directory.join(self.terminal_name());
-        let text = self.terminal_file(hub_key, &terminal);
-        write(directory, &[NewFile::new(FileKind::Terminal, &path, &text)])?;
+        let path = self.write_terminal(directory, hub_key, &terminal)?;
         Ok(Added { path, section: self.section(&terminal) })
+    }
+
+    /// Writes only the terminal's file, with a key that the hub with this key is yet to learn.
+    ///
+    /// # Errors
+    /// As for [`Self::write`].
+    pub fn write_terminal(
+        &self,
+        directory: &Path,
+        hub_key: &PublicKey,
+        key: &PrivateKey,
+    ) -> Result<PathBuf, NewPairError> {
+        let path = directory.join(self.terminal_name());
+        let text = self.terminal_file(hub_key, key);
+        write(directory, &[NewFile::new(FileKind::Terminal, &path, &text)])?;
+        Ok(path)
     }
 
     fn rate(&self, rate: &str, link: &str) -> String {
@@ -175,9 +195,19 @@ impl NewPair {
         let _ = writeln!(text, "private_key = \"{}\"", terminal.to_base64());
         let _ = writeln!(text, "hub = {:?}", self.hub);
         let _ = writeln!(text, "hub_key = \"{}\"", format_public_key(hub_key));
+        if let Some(tcp) = &self.hub_tcp {
+            let _ = writeln!(text, "hub_tcp = {:?}", tcp.as_str());
+        }
         text += &self.rate(&self.terminal_rate, "the return link, from here to the hub");
         text += LOG;
         let _ = writeln!(text, "\n[intercept]\ninterfaces = [{:?}]", self.interface);
+        for TokenHub { address, tcp, key } in &self.other_hubs {
+            let (address, key) = (address.as_str(), format_public_key(key));
+            let _ = writeln!(text, "\n[[other_hub]]\naddress = {address:?}\nkey = \"{key}\"");
+            if let Some(tcp) = tcp {
+                let _ = writeln!(text, "tcp = {:?}", tcp.as_str());
+            }
+        }
         text + ACCEPT
     }
 }
@@ -285,6 +315,8 @@ mod tests {
             interface: "lan7".to_owned(),
             name: "ship-1".to_owned(),
             metered: false,
+            hub_tcp: None,
+            other_hubs: Vec::new(),
         }
     }
 

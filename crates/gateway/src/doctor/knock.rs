@@ -87,8 +87,12 @@ impl Knock {
 
     /// Whether the hub answers within 4 s.
     pub(crate) async fn answered(self) -> bool {
-        let asked = tokio::task::spawn_blocking(move || self.ask());
-        matches!(asked.await, Ok(Ok(Answer::Yes(..))))
+        tokio::task::spawn_blocking(move || self.answers()).await.unwrap_or(false)
+    }
+
+    /// As [`Self::answered`], in the calling thread.
+    pub(crate) fn answers(self) -> bool {
+        matches!(self.ask(), Ok(Answer::Yes(..)))
     }
 
     fn ask(self) -> io::Result<Answer> {
@@ -100,7 +104,7 @@ impl Knock {
     }
 }
 
-fn socket(addresses: &[SocketAddr]) -> io::Result<UdpSocket> {
+pub(crate) fn socket(addresses: &[SocketAddr]) -> io::Result<UdpSocket> {
     if addresses.iter().all(SocketAddr::is_ipv4) {
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
     } else {
@@ -143,7 +147,7 @@ fn exchange(socket: &UdpSocket, mut endpoint: Endpoint) -> io::Result<Answer> {
 }
 
 /// A dual-stack socket needs IPv4 addresses in mapped form.
-fn mapped(address: SocketAddr, socket: &UdpSocket) -> SocketAddr {
+pub(crate) fn mapped(address: SocketAddr, socket: &UdpSocket) -> SocketAddr {
     match (address, socket.local_addr()) {
         (SocketAddr::V4(v4), Ok(SocketAddr::V6(_))) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
         _ => address,
@@ -173,6 +177,8 @@ mod tests {
             interface: "lo".to_owned(),
             name: "ship".to_owned(),
             metered: false,
+            hub_tcp: None,
+            other_hubs: Vec::new(),
         };
         let [hub, terminal] = pair.write(directory.path()).unwrap();
         let (hub, terminal) = (read_hub(&hub).unwrap(), read_terminal(&terminal).unwrap());

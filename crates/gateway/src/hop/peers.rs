@@ -60,6 +60,11 @@ impl Peers {
         self.rates.set_maximum(maximum);
     }
 
+    /// Applies new names.
+    pub(crate) fn set_names(&mut self, names: BTreeMap<PublicKey, String>) {
+        self.names = names;
+    }
+
     /// Whether the rate is what a modem or an operator reports.
     pub(crate) fn follows_reports(&self) -> bool {
         self.source == "modem"

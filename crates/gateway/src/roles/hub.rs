@@ -2,14 +2,17 @@
 //! terminals, and, if configured, intercepts connections to the terminals' clients.
 
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
+use os::DirectoryWatch;
 use pep::admission::{Bypass, Quotas};
 use pep::config::{HubConfig, PermittedTerminal, aggregates};
 use pep::egress::Egress;
+use pep::periodic::Periodic;
 use pep::routes::{Route, Sites};
 use pep::traffic::{Policy, Prefix};
 use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
@@ -19,7 +22,9 @@ use units::Instant;
 
 use crate::clock;
 use crate::config::keys::random_bytes;
+use crate::config::permits::Permits;
 use crate::config::read_hub;
+use crate::enrolment;
 use crate::error::RunError;
 use crate::hop::peers::Peers;
 use crate::hop::udp::UdpLink;
@@ -34,6 +39,11 @@ use crate::roles::gateway::{Admission, DialPolicy, Report, Side, bind};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::{self, Service};
 use crate::tunnel::{self, Admitted, Selection, Traffic};
+
+/// How often permits are looked at, besides when their directory tells of a change.
+const LOOK: Duration = Duration::from_secs(10);
+/// The most invitations that are replaced at the same time; further ones are reset and come again.
+const MOST_ENROLMENTS: usize = 64;
 
 /// Default UDP port of a hub.
 pub const PORT: u16 = 5900;
@@ -58,14 +68,18 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         None => None,
     };
     let seed = random_bytes().map_err(RunError::Randomness)?;
-    let allow = config.terminals.iter().map(|terminal| terminal.key).collect();
-    let (names, dial) = (names(&config), policy(&config));
+    let permits = Permits::read(&config)?;
+    let watch = permits.directory().and_then(watch);
+    let wall = clock::unix_time();
+    let terminals = permits.served(wall);
+    let allow = terminals.iter().map(|terminal| terminal.key).collect();
+    let (names, dial) = (names(&terminals), policy(&config));
     let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, false);
     let mut endpoint = Endpoint::hub(config.link, config.identity, allow, seed);
-    endpoint.set_memory(Quotas::memory(&config.terminals));
-    endpoint.set_aggregates(clock::now(), aggregates(&config.terminals));
+    endpoint.set_memory(Quotas::memory(&terminals));
+    endpoint.set_aggregates(clock::now(), aggregates(&terminals));
     let selection =
-        selection(local.port(), config.intercept.is_some(), (&config.policies, &config.terminals));
+        selection(local.port(), config.intercept.is_some(), (&config.policies, &terminals));
     let setup = Setup {
         side: Side::Hub,
         own,
@@ -80,15 +94,22 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         tunnel: config.tunnel.as_ref().map(|tunnel| (tunnel, selection, config.mesh)),
     };
     let (ops, parts) = setup.start(clock::now())?;
-    tracing::info!("serving {} terminals on UDP {local}", config.terminals.len());
+    tracing::info!("serving {} terminals on UDP {local}", terminals.len());
     if let Some((address, listener)) = listener {
         tracing::info!("serving terminals whose networks block UDP on TCP {address}");
         tokio::spawn(parts.gateway.hop().links().clone().serve(listener));
     }
     let hub = Hub {
         parts,
-        quotas: Quotas::new(&config.terminals, ops.most_connections()),
-        sites: Sites::new(config.terminals, config.mesh, config.transparent),
+        quotas: Quotas::new(&terminals, ops.most_connections()),
+        sites: Sites::new(terminals, config.mesh, config.transparent),
+        expired: permits.expired(wall),
+        permits,
+        watch,
+        look: Periodic::new(LOOK, clock::now() + LOOK),
+        intercepts: config.intercept.is_some(),
+        mesh: config.mesh,
+        enrolments: JoinSet::new(),
         port: local.port(),
         resolver: Resolver::default(),
         lookups: JoinSet::new(),
@@ -96,8 +117,19 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     roles::run(ops, hub, shutdown).await
 }
 
-fn names(config: &HubConfig) -> BTreeMap<PublicKey, String> {
-    config.terminals.iter().map(|terminal| (terminal.key, terminal.name.clone())).collect()
+fn names(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, String> {
+    terminals.iter().map(|terminal| (terminal.key, terminal.name.clone())).collect()
+}
+
+/// Watches the directory with the permits. Where that is impossible, it is looked at now and then.
+fn watch(directory: &Path) -> Option<DirectoryWatch> {
+    let watch = DirectoryWatch::new(directory);
+    let failed = |error: &io::Error| {
+        let every = LOOK.as_secs();
+        let directory = directory.display();
+        tracing::warn!("cannot watch {directory}, looking every {every} s: {error}");
+    };
+    watch.inspect_err(failed).ok()
 }
 
 fn policy(config: &HubConfig) -> DialPolicy {
@@ -156,6 +188,16 @@ pub(crate) fn admitted(terminals: &[PermittedTerminal]) -> Vec<Admitted> {
 
 struct Hub {
     parts: Parts,
+    permits: Permits,
+    watch: Option<DirectoryWatch>,
+    /// When to look at the permits without being told: a network file system does not tell.
+    look: Periodic,
+    /// Terminals that have expired.
+    expired: usize,
+    /// Terminals that are replacing their invitations.
+    enrolments: JoinSet<()>,
+    intercepts: bool,
+    mesh: bool,
     sites: Sites,
     quotas: Quotas,
     /// Local UDP port of the hop.
@@ -193,6 +235,23 @@ enum HubEvent {
     Pair(PairEvent),
     /// A name lookup has ended; `None` if its stream was reset meanwhile.
     Resolved(Option<Resolved>),
+    /// Permits may have changed.
+    Permits,
+    /// A terminal has replaced its invitation, or failed to.
+    Enrolled,
+}
+
+/// The next change of the permits. Cancel-safe.
+async fn changed(watch: &mut Option<DirectoryWatch>) {
+    match watch {
+        Some(known) => {
+            if let Err(error) = known.changed().await {
+                tracing::warn!("the permits are no longer watched: {error}");
+                *watch = None;
+            }
+        }
+        None => pending().await,
+    }
 }
 
 impl Service for Hub {
@@ -210,6 +269,8 @@ impl Service for Hub {
         tokio::select! {
             event = self.parts.next() => HubEvent::Pair(event),
             Some(resolved) = self.lookups.join_next() => HubEvent::Resolved(resolved.ok().flatten()),
+            () = changed(&mut self.watch) => HubEvent::Permits,
+            Some(_) = self.enrolments.join_next() => HubEvent::Enrolled,
         }
     }
 
@@ -235,6 +296,11 @@ impl Service for Hub {
             HubEvent::Resolved(resolved) => {
                 resolved.into_iter().for_each(|resolved| self.answer_resolved(resolved));
             }
+            HubEvent::Permits | HubEvent::Enrolled => {
+                if self.permits.refresh() {
+                    self.serve(now, ops);
+                }
+            }
         }
         Ok(())
     }
@@ -248,45 +314,67 @@ impl Service for Hub {
         Ok(true)
     }
 
-    fn housekeep(&mut self, _: Instant) {
+    fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
         self.parts.follow_routes();
+        let changed = self.look.is_due(now) && self.permits.refresh();
+        if changed || self.permits.expired(clock::unix_time()) != self.expired {
+            self.serve(now, ops);
+        }
     }
 
     fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
         let config = read_hub(&ops.file()?).map_err(|error| error.to_string())?;
+        self.permits.configure(&config).map_err(|error| error.to_string())?;
+        self.watch = self.permits.directory().and_then(watch);
         let Parts { gateway, intake, tunnel, policies } = &mut self.parts;
         gateway.set_connect_timeout(config.connect_timeout);
-        let intercepts = intake.is_some();
         if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
         }
-        if let Some(tunnel) = tunnel {
-            let selection = selection(self.port, intercepts, (&config.policies, &config.terminals));
-            tunnel.configure(selection).map_err(|error| error.to_string())?;
-        }
-        let names = names(&config);
         let hop = gateway.hop();
-        hop.set_memory(Quotas::memory(&config.terminals));
-        hop.set_aggregates(now, aggregates(&config.terminals));
-        hop.set_allowed(now, config.terminals.iter().map(|terminal| terminal.key).collect());
         hop.configure_classes(now, &config.classes, tunnel.is_some())?;
         *policies = config.policies;
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
-        notes.extend(ops.configure_hop(now, hop, &config.link.rate, names));
-        self.quotas.configure(&config.terminals, ops.most_connections());
-        self.sites.configure(config.terminals, config.mesh);
-        self.sites.sessions().for_each(|session| self.set_share(now, session));
+        notes.extend(ops.configure_hop(now, hop, &config.link.rate, BTreeMap::new()));
+        self.mesh = config.mesh;
+        self.serve(now, ops);
         Ok(notes)
     }
 
     async fn stop(self) {
-        drop(self.lookups);
+        drop((self.lookups, self.enrolments));
         self.parts.stop().await;
     }
 }
 
 impl Hub {
+    /// Serves the terminals that are permitted now, and no others.
+    fn serve(&mut self, now: Instant, ops: &mut Operations) {
+        let wall = clock::unix_time();
+        self.expired = self.permits.expired(wall);
+        let terminals = self.permits.served(wall);
+        let Parts { gateway, tunnel, policies, .. } = &mut self.parts;
+        if let Some(tunnel) = tunnel {
+            let selection = selection(self.port, self.intercepts, (policies, &terminals));
+            if let Err(error) = tunnel.configure(selection) {
+                tracing::error!("the tunnel keeps its rules: {error}");
+            }
+        }
+        let hop = gateway.hop();
+        hop.set_memory(Quotas::memory(&terminals));
+        hop.set_aggregates(now, aggregates(&terminals));
+        hop.set_allowed(now, terminals.iter().map(|terminal| terminal.key).collect());
+        ops.peers.set_names(names(&terminals));
+        self.quotas.configure(&terminals, ops.most_connections());
+        let (before, count) = (self.sites.count(), terminals.len());
+        self.sites.configure(terminals, self.mesh);
+        if before != count {
+            tracing::info!("serving {count} terminals");
+        }
+        self.sites.sessions().for_each(|session| self.set_share(now, session));
+    }
+
     /// Which connections to intercept, or why none.
     fn wanted(&self, ops: &Operations) -> Result<Scope, Bypass> {
         if let Some(why) = ops.bypass_reason(self.parts.gateway.view()) {
@@ -318,6 +406,12 @@ impl Hub {
         let Some(terminal) = self.sites.of(session) else {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         };
+        if enrolment::is_meant(&open.destination) {
+            return self.enrol(stream, &open);
+        }
+        if terminal.invited {
+            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+        }
         if ops.bypass_reason(self.parts.gateway.view()).is_some() {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
         }
@@ -345,6 +439,19 @@ impl Hub {
                 let timeout = self.parts.gateway.connect_timeout();
                 self.lookups.spawn(look_up(self.resolver.clone(), asker, request, timeout));
             }
+        }
+    }
+
+    /// Lets a terminal replace its invitation with its own key.
+    fn enrol(&mut self, stream: Stream, open: &Open<Destination>) {
+        let terminal = self.sites.of(stream.session()).filter(|terminal| terminal.invited);
+        let file = terminal.and_then(|terminal| self.permits.file_of(&terminal.name));
+        let (Some(terminal), Some(file)) = (terminal, file) else {
+            return self.parts.gateway.refuse(stream, open, ResetReason::Prohibited);
+        };
+        if self.enrolments.len() < MOST_ENROLMENTS {
+            let (name, file) = (terminal.name.clone(), file.to_owned());
+            self.enrolments.spawn(enrolment::serve(stream, name, terminal.key, file));
         }
     }
 

@@ -53,7 +53,7 @@ pub(crate) trait Service {
     fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError>;
 
     /// Does the role's part of the housekeeping.
-    fn housekeep(&mut self, now: Instant);
+    fn housekeep(&mut self, now: Instant, ops: &mut Operations);
 
     /// Applies the changed configuration file. An invalid one changes nothing.
     ///
@@ -120,7 +120,7 @@ fn handle_task(now: Instant, ops: &mut Operations, service: &mut impl Service, t
         }
         Task::Housekeeping => {
             ops.housekeep(now, service.view());
-            service.housekeep(now);
+            service.housekeep(now, ops);
         }
     }
 }
@@ -178,7 +178,7 @@ mod tests {
             Ok(false)
         }
 
-        fn housekeep(&mut self, _: Instant) {
+        fn housekeep(&mut self, _: Instant, _: &mut Operations) {
             self.calls.push("housekeep");
         }
 

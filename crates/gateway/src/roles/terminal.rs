@@ -203,7 +203,7 @@ impl Service for Terminal {
         Ok(intake.is_on())
     }
 
-    fn housekeep(&mut self, now: Instant) {
+    fn housekeep(&mut self, now: Instant, _: &mut Operations) {
         let refused = self.parts.gateway.counters().reasons.of(ResetReason::Limit);
         if let Some(pause) = self.full.handle_refusals(now, refused)
             && let Some(intake) = &mut self.parts.intake

@@ -134,7 +134,16 @@ mod tests {
 
     fn terminal(key: PublicKey, quota: Quota) -> PermittedTerminal {
         let (name, networks, egress) = (String::new(), vec![], Egress::everywhere());
-        PermittedTerminal { name, key, networks, egress, carrier: None, quota }
+        PermittedTerminal {
+            name,
+            key,
+            networks,
+            egress,
+            carrier: None,
+            quota,
+            expires: None,
+            invited: false,
+        }
     }
 
     fn admitted(quotas: &mut Quotas, key: PublicKey, now: Instant) -> Vec<QuotaPermit> {

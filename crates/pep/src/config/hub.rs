@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use slacp::{AggregateId, KeyPair, PublicKey};
 
 use super::intercept::{InterceptConfig, TunnelConfig};
 use super::operation::OperationConfig;
+use units::UnixTime;
+
 use crate::admission::Quota;
 use crate::egress::Egress;
 use crate::traffic::{Classes, Policy, Prefix};
@@ -34,8 +37,12 @@ pub struct HubConfig {
     /// Connections to intercept towards the terminals' networks; `None` intercepts nothing. Section
     /// `intercept`.
     pub intercept: Option<InterceptConfig>,
-    /// Permitted terminals; at least one. Sections `[[terminal]]`.
+    /// Permitted terminals; at least one, or there are `permits`. Sections `[[terminal]]`.
     pub terminals: Vec<PermittedTerminal>,
+    /// Directory with the permits of further terminals, one in each file. Key `permits`, default none.
+    pub permits: Option<PathBuf>,
+    /// What applies to terminals whose sections or permits do not say otherwise.
+    pub defaults: PermitDefaults,
     /// Operational settings. Keys `control`, `metrics`, `state`, `total_memory`, `max_connections`,
     /// `keepalive`, `log`.
     pub operation: OperationConfig,
@@ -54,6 +61,17 @@ pub fn aggregates(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, Aggreg
     let carrier =
         |it: &PermittedTerminal| Some((it.key, AggregateId::from(it.carrier.as_deref()?)));
     terminals.iter().filter_map(carrier).collect()
+}
+
+/// What terminals get by default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PermitDefaults {
+    /// Section `[egress]`.
+    pub egress: Egress,
+    /// Section `[limits]`.
+    pub quota: Quota,
+    /// Key `carrier`.
+    pub carrier: Option<String>,
 }
 
 /// A terminal that a hub serves.
@@ -75,4 +93,9 @@ pub struct PermittedTerminal {
     /// Limits on its use of the hub. Keys `max_connections`, `connections_per_second`, `lookups`,
     /// by default those of section `limits`; and `memory`.
     pub quota: Quota,
+    /// When it is no longer served. Key `expires`, default never.
+    pub expires: Option<UnixTime>,
+    /// Whether the key is that of an invitation: whoever has it can do nothing but replace it with the
+    /// terminal's own. Key `invite` instead of `key`.
+    pub invited: bool,
 }

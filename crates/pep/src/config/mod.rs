@@ -7,7 +7,7 @@ mod operation;
 mod solo;
 mod terminal;
 
-pub use hub::{HubConfig, PermittedTerminal, aggregates};
+pub use hub::{HubConfig, PermitDefaults, PermittedTerminal, aggregates};
 pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice};
 pub use log::{LogFilter, LogFilterError};
 pub use operation::{ControlPath, DlepConfig, MetricsConfig, Modem, OperationConfig};

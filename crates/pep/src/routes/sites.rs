@@ -211,6 +211,8 @@ mod tests {
             egress: Egress::everywhere(),
             carrier: None,
             quota: Quota::default(),
+            expires: None,
+            invited: false,
         };
         let ship = terminal("ship", SHIP, ["10.1.0.0/16", "fd00:1::/64"]);
         let rig = terminal("rig", RIG, ["10.2.0.0/16", "fd00:2::/64"]);

@@ -26,17 +26,30 @@ pub(super) fn carried(
     sections: &str,
     guarantees: impl IntoIterator<Item = (impl Display, Option<BitRate>)>,
 ) -> Result<(), FileError> {
-    let slacp::Rate::Fixed(rate) = rate else { return Ok(()) };
-    let mut left = rate.bits_per_second();
+    let mut taken = 0;
     for (index, (name, guaranteed)) in guarantees.into_iter().enumerate() {
-        let Some(guaranteed) = guaranteed else { continue };
-        let key = format!("{sections}.{index}.guaranteed");
-        let rest = BitRate::from_bits_per_second(left);
+        let place = place.within(sections).within(index);
+        if let Some(guaranteed) = guaranteed {
+            taken = fits(&place, rate, taken, (name, guaranteed))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a configured rate carries one more guarantee, besides those that have `taken` so many
+/// bit/s. Returns what is taken then.
+pub(super) fn fits(
+    place: &Place<'_>,
+    rate: &slacp::Rate,
+    taken: u64,
+    (name, guaranteed): (impl Display, BitRate),
+) -> Result<u64, FileError> {
+    if let slacp::Rate::Fixed(rate) = rate {
+        let rest = BitRate::from_bits_per_second(rate.bits_per_second().saturating_sub(taken));
         let expected = format!(
             "at most {rest} for {name}: the guarantees before it leave no more of the rate, {rate}"
         );
-        place.check(guaranteed <= rest, &key, quoted(guaranteed), expected)?;
-        left -= guaranteed.bits_per_second();
+        place.check(guaranteed <= rest, "guaranteed", quoted(guaranteed), expected)?;
     }
-    Ok(())
+    Ok(taken + guaranteed.bits_per_second())
 }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use units::{BitRate, ByteCount, Probability};
 
+pub(crate) use self::sections::PermittedTerminal as RawPermit;
 use self::sections::{
     Accept, Class, Dlep, Egress, Intercept, Limits, Metrics, OtherHub, PermittedTerminal, Policy,
     Proxy, Side, Tunnel,
@@ -205,10 +206,12 @@ pub(crate) struct RawHub {
     /// What is split, tunnelled or bypassed; the first match decides.
     #[serde(default)]
     pub(super) policy: Vec<Policy>,
-    /// The terminals that may connect.
+    /// The terminals that may connect; at least one, unless `permits` has them.
     #[serde(default)]
-    #[schemars(length(min = 1))]
     pub(super) terminal: Vec<PermittedTerminal>,
+    /// A directory with further terminals, one in each file `*.toml` (docs/enrol.md). It is watched.
+    #[schemars(extend("examples" = ["permits"]))]
+    pub(super) permits: Option<String>,
 }
 
 /// The configuration of a solo gateway (docs/solo.md).

@@ -1,7 +1,7 @@
 //! `skyhop init`: writes configurations with fresh keys. At a terminal, without options, it asks.
 
 mod ask;
-mod valid;
+pub(crate) mod valid;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -125,6 +125,8 @@ impl Args {
             interface: self.interface(),
             name: self.name.clone().unwrap_or_else(|| NAME.to_owned()),
             metered: self.metered,
+            hub_tcp: None,
+            other_hubs: Vec::new(),
         })
     }
 

@@ -8,24 +8,24 @@ use units::BitRate;
 const LONGEST_INTERFACE: usize = 15;
 
 /// Host and UDP port.
-pub(super) fn hub(text: &str) -> Result<String, String> {
+pub(crate) fn hub(text: &str) -> Result<String, String> {
     let address: HubAddress = text.parse().map_err(|_| format!("expected {}", HubAddress::FORM))?;
     Ok(address.as_str().to_owned())
 }
 
 /// The port of a valid address.
-pub(super) fn port(hub: &str) -> u16 {
+pub(crate) fn port(hub: &str) -> u16 {
     let port = hub.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
     port.unwrap_or(gateway::hub::PORT)
 }
 
 /// A public key.
-pub(super) fn key(text: &str) -> Result<PublicKey, String> {
+pub(crate) fn key(text: &str) -> Result<PublicKey, String> {
     parse_public_key(text).map_err(|error| error.to_string())
 }
 
 /// A rate above zero, `auto` or `modem`.
-pub(super) fn rate(text: &str) -> Result<String, String> {
+pub(crate) fn rate(text: &str) -> Result<String, String> {
     const EXPECTED: &str = "expected a rate above zero such as 50Mbit/s, auto or modem";
     let is_rate = || text.parse().is_ok_and(|rate: BitRate| rate.bits_per_second() > 0);
     let good = ["auto", "modem"].contains(&text) || is_rate();
@@ -33,14 +33,14 @@ pub(super) fn rate(text: &str) -> Result<String, String> {
 }
 
 /// The name of an interface.
-pub(super) fn interface(text: &str) -> Result<String, String> {
+pub(crate) fn interface(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_graphic() && c != '/';
     let good = (1..=LONGEST_INTERFACE).contains(&text.len()) && text.chars().all(plain);
     if good { Ok(text.to_owned()) } else { Err("expected the name of an interface".to_owned()) }
 }
 
 /// The terminal's name, which is also that of a file.
-pub(super) fn name(text: &str) -> Result<String, String> {
+pub(crate) fn name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if text.is_empty() || text == "hub" || text.starts_with('.') || !text.chars().all(plain) {
         return Err("expected letters, digits, '-', '_' or '.', and not \"hub\"".to_owned());

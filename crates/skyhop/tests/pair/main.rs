@@ -19,6 +19,7 @@ mod directions;
 mod dlep;
 mod egress;
 mod endings;
+mod enrol;
 mod eyeballs;
 mod fail_open;
 mod faults;

@@ -2,7 +2,7 @@
 
 use crate::common::program::{Program, programs};
 use crate::{
-    blocked, clean_up, clients, code_points, dashboard, directions, dlep, egress, endings,
+    blocked, clean_up, clients, code_points, dashboard, directions, dlep, egress, endings, enrol,
     eyeballs, fail_open, faults, hubs, machines, monitoring, operate, policy, protocols, proxy,
     quic, semantics, shares, shown, solo, stalled, transfer, transparent, tunnel,
 };
@@ -34,6 +34,8 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     endings::inside_nobody_has_this_address,
     endings::inside_either_end_resets,
     endings::inside_the_sender_has_left_long_ago,
+    enrol::inside_a_terminal_joins,
+    enrol::inside_an_invitation,
     eyeballs::inside_an_address_refuses,
     blocked::inside_strangers_are_turned_away,
     blocked::inside_the_pair_goes_on_over_tcp,

@@ -313,8 +313,8 @@ impl Outbound {
 
     /// When gathered packets must get their turns at the latest.
     pub(crate) fn gathered_until(&self) -> Option<Instant> {
-        let until = |sender: &Box<Sender>| Some(sender.gathered_since? + sender.config.gather);
-        self.channels.values().filter_map(until).min()
+        let until = |sender: &Sender| Some(sender.gathered_since? + sender.config.gather);
+        self.channels.values().filter_map(|sender| until(sender)).min()
     }
 
     /// How long the next packets of a channel may wait for others, if some leave now that could.
@@ -347,8 +347,8 @@ impl Outbound {
     /// How to write a piece: only whole packets are compressed.
     pub(crate) fn form(&mut self, now: Instant, piece: &Piece) -> Form {
         let is_whole = piece.len() == piece.data.len();
-        let compresses = |sender: &Box<Sender>| sender.config.compress && is_whole;
-        if !self.channels.get(&piece.channel).is_some_and(compresses) {
+        let compresses = |sender: &Sender| sender.config.compress && is_whole;
+        if !self.channels.get(&piece.channel).is_some_and(|sender| compresses(sender)) {
             return Form::Plain;
         }
         let place = (piece.channel, piece.lane, piece.sequence);

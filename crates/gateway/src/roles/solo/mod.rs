@@ -130,7 +130,7 @@ impl Service for Solo {
         Ok(true)
     }
 
-    fn housekeep(&mut self, _: Instant) {
+    fn housekeep(&mut self, _: Instant, _: &mut Operations) {
         self.intake.iter_mut().for_each(Intake::follow_routes);
     }
 

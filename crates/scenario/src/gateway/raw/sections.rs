@@ -5,7 +5,7 @@ use pep::egress::Target;
 use pep::traffic::Prefix;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use units::{BitRate, ByteCount};
+use units::{BitRate, ByteCount, UnixTime};
 
 use super::values::{Action, Address, Answer, Aqm, Channel, Device, Key, Names};
 use crate::item::Item;
@@ -200,12 +200,21 @@ pub(in crate::gateway) struct OtherHub {
 /// A terminal that may connect.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::gateway) struct PermittedTerminal {
-    /// A name for logs and status.
-    pub(in crate::gateway) name: String,
-    /// The terminal's public key.
-    #[schemars(required)]
+#[schemars(
+    title = "A terminal of a skyhop hub",
+    extend("oneOf" = [{ "required": ["key"] }, { "required": ["invite"] }])
+)]
+pub(crate) struct PermittedTerminal {
+    /// A name for logs and status; by default that of the file, in a file of its own.
+    pub(in crate::gateway) name: Option<String>,
+    /// The terminal's public key; or `invite`.
     pub(in crate::gateway) key: Option<Text<Key>>,
+    /// The public key of an invitation, by which the terminal replaces it with its own
+    /// (`skyhop enrol`).
+    pub(in crate::gateway) invite: Option<Text<Key>>,
+    /// When the terminal, or its invitation, is no longer served.
+    #[schemars(extend("examples" = ["2027-01-31", "2027-01-31T12:00:00Z"]))]
+    pub(in crate::gateway) expires: Option<Text<UnixTime>>,
     /// Addresses of its clients (prefixes).
     #[serde(default)]
     #[schemars(extend("examples" = [["10.1.0.0/16", "fd00:1::/64"]]))]

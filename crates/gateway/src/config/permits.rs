@@ -1,0 +1,335 @@
+//! The permits of a hub's terminals: files in a directory, each with what a section `[[terminal]]`
+//! has.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use pep::config::{HubConfig, PermittedTerminal};
+use pep::egress::Egress;
+use scenario::FileError;
+use scenario::gateway::{ConfigFile, Permitted};
+use units::UnixTime;
+
+/// The longest permit that is read, in bytes, and the most permits.
+const LONGEST: u64 = 64 << 10;
+const MOST: usize = 100_000;
+/// The ending of permits' names.
+const ENDING: &str = "toml";
+
+/// What shows that a file has changed.
+type Mark = (u64, Option<SystemTime>);
+
+/// The terminals of a hub: those of its file, and those of its permits.
+pub(crate) struct Permits {
+    config: HubConfig,
+    /// The permits as they were last read.
+    files: BTreeMap<PathBuf, (Mark, String)>,
+    /// The last valid text of each permit.
+    good: BTreeMap<PathBuf, String>,
+    terminals: Vec<PermittedTerminal>,
+    /// The permit of each terminal that has one, by name.
+    paths: BTreeMap<String, PathBuf>,
+}
+
+impl Permits {
+    /// Reads the permits of a hub with this configuration, if it has a directory of them. Logs those
+    /// that are refused.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub(crate) fn read(config: &HubConfig) -> Result<Self, FileError> {
+        let mut permits = Self {
+            config: config.clone(),
+            files: BTreeMap::new(),
+            good: BTreeMap::new(),
+            terminals: Vec::new(),
+            paths: BTreeMap::new(),
+        };
+        permits.read_directory()?;
+        permits.follow();
+        Ok(permits)
+    }
+
+    /// The directory with the permits.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.config.permits.as_deref()
+    }
+
+    /// Applies another configuration of the hub. One whose permits cannot be read changes nothing.
+    ///
+    /// # Errors
+    /// As for [`Self::read`].
+    pub(crate) fn configure(&mut self, config: &HubConfig) -> Result<(), FileError> {
+        let mut next = Self::read(config)?;
+        if next.config.permits == self.config.permits {
+            next.good = std::mem::take(&mut self.good);
+            next.follow();
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Reads permits that have changed, and returns whether any has. While the directory cannot be
+    /// read, the permits stay what they are.
+    pub(crate) fn refresh(&mut self) -> bool {
+        match self.read_directory() {
+            Ok(false) => return false,
+            Ok(true) => self.follow(),
+            Err(error) => {
+                tracing::warn!("{error}: the terminals stay as they are");
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the directory has changed.
+    fn read_directory(&mut self) -> Result<bool, FileError> {
+        let Some(directory) = self.config.permits.clone() else { return Ok(false) };
+        let failed = |cause| FileError::Read { file: directory.display().to_string(), cause };
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir(&directory).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes()[0] == b'.');
+            if hidden || path.extension().is_none_or(|ending| ending != ENDING) {
+                continue;
+            }
+            // A file that vanishes meanwhile is not there.
+            let Ok(metadata) = fs::metadata(&path) else { continue };
+            let mark = (metadata.len(), metadata.modified().ok());
+            let known = self.files.get(&path).filter(|(known, _)| *known == mark);
+            let text = match known {
+                Some((_, text)) => text.clone(),
+                None => read_permit(&path, metadata.len()).unwrap_or_else(|error| {
+                    tracing::warn!("cannot read {}: {error}", path.display());
+                    String::new()
+                }),
+            };
+            found.insert(path, (mark, text));
+            if found.len() == MOST {
+                tracing::warn!("{}: only {MOST} permits are read", directory.display());
+                break;
+            }
+        }
+        let changed = found != self.files;
+        self.files = found;
+        Ok(changed)
+    }
+
+    /// Reads the terminals again. A permit that is no longer valid counts as it was when it was last.
+    fn follow(&mut self) {
+        let texts: BTreeMap<PathBuf, String> =
+            self.files.iter().map(|(path, (_, text))| (path.clone(), text.clone())).collect();
+        let mut permitted = self.parse(&texts);
+        let mut used = texts;
+        if !permitted.refused.is_empty() {
+            for (path, error) in &permitted.refused {
+                tracing::warn!("permit refused: {error}");
+                match self.good.get(path) {
+                    Some(good) => used.insert(path.clone(), good.clone()),
+                    None => used.remove(path),
+                };
+            }
+            permitted = self.parse(&used);
+        }
+        for (path, _) in &permitted.refused {
+            used.remove(path);
+        }
+        self.paths = permitted.paths;
+        self.terminals = permitted.terminals;
+        self.good = used;
+    }
+
+    fn parse(&self, texts: &BTreeMap<PathBuf, String>) -> Permitted {
+        let file = |(path, text)| ConfigFile { path, text, regular: true };
+        let files: Vec<ConfigFile<'_>> =
+            texts.iter().map(|(path, text)| file((&**path, &**text))).collect();
+        Permitted::read(&self.config, &files)
+    }
+
+    /// The terminals that are served at this time. An invitation lets nothing be reached.
+    pub(crate) fn served(&self, now: UnixTime) -> Vec<PermittedTerminal> {
+        let served = |terminal: &&PermittedTerminal| terminal.expires.is_none_or(|end| now < end);
+        let served = self.terminals.iter().filter(served).cloned();
+        let bounded = served.map(|terminal| match terminal.invited {
+            true => {
+                PermittedTerminal { networks: Vec::new(), egress: Egress::nowhere(), ..terminal }
+            }
+            false => terminal,
+        });
+        bounded.collect()
+    }
+
+    /// How many of the terminals have expired at this time. Differs when a terminal expires, or the
+    /// clock steps across such a moment.
+    pub(crate) fn expired(&self, now: UnixTime) -> usize {
+        let ends = self.terminals.iter().filter_map(|terminal| terminal.expires);
+        ends.filter(|end| *end <= now).count()
+    }
+
+    /// All terminals, also expired ones and invitations.
+    pub(crate) fn all(&self) -> &[PermittedTerminal] {
+        &self.terminals
+    }
+
+    /// The names of terminals with permits, for error messages.
+    pub(crate) fn names(&self) -> String {
+        self.paths.keys().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The file with the permit of a terminal.
+    pub(crate) fn file_of(&self, name: &str) -> Option<&Path> {
+        self.paths.get(name).map(PathBuf::as_path)
+    }
+}
+
+fn read_permit(path: &Path, length: u64) -> io::Result<String> {
+    if length > LONGEST {
+        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
+    }
+    fs::read_to_string(path)
+}
+
+/// Checks the permits of a hub as `skyhop check` does: the first that is refused is the error.
+pub(super) fn check(config: &HubConfig) -> Result<(), FileError> {
+    let permits = Permits::read(config)?;
+    let texts = permits.files.iter().map(|(path, (_, text))| (path.clone(), text.clone()));
+    let refused = permits.parse(&texts.collect()).refused;
+    refused.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// Checks one permit by itself.
+pub(super) fn check_one(file: &ConfigFile<'_>) -> Result<(), FileError> {
+    Permitted::check(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::keys::{PrivateKey, format_public_key};
+    use crate::config::read_hub;
+
+    struct Site(tempfile::TempDir);
+
+    impl Site {
+        /// A hub with one terminal in its file, and this line.
+        fn new(line: &str) -> Self {
+            let site = Self(tempfile::tempdir().unwrap());
+            fs::create_dir(site.0.path().join("permits")).unwrap();
+            PrivateKey::generate().unwrap().write_file(&site.0.path().join("hub.key")).unwrap();
+            let text = format!(
+                "private_key_file = \"hub.key\"\nrate = \"10 Mbit/s\"\npermits = \"permits\"\n{line}\n\
+                 [[terminal]]\nname = \"base\"\nkey = \"{}\"\nnetworks = [\"10.0.0.0/16\"]\n",
+                key(1)
+            );
+            fs::write(site.0.path().join("hub.toml"), text).unwrap();
+            site
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            fs::write(self.0.path().join("permits").join(name), text).unwrap();
+        }
+
+        fn permits(&self) -> Permits {
+            Permits::read(&read_hub(&self.0.path().join("hub.toml")).unwrap()).unwrap()
+        }
+    }
+
+    fn key(seed: u8) -> String {
+        format_public_key(&slacp::KeyPair::from_private([seed; 32]).public())
+    }
+
+    fn names(permits: &Permits) -> Vec<String> {
+        let terminals = permits.served(UnixTime::from_seconds(1_000_000_000));
+        terminals.into_iter().map(|terminal| terminal.name).collect()
+    }
+
+    #[test]
+    fn permits_come_and_go_with_their_files() {
+        let site = Site::new("");
+        let mut permits = site.permits();
+        assert_eq!(names(&permits), ["base"]);
+        assert!(!permits.refresh());
+        site.write("ship.toml", &format!("key = \"{}\"\nnetworks = [\"10.1.0.0/16\"]\n", key(2)));
+        site.write("rig.toml", &format!("name = \"rig-7\"\nkey = \"{}\"\n", key(3)));
+        site.write("notes.txt", "not a permit");
+        site.write(".ship.toml.new", "half a permit");
+        assert!(permits.refresh() && !permits.refresh());
+        assert_eq!(names(&permits), ["base", "rig-7", "ship"]);
+        assert!(permits.file_of("rig-7").unwrap().ends_with("rig.toml"));
+        fs::remove_file(permits.file_of("ship").unwrap()).unwrap();
+        assert!(permits.refresh());
+        assert_eq!(names(&permits), ["base", "rig-7"]);
+    }
+
+    #[test]
+    fn a_bad_permit_leaves_the_others_and_its_last_good_state() {
+        let site = Site::new("");
+        let ship = |network: &str| format!("key = \"{}\"\nnetworks = [\"{network}\"]\n", key(2));
+        site.write("ship.toml", &ship("10.1.0.0/16"));
+        let mut permits = site.permits();
+        for bad in ["key = 7", "kye = \"x\"", "", &ship("10.0.1.0/24"), &ship("10.1.0.0/99")] {
+            site.write("ship.toml", bad);
+            assert!(permits.refresh(), "{bad}");
+            assert_eq!(names(&permits), ["base", "ship"], "{bad}");
+            let terminals = permits.served(UnixTime::from_seconds(0));
+            assert_eq!(terminals[1].networks[0].to_string(), "10.1.0.0/16");
+        }
+        // One that never was good is left out, and `skyhop check` names it.
+        site.write("rig.toml", &format!("key = \"{}\"\n", key(1)));
+        assert!(permits.refresh());
+        assert_eq!(names(&permits), ["base", "ship"]);
+        site.write("ship.toml", &ship("10.1.0.0/16"));
+        let config = read_hub(&site.0.path().join("hub.toml")).unwrap();
+        let error = check(&config).unwrap_err().to_string();
+        assert!(error.contains("rig.toml:1: key") && error.contains("base"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_read_changes_nothing() {
+        let site = Site::new("");
+        site.write("ship.toml", &format!("key = \"{}\"\n", key(2)));
+        let mut permits = site.permits();
+        let directory = site.0.path().join("permits");
+        fs::rename(&directory, site.0.path().join("away")).unwrap();
+        assert!(!permits.refresh());
+        assert_eq!(names(&permits), ["base", "ship"]);
+        let config = read_hub(&site.0.path().join("hub.toml")).unwrap();
+        let told = Permits::read(&config).err().unwrap().to_string();
+        assert!(told.contains("permits"), "{told}");
+    }
+
+    #[test]
+    fn terminals_expire_and_a_clock_that_steps_back_brings_them_back() {
+        let site = Site::new("");
+        let text = format!("invite = \"{}\"\nexpires = \"2026-11-25T12:00:00Z\"\n", key(2));
+        site.write("ship.toml", &(text + "networks = [\"10.1.0.0/16\"]\n"));
+        let permits = site.permits();
+        let at = |text: &str| text.parse::<UnixTime>().unwrap();
+        let (before, after) = (at("2026-11-25T11:59:59Z"), at("2026-11-25T12:00:00Z"));
+        assert_eq!([before, after].map(|now| permits.expired(now)), [0, 1]);
+        assert_eq!([before, after].map(|now| permits.served(now).len()), [2, 1]);
+        // Until then an invitation lets nothing through.
+        let invited = &permits.served(before)[1];
+        assert!(invited.invited && invited.networks.is_empty());
+        assert_eq!(invited.egress, Egress::nowhere());
+    }
+
+    #[test]
+    fn what_the_hub_needs_of_its_terminals_it_needs_of_permits() {
+        let site = Site::new("");
+        let guaranteed =
+            |rate: &str, seed| format!("key = \"{}\"\nguaranteed = \"{rate}\"\n", key(seed));
+        site.write("a.toml", &guaranteed("6 Mbit/s", 2));
+        site.write("b.toml", &guaranteed("5 Mbit/s", 3));
+        assert_eq!(names(&site.permits()), ["base", "a"]);
+        let error = check(&site.permits().config).unwrap_err().to_string();
+        assert!(
+            error.contains("b.toml:2: guaranteed") && error.contains("at most 4 Mbit/s"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! The hub's side: takes a terminal's key, and writes it into its permit.
+
+use std::fs;
+use std::future::poll_fn;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use scenario::gateway::Permitted;
+use slacp::{Destination, PublicKey, Read, ResetReason};
+use tokio::time::timeout;
+
+use super::PLACE;
+use super::permit::replace;
+use crate::config::keys::{format_public_key, parse_public_key};
+use crate::hop::Stream;
+
+/// Time for a terminal to say its key.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest key, in bytes.
+const LONGEST: usize = 64;
+
+/// Whether a stream is to enrol its terminal.
+pub(crate) fn is_meant(destination: &Destination) -> bool {
+    matches!(destination, Destination::Name(name, _) if name.as_str() == PLACE)
+}
+
+/// Takes the key that the terminal `name` says on `stream`, and replaces the invitation with the key
+/// `invitation` in its permit.
+pub(crate) async fn serve(stream: Stream, name: String, invitation: PublicKey, permit: PathBuf) {
+    let key = match timeout(PATIENCE, read(&stream)).await {
+        Ok(Ok(key)) => key,
+        Ok(Err(reason)) => return stream.reset(reason),
+        Err(_) => return stream.reset(ResetReason::TimedOut),
+    };
+    match write(&permit, &invitation, &key) {
+        Ok(()) => {
+            tracing::info!("{name} has joined with the key {}", format_public_key(&key));
+            // That the permit has changed ends the session, so nothing needs to be said.
+            let _ = timeout(PATIENCE, stream.reset_by_peer()).await;
+        }
+        Err(error) => {
+            tracing::error!("{name} cannot join: {}: {error}", permit.display());
+            stream.reset(ResetReason::Prohibited);
+        }
+    }
+}
+
+async fn read(stream: &Stream) -> Result<PublicKey, ResetReason> {
+    let (mut said, mut buffer) = (Vec::new(), [0; LONGEST]);
+    stream.accept()?;
+    loop {
+        match poll_fn(|context| stream.poll_read(context, &mut buffer)).await? {
+            Read::Data(count) => said.extend_from_slice(&buffer[..count]),
+            Read::Blocked => {}
+            Read::End => break,
+        }
+        if said.len() > LONGEST {
+            return Err(ResetReason::Prohibited);
+        }
+    }
+    let text = str::from_utf8(&said).map_err(|_| ResetReason::Prohibited)?;
+    parse_public_key(text).map_err(|_| ResetReason::Prohibited)
+}
+
+/// Puts the terminal's key in place of the invitation.
+fn write(permit: &Path, invitation: &PublicKey, key: &PublicKey) -> io::Result<()> {
+    let text = fs::read_to_string(permit)?;
+    let enrolled = Permitted::enrol(permit, &text, invitation, key);
+    replace(permit, &enrolled.map_err(io::Error::other)?)
+}

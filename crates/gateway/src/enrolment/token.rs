@@ -1,0 +1,131 @@
+//! What an operator hands to a new terminal: one line of text, to be kept secret until it is used.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use pep::config::HubAddress;
+use serde::{Deserialize, Serialize};
+use slacp::PublicKey;
+use thiserror::Error;
+
+use crate::config::keys::{PrivateKey, format_public_key, parse_public_key};
+
+/// The first characters, by which people and programs know a token.
+const MARK: &str = "skyhop-join-";
+/// The longest token, in characters, and the most hubs in one.
+const LONGEST: usize = 8192;
+const MOST_HUBS: usize = 8;
+
+/// A token.
+#[derive(Debug, Clone)]
+pub struct Token {
+    /// The terminal's name.
+    pub name: String,
+    /// Its hubs, at least one.
+    pub hubs: Vec<TokenHub>,
+    /// The invitation's key.
+    pub secret: PrivateKey,
+}
+
+/// A hub of a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenHub {
+    /// Host and UDP port.
+    pub address: HubAddress,
+    /// Host and TCP port, if the hub takes TCP.
+    pub tcp: Option<HubAddress>,
+    /// Its public key.
+    pub key: PublicKey,
+}
+
+/// The text is no token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("expected a token, as `skyhop enrol invite` prints: one line that begins with `{MARK}`")]
+pub struct TokenError;
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    name: String,
+    secret: String,
+    hubs: Vec<WrittenHub>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenHub {
+    address: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tcp: Option<String>,
+    key: String,
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hub = |hub: &TokenHub| WrittenHub {
+            address: hub.address.as_str().to_owned(),
+            tcp: hub.tcp.as_ref().map(|tcp| tcp.as_str().to_owned()),
+            key: format_public_key(&hub.key),
+        };
+        let written = Written {
+            name: self.name.clone(),
+            secret: self.secret.to_base64().to_string(),
+            hubs: self.hubs.iter().map(hub).collect(),
+        };
+        let json = serde_json::to_vec(&written).map_err(|_| fmt::Error)?;
+        write!(f, "{MARK}{}", URL_SAFE_NO_PAD.encode(json))
+    }
+}
+
+impl FromStr for Token {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        let body = text.trim().strip_prefix(MARK).filter(|body| body.len() <= LONGEST);
+        let json = URL_SAFE_NO_PAD.decode(body.ok_or(TokenError)?).map_err(|_| TokenError)?;
+        let written: Written = serde_json::from_slice(&json).map_err(|_| TokenError)?;
+        let hub = |hub: &WrittenHub| {
+            let address = |text: &str| text.parse::<HubAddress>().map_err(|_| TokenError);
+            Ok(TokenHub {
+                address: address(&hub.address)?,
+                tcp: hub.tcp.as_deref().map(address).transpose()?,
+                key: parse_public_key(&hub.key).map_err(|_| TokenError)?,
+            })
+        };
+        let hubs: Vec<TokenHub> = written.hubs.iter().map(hub).collect::<Result<_, _>>()?;
+        if hubs.is_empty() || hubs.len() > MOST_HUBS {
+            return Err(TokenError);
+        }
+        let secret = PrivateKey::parse(&written.secret).map_err(|_| TokenError)?;
+        Ok(Self { name: written.name, hubs, secret })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_read_back_and_others_are_refused() {
+        let key = PrivateKey::generate().unwrap().public();
+        let hub = |address: &str, tcp: Option<&str>| TokenHub {
+            address: address.parse().unwrap(),
+            tcp: tcp.map(|tcp| tcp.parse().unwrap()),
+            key,
+        };
+        let token = Token {
+            name: "ship-1".to_owned(),
+            hubs: vec![hub("hub.example.net:5900", Some("hub:443")), hub("[2001:db8::1]:1", None)],
+            secret: PrivateKey::generate().unwrap(),
+        };
+        let text = token.to_string();
+        let read: Token = format!(" {text}\n").parse().unwrap();
+        assert_eq!((&read.name, &read.hubs), (&token.name, &token.hubs));
+        assert_eq!(read.secret.public(), token.secret.public());
+        for end in 0..text.len() {
+            assert_eq!(text[..end].parse::<Token>().map(drop), Err(TokenError), "{end}");
+        }
+        let none = Token { hubs: Vec::new(), ..token }.to_string();
+        assert_eq!(none.parse::<Token>().map(drop), Err(TokenError));
+    }
+}

@@ -1,0 +1,81 @@
+//! Changes of a directory's files (inotify(7)).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+
+use crate::Watched;
+
+/// Tells when files of a directory may have changed on this machine. A network file system does not
+/// tell what others change.
+pub struct DirectoryWatch {
+    inotify: Inotify,
+    readable: Watched,
+}
+
+impl DirectoryWatch {
+    /// Watches a directory.
+    ///
+    /// # Errors
+    /// If there is none, it cannot be read, or the user has no inotify instance left.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn new(directory: &Path) -> io::Result<Self> {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        // Files are complete when they have been closed, renamed to their names, or linked.
+        let complete = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO;
+        let gone = AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE;
+        let other = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_ONLYDIR;
+        inotify.add_watch(directory, complete | gone | other)?;
+        let readable = Watched::new(duplicate(&inotify)?)?;
+        Ok(Self { inotify, readable })
+    }
+
+    /// Waits until something may have changed. Cancel-safe.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn changed(&self) -> io::Result<()> {
+        loop {
+            let mut guard = self.readable.readable().await?;
+            match self.inotify.read_events() {
+                Ok(_) => return Ok(()),
+                Err(Errno::EAGAIN) => guard.clear_ready(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn duplicate(inotify: &Inotify) -> io::Result<OwnedFd> {
+    use std::os::fd::AsFd as _;
+    inotify.as_fd().try_clone_to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn changes_of_files_are_told_and_nothing_else_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let watch = DirectoryWatch::new(directory.path()).unwrap();
+        let file = directory.path().join("a");
+        fs::write(&file, "1").unwrap();
+        watch.changed().await.unwrap();
+        fs::rename(&file, directory.path().join("b")).unwrap();
+        watch.changed().await.unwrap();
+        fs::remove_file(directory.path().join("b")).unwrap();
+        watch.changed().await.unwrap();
+        // All that has happened has been read.
+        let more = tokio::time::timeout(std::time::Duration::ZERO, watch.changed()).await;
+        assert!(more.is_err());
+        assert!(DirectoryWatch::new(&directory.path().join("missing")).is_err());
+    }
+}

@@ -1,0 +1,242 @@
+//! The terminals that a hub permits: the sections `[[terminal]]` of its file, and permits, files of
+//! their own in a directory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use pep::admission::Quota;
+use pep::config::{HubConfig, PermitDefaults, PermittedTerminal};
+use pep::egress::Egress;
+use pep::keys::format_public_key;
+use pep::traffic::{Prefix, PrefixMap};
+use slacp::{PublicKey, Rate};
+use units::BitRate;
+
+use super::pair::{carrier, public_key};
+use super::raw::RawPermit;
+use super::raw::values::Key;
+use super::{ConfigFile, egress, guarantees, limits};
+use crate::place::{Place, quoted};
+use crate::text::Text;
+use crate::{FileError, FileKind};
+
+/// The terminals of a hub with permits.
+#[derive(Debug, Default)]
+pub struct Permitted {
+    /// Those of the hub's file, then those of the permits, in the order given.
+    pub terminals: Vec<PermittedTerminal>,
+    /// The permit of each terminal that has one, by name.
+    pub paths: BTreeMap<String, PathBuf>,
+    /// Permits that are not valid, or contradict earlier ones, and why.
+    pub refused: Vec<(PathBuf, FileError)>,
+}
+
+impl Permitted {
+    /// Reads these permits for a hub with this configuration. A permit without a name has that of its
+    /// file. One that is refused does not affect the others.
+    pub fn read(config: &HubConfig, permits: &[ConfigFile<'_>]) -> Self {
+        let mut list = List::of(config);
+        let (mut paths, mut refused) = (BTreeMap::new(), Vec::new());
+        for file in permits {
+            let name = file.path.file_stem().unwrap_or_default().to_string_lossy();
+            let read = file.parse(FileKind::Permit, |place, raw: RawPermit| {
+                let named = || name.into_owned();
+                let raw = RawPermit { name: raw.name.or_else(|| Some(named())), ..raw };
+                list.add(place, raw)
+            });
+            let path = file.path.to_owned();
+            match (read, list.terminals.last()) {
+                (Ok(()), Some(added)) => drop(paths.insert(added.name.clone(), path)),
+                (Ok(()), None) => {}
+                (Err(error), _) => refused.push((path, error)),
+            }
+        }
+        Self { terminals: list.terminals, paths, refused }
+    }
+
+    /// The text of a permit with the terminal's key in place of its invitation, which no longer
+    /// expires. Everything else stays as written.
+    ///
+    /// # Errors
+    /// If the permit does not hold this invitation, or would not be valid.
+    pub fn enrol(
+        path: &Path,
+        text: &str,
+        invitation: &PublicKey,
+        key: &PublicKey,
+    ) -> Result<String, FileError> {
+        let begins = |line: &str, key: &str| {
+            let rest = line.trim_start().strip_prefix(key);
+            rest.is_some_and(|rest| rest.trim_start().starts_with('='))
+        };
+        let mut enrolled = String::new();
+        for line in text.lines().filter(|line| !begins(line, "expires")) {
+            match begins(line, "invite") && line.contains(&format_public_key(invitation)) {
+                true => enrolled += &format!("key = \"{}\"\n", format_public_key(key)),
+                false => enrolled.extend([line, "\n"]),
+            }
+        }
+        let file = ConfigFile { path, text: &enrolled, regular: true };
+        file.parse(FileKind::Permit, |place, raw: RawPermit| match raw.invite {
+            Some(_) => Err(place.unreadable("invite", "this is not the invitation that was used")),
+            None => Ok(()),
+        })?;
+        Self::check(&file)?;
+        Ok(enrolled)
+    }
+
+    /// Checks one permit by itself, without those of other terminals, and the hub's settings.
+    ///
+    /// # Errors
+    /// If it is not valid.
+    pub fn check(file: &ConfigFile<'_>) -> Result<(), FileError> {
+        let defaults =
+            PermitDefaults { egress: Egress::everywhere(), quota: Quota::default(), carrier: None };
+        let rate = Rate::Modem { initial: BitRate::default() };
+        let mut list = List::new(&defaults, &rate, false);
+        file.parse(FileKind::Permit, |place, raw: RawPermit| {
+            list.add(place, RawPermit { name: raw.name.or_else(|| Some(String::new())), ..raw })
+        })
+    }
+}
+
+/// Terminals without contradictions.
+pub(super) struct List<'a> {
+    defaults: &'a PermitDefaults,
+    rate: &'a Rate,
+    /// Whether each needs networks, because there is a tunnel.
+    tunnel: bool,
+    pub(super) terminals: Vec<PermittedTerminal>,
+    names: BTreeSet<String>,
+    keys: BTreeMap<PublicKey, String>,
+    /// Networks, and whose they are.
+    networks: PrefixMap<String>,
+    /// What is guaranteed to terminals so far, in bit/s.
+    guaranteed: u64,
+}
+
+impl<'a> List<'a> {
+    pub(super) fn new(defaults: &'a PermitDefaults, rate: &'a Rate, tunnel: bool) -> Self {
+        Self {
+            defaults,
+            rate,
+            tunnel,
+            terminals: Vec::new(),
+            names: BTreeSet::new(),
+            keys: BTreeMap::new(),
+            networks: PrefixMap::default(),
+            guaranteed: 0,
+        }
+    }
+
+    /// With the terminals of a hub's file.
+    fn of(config: &'a HubConfig) -> Self {
+        let mut list = Self::new(&config.defaults, &config.link.rate, config.tunnel.is_some());
+        for terminal in &config.terminals {
+            list.insert(terminal.clone());
+        }
+        list
+    }
+
+    /// Adds a terminal, if it contradicts no earlier one.
+    pub(super) fn add(&mut self, place: &Place<'_>, raw: RawPermit) -> Result<(), FileError> {
+        let quota = limits::of_terminal(place, self.defaults.quota, &raw)?;
+        let name = raw.name.ok_or_else(|| place.missing("name", "a name for log and status"))?;
+        let is_new = !self.names.contains(&name);
+        place.check(is_new, "name", quoted(&name), "a name that no earlier terminal has")?;
+        let key = self.key(place, raw.key, raw.invite)?;
+        self.check_networks(place, &name, &raw.networks)?;
+        self.check_guarantee(place, &name, quota.share.guaranteed)?;
+        let networks = raw.networks.into_iter().map(|network| network.0).collect();
+        let egress = egress::of_terminal(place, &self.defaults.egress, raw.reach, raw.deny)?;
+        let carrier = carrier(place, raw.carrier)?.or_else(|| self.defaults.carrier.clone());
+        let expires = raw.expires.map(|expires| expires.0);
+        let invited = raw.invite.is_some();
+        self.insert(PermittedTerminal {
+            name,
+            key,
+            networks,
+            egress,
+            carrier,
+            quota,
+            expires,
+            invited,
+        });
+        Ok(())
+    }
+
+    fn insert(&mut self, terminal: PermittedTerminal) {
+        self.names.insert(terminal.name.clone());
+        self.keys.insert(terminal.key, terminal.name.clone());
+        for network in &terminal.networks {
+            self.networks.insert(*network, terminal.name.clone());
+        }
+        if let Some(guaranteed) = terminal.quota.share.guaranteed {
+            self.guaranteed += guaranteed.bits_per_second();
+        }
+        self.terminals.push(terminal);
+    }
+
+    /// The key: that of the terminal, or of its invitation.
+    fn key(
+        &self,
+        place: &Place<'_>,
+        key: Option<Text<Key>>,
+        invite: Option<Text<Key>>,
+    ) -> Result<PublicKey, FileError> {
+        let (name, key) = match (key, invite) {
+            (Some(_), Some(_)) => {
+                let expected = "no such key: the terminal has a `key` already";
+                return Err(place.wrong("invite", "…", expected));
+            }
+            (None, Some(invite)) => ("invite", Some(invite)),
+            (key, None) => ("key", key),
+        };
+        let key = public_key(place, name, key)?;
+        if let Some(other) = self.keys.get(&key) {
+            let problem = format!("{other} has the same key: expected another");
+            return Err(place.unreadable(name, problem));
+        }
+        Ok(key)
+    }
+
+    /// Checks that networks overlap those of no other terminal. The tunnel drops packets of a terminal
+    /// without networks, so it needs those of every terminal.
+    fn check_networks(
+        &self,
+        place: &Place<'_>,
+        name: &str,
+        networks: &[Text<Prefix>],
+    ) -> Result<(), FileError> {
+        if self.tunnel && networks.is_empty() {
+            let expected = format!(
+                "the addresses behind {name}, like [\"10.1.0.0/16\"], which [tunnel] needs"
+            );
+            return Err(place.missing("networks", &expected));
+        }
+        for (index, Text(network)) in networks.iter().enumerate() {
+            if let Some((theirs, other)) = self.networks.overlapping(*network) {
+                let expected =
+                    format!("networks that do not overlap: {other} already has {theirs}");
+                return Err(place.wrong(&format!("networks.{index}"), quoted(network), expected));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the hub's rate carries the guarantees of its terminals. Where each session has a
+    /// measured rate of its own, nothing can be guaranteed.
+    fn check_guarantee(
+        &self,
+        place: &Place<'_>,
+        name: &str,
+        guaranteed: Option<BitRate>,
+    ) -> Result<(), FileError> {
+        let Some(guaranteed) = guaranteed else { return Ok(()) };
+        if let Rate::Auto { .. } = self.rate {
+            let expected = "no such key, or a `rate` of the hub other than \"auto\"";
+            return Err(place.wrong("guaranteed", quoted(guaranteed), expected));
+        }
+        guarantees::fits(place, self.rate, self.guaranteed, (name, guaranteed)).map(drop)
+    }
+}

@@ -1,0 +1,163 @@
+//! `skyhop enrol`: lets new terminals join a hub, and shows and revokes those that have.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use gateway::Prefix;
+use gateway::config::HubAddress;
+use gateway::config::pair::NewPair;
+use gateway::enrolment::join::join;
+use gateway::enrolment::permit::{self, Invitation};
+use gateway::enrolment::token::Token;
+use gateway::keys::{PrivateKey, PublicKey, parse_public_key};
+use units::{format_duration, parse_duration};
+
+use crate::init_command::valid;
+use crate::print;
+
+/// `skyhop enrol …`
+#[derive(clap::Subcommand)]
+pub(crate) enum EnrolCommand {
+    /// On the hub: invite a new terminal, and print the token with which it joins once
+    Invite(InviteArgs),
+    /// On the terminal: join with a token, and write the terminal's configuration
+    Join(JoinArgs),
+    /// On the hub: remove a terminal's permit; its session ends within a second
+    Revoke(RevokeArgs),
+    /// On the hub: list the terminals that may connect
+    List(ListArgs),
+}
+
+/// `skyhop enrol invite …`
+#[derive(clap::Args)]
+pub(crate) struct InviteArgs {
+    /// The hub's configuration, which has `permits`
+    hub_file: PathBuf,
+    /// Name of the terminal in log and status, and of its permit
+    #[arg(value_parser = valid::name)]
+    name: String,
+    /// Where terminals reach this hub: host and UDP port
+    #[arg(long, value_name = "HOST:PORT")]
+    hub: HubAddress,
+    /// Where terminals reach this hub over TCP, if the hub has `listen_tcp`
+    #[arg(long, value_name = "HOST:PORT")]
+    tcp: Option<HubAddress>,
+    /// A further hub with the same permits, and its public key; may be repeated
+    #[arg(long, value_name = "HOST:PORT=KEY", value_parser = other_hub)]
+    other_hub: Vec<(HubAddress, PublicKey)>,
+    /// Addresses of the terminal's clients; may be repeated
+    #[arg(long, value_name = "PREFIX")]
+    network: Vec<Prefix>,
+    /// How long the token is valid
+    #[arg(long = "for", value_name = "TIME", default_value = "24h", value_parser = parse_duration)]
+    valid_for: Duration,
+}
+
+/// `skyhop enrol join …`
+#[derive(clap::Args)]
+pub(crate) struct JoinArgs {
+    /// What `skyhop enrol invite` has printed on the hub
+    token: Token,
+    /// Where to write the configuration
+    #[arg(default_value = "skyhop")]
+    directory: PathBuf,
+    /// Interface towards the clients
+    #[arg(long, value_parser = valid::interface, default_value = "lan0")]
+    interface: String,
+    /// Rate of the return link; `auto` measures it
+    #[arg(long, value_name = "RATE", value_parser = valid::rate, default_value = "auto")]
+    terminal_rate: String,
+    /// Every byte of the hop is paid for: measure the rate with users' data only
+    #[arg(long)]
+    metered: bool,
+}
+
+/// `skyhop enrol revoke …`
+#[derive(clap::Args)]
+pub(crate) struct RevokeArgs {
+    /// The hub's configuration
+    hub_file: PathBuf,
+    /// Name of the terminal
+    name: String,
+}
+
+/// `skyhop enrol list …`
+#[derive(clap::Args)]
+pub(crate) struct ListArgs {
+    /// The hub's configuration
+    hub_file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn other_hub(text: &str) -> Result<(HubAddress, PublicKey), String> {
+    let (address, key) =
+        text.split_once('=').ok_or("expected HOST:PORT=KEY, with the hub's public key")?;
+    let address = address.parse().map_err(|_| format!("expected {}", HubAddress::FORM))?;
+    Ok((address, parse_public_key(key).map_err(|error| error.to_string())?))
+}
+
+pub(crate) fn run(command: EnrolCommand) -> Result<ExitCode> {
+    match command {
+        EnrolCommand::Invite(args) => invite(args),
+        EnrolCommand::Join(args) => join_hub(&args),
+        EnrolCommand::Revoke(args) => {
+            permit::revoke(&args.hub_file, &args.name)?;
+            print(&format!("{} is no longer permitted\n", args.name))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        EnrolCommand::List(args) => list(&args),
+    }
+}
+
+fn invite(args: InviteArgs) -> Result<ExitCode> {
+    let InviteArgs { hub_file, name, hub, tcp, other_hub: others, network, valid_for } = args;
+    let invitation = Invitation { name, hub, tcp, others, networks: network, valid_for };
+    let token = invitation.write(&hub_file)?;
+    let valid_for = format_duration(valid_for);
+    eprintln!("Within {valid_for}, run on the terminal, once:  skyhop enrol join TOKEN");
+    print(&format!("{token}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn join_hub(args: &JoinArgs) -> Result<ExitCode> {
+    let (first, others) = args.token.hubs.split_first().context("the token names no hub")?;
+    let pair = NewPair {
+        hub: first.address.as_str().to_owned(),
+        port: gateway::hub::PORT,
+        hub_rate: String::new(),
+        terminal_rate: args.terminal_rate.clone(),
+        interface: args.interface.clone(),
+        name: valid::name(&args.token.name).map_err(anyhow::Error::msg)?,
+        metered: args.metered,
+        hub_tcp: first.tcp.clone(),
+        other_hubs: others.to_vec(),
+    };
+    let key = PrivateKey::generate()?;
+    // Written first: a key that the hub knows must not be lost.
+    let path = pair.write_terminal(&args.directory, &first.key, &key)?;
+    if let Err(error) = join(&args.token, &key) {
+        let _ = fs::remove_file(&path);
+        return Err(error.into());
+    }
+    let path = path.display();
+    print(&format!(
+        "{path}\n\nThe hub knows this terminal now. Next:\n  skyhop doctor {path}   and then   \
+         skyhop terminal {path}\n"
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(args: &ListArgs) -> Result<ExitCode> {
+    let terminals = permit::list(&args.hub_file)?;
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&terminals)? + "\n",
+        false => permit::table(&terminals),
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
