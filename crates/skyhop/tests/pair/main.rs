@@ -44,6 +44,7 @@ mod stalled;
 mod transfer;
 mod transparent;
 mod tunnel;
+mod voice;
 
 /// The link of most tests, with the pair: long and lossy enough to hurt, yet quick.
 const LOSSY: [&str; 9] = [

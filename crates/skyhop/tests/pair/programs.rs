@@ -4,7 +4,7 @@ use crate::common::program::{Program, programs};
 use crate::{
     blocked, clean_up, clients, code_points, dashboard, directions, dlep, egress, endings, enrol,
     eyeballs, fail_open, faults, hubs, machines, monitoring, operate, policy, protocols, proxy,
-    quic, semantics, shares, shown, solo, stalled, transfer, transparent, tunnel,
+    quic, semantics, shares, shown, solo, stalled, transfer, transparent, tunnel, voice,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -97,5 +97,6 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     tunnel::inside_datagrams_cross,
     tunnel::inside_a_download_runs,
     tunnel::inside_clients_are_strangers,
-    tunnel::inside_the_hub_comes_and_goes
+    tunnel::inside_the_hub_comes_and_goes,
+    voice::inside_a_call
 ];
