@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod bottleneck;
 pub mod carriage;
+pub mod compression;
 pub mod config;
 pub mod dlep;
 pub mod egress;

@@ -44,6 +44,9 @@ pub struct Config {
     /// Whether this side answers DNS questions, so that the peer may open streams to its resolver.
     /// Default false.
     pub questions: bool,
+    /// How many compressed streams of a peer the owner decompresses at a time
+    /// ([`Endpoint::is_compressed`](crate::Endpoint::is_compressed)). Default 0: the peer opens none.
+    pub decompressors: u16,
     /// A session idle for this long, or up to an eighth longer, sends a packet to keep address
     /// translators and the peer informed. Default 15 s, the shortest default that RFC 8085 §3.5
     /// allows.
@@ -114,6 +117,7 @@ impl Config {
             max_streams: 65_536,
             names: false,
             questions: false,
+            decompressors: 0,
             keepalive: Duration::from_secs(15),
             give_up: Duration::from_secs(900),
             handshakes_per_second: 100,

@@ -520,8 +520,9 @@ pub(crate) fn limits(config: &Config) -> Limits {
     let limits = Limits::new(config.memory.get(), config.stream_window.get(), config.max_streams);
     let channels = config.channels.keys().fold(0, |mask, channel| mask | channel.bit());
     let contexts = if channels == 0 { 0 } else { CONTEXTS };
-    let openings = Openings::of_this_version(config.names, config.questions);
-    Limits { channels, contexts, openings, ..limits }
+    let decompressors = config.decompressors;
+    let openings = Openings::of_this_version(config.names, config.questions, decompressors > 0);
+    Limits { channels, contexts, decompressors, openings, ..limits }
 }
 
 /// Size of the IP and UDP headers of a datagram to `peer`, in bytes.

@@ -72,6 +72,8 @@ struct Stream {
     milestones: Milestones,
     /// False while data has come but the opening frame has not.
     opened: bool,
+    /// Whether its data is sent in segments.
+    compressed: bool,
     /// The owner has read everything and waits for more.
     reader_waits: bool,
     /// The owner has read the end of the stream.
@@ -103,6 +105,7 @@ impl Stream {
             recv: RecvBuffer::new(recv_limit),
             milestones: Milestones::default(),
             opened,
+            compressed: false,
             reader_waits: true,
             end_told: false,
             class: ClassId::DEFAULT,

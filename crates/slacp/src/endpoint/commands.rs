@@ -242,6 +242,21 @@ impl Endpoint {
         self.with(session, |session| session.streams.open(open.into()))?
     }
 
+    /// Opens a stream as [`Self::open`] does, whose owners compress its data if the peer can
+    /// ([`Self::is_compressed`]).
+    ///
+    /// # Errors
+    /// As for [`Self::open`].
+    pub fn open_compressed(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        open: impl Into<Open<Destination>>,
+    ) -> Result<StreamId, StreamError> {
+        self.core.now = now;
+        self.with(session, |session| session.streams.open_as(open.into(), true))?
+    }
+
     /// Whether memory and the peer's limit would let a stream be opened now: whether [`Self::open`]
     /// would fail with neither [`StreamError::NoRoom`] nor [`StreamError::TooMany`].
     pub fn has_room(&self, session: SessionId) -> bool {

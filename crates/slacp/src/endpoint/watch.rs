@@ -86,6 +86,17 @@ impl Endpoint {
         self.core.session(session).is_some_and(|session| session.peer_receives(channel))
     }
 
+    /// Whether both sides' owners send a stream's data in segments, some of them compressed
+    /// (`docs/slacp.md`, Compressed streams).
+    pub fn is_compressed(&self, session: SessionId, stream: StreamId) -> bool {
+        self.core.session(session).is_some_and(|session| session.streams.is_compressed(stream))
+    }
+
+    /// How many compressed streams a session's peer decompresses at a time.
+    pub fn peer_decompressors(&self, session: SessionId) -> u16 {
+        self.core.session(session).map_or(0, |session| session.peer.limits.decompressors)
+    }
+
     /// Whether a session's peer resolves names, so that streams may be opened to them.
     pub fn peer_resolves(&self, session: SessionId) -> bool {
         let openings = self.core.session(session).map(|session| session.peer.limits.openings);

@@ -201,7 +201,8 @@ impl Contact {
         let window = if choices.one_in(256) { choices.extreme() } else { choices.pick(&windows) };
         self.written.insert(stream, Written { limit: window, credit, ..Written::default() });
         let open = Box::new(grammar::destination(choices));
-        Frame::Open { stream, window, credit, open }.write(out, false);
+        let compressed = choices.one_in(4);
+        Frame::Open { stream, window, credit, compressed, open }.write(out, false);
         stream
     }
 

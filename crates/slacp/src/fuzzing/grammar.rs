@@ -25,7 +25,8 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choi
         3 => Frame::Settled(choices.near(sealed)),
         4 => {
             let (window, credit) = (choices.near(0), choices.extreme());
-            Frame::Open { stream, window, credit, open: Box::new(destination(choices)) }
+            let (compressed, open) = (choices.one_in(4), Box::new(destination(choices)));
+            Frame::Open { stream, window, credit, compressed, open }
         }
         5 => Frame::Accept(stream),
         6 => Frame::Reset { stream, reason: reason(choices), sent: choices.near(0) },

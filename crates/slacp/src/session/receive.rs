@@ -148,8 +148,11 @@ impl Session {
                     self.receiver.settle(floor);
                 }
                 Frame::Repair(found) => repair = Some(found),
-                Frame::Open { stream, window, credit, open } => {
+                Frame::Open { stream, window, credit, compressed, open } => {
                     self.streams.on_open(now, stream, window, credit, *open)?;
+                    if compressed {
+                        self.streams.on_compressed(stream);
+                    }
                 }
                 Frame::Accept(stream) => self.streams.on_accept(stream),
                 Frame::Reset { stream, reason, sent } => {

@@ -357,7 +357,13 @@ fn streams_opened_and_reset_for_ever_have_no_more_answered_than_streams_are_allo
     let open = Box::new(Open { destination: address.into(), source: address, dscp: None });
     for n in 0..10_000 {
         let stream = StreamId(2 * n);
-        let opened = frame(&Frame::Open { stream, window: 1000, credit: 0, open: open.clone() });
+        let opened = frame(&Frame::Open {
+            stream,
+            window: 1000,
+            credit: 0,
+            compressed: false,
+            open: open.clone(),
+        });
         let reset = frame(&Frame::Reset { stream, reason: ResetReason::Reset, sent: 0 });
         // Nothing is sent meanwhile.
         session.take_authentic(at(n), n, &[opened, reset].concat());

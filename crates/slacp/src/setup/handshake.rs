@@ -93,6 +93,7 @@ const LEAVING: u64 = 12;
 const ECN: u64 = 13;
 const LINK_LAYER: u64 = 16;
 const CONTEXTS: u64 = 17;
+const DECOMPRESSORS: u64 = 18;
 
 impl Params {
     /// The cipher of a session with `peer`.
@@ -134,12 +135,16 @@ impl Params {
         if self.limits.contexts > 0 {
             put(CONTEXTS, u64::from(self.limits.contexts));
         }
+        if self.limits.decompressors > 0 {
+            put(DECOMPRESSORS, u64::from(self.limits.decompressors));
+        }
         out
     }
 
     fn decode(mut input: &[u8]) -> Result<Self, HandshakeError> {
         let (mut memory, mut window, mut streams, mut rate, mut present) = (0, 0, 0, 0, None);
-        let (mut channels, mut contexts, mut openings) = (0, 0, Openings::default());
+        let (mut channels, mut openings) = (0, Openings::default());
+        let (mut contexts, mut decompressors) = (0, 0);
         let (mut times, mut aes, mut ecn, mut link_layer) = (None, false, false, false);
         let mut leaving = false;
         while !input.is_empty() {
@@ -152,6 +157,7 @@ impl Params {
                 RATE => rate = value,
                 CHANNELS => channels = value as u32,
                 CONTEXTS => contexts = u16::try_from(value).unwrap_or(u16::MAX),
+                DECOMPRESSORS => decompressors = u16::try_from(value).unwrap_or(u16::MAX),
                 OPENINGS => openings = Openings(value),
                 PRESENT => present = Some(value),
                 TIMES => times = Some(value == 1),
@@ -166,8 +172,8 @@ impl Params {
                 _ => {}
             }
         }
-        let limits =
-            Limits { channels, contexts, openings, ..Limits::new(memory, window, streams) };
+        let usual = Limits::new(memory, window, streams);
+        let limits = Limits { channels, contexts, decompressors, openings, ..usual };
         let rate = BitRate::from_bits_per_second(rate);
         Ok(Self { limits, rate, present, times, aes, ecn, link_layer, leaving })
     }

@@ -11,11 +11,21 @@ use crate::{Destination, Open, Read, ResetReason, StreamError, StreamId};
 const CODE_POINTS: u8 = 64;
 
 impl Streams {
-    pub(crate) fn open(&mut self, mut open: Open<Destination>) -> Result<StreamId, StreamError> {
+    pub(crate) fn open(&mut self, open: Open<Destination>) -> Result<StreamId, StreamError> {
+        self.open_as(open, false)
+    }
+
+    /// Opens a stream, whose data is sent in segments if `compressed` and the peer understands that.
+    pub(crate) fn open_as(
+        &mut self,
+        mut open: Open<Destination>,
+        compressed: bool,
+    ) -> Result<StreamId, StreamError> {
         let understood = self.peer_limits.openings;
         if !understood.take(&open.destination) {
             return Err(StreamError::NoNames);
         }
+        let compressed = compressed && understood.compressed();
         open.dscp = open.dscp.filter(|dscp| understood.code_points() && *dscp < CODE_POINTS);
         if self.own_open >= self.peer_limits.max_streams {
             return Err(StreamError::TooMany { limit: self.peer_limits.max_streams });
@@ -29,10 +39,24 @@ impl Streams {
         let (window, credit) = (self.opening_window(), self.first_window());
         let opening = window;
         self.openings.replace(0, opening);
-        self.map.insert(id, Box::new(Stream { opening, ..Stream::new(window, credit, true) }));
+        let stream = Stream { opening, compressed, ..Stream::new(window, credit, true) };
+        self.map.insert(id, Box::new(stream));
         self.recount(id);
-        self.control.push_back(Frame::Open { stream: id, window, credit, open: Box::new(open) });
+        let open = Box::new(open);
+        self.control.push_back(Frame::Open { stream: id, window, credit, compressed, open });
         Ok(id)
+    }
+
+    /// Records that the peer has opened a stream whose data is sent in segments.
+    pub(crate) fn on_compressed(&mut self, id: StreamId) {
+        if let Some(stream) = self.map.get_mut(&id) {
+            stream.compressed = true;
+        }
+    }
+
+    /// Whether both sides send the stream's data in segments.
+    pub(crate) fn is_compressed(&self, id: StreamId) -> bool {
+        self.map.get(&id).is_some_and(|stream| stream.compressed)
     }
 
     pub(crate) fn accept(&mut self, id: StreamId) -> Result<(), StreamError> {
@@ -209,13 +233,27 @@ mod tests {
 
     #[test]
     fn a_peer_gets_only_fields_that_it_understands() {
-        let mut streams_to_new = streams(Openings::of_this_version(true, true));
+        let mut streams_to_new = streams(Openings::of_this_version(true, true, true));
         for wanted in [to_address(Some(46)), to_address(None), to_name(), to_resolver()] {
             streams_to_new.open(wanted.clone()).unwrap();
             assert_eq!(told(&mut streams_to_new), wanted);
         }
         streams_to_new.open(to_address(Some(64))).unwrap();
         assert_eq!(told(&mut streams_to_new), to_address(None), "there is no such code point");
+
+        for (compressed, understands) in [(true, true), (false, true), (true, false)] {
+            let mut streams = streams(Openings::of_this_version(false, false, understands));
+            let id = streams.open_as(to_address(None), compressed).unwrap();
+            assert_eq!(streams.is_compressed(id), compressed && understands);
+            let mut out = Vec::new();
+            streams.next_control(|_| true).unwrap().write(&mut out, true);
+            let Ok(Some(Frame::Open { compressed: told, open, .. })) =
+                crate::wire::frame::read(&mut &out[..])
+            else {
+                panic!("an opening")
+            };
+            assert_eq!((told, *open), (compressed && understands, to_address(None)));
+        }
 
         let mut to_old = streams(Openings::default());
         to_old.open(to_address(Some(46))).unwrap();
@@ -228,8 +266,8 @@ mod tests {
     #[test]
     fn a_peer_that_resolves_no_names_gets_none() {
         for (openings, unwanted) in [
-            (Openings::of_this_version(false, true), to_name()),
-            (Openings::of_this_version(true, false), to_resolver()),
+            (Openings::of_this_version(false, true, false), to_name()),
+            (Openings::of_this_version(true, false, false), to_resolver()),
         ] {
             let mut streams = streams(openings);
             streams.on_open(Instant::ZERO, StreamId(1), 10, 1000, unwanted).unwrap();

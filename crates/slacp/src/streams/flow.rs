@@ -24,6 +24,8 @@ pub(crate) struct Limits {
     pub(crate) channels: u32,
     /// Number of contexts of packet headers that it keeps.
     pub(crate) contexts: u16,
+    /// Number of streams that it decompresses at a time.
+    pub(crate) decompressors: u16,
     /// Optional fields of openings that it understands.
     pub(crate) openings: Openings,
 }
@@ -32,7 +34,8 @@ impl Limits {
     pub(crate) fn new(memory: u64, stream_window: u64, max_streams: u32) -> Self {
         let stream_window = stream_window.min(memory);
         let openings = Openings::default();
-        Self { memory, stream_window, max_streams, channels: 0, contexts: 0, openings }
+        let (channels, contexts, decompressors) = (0, 0, 0);
+        Self { memory, stream_window, max_streams, channels, contexts, decompressors, openings }
     }
 
     /// Maximum number of gaps in all streams together, so that they take at most a sixteenth of the

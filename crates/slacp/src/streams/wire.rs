@@ -11,7 +11,7 @@ impl Streams {
         mut bytes: &[u8],
     ) -> Result<bool, ProtocolError> {
         match frame::read(&mut bytes).unwrap().unwrap() {
-            Frame::Open { stream, window, credit, open } => {
+            Frame::Open { stream, window, credit, open, .. } => {
                 self.on_open(now, stream, window, credit, *open)?;
             }
             Frame::StreamCredit { stream, returns, limit } => {

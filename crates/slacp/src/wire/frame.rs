@@ -76,6 +76,8 @@ pub(crate) enum Frame<'a> {
         window: u64,
         /// The credit of the other side.
         credit: u64,
+        /// Whether both sides send the stream's data in segments.
+        compressed: bool,
         open: Box<Open<Destination>>,
     },
     Accept(StreamId),
@@ -463,8 +465,8 @@ impl Frame<'_> {
                 counts.write(out);
             }
             Frame::Settled(number) => write_numbers(out, SETTLED, &[*number]),
-            Frame::Open { stream, window, credit, open } => {
-                open::write(out, [stream.0, *window, *credit], open);
+            Frame::Open { stream, window, credit, compressed, open } => {
+                open::write(out, [stream.0, *window, *credit], *compressed, open);
             }
             Frame::Accept(stream) => write_numbers(out, ACCEPT, &[stream.0]),
             Frame::Reset { stream, reason, sent } => {
@@ -593,8 +595,8 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
         SETTLED => Frame::Settled(varint::read(input)?),
         OPEN | MARKED_OPEN => {
             let stream = read_stream(input)?;
-            let ([window, credit], open) = open::read(kind, input)?;
-            Frame::Open { stream, window, credit, open: Box::new(open) }
+            let ([window, credit], compressed, open) = open::read(kind, input)?;
+            Frame::Open { stream, window, credit, compressed, open: Box::new(open) }
         }
         ACCEPT => Frame::Accept(read_stream(input)?),
         RESET => {

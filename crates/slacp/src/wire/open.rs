@@ -106,13 +106,17 @@ impl Openings {
     const CODE_POINTS: u64 = 1;
     const NAMES: u64 = 2;
     const QUESTIONS: u64 = 4;
+    const COMPRESSED: u64 = 8;
 
     /// The fields that this version understands; names only if this side resolves them, questions
-    /// only if it answers them.
-    pub(crate) fn of_this_version(names: bool, questions: bool) -> Self {
+    /// only if it answers them, and compressed streams only if it decompresses any.
+    pub(crate) fn of_this_version(names: bool, questions: bool, decompresses: bool) -> Self {
         let optional = |has, bit| if has { bit } else { 0 };
         Self(
-            Self::CODE_POINTS | optional(names, Self::NAMES) | optional(questions, Self::QUESTIONS),
+            Self::CODE_POINTS
+                | optional(names, Self::NAMES)
+                | optional(questions, Self::QUESTIONS)
+                | optional(decompresses, Self::COMPRESSED),
         )
     }
 
@@ -128,6 +132,11 @@ impl Openings {
     /// Whether the DSCP of a SYN is understood.
     pub(crate) fn code_points(self) -> bool {
         self.0 & Self::CODE_POINTS != 0
+    }
+
+    /// Whether data in segments is understood.
+    pub(crate) fn compressed(self) -> bool {
+        self.0 & Self::COMPRESSED != 0
     }
 
     /// Whether a host name is understood as destination.

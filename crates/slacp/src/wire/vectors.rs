@@ -502,6 +502,7 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         stream: StreamId(6),
         window: 20_000,
         credit: 100_000,
+        compressed: false,
         open: Box::new(Open { destination, source: v6, dscp }),
     };
     let stream =

@@ -16,34 +16,44 @@ const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 /// Stands for an unknown code point, as does every larger value.
 const UNKNOWN: u8 = 64;
+/// Bit of the code point's byte: the stream's data is sent in segments.
+const COMPRESSED: u8 = 0x80;
 
 /// Appends the frame in the form that requires less of the peer. The numbers are stream, window and
 /// credit.
-pub(super) fn write(out: &mut Vec<u8>, numbers: [u64; 3], open: &Open<Destination>) {
+pub(super) fn write(
+    out: &mut Vec<u8>,
+    numbers: [u64; 3],
+    compressed: bool,
+    open: &Open<Destination>,
+) {
     match (&open.destination, open.dscp) {
-        (Destination::Address(destination), None) => {
+        (Destination::Address(destination), None) if !compressed => {
             write_numbers(out, OPEN, &numbers);
             write_address(out, *destination);
         }
         (destination, dscp) => {
             write_numbers(out, MARKED_OPEN, &numbers);
-            out.push(dscp.unwrap_or(UNKNOWN));
+            out.push(dscp.unwrap_or(UNKNOWN) | if compressed { COMPRESSED } else { 0 });
             write_destination(out, destination);
         }
     }
     write_address(out, open.source);
 }
 
-/// Reads what follows the stream number: window, credit, and what the stream is for.
-pub(super) fn read(kind: u8, input: &mut &[u8]) -> Option<([u64; 2], Open<Destination>)> {
+/// Reads what follows the stream number: window, credit, whether its data is sent in segments, and
+/// what the stream is for.
+pub(super) fn read(kind: u8, input: &mut &[u8]) -> Option<([u64; 2], bool, Open<Destination>)> {
     let numbers = [varint::read(input)?, varint::read(input)?];
-    let (destination, dscp) = if kind == OPEN {
-        (Destination::Address(read_address(input)?), None)
+    let (destination, first) = if kind == OPEN {
+        (Destination::Address(read_address(input)?), UNKNOWN)
     } else {
-        let [dscp] = take::<1>(input)?;
-        (read_destination(input)?, Some(dscp).filter(|dscp| *dscp < UNKNOWN))
+        let [first] = take::<1>(input)?;
+        (read_destination(input)?, first)
     };
-    Some((numbers, Open { destination, source: read_address(input)?, dscp }))
+    let compressed = first & COMPRESSED != 0;
+    let dscp = Some(first & !COMPRESSED).filter(|dscp| *dscp < UNKNOWN);
+    Some((numbers, compressed, Open { destination, source: read_address(input)?, dscp }))
 }
 
 fn write_destination(out: &mut Vec<u8>, destination: &Destination) {

@@ -36,9 +36,11 @@ fn small_frame() -> impl Strategy<Value = Frame<'static>> {
         Just(Frame::Mark),
         (number(), number()).prop_map(|(ect0, ce)| Frame::Ecn(EcnCounts { ect0, ce })),
         number().prop_map(Frame::Settled),
-        (stream(), number(), number(), open()).prop_map(|(stream, window, credit, open)| {
-            Frame::Open { stream, window, credit, open: Box::new(open) }
-        }),
+        (stream(), number(), number(), any::<bool>(), open()).prop_map(
+            |(stream, window, credit, compressed, open)| {
+                Frame::Open { stream, window, credit, compressed, open: Box::new(open) }
+            }
+        ),
         stream().prop_map(Frame::Accept),
         (stream(), reason(), number()).prop_map(|(stream, reason, sent)| Frame::Reset {
             stream,

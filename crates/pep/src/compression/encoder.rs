@@ -1,0 +1,185 @@
+//! The sending side of a direction.
+
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective};
+
+use super::look::{Look, is_encrypted, look};
+use super::{CHUNK, FRAME, REST, RUN, Slot, Slots, WINDOW};
+
+/// zstd's fastest usual level: with this window the next two make logs and JSON no shorter.
+const LEVEL: i32 = 1;
+/// This many looks at a few bytes each are enough.
+const LOOKS: u32 = 16;
+/// A frame that has not saved a twentieth of this many bytes ends.
+const TRIAL: u64 = 128 << 10;
+/// How much is then sent as it is, until the next look.
+const PAUSE: u64 = 1 << 20;
+
+/// Writes a direction's data as segments.
+pub struct Encoder {
+    state: State,
+    slots: Slots,
+    /// Whether some of it was compressed: then it may be worth it again.
+    was_compressible: bool,
+}
+
+enum State {
+    /// To be decided by what comes next, after so many looks.
+    Looking(u32),
+    Frame(Box<Frame>),
+    /// As it is, for so many bytes.
+    Pause(u64),
+    /// As it is, to the end.
+    Rest,
+}
+
+/// A frame being written, and what it has saved lately.
+struct Frame {
+    context: CCtx<'static>,
+    _slot: Slot,
+    before: u64,
+    after: u64,
+}
+
+impl Encoder {
+    /// An encoder that compresses what is worth it while there is a place in `slots`.
+    pub fn new(slots: Slots) -> Self {
+        Self { state: State::Looking(0), slots, was_compressible: false }
+    }
+
+    /// Whether all that follows is sent as it is: the owner need not call [`Self::encode`].
+    pub fn is_rest(&self) -> bool {
+        matches!(self.state, State::Rest)
+    }
+
+    /// Memory of the context in bytes, while there is one.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> Option<usize> {
+        match &self.state {
+            State::Frame(frame) => Some(frame.context.sizeof()),
+            _ => None,
+        }
+    }
+
+    /// Appends the segments of the next data to `out`, at most 64 kB of it; returns how much that is.
+    /// The other side can read all of it from `out` at once.
+    pub fn encode(&mut self, data: &[u8], out: &mut Vec<u8>) -> usize {
+        let data = &data[..data.len().min(CHUNK)];
+        self.decide(data, out);
+        match &mut self.state {
+            State::Rest => out.extend_from_slice(data),
+            State::Looking(_) => run(data, out),
+            State::Pause(left) => {
+                run(data, out);
+                *left = left.saturating_sub(data.len() as u64);
+                if *left == 0 {
+                    self.state = State::Looking(0);
+                }
+            }
+            State::Frame(frame) => {
+                frame.write(data, out);
+                if frame.is_vain() {
+                    frame.end(out);
+                    self.state = State::Pause(PAUSE);
+                }
+            }
+        }
+        data.len()
+    }
+
+    /// Appends what must precede the end of the direction.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        if let State::Frame(frame) = &mut self.state {
+            frame.end(out);
+        }
+        self.state = State::Rest;
+    }
+
+    /// Looks at the next data, if it may change how it is sent.
+    fn decide(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        match &mut self.state {
+            State::Rest | State::Pause(_) => {}
+            // What follows CONNECT or STARTTLS.
+            State::Frame(frame) if is_encrypted(data) => {
+                frame.end(out);
+                self.begin_rest(out);
+            }
+            State::Frame(_) => {}
+            State::Looking(looks) => match look(data) {
+                Look::Unclear if *looks < LOOKS => *looks += 1,
+                Look::Compressible => self.begin_frame(out),
+                Look::Dense | Look::Unclear if self.was_compressible && !is_encrypted(data) => {
+                    self.state = State::Pause(PAUSE);
+                }
+                Look::Dense | Look::Unclear => self.begin_rest(out),
+            },
+        }
+    }
+
+    fn begin_frame(&mut self, out: &mut Vec<u8>) {
+        match self.slots.take().and_then(Frame::new) {
+            Some(frame) => {
+                out.push(FRAME);
+                self.was_compressible = true;
+                self.state = State::Frame(Box::new(frame));
+            }
+            None => self.begin_rest(out),
+        }
+    }
+
+    fn begin_rest(&mut self, out: &mut Vec<u8>) {
+        out.push(REST);
+        self.state = State::Rest;
+    }
+}
+
+fn run(data: &[u8], out: &mut Vec<u8>) {
+    let [_, length @ ..] = (data.len() as u32).to_be_bytes();
+    out.push(RUN);
+    out.extend(length);
+    out.extend_from_slice(data);
+}
+
+impl Frame {
+    fn new(slot: Slot) -> Option<Self> {
+        let mut context = CCtx::try_create()?;
+        // Both are in range.
+        context.set_parameter(CParameter::CompressionLevel(LEVEL)).ok()?;
+        context.set_parameter(CParameter::WindowLog(WINDOW)).ok()?;
+        Some(Self { context, _slot: slot, before: 0, after: 0 })
+    }
+
+    fn write(&mut self, data: &[u8], out: &mut Vec<u8>) {
+        let before = out.len();
+        self.drive(data, ZSTD_EndDirective::ZSTD_e_flush, out);
+        self.before += data.len() as u64;
+        self.after += (out.len() - before) as u64;
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        self.drive(&[], ZSTD_EndDirective::ZSTD_e_end, out);
+    }
+
+    /// Whether the last part has hardly become shorter.
+    fn is_vain(&mut self) -> bool {
+        if self.before < TRIAL {
+            return false;
+        }
+        let is_vain = self.after * 20 > self.before * 19;
+        (self.before, self.after) = (0, 0);
+        is_vain
+    }
+
+    fn drive(&mut self, data: &[u8], until: ZSTD_EndDirective, out: &mut Vec<u8>) {
+        let mut input = InBuffer::around(data);
+        let mut part = [0; 4096];
+        loop {
+            let mut output = OutBuffer::around(&mut part[..]);
+            let left = self.context.compress_stream2(&mut output, &mut input, until);
+            out.extend_from_slice(output.as_slice());
+            // Fails only if memory for the tables is not there, or the context is misused.
+            if left.expect("the context is used as zstd wants it") == 0 {
+                return;
+            }
+        }
+    }
+}

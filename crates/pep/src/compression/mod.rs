@@ -1,0 +1,40 @@
+//! Compression of streams (`docs/slacp.md`, Compressed streams).
+//!
+//! Each direction of a stream is a sequence of segments, written by an [`Encoder`] and read by a
+//! [`Decoder`]. A first look at the data decides whether it is compressed: never what is encrypted,
+//! or as dense as that. Everything written is flushed, so that nothing waits for more. A direction
+//! has a context of its own, which nothing else is compressed with: the length of one client's data
+//! says nothing of another's.
+//!
+//! [`Coded`] joins both for one stream whose reads and writes may be short.
+
+mod coded;
+mod decoder;
+mod encoder;
+mod look;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+pub use coded::{Coded, Got, Volume};
+pub use decoder::{Decoder, Malformed};
+pub use encoder::Encoder;
+pub use slots::{Slot, Slots};
+
+/// Logarithm of the window of a compressed segment, in bytes: 32 kB. Larger ones make logs and JSON no
+/// shorter, and take two to three times the memory on both sides.
+pub const WINDOW: u32 = 15;
+
+/// Memory of an encoder or a decoder while it compresses or decompresses, at most, in bytes: the
+/// window, blocks, and tables.
+pub const MEMORY: u64 = 320 << 10;
+
+/// First byte of a segment: the rest of the direction, as it is.
+const REST: u8 = 0;
+/// A frame of zstd (RFC 8878).
+const FRAME: u8 = 1;
+/// As many bytes as the next three bytes say, as they are.
+const RUN: u8 = 2;
+
+/// Longest run, and the most that is encoded at once, in bytes.
+const CHUNK: usize = 64 << 10;
