@@ -22,6 +22,11 @@ fn the_corpus_of_intercepted_packets_is_harmless() {
 }
 
 #[test]
+fn the_corpus_of_compressed_streams_is_harmless() {
+    replay("compressed", pep::fuzzing::compressed);
+}
+
+#[test]
 fn the_corpus_of_dlep_is_harmless() {
     replay("dlep", pep::fuzzing::dlep);
 }

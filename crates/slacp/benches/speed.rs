@@ -16,7 +16,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use link::testkit::Peer;
 use pair::{Pair, pass};
 use quic::{Control, Quic};
-use slacp::{Read, StreamId};
+use slacp::{ChannelConfig, ChannelId, Config, ErrorControl, Read, StreamId};
 use units::{BitRate, Instant, Machine};
 
 const BYTES: u64 = 10_000_000;
@@ -80,6 +80,55 @@ fn bench(criterion: &mut Criterion) {
     });
     group.finish();
     idle_streams(criterion);
+    packets(criterion);
+}
+
+/// What packets of a channel cost both ends together, with and without compressed headers: those of
+/// calls, and of QUIC.
+fn packets(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("100 packets of a channel");
+    for (name, size) in [("voice", 32), ("QUIC", 1252)] {
+        for compress in [false, true] {
+            let channel = ChannelId::new(0).expect("there is one");
+            let mut config = Config::new(RATE);
+            let usual = ChannelConfig::new(ErrorControl::None);
+            config.add_channel(channel, ChannelConfig { compress, ..usual }).expect("it is right");
+            let mut pair = Pair::with(config);
+            let [_, hub] = pair.ids;
+            let packets: Vec<Vec<u8>> = (0..100).map(|n| udp(n, size)).collect();
+            let form = if compress { "compressed" } else { "whole" };
+            group.bench_function(format!("{name}, {form}"), |bencher| {
+                bencher.iter(|| {
+                    for packet in &packets {
+                        pair.hub.send_packet(pair.now, hub, channel, packet).unwrap();
+                        pass(pair.now, &mut pair.hub, &mut pair.terminal);
+                        while pair.terminal.poll_packet().is_some() {}
+                    }
+                    pair.now += Duration::from_millis(30);
+                    pass(pair.now, &mut pair.terminal, &mut pair.hub);
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+/// Packet `number` of a flow, with this much after the headers of IPv4 and UDP.
+fn udp(number: u8, size: u16) -> Vec<u8> {
+    let mut udp = [4000, 443, 8 + size, 0].map(u16::to_be_bytes).concat();
+    udp.resize(usize::from(8 + size), number);
+    let (from, to) = ([10, 1, 0, 1], [10, 2, 0, 1]);
+    let pseudo = tcp::wire::pseudo_header_sum(from.into(), to.into(), udp.len());
+    let sum = tcp::wire::checksum(pseudo + 17 - 6, &udp);
+    udp[6..8].copy_from_slice(&sum.to_be_bytes());
+    let mut packet = vec![0x45, 0];
+    packet.extend((28 + size).to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 63, 17, 0, 0]);
+    packet.extend(from.into_iter().chain(to));
+    let sum = tcp::wire::checksum(0, &packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend(udp);
+    packet
 }
 
 /// What a datagram costs a session with many streams that have nothing to say.

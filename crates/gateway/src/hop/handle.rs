@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
+use pep::compression::Coded;
 use pep::forecast::{Forecast, Forecasts};
 use pep::traffic::{Classes, Definition};
 use slacp::{
@@ -20,6 +21,7 @@ use tokio::sync::{Notify, watch};
 use units::{BitRate, ByteCount, Instant, Machine};
 
 use super::class::LiveClasses;
+use super::compression::{Compression, Totals};
 use super::stream::Stream;
 use super::tcp::TcpLinks;
 use crate::operate::status::{ChannelStatus, ClassStatus};
@@ -67,6 +69,7 @@ pub(crate) struct State {
     pub(super) streams: BTreeMap<Key, Entry>,
     /// What the streams will send next, on a link with capacity on demand.
     pub(super) forecast: Option<Forecast<Key>>,
+    pub(super) compression: Compression,
 }
 
 /// State of an open stream.
@@ -84,6 +87,8 @@ pub(super) struct Entry {
     pub(super) ended: bool,
     /// The stream was reset and is gone.
     pub(super) reset: Option<ResetReason>,
+    /// Compresses and decompresses its data, if both sides have agreed on that.
+    pub(super) coded: Option<Box<Coded>>,
 }
 
 impl Entry {
@@ -107,7 +112,8 @@ pub(crate) enum HopEvent {
 
 impl Hop {
     pub(crate) fn new(endpoint: Endpoint, classes: Arc<LiveClasses>) -> Self {
-        let state = Mutex::new(State { endpoint, streams: BTreeMap::new(), forecast: None });
+        let (streams, compression) = (BTreeMap::new(), Compression::default());
+        let state = Mutex::new(State { endpoint, streams, forecast: None, compression });
         let (work, waiting) = (Notify::new(), OnceLock::new());
         Self(Arc::new(Shared { state, classes, work, links: TcpLinks::new(), waiting }))
     }
@@ -339,6 +345,11 @@ impl Hop {
         self.lock().endpoint.stream_stats(session, stream)
     }
 
+    /// What compressed streams have carried.
+    pub(crate) fn compressed(&self) -> Totals {
+        self.lock().compression.totals()
+    }
+
     /// Datagrams that belonged to no session.
     pub(crate) fn ignored(&self) -> u64 {
         self.lock().endpoint.ignored()
@@ -366,7 +377,10 @@ impl Hop {
     ) -> Result<Stream, StreamError> {
         let (mut state, open) = (self.lock(), open.into());
         let (port, dscp) = (open.destination.port(), open.dscp);
-        let stream = state.endpoint.open(now, session, open)?;
+        let stream = match self.0.classes.read().compresses(port, dscp) {
+            true => state.endpoint.open_compressed(now, session, open)?,
+            false => state.endpoint.open(now, session, open)?,
+        };
         Ok(self.hold(&mut state, (session, stream), port, dscp))
     }
 
@@ -402,10 +416,13 @@ impl Hop {
     }
 
     fn hold(&self, state: &mut State, key: Key, port: u16, dscp: Option<u8>) -> Stream {
-        let class = self.0.classes.read().of_connection(port, dscp);
+        let classes = self.0.classes.read();
+        let (class, compresses) =
+            (classes.of_connection(port, dscp), classes.compresses(port, dscp));
         // Fails only for a stream that is already gone.
         let _ = state.endpoint.classify(key.0, key.1, class);
-        state.streams.insert(key, Entry::default());
+        let coded = state.compression.coder(&state.endpoint, key, compresses);
+        state.streams.insert(key, Entry { coded, ..Entry::default() });
         self.notify_driver();
         Stream::new(self.clone(), key)
     }
@@ -468,14 +485,20 @@ impl State {
     }
 
     fn lose(&mut self, session: SessionId) {
+        self.compression.lose(session);
         for ((_, _), entry) in self.streams.iter_mut().filter(|((s, _), _)| *s == session) {
             entry.set_reset(ResetReason::SessionLost);
         }
     }
 
     pub(super) fn entry(&mut self, key: Key) -> (&mut Endpoint, &mut Entry) {
+        let (endpoint, entry, _) = self.parts(key);
+        (endpoint, entry)
+    }
+
+    pub(super) fn parts(&mut self, key: Key) -> (&mut Endpoint, &mut Entry, &mut Compression) {
         let entry = self.streams.get_mut(&key).expect("an entry lives as long as its stream");
-        (&mut self.endpoint, entry)
+        (&mut self.endpoint, entry, &mut self.compression)
     }
 }
 

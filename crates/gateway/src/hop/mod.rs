@@ -6,6 +6,9 @@
 //! keeps what was learnt about paths.
 
 pub(crate) mod class;
+mod compression;
+#[cfg(test)]
+mod compression_tests;
 pub(crate) mod driver;
 mod handle;
 pub(crate) mod path_store;

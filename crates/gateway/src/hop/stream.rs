@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use slacp::{Read, ResetReason, SessionId, StreamError, StreamId};
 
+use super::compression::send;
 use super::handle::{Hop, Key};
 use crate::clock;
 
@@ -32,7 +33,7 @@ impl Stream {
         buffer: &mut [u8],
     ) -> Poll<Result<Read, ResetReason>> {
         let mut state = self.hop.lock();
-        let (endpoint, entry) = state.entry(self.key);
+        let (endpoint, entry, compression) = state.parts(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
@@ -40,10 +41,29 @@ impl Stream {
             return Poll::Ready(Ok(Read::End));
         }
         // If the endpoint no longer knows the stream, it was reset; a pending event has the reason.
-        let read = endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(Read::Blocked);
+        let mut receive = |buffer: &mut [u8]| {
+            endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(Read::Blocked)
+        };
+        let read = match &mut entry.coded {
+            Some(coded) => compression.read(coded, buffer, receive),
+            None => Ok(receive(buffer)),
+        };
+        let read = match read {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::debug!("a stream is reset: {error}");
+                drop(state);
+                self.abandon(ResetReason::Reset);
+                return Poll::Ready(Err(ResetReason::Reset));
+            }
+        };
         match read {
             Read::Blocked => {
                 wait(&mut entry.reader, context);
+                if entry.coded.is_some() {
+                    // Something may have been read that became nothing yet.
+                    self.hop.notify_driver();
+                }
                 return Poll::Pending;
             }
             Read::End => entry.ended = true,
@@ -58,20 +78,28 @@ impl Stream {
         Poll::Ready(Ok(read))
     }
 
-    /// Writes as much of `data` as the stream accepts, at least one byte.
+    /// Writes as much of `data` as the stream accepts, at least one byte. While it waits for room, it
+    /// must be called with the same data.
     pub(crate) fn poll_write(
         &self,
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, ResetReason>> {
         let mut state = self.hop.lock();
-        let (endpoint, entry) = state.entry(self.key);
+        let (endpoint, entry, compression) = state.parts(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
-        let taken = endpoint.write(self.key.0, self.key.1, data).unwrap_or(0);
+        let taken = match &mut entry.coded {
+            Some(coded) => compression.write(coded, data, |bytes| send(endpoint, self.key, bytes)),
+            None => send(endpoint, self.key, data),
+        };
         if taken == 0 {
             wait(&mut entry.writer, context);
+            if entry.coded.is_some() {
+                // A part may have been sent.
+                self.hop.notify_driver();
+            }
             return Poll::Pending;
         }
         if let Some(forecast) = &mut state.forecast {
@@ -81,17 +109,34 @@ impl Stream {
         Poll::Ready(Ok(taken))
     }
 
-    /// Finishes our direction.
-    pub(crate) fn finish(&self) -> Result<(), ResetReason> {
+    /// Finishes our direction, once there is room for what precedes its end.
+    pub(crate) fn poll_finish(&self, context: &Context<'_>) -> Poll<Result<(), ResetReason>> {
         let mut state = self.hop.lock();
-        let (endpoint, entry) = state.entry(self.key);
+        let (endpoint, entry, compression) = state.parts(self.key);
         if let Some(reason) = entry.reset {
-            return Err(reason);
+            return Poll::Ready(Err(reason));
         }
-        endpoint.finish(self.key.0, self.key.1).map_err(|error| lost(&error))?;
-        entry.finished = true;
+        let is_flushed = entry
+            .coded
+            .as_mut()
+            .is_none_or(|coded| compression.finish(coded, |bytes| send(endpoint, self.key, bytes)));
         self.hop.notify_driver();
-        Ok(())
+        if !is_flushed {
+            wait(&mut entry.writer, context);
+            return Poll::Pending;
+        }
+        let finished = endpoint.finish(self.key.0, self.key.1).map_err(|error| lost(&error));
+        entry.finished |= finished.is_ok();
+        Poll::Ready(finished)
+    }
+
+    /// [`Self::poll_finish`] of a stream with room.
+    #[cfg(test)]
+    pub(crate) fn finish(&self) -> Result<(), ResetReason> {
+        match self.poll_finish(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(finished) => finished,
+            Poll::Pending => panic!("the stream has no room"),
+        }
     }
 
     /// Tells the peer that the stream is connected to its destination.

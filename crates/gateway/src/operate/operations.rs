@@ -27,8 +27,8 @@ use super::limits::ProcessLimits;
 use super::metrics::MetricsServer;
 use super::notify::Notifier;
 use super::status::{
-    ConnectionStatus, DemandStatus, HubStatus, InterceptionStatus, Limit, PolicyStatus, Role,
-    Status, TrafficStatus, TunnelStatus,
+    CompressionStatus, ConnectionStatus, DemandStatus, HubStatus, InterceptionStatus, Limit,
+    PolicyStatus, Role, Status, TrafficStatus, TunnelStatus,
 };
 use super::{log, policy};
 use crate::config::restart_keys;
@@ -524,6 +524,19 @@ fn traffic(view: View<'_>) -> TrafficStatus {
         socket_errors: counters.socket_errors.get(),
         shared_keys: counters.shared_keys.get(),
         resets: counters.reasons.all(),
+        compression: view.hop.map_or_else(CompressionStatus::default, compression),
+    }
+}
+
+fn compression(hop: &Hop) -> CompressionStatus {
+    let totals = hop.compressed();
+    CompressionStatus {
+        streams: totals.streams,
+        to_hop_bytes: totals.sent.plain,
+        sent_bytes: totals.sent.coded,
+        from_hop_bytes: totals.received.plain,
+        received_bytes: totals.received.coded,
+        malformed: totals.malformed,
     }
 }
 

@@ -479,6 +479,27 @@ pub struct TrafficStatus {
     pub shared_keys: u64,
     /// Connections that ended early, by reason.
     pub resets: Vec<(String, u64)>,
+    /// Streams of classes with `compress`.
+    #[serde(default)]
+    pub compression: CompressionStatus,
+}
+
+/// What compressed streams have carried.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CompressionStatus {
+    /// Streams that both sides have agreed to compress where that pays, opened by either.
+    pub streams: u64,
+    /// Bytes that their TCP connections gave.
+    pub to_hop_bytes: u64,
+    /// What was sent for these.
+    pub sent_bytes: u64,
+    /// Bytes that their TCP connections got.
+    pub from_hop_bytes: u64,
+    /// What was received for these.
+    pub received_bytes: u64,
+    /// Streams reset because what the other side sent could not be decompressed.
+    pub malformed: u64,
 }
 
 /// Resources held, and their limits.

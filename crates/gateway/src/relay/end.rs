@@ -151,10 +151,13 @@ impl End {
         }
     }
 
-    pub(super) fn finish(&self) -> Result<(), Failure> {
+    /// Ends what is sent on the leg, if it has room for the end.
+    pub(super) fn poll_finish(&self, context: &Context<'_>) -> Poll<Result<(), Failure>> {
         match self {
-            Self::Socket(end) => leg::shut_down(&end.socket).map_err(|error| of(&error)),
-            Self::Stream(stream) => stream.finish().map_err(Failure::Reset),
+            Self::Socket(end) => {
+                Poll::Ready(leg::shut_down(&end.socket).map_err(|error| of(&error)))
+            }
+            Self::Stream(stream) => stream.poll_finish(context).map_err(Failure::Reset),
         }
     }
 

@@ -195,7 +195,10 @@ impl Legs for Polled<'_, '_, '_> {
     }
 
     fn finish(&mut self, to: Side) -> Result<bool, Failure> {
-        self.pair.leg(to).finish().map(|()| true)
+        match self.pair.leg(to).poll_finish(self.context) {
+            Poll::Pending => Ok(false),
+            Poll::Ready(finished) => finished.map(|()| true),
+        }
     }
 
     fn is_delivered(&mut self, side: Side) -> bool {

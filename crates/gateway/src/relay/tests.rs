@@ -1,11 +1,13 @@
 //! Tests of every way a connection can end: two real endpoints on loopback UDP, clients and servers
 //! on loopback TCP, no interception.
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::traffic::{Classes, DEFAULT_CLASS, Definition};
 use slacp::{Config, Endpoint, Event, Open};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
@@ -16,6 +18,7 @@ use units::{BitRate, ByteCount};
 
 use crate::config::keys::{PrivateKey, random_bytes};
 use crate::hop::HopEvent;
+use crate::hop::class::LiveClasses;
 use crate::intercept::Arrival;
 use crate::intercept::listener::Accepted;
 use crate::intercept::own::OwnAddresses;
@@ -48,6 +51,8 @@ impl Pair {
     }
 
     async fn with(config: Config, destination: SocketAddr) -> Self {
+        let mut config = config;
+        let classes = compressing(&mut config);
         let local = "127.0.0.1:0".parse().unwrap();
         let (hub_link, terminal_link) = (bind(local).unwrap(), bind(local).unwrap());
         let hub_address = hub_link.local_addr().unwrap();
@@ -63,14 +68,13 @@ impl Pair {
             seed(),
         );
         let hub =
-            Gateway::start(Side::Hub, hub, hub_link, (POLICY, own()), TrafficContext::default())
-                .unwrap();
+            Gateway::start(Side::Hub, hub, hub_link, (POLICY, own()), context(&classes)).unwrap();
         let terminal = Gateway::start(
             Side::Terminal,
             terminal,
             terminal_link,
             (POLICY, own()),
-            TrafficContext::default(),
+            context(&classes),
         )
         .unwrap();
         let listener = TcpListener::bind(local).await.unwrap();
@@ -85,6 +89,58 @@ impl Pair {
 
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.entrance).await.unwrap()
+    }
+}
+
+thread_local! {
+    /// Whether the pairs of this thread's test compress their streams.
+    static COMPRESS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The classes of both gateways.
+fn compressing(config: &mut Config) -> Classes {
+    let compress_streams = COMPRESS.get();
+    config.decompressors = if compress_streams { 32 } else { 0 };
+    let class = Definition { compress_streams, ..Definition::new(DEFAULT_CLASS) };
+    Classes::install(vec![class], false, config).expect("the class is right")
+}
+
+fn context(classes: &Classes) -> TrafficContext {
+    TrafficContext {
+        classes: Arc::new(LiveClasses::new(classes.clone())),
+        ..TrafficContext::default()
+    }
+}
+
+/// The same endings with compressed streams.
+mod compressed {
+    macro_rules! compressed {
+        ($($test:ident),* $(,)?) => {
+            $(#[test]
+            fn $test() {
+                super::COMPRESS.set(true);
+                super::$test();
+            })*
+        };
+    }
+
+    compressed! {
+        a_client_that_half_closes_gets_its_reply,
+        a_server_that_half_closes_still_hears_the_client,
+        both_sides_may_close_at_once,
+        a_reset_by_either_side_is_a_reset_at_the_other,
+        a_reset_after_half_a_transfer_is_no_clean_end,
+        a_refused_connection_is_reset_not_ended,
+        a_forbidden_destination_is_reset,
+        a_slow_reader_gets_everything_of_a_sender_that_closed_at_once,
+        a_server_that_is_gone_after_its_reply_does_not_spoil_it,
+        single_bytes_pass_one_by_one,
+        urgent_bytes_are_bytes_in_their_place,
+        fifty_connections_do_not_mix,
+        refused_connections_do_not_disturb_live_ones,
+        a_stopped_reader_holds_back_only_its_sender,
+        a_client_that_resets_while_the_stream_is_full_is_noticed,
+        a_gateway_that_stops_resets_both_ends,
     }
 }
 

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use pep::traffic::{Classes, Definition};
 use slacp::{Config, Endpoint, Event, KeyPair, Open, PublicKey, SessionId};
 use units::{BitRate, Instant, Machine as _};
 
+use crate::hop::class::LiveClasses;
 use crate::hop::{Hop, HopEvent, Stream};
 
 /// A hub and a terminal with a session between them.
@@ -37,13 +39,34 @@ impl Hops {
         Self::with(Config::new(BitRate::from_mbit(100)))
     }
 
+    /// A pair whose streams are compressed, as far as these sides (the hub and the terminal) do it.
+    pub(crate) fn compressing(compress: [bool; 2]) -> Self {
+        let mut config = Config::new(BitRate::from_mbit(100));
+        config.decompressors = 2;
+        let definition = |compress_streams| Definition {
+            compress_streams,
+            ..Definition::new(pep::traffic::DEFAULT_CLASS)
+        };
+        let classes = compress.map(|compress| {
+            let mut link = config.clone();
+            let classes = Classes::install(vec![definition(compress)], false, &mut link);
+            Arc::new(LiveClasses::new(classes.expect("the class is right")))
+        });
+        Self::with_classes(config, classes)
+    }
+
     /// A pair with these settings on both sides.
     pub(crate) fn with(config: Config) -> Self {
+        Self::with_classes(config, [Arc::default(), Arc::default()])
+    }
+
+    fn with_classes(config: Config, classes: [Arc<LiveClasses>; 2]) -> Self {
         let [hub, terminal] = [identity(0), identity(1)];
         let (hub_key, allow) = (hub.public(), vec![terminal.public()]);
         let hub = Endpoint::hub(config.clone(), hub, allow, [1; 32]);
         let terminal = Endpoint::terminal(config, terminal, hub_key, vec![address(0)], [2; 32]);
-        let hops = [hub, terminal].map(|endpoint| Hop::new(endpoint, Arc::default()));
+        let [of_hub, of_terminal] = classes;
+        let hops = [Hop::new(hub, of_hub), Hop::new(terminal, of_terminal)];
         let mut now = Instant::ZERO;
         let mut ups = [None, None];
         while ups.iter().any(Option::is_none) {

@@ -8,6 +8,8 @@
 //!
 //! [`Coded`] joins both for one stream whose reads and writes may be short.
 
+use units::ByteCount;
+
 mod coded;
 mod decoder;
 mod encoder;
@@ -28,6 +30,13 @@ pub const WINDOW: u32 = 15;
 /// Memory of an encoder or a decoder while it compresses or decompresses, at most, in bytes: the
 /// window, blocks, and tables.
 pub const MEMORY: u64 = 320 << 10;
+
+/// How many compressed streams a side with so much memory for a session agrees to decompress at a
+/// time: all of them, and as many that wait for slow readers, take at most a quarter of it.
+pub fn decompressors(memory: ByteCount) -> u16 {
+    const MOST: u64 = 32;
+    (memory.get() / 8 / MEMORY).min(MOST) as u16
+}
 
 /// First byte of a segment: the rest of the direction, as it is.
 const REST: u8 = 0;

@@ -8,16 +8,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Slots {
     most: usize,
     taken: Arc<AtomicUsize>,
+    /// Of whose places these are a part.
+    whole: Option<Box<Self>>,
 }
 
 /// A place, which is free again when this is dropped.
 #[derive(Debug)]
-pub struct Slot(Arc<AtomicUsize>);
+pub struct Slot {
+    taken: Arc<AtomicUsize>,
+    _of_whole: Option<Box<Self>>,
+}
 
 impl Slots {
     /// So many free places.
     pub fn new(most: usize) -> Self {
-        Self { most, taken: Arc::default() }
+        Self { most, taken: Arc::default(), whole: None }
+    }
+
+    /// So many places that are also places of these.
+    pub fn within(&self, most: usize) -> Self {
+        Self { whole: Some(Box::new(self.clone())), ..Self::new(most) }
     }
 
     /// Takes a place, if one is free.
@@ -25,8 +35,12 @@ impl Slots {
         if self.taken() >= self.most {
             return None;
         }
+        let of_whole = match &self.whole {
+            Some(whole) => Some(Box::new(whole.take()?)),
+            None => None,
+        };
         self.taken.fetch_add(1, Ordering::Relaxed);
-        Some(Slot(Arc::clone(&self.taken)))
+        Some(Slot { taken: Arc::clone(&self.taken), _of_whole: of_whole })
     }
 
     /// Number of places that are taken.
@@ -37,7 +51,7 @@ impl Slots {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.taken.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -56,5 +70,15 @@ mod tests {
         assert_eq!(slots.taken(), 1);
         drop(two);
         assert_eq!(slots.taken(), 0);
+    }
+
+    #[test]
+    fn a_part_takes_places_of_the_whole() {
+        let whole = Slots::new(3);
+        let [one, two] = [whole.within(2), whole.within(2)];
+        let places = [one.take(), one.take(), two.take()];
+        assert!(places.iter().all(Option::is_some) && one.take().is_none() && two.take().is_none());
+        drop(places);
+        assert_eq!((whole.taken(), one.taken(), two.taken()), (0, 0, 0));
     }
 }

@@ -118,13 +118,19 @@ fn logs_and_json_take_a_quarter_and_noise_nothing_more() {
 #[test]
 fn everything_written_can_be_read_at_once() {
     let (mut encoder, mut decoder) = (encoder(), decoder());
+    let (mut first, mut sizes) = (true, (0, 0));
     for line in log(200).split_inclusive(|byte| *byte == b'\n') {
         let mut out = Vec::new();
         assert_eq!(encoder.encode(line, &mut out), line.len());
         let mut buffer = [0; 1000];
         let count = decoder.decode(&mut &out[..], &mut buffer).unwrap();
         assert_eq!(&buffer[..count], line);
+        if !std::mem::take(&mut first) {
+            sizes = (sizes.0 + line.len(), sizes.1 + out.len());
+        }
     }
+    println!("lines after the first: {} bytes of {}", sizes.1, sizes.0);
+    assert!(sizes.1 * 5 < sizes.0 * 2, "{sizes:?}");
 }
 
 #[test]

@@ -69,6 +69,8 @@ pub struct Definition {
     pub queue: PacketQueue,
     /// Whether the headers of its packets are compressed, if the peer understands that.
     pub compress_headers: bool,
+    /// Whether its streams are compressed if that pays and the peer understands it.
+    pub compress_streams: bool,
 }
 
 /// The queue of a class's packets. Streams wait at their clients instead.
@@ -106,6 +108,7 @@ impl Definition {
             error_control: ErrorControl::FecArq,
             queue: PacketQueue::default(),
             compress_headers: true,
+            compress_streams: false,
         }
     }
 
@@ -272,6 +275,12 @@ impl Classes {
     pub fn of_connection(&self, port: u16, dscp: Option<u8>) -> ClassId {
         let class = self.find(dscp, TCP, &[port]);
         class.map_or(ClassId::DEFAULT, |class| class.id)
+    }
+
+    /// Whether a split connection to this port is compressed.
+    pub fn compresses(&self, port: u16, dscp: Option<u8>) -> bool {
+        let class = self.find(dscp, TCP, &[port]).map(|class| &class.definition);
+        class.unwrap_or(&self.default).compress_streams
     }
 
     fn find(&self, dscp: Option<u8>, protocol: u8, ports: &[u16]) -> Option<&Class> {

@@ -107,8 +107,15 @@ fn definition(
     guarantees::within(place, share.guaranteed, share.maximum)?;
     let error_control = raw.channel.map_or(ErrorControl::FecArq, Into::into);
     let queue = queue(place, (raw.queue, raw.queue_time, raw.aqm, raw.gather), usual)?;
-    let compress_headers = raw.compress.unwrap_or(true);
-    Ok(Definition { name: raw.name, traffic, share, error_control, queue, compress_headers })
+    Ok(Definition {
+        name: raw.name,
+        traffic,
+        share,
+        error_control,
+        queue,
+        compress_headers: raw.compress.unwrap_or(true),
+        compress_streams: raw.compress.unwrap_or(false),
+    })
 }
 
 type RawQueue = (Option<Text<ByteCount>>, Option<Text<Time>>, Option<Aqm>, Option<Text<Time>>);

@@ -406,11 +406,12 @@ fn a_class_gathers_and_compresses_its_packets() {
         let class = format!("[tunnel]\n[[class]]\nname = \"default\"\n{keys}\n");
         let config = terminal(&(terminal_with("", "") + &class)).unwrap();
         let class = &config.classes.definitions()[0];
-        (class.queue.gather, class.compress_headers)
+        (class.queue.gather, class.compress_headers, class.compress_streams)
     };
-    assert_eq!(class(""), (Duration::ZERO, true));
-    assert_eq!(class("gather = \"20 ms\""), (Duration::from_millis(20), true));
-    assert_eq!(class("compress = false"), (Duration::ZERO, false));
+    assert_eq!(class(""), (Duration::ZERO, true, false));
+    assert_eq!(class("gather = \"20 ms\""), (Duration::from_millis(20), true, false));
+    assert_eq!(class("compress = false"), (Duration::ZERO, false, false));
+    assert_eq!(class("compress = true"), (Duration::ZERO, true, true));
 }
 
 #[test]

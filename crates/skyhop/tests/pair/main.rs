@@ -13,6 +13,7 @@ mod blocked;
 mod clean_up;
 mod clients;
 mod code_points;
+mod compression;
 mod dashboard;
 mod demo;
 mod directions;

@@ -2,9 +2,10 @@
 
 use crate::common::program::{Program, programs};
 use crate::{
-    blocked, clean_up, clients, code_points, dashboard, directions, dlep, egress, endings, enrol,
-    eyeballs, fail_open, faults, hubs, machines, monitoring, operate, policy, protocols, proxy,
-    quic, semantics, shares, shown, solo, stalled, transfer, transparent, tunnel, voice,
+    blocked, clean_up, clients, code_points, compression, dashboard, directions, dlep, egress,
+    endings, enrol, eyeballs, fail_open, faults, hubs, machines, monitoring, operate, policy,
+    protocols, proxy, quic, semantics, shares, shown, solo, stalled, transfer, transparent, tunnel,
+    voice,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -15,6 +16,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     code_points::inside_they_cross,
     code_points::inside_alone,
     code_points::inside_marks,
+    compression::inside_streams_are_compressed,
     dashboard::inside_a_download_fades,
     dashboard::inside_a_name_is_a_script,
     directions::inside_the_hub_takes_over,

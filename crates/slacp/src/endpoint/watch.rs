@@ -92,6 +92,12 @@ impl Endpoint {
         self.core.session(session).is_some_and(|session| session.streams.is_compressed(stream))
     }
 
+    /// How many compressed streams of a peer this side's owner decompresses at a time
+    /// ([`Config::decompressors`](crate::Config::decompressors)).
+    pub fn decompressors(&self) -> u16 {
+        self.core.config.decompressors
+    }
+
     /// How many compressed streams a session's peer decompresses at a time.
     pub fn peer_decompressors(&self, session: SessionId) -> u16 {
         self.core.session(session).map_or(0, |session| session.peer.limits.decompressors)

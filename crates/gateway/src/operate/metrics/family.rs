@@ -8,7 +8,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::operate::status::{ChannelStatus, ClassStatus, PolicyStatus, SessionStatus, Status};
+use crate::operate::status::{
+    ChannelStatus, ClassStatus, CompressionStatus, PolicyStatus, SessionStatus, Status,
+};
 
 /// The status at the time of a scrape.
 #[derive(Debug)]
@@ -159,6 +161,20 @@ fn general(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.one("skyhop_draining", "1 if the gateway is draining", draining)
 }
 
+fn compression(done: &CompressionStatus, families: &mut Families<'_>) -> fmt::Result {
+    let sides = [
+        ("to_hop", "plain", done.to_hop_bytes),
+        ("to_hop", "compressed", done.sent_bytes),
+        ("from_hop", "plain", done.from_hop_bytes),
+        ("from_hop", "compressed", done.received_bytes),
+    ];
+    let row = |(direction, form, bytes)| {
+        ([label("direction", direction), label("form", form)].concat(), bytes)
+    };
+    let help = "Bytes of streams that are compressed where it pays, before and after";
+    families.counter("skyhop_compression_bytes", help, &sides.map(row))
+}
+
 fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let traffic = &status.traffic;
     families.one("skyhop_connections", "Open connections", status.memory.connections as f64)?;
@@ -181,6 +197,7 @@ fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let rows = directions.map(|(direction, bytes)| (label("direction", direction), bytes));
     let help = "Bytes of TCP connections; up and down are to and from servers without the hop";
     families.counter("skyhop_relayed_bytes", help, &rows)?;
+    compression(&traffic.compression, families)?;
     let urgent = ConstCounter::new(traffic.urgent);
     let (name, help) = ("skyhop_urgent", "Urgent marks received, which are not passed on");
     urgent.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;

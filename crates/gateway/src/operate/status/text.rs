@@ -7,8 +7,9 @@ use report::{Column, Table};
 use units::{BitRate, ByteCount, format_duration};
 
 use super::{
-    ChannelStatus, ClassStatus, ConnectionStatus, DemandStatus, DlepStatus, InterceptionStatus,
-    MemoryStatus, PolicyStatus, Role, SessionStatus, Status, TrafficStatus, TunnelStatus,
+    ChannelStatus, ClassStatus, CompressionStatus, ConnectionStatus, DemandStatus, DlepStatus,
+    InterceptionStatus, MemoryStatus, PolicyStatus, Role, SessionStatus, Status, TrafficStatus,
+    TunnelStatus,
 };
 
 impl Status {
@@ -21,6 +22,9 @@ impl Status {
         self.policies.iter().for_each(|each| row(&mut text, "policy", &policy(each)));
         row(&mut text, "carried", &carried(&self.traffic, self.memory.connections));
         row(&mut text, "moved", &moved(self, before));
+        if self.traffic.compression.streams > 0 {
+            row(&mut text, "compressed", &compressed(&self.traffic.compression));
+        }
         if let Some(tunnel) = &self.tunnel {
             row(&mut text, "tunnel", &packets(tunnel));
         }
@@ -119,6 +123,18 @@ fn moved(now: &Status, before: Option<&Status>) -> String {
         parts.push(format!("{} straight up, {} down{paces}", up.0, down.0));
     }
     parts.join("; ")
+}
+
+/// What the compression of streams has saved.
+fn compressed(done: &CompressionStatus) -> String {
+    format!(
+        "{} streams; {} sent for {}, {} received for {}",
+        done.streams,
+        bytes(done.sent_bytes),
+        bytes(done.to_hop_bytes),
+        bytes(done.received_bytes),
+        bytes(done.from_hop_bytes)
+    )
 }
 
 /// Fate of the tunnel's packets.

@@ -150,8 +150,8 @@ pub(in crate::gateway) struct Class {
     /// How long one of its packets may wait for others, to share a packet of the hop with them.
     #[schemars(extend("default" = "0 ms", "examples" = ["20 ms"]))]
     pub(in crate::gateway) gather: Option<Text<Time>>,
-    /// Whether the headers of its packets are compressed, if both sides understand it.
-    #[schemars(extend("default" = true))]
+    /// Whether its streams, and the headers of its packets, are compressed where that pays.
+    /// By default headers only.
     pub(in crate::gateway) compress: Option<bool>,
 }
 
