@@ -1,4 +1,4 @@
-//! File descriptors: passed to another process, and inherited from one.
+//! File descriptors: passed to another process, inherited from one, and how many there may be.
 
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use nix::cmsg_space;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
 /// Maximum number of descriptors in one message of ours; the kernel's is 253.
@@ -64,6 +65,15 @@ pub fn close_inherited() {
             // SAFETY: open and inherited, so no value of this program owns it.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
         }
+    }
+}
+
+/// Raises the soft limit of this process's descriptors to the hard one, and returns it.
+pub fn raise_limit() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
+    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(_) => soft,
     }
 }
 

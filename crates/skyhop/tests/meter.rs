@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// A running `skyhop meter serve`, stopped when dropped.
 struct Server {
@@ -195,4 +196,79 @@ fn incomplete_transfers_are_reported_and_counted() {
     let text = String::from_utf8(output.stdout).expect("text");
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("failed: cannot connect to 127.0.0.1:1"), "{text}");
+}
+
+/// A hub on loopback that serves a swarm's terminals, stopped when dropped.
+struct Hub {
+    child: Child,
+    address: String,
+    key: String,
+    _folder: TempDir,
+}
+
+impl Hub {
+    fn start(sections: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let [key, file] = ["hub.key", "hub.toml"].map(|name| folder.path().join(name));
+        let key = text(&skyhop().arg("keygen").arg(key).output().unwrap());
+        let own = "private_key_file = \"hub.key\"\nlisten = \"127.0.0.1:0\"\n\
+                   rate = \"10 Gbit/s\"\ncontrol = \"none\"\n";
+        std::fs::write(&file, own.to_owned() + sections).unwrap();
+        let mut command = skyhop();
+        command.arg("hub").arg(&file).env("SKYHOP_LOG", "info").stderr(Stdio::piped());
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = log.lines().map(Result::unwrap);
+        let serving = lines.find(|line| line.contains("terminals on UDP")).expect("it serves");
+        let address = serving.rsplit(' ').next().unwrap().to_owned();
+        // What it logs later must not block it.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address, key: key.trim().to_owned(), _folder: folder }
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const SWARM: &str = "--terminals 60 --seed 9";
+
+/// The report of a swarm that is to be complete.
+fn swarm(hub: &Hub, options: &str) -> Value {
+    let command = ["swarm", &hub.address, "--hub-key", &hub.key, "--json"];
+    let words = [&command[..], &words(SWARM)[..], &words(options)[..]].concat();
+    serde_json::from_str(&text(&meter(&words))).expect("JSON")
+}
+
+#[test]
+fn a_swarm_comes_up_and_its_busy_terminals_get_verified_data() {
+    let server = Server::start();
+    let print = format!("swarm {SWARM} --print-hub-config --server {}", server.address);
+    let hub = Hub::start(&text(&meter(&words(&print))));
+    let pid = hub.child.id();
+    let traffic = format!("--server {} --busy 5 --bytes 3MB --hub-pid {pid}", server.address);
+    // The terminals of the first have left by then, so the second finds the hub as it was.
+    for _ in 0..2 {
+        let report = swarm(&hub, &traffic);
+        assert_eq!((&report["up"], &report["lost_sessions"]), (&60.into(), &0.into()), "{report}");
+        let moved = &report["traffic"];
+        assert_eq!((&moved["complete"], &moved["moved_bytes"]), (&5.into(), &15_000_000.into()));
+        let per_session = report["hub"]["resident_up_bytes"].as_u64().unwrap();
+        assert!(per_session > 0 && report["hub"]["cpu_seconds_per_gigabyte"].is_f64(), "{report}");
+    }
+}
+
+#[test]
+fn a_swarm_that_is_not_served_says_so() {
+    let hub = Hub::start(&text(&meter(&words("swarm --terminals 2 --print-hub-config"))));
+    let command = ["swarm", &hub.address, "--hub-key", &hub.key, "--seed", "9"];
+    let output = meter(&[&command[..], &words("--terminals 3 --limit 1s")[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert!(report.starts_with("0 of 3 sessions are up"), "{report}");
+    let complained = complaint(&meter(&words("swarm 127.0.0.1")));
+    assert!(complained.contains("--hub-key"), "{complained}");
 }

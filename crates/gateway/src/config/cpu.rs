@@ -3,19 +3,19 @@
 /// Whether it has instructions for AES-256-GCM. Without them ChaCha20-Poly1305 is faster, and safer
 /// against timing attacks.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn has_aes() -> bool {
+pub fn has_aes() -> bool {
     std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq")
 }
 
 /// Whether it has instructions for AES-256-GCM.
 #[cfg(target_arch = "aarch64")]
-pub(crate) fn has_aes() -> bool {
+pub fn has_aes() -> bool {
     std::arch::is_aarch64_feature_detected!("aes")
         && std::arch::is_aarch64_feature_detected!("pmull")
 }
 
 /// Unknown for this architecture.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) fn has_aes() -> bool {
+pub fn has_aes() -> bool {
     false
 }

@@ -10,6 +10,7 @@ pub(crate) mod permits;
 use std::fs;
 use std::path::Path;
 
+pub use self::cpu::has_aes;
 pub use pep::config::{HubAddress, HubConfig, SoloConfig, TerminalConfig};
 pub use scenario::FileError;
 use scenario::FileKind;
@@ -27,7 +28,7 @@ use crate::operate::status::Role;
 pub fn read_hub(path: &Path) -> Result<HubConfig, FileError> {
     let file = Source::read(path)?;
     let mut config = file.as_read().hub(|key| file.key(key))?;
-    config.link.aes = cpu::has_aes();
+    config.link.aes = has_aes();
     Ok(config)
 }
 
@@ -38,7 +39,7 @@ pub fn read_hub(path: &Path) -> Result<HubConfig, FileError> {
 pub fn read_terminal(path: &Path) -> Result<TerminalConfig, FileError> {
     let file = Source::read(path)?;
     let mut config = file.as_read().terminal(|key| file.key(key))?;
-    config.link.aes = cpu::has_aes();
+    config.link.aes = has_aes();
     Ok(config)
 }
 

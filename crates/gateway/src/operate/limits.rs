@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use os::descriptor::raise_limit;
 use pep::admission::{Limits, Resources};
 use pep::config::OperationConfig;
 
@@ -22,7 +22,7 @@ impl ProcessLimits {
     /// The configured limits, or defaults from the machine. Raises the process's soft descriptor
     /// limit.
     pub(super) fn new(config: &OperationConfig, role: Role) -> Self {
-        let descriptors = raise_descriptors();
+        let descriptors = raise_limit();
         let descriptors_each = match role {
             Role::Hub | Role::Terminal => 1,
             Role::Solo => 2,
@@ -42,15 +42,6 @@ impl ProcessLimits {
             descriptors: fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64),
             descriptors_limit: self.descriptors,
         }
-    }
-}
-
-/// Raises the soft descriptor limit to the hard one, and returns it.
-fn raise_descriptors() -> u64 {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
-    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-        Ok(()) => hard,
-        Err(_) => soft,
     }
 }
 

@@ -13,14 +13,14 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::arrange::Arranged;
 use crate::answer::{Answer, Receipt};
 use crate::bulk::{BulkOptions, Direction};
+use crate::download;
 use crate::flow::{self, FlowError};
-use crate::frame;
 use crate::outcome::Outcome;
 use crate::payload::{Payload, Side, flow_key};
 use crate::reports::flow::FlowReport;
 use crate::request::{Request, Work};
 use crate::sender::{self, RttMean, SenderReport};
-use crate::stream::{self, Plan, Sink, Source};
+use crate::stream::{self, Plan, Source};
 
 /// How long both ends may take to close after all payload has arrived.
 const CLOSE_LIMIT: Duration = Duration::from_secs(60);
@@ -89,55 +89,19 @@ impl Flow<'_> {
     async fn download(&mut self, stream: &mut TcpStream) -> Result<(), FlowError> {
         let work = Work::Download { amount: self.options.amount, cap: self.options.cap };
         let request = Request { key: self.key(), sockets: self.options.sender(), work };
-        let sent = stream.write_all(&request.encode()).await;
-        sent.map_err(FlowError::broken("sending the request"))?;
-        flow::read_accepted(stream).await?;
         let asked = self.report.asked_bytes;
-        let mut sink = Sink::new(Payload::new(self.key(), Side::Server));
-        let mut end: u64 = 0;
-        let whole = loop {
-            let head = frame::read_head(stream).await.map_err(FlowError::broken("receiving"))?;
-            let Some(length) = head else { break false };
-            if length == 0 {
-                break true;
-            }
-            end = end.saturating_add(length.into());
-            if asked.is_some_and(|asked| end > asked) {
-                return Err(FlowError::TooLong { asked: asked.unwrap_or_default() });
-            }
-            if !self.read_block(stream, &mut sink, end).await? {
-                break false;
-            }
-        };
-        flow::check(sink.receipt(), asked.unwrap_or(end))?;
-        // A stream limited by time must announce its end.
-        if !whole && asked.is_none() {
-            return Err(FlowError::Truncated { received: end, asked: end });
-        }
-        self.ended = Some(Instant::now());
-        Ok(())
-    }
-
-    /// Reads up to stream offset `end`. Returns whether the stream went that far.
-    async fn read_block(
-        &mut self,
-        stream: &mut TcpStream,
-        sink: &mut Sink,
-        end: u64,
-    ) -> Result<bool, FlowError> {
-        while sink.received() < end {
-            let read = sink.read(stream, end).await;
-            if read.map_err(FlowError::broken("receiving"))? == 0 {
-                return Ok(false);
-            }
+        download::payload(stream, &request, asked, |stream, sink| {
             if let Some(window) = self.options.window {
-                let held = window.hold(&SockRef::from(&*stream));
+                let held = window.hold(&SockRef::from(stream));
                 held.map_err(FlowError::broken("holding the window"))?;
             }
             self.moved(sink.received());
             self.report.receive = Some(sink.receipt().span);
-        }
-        Ok(true)
+            Ok(())
+        })
+        .await?;
+        self.ended = Some(Instant::now());
+        Ok(())
     }
 
     async fn upload(&mut self, stream: &mut TcpStream) -> Result<(), FlowError> {
@@ -181,18 +145,12 @@ impl Flow<'_> {
     /// Closes both ends, and reads the server's figures of a download.
     async fn part(&mut self, mut stream: TcpStream) -> Result<(), FlowError> {
         let moved = self.report.moved_bytes;
-        if self.report.direction == Direction::Download {
-            stream.shutdown().await.map_err(FlowError::broken("closing"))?;
-            match flow::read_answer(&mut stream).await? {
-                Answer::Sent(sender) => {
-                    self.report.sender = Some(sender);
-                    let receipt = Receipt { bytes: moved, first_wrong: None, span: Duration::ZERO };
-                    flow::check(receipt, sender.sent_bytes)?;
-                }
-                found => return Err(FlowError::Unexpected { found }),
+        match self.report.direction {
+            Direction::Download => {
+                self.report.sender = Some(download::part(&mut stream, moved).await?);
             }
+            Direction::Upload => flow::read_close(&mut stream, moved).await?,
         }
-        flow::read_close(&mut stream, moved).await?;
         flow::in_order(&stream)
     }
 

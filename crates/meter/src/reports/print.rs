@@ -4,6 +4,7 @@ mod bulk;
 mod compare;
 mod page;
 mod rr;
+mod swarm;
 mod udp;
 
 use core::fmt;
@@ -15,6 +16,7 @@ use units::BitRate;
 use crate::bulk::Direction;
 use crate::outcome::Outcome;
 use crate::reports::Report;
+use crate::swarm::SwarmReport;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,6 +26,12 @@ impl fmt::Display for Report {
             Self::Page(report) => page::text(report),
             Self::Udp(report) => udp::text(report),
         })
+    }
+}
+
+impl fmt::Display for SwarmReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&swarm::text(self))
     }
 }
 

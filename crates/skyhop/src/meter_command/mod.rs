@@ -4,6 +4,7 @@ mod bulk;
 mod compare;
 mod page;
 mod rr;
+mod swarm;
 mod trace;
 mod udp;
 
@@ -32,6 +33,8 @@ pub(crate) enum MeterCommand {
     Page(page::PageArgs),
     /// Send datagrams at a constant rate: loss, order, duplicates, jitter
     Udp(udp::UdpArgs),
+    /// Run many terminals towards a hub, to find out what it can do
+    Swarm(swarm::SwarmArgs),
     /// Compare the runs of several files: means, confidence intervals, gain
     Compare(compare::CompareArgs),
     /// Analyse a packet capture, connection by connection
@@ -86,6 +89,7 @@ pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
     match command {
         MeterCommand::Compare(args) => compare::run(&args),
         MeterCommand::Trace(args) => trace::run(&args),
+        MeterCommand::Swarm(args) => swarm::run(&args, &runtime),
         MeterCommand::Serve(args) => runtime.block_on(serve(&args)),
         MeterCommand::Bulk(args) => args.output.repeat(|| {
             let options = args.options()?;
@@ -179,13 +183,18 @@ fn fresh_key() -> Result<u64> {
 
 /// First address of `host`, a name or an address, with or without a port.
 fn resolve(host: &str) -> Result<SocketAddr> {
+    resolve_with(host, DEFAULT_PORT)
+}
+
+/// The same, with another default port.
+fn resolve_with(host: &str, port: u16) -> Result<SocketAddr> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     if let Ok(address) = bare.parse() {
-        return Ok(SocketAddr::new(address, DEFAULT_PORT));
+        return Ok(SocketAddr::new(address, port));
     }
     let found = match host.rsplit_once(':') {
         Some(_) => host.to_socket_addrs(),
-        None => (host, DEFAULT_PORT).to_socket_addrs(),
+        None => (host, port).to_socket_addrs(),
     };
     let mut found = found.with_context(|| format!("cannot resolve {host:?}"))?;
     found.next().ok_or_else(|| anyhow!("{host:?} has no address"))

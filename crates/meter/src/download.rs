@@ -1,0 +1,98 @@
+//! The receiving side of a download, on any stream.
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+
+use crate::answer::{Answer, Receipt};
+use crate::flow::{self, FlowError};
+use crate::frame;
+use crate::payload::{Payload, Side};
+use crate::request::{Request, Work};
+use crate::sender::SenderReport;
+use crate::stream::Sink;
+
+/// A whole download, from the request to the end of both directions. Counts the payload in `moved`
+/// as it arrives.
+pub(crate) async fn whole<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    request: &Request,
+    moved: &mut u64,
+) -> Result<SenderReport, FlowError> {
+    let asked = match request.work {
+        Work::Download { amount, .. } => amount.bytes(),
+        _ => None,
+    };
+    payload(stream, request, asked, |_, sink| {
+        *moved = sink.received();
+        Ok(())
+    })
+    .await?;
+    part(stream, *moved).await
+}
+
+/// Sends the request and receives the payload, `asked` bytes of it if that is known, each of which is
+/// checked. Calls `arrived` after each read.
+pub(crate) async fn payload<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    request: &Request,
+    asked: Option<u64>,
+    mut arrived: impl FnMut(&S, &Sink) -> Result<(), FlowError>,
+) -> Result<(), FlowError> {
+    let sent = stream.write_all(&request.encode()).await;
+    sent.map_err(FlowError::broken("sending the request"))?;
+    flow::read_accepted(stream).await?;
+    let mut sink = Sink::new(Payload::new(request.key, Side::Server));
+    let mut end: u64 = 0;
+    let whole = loop {
+        let head = frame::read_head(stream).await.map_err(FlowError::broken("receiving"))?;
+        let Some(length) = head else { break false };
+        if length == 0 {
+            break true;
+        }
+        end = end.saturating_add(length.into());
+        if let Some(asked) = asked.filter(|asked| end > *asked) {
+            return Err(FlowError::TooLong { asked });
+        }
+        if !block(stream, &mut sink, end, &mut arrived).await? {
+            break false;
+        }
+    };
+    flow::check(sink.receipt(), asked.unwrap_or(end))?;
+    // A stream limited by time must announce its end.
+    if !whole && asked.is_none() {
+        return Err(FlowError::Truncated { received: end, asked: end });
+    }
+    Ok(())
+}
+
+/// Reads up to stream offset `end`. Returns whether the stream went that far.
+async fn block<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    sink: &mut Sink,
+    end: u64,
+    arrived: &mut impl FnMut(&S, &Sink) -> Result<(), FlowError>,
+) -> Result<bool, FlowError> {
+    while sink.received() < end {
+        let read = sink.read(stream, end).await;
+        if read.map_err(FlowError::broken("receiving"))? == 0 {
+            return Ok(false);
+        }
+        arrived(stream, sink)?;
+    }
+    Ok(true)
+}
+
+/// Half-closes, reads the server's figures, which agree with the `moved` bytes, and the end.
+pub(crate) async fn part<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    moved: u64,
+) -> Result<SenderReport, FlowError> {
+    stream.shutdown().await.map_err(FlowError::broken("closing"))?;
+    let sender = match flow::read_answer(stream).await? {
+        Answer::Sent(sender) => sender,
+        found => return Err(FlowError::Unexpected { found }),
+    };
+    let receipt = Receipt { bytes: moved, first_wrong: None, span: Default::default() };
+    flow::check(receipt, sender.sent_bytes)?;
+    flow::read_close(stream, moved).await?;
+    Ok(sender)
+}

@@ -1,0 +1,305 @@
+//! Many terminals in one process, to find out what a hub can do.
+//!
+//! Each terminal is a real [`slacp::Endpoint`] with its own key and UDP socket, so a hub sees them as
+//! terminals behind one address translator. They set up their sessions at once, or over a given
+//! time; then some of them download verified data through the hub from a meter server. Nothing is
+//! sent to any other address than the hub's, and everything ends at a time limit.
+
+mod hop;
+mod keys;
+mod member;
+mod process;
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use os::descriptor::raise_limit;
+use serde::Serialize;
+use slacp::{Config, KeyPair, PublicKey};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{Instant, timeout_at};
+use units::{BitRate, ByteCount};
+
+pub use self::keys::terminal_key;
+use self::member::{Member, News, Stage};
+pub use self::process::ProcessFigures;
+use self::process::{Gauge, Used};
+use crate::amount::Amount;
+
+/// How long terminals may take to tell the hub that they leave: three messages within 150 ms.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// A swarm of terminals.
+#[derive(Debug, Clone)]
+pub struct SwarmOptions {
+    /// The hub's UDP address.
+    pub hub: SocketAddr,
+    /// The hub's public key.
+    pub hub_key: PublicKey,
+    /// Seed of the terminals' keys ([`terminal_key`]).
+    pub seed: u64,
+    /// Number of terminals.
+    pub terminals: u32,
+    /// Rate of each terminal's return link.
+    pub rate: BitRate,
+    /// Whether this machine computes AES-256-GCM fast; if not, the hub has to use another cipher.
+    pub aes: bool,
+    /// Time over which their starts are spread.
+    pub over: Duration,
+    /// What is downloaded, if anything.
+    pub traffic: Option<Traffic>,
+    /// Time limit of each phase: until all sessions are up, and until all downloads are complete.
+    pub limit: Duration,
+    /// Process id of the hub, if it runs on this machine.
+    pub hub_process: Option<u32>,
+}
+
+/// Downloads of some terminals at once.
+#[derive(Debug, Clone)]
+pub struct Traffic {
+    /// Address of a meter server, as the hub reaches it.
+    pub server: SocketAddr,
+    /// Number of terminals that download, one flow each.
+    pub terminals: u32,
+    /// Payload of each flow.
+    pub amount: Amount,
+    /// Payload key.
+    pub key: u64,
+}
+
+/// What a swarm saw of its hub.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SwarmReport {
+    /// Number of terminals.
+    pub terminals: u32,
+    /// How many had a session, and the hub's first answer on it, within the limit.
+    pub up: u32,
+    /// From the first start until the last of these.
+    #[serde(rename = "all_up_seconds", with = "crate::reports::json::seconds")]
+    pub all_up: Duration,
+    /// From the start of a terminal until it has a session: median, 95th percentile, maximum.
+    pub setup_seconds: Option<SetupTimes>,
+    /// Sessions per second, over that time.
+    pub handshakes_per_second: f64,
+    /// Sessions that ended before the swarm left.
+    pub lost_sessions: u32,
+    /// The downloads.
+    pub traffic: Option<TrafficReport>,
+    /// The hub's process, if it is known.
+    pub hub: Option<ProcessFigures>,
+    /// The first failures, each in one line.
+    pub errors: Vec<String>,
+}
+
+/// Quantiles of set-up times.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SetupTimes {
+    /// Median, in seconds.
+    pub median: f64,
+    /// 95th percentile, in seconds.
+    pub p95: f64,
+    /// Maximum, in seconds.
+    pub max: f64,
+}
+
+/// What the downloads moved.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrafficReport {
+    /// Number of flows.
+    pub flows: u32,
+    /// How many arrived completely and unchanged.
+    pub complete: u32,
+    /// Payload received and verified.
+    pub moved_bytes: u64,
+    /// From the start of the first flow to the end of the last.
+    #[serde(rename = "total_seconds", with = "crate::reports::json::seconds")]
+    pub total: Duration,
+    /// All of it over that time.
+    #[serde(
+        rename = "goodput_bits_per_second",
+        with = "crate::reports::json::maybe_bits_per_second"
+    )]
+    pub goodput: Option<BitRate>,
+    /// Jain's fairness index of what the flows moved.
+    pub jain_index: Option<f64>,
+}
+
+impl SwarmReport {
+    /// Whether every session came up and stayed, and every flow completed.
+    pub fn is_complete(&self) -> bool {
+        let flows = self.traffic.as_ref().is_none_or(|it| it.complete == it.flows);
+        self.up == self.terminals && self.lost_sessions == 0 && flows
+    }
+}
+
+/// Descriptors that are no terminal's socket.
+const OTHER_DESCRIPTORS: u64 = 64;
+/// Most failures that a report names.
+const ERRORS_MAX: usize = 10;
+
+/// Runs a swarm on the calling thread, whose network namespace its sockets are in.
+///
+/// # Errors
+/// If its sockets cannot be opened, or the hub's process does not exist.
+pub async fn swarm(options: &SwarmOptions) -> io::Result<SwarmReport> {
+    let (needed, most) = (u64::from(options.terminals) + OTHER_DESCRIPTORS, raise_limit());
+    if most < needed {
+        let why = format!("{needed} descriptors are needed, but the limit is {most}");
+        return Err(io::Error::other(why));
+    }
+    LocalSet::new().run_until(run(options)).await
+}
+
+async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
+    let mut gauge = options.hub_process.map(Gauge::new).transpose()?;
+    let sockets = (0..options.terminals).map(|_| member::bind(options.hub));
+    let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
+    let buffer = Rc::new(RefCell::new(vec![0; member::DATAGRAM]));
+    let (sender, news) = mpsc::unbounded_channel();
+    let (stage, stages) = watch::channel(Stage::Setup);
+    let mut members = JoinSet::new();
+    let begin = Instant::now();
+    for (number, socket) in (0..).zip(sockets) {
+        let start = begin + options.over * number / options.terminals.max(1);
+        let member =
+            Rc::new(Member::new(options, number, socket, start, (buffer.clone(), sender.clone()))?);
+        members.spawn_local(member.run(options.traffic.clone(), stages.clone()));
+    }
+    drop(sender);
+    let mut watched = Watched::new(options, news);
+    watched.setup(begin, begin + options.over + options.limit).await;
+    let setup = gauge.as_mut().map(Gauge::lap);
+    let moving = Instant::now();
+    // Nobody waits for it if every terminal has failed.
+    let _ = stage.send(Stage::Traffic);
+    watched.traffic(moving + options.limit).await;
+    let traffic = gauge.as_mut().map(Gauge::lap);
+    let lost = watched.lost;
+    let _ = stage.send(Stage::End);
+    let _ = timeout_at(Instant::now() + LEAVING, members.join_all()).await;
+    let mut report = watched.report(lost);
+    let moved = report.traffic.as_ref().map_or(0, |traffic| traffic.moved_bytes);
+    let figures = |((gauge, setup), traffic): ((Gauge, Used), Used)| {
+        gauge.figures([setup, traffic], report.up, moved)
+    };
+    report.hub = gauge.zip(setup).zip(traffic).map(figures);
+    Ok(report)
+}
+
+/// What the terminals have reported.
+struct Watched<'a> {
+    options: &'a SwarmOptions,
+    news: mpsc::UnboundedReceiver<News>,
+    all_up: Duration,
+    setups: Vec<f64>,
+    lost: u32,
+    flows: Vec<Flow>,
+    errors: Vec<String>,
+}
+
+struct Flow {
+    moved: u64,
+    total: Duration,
+    complete: bool,
+}
+
+impl<'a> Watched<'a> {
+    fn new(options: &'a SwarmOptions, news: mpsc::UnboundedReceiver<News>) -> Self {
+        let (setups, flows, errors) = (Vec::new(), Vec::new(), Vec::new());
+        Self { options, news, all_up: Duration::ZERO, setups, lost: 0, flows, errors }
+    }
+
+    /// Waits until all sessions are up, or for the time limit.
+    async fn setup(&mut self, begin: Instant, limit: Instant) {
+        while self.setups.len() < self.options.terminals as usize {
+            let Ok(Some(news)) = timeout_at(limit, self.news.recv()).await else { return };
+            if let News::Up(_) = news {
+                self.all_up = begin.elapsed();
+            }
+            self.take(news);
+        }
+    }
+
+    /// Waits until all flows have ended, or for the time limit.
+    async fn traffic(&mut self, limit: Instant) {
+        let flows = self.options.traffic.as_ref().map_or(0, |traffic| traffic.terminals);
+        while self.flows.len() < flows as usize {
+            let Ok(Some(news)) = timeout_at(limit, self.news.recv()).await else { return };
+            self.take(news);
+        }
+    }
+
+    fn take(&mut self, news: News) {
+        match news {
+            News::Up(took) => self.setups.push(took.as_secs_f64()),
+            News::Lost(why) => {
+                self.lost += 1;
+                self.fail(format!("a session ended: {why}"));
+            }
+            News::Failed(error) => self.fail(error),
+            News::Flow { moved, total, error } => {
+                self.flows.push(Flow { moved, total, complete: error.is_none() });
+                error.into_iter().for_each(|error| self.fail(error));
+            }
+        }
+    }
+
+    fn fail(&mut self, error: String) {
+        if self.errors.len() < ERRORS_MAX && !self.errors.contains(&error) {
+            self.errors.push(error);
+        }
+    }
+
+    fn report(self, lost_sessions: u32) -> SwarmReport {
+        let at = |percent| stats::percentile(&self.setups, percent);
+        let setup_seconds = match (at(50.0), at(95.0), at(100.0)) {
+            (Some(median), Some(p95), Some(max)) => Some(SetupTimes { median, p95, max }),
+            _ => None,
+        };
+        let traffic = self.options.traffic.as_ref().map(|it| self.traffic_report(it.terminals));
+        let up = self.setups.len() as u32;
+        SwarmReport {
+            terminals: self.options.terminals,
+            up,
+            all_up: self.all_up,
+            setup_seconds,
+            handshakes_per_second: f64::from(up) / self.all_up.as_secs_f64().max(1e-9),
+            lost_sessions,
+            traffic,
+            hub: None,
+            errors: self.errors,
+        }
+    }
+
+    fn traffic_report(&self, flows: u32) -> TrafficReport {
+        let moved_bytes = self.flows.iter().map(|flow| flow.moved).sum();
+        let total = self.flows.iter().map(|flow| flow.total).max().unwrap_or_default();
+        let shares: Vec<f64> = self.flows.iter().map(|flow| flow.moved as f64).collect();
+        TrafficReport {
+            flows,
+            complete: self.flows.iter().filter(|flow| flow.complete).count() as u32,
+            moved_bytes,
+            total,
+            goodput: BitRate::average(ByteCount::new(moved_bytes), total),
+            jain_index: stats::jain_index(&shares),
+        }
+    }
+}
+
+impl SwarmOptions {
+    /// The hop settings of each terminal.
+    fn link(&self) -> Config {
+        let mut link = Config::new(self.rate);
+        link.aes = self.aes;
+        link
+    }
+
+    /// The key of a terminal.
+    fn key(&self, number: u32) -> KeyPair {
+        terminal_key(self.seed, number)
+    }
+}

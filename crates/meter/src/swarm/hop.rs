@@ -1,0 +1,133 @@
+//! A stream of a terminal's session as bytes to read and write.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use slacp::{Read, SessionId, StreamId};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::member::{Member, State};
+
+/// What a terminal knows of its stream.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    wakers: [Option<Waker>; 2],
+    /// Why it ended early.
+    ended: Option<String>,
+}
+
+/// Places of the wakers.
+const READER: usize = 0;
+const WRITER: usize = 1;
+
+impl Stream {
+    /// The stream may be read or written again.
+    pub(super) fn wake(&mut self) {
+        self.wakers.iter_mut().filter_map(Option::take).for_each(Waker::wake);
+    }
+
+    /// The stream has ended before it was complete.
+    pub(super) fn end(&mut self, why: &str) {
+        self.ended.get_or_insert_with(|| why.to_owned());
+        self.wake();
+    }
+}
+
+/// The reading and writing end of it. Reset when dropped, unless both directions have ended.
+pub(super) struct HopStream<'a> {
+    member: &'a Member,
+    session: SessionId,
+    id: StreamId,
+}
+
+impl<'a> HopStream<'a> {
+    pub(super) fn open(
+        member: &'a Member,
+        now: units::Instant,
+        open: slacp::Open,
+    ) -> io::Result<Self> {
+        let mut state = member.state.borrow_mut();
+        let session = state.session.ok_or_else(|| io::Error::other("there is no session"))?;
+        let id = state.endpoint.open(now, session, open).map_err(io::Error::other)?;
+        state.stream = Some(Stream::default());
+        member.work.notify_one();
+        Ok(Self { member, session, id })
+    }
+
+    /// Waits in the place of `who` unless `what` has a result.
+    fn poll<T>(
+        &self,
+        context: &Context<'_>,
+        who: usize,
+        what: impl FnOnce(&mut State) -> io::Result<Option<T>>,
+    ) -> Poll<io::Result<T>> {
+        let mut state = self.member.state.borrow_mut();
+        if let Some(why) = state.stream.as_ref().and_then(|stream| stream.ended.as_ref()) {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, why.clone())));
+        }
+        let done = what(&mut state)?;
+        if let (None, Some(stream)) = (&done, &mut state.stream) {
+            stream.wakers[who] = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        self.member.work.notify_one();
+        done.map_or(Poll::Pending, |done| Poll::Ready(Ok(done)))
+    }
+}
+
+impl AsyncRead for HopStream<'_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (session, id) = (self.session, self.id);
+        self.poll(context, READER, |state| {
+            match state.endpoint.read(session, id, buffer.initialize_unfilled()) {
+                Ok(Read::Data(count)) => {
+                    buffer.advance(count);
+                    Ok(Some(()))
+                }
+                Ok(Read::End) => Ok(Some(())),
+                Ok(Read::Blocked) => Ok(None),
+                Err(error) => Err(io::Error::other(error)),
+            }
+        })
+    }
+}
+
+impl AsyncWrite for HopStream<'_> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let (session, id) = (self.session, self.id);
+        self.poll(context, WRITER, |state| {
+            let written = state.endpoint.write(session, id, data).map_err(io::Error::other)?;
+            Ok((written > 0).then_some(written))
+        })
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (session, id) = (self.session, self.id);
+        self.poll(context, WRITER, |state| {
+            state.endpoint.finish(session, id).map(Some).map_err(io::Error::other)
+        })
+    }
+}
+
+impl Drop for HopStream<'_> {
+    fn drop(&mut self) {
+        let mut state = self.member.state.borrow_mut();
+        state.stream = None;
+        // Fails for a stream that is complete.
+        let _ = state.endpoint.reset(self.session, self.id, slacp::ResetReason::Reset);
+        self.member.work.notify_one();
+    }
+}

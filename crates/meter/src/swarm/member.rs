@@ -1,0 +1,267 @@
+//! One terminal of a swarm: drives its endpoint with a socket and the clock.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use slacp::{Endpoint, Event, SessionId};
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+use units::Machine;
+
+use super::hop::{HopStream, Stream};
+use super::{SwarmOptions, Traffic};
+use crate::download;
+use crate::payload::flow_key;
+use crate::request::{Request, Work};
+use crate::sockets::SocketOptions;
+
+/// What a terminal reports.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The hub has answered on its session, so long after its start.
+    Up(Duration),
+    /// Its session has ended.
+    Lost(String),
+    /// It cannot go on.
+    Failed(String),
+    /// Its download has ended.
+    Flow { moved: u64, total: Duration, error: Option<String> },
+}
+
+/// What the terminals are to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// Have a session.
+    Setup,
+    /// Download, those that are to.
+    Traffic,
+    /// Leave.
+    End,
+}
+
+/// Maximum datagrams received before timers and other terminals get their turn.
+const RECEPTIONS: usize = 64;
+/// Size of a receive buffer: the largest UDP payload.
+pub(super) const DATAGRAM: usize = 65_535;
+
+/// A terminal, shared by its driver and its traffic, which run on one thread.
+pub(super) struct Member {
+    number: u32,
+    start: Instant,
+    socket: UdpSocket,
+    /// Where datagrams are received; shared by all terminals.
+    buffer: Rc<RefCell<Vec<u8>>>,
+    news: UnboundedSender<News>,
+    pub(super) state: RefCell<State>,
+    /// A command to the endpoint has given it something to send.
+    pub(super) work: Notify,
+}
+
+pub(super) struct State {
+    pub(super) endpoint: Endpoint,
+    pub(super) session: Option<SessionId>,
+    pub(super) stream: Option<Stream>,
+    /// The hub's first answer has been reported.
+    answered: bool,
+    leaving: bool,
+}
+
+/// A socket that exchanges datagrams with the hub only.
+pub(super) fn bind(hub: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let any = match hub {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let socket = std::net::UdpSocket::bind(any)?;
+    socket.connect(hub)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+impl Member {
+    pub(super) fn new(
+        options: &SwarmOptions,
+        number: u32,
+        socket: std::net::UdpSocket,
+        start: Instant,
+        (buffer, news): (Rc<RefCell<Vec<u8>>>, UnboundedSender<News>),
+    ) -> io::Result<Self> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)?;
+        let (link, key) = (options.link(), options.key(number));
+        let endpoint = Endpoint::terminal(link, key, options.hub_key, vec![options.hub], seed);
+        let state =
+            State { endpoint, session: None, stream: None, answered: false, leaving: false };
+        let socket = UdpSocket::from_std(socket)?;
+        let (state, work) = (state.into(), Notify::new());
+        Ok(Self { number, start, socket, buffer, news, state, work })
+    }
+
+    /// Runs until it has left.
+    pub(super) async fn run(
+        self: Rc<Self>,
+        traffic: Option<Traffic>,
+        stages: watch::Receiver<Stage>,
+    ) {
+        sleep_until(self.start).await;
+        tokio::select! {
+            error = self.drive() => self.tell(News::Failed(error.to_string())),
+            () = self.follow(traffic, stages) => {}
+        }
+    }
+
+    fn tell(&self, news: News) {
+        // Nobody listens after the end.
+        let _ = self.news.send(news);
+    }
+
+    /// Does what each stage asks for.
+    async fn follow(&self, traffic: Option<Traffic>, mut stages: watch::Receiver<Stage>) {
+        // The stages end with the swarm.
+        let _ = stages.wait_for(|stage| *stage >= Stage::Traffic).await.map(drop);
+        if let Some(traffic) = traffic.filter(|traffic| self.number < traffic.terminals) {
+            tokio::select! {
+                news = self.download(&traffic) => self.tell(news),
+                _ = stages.wait_for(|stage| *stage == Stage::End) => {}
+            }
+        }
+        let _ = stages.wait_for(|stage| *stage == Stage::End).await.map(drop);
+        self.leave().await;
+    }
+
+    async fn download(&self, traffic: &Traffic) -> News {
+        let (start, mut moved) = (Instant::now(), 0);
+        let key = flow_key(traffic.key, self.number.into());
+        let work = Work::Download { amount: traffic.amount, cap: None };
+        let request = Request { key, sockets: SocketOptions::default(), work };
+        let error = match self.open(traffic.server) {
+            Ok(mut stream) => download::whole(&mut stream, &request, &mut moved).await.err(),
+            Err(error) => return self.no_flow(&error.to_string()),
+        };
+        let error = error.map(|error| error.to_string());
+        News::Flow { moved, total: start.elapsed(), error }
+    }
+
+    fn no_flow(&self, error: &str) -> News {
+        News::Flow { moved: 0, total: Duration::ZERO, error: Some(error.to_owned()) }
+    }
+
+    /// Opens a stream to `server`.
+    fn open(&self, server: SocketAddr) -> io::Result<HopStream<'_>> {
+        // The hub verifies source addresses only if it shows them to servers.
+        let source = self.socket.local_addr()?;
+        HopStream::open(self, self.now(), slacp::Open { destination: server, source, dscp: None })
+    }
+
+    /// Tells the hub that the session ends, and gives the driver the time to repeat it.
+    async fn leave(&self) {
+        {
+            let mut state = self.state.borrow_mut();
+            state.leaving = true;
+            state.endpoint.shut_down(self.now());
+        }
+        self.work.notify_one();
+        sleep(Duration::from_millis(200)).await;
+    }
+
+    pub(super) fn now(&self) -> units::Instant {
+        // Not zero, which is reserved for the time before everything.
+        units::Instant::from_nanos(1) + self.start.elapsed()
+    }
+
+    /// Drives the endpoint until its socket fails.
+    async fn drive(&self) -> io::Error {
+        loop {
+            let wake = self.turn();
+            tokio::select! {
+                readable = self.socket.readable() => {
+                    if let Err(error) = readable.and_then(|()| self.receive()) {
+                        return error;
+                    }
+                }
+                () = until(wake) => {}
+                () = self.work.notified() => {}
+            }
+        }
+    }
+
+    /// Handles timers and events, and sends; returns when to come back.
+    fn turn(&self) -> Option<Instant> {
+        let (now, mut datagram) = (self.now(), Vec::new());
+        let mut state = self.state.borrow_mut();
+        if state.endpoint.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            state.endpoint.handle_timeout(now);
+        }
+        self.follow_events(&mut state);
+        while state.endpoint.poll_packet().is_some() {}
+        while state.endpoint.poll_transmit(now, &mut datagram).is_some() {
+            // What does not fit into the socket is lost, and so is what a hub that is down refuses:
+            // the protocol sends it again.
+            let _ = self.socket.try_send(&datagram);
+        }
+        let (at, _) = state.endpoint.poll_timeout()?;
+        Some(Instant::now() + at.saturating_since(now))
+    }
+
+    fn follow_events(&self, state: &mut State) {
+        while let Some((session, event)) = state.endpoint.poll_event() {
+            match event {
+                Event::Up { .. } => state.session = Some(session),
+                Event::Down(why) => {
+                    if state.session == Some(session) {
+                        state.session = None;
+                    }
+                    if state.answered && !state.leaving {
+                        self.tell(News::Lost(why.to_string()));
+                    }
+                    state.end_stream("the session ended");
+                }
+                Event::Reset { reason, .. } => state.end_stream(&format!("reset: {reason:?}")),
+                Event::Readable(_) | Event::Writable(_) => {
+                    state.stream.iter_mut().for_each(Stream::wake);
+                }
+                _ => {}
+            }
+        }
+        let heard = |id| Some(state.endpoint.stats(id)?.packets_received > 0);
+        if !state.answered && state.session.and_then(heard) == Some(true) {
+            state.answered = true;
+            self.tell(News::Up(self.start.elapsed()));
+        }
+    }
+
+    fn receive(&self) -> io::Result<()> {
+        let buffer = &mut self.buffer.borrow_mut()[..];
+        for _ in 0..RECEPTIONS {
+            match self.socket.try_recv_from(buffer) {
+                Ok((count, from)) => {
+                    let endpoint = &mut self.state.borrow_mut().endpoint;
+                    endpoint.handle_datagram(self.now(), from, &mut buffer[..count]);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // Nobody listens at the hub's port now.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn end_stream(&mut self, why: &str) {
+        self.stream.iter_mut().for_each(|stream| stream.end(why));
+    }
+}
+
+async fn until(wake: Option<Instant>) {
+    match wake {
+        Some(wake) => sleep_until(wake).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,82 @@
+//! What the hub's process takes.
+
+use std::fs;
+use std::io;
+
+use nix::time::ClockId;
+use nix::unistd::Pid;
+use serde::Serialize;
+
+/// Figures of the hub's process.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ProcessFigures {
+    /// Resident memory before the swarm, in bytes.
+    pub resident_before_bytes: u64,
+    /// Resident memory with all sessions up.
+    pub resident_up_bytes: u64,
+    /// Resident memory after the traffic.
+    pub resident_after_bytes: u64,
+    /// What a session took of it: the difference of the first two.
+    pub resident_per_session_bytes: Option<u64>,
+    /// CPU time while the sessions came up, in seconds.
+    pub setup_cpu_seconds: f64,
+    /// CPU time during the traffic, in seconds.
+    pub traffic_cpu_seconds: f64,
+    /// The same per 10⁹ bytes moved.
+    pub cpu_seconds_per_gigabyte: Option<f64>,
+}
+
+/// Reads the figures of a process phase by phase.
+pub(super) struct Gauge {
+    process: Pid,
+    before: u64,
+    cpu: f64,
+}
+
+/// What a phase used, and what the process holds at its end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Used {
+    cpu: f64,
+    resident: u64,
+}
+
+impl Gauge {
+    pub(super) fn new(process: u32) -> io::Result<Self> {
+        let process = Pid::from_raw(i32::try_from(process).map_err(io::Error::other)?);
+        Ok(Self { process, before: resident(process)?, cpu: cpu(process)? })
+    }
+
+    /// Ends a phase. A process that has ended used nothing more.
+    pub(super) fn lap(&mut self) -> Used {
+        let cpu = cpu(self.process).unwrap_or(self.cpu);
+        let used = cpu - core::mem::replace(&mut self.cpu, cpu);
+        Used { cpu: used, resident: resident(self.process).unwrap_or(0) }
+    }
+
+    /// The figures of the two phases, in which `sessions` came up and `moved` bytes were moved.
+    pub(super) fn figures(&self, phases: [Used; 2], sessions: u32, moved: u64) -> ProcessFigures {
+        let [setup, traffic] = phases;
+        let grown = setup.resident.saturating_sub(self.before);
+        ProcessFigures {
+            resident_before_bytes: self.before,
+            resident_up_bytes: setup.resident,
+            resident_after_bytes: traffic.resident,
+            resident_per_session_bytes: grown.checked_div(sessions.into()),
+            setup_cpu_seconds: setup.cpu,
+            traffic_cpu_seconds: traffic.cpu,
+            cpu_seconds_per_gigabyte: (moved > 0).then(|| traffic.cpu / moved as f64 * 1e9),
+        }
+    }
+}
+
+fn cpu(process: Pid) -> io::Result<f64> {
+    let time = ClockId::pid_cpu_clock_id(process)?.now()?;
+    Ok(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
+}
+
+fn resident(process: Pid) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("the process has no memory"))
+}
