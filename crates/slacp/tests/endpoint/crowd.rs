@@ -3,7 +3,8 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use crate::star::{Star, config, hub_address, terminal};
+use crate::star::{Star, config, hub_address, key, public, terminal};
+use slacp::Endpoint;
 use units::{Instant, Machine};
 
 const DELAY: Duration = Duration::from_millis(300);
@@ -80,4 +81,33 @@ fn strangers_with_true_addresses_elsewhere_do_not_keep_them_out() {
 fn a_stranger_at_a_port_of_their_address_does_not_keep_them_out() {
     let beside = |_: u32| behind_one_address(60_000);
     assert_eq!(up_beside_strangers(beside), 400);
+}
+
+/// Time until all terminals behind one address have a session with a hub that has just started.
+fn all_up_after(star: &mut Star, terminals: u32) -> Duration {
+    let start = star.now;
+    while sessions(star) < terminals as usize {
+        assert!(star.now < start + Duration::from_secs(30), "{} of {terminals}", sessions(star));
+        star.run_for(Duration::from_millis(100));
+    }
+    star.now.saturating_since(start)
+}
+
+#[test]
+fn thousands_behind_one_address_are_up_seconds_after_their_hub_has_restarted() {
+    const TERMINALS: u32 = 4000;
+    let mut star = crowd(TERMINALS);
+    let took = all_up_after(&mut star, TERMINALS);
+    println!("{TERMINALS} terminals that start at once: all up after {took:?}");
+    assert!(took <= Duration::from_secs(10), "{took:?}");
+    star.run_for(Duration::from_secs(1));
+    let now = star.now;
+    star.hub().shut_down(now);
+    star.serve(0);
+    star.run_for(Duration::from_secs(1));
+    let allow = (1..=TERMINALS).map(public).collect();
+    star.replace(0, Endpoint::hub(config(), key(0), allow, [10; 32]));
+    let took = all_up_after(&mut star, TERMINALS);
+    println!("after an orderly restart: {took:?}");
+    assert!(took <= Duration::from_secs(10), "{took:?}");
 }

@@ -17,4 +17,5 @@ mod marks;
 mod own_memory;
 mod probing;
 mod rivals;
+mod shares;
 mod versions;

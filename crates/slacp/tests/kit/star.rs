@@ -124,6 +124,14 @@ impl Star {
         place
     }
 
+    /// Replaces the endpoint of a node by another at the same address, as a restart does.
+    pub fn replace(&mut self, place: usize, endpoint: Endpoint) {
+        let node = &mut self.nodes[place];
+        node.endpoint = endpoint;
+        node.events.clear();
+        self.serve(place);
+    }
+
     /// Makes a node deaf: it receives nothing more and never wakes.
     pub fn kill(&mut self, place: usize) {
         let node = &mut self.nodes[place];
