@@ -330,6 +330,11 @@ impl Session {
         self.rate.shared()
     }
 
+    /// The current rate.
+    pub(crate) fn rate(&self) -> BitRate {
+        self.rate.rate()
+    }
+
     /// What is worth remembering about the path.
     pub(crate) fn path_memory(&self, now: Instant) -> Option<PathMemory> {
         self.rate.auto()?.memory(now)

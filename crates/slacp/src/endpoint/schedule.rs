@@ -101,8 +101,10 @@ pub(super) struct Schedule {
     /// queueing, as between classes (`scheduler/shares.rs`), but in an ordered set because there
     /// may be thousands of sessions.
     turns: BTreeSet<(u64, SessionId)>,
-    /// The virtual start time of the packet sent last.
+    /// The virtual start time of the packet that began the last run.
     virtual_now: u64,
+    /// The session that sends several packets in its turn, and how many more bytes they may have.
+    run: Option<(SessionId, u64)>,
     /// Those of `turns` whose guarantee lets them go before others later on, by that time.
     claims_to_come: BTreeSet<(Instant, SessionId)>,
     /// Those whose guarantee does so now, by virtual start times of their own, weighted by the
@@ -122,6 +124,7 @@ impl Schedule {
             senders: BTreeSet::new(),
             turns: BTreeSet::new(),
             virtual_now: 0,
+            run: None,
             claims_to_come: BTreeSet::new(),
             claims: BTreeSet::new(),
             claims_now: 0,
@@ -200,26 +203,39 @@ impl Schedule {
         self.claims.insert((entry.next_claim, id));
     }
 
-    /// The session whose turn it is: those that claim their guarantee go first.
-    pub(super) fn turn(&self) -> Option<SessionId> {
-        self.claims.first().or(self.turns.first()).map(|(_, id)| *id)
+    /// The session whose turn it is: those that claim their guarantee go first. A run goes on while
+    /// its session has packets; it is so short that nobody waits long for its end.
+    pub(super) fn turn<'a>(
+        &self,
+        entry: impl Fn(SessionId) -> Option<&'a ScheduleEntry>,
+    ) -> Option<SessionId> {
+        let goes_on = |id: &SessionId| entry(*id).is_some_and(|entry| entry.queued);
+        let run = self.run.filter(|(_, left)| *left > 0).map(|(id, _)| id).filter(goes_on);
+        run.or_else(|| self.claims.first().or(self.turns.first()).map(|(_, id)| *id))
     }
 
-    /// Charges a session for the bytes it sent in its turn.
+    /// Charges a session for the bytes it sent in its turn, in which it may send `quantum`.
     pub(super) fn spend(
         &mut self,
         now: Instant,
         id: SessionId,
         entry: &mut ScheduleEntry,
-        bytes: u64,
+        (bytes, quantum): (u64, u64),
     ) {
+        let run = self.run.filter(|(runs, left)| *runs == id && *left > 0);
+        let left = run.map_or(quantum, |(_, left)| left);
+        self.run = Some((id, left.saturating_sub(bytes)));
         let claimed = entry.claim == Some(Claim::Now);
         self.dequeue(id, entry);
         if claimed {
-            self.claims_now = entry.next_claim;
+            if run.is_none() {
+                self.claims_now = entry.next_claim;
+            }
             entry.next_claim += bytes * CLAIM_STEPS / entry.limits.guaranteed().max(1);
         } else {
-            self.virtual_now = entry.next;
+            if run.is_none() {
+                self.virtual_now = entry.next;
+            }
             entry.next += bytes * STEPS / u64::from(entry.limits.weight());
         }
         entry.limits.sent(now, ByteCount::new(bytes), claimed);
@@ -248,7 +264,7 @@ impl Schedule {
         let wake = self.wakes.first().and_then(|(_, id)| entry(*id)?.wants.wake);
         let waiting = self.senders.first().map(|(_, id)| *id);
         let send = |id| entry(id)?.wants.send.map(|(time, why)| (time.max(link_free), why));
-        let senders = earliest(self.turn().and_then(send), waiting.and_then(send));
+        let senders = earliest(self.turn(&entry).and_then(send), waiting.and_then(send));
         earliest(wake, senders)
     }
 

@@ -1,14 +1,29 @@
 //! The sessions of an endpoint, and the indices of what they want.
 
+use core::ops::RangeInclusive;
+use core::time::Duration;
 use std::collections::BTreeMap;
 
-use units::Instant;
+use units::{BitRate, Instant};
 
 use super::schedule::{Schedule, ScheduleEntry, Wants};
 use super::share::SessionShare;
 use crate::SessionId;
 use crate::session::{Envelope, Session, Wake};
 use crate::wire::packet::Index;
+
+/// How long a session may send in its turn. Packets for one destination leave the gateway in one
+/// call, which costs far less than one each.
+const RUN: Duration = Duration::from_micros(125);
+/// Minimum and maximum bytes of a turn: two full packets, and what one call can send. Links slower
+/// than 192 Mbit/s alternate packet by packet.
+const RUN_BYTES: RangeInclusive<u64> = 3000..=60_000;
+
+/// How many bytes a session may send in its turn; 0 for a packet.
+fn quantum(rate: BitRate) -> u64 {
+    let bytes = rate.bytes_in(RUN).get().min(*RUN_BYTES.end());
+    if RUN_BYTES.contains(&bytes) { bytes } else { 0 }
+}
 
 /// All sessions of an endpoint.
 ///
@@ -201,11 +216,14 @@ impl Sessions {
         in_vain: &mut Vec<SessionId>,
     ) -> Option<Departure> {
         loop {
-            let id = self.schedule.turn()?;
-            let sent = self.get_mut(id)?.transmit(now, buf);
+            let id = self.schedule.turn(|id| self.all.get(&id).map(|entry| &entry.scheduled))?;
+            let session = self.get_mut(id)?;
+            let quantum = quantum(session.rate());
+            let sent = session.transmit(now, buf);
             let scheduled = &mut self.all.get_mut(&id)?.scheduled;
             if let Some(envelope) = sent {
-                self.schedule.spend(now, id, scheduled, envelope.size.get());
+                let sent = (envelope.size.get(), quantum);
+                self.schedule.spend(now, id, scheduled, sent);
                 return Some(Departure { session: id, envelope });
             }
             buf.clear();

@@ -31,8 +31,13 @@ impl Source {
 /// Packets in order: when each left, the number of its session, and its size.
 type Sent = Vec<(Instant, usize, u64)>;
 
-/// Sends over the link from the start to the end.
+/// Sends over the link from the start to the end, packet by packet.
 fn run(sources: &[Source]) -> Sent {
+    run_with(sources, 0)
+}
+
+/// The same with turns of `quantum` bytes.
+fn run_with(sources: &[Source], quantum: u64) -> Sent {
     let mut schedule = Schedule::new();
     let mut entries: Vec<_> = sources.iter().map(|_| ScheduleEntry::new()).collect();
     let id = |index: usize| SessionId(index as u64);
@@ -55,12 +60,12 @@ fn run(sources: &[Source]) -> Sent {
         while let Some(next) = schedule.take_claim(now) {
             schedule.claim(next, &mut entries[next.0 as usize]);
         }
-        let Some(next) = schedule.turn() else {
+        let Some(next) = schedule.turn(|id| entries.get(id.0 as usize)) else {
             now += Duration::from_micros(500);
             continue;
         };
         let (index, size) = (next.0 as usize, sources[next.0 as usize].size);
-        schedule.spend(now, next, &mut entries[index], size);
+        schedule.spend(now, next, &mut entries[index], (size, quantum));
         sent.push((now, index, size));
         now += LINK.time_to_send(ByteCount::new(size));
     }
@@ -187,4 +192,27 @@ fn a_guarantee_is_owed_while_many_others_go_first() {
     let bytes: u64 = sent.iter().filter(|it| it.1 == 0).map(|it| it.2).sum();
     let mbit = bytes as f64 * 8.0 / 10e6;
     assert!(mbit > 6.85, "{mbit} of 6.9 Mbit/s");
+}
+
+#[test]
+fn a_turn_of_several_packets_changes_nobodys_share() {
+    let source = |weight, size, on| {
+        let share = SessionShare { weight, ..SessionShare::default() };
+        Source { share, size, on }
+    };
+    let always = [0, 20_000];
+    // The last one has packets for a moment.
+    let sources =
+        [source(1, PACKET, always), source(3, 700, always), source(1, 100, [5_000, 5_010])];
+    let sent = run_with(&sources, 4 * PACKET);
+    let bytes = |index| sent.iter().filter(|it| it.1 == index).map(|it| it.2).sum::<u64>() as f64;
+    let ratio = bytes(1) / bytes(0);
+    assert!((2.98..3.02).contains(&ratio), "{ratio}");
+    let runs: Vec<u64> =
+        sent.chunk_by(|a, b| a.1 == b.1).map(|run| run.iter().map(|it| it.2).sum()).collect();
+    assert!(runs.iter().any(|run| *run >= 4 * PACKET), "packets leave together");
+    // Two turns of the same session may follow each other, by its weight.
+    let first = sent.iter().find(|it| it.1 == 2).unwrap();
+    let waited = first.0.saturating_since(START + Duration::from_millis(5_000));
+    assert!(waited <= LINK.time_to_send(ByteCount::new(4 * PACKET + PACKET)), "{waited:?}");
 }
