@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 pub mod admission;
 pub mod bottleneck;
 pub mod carriage;

@@ -65,6 +65,8 @@ enum Command {
     Doctor(doctor_command::Args),
     /// Show a gateway's status
     Status(operate::StatusArgs),
+    /// Show what the terminals of a hub have used, and their quotas
+    Accounting(operate::AccountingArgs),
     /// Show the packet events of a gateway's hop
     Events(operate::EventsArgs),
     /// Set the modem rate of a running gateway
@@ -111,6 +113,7 @@ fn main() -> ExitCode {
         Command::Schema(args) => check_command::schema(&args),
         Command::Doctor(args) => doctor_command::run(&args),
         Command::Status(args) => operate::status(&args),
+        Command::Accounting(args) => operate::accounting(&args),
         Command::Rate(args) => operate::rate(&args),
         Command::Reload(args) => operate::reload(&args),
         Command::Events(args) => operate::events(&args),

@@ -1,4 +1,4 @@
-//! `skyhop status`, `events`, `rate`, `reload` and `drain`: commands for a running gateway.
+//! `skyhop status`, `accounting`, `events`, `rate`, `reload` and `drain`: commands for a running gateway.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::IsTerminal;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use gateway::control::{Answer, Control, Request};
-use gateway::status::Status;
+use gateway::status::{Status, accounts_text};
 use units::BitRate;
 
 use crate::print;
@@ -45,6 +45,16 @@ pub(crate) struct StatusArgs {
     /// Refresh once a second until interrupted
     #[arg(long)]
     watch: bool,
+}
+
+/// `skyhop accounting …`
+#[derive(clap::Args)]
+pub(crate) struct AccountingArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Print a line of JSON for each terminal
+    #[arg(long)]
+    json: bool,
 }
 
 /// `skyhop rate …`
@@ -140,6 +150,22 @@ fn ask_status(gateway: &mut Control, connections: bool) -> anyhow::Result<Status
         Answer::Status(status) => Ok(*status),
         other => bail!("the gateway at {} answers {other:?}", gateway.path().display()),
     }
+}
+
+/// Shows what the terminals of a hub have used.
+pub(crate) fn accounting(args: &AccountingArgs) -> anyhow::Result<ExitCode> {
+    let mut gateway = Control::one(args.which.control.as_deref())?;
+    let accounts = match gateway.ask(&Request::Accounts)? {
+        Answer::Accounts(accounts) => accounts,
+        other => bail!("the gateway at {} answers {other:?}", gateway.path().display()),
+    };
+    if !args.json {
+        print(&accounts_text(&accounts))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lines: Result<Vec<String>, _> = accounts.iter().map(serde_json::to_string).collect();
+    print(&lines?.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Sets a modem rate.

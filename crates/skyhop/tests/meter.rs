@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -203,17 +205,29 @@ struct Hub {
     child: Child,
     address: String,
     key: String,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Hub {
     fn start(sections: &str) -> Self {
+        Self::with("10 Gbit/s", sections)
+    }
+
+    fn with(rate: &str, sections: &str) -> Self {
         let folder = TempDir::new().unwrap();
-        let [key, file] = ["hub.key", "hub.toml"].map(|name| folder.path().join(name));
-        let key = text(&skyhop().arg("keygen").arg(key).output().unwrap());
-        let own = "private_key_file = \"hub.key\"\nlisten = \"127.0.0.1:0\"\n\
-                   rate = \"10 Gbit/s\"\ncontrol = \"none\"\n";
-        std::fs::write(&file, own.to_owned() + sections).unwrap();
+        let key =
+            text(&skyhop().arg("keygen").arg(folder.path().join("hub.key")).output().unwrap());
+        let control = folder.path().join("control");
+        let own = format!(
+            "private_key_file = \"hub.key\"\nlisten = \"127.0.0.1:0\"\nrate = \"{rate}\"\n\
+             control = {control:?}\nstate = \"state\"\n"
+        );
+        std::fs::write(folder.path().join("hub.toml"), own + sections).unwrap();
+        Self::run(folder, key.trim().to_owned())
+    }
+
+    fn run(folder: TempDir, key: String) -> Self {
+        let file = folder.path().join("hub.toml");
         let mut command = skyhop();
         command.arg("hub").arg(&file).env("SKYHOP_LOG", "info").stderr(Stdio::piped());
         let mut child = command.stdout(Stdio::null()).spawn().unwrap();
@@ -223,7 +237,24 @@ impl Hub {
         let address = serving.rsplit(' ').next().unwrap().to_owned();
         // What it logs later must not block it.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address, key: key.trim().to_owned(), _folder: folder }
+        Self { child, address, key, folder }
+    }
+
+    /// Stops it in order and starts it again.
+    fn restart(mut self) -> Self {
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).unwrap();
+        self.child.wait().unwrap();
+        let folder = std::mem::replace(&mut self.folder, TempDir::new().unwrap());
+        Self::run(folder, self.key.clone())
+    }
+
+    /// The accounts of its terminals.
+    fn accounts(&self) -> Vec<Value> {
+        let control = self.folder.path().join("control");
+        let mut command = skyhop();
+        command.args(["accounting", "--json", "--control"]).arg(control);
+        let lines = text(&command.output().unwrap());
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 }
 
@@ -271,4 +302,51 @@ fn a_swarm_that_is_not_served_says_so() {
     assert!(report.starts_with("0 of 3 sessions are up"), "{report}");
     let complained = complaint(&meter(&words("swarm 127.0.0.1")));
     assert!(complained.contains("--hub-key"), "{complained}");
+}
+
+#[test]
+fn a_quota_that_is_used_up_blocks_its_terminal_across_a_restart() {
+    const QUOTA: &str = "[limits]\nquota = \"1 MB\"\nquota_period = \"month\"\n\n";
+    let server = Server::start();
+    let print = format!("swarm {SWARM} --print-hub-config --server {}", server.address);
+    let sections = QUOTA.to_owned() + &text(&meter(&words(&print)));
+    let mut hub = Hub::with("40 Mbit/s", &sections);
+    // Two downloads that take two seconds, and longer than the quota lasts.
+    let traffic = format!("{SWARM} --json --server {} --busy 2 --bytes 5MB", server.address);
+    let run = |hub: &Hub| {
+        let command = ["swarm", &hub.address, "--hub-key", &hub.key];
+        let output = meter(&[&command[..], &words(&traffic)[..]].concat());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let report = run(&hub);
+    assert_eq!((&report["up"], &report["traffic"]["complete"]), (&60.into(), &0.into()));
+    assert!(report["errors"].to_string().contains("Prohibited"), "{report}");
+    let used = |hub: &Hub| -> Vec<(u64, u64, String)> {
+        let row = |account: &Value| {
+            let default = &account["classes"]["default"];
+            let bytes = default["bytes_to"].as_u64().unwrap();
+            assert_eq!(account["exhausted"], "block", "{account}");
+            let used = account["quota_used_bytes"].as_u64().unwrap();
+            (used, bytes, default["connections"].to_string())
+        };
+        hub.accounts().iter().map(row).collect()
+    };
+    let before = used(&hub);
+    assert_eq!(before.len(), 2);
+    assert!(before.iter().all(|it| it.0 >= 1_000_000 && it.0 >= it.1 && it.1 < 5_000_000));
+    hub = hub.restart();
+    let report = run(&hub);
+    assert_eq!((&report["up"], &report["traffic"]["moved_bytes"]), (&60.into(), &0.into()));
+    let after = used(&hub);
+    let volume = |all: &[(u64, u64, String)]| all.iter().map(|it| it.1).collect::<Vec<_>>();
+    assert_eq!(volume(&after), volume(&before), "nothing is lost or counted twice");
+    let page = text(
+        &skyhop()
+            .args(["accounting", "--control"])
+            .arg(hub.folder.path().join("control"))
+            .output()
+            .unwrap(),
+    );
+    assert!(page.contains("swarm-9-1") && page.contains("per month, used up: block"), "{page}");
 }

@@ -255,7 +255,7 @@ impl Session {
     }
 
     /// Total bytes held, in O(1): every part keeps its own count.
-    fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         let (to_send, to_read) = self.streams.held();
         let rest = self.streams.overhead() + self.sender.held() + self.receiver.held();
         to_send + to_read + rest as u64

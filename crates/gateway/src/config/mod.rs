@@ -169,7 +169,7 @@ mod tests {
         let config = read_hub(&path).unwrap();
         assert_eq!(config.identity.public(), key.public());
         assert_eq!(config.operation.file, Some(path));
-        assert_eq!(config.link.aes, cpu::has_aes());
+        assert_eq!(config.link.aes, has_aes());
     }
 
     #[test]

@@ -177,8 +177,10 @@ impl Driver {
     fn hand_out_packets(&self) {
         let Some(tunnel) = &self.tunnel else { return };
         let mut state = self.hop.lock();
-        while let Some((session, _, packet)) = state.endpoint.poll_packet() {
-            tunnel.deliver(session, &packet);
+        while let Some((session, channel, packet)) = state.endpoint.poll_packet() {
+            if tunnel.deliver(session, &packet) {
+                self.hop.count_delivered(&mut state, session, channel, packet.len());
+            }
         }
     }
 

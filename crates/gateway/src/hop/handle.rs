@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
+use pep::accounting::{Direction, Tally, Usage};
 use pep::compression::Coded;
 use pep::forecast::{Forecast, Forecasts};
-use pep::traffic::{Classes, Definition};
+use pep::traffic::{Classes, DEFAULT_CLASS, Definition};
 use slacp::{
     AggregateId, ChannelError, ChannelId, ClassId, CloseReason, Destination, Endpoint, Event,
     LogEntry, Open, PathKey, PathMemory, PublicKey, Rate, RateError, ResetReason, SessionId,
@@ -70,6 +71,40 @@ pub(crate) struct State {
     /// What the streams will send next, on a link with capacity on demand.
     pub(super) forecast: Option<Forecast<Key>>,
     pub(super) compression: Compression,
+    /// What sessions carry, on a hub.
+    pub(super) tally: Option<Tally<SessionId>>,
+    /// Sessions of which all traffic is in one class.
+    forced: BTreeMap<SessionId, ClassId>,
+}
+
+impl State {
+    /// Counts bytes of a stream.
+    pub(super) fn count(&mut self, key: Key, direction: Direction, bytes: usize) {
+        if let (Some(tally), Some(entry)) = (&mut self.tally, self.streams.get(&key)) {
+            tally.moved(key.0, entry.class, direction, bytes);
+        }
+    }
+
+    /// Moves what is known of classes to their successors.
+    fn follow_classes(&mut self, successor: impl Fn(ClassId) -> ClassId) {
+        for entry in self.streams.values_mut() {
+            (entry.class, entry.usual) = (successor(entry.class), successor(entry.usual));
+        }
+        self.forced.values_mut().for_each(|class| *class = successor(*class));
+    }
+
+    /// Counts a packet that was carried whole.
+    pub(super) fn count_packet(
+        &mut self,
+        session: SessionId,
+        class: ClassId,
+        direction: Direction,
+        bytes: usize,
+    ) {
+        if let Some(tally) = &mut self.tally {
+            tally.packet(session, class, direction, bytes);
+        }
+    }
 }
 
 /// State of an open stream.
@@ -89,6 +124,9 @@ pub(super) struct Entry {
     pub(super) reset: Option<ResetReason>,
     /// Compresses and decompresses its data, if both sides have agreed on that.
     pub(super) coded: Option<Box<Coded>>,
+    /// The class of its traffic, and the one that it has unless all of the session's is in one.
+    class: ClassId,
+    usual: ClassId,
 }
 
 impl Entry {
@@ -110,10 +148,42 @@ pub(crate) enum HopEvent {
     TcpEnded(SocketAddr),
 }
 
+/// The streams of a session.
+fn streams_of(
+    streams: &mut BTreeMap<Key, Entry>,
+    session: SessionId,
+) -> impl Iterator<Item = (StreamId, &mut Entry)> {
+    let of_session = streams.iter_mut().filter(move |((its, _), _)| *its == session);
+    of_session.map(|((_, stream), entry)| (*stream, entry))
+}
+
+impl Shared {
+    /// The class and the channel of a packet for which the classes choose `channel`.
+    fn class_of_packet(
+        &self,
+        state: &State,
+        session: SessionId,
+        channel: ChannelId,
+    ) -> (ClassId, ChannelId) {
+        let classes = self.classes.read();
+        match state.forced.get(&session) {
+            Some(class) => (*class, classes.channel_of(*class)),
+            None => (classes.class_of(channel), channel),
+        }
+    }
+}
+
 impl Hop {
     pub(crate) fn new(endpoint: Endpoint, classes: Arc<LiveClasses>) -> Self {
-        let (streams, compression) = (BTreeMap::new(), Compression::default());
-        let state = Mutex::new(State { endpoint, streams, forecast: None, compression });
+        let state = State {
+            endpoint,
+            streams: BTreeMap::new(),
+            forecast: None,
+            compression: Compression::default(),
+            tally: None,
+            forced: BTreeMap::new(),
+        };
+        let state = Mutex::new(state);
         let (work, waiting) = (Notify::new(), OnceLock::new());
         Self(Arc::new(Shared { state, classes, work, links: TcpLinks::new(), waiting }))
     }
@@ -154,6 +224,72 @@ impl Hop {
     /// How many forecasts came true and failed; `None` if none are made.
     pub(crate) fn forecasts(&self) -> Option<Forecasts> {
         self.lock().forecast.as_ref().map(Forecast::counts)
+    }
+
+    /// Bytes held by all sessions.
+    pub(crate) fn held(&self) -> u64 {
+        self.lock().endpoint.held().get()
+    }
+
+    /// Counts from now on what sessions carry, for [`Self::take_usage`].
+    pub(crate) fn keep_tally(&self) {
+        self.lock().tally.get_or_insert_default();
+    }
+
+    /// Takes what was carried since the last call: whose, in which class, and how much.
+    pub(crate) fn take_usage(&self) -> Vec<(PublicKey, String, Usage)> {
+        let taken = self.lock().tally.as_mut().map(Tally::take).unwrap_or_default();
+        let classes = self.0.classes.read();
+        let names: BTreeMap<ClassId, &str> =
+            classes.all().map(|(class, id)| (id, class.name.as_str())).collect();
+        let name = |id| names.get(&id).copied().unwrap_or(DEFAULT_CLASS).to_owned();
+        taken.into_iter().map(|(peer, class, usage)| (peer, name(class), usage)).collect()
+    }
+
+    /// Counts a packet that came from the peer and was delivered.
+    pub(super) fn count_delivered(
+        &self,
+        state: &mut State,
+        session: SessionId,
+        channel: ChannelId,
+        bytes: usize,
+    ) {
+        let (class, _) = self.0.class_of_packet(state, session, channel);
+        state.count_packet(session, class, Direction::From, bytes);
+    }
+
+    /// Puts all traffic of a session in the class of this name; `None` leaves it to the classes.
+    pub(crate) fn force_class(&self, session: SessionId, name: Option<&str>) {
+        let class = name.and_then(|name| self.0.classes.read().id_of(name));
+        let mut state = self.lock();
+        let before = match class {
+            Some(class) => state.forced.insert(session, class),
+            None => state.forced.remove(&session),
+        };
+        if before == class {
+            return;
+        }
+        let State { endpoint, streams, .. } = &mut *state;
+        for (stream, entry) in streams_of(streams, session) {
+            entry.class = class.unwrap_or(entry.usual);
+            // Fails only for a stream that is already gone.
+            let _ = endpoint.classify(session, stream, entry.class);
+        }
+        drop(state);
+        self.notify_driver();
+    }
+
+    /// Resets all streams of a session; the peer and the connections here learn the reason.
+    pub(crate) fn end_streams(&self, session: SessionId, reason: ResetReason) {
+        let mut state = self.lock();
+        let State { endpoint, streams, .. } = &mut *state;
+        for (stream, entry) in streams_of(streams, session) {
+            // Fails only for a stream that is already gone.
+            let _ = endpoint.reset(session, stream, reason);
+            entry.set_reset(reason);
+        }
+        drop(state);
+        self.notify_driver();
     }
 
     /// Ends all sessions; the peers learn of it within 150 ms.
@@ -213,7 +349,10 @@ impl Hop {
             .succeeded_by(given.definitions(), packets, &mut link)
             .map_err(|(name, error)| format!("class {name:?}: {error}"))?;
         let successor = |id| classes.successor(&before, id);
-        self.lock().endpoint.configure_classes(now, &link, successor);
+        let mut state = self.lock();
+        state.endpoint.configure_classes(now, &link, successor);
+        state.follow_classes(|id| successor(id).unwrap_or(ClassId::DEFAULT));
+        drop(state);
         self.0.classes.set(classes);
         self.notify_driver();
         Ok(())
@@ -400,7 +539,11 @@ impl Hop {
         channel: ChannelId,
         packet: &[u8],
     ) -> Result<(), ChannelError> {
-        self.lock().endpoint.send_packet(now, session, channel, packet)?;
+        let mut state = self.lock();
+        let (class, channel) = self.0.class_of_packet(&state, session, channel);
+        state.endpoint.send_packet(now, session, channel, packet)?;
+        state.count_packet(session, class, Direction::To, packet.len());
+        drop(state);
         self.notify_driver();
         Ok(())
     }
@@ -417,12 +560,16 @@ impl Hop {
 
     fn hold(&self, state: &mut State, key: Key, port: u16, dscp: Option<u8>) -> Stream {
         let classes = self.0.classes.read();
-        let (class, compresses) =
-            (classes.of_connection(port, dscp), classes.compresses(port, dscp));
+        let usual = classes.of_connection(port, dscp);
+        let compresses = classes.compresses(port, dscp);
+        let class = state.forced.get(&key.0).copied().unwrap_or(usual);
         // Fails only for a stream that is already gone.
         let _ = state.endpoint.classify(key.0, key.1, class);
         let coded = state.compression.coder(&state.endpoint, key, compresses);
-        state.streams.insert(key, Entry { coded, ..Entry::default() });
+        state.streams.insert(key, Entry { coded, class, usual, ..Entry::default() });
+        if let Some(tally) = &mut state.tally {
+            tally.opened(key.0, class);
+        }
         self.notify_driver();
         Stream::new(self.clone(), key)
     }
@@ -431,6 +578,16 @@ impl Hop {
     /// handle.
     pub(crate) fn take_event(&self, state: &mut State) -> Option<HopEvent> {
         while let Some((session, event)) = state.endpoint.poll_event() {
+            match &event {
+                Event::Up { peer, .. } => {
+                    state.tally.iter_mut().for_each(|tally| tally.begin(session, *peer));
+                }
+                Event::Down(_) => {
+                    state.tally.iter_mut().for_each(|tally| tally.end(session));
+                    state.forced.remove(&session);
+                }
+                _ => {}
+            }
             match event {
                 Event::Opened { stream, open } => {
                     let (key, port) = ((session, stream), open.destination.port());

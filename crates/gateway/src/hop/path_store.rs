@@ -1,10 +1,8 @@
 //! Stores what was learnt about paths on disk, so that a restarted gateway resumes from it
 //! (`docs/slacp.md`, Rate).
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +12,7 @@ use units::BitRate;
 
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
+use crate::operate::whole_file;
 
 /// Version of the file format.
 const FORMAT: u32 = 1;
@@ -55,7 +54,9 @@ impl PathStore {
 
     /// Reads the file. A missing file is empty; a damaged one is logged and ignored.
     pub(crate) fn load(&mut self) -> Vec<(PathKey, PathMemory)> {
-        match read(&self.path).and_then(|text| parse(&text, clock::unix_seconds())) {
+        match whole_file::read(&self.path, LONGEST)
+            .and_then(|text| parse(&text, clock::unix_seconds()))
+        {
             Ok(memories) => memories,
             Err(error) => {
                 tracing::warn!("{} is ignored: {error}", self.path.display());
@@ -73,29 +74,13 @@ impl PathStore {
         if memories.is_empty() || text == self.written {
             return Ok(());
         }
-        let temporary = self.path.with_extension("new");
-        let mut options = OpenOptions::new();
-        let mut file =
-            options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&temporary, &self.path)?;
+        whole_file::replace(&self.path, &text)?;
         self.written = text;
         Ok(())
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
-    }
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Ok(metadata) if metadata.len() > LONGEST => {
-            Err(io::Error::new(io::ErrorKind::InvalidData, "it is far too long"))
-        }
-        _ => fs::read(path),
     }
 }
 
@@ -137,6 +122,7 @@ fn parse(text: &[u8], now: u64) -> io::Result<Vec<(PathKey, PathMemory)>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
+use pep::accounting::Direction;
 use slacp::{Read, ResetReason, SessionId, StreamError, StreamId};
 
 use super::compression::send;
@@ -67,7 +68,8 @@ impl Stream {
                 return Poll::Pending;
             }
             Read::End => entry.ended = true,
-            Read::Data(_) => {
+            Read::Data(count) => {
+                state.count(self.key, Direction::From, count);
                 if let Some(forecast) = &mut state.forecast {
                     forecast.handle_received(clock::now(), self.key);
                 }
@@ -102,6 +104,7 @@ impl Stream {
             }
             return Poll::Pending;
         }
+        state.count(self.key, Direction::To, taken);
         if let Some(forecast) = &mut state.forecast {
             forecast.handle_sent(clock::now(), self.key, taken);
         }

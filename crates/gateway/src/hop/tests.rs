@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use pep::accounting::Usage;
 use pep::traffic::{Classes, Definition};
 use slacp::{Open, Read, ResetReason, SessionId, StreamError};
 
@@ -230,4 +231,52 @@ fn classes_are_replaced_and_shown_per_session() {
     assert_eq!(names(session)[..2], ["class-0", "class-1"], "then nothing changes");
     drop(terminal);
     hops.run();
+}
+
+#[test]
+fn what_streams_carry_is_counted_until_they_are_ended_for_all() {
+    let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+    let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
+    hub.keep_tally();
+    hub.lock().tally.as_mut().unwrap().begin(session, Hops::key(1));
+    let [near, far] = hops.open();
+    assert_eq!(write(&near, b"hello", &alarm), Poll::Ready(Ok(5)));
+    hops.run();
+    assert_eq!(read(&far, &alarm), Poll::Ready(Ok(b"hello".to_vec())));
+    assert_eq!(write(&far, b"hi", &alarm), Poll::Ready(Ok(2)));
+    let usage = Usage { bytes_to: 2, bytes_from: 5, connections: 1, ..Usage::default() };
+    assert_eq!(hub.take_usage(), [(Hops::key(1), "default".to_owned(), usage)]);
+    assert_eq!(hub.take_usage(), []);
+    assert!(read(&far, &alarm).is_pending());
+    hub.end_streams(session, ResetReason::Prohibited);
+    assert_eq!(alarm.take(), 1, "who waits learns of it");
+    assert_eq!(read(&far, &alarm), Poll::Ready(Err(ResetReason::Prohibited)));
+    hops.run();
+    assert_eq!(write(&near, b"x", &alarm), Poll::Ready(Err(ResetReason::Prohibited)));
+}
+
+#[test]
+fn all_traffic_of_a_session_can_be_put_into_a_class() {
+    let mut link = slacp::Config::new(units::BitRate::from_mbit(100));
+    let definitions = vec![Definition::new("bulk"), Definition::new("default")];
+    let classes = Classes::install(definitions, false, &mut link).unwrap();
+    let (mut hops, alarm) = (Hops::with(link), Arc::<Alarm>::default());
+    let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
+    hub.configure_classes(hops.now, &classes, false).unwrap();
+    hub.keep_tally();
+    hub.lock().tally.as_mut().unwrap().begin(session, Hops::key(1));
+    let [_near, far] = hops.open();
+    let carried = |name: &str| {
+        assert_eq!(write(&far, b"hello", &alarm), Poll::Ready(Ok(5)));
+        let usage = hub.take_usage();
+        assert!(usage.iter().all(|(_, class, _)| class == name), "{usage:?}");
+    };
+    carried("default");
+    hub.force_class(session, Some("bulk"));
+    carried("bulk");
+    let [_other, later] = hops.open();
+    assert_eq!(write(&later, b"hello", &alarm), Poll::Ready(Ok(5)));
+    carried("bulk");
+    hub.force_class(session, None);
+    carried("default");
 }

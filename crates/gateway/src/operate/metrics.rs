@@ -209,7 +209,13 @@ async fn ask_connections(
 
 async fn metrics(State(shared): State<Shared>, headers: HeaderMap) -> Result<Response, StatusCode> {
     let status = ask(&shared.calls, false).await?;
-    let text = text::openmetrics(status).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    let accounts = match answer(&shared.calls, Request::Accounts).await? {
+        Answer::Accounts(accounts) => accounts,
+        // Only a hub has accounts.
+        _ => Vec::new(),
+    };
+    let text =
+        text::openmetrics(status, accounts).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
     let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     Ok(if accepts.contains("application/openmetrics-text") {
         ([(CONTENT_TYPE, text::OPENMETRICS)], text).into_response()

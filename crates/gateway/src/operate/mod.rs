@@ -4,6 +4,7 @@
 //! from [`counters`], [`connections`] and the hop. [`notify`] tells the service manager, [`log`] has
 //! the filter of the log.
 
+pub(crate) mod accounts;
 pub(crate) mod connections;
 pub mod control;
 pub(crate) mod counters;
@@ -16,5 +17,6 @@ mod notify;
 mod operations;
 pub(crate) mod policy;
 pub mod status;
+pub(crate) mod whole_file;
 
 pub(crate) use operations::{Operations, RoleStatus, Task, View};

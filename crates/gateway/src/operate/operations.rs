@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::accounting::{Change, Exhausted};
 use pep::admission::{Bypass, Drain};
 use pep::bottleneck::End;
-use pep::config::OperationConfig;
+use pep::config::{OperationConfig, PermittedTerminal};
 use pep::periodic::Periodic;
 use pep::traffic::Policy;
 use scenario::gateway::RestartKeys;
@@ -19,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use units::{BitRate, Instant};
 
+use super::accounts::Accounts;
 use super::connections::{Entry, Origin};
 use super::control::{Answer, Call, Request, Server};
 use super::counters::Counters;
@@ -69,9 +71,8 @@ impl View<'_> {
     }
 
     /// Bytes held by all sessions and in pipes.
-    fn held(&self, peers: &Peers) -> u64 {
-        let stats = peers.sessions().filter_map(|session| self.hop?.stats(session));
-        let sessions: u64 = stats.map(|stats| stats.held.get()).sum();
+    fn held(&self) -> u64 {
+        let sessions = self.hop.map_or(0, Hop::held);
         sessions + self.counters.in_pipes.get()
     }
 }
@@ -139,6 +140,8 @@ pub(crate) struct Operations {
     event_reader: EventReader,
     dlep: Option<dlep::Client>,
     pub(crate) peers: Peers,
+    /// What terminals use, on a hub.
+    accounts: Option<Accounts>,
 }
 
 impl Operations {
@@ -188,6 +191,7 @@ impl Operations {
             event_reader: EventReader::default(),
             dlep,
             peers,
+            accounts: (role == Role::Hub).then(|| Accounts::open(now, config.state.as_deref())),
         })
     }
 
@@ -276,7 +280,7 @@ impl Operations {
     /// Does the periodic housekeeping: watchdog, status line, and saving what was learnt about
     /// paths.
     pub(crate) fn housekeep(&mut self, now: Instant, view: View<'_>) {
-        self.held = view.held(&self.peers);
+        self.held = view.held();
         if let (Some(dlep), Some(hop)) = (&mut self.dlep, view.hop)
             && let Some(news) = dlep.news()
         {
@@ -296,6 +300,31 @@ impl Operations {
         }
     }
 
+    /// Applies the names and quotas of a hub's terminals.
+    pub(crate) fn configure_accounts(&mut self, terminals: &[PermittedTerminal]) {
+        self.accounts.iter_mut().for_each(|accounts| accounts.configure(terminals));
+    }
+
+    /// Accounts for what a hub's sessions have carried; returns whose quota is used up from now on,
+    /// or no longer.
+    pub(crate) fn account(&mut self, now: Instant, hop: &Hop) -> Vec<Change> {
+        let Some(accounts) = &mut self.accounts else { return Vec::new() };
+        let changes = accounts.follow(hop);
+        accounts.save_if_due(now);
+        changes
+    }
+
+    /// The name of a terminal in its account.
+    pub(crate) fn account_name(&self, key: &PublicKey) -> String {
+        let name = self.accounts.as_ref().and_then(|accounts| accounts.name(key));
+        name.map_or_else(|| format!("{key:?}"), str::to_owned)
+    }
+
+    /// What a terminal gets instead of its share, because its quota is used up.
+    pub(crate) fn exhausted(&self, key: &PublicKey) -> Option<&Exhausted> {
+        self.accounts.as_ref()?.exhausted(key)
+    }
+
     fn save(&mut self, now: Instant, view: View<'_>) {
         if let (Some(store), Some(hop)) = (&mut self.store, view.hop)
             && let Err(error) = store.save(&hop.memories(now))
@@ -309,6 +338,10 @@ impl Operations {
         self.notifier.notify("STOPPING=1");
         self.dlep.iter().for_each(dlep::Client::stop);
         self.save(now, view);
+        if let (Some(accounts), Some(hop)) = (&mut self.accounts, view.hop) {
+            accounts.follow(hop);
+            accounts.save();
+        }
     }
 
     /// Why new connections are not carried; `None` if they are.
@@ -388,6 +421,10 @@ impl Operations {
                     }
                 }
             }
+            Request::Accounts => match &self.accounts {
+                Some(accounts) => Answer::Accounts(accounts.status()),
+                None => Answer::Error("only a hub has accounts of its terminals".to_owned()),
+            },
             Request::Reload => return Some(call),
         };
         call.answer(answer);
@@ -410,7 +447,7 @@ impl Operations {
             demand: view.hop.map(|hop| demand(now, hop)),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),
             traffic: traffic(view),
-            memory: self.limits.status(view.live(), view.held(&self.peers)),
+            memory: self.limits.status(view.live(), view.held()),
             connections: connections.then(|| {
                 let live = view.counters.live.all();
                 live.iter().map(|entry| self.connection(view.hop, now, entry)).collect()

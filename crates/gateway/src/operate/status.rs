@@ -3,10 +3,13 @@
 //! Counters start at zero when the gateway starts; a session's when it comes up. Keys end in their
 //! unit: `_s`, `_ms`, `_bytes`, `_bit_s`.
 
+mod accounts;
 mod text;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use accounts::accounts_text;
 pub use pep::admission::Bypass;
 use pep::admission::BypassHistory;
 use serde::{Deserialize, Serialize};
@@ -133,6 +136,43 @@ impl From<BypassHistory> for InterceptionStatus {
             bypassed: history.bypasses.into_iter().map(row).collect(),
         }
     }
+}
+
+/// What a terminal has used of a hub, since its account was opened.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct AccountStatus {
+    /// Its name; empty if it is served no more.
+    pub terminal: String,
+    /// Its public key.
+    pub key: String,
+    /// When it last moved anything, in Unix seconds.
+    pub last_used_unix_s: u64,
+    /// What each class has carried.
+    pub classes: BTreeMap<String, UsageStatus>,
+    /// Its quota of volume, in bytes per period.
+    pub quota_bytes: Option<u64>,
+    /// When the quota starts anew.
+    pub quota_period: Option<String>,
+    /// What it has used of it in this period.
+    pub quota_used_bytes: Option<u64>,
+    /// What it gets because the quota is used up: `block`, a rate, or a class.
+    pub exhausted: Option<String>,
+}
+
+/// What was carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UsageStatus {
+    /// Bytes of connections and packets to the terminal.
+    pub bytes_to: u64,
+    /// The same from the terminal.
+    pub bytes_from: u64,
+    /// Packets carried whole to the terminal.
+    pub packets_to: u64,
+    /// The same from the terminal.
+    pub packets_from: u64,
+    /// Connections, whoever opened them.
+    pub connections: u64,
 }
 
 /// Counters of a policy since it was set.

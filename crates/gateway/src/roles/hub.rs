@@ -1,7 +1,7 @@
 //! The hub: connects its terminals' streams to their destinations, forwards streams between
 //! terminals, and, if configured, intercepts connections to the terminals' clients.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, pending};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use os::DirectoryWatch;
+use pep::accounting::{Change, Exhausted};
 use pep::admission::{Bypass, Quotas};
 use pep::config::{HubConfig, PermittedTerminal, aggregates};
 use pep::egress::Egress;
@@ -93,7 +94,9 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         classes: config.classes,
         tunnel: config.tunnel.as_ref().map(|tunnel| (tunnel, selection, config.mesh)),
     };
-    let (ops, parts) = setup.start(clock::now())?;
+    let (mut ops, parts) = setup.start(clock::now())?;
+    ops.configure_accounts(&terminals);
+    parts.gateway.hop().keep_tally();
     tracing::info!("serving {} terminals on UDP {local}", terminals.len());
     if let Some((address, listener)) = listener {
         tracing::info!("serving terminals whose networks block UDP on TCP {address}");
@@ -291,10 +294,11 @@ impl Service for Hub {
             // The session moves, or the terminal connects again.
             HubEvent::Pair(PairEvent::Report(Report::Hop(HopEvent::TcpEnded(_)))) => {}
             HubEvent::Pair(PairEvent::Arrival(arrived)) => {
-                self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.carry(arrival));
+                let arrivals = self.parts.admit(now, arrived);
+                arrivals.into_iter().for_each(|arrival| self.carry(ops, arrival));
             }
             HubEvent::Resolved(resolved) => {
-                resolved.into_iter().for_each(|resolved| self.answer_resolved(resolved));
+                resolved.into_iter().for_each(|resolved| self.answer_resolved(ops, resolved));
             }
             HubEvent::Permits | HubEvent::Enrolled => {
                 if self.permits.refresh() {
@@ -316,6 +320,7 @@ impl Service for Hub {
 
     fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
         self.parts.follow_routes();
+        self.account(now, ops);
         let changed = self.look.is_due(now) && self.permits.refresh();
         if changed || self.permits.expired(clock::unix_time()) != self.expired {
             self.serve(now, ops);
@@ -331,7 +336,9 @@ impl Service for Hub {
         if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
         }
+        // What was carried so far counts in the classes that it had.
         let hop = gateway.hop();
+        let changes = ops.account(now, hop);
         hop.configure_classes(now, &config.classes, tunnel.is_some())?;
         *policies = config.policies;
         gateway.counters().keepalive.set(config.operation.keepalive);
@@ -339,6 +346,7 @@ impl Service for Hub {
         notes.extend(ops.configure_hop(now, hop, &config.link.rate, BTreeMap::new()));
         self.mesh = config.mesh;
         self.serve(now, ops);
+        self.apply(now, ops, &changes);
         Ok(notes)
     }
 
@@ -366,13 +374,16 @@ impl Hub {
         hop.set_aggregates(now, aggregates(&terminals));
         hop.set_allowed(now, terminals.iter().map(|terminal| terminal.key).collect());
         ops.peers.set_names(names(&terminals));
+        ops.configure_accounts(&terminals);
+        let changes = ops.account(now, hop);
         self.quotas.configure(&terminals, ops.most_connections());
         let (before, count) = (self.sites.count(), terminals.len());
         self.sites.configure(terminals, self.mesh);
         if before != count {
             tracing::info!("serving {count} terminals");
         }
-        self.sites.sessions().for_each(|session| self.set_share(now, session));
+        self.apply(now, ops, &changes);
+        self.sites.sessions().for_each(|session| self.set_share(now, ops, session));
     }
 
     /// Which connections to intercept, or why none.
@@ -381,7 +392,8 @@ impl Hub {
             return Err(why);
         }
         let hop = self.parts.gateway.hop();
-        match Scope::only(self.sites.open_networks(|session| hop.has_room(session))) {
+        let is_open = |session| hop.has_room(session) && !self.is_blocked(ops, session);
+        match Scope::only(self.sites.open_networks(is_open)) {
             Scope::Nothing if self.sites.open_networks(|_| true).is_empty() => {
                 Err(Bypass::PeerUnreachable)
             }
@@ -390,12 +402,70 @@ impl Hub {
         }
     }
 
-    fn set_share(&self, now: Instant, session: SessionId) {
+    /// Gives a session what its terminal gets now: its share, or what is left when its quota is used
+    /// up.
+    fn set_share(&self, now: Instant, ops: &Operations, session: SessionId) {
         let hop = self.parts.gateway.hop();
-        if let Some(terminal) = self.sites.of(session)
-            && hop.share(session) != Some(terminal.quota.share)
-        {
-            hop.set_share(now, session, terminal.quota.share);
+        let Some(terminal) = self.sites.of(session) else { return };
+        let exhausted = ops.exhausted(&terminal.key);
+        let share = match exhausted {
+            Some(Exhausted::Rate(rate)) => terminal.quota.share.at_most(*rate),
+            _ => terminal.quota.share,
+        };
+        if hop.share(session) != Some(share) {
+            hop.set_share(now, session, share);
+        }
+        match exhausted {
+            Some(Exhausted::Class(name)) => hop.force_class(session, Some(name)),
+            _ => hop.force_class(session, None),
+        }
+    }
+
+    /// Accounts for what was carried, and applies what that changes.
+    fn account(&mut self, now: Instant, ops: &mut Operations) {
+        let changes = ops.account(now, self.parts.gateway.hop());
+        if !changes.is_empty() {
+            self.apply(now, ops, &changes);
+        }
+    }
+
+    /// Gives terminals what they get now that their quota is used up, or no longer.
+    fn apply(&self, now: Instant, ops: &Operations, changes: &[Change]) {
+        for Change { key, now } in changes {
+            let name = ops.account_name(key);
+            match now {
+                Some(then) => tracing::warn!("{name} has used up its quota: {then}"),
+                None => tracing::info!("{name} has volume again"),
+            }
+        }
+        let changed: BTreeSet<PublicKey> = changes.iter().map(|change| change.key).collect();
+        let is_changed = |session: &SessionId| {
+            self.sites.of(*session).is_some_and(|terminal| changed.contains(&terminal.key))
+        };
+        for session in self.sites.sessions().filter(is_changed) {
+            self.set_share(now, ops, session);
+            if self.is_blocked(ops, session) {
+                self.parts.gateway.hop().end_streams(session, ResetReason::Prohibited);
+            }
+            self.open_tunnel(ops, session);
+        }
+    }
+
+    /// Whether a session's terminal is to get nothing, because its quota is used up.
+    fn is_blocked(&self, ops: &Operations, session: SessionId) -> bool {
+        let terminal = self.sites.of(session);
+        let exhausted = terminal.and_then(|terminal| ops.exhausted(&terminal.key));
+        exhausted == Some(&Exhausted::Block)
+    }
+
+    /// Lets packets pass between the tunnel and a session, unless its terminal is blocked.
+    fn open_tunnel(&self, ops: &Operations, session: SessionId) {
+        let Some(tunnel) = &self.parts.tunnel else { return };
+        if self.is_blocked(ops, session) {
+            tunnel.remove(session);
+        } else if !tunnel.has(session) {
+            tunnel.add(self.parts.gateway.hop(), session, self.sites.networks(session));
+            tunnel.set_open(session, self.sites.is_reachable(session));
         }
     }
 
@@ -409,7 +479,7 @@ impl Hub {
         if enrolment::is_meant(&open.destination) {
             return self.enrol(stream, &open);
         }
-        if terminal.invited {
+        if terminal.invited || self.is_blocked(ops, session) {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         }
         if ops.bypass_reason(self.parts.gateway.view()).is_some() {
@@ -431,7 +501,7 @@ impl Hub {
             }
             Destination::Address(address) => {
                 let addresses = vec![*address];
-                self.answer_at(stream, open, addresses, admission);
+                self.answer_at(ops, stream, open, addresses, admission);
             }
             Destination::Name(..) => {
                 let (asker, request) =
@@ -455,9 +525,10 @@ impl Hub {
         }
     }
 
-    fn answer_resolved(&mut self, Resolved { stream, open, admission, addresses }: Resolved) {
+    fn answer_resolved(&mut self, ops: &Operations, resolved: Resolved) {
+        let Resolved { stream, open, admission, addresses } = resolved;
         match addresses {
-            Ok(addresses) => self.answer_at(stream, open, addresses, admission),
+            Ok(addresses) => self.answer_at(ops, stream, open, addresses, admission),
             Err(reason) => self.parts.gateway.refuse(stream, &open, reason),
         }
     }
@@ -466,6 +537,7 @@ impl Hub {
     /// terminal or denied, the others are not tried.
     fn answer_at(
         &mut self,
+        ops: &Operations,
         stream: Stream,
         open: Open<Destination>,
         mut addresses: Vec<SocketAddr>,
@@ -484,6 +556,9 @@ impl Hub {
                 addresses.retain(|address| matches!(route(*address), Route::Local));
                 self.parts.gateway.answer(stream, open, addresses, admission);
             }
+            Route::Forward(session) if self.is_blocked(ops, session) => {
+                self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+            }
             Route::Forward(session) => {
                 self.parts.gateway.forward(stream, session, open.to(first), admission);
             }
@@ -492,8 +567,9 @@ impl Hub {
     }
 
     /// Carries a connection to a client behind a terminal.
-    fn carry(&mut self, arrival: Arrival) {
+    fn carry(&mut self, ops: &Operations, arrival: Arrival) {
         match self.sites.behind(arrival.open().destination.ip()) {
+            Some(session) if self.is_blocked(ops, session) => arrival.dismiss(),
             Some(session) => self.parts.gateway.originate(session, arrival),
             // Intercepted just as the session ended.
             None => arrival.dismiss(),
@@ -510,11 +586,9 @@ impl Hub {
         ops.peers.handle_event(now, self.parts.gateway.hop(), session, event);
         if let Event::Up { peer, address } = event {
             self.sites.add(session, peer);
-            self.set_share(now, session);
+            self.set_share(now, ops, session);
             tracing::info!("session up with {} at {address}", self.sites.name(session));
-            if let Some(tunnel) = &self.parts.tunnel {
-                tunnel.add(self.parts.gateway.hop(), session, self.sites.networks(session));
-            }
+            self.open_tunnel(ops, session);
             return;
         }
         self.set_tunnel(session, event);

@@ -157,6 +157,11 @@ impl Tunnel {
         agreed
     }
 
+    /// Whether a session was added and not removed.
+    pub(crate) fn has(&self, session: SessionId) -> bool {
+        self.port.paths().has(session)
+    }
+
     /// Opens or closes a session for packets.
     pub(crate) fn set_open(&self, session: SessionId, open: bool) {
         if self.port.paths().set_open(session, open) {
@@ -239,21 +244,27 @@ impl Port {
         }
     }
 
-    /// Passes a packet from the hop to the kernel for routing.
-    pub(crate) fn deliver(&self, session: SessionId, bytes: &[u8]) {
+    /// Passes a packet from the hop to the kernel for routing. Returns whether the kernel took it.
+    pub(crate) fn deliver(&self, session: SessionId, bytes: &[u8]) -> bool {
         let Some(packet) = Packet::parse(bytes).filter(Packet::is_routable) else {
-            return self.counters.packets_dropped.increment();
+            self.counters.packets_dropped.increment();
+            return false;
         };
         if !self.paths().permits(session, packet.source, packet.destination) {
             tracing::debug!(source = %packet.source, destination = %packet.destination, "not \
                                                                                          permitted");
-            return self.counters.packets_foreign.increment();
+            self.counters.packets_foreign.increment();
+            return false;
         }
         match self.device.send(bytes) {
-            Ok(()) => self.counters.packets_from_hop.increment(),
+            Ok(()) => {
+                self.counters.packets_from_hop.increment();
+                true
+            }
             Err(error) => {
                 tracing::debug!("cannot write to the tunnel's device: {error}");
                 self.counters.packets_dropped.increment();
+                false
             }
         }
     }

@@ -141,6 +141,7 @@ mod tests {
             egress,
             carrier: None,
             quota,
+            volume: None,
             expires: None,
             invited: false,
         }

@@ -11,6 +11,7 @@ use super::intercept::{InterceptConfig, TunnelConfig};
 use super::operation::OperationConfig;
 use units::UnixTime;
 
+use crate::accounting::{VolumeDefaults, VolumeQuota};
 use crate::admission::Quota;
 use crate::egress::Egress;
 use crate::traffic::{Classes, Policy, Prefix};
@@ -72,6 +73,8 @@ pub struct PermitDefaults {
     pub quota: Quota,
     /// Key `carrier`.
     pub carrier: Option<String>,
+    /// Keys `quota`, `quota_period` and `quota_then` of section `[limits]`.
+    pub volume: VolumeDefaults,
 }
 
 /// A terminal that a hub serves.
@@ -93,6 +96,9 @@ pub struct PermittedTerminal {
     /// Limits on its use of the hub. Keys `max_connections`, `connections_per_second`, `lookups`,
     /// by default those of section `limits`; and `memory`.
     pub quota: Quota,
+    /// How much it may move in a period. Keys `quota`, `quota_period` and `quota_then`, by default
+    /// those of section `limits`; default none.
+    pub volume: Option<VolumeQuota>,
     /// When it is no longer served. Key `expires`, default never.
     pub expires: Option<UnixTime>,
     /// Whether the key is that of an invitation: whoever has it can do nothing but replace it with the

@@ -44,6 +44,11 @@ impl<S: Copy + Ord> Paths<S> {
         self.sessions.insert(session, Path { networks, open: false });
     }
 
+    /// Whether a session was added and not removed.
+    pub fn has(&self, session: S) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
     /// Opens or closes a session. Returns whether that changed anything.
     pub fn set_open(&mut self, session: S, open: bool) -> bool {
         let Some(path) = self.sessions.get_mut(&session) else { return false };

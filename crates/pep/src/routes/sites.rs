@@ -105,6 +105,11 @@ impl<S: Copy + Ord> Sites<S> {
         }
     }
 
+    /// Whether a session's terminal is reachable.
+    pub fn is_reachable(&self, session: S) -> bool {
+        self.sessions.get(&session).is_some_and(|session| session.reachable)
+    }
+
     /// Name of a session's terminal, for the log.
     pub fn name(&self, session: S) -> &str {
         self.of(session).map_or("a terminal", |terminal| &terminal.name)
@@ -213,6 +218,7 @@ mod tests {
             quota: Quota::default(),
             expires: None,
             invited: false,
+            volume: None,
         };
         let ship = terminal("ship", SHIP, ["10.1.0.0/16", "fd00:1::/64"]);
         let rig = terminal("rig", RIG, ["10.2.0.0/16", "fd00:2::/64"]);

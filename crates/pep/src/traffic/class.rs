@@ -264,6 +264,23 @@ impl Classes {
         class.map(|class| &class.definition).or(default).map(|definition| definition.name.as_str())
     }
 
+    /// The class of this name.
+    pub fn id_of(&self, name: &str) -> Option<ClassId> {
+        self.all().find(|(class, _)| class.name == name).map(|(_, id)| id)
+    }
+
+    /// The class whose packets use a channel; the default one if none does.
+    pub fn class_of(&self, channel: ChannelId) -> ClassId {
+        let class = self.classes.iter().find(|class| class.channel == channel);
+        class.map_or(ClassId::DEFAULT, |class| class.id)
+    }
+
+    /// The channel of a class's packets; that of the default class if there is no such class.
+    pub fn channel_of(&self, id: ClassId) -> ChannelId {
+        let class = self.classes.iter().find(|class| class.id == id);
+        class.map_or(DEFAULT_CHANNEL, |class| class.channel)
+    }
+
     /// The channel for a packet.
     pub fn of_packet(&self, packet: &Packet) -> ChannelId {
         let ports = packet.ports.as_ref().map_or(&[][..], |ports| ports);

@@ -3,14 +3,17 @@
 
 use core::ops::RangeInclusive;
 
+use pep::accounting::{Exhausted, Period, VolumeDefaults, VolumeQuota};
 use pep::admission::Quota;
 use slacp::SessionShare;
+use units::ByteCount;
 
 use super::hop::size;
 use super::raw::sections;
 use super::{guarantees, number, rate};
 use crate::FileError;
-use crate::place::Place;
+use crate::place::{Place, quoted};
+use crate::text::Text;
 
 /// Up to the number of streams in a session.
 const CONNECTIONS: RangeInclusive<i64> = 1..=65_536;
@@ -39,6 +42,59 @@ pub(super) fn of_terminal(
         share: share(place, raw)?,
         memory: size(place, "memory", raw.memory)?,
         ..limited(place, usual, counts)?
+    })
+}
+
+/// Default quota of volume of all terminals.
+pub(super) fn usual_volume(
+    place: &Place<'_>,
+    raw: Option<&sections::Limits>,
+) -> Result<VolumeDefaults, FileError> {
+    let Some(raw) = raw else { return Ok(VolumeDefaults::default()) };
+    let place = place.within("limits");
+    let period = raw.quota_period.as_ref().map(|period| period.0);
+    let then = raw.quota_then.as_ref().map(|then| then.0.clone());
+    volume(&place, VolumeDefaults::default(), (raw.quota, period, then))
+}
+
+/// Quota of volume of one terminal: its own values, otherwise those of `usual`. `classes` are the
+/// names of the hub's.
+pub(super) fn volume_of_terminal(
+    place: &Place<'_>,
+    usual: &VolumeDefaults,
+    raw: &sections::PermittedTerminal,
+    classes: &[String],
+) -> Result<Option<VolumeQuota>, FileError> {
+    let period = raw.quota_period.as_ref().map(|period| period.0);
+    let then = raw.quota_then.as_ref().map(|then| then.0.clone());
+    let VolumeDefaults { quota, period, then } =
+        volume(place, usual.clone(), (raw.quota, period, then))?;
+    let Some(volume) = quota else { return Ok(None) };
+    if let Exhausted::Class(name) = &then
+        && !classes.contains(name)
+    {
+        let classes = classes.join("\", \"");
+        let expected = format!("\"block\", a rate like \"256 kbit/s\", or a class: \"{classes}\"");
+        return Err(place.wrong("quota_then", quoted(name), expected));
+    }
+    Ok(Some(VolumeQuota { volume, period, then }))
+}
+
+/// What is written, otherwise what is `usual`.
+fn volume(
+    place: &Place<'_>,
+    usual: VolumeDefaults,
+    (quota, period, then): (Option<Text<ByteCount>>, Option<Period>, Option<Exhausted>),
+) -> Result<VolumeDefaults, FileError> {
+    let (quota, then) = (quota.map(|quota| quota.0), then.unwrap_or(usual.then));
+    let some = quota.is_none_or(|quota| quota.get() > 0);
+    place.check(some, "quota", quoted(quota.unwrap_or_default()), "above 0")?;
+    let rate_is_some = !matches!(then, Exhausted::Rate(rate) if rate.bits_per_second() == 0);
+    place.check(rate_is_some, "quota_then", quoted(&then), "a rate above 0, or \"block\"")?;
+    Ok(VolumeDefaults {
+        quota: quota.or(usual.quota),
+        period: period.unwrap_or(usual.period),
+        then,
     })
 }
 

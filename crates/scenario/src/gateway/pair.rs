@@ -104,7 +104,9 @@ pub(super) fn hub<E: Display>(
     let mut shared = shared_keys!(raw).read(place, file, key)?;
     shared.link.names = true;
     egress::no_allow_loopback(place, raw.allow_loopback)?;
+    let volume = limits::usual_volume(place, raw.limits.as_ref())?;
     let defaults = PermitDefaults {
+        volume,
         egress: egress::usual(place, raw.egress)?,
         quota: limits::usual(place, raw.limits)?,
         carrier: carrier(place, raw.carrier)?,
@@ -113,7 +115,8 @@ pub(super) fn hub<E: Display>(
     if raw.terminal.is_empty() && permits.is_none() {
         return Err(place.missing("terminal", "at least one section [[terminal]], or `permits`"));
     }
-    let mut list = List::new(&defaults, &shared.link.rate, shared.tunnel.is_some());
+    let classes = &shared.classes;
+    let mut list = List::new(&defaults, &shared.link.rate, classes, shared.tunnel.is_some());
     for (index, raw) in raw.terminal.into_iter().enumerate() {
         list.add(&place.within("terminal").within(index), raw)?;
     }

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use pep::accounting::VolumeDefaults;
 use pep::admission::Quota;
 use pep::config::{HubConfig, PermitDefaults, PermittedTerminal};
 use pep::egress::Egress;
 use pep::keys::format_public_key;
-use pep::traffic::{Prefix, PrefixMap};
+use pep::traffic::{Classes, Prefix, PrefixMap};
 use slacp::{PublicKey, Rate};
 use units::BitRate;
 
@@ -90,10 +91,15 @@ impl Permitted {
     /// # Errors
     /// If it is not valid.
     pub fn check(file: &ConfigFile<'_>) -> Result<(), FileError> {
-        let defaults =
-            PermitDefaults { egress: Egress::everywhere(), quota: Quota::default(), carrier: None };
+        let defaults = PermitDefaults {
+            egress: Egress::everywhere(),
+            quota: Quota::default(),
+            carrier: None,
+            volume: VolumeDefaults::default(),
+        };
         let rate = Rate::Modem { initial: BitRate::default() };
-        let mut list = List::new(&defaults, &rate, false);
+        let classes = Classes::default();
+        let mut list = List::new(&defaults, &rate, &classes, false);
         file.parse(FileKind::Permit, |place, raw: RawPermit| {
             list.add(place, RawPermit { name: raw.name.or_else(|| Some(String::new())), ..raw })
         })
@@ -104,6 +110,8 @@ impl Permitted {
 pub(super) struct List<'a> {
     defaults: &'a PermitDefaults,
     rate: &'a Rate,
+    /// Names of the hub's classes.
+    classes: Vec<String>,
     /// Whether each needs networks, because there is a tunnel.
     tunnel: bool,
     pub(super) terminals: Vec<PermittedTerminal>,
@@ -116,10 +124,16 @@ pub(super) struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    pub(super) fn new(defaults: &'a PermitDefaults, rate: &'a Rate, tunnel: bool) -> Self {
+    pub(super) fn new(
+        defaults: &'a PermitDefaults,
+        rate: &'a Rate,
+        classes: &Classes,
+        tunnel: bool,
+    ) -> Self {
         Self {
             defaults,
             rate,
+            classes: classes.all().map(|(class, _)| class.name.clone()).collect(),
             tunnel,
             terminals: Vec::new(),
             names: BTreeSet::new(),
@@ -131,7 +145,8 @@ impl<'a> List<'a> {
 
     /// With the terminals of a hub's file.
     fn of(config: &'a HubConfig) -> Self {
-        let mut list = Self::new(&config.defaults, &config.link.rate, config.tunnel.is_some());
+        let (rate, tunnel) = (&config.link.rate, config.tunnel.is_some());
+        let mut list = Self::new(&config.defaults, rate, &config.classes, tunnel);
         for terminal in &config.terminals {
             list.insert(terminal.clone());
         }
@@ -141,6 +156,7 @@ impl<'a> List<'a> {
     /// Adds a terminal, if it contradicts no earlier one.
     pub(super) fn add(&mut self, place: &Place<'_>, raw: RawPermit) -> Result<(), FileError> {
         let quota = limits::of_terminal(place, self.defaults.quota, &raw)?;
+        let volume = limits::volume_of_terminal(place, &self.defaults.volume, &raw, &self.classes)?;
         let name = raw.name.ok_or_else(|| place.missing("name", "a name for log and status"))?;
         let is_new = !self.names.contains(&name);
         place.check(is_new, "name", quoted(&name), "a name that no earlier terminal has")?;
@@ -159,6 +175,7 @@ impl<'a> List<'a> {
             egress,
             carrier,
             quota,
+            volume,
             expires,
             invited,
         });

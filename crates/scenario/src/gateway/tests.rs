@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use pep::accounting::{Exhausted, Period, VolumeQuota};
 use pep::admission::Quota;
 use pep::config::{
     Answer, ControlPath, DlepConfig, MetricsConfig, Modem, Names, OperationConfig, ProxyConfig,
@@ -849,4 +850,41 @@ fn guarantees_fit_into_a_rate_that_is_known() {
     assert_eq!(with("rate = \"modem\"", terminal), Ok(()));
     let error = with("rate = \"auto\"", terminal).unwrap_err();
     assert!(error.contains("terminal.0.guaranteed") && error.contains("\"auto\""), "{error}");
+}
+
+#[test]
+fn a_terminal_has_a_quota_of_volume_of_its_own_or_that_of_all() {
+    let volume = |top: &str, of_terminal: &str| {
+        let text = hub_with("", "").replace("[[terminal]]", &format!("{top}[[terminal]]"));
+        let config = hub(&format!("{text}{of_terminal}"));
+        config.map(|config| config.terminals[0].volume.clone()).map_err(|error| error.to_string())
+    };
+    const ALL: &str = "[limits]\nquota = \"50 GB\"\nquota_then = \"256 kbit/s\"\n";
+    assert_eq!(volume("", "").unwrap(), None);
+    assert_eq!(volume("", "quota_period = \"day\"\n").unwrap(), None, "no volume, no quota");
+    let rate = Exhausted::Rate(BitRate::from_bits_per_second(256_000));
+    let all = VolumeQuota {
+        volume: ByteCount::new(50_000_000_000),
+        period: Period::Month,
+        then: rate.clone(),
+    };
+    assert_eq!(volume(ALL, "").unwrap().unwrap(), all);
+    let own = "quota = \"2 GB\"\nquota_period = \"168 h\"\nquota_then = \"bulk\"\n";
+    let one = VolumeQuota {
+        volume: ByteCount::new(2_000_000_000),
+        period: Period::Every(Duration::from_secs(7 * 86_400)),
+        then: Exhausted::Class("bulk".to_owned()),
+    };
+    assert_eq!(volume(ALL, own).unwrap().unwrap(), one);
+    let only = VolumeQuota { then: Exhausted::Block, ..all };
+    assert_eq!(volume(ALL, "quota_then = \"block\"\n").unwrap().unwrap(), only);
+    for (top, of_terminal, parts) in [
+        ("[limits]\nquota = \"0 B\"\n", "", ["limits.quota", "above 0"]),
+        (ALL, "quota_then = \"nice\"\n", ["terminal.0.quota_then = \"nice\"", "\"bulk\""]),
+        (ALL, "quota_then = \"0 bit/s\"\n", ["terminal.0.quota_then", "a rate above 0"]),
+        (ALL, "quota_period = \"week\"\n", ["quota_period", "\"168 h\""]),
+    ] {
+        let error = volume(top, of_terminal).unwrap_err();
+        parts.iter().for_each(|part| assert!(error.contains(part), "{part} is not in {error}"));
+    }
 }

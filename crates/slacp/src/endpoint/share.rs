@@ -29,6 +29,16 @@ pub struct SessionShare {
     pub maximum: Option<BitRate>,
 }
 
+impl SessionShare {
+    /// The same, with at most this rate.
+    #[must_use]
+    pub fn at_most(self, rate: BitRate) -> Self {
+        let maximum = Some(self.maximum.map_or(rate, |maximum| maximum.min(rate)));
+        let guaranteed = self.guaranteed.map(|guaranteed| guaranteed.min(rate));
+        Self { guaranteed, maximum, ..self }
+    }
+}
+
 impl Default for SessionShare {
     fn default() -> Self {
         Self { weight: 1, guaranteed: None, maximum: None }

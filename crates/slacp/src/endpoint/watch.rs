@@ -23,6 +23,13 @@ impl Endpoint {
         Footprint { sessions: self.core.sessions.len(), handshakes, waiting }
     }
 
+    /// Memory of all sessions together ([`Stats::held`]). Costs less than asking each for its
+    /// statistics.
+    pub fn held(&self) -> ByteCount {
+        let usable = self.core.sessions.iter().filter(|(_, session)| session.is_usable());
+        ByteCount::new(usable.map(|(_, session)| session.held()).sum())
+    }
+
     /// What handshakes have cost a hub; zero for a terminal.
     pub fn effort(&self) -> Effort {
         match &self.role {

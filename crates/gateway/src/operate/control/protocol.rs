@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::operate::status::{ConnectionStatus, Status};
+use crate::operate::status::{AccountStatus, ConnectionStatus, Status};
 
 /// Protocol version. Incremented when older programs can no longer understand newer ones.
 pub const PROTOCOL: u32 = 1;
@@ -54,6 +54,8 @@ pub enum Request {
         /// Name of the peer; all sessions if `None`.
         peer: Option<String>,
     },
+    /// Report what terminals have used of this hub.
+    Accounts,
     /// Reload the configuration.
     Reload,
     /// Take no new connections, and exit after the last one.
@@ -81,6 +83,8 @@ pub enum Answer {
         /// Number of all that match.
         total: u64,
     },
+    /// What terminals have used.
+    Accounts(Vec<AccountStatus>),
     /// The events, one JSON object each.
     Events(Vec<String>),
 }
@@ -124,6 +128,7 @@ mod tests {
             Request::Connections { peer: Some("ship-1".into()), most: 50 },
             Request::Rate { bit_s: 20_000_000, for_s: 30.0, peer: Some("ship-1".into()) },
             Request::Events { reader: u64::MAX, peer: None },
+            Request::Accounts,
             Request::Reload,
             Request::Drain { within_s: None },
         ];

@@ -9,12 +9,16 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::operate::status::{
-    ChannelStatus, ClassStatus, CompressionStatus, PolicyStatus, SessionStatus, Status,
+    AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, PolicyStatus, SessionStatus,
+    Status, UsageStatus,
 };
 
-/// The status at the time of a scrape.
+/// The status at the time of a scrape, and the accounts of a hub's terminals.
 #[derive(Debug)]
-pub(super) struct Snapshot(pub(super) Status);
+pub(super) struct Snapshot {
+    pub(super) status: Status,
+    pub(super) accounts: Vec<AccountStatus>,
+}
 
 /// Label names and values.
 type Labels = Vec<(&'static str, String)>;
@@ -100,16 +104,17 @@ const CHANNEL_COUNTS: &[ChannelCount] = &[
 impl Collector for Snapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families(encoder);
-        general(&self.0, &mut families)?;
-        connections(&self.0, &mut families)?;
-        bypass(&self.0, &mut families)?;
-        policies(&self.0, &mut families)?;
-        tunnel(&self.0, &mut families)?;
-        bounds(&self.0, &mut families)?;
-        modem(&self.0, &mut families)?;
-        sessions(&self.0, &mut families)?;
-        classes(&self.0, &mut families)?;
-        channels(&self.0, &mut families)
+        general(&self.status, &mut families)?;
+        connections(&self.status, &mut families)?;
+        bypass(&self.status, &mut families)?;
+        policies(&self.status, &mut families)?;
+        tunnel(&self.status, &mut families)?;
+        bounds(&self.status, &mut families)?;
+        modem(&self.status, &mut families)?;
+        sessions(&self.status, &mut families)?;
+        classes(&self.status, &mut families)?;
+        channels(&self.status, &mut families)?;
+        accounts(&self.accounts, &mut families)
     }
 }
 
@@ -312,6 +317,53 @@ fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         families.counter(&format!("skyhop_session_{name}"), help, &rows)?;
     }
     Ok(())
+}
+
+/// A direction, and what was carried in it.
+type UsageCount = (&'static str, fn(&UsageStatus) -> u64);
+
+/// What terminals have used, and their quotas. A terminal that is served no more goes by its key.
+fn accounts(accounts: &[AccountStatus], families: &mut Families<'_>) -> fmt::Result {
+    let rows = |counts: [UsageCount; 2]| -> Vec<(Labels, u64)> {
+        let directions = move |(labels, usage): (Labels, &UsageStatus)| {
+            counts.map(|(direction, count)| {
+                ([&labels[..], &[("direction", direction.to_owned())]].concat(), count(usage))
+            })
+        };
+        used(accounts).flat_map(directions).collect()
+    };
+    let bytes = rows([("to", |it| it.bytes_to), ("from", |it| it.bytes_from)]);
+    let help = "Bytes of connections and packets to and from terminals, since their accounts began";
+    families.counter("skyhop_account_bytes", help, &bytes)?;
+    let packets = rows([("to", |it| it.packets_to), ("from", |it| it.packets_from)]);
+    let help = "Packets carried whole to and from terminals";
+    families.counter("skyhop_account_packets", help, &packets)?;
+    let connections: Vec<_> =
+        used(accounts).map(|(labels, usage)| (labels, usage.connections)).collect();
+    families.counter("skyhop_account_connections", "Connections of terminals", &connections)?;
+    let quotas = |figure: fn(&AccountStatus) -> Option<u64>| -> Vec<(Labels, f64)> {
+        let row = |it: &AccountStatus| Some((label("terminal", called(it)), figure(it)? as f64));
+        accounts.iter().filter_map(row).collect()
+    };
+    let quota = quotas(|it| it.quota_bytes);
+    families.gauge("skyhop_account_quota_bytes", "Volume of the quota per period", &quota)?;
+    let used = quotas(|it| it.quota_used_bytes);
+    families.gauge("skyhop_account_quota_used_bytes", "Volume used in this period", &used)?;
+    let over = quotas(|it| it.quota_bytes.map(|_| it.exhausted.is_some().into()));
+    families.gauge("skyhop_account_quota_exhausted", "1 if the quota is used up", &over)
+}
+
+/// What each terminal has used in each class.
+fn used(accounts: &[AccountStatus]) -> impl Iterator<Item = (Labels, &UsageStatus)> {
+    accounts.iter().flat_map(|account| {
+        account.classes.iter().map(move |(class, usage)| {
+            (vec![("terminal", called(account).to_owned()), ("class", class.clone())], usage)
+        })
+    })
+}
+
+fn called(account: &AccountStatus) -> &str {
+    if account.terminal.is_empty() { &account.key } else { &account.terminal }
 }
 
 fn classes(status: &Status, families: &mut Families<'_>) -> fmt::Result {

@@ -7,17 +7,20 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use super::family::Snapshot;
-use crate::operate::status::Status;
+use crate::operate::status::{AccountStatus, Status};
 
 /// Media type of OpenMetrics.
 pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Media type of Prometheus' own format.
 pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The status in OpenMetrics.
-pub(super) fn openmetrics(status: Status) -> Result<String, fmt::Error> {
+/// The status, and a hub's accounts, in OpenMetrics.
+pub(super) fn openmetrics(
+    status: Status,
+    accounts: Vec<AccountStatus>,
+) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Snapshot(status)));
+    registry.register_collector(Box::new(Snapshot { status, accounts }));
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
@@ -50,7 +53,7 @@ mod tests {
     use super::*;
     use crate::operate::status::{
         BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus, InterceptionStatus,
-        PolicyStatus, SessionStatus, TunnelStatus,
+        PolicyStatus, SessionStatus, TunnelStatus, UsageStatus,
     };
 
     #[test]
@@ -69,6 +72,15 @@ mod tests {
         let rate_bit_s = Some(20);
         status.dlep =
             Some(DlepStatus { state, rate_bit_s, destinations, sessions: 3, ..Default::default() });
+        let usage =
+            UsageStatus { bytes_to: 50, packets_from: 3, connections: 2, ..Default::default() };
+        let account = AccountStatus {
+            terminal: "ship-1".to_owned(),
+            classes: [("bulk".to_owned(), usage)].into(),
+            quota_bytes: Some(60),
+            quota_used_bytes: Some(50),
+            ..AccountStatus::default()
+        };
         let peer = "ship-1".to_owned();
         status.sessions.push(SessionStatus {
             peer,
@@ -85,7 +97,7 @@ mod tests {
             channels: vec![ChannelStatus { channel: 2, missing: 9, ..ChannelStatus::default() }],
             ..SessionStatus::default()
         });
-        let text = openmetrics(status).unwrap();
+        let text = openmetrics(status, vec![account]).unwrap();
         for line in [
             "skyhop_info{role=\"terminal\",version=\"1.2\"} 1.0",
             "skyhop_relayed_bytes_total{direction=\"to_hop\"} 7",
@@ -102,6 +114,12 @@ mod tests {
             "skyhop_session_packets_recovered_total{peer=\"ship-1\"} 6",
             "skyhop_class_sent_bytes_total{peer=\"ship-1\",class=\"bulk\"} 8",
             "skyhop_channel_missing_total{peer=\"ship-1\",channel=\"2\",class=\"\"} 9",
+            "skyhop_account_bytes_total{terminal=\"ship-1\",class=\"bulk\",direction=\"to\"} 50",
+            "skyhop_account_packets_total{terminal=\"ship-1\",class=\"bulk\",direction=\"from\"} 3",
+            "skyhop_account_connections_total{terminal=\"ship-1\",class=\"bulk\"} 2",
+            "skyhop_account_quota_bytes{terminal=\"ship-1\"} 60.0",
+            "skyhop_account_quota_used_bytes{terminal=\"ship-1\"} 50.0",
+            "skyhop_account_quota_exhausted{terminal=\"ship-1\"} 0.0",
             "skyhop_dlep_up 1.0",
             "skyhop_dlep_rate_bits_per_second 20.0",
             "skyhop_dlep_destinations 0.0",
@@ -125,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_older_format_names_counters_by_their_series() {
-        let text = prometheus(&openmetrics(Status::default()).unwrap());
+        let text = prometheus(&openmetrics(Status::default(), Vec::new()).unwrap());
         assert!(text.contains("\n# TYPE skyhop_connections_carried_total counter\n"), "{text}");
         assert!(text.contains("\n# HELP skyhop_connections_carried_total "), "{text}");
         assert!(text.contains("\n# TYPE skyhop_sessions gauge\n"), "{text}");

@@ -1,5 +1,6 @@
 //! The sections of gateways' files as written.
 
+use pep::accounting::{Exhausted, Period};
 use pep::config::HubAddress;
 use pep::egress::Target;
 use pep::traffic::Prefix;
@@ -249,6 +250,16 @@ pub(crate) struct PermittedTerminal {
     /// Names resolved at once; by default as in `[limits]`.
     #[schemars(range(min = 1, max = 128))]
     pub(in crate::gateway) lookups: Option<i64>,
+    /// Bytes that the terminal may move in a period, both directions together; by default as in `[limits]`.
+    #[schemars(extend("examples" = ["50 GB"]))]
+    pub(in crate::gateway) quota: Option<Text<ByteCount>>,
+    /// When the quota starts anew, in UTC: `month`, `day`, or a time counted from 1970; by default as in `[limits]`.
+    #[schemars(extend("examples" = ["month", "day", "168 h"]))]
+    pub(in crate::gateway) quota_period: Option<Text<Period>>,
+    /// What happens when it is used up: `block`, a rate towards the terminal, or the class of all its
+    /// traffic; by default as in `[limits]`.
+    #[schemars(extend("examples" = ["block", "256 kbit/s", "bulk"]))]
+    pub(in crate::gateway) quota_then: Option<Text<Exhausted>>,
 }
 
 /// Limits of each terminal.
@@ -265,6 +276,16 @@ pub(in crate::gateway) struct Limits {
     /// Names resolved at once for one terminal.
     #[schemars(range(min = 1, max = 128), extend("default" = 16))]
     pub(in crate::gateway) lookups: Option<i64>,
+    /// Bytes that each terminal may move in a period, both directions together.
+    #[schemars(extend("examples" = ["50 GB"]))]
+    pub(in crate::gateway) quota: Option<Text<ByteCount>>,
+    /// When the quota starts anew, in UTC: `month`, `day`, or a time counted from 1970.
+    #[schemars(extend("default" = "month", "examples" = ["month", "day", "168 h"]))]
+    pub(in crate::gateway) quota_period: Option<Text<Period>>,
+    /// What happens when it is used up: `block`, a rate towards the terminal, or the class of all its
+    /// traffic.
+    #[schemars(extend("default" = "block", "examples" = ["block", "256 kbit/s", "bulk"]))]
+    pub(in crate::gateway) quota_then: Option<Text<Exhausted>>,
 }
 
 /// What terminals may reach through the hub.

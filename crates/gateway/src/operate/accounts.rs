@@ -1,0 +1,261 @@
+//! A hub's accounts: what its terminals use, kept in a file, and what their quotas change.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pep::accounting::{Account, Change, Entry, Exhausted, Ledger, Usage, VolumeQuota};
+use pep::config::PermittedTerminal;
+use pep::periodic::Periodic;
+use serde::{Deserialize, Serialize};
+use slacp::PublicKey;
+use units::Instant;
+
+use super::status::{AccountStatus, UsageStatus};
+use super::whole_file;
+use crate::clock;
+use crate::config::keys::{format_public_key, parse_public_key};
+use crate::hop::Hop;
+
+/// Version of the file format.
+const FORMAT: u32 = 1;
+/// Maximum file size in bytes: more than 65,536 terminals with ten classes each.
+const LONGEST: u64 = 256 << 20;
+/// Interval for saving accounts: at most this much is lost when a machine fails.
+const SAVE: Duration = Duration::from_secs(60);
+
+/// The accounts of a hub, and where they are kept.
+pub(crate) struct Accounts {
+    ledger: Ledger,
+    names: BTreeMap<PublicKey, String>,
+    /// `None` keeps them in memory only.
+    file: Option<PathBuf>,
+    save: Periodic,
+}
+
+impl Accounts {
+    /// Continues the accounts in the directory `state`. A damaged file is moved aside.
+    pub(crate) fn open(now: Instant, state: Option<&Path>) -> Self {
+        let file = state.map(|directory| directory.join("hub-accounts.json"));
+        let accounts = file.as_deref().map(load).unwrap_or_default();
+        let (ledger, names) = (Ledger::new(accounts), BTreeMap::new());
+        Self { ledger, names, file, save: Periodic::new(SAVE, now + SAVE) }
+    }
+
+    /// Applies the names and quotas of these terminals.
+    pub(crate) fn configure(&mut self, terminals: &[PermittedTerminal]) {
+        self.names = terminals.iter().map(|it| (it.key, it.name.clone())).collect();
+        let quota = |it: &PermittedTerminal| Some((it.key, it.volume.clone()?));
+        let quotas: BTreeMap<PublicKey, VolumeQuota> = terminals.iter().filter_map(quota).collect();
+        self.ledger.configure(quotas);
+    }
+
+    /// Adds what the sessions have carried since the last call; returns what that changes.
+    pub(crate) fn follow(&mut self, hop: &Hop) -> Vec<Change> {
+        let unix = clock::unix_seconds();
+        for (key, class, usage) in hop.take_usage() {
+            self.ledger.record(unix, key, &class, &usage);
+        }
+        self.ledger.follow(unix)
+    }
+
+    /// The name of a terminal that is served.
+    pub(crate) fn name(&self, key: &PublicKey) -> Option<&str> {
+        self.names.get(key).map(String::as_str)
+    }
+
+    /// What a terminal gets instead of its share, because its quota is used up.
+    pub(crate) fn exhausted(&self, key: &PublicKey) -> Option<&Exhausted> {
+        self.ledger.exhausted(key)
+    }
+
+    /// Saves the accounts, if it is time.
+    pub(crate) fn save_if_due(&mut self, now: Instant) {
+        if self.save.is_due(now) {
+            self.save();
+        }
+    }
+
+    /// Saves the accounts, if there is anything new.
+    pub(crate) fn save(&mut self) {
+        let Some(file) = &self.file else { return };
+        let Some(accounts) = self.ledger.changed_accounts() else { return };
+        if let Err(error) = whole_file::replace(file, &format(accounts, &self.names)) {
+            tracing::warn!("cannot save {}: {error}", file.display());
+        }
+    }
+
+    /// All accounts, for people and programs.
+    pub(crate) fn status(&self) -> Vec<AccountStatus> {
+        self.ledger.accounts().iter().map(|(key, account)| self.row(key, account)).collect()
+    }
+
+    fn row(&self, key: &PublicKey, account: &Account) -> AccountStatus {
+        let quota = self.ledger.quota(key);
+        let counted = account.counted.filter(|_| quota.is_some());
+        AccountStatus {
+            terminal: self.names.get(key).cloned().unwrap_or_default(),
+            key: format_public_key(key),
+            last_used_unix_s: account.last_used,
+            classes: account.classes.iter().map(|(name, it)| (name.clone(), usage(it))).collect(),
+            quota_bytes: quota.map(|quota| quota.volume.get()),
+            quota_period: quota.map(|quota| quota.period.to_string()),
+            quota_used_bytes: quota.map(|_| counted.map_or(0, |entry| entry.used)),
+            exhausted: self.ledger.exhausted(key).map(Exhausted::to_string),
+        }
+    }
+}
+
+fn usage(usage: &Usage) -> UsageStatus {
+    UsageStatus {
+        bytes_to: usage.bytes_to,
+        bytes_from: usage.bytes_from,
+        packets_to: usage.packets_to,
+        packets_from: usage.packets_from,
+        connections: usage.connections,
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Contents {
+    skyhop_accounts: u32,
+    terminals: Vec<Kept>,
+}
+
+/// An account in the file. The name is for people.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    key: String,
+    name: String,
+    last_used_unix_s: u64,
+    classes: BTreeMap<String, UsageStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counted: Option<Counted>,
+}
+
+/// What was used in a period.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Counted {
+    period: String,
+    number: u64,
+    used_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<(u64, u64)>,
+}
+
+fn load(file: &Path) -> BTreeMap<PublicKey, Account> {
+    match whole_file::read(file, LONGEST).and_then(|text| parse(&text)) {
+        Ok(accounts) => accounts,
+        Err(error) => {
+            let aside = file.with_extension("damaged");
+            tracing::error!("{}: {error}; kept as {}", file.display(), aside.display());
+            // The accounts begin anew either way.
+            let _ = std::fs::rename(file, aside);
+            BTreeMap::new()
+        }
+    }
+}
+
+fn format(accounts: &BTreeMap<PublicKey, Account>, names: &BTreeMap<PublicKey, String>) -> Vec<u8> {
+    let counted = |entry: Entry| Counted {
+        period: entry.period.to_string(),
+        number: entry.number,
+        used_bytes: entry.used,
+        before: entry.before,
+    };
+    let kept = |(key, account): (&PublicKey, &Account)| Kept {
+        key: format_public_key(key),
+        name: names.get(key).cloned().unwrap_or_default(),
+        last_used_unix_s: account.last_used,
+        classes: account.classes.iter().map(|(name, it)| (name.clone(), usage(it))).collect(),
+        counted: account.counted.map(counted),
+    };
+    let terminals = accounts.iter().map(kept).collect();
+    let contents = Contents { skyhop_accounts: FORMAT, terminals };
+    serde_json::to_vec(&contents).expect("accounts are plain data")
+}
+
+fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, Account>> {
+    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    if text.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
+    if contents.skyhop_accounts != FORMAT {
+        return Err(wrong(format!("its format is {}, not {FORMAT}", contents.skyhop_accounts)));
+    }
+    let account = |kept: Kept| {
+        let key = parse_public_key(&kept.key).map_err(|e| wrong(e.to_string()))?;
+        let counted = kept.counted.map(|it| -> io::Result<Entry> {
+            let period = it.period.parse().map_err(|why: &str| wrong(why.to_owned()))?;
+            Ok(Entry { period, number: it.number, used: it.used_bytes, before: it.before })
+        });
+        let classes = kept.classes.into_iter().map(|(name, it)| (name, it.into())).collect();
+        let counted = counted.transpose()?;
+        Ok::<_, io::Error>((key, Account { classes, last_used: kept.last_used_unix_s, counted }))
+    };
+    contents.terminals.into_iter().map(account).collect()
+}
+
+impl From<UsageStatus> for Usage {
+    fn from(status: UsageStatus) -> Self {
+        let UsageStatus { bytes_to, bytes_from, packets_to, packets_from, connections } = status;
+        Self { bytes_to, bytes_from, packets_to, packets_from, connections }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pep::accounting::Period;
+
+    use super::*;
+    use crate::config::keys::PrivateKey;
+
+    fn account() -> Account {
+        let usage =
+            Usage { bytes_to: 7, bytes_from: 1, packets_to: 2, packets_from: 3, connections: 4 };
+        let period = Period::Every(Duration::from_secs(600));
+        Account {
+            classes: BTreeMap::from([("bulk".to_owned(), usage)]),
+            last_used: 1_795_000_000,
+            counted: Some(Entry { period, number: 9, used: 8, before: Some((8, 5)) }),
+        }
+    }
+
+    #[test]
+    fn accounts_are_read_back_and_a_damaged_file_is_kept_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = PrivateKey::generate().unwrap().public();
+        let all = BTreeMap::from([(key, account()), (PublicKey([3; 32]), Account::default())]);
+        let text = format(&all, &BTreeMap::new());
+        assert_eq!(parse(&text).unwrap(), all);
+        for length in 1..text.len() {
+            assert!(parse(&text[..length]).is_err(), "{length}");
+        }
+        let file = folder.path().join("hub-accounts.json");
+        assert_eq!(load(&file), BTreeMap::new(), "there is none");
+        std::fs::write(&file, "nonsense").unwrap();
+        assert_eq!(load(&file), BTreeMap::new());
+        assert!(!file.exists() && folder.path().join("hub-accounts.damaged").exists());
+    }
+
+    #[test]
+    fn what_was_recorded_outlives_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Accounts::open(Instant::ZERO, Some(folder.path()));
+        let (key, usage) = (PublicKey([1; 32]), Usage { bytes_to: 5, ..Usage::default() });
+        for run in 1..=3 {
+            let mut accounts = open();
+            accounts.ledger.record(run, key, "bulk", &usage);
+            accounts.save_if_due(Instant::ZERO);
+            assert_eq!(open().status().len(), usize::from(run > 1), "not yet saved");
+            accounts.save();
+            let [row] = &open().status()[..] else { panic!("one account") };
+            assert_eq!((row.classes["bulk"].bytes_to, row.last_used_unix_s), (5 * run, run));
+        }
+    }
+}

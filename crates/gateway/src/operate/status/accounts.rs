@@ -1,0 +1,74 @@
+//! The accounts of a hub's terminals as a table.
+
+use std::fmt::Write as _;
+
+use report::{Column, Table};
+use units::ByteCount;
+
+use super::{AccountStatus, UsageStatus};
+
+/// A row for each terminal and class, and what is left of the quotas.
+pub fn accounts_text(accounts: &[AccountStatus]) -> String {
+    let names = ["to", "from", "packets to", "packets from", "connections"].map(Column::right);
+    let mut table =
+        Table::new([Column::left("terminal"), Column::left("class")].into_iter().chain(names));
+    for account in accounts {
+        for (class, usage) in &account.classes {
+            let UsageStatus { bytes_to, bytes_from, packets_to, packets_from, connections } = usage;
+            table.row([
+                called(account).to_owned(),
+                class.clone(),
+                ByteCount::new(*bytes_to).to_string(),
+                ByteCount::new(*bytes_from).to_string(),
+                packets_to.to_string(),
+                packets_from.to_string(),
+                connections.to_string(),
+            ]);
+        }
+    }
+    let mut text = table.to_string();
+    accounts.iter().for_each(|account| text += &quota(account));
+    text
+}
+
+fn quota(account: &AccountStatus) -> String {
+    let (Some(volume), Some(period)) = (account.quota_bytes, &account.quota_period) else {
+        return String::new();
+    };
+    let used = ByteCount::new(account.quota_used_bytes.unwrap_or_default());
+    let name = called(account);
+    let mut text = format!("{name}: {used} of {} per {period}", ByteCount::new(volume));
+    if let Some(then) = &account.exhausted {
+        let _ = write!(text, ", used up: {then}");
+    }
+    text + "\n"
+}
+
+fn called(account: &AccountStatus) -> &str {
+    if account.terminal.is_empty() { &account.key } else { &account.terminal }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_row_for_each_class_and_a_line_for_each_quota() {
+        let usage = UsageStatus { bytes_to: 1500, connections: 2, ..UsageStatus::default() };
+        let ship = AccountStatus {
+            terminal: "ship-1".to_owned(),
+            classes: ["bulk", "default"].map(|name| (name.to_owned(), usage)).into(),
+            quota_bytes: Some(3000),
+            quota_period: Some("month".to_owned()),
+            quota_used_bytes: Some(3000),
+            exhausted: Some("256 kbit/s".to_owned()),
+            ..AccountStatus::default()
+        };
+        let gone = AccountStatus { key: "KEY".to_owned(), ..ship.clone() };
+        let gone = AccountStatus { terminal: String::new(), quota_bytes: None, ..gone };
+        let text = accounts_text(&[ship, gone]);
+        assert_eq!(text.lines().filter(|line| line.contains("1.5 kB")).count(), 4, "{text}");
+        assert!(text.contains("ship-1: 3 kB of 3 kB per month, used up: 256 kbit/s\n"), "{text}");
+        assert!(!text.contains("KEY: "), "{text}");
+    }
+}

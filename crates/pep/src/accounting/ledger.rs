@@ -1,0 +1,199 @@
+//! The accounts of all terminals, and their quotas.
+
+use std::collections::BTreeMap;
+
+use slacp::PublicKey;
+
+use super::{Exhausted, Period, Usage, VolumeQuota};
+
+/// Maximum number of accounts. Beyond it, those go first of terminals that are served no more, the
+/// one that was used least recently first.
+const ACCOUNTS_MAX: usize = 65_536;
+/// Maximum number of classes in an account; further ones count as [`OTHER_CLASSES`]. A hub has at
+/// most 32 at a time, and classes may be renamed.
+pub const CLASSES_MAX: usize = 64;
+/// Name for classes beyond the maximum.
+pub const OTHER_CLASSES: &str = "(others)";
+
+/// The account of a terminal.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Account {
+    /// What each class has carried, by name, since the account was opened.
+    pub classes: BTreeMap<String, Usage>,
+    /// When it was last used, in Unix seconds.
+    pub last_used: u64,
+    /// The period that is being counted, if there is a quota.
+    pub counted: Option<Entry>,
+}
+
+/// What was used in a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The kind of period.
+    pub period: Period,
+    /// Its number ([`Period::number`]).
+    pub number: u64,
+    /// Bytes used in it, both directions.
+    pub used: u64,
+    /// The number and the use of the period before, in case that the clock returns to it.
+    pub before: Option<(u64, u64)>,
+}
+
+impl Account {
+    /// What all classes together have carried.
+    pub fn total(&self) -> Usage {
+        let mut total = Usage::default();
+        self.classes.values().for_each(|usage| total.add(usage));
+        total
+    }
+}
+
+impl Entry {
+    /// Moves on to the period of the clock.
+    ///
+    /// A clock may step. If it was ahead and returns, what the wrong period has counted belongs to
+    /// the one it returns to. If it is behind, as on a machine without a clock of its own until it
+    /// hears the time, the period stays: a restart does not renew a quota.
+    fn follow(&mut self, number: u64) {
+        if number > self.number {
+            self.before = Some((self.number, self.used));
+            (self.number, self.used) = (number, 0);
+            return;
+        }
+        let Some((earlier, used)) = self.before.filter(|(earlier, _)| *earlier <= number) else {
+            return;
+        };
+        if number < self.number {
+            self.number = number;
+            if earlier == number {
+                self.used = self.used.saturating_add(used);
+                self.before = None;
+            }
+        }
+    }
+}
+
+/// A terminal whose quota is used up from now on, or no longer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The terminal.
+    pub key: PublicKey,
+    /// What it gets; `None` for its usual share.
+    pub now: Option<Exhausted>,
+}
+
+/// All accounts of a hub.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    accounts: BTreeMap<PublicKey, Account>,
+    quotas: BTreeMap<PublicKey, VolumeQuota>,
+    /// Terminals whose quota is used up.
+    exhausted: BTreeMap<PublicKey, Exhausted>,
+    /// Whether there is anything that the last [`Self::entries`] did not have.
+    changed: bool,
+}
+
+impl Ledger {
+    /// The accounts of an earlier run.
+    pub fn new(accounts: BTreeMap<PublicKey, Account>) -> Self {
+        Self { accounts, ..Self::default() }
+    }
+
+    /// Replaces the quotas.
+    pub fn configure(&mut self, quotas: BTreeMap<PublicKey, VolumeQuota>) {
+        self.quotas = quotas;
+    }
+
+    /// Adds what was carried for a terminal in a class, at this time of the wall clock.
+    pub fn record(&mut self, unix_seconds: u64, key: PublicKey, class: &str, usage: &Usage) {
+        if *usage == Usage::default() {
+            return;
+        }
+        self.changed = true;
+        let account = self.accounts.entry(key).or_default();
+        account.last_used = unix_seconds;
+        let known = account.classes.contains_key(class);
+        let room = known || account.classes.len() < CLASSES_MAX;
+        let name = if room { class } else { OTHER_CLASSES };
+        account.classes.entry(name.to_owned()).or_default().add(usage);
+        if let Some(quota) = self.quotas.get(&key) {
+            let entry = count(account, quota.period, unix_seconds);
+            entry.used = entry.used.saturating_add(usage.bytes());
+        }
+    }
+
+    /// Follows the calendar; returns the terminals for which something changes. Each change is
+    /// returned once.
+    pub fn follow(&mut self, unix_seconds: u64) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (key, quota) in &self.quotas {
+            let account = self.accounts.get_mut(key);
+            let used = account.map_or(0, |it| count(it, quota.period, unix_seconds).used);
+            let now = (used >= quota.volume.get()).then(|| quota.then.clone());
+            changes.extend(set(&mut self.exhausted, *key, now));
+        }
+        let without = |key: &&PublicKey| !self.quotas.contains_key(key);
+        let gone: Vec<PublicKey> = self.exhausted.keys().filter(without).copied().collect();
+        changes.extend(gone.into_iter().filter_map(|key| set(&mut self.exhausted, key, None)));
+        self.keep_within_bounds();
+        changes
+    }
+
+    /// What a terminal gets instead of its share, because its quota is used up.
+    pub fn exhausted(&self, key: &PublicKey) -> Option<&Exhausted> {
+        self.exhausted.get(key)
+    }
+
+    /// The quota of a terminal.
+    pub fn quota(&self, key: &PublicKey) -> Option<&VolumeQuota> {
+        self.quotas.get(key)
+    }
+
+    /// All accounts.
+    pub fn accounts(&self) -> &BTreeMap<PublicKey, Account> {
+        &self.accounts
+    }
+
+    /// All accounts, if any has changed since the last call.
+    pub fn changed_accounts(&mut self) -> Option<&BTreeMap<PublicKey, Account>> {
+        core::mem::take(&mut self.changed).then_some(&self.accounts)
+    }
+
+    fn keep_within_bounds(&mut self) {
+        while self.accounts.len() > ACCOUNTS_MAX {
+            let idle = self.accounts.iter().filter(|(key, _)| !self.quotas.contains_key(*key));
+            let oldest = idle.min_by_key(|(_, account)| account.last_used).map(|(key, _)| *key);
+            let Some(oldest) = oldest else { break };
+            self.accounts.remove(&oldest);
+        }
+    }
+}
+
+/// What is counted of a period, which is that of the clock or a later one.
+fn count(account: &mut Account, period: Period, unix_seconds: u64) -> &mut Entry {
+    let number = period.number(unix_seconds);
+    // Another kind of period begins with nothing.
+    account.counted = account.counted.filter(|entry| entry.period == period);
+    let fresh = Entry { period, number, used: 0, before: None };
+    let entry = account.counted.get_or_insert(fresh);
+    entry.follow(number);
+    entry
+}
+
+fn set(
+    exhausted: &mut BTreeMap<PublicKey, Exhausted>,
+    key: PublicKey,
+    now: Option<Exhausted>,
+) -> Option<Change> {
+    if exhausted.get(&key) == now.as_ref() {
+        return None;
+    }
+    match &now {
+        Some(then) => _ = exhausted.insert(key, then.clone()),
+        None => _ = exhausted.remove(&key),
+    }
+    Some(Change { key, now })
+}
+
+#[cfg(test)]
+mod tests;

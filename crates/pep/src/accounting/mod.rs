@@ -1,0 +1,113 @@
+//! Who has used how much of a hub: volume per terminal and class, and quotas of it.
+//!
+//! [`Tally`] counts what the sessions carry; [`Ledger`] adds that up per terminal, in periods of the
+//! calendar, and decides whose quota is used up. The wall-clock time is handed in as Unix seconds.
+//! What counts is what clients send and receive: bytes of connections and of packets carried whole,
+//! without the hop's headers, repairs and retransmissions.
+
+use core::convert::Infallible;
+use core::fmt;
+use core::str::FromStr;
+
+mod ledger;
+mod period;
+mod tally;
+
+pub use ledger::{Account, CLASSES_MAX, Change, Entry, Ledger, OTHER_CLASSES};
+pub use period::Period;
+pub use tally::{Direction, Taken, Tally};
+use units::{BitRate, ByteCount};
+
+/// What was carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Bytes of connections and packets to the terminal.
+    pub bytes_to: u64,
+    /// The same from the terminal.
+    pub bytes_from: u64,
+    /// Packets carried whole to the terminal.
+    pub packets_to: u64,
+    /// The same from the terminal.
+    pub packets_from: u64,
+    /// Connections, whoever opened them.
+    pub connections: u64,
+}
+
+impl Usage {
+    /// Bytes in both directions.
+    pub fn bytes(&self) -> u64 {
+        self.bytes_to.saturating_add(self.bytes_from)
+    }
+
+    /// Adds what else was carried.
+    pub fn add(&mut self, more: &Self) {
+        let Self { bytes_to, bytes_from, packets_to, packets_from, connections } = more;
+        self.bytes_to = self.bytes_to.saturating_add(*bytes_to);
+        self.bytes_from = self.bytes_from.saturating_add(*bytes_from);
+        self.packets_to = self.packets_to.saturating_add(*packets_to);
+        self.packets_from = self.packets_from.saturating_add(*packets_from);
+        self.connections = self.connections.saturating_add(*connections);
+    }
+}
+
+/// A quota of volume, both directions together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeQuota {
+    /// Bytes per period. Key `quota`.
+    pub volume: ByteCount,
+    /// When it starts anew. Key `quota_period`, default `"month"`.
+    pub period: Period,
+    /// What happens when it is used up. Key `quota_then`, default `"block"`.
+    pub then: Exhausted,
+}
+
+/// The quota of volume of terminals that have none of their own, as far as there is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeDefaults {
+    /// Bytes per period; `None` is no quota.
+    pub quota: Option<ByteCount>,
+    /// When it starts anew.
+    pub period: Period,
+    /// What happens when it is used up.
+    pub then: Exhausted,
+}
+
+impl Default for VolumeDefaults {
+    fn default() -> Self {
+        Self { quota: None, period: Period::Month, then: Exhausted::Block }
+    }
+}
+
+impl FromStr for Exhausted {
+    type Err = Infallible;
+
+    /// Reads `block`, a rate, or else the name of a class.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match (text, text.parse()) {
+            ("block", _) => Self::Block,
+            (_, Ok(rate)) => Self::Rate(rate),
+            (name, Err(_)) => Self::Class(name.to_owned()),
+        })
+    }
+}
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Block => f.write_str("block"),
+            Self::Rate(rate) => write!(f, "{rate}"),
+            Self::Class(name) => f.write_str(name),
+        }
+    }
+}
+
+/// What a terminal gets when its quota is used up, until the period ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exhausted {
+    /// Nothing: its connections end, and the hub carries no more for it.
+    Block,
+    /// At most this rate towards the terminal.
+    Rate(BitRate),
+    /// All of its traffic is in the class of this name.
+    Class(String),
+}
