@@ -89,7 +89,7 @@ pub struct Ledger {
     quotas: BTreeMap<PublicKey, VolumeQuota>,
     /// Terminals whose quota is used up.
     exhausted: BTreeMap<PublicKey, Exhausted>,
-    /// Whether there is anything that the last [`Self::entries`] did not have.
+    /// Whether there is anything that the last [`Self::changed_accounts`] did not have.
     changed: bool,
 }
 

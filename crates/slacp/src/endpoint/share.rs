@@ -105,3 +105,20 @@ impl Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_that_is_limited_promises_no_more_than_it_permits() {
+        let rate = |mbit| Some(BitRate::from_mbit(mbit));
+        let share = SessionShare { weight: 3, guaranteed: rate(4), maximum: rate(8) };
+        let limited = |mbit| share.at_most(BitRate::from_mbit(mbit));
+        assert_eq!(limited(9), share);
+        assert_eq!(limited(5), SessionShare { maximum: rate(5), ..share });
+        assert_eq!(limited(2), SessionShare { guaranteed: rate(2), maximum: rate(2), ..share });
+        let free = SessionShare::default().at_most(BitRate::from_mbit(1));
+        assert_eq!((free.guaranteed, free.maximum), (None, rate(1)));
+    }
+}
