@@ -38,6 +38,7 @@ pub mod enrolment;
 mod error;
 mod hop;
 mod intercept;
+mod names;
 mod operate;
 mod proxy;
 mod refusal;

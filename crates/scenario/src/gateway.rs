@@ -36,6 +36,7 @@
 
 mod classes;
 mod dlep;
+mod dns;
 mod egress;
 mod entrances;
 mod guarantees;

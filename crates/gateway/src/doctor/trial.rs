@@ -42,7 +42,7 @@ fn attempt() -> String {
         runtime.block_on(async {
             let config =
                 InterceptConfig { interfaces: vec!["lo".to_owned()], ..InterceptConfig::nowhere() };
-            let interception = Interception::install(&config, &[]);
+            let interception = Interception::install(&config, &[], None);
             let mut interception = interception.map_err(|error| error.to_string())?;
             interception.take_over(&Scope::Everything).map_err(|error| error.to_string())?;
             Ok(interception.without_v6().map_or_else(|| "ok".to_owned(), without_v6))

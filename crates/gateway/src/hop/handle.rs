@@ -553,6 +553,11 @@ impl Hop {
         self.lock().endpoint.peer_resolves(session)
     }
 
+    /// Whether the peer answers DNS questions.
+    pub(crate) fn peer_answers(&self, session: SessionId) -> bool {
+        self.lock().endpoint.peer_answers(session)
+    }
+
     /// Whether the peer accepts packets on this channel.
     pub(crate) fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.lock().endpoint.peer_receives(session, channel)

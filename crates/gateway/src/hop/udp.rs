@@ -38,18 +38,26 @@ impl UdpLink {
         if local.is_ipv6() {
             socket.set_only_v6(false)?;
         }
+        socket.bind(&local.into())?;
+        Self::of(socket, local.is_ipv6())
+    }
+
+    /// A bound socket; `v6` tells whether it is an IPv6 socket.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn of(socket: Socket, v6: bool) -> io::Result<Self> {
         for buffer in [Buffer::Receive, Buffer::Send] {
             if let Err(error) = set_buffer(&socket, buffer, KERNEL_BUFFER) {
                 tracing::debug!("cannot enlarge the UDP socket's {buffer:?} buffer: {error}");
             }
         }
-        socket.bind(&local.into())?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         // With the time of reception, what the kernel says of coalesced datagrams exceeds the 96 bytes
         // that quinn-udp 0.6 has for it, and the ECN codepoint, which comes last, is lost.
         setsockopt(&socket, sockopt::ReceiveTimestampns, &false)?;
         let socket = UdpSocket::from_std(socket.into())?;
-        Ok(Self { socket, state, v6: local.is_ipv6() })
+        Ok(Self { socket, state, v6 })
     }
 
     /// The local address.

@@ -76,6 +76,17 @@ impl Intake {
         self.interception.take_over(&self.scope)
     }
 
+    /// Redirects questions for names to the resolver from now on, or no more.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn answer_questions(&mut self, answer: bool) -> Result<(), RunError> {
+        if !self.interception.answer_questions(answer) {
+            return Ok(());
+        }
+        self.interception.take_over(&self.scope)
+    }
+
     /// Applies TCP settings, and a mark, to connections accepted from now on.
     pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
         self.interception.prepare(side, mark);
@@ -157,7 +168,7 @@ mod tests {
             runtime.unwrap().block_on(async {
                 let interfaces = vec!["lo".to_owned()];
                 let config = InterceptConfig { interfaces, ..InterceptConfig::nowhere() };
-                let interception = Interception::install(&config, &[]).unwrap();
+                let interception = Interception::install(&config, &[], None).unwrap();
                 work(Intake::new(Instant::ZERO, interception, Arc::default()));
             });
         });

@@ -12,10 +12,11 @@ use slacp::Open;
 use super::deferral::{Deferral, DeferredSyn};
 use super::firewall;
 use super::listener::{Accept, Accepted, Listener};
-use super::netfilter::{Rules, Scope, Slot, Table};
+use super::netfilter::{NameRules, Rules, Scope, Slot, Table};
 use super::routing::{self, Routing};
 use super::syn_tap::{SynInjector, SynTap};
 use crate::error::RunError;
+use crate::names;
 use crate::refusal::{self, Operation, Refusal};
 use crate::relay::tcp;
 use crate::roles::solo::window;
@@ -81,14 +82,19 @@ impl Interception {
     /// # Errors
     /// If privileges or kernel features are missing.
     pub(crate) fn of_replies() -> Result<Self, RunError> {
-        Self::install(&InterceptConfig::nowhere(), &[]).map_err(RunError::of_transparency)
+        Self::install(&InterceptConfig::nowhere(), &[], None).map_err(RunError::of_transparency)
     }
 
-    /// Installs everything; intercepts nothing until [`Self::take_over`].
+    /// Installs everything; intercepts nothing until [`Self::take_over`]. `names` are redirected to a
+    /// resolver.
     ///
     /// # Errors
     /// If an interface, privileges or kernel features are missing.
-    pub(crate) fn install(config: &InterceptConfig, policies: &[Policy]) -> Result<Self, RunError> {
+    pub(crate) fn install(
+        config: &InterceptConfig,
+        policies: &[Policy],
+        names: Option<NameRules>,
+    ) -> Result<Self, RunError> {
         for name in &config.interfaces {
             if nix::net::if_::if_nametoindex(name.as_str()).is_err() {
                 return Err(RunError::Interface { name: name.clone() });
@@ -100,7 +106,7 @@ impl Interception {
             let refusal = Refusal::expected(Operation::Loopback, libc::ENETDOWN);
             return Err(RunError::Interception(refusal));
         }
-        let table = Table::claim().map_err(nftables)?;
+        let table = Table::claim(names.is_some()).map_err(nftables)?;
         let (routing, refusal) = Routing::install(table.slot(), &versions(&listeners))
             .map_err(RunError::Interception)?;
         without_v6 = without_v6.or(refusal);
@@ -115,7 +121,8 @@ impl Interception {
             Answer::Early => None,
             Answer::Deferred => Some(Withheld::new(table.slot(), &versions)?),
         };
-        let rules = rules(config, policies, usable(&listeners, without_v6.is_none()));
+        let rules =
+            Rules { names, ..rules(config, policies, usable(&listeners, without_v6.is_none())) };
         let installed = Self { listeners, withheld, rules, table, without_v6, routing };
         if installed.without_v6.is_some() {
             installed.tell_of_v6();
@@ -164,6 +171,13 @@ impl Interception {
     /// Why IPv6 connections are not intercepted; `None` if they are.
     pub(crate) fn without_v6(&self) -> Option<&Refusal> {
         self.without_v6.as_ref()
+    }
+
+    /// Redirects questions to the resolver from the next [`Self::take_over`] on, or no more. Returns
+    /// whether that is a change.
+    pub(crate) fn answer_questions(&mut self, answer: bool) -> bool {
+        let names = self.rules.names.as_mut();
+        names.is_some_and(|names| std::mem::replace(&mut names.asking, answer) != answer)
     }
 
     /// Excludes these destinations from the next [`Self::take_over`] on.
@@ -242,7 +256,10 @@ async fn accept(listeners: &[Listener]) -> Accept {
 /// The rules, routes and table that a terminal with `config` installs, in nft and ip syntax.
 pub(crate) fn print_rules(config: &TerminalConfig) -> String {
     match &config.intercept {
-        Some(intercept) => print(intercept, &config.policies, &Scope::Everything),
+        Some(intercept) => {
+            let names = config.dns.as_ref().and_then(names::printed_rules);
+            print_with(intercept, &config.policies, &Scope::Everything, names)
+        }
         None if config.transparent => print(&InterceptConfig::nowhere(), &[], &Scope::Nothing),
         None => "# This terminal sets no rules: it intercepts nothing and is not transparent.\n"
             .to_owned(),
@@ -274,9 +291,18 @@ pub(crate) fn print_hub_rules(config: &HubConfig) -> String {
 }
 
 fn print(config: &InterceptConfig, policies: &[Policy], scope: &Scope) -> String {
+    print_with(config, policies, scope, None)
+}
+
+fn print_with(
+    config: &InterceptConfig,
+    policies: &[Policy],
+    scope: &Scope,
+    names: Option<NameRules>,
+) -> String {
     let versions = [Version::V4, Version::V6];
     let listeners = versions.map(|version| (version, PRINTED_PORT)).to_vec();
-    let rules = rules(config, policies, listeners);
+    let rules = Rules { names, ..rules(config, policies, listeners) };
     let slot = Slot(0);
     format!(
         "# A running gateway uses the first free table and any free port.\n{}{}\n",
@@ -293,6 +319,7 @@ fn rules(config: &InterceptConfig, policies: &[Policy], listeners: Vec<(Version,
         listeners,
         deferred: config.answer == Answer::Deferred,
         own_traffic: config.own_traffic,
+        names: None,
     }
 }
 

@@ -6,6 +6,10 @@
 //! unaccelerated. Only SYNs are redirected: a later packet of a connection that passed must never
 //! reach our listeners, which would reset it.
 //!
+//! Names add chains that are called first: `names`, for SYNs and packets other than TCP, and `pool`, for
+//! other segments that belong to no connection of ours. What is sent to addresses that stand for names
+//! comes here, or is refused, as long as the gateway lives; questions only while they are answered.
+//!
 //! Interception of the machine's own connections adds four chains: `output` on the hook, `own`,
 //! `own-policies` and `own-takeover`. Their SYNs are marked, and thereby routed to loopback, where
 //! they come in again and are intercepted. Later packets must take the same path, which the
@@ -15,9 +19,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use pep::traffic::{Action, Policy, Prefix, Subject, TCP, Version};
+use pep::traffic::{Action, Policy, Prefix, Subject, TCP, UDP, Version};
 
 use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
 use crate::intercept::rule::{Mark, Term};
@@ -27,12 +31,21 @@ const HOOK_CHAIN: &str = "prerouting";
 const INTERCEPT_CHAIN: &str = "intercept";
 const POLICY_CHAIN: &str = "policies";
 const TAKEOVER_CHAIN: &str = "takeover";
+const NAMES_CHAIN: &str = "names";
+const POOL_CHAIN: &str = "pool";
+const DATAGRAM_CHAIN: &str = "dns-policies-udp";
+const CONNECTION_CHAIN: &str = "dns-policies-tcp";
+const QUESTION_CHAIN: &str = "dns";
 const OUTPUT_CHAIN: &str = "output";
 const OWN_CHAIN: &str = "own";
 const OWN_POLICY_CHAIN: &str = "own-policies";
 const OWN_TAKEOVER_CHAIN: &str = "own-takeover";
 /// Number of deciding chains without those for the machine's own connections.
 const WITHOUT_OWN: usize = 3;
+/// Number of those.
+const OWN: usize = 3;
+/// The port of DNS.
+const DNS: u16 = 53;
 const LOOPBACK: &str = "lo";
 /// Maximum gateways per network namespace: the non-zero values of four bits of the packet mark.
 pub(crate) const SLOTS: u32 = 15;
@@ -125,6 +138,97 @@ pub(crate) struct Rules {
     pub(crate) deferred: bool,
     /// Intercept this machine's own connections too.
     pub(crate) own_traffic: bool,
+    /// What to redirect to the resolver; [`None`] without one.
+    pub(crate) names: Option<NameRules>,
+}
+
+/// What to redirect to a terminal's resolver.
+#[derive(Debug, Clone)]
+pub(crate) struct NameRules {
+    /// Loopback ports of the listeners for connections.
+    pub(crate) connections: Vec<(Version, u16)>,
+    /// Sockets for questions over UDP.
+    pub(crate) questions: Vec<SocketAddr>,
+    /// Addresses that stand for names.
+    pub(crate) pool: Vec<Prefix>,
+    /// Resolvers whose questions are left alone.
+    pub(crate) bypass: Vec<Prefix>,
+    /// Addresses of this machine at which it answers.
+    pub(crate) listen: Vec<IpAddr>,
+    /// Whether questions are answered now.
+    pub(crate) asking: bool,
+    /// Whether questions to any resolver are.
+    pub(crate) intercept: bool,
+}
+
+impl NameRules {
+    /// The chains, callees first.
+    fn chains(&self, slot: Slot, interfaces: &[String], policies: &[Policy]) -> Vec<Chain> {
+        let policies = |subject| {
+            let usual = || vec![Term::Goto(QUESTION_CHAIN)];
+            policy::chain(policies, subject, false, usual(), |action| match action {
+                Action::Split | Action::Tunnel => usual(),
+                Action::Bypass => vec![Term::Return],
+            })
+        };
+        let mut chains = vec![
+            Chain::plain(QUESTION_CHAIN, self.questions(slot)),
+            Chain::plain(DATAGRAM_CHAIN, policies(Subject::Packets)),
+            Chain::plain(CONNECTION_CHAIN, policies(Subject::Connections)),
+        ];
+        if !self.asking {
+            chains.iter_mut().for_each(|chain| chain.rules.clear());
+        }
+        let each = || interfaces.iter().map(|it| vec![Term::From(it.clone())]);
+        let names = each().flat_map(|from| self.names(slot, &from)).collect();
+        let pool = each().flat_map(|from| {
+            let refused = [Term::Tcp, Term::RefuseTcp];
+            self.pool.iter().map(move |pool| [&from[..], &to(pool), &refused].concat())
+        });
+        let pool = pool.collect();
+        chains.extend([Chain::plain(NAMES_CHAIN, names), Chain::plain(POOL_CHAIN, pool)]);
+        chains
+    }
+
+    /// What comes in by an interface: connections to the pool, other packets to it, questions.
+    fn names(&self, slot: Slot, from: &[Term]) -> Vec<Rule> {
+        let mut rules = Vec::new();
+        for pool in &self.pool {
+            let version = Version::of(pool.address());
+            let taken = self.connections.iter().filter(|(it, _)| *it == version);
+            rules.extend(taken.map(|(version, port)| {
+                [from, &to(pool), &[Term::Tcp], &tproxy(slot, *version, *port)].concat()
+            }));
+            rules.push([from, &to(pool), &[Term::Tcp, Term::RefuseTcp]].concat());
+            rules.push([from, &to(pool), &[Term::NotTcp, Term::Refuse]].concat());
+        }
+        if !self.asking {
+            return rules;
+        }
+        let here = self.listen.iter().map(|address| to(&Prefix::host(*address)));
+        let elsewhere = self.intercept.then(|| vec![Term::ToElsewhere]);
+        for destination in here.chain(elsewhere) {
+            let question = [Term::ToPorts(UDP, DNS, DNS), Term::WantsRecursion];
+            let datagrams = [&question[..], &[Term::Goto(DATAGRAM_CHAIN)]].concat();
+            let connections = [Term::ToPorts(TCP, DNS, DNS), Term::Goto(CONNECTION_CHAIN)];
+            rules.push([from, &destination, &datagrams].concat());
+            rules.push([from, &destination, &connections].concat());
+        }
+        rules
+    }
+
+    fn questions(&self, slot: Slot) -> Vec<Rule> {
+        let left_alone = self.bypass.iter().map(|prefix| [to(prefix), vec![Term::Return]].concat());
+        let over_udp = self.questions.iter().map(|socket| {
+            let version = Version::of(socket.ip());
+            let end = [Term::TproxyTo(*socket), Term::SetMark(slot.mark()), Term::Accept];
+            [&[Term::Version(version), Term::Udp], &end[..]].concat()
+        });
+        let over_tcp = self.connections.iter().map(|(version, port)| {
+            [&[Term::Version(*version), Term::Tcp], &tproxy(slot, *version, *port)[..]].concat()
+        });
+        left_alone.chain(over_udp).chain(over_tcp).collect()
+    }
 }
 
 impl Rules {
@@ -144,6 +248,9 @@ impl Rules {
         }
         if *scope == Scope::Nothing {
             chains.iter_mut().for_each(|chain| chain.rules.clear());
+        }
+        if let Some(names) = &self.names {
+            chains.extend(names.chains(slot, &self.interfaces, &self.policies));
         }
         chains
     }
@@ -227,8 +334,9 @@ impl Rules {
     /// The whole table in nft syntax, as `nft -f` accepts it.
     pub(crate) fn display(&self, slot: Slot, scope: &Scope) -> String {
         let mut chains = self.deciding(slot, scope);
-        let own = chains.split_off(WITHOUT_OWN);
-        chains.push(hook(slot));
+        let mut own = chains.split_off(WITHOUT_OWN);
+        chains.extend(own.split_off(if self.own_traffic { OWN } else { 0 }));
+        chains.push(hook(slot, self.names.is_some()));
         chains.extend(own);
         chains.extend(self.own_traffic.then(|| output(slot)));
         nft_table::display(&slot.table(), &self.counters(), &chains)
@@ -241,11 +349,16 @@ fn tproxy(slot: Slot, version: Version, port: u16) -> [Term; 3] {
 }
 
 /// The chain for incoming packets.
-fn hook(slot: Slot) -> Chain {
-    let rules = vec![
+fn hook(slot: Slot, names: bool) -> Chain {
+    let mut rules = vec![
         vec![Term::Tcp, Term::OnlySyn, Term::Jump(INTERCEPT_CHAIN)],
         vec![Term::Tcp, Term::OfTransparentSocket, Term::SetMark(slot.mark()), Term::Accept],
     ];
+    if names {
+        rules.insert(0, vec![Term::Tcp, Term::OnlySyn, Term::Jump(NAMES_CHAIN)]);
+        rules.insert(1, vec![Term::NotTcp, Term::Jump(NAMES_CHAIN)]);
+        rules.push(vec![Term::Tcp, Term::Jump(POOL_CHAIN)]);
+    }
     Chain { name: HOOK_CHAIN, hook: Some(Hook::prerouting(0)), rules }
 }
 
@@ -266,7 +379,7 @@ fn output(slot: Slot) -> Chain {
 }
 
 /// Chains without rules.
-fn empty(names: [&'static str; 3]) -> Vec<Chain> {
+fn empty<const N: usize>(names: [&'static str; N]) -> Vec<Chain> {
     names.map(|name| Chain::plain(name, vec![])).into()
 }
 
@@ -279,14 +392,20 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Creates a table in the first free slot of this network namespace. It intercepts nothing yet.
+    /// Creates a table in the first free slot of this network namespace, with chains for `names`. It
+    /// intercepts nothing yet.
     ///
     /// # Errors
     /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
-    pub(crate) fn claim() -> io::Result<Self> {
+    pub(crate) fn claim(names: bool) -> io::Result<Self> {
         let chains = |slot| {
             let mut chains = empty([TAKEOVER_CHAIN, POLICY_CHAIN, INTERCEPT_CHAIN]);
-            chains.push(hook(slot));
+            if names {
+                let questions = [QUESTION_CHAIN, DATAGRAM_CHAIN, CONNECTION_CHAIN];
+                chains.extend(empty(questions));
+                chains.extend(empty([NAMES_CHAIN, POOL_CHAIN]));
+            }
+            chains.push(hook(slot, names));
             chains
         };
         let (slot, table) = NftTable::claim((0..SLOTS).map(Slot), Slot::table, chains)?;

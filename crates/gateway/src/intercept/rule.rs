@@ -2,7 +2,7 @@
 //! syntax, so that the two cannot differ.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use os::netlink::netfilter::Batch;
 use pep::traffic::{Prefix, Subject, TCP, Version};
@@ -30,6 +30,13 @@ const SYN: u8 = 0x02;
 pub(crate) const REFUSED: &str = "refused";
 /// NFT_OBJECT_COUNTER.
 pub(crate) const COUNTER: u32 = 1;
+/// Offset in a UDP datagram of the first byte of DNS flags, and those bits of it: QR, opcode and RD.
+const DNS_FLAGS_OFFSET: u32 = 8 + 2;
+const QR_OPCODE_RD: u8 = 0xf9;
+const RD: u8 = 0x01;
+/// NFT_REJECT_ICMPX_UNREACH with NFT_REJECT_ICMPX_PORT_UNREACH, and NFT_REJECT_TCP_RST.
+const UNREACHABLE: (u32, u8) = (2, 1);
+const RESET: (u32, u8) = (1, 0);
 const FIB_BY_DESTINATION: u32 = 1 << 1;
 const FIB_ADDRESS_TYPE: u32 = 3;
 
@@ -49,8 +56,12 @@ pub(crate) enum Term {
     Tcp,
     /// The packet is anything but TCP.
     NotTcp,
+    /// The packet is UDP.
+    Udp,
     /// The packet is UDP from this port.
     UdpFrom(u16),
+    /// The packet is a DNS question, over UDP, of one who wants recursion (RFC 1035 §4.1.1).
+    WantsRecursion,
     /// The packet has any of these mark bits.
     MarkedAny(u32),
     /// The packet is a SYN without ACK.
@@ -84,6 +95,12 @@ pub(crate) enum Term {
     OfTransparentSocket,
     /// Redirect to the listener on a loopback port (for the version matched before).
     Tproxy(Version, u16),
+    /// Redirect to the socket with this address and port.
+    TproxyTo(SocketAddr),
+    /// Answer that nobody is there: the port is unreachable.
+    Refuse,
+    /// Answer a TCP segment with a reset.
+    RefuseTcp,
     /// Set the packet's mark.
     SetMark(Mark),
     /// Set the connection's mark.
@@ -139,10 +156,16 @@ impl Term {
             }
             Self::Tcp => compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_TCP),
             Self::NotTcp => compare_protocol(list, libc::NFT_CMP_NEQ, libc::IPPROTO_TCP),
+            Self::Udp => compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_UDP),
             Self::UdpFrom(port) => {
                 compare_protocol(list, libc::NFT_CMP_EQ, libc::IPPROTO_UDP);
                 load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2);
                 compare(list, libc::NFT_CMP_EQ, &port.to_be_bytes());
+            }
+            Self::WantsRecursion => {
+                load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, DNS_FLAGS_OFFSET, 1);
+                mask(list, &[QR_OPCODE_RD], &[0]);
+                compare(list, libc::NFT_CMP_EQ, &[RD]);
             }
             Self::MarkedAny(any) => {
                 load_meta(list, libc::NFT_META_MARK);
@@ -200,7 +223,10 @@ impl Term {
                 });
                 compare(list, libc::NFT_CMP_EQ, &[1]);
             }
-            Self::Tproxy(version, port) => encode_tproxy(list, *version, *port),
+            Self::Tproxy(version, port) => encode_tproxy(list, listener(*version, *port)),
+            Self::TproxyTo(socket) => encode_tproxy(list, *socket),
+            Self::Refuse => encode_refusal(list, UNREACHABLE),
+            Self::RefuseTcp => encode_refusal(list, RESET),
             Self::SetMark(mark) => encode_mark(list, *mark),
             Self::MarkConnection(mark) => encode_connection_mark(list, *mark),
             Self::Log(group) => {
@@ -327,8 +353,16 @@ fn encode_dscp(list: &mut Batch, version: Version, dscp: u8) {
     }
 }
 
-/// Redirects to the listener on loopback, which packets cannot reach otherwise.
-fn encode_tproxy(list: &mut Batch, version: Version, port: u16) {
+/// A listener on loopback, which packets cannot reach otherwise.
+fn listener(version: Version, port: u16) -> SocketAddr {
+    match version {
+        Version::V4 => (Ipv4Addr::LOCALHOST, port).into(),
+        Version::V6 => (Ipv6Addr::LOCALHOST, port).into(),
+    }
+}
+
+/// Redirects to a socket.
+fn encode_tproxy(list: &mut Batch, to: SocketAddr) {
     const ADDRESS_REGISTER: u32 = REGISTER;
     const PORT_REGISTER: u32 = libc::NFT_REG_2 as u32;
     let mut immediate = |register: u32, bytes: &[u8]| {
@@ -337,15 +371,22 @@ fn encode_tproxy(list: &mut Batch, version: Version, port: u16) {
             value(data, 2, bytes);
         });
     };
-    match version {
-        Version::V4 => immediate(ADDRESS_REGISTER, &std::net::Ipv4Addr::LOCALHOST.octets()),
-        Version::V6 => immediate(ADDRESS_REGISTER, &std::net::Ipv6Addr::LOCALHOST.octets()),
+    match to.ip() {
+        IpAddr::V4(address) => immediate(ADDRESS_REGISTER, &address.octets()),
+        IpAddr::V6(address) => immediate(ADDRESS_REGISTER, &address.octets()),
     }
-    immediate(PORT_REGISTER, &port.to_be_bytes());
+    immediate(PORT_REGISTER, &to.port().to_be_bytes());
     expression(list, "tproxy", |data| {
-        data.number(1, protocol_family(version) as u32);
+        data.number(1, protocol_family(Version::of(to.ip())) as u32);
         data.number(2, ADDRESS_REGISTER);
         data.number(3, PORT_REGISTER);
+    });
+}
+
+fn encode_refusal(list: &mut Batch, (kind, code): (u32, u8)) {
+    expression(list, "reject", |data| {
+        data.number(1, kind);
+        data.bytes(2, &[code]);
     });
 }
 
@@ -432,6 +473,7 @@ impl fmt::Display for Term {
             Self::Version(Version::V6) => f.write_str("meta nfproto ipv6"),
             Self::Tcp => f.write_str("meta l4proto tcp"),
             Self::NotTcp => f.write_str("meta l4proto != tcp"),
+            Self::Udp => f.write_str("meta l4proto udp"),
             Self::UdpFrom(port) => write!(f, "udp sport {port}"),
             Self::MarkedAny(any) => write!(f, "meta mark & {any:#010x} != 0x00000000"),
             Self::OnlySyn => f.write_str("tcp flags & (fin | syn | rst | ack) == syn"),
@@ -460,8 +502,11 @@ impl fmt::Display for Term {
                      anycast",
             ),
             Self::OfTransparentSocket => f.write_str("socket transparent 1"),
-            Self::Tproxy(Version::V4, port) => write!(f, "tproxy ip to 127.0.0.1:{port}"),
-            Self::Tproxy(Version::V6, port) => write!(f, "tproxy ip6 to [::1]:{port}"),
+            Self::Tproxy(version, port) => Self::TproxyTo(listener(*version, *port)).fmt(f),
+            Self::TproxyTo(to) => write!(f, "tproxy {} to {to}", header(Version::of(to.ip()))),
+            Self::Refuse => f.write_str("reject with icmpx port-unreachable"),
+            Self::RefuseTcp => f.write_str("reject with tcp reset"),
+            Self::WantsRecursion => f.write_str("@th,80,8 & 0xf9 == 0x1"),
             Self::SetMark(Mark { value, mask }) => {
                 write!(f, "meta mark set meta mark & {:#010x} | {value:#010x}", !mask)
             }

@@ -113,6 +113,10 @@ pub(crate) struct Counters {
     pub(crate) shared_keys: Counter,
     /// Times that no connection could be accepted for lack of descriptors or memory.
     pub(crate) exhausted: Counter,
+    /// Terminals' questions for names.
+    pub(crate) questions: Counter,
+    /// Those without an answer.
+    pub(crate) questions_failed: Counter,
     /// Reasons for resets and failures.
     pub(crate) reasons: Reasons,
     /// The live connections.

@@ -29,8 +29,8 @@ use super::limits::ProcessLimits;
 use super::metrics::MetricsServer;
 use super::notify::Notifier;
 use super::status::{
-    CompressionStatus, ConnectionStatus, DemandStatus, HubStatus, InterceptionStatus, Limit,
-    PolicyStatus, Role, Status, TrafficStatus, TunnelStatus,
+    CompressionStatus, ConnectionStatus, DemandStatus, DnsStatus, HubStatus, InterceptionStatus,
+    Limit, PolicyStatus, Role, Status, TrafficStatus, TunnelStatus,
 };
 use super::{log, policy};
 use crate::config::restart_keys;
@@ -93,6 +93,7 @@ pub(crate) struct RoleStatus {
     pub(crate) tunnel: Option<TunnelStatus>,
     /// The hubs of a terminal, if it has several.
     pub(crate) hubs: Vec<HubStatus>,
+    pub(crate) dns: Option<DnsStatus>,
 }
 
 impl RoleStatus {
@@ -110,6 +111,7 @@ impl RoleStatus {
             policies: policy::status(policies, &counts),
             tunnel: tunnel.map(|tunnel| tunnel.status(&counts)),
             hubs: Vec::new(),
+            dns: None,
         }
     }
 }
@@ -443,6 +445,7 @@ impl Operations {
             policies: role.policies,
             tunnel: role.tunnel,
             hubs: role.hubs,
+            dns: role.dns,
             dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
             demand: view.hop.map(|hop| demand(now, hop)),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),

@@ -40,6 +40,9 @@ pub struct Status {
     /// Traffic of the tunnel; `None` without one.
     #[serde(default)]
     pub tunnel: Option<TunnelStatus>,
+    /// Questions for names; `None` if they are not answered here.
+    #[serde(default)]
+    pub dns: Option<DnsStatus>,
     /// The DLEP modem; `None` if DLEP is not configured.
     #[serde(default)]
     pub dlep: Option<DlepStatus>,
@@ -204,6 +207,68 @@ pub struct TunnelStatus {
     pub foreign: u64,
     /// Dropped because nothing could take them.
     pub dropped: u64,
+}
+
+/// Questions for names, since the gateway started. A hub has `questions` and `failed` only.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DnsStatus {
+    /// Questions of clients; on a hub, of terminals.
+    pub questions: u64,
+    /// Answered from the cache.
+    pub hits: u64,
+    /// Answered with what had expired, because there was no other answer.
+    pub stale: u64,
+    /// Answered at once with an address of the pool.
+    pub instant: u64,
+    /// Waited for another client's question.
+    pub coalesced: u64,
+    /// Questions that crossed the hop, prefetches among them.
+    pub crossed: u64,
+    /// Answers fetched again before they expired.
+    pub prefetched: u64,
+    /// Questions asked without the hop.
+    pub straight: u64,
+    /// Questions without an answer.
+    pub failed: u64,
+    /// Questions refused because too many waited.
+    pub refused: u64,
+    /// Round trips over the hop for which clients did not wait: `hits`, `stale` and `instant`.
+    pub saved_round_trips: u64,
+    /// Answers in the cache.
+    pub entries: u64,
+    /// Memory that they take.
+    pub cache_bytes: u64,
+    /// Names that have an address of the pool.
+    pub names: u64,
+}
+
+impl DnsStatus {
+    /// That of a hub.
+    pub(crate) fn of_hub(questions: u64, failed: u64) -> Self {
+        Self { questions, failed, ..Self::default() }
+    }
+}
+
+impl From<&pep::names::NamesStats> for DnsStatus {
+    fn from(stats: &pep::names::NamesStats) -> Self {
+        Self {
+            questions: stats.questions,
+            hits: stats.hits,
+            stale: stats.stale,
+            instant: stats.instant,
+            coalesced: stats.coalesced,
+            crossed: stats.asked,
+            prefetched: stats.prefetched,
+            straight: stats.straight,
+            failed: stats.failed,
+            refused: stats.refused,
+            saved_round_trips: stats.saved_round_trips(),
+            entries: stats.entries,
+            cache_bytes: stats.bytes.get(),
+            names: stats.names,
+        }
+    }
 }
 
 /// State of the DLEP session with the modem (RFC 8175).

@@ -26,13 +26,13 @@ use crate::relay::names::Resolver;
 
 /// Maximum concurrent lookups per client; as many may wait. Browsers need no more at once than a
 /// page has hosts.
-const LOOKUPS_EACH: usize = 8;
+pub(crate) const LOOKUPS_EACH: usize = 8;
 /// The part of an IPv6 address that the network assigns; a client chooses the rest (RFC 4291
 /// §2.5.1).
 const NETWORK_BITS: u8 = 64;
 
 /// What counts as one client: an IPv4 address, or every address that an IPv6 client can choose.
-fn client_network(client: IpAddr) -> IpAddr {
+pub(crate) fn client_network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         v4 @ IpAddr::V4(_) => v4,
         v6 => Prefix::around(v6, NETWORK_BITS).map_or(v6, Prefix::address),

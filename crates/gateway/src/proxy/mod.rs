@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use units::Instant;
 
-pub(crate) use self::carry::{Upstream, carry, reject};
+pub(crate) use self::carry::{LOOKUPS_EACH, Upstream, carry, client_network, reject};
 use crate::clock;
 use crate::error::RunError;
 use crate::intercept::listener::is_exhaustion;

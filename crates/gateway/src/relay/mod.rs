@@ -14,6 +14,7 @@ mod scratch;
 pub(crate) mod side;
 mod splice;
 pub(crate) mod tcp;
+pub(crate) mod turns;
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -63,6 +64,22 @@ pub(crate) async fn originate(
             counters.reasons.count(ResetReason::Limit);
             tracing::debug!(destination = %open.destination, "no stream: {error}");
         }
+    }
+}
+
+/// Relays the connection of a client that has been answered, and a new stream, until both directions
+/// end. `first` is data already received from the client.
+pub(crate) async fn early(
+    stream: Stream,
+    leg: Leg,
+    first: &[u8],
+    entry: &Registered<'_>,
+    counters: &Counters,
+) {
+    let pair = Pair::split((Side::Client, leg), stream, first, entry, counters);
+    let mut running = Running::new(Relay::early(), pair);
+    while let Some(reason) = running.until_refused().await {
+        running.abort(reason);
     }
 }
 

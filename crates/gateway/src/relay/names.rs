@@ -1,23 +1,21 @@
 //! Resolves names with this machine's resolver, for clients of the proxy and for streams to names.
 //!
 //! A lookup blocks a thread until the resolver answers or times out. Each asker (a terminal or a
-//! client) therefore has a limited share of the threads ([`FairSlots`]), so that slow names of one do
+//! client) therefore has a limited share of the threads ([`Turns`]), so that slow names of one do
 //! not delay the others.
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use pep::admission::{FairSlots, SlotOutcome};
 use pep::relay::Dial;
 use slacp::{HostName, ResetReason};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::clock;
 use crate::relay::dial;
+use crate::relay::turns::Turns;
 
 /// Maximum concurrent lookups: each takes a thread, of which tokio has 512.
 const LOOKUPS: usize = 128;
@@ -26,31 +24,7 @@ const ADDRESSES: usize = 4;
 
 /// A resolver shared fairly among askers identified by `K`. It does not cache.
 #[derive(Clone)]
-pub(crate) struct Resolver<K: Ord + Clone>(Arc<Shared<K>>);
-
-struct Shared<K: Ord + Clone>(Mutex<FairSlots<K, oneshot::Sender<Permit<K>>>>);
-
-impl<K: Ord + Clone> Shared<K> {
-    fn fair_slots(&self) -> MutexGuard<'_, FairSlots<K, oneshot::Sender<Permit<K>>>> {
-        self.0.lock().expect("nobody panics while holding the slots")
-    }
-}
-
-/// A thread for one lookup, until dropped.
-struct Permit<K: Ord + Clone> {
-    shared: Arc<Shared<K>>,
-    asker: K,
-}
-
-impl<K: Ord + Clone> Drop for Permit<K> {
-    fn drop(&mut self) {
-        let next = self.shared.fair_slots().done(&self.asker);
-        if let Some((asker, waiting)) = next {
-            // If the waiting asker has gone, the permit drops and passes to the next.
-            let _ = waiting.send(Self { shared: self.shared.clone(), asker });
-        }
-    }
-}
+pub(crate) struct Resolver<K: Ord + Clone>(Turns<K>);
 
 impl<K: Ord + Clone> Default for Resolver<K> {
     fn default() -> Self {
@@ -60,22 +34,7 @@ impl<K: Ord + Clone> Default for Resolver<K> {
 
 impl<K: Ord + Clone> Resolver<K> {
     fn of(lookups: usize) -> Self {
-        Self(Arc::new(Shared(Mutex::new(FairSlots::new(lookups)))))
-    }
-
-    /// Waits for a thread for `asker`, which may use at most `share` of them.
-    async fn permit(&self, asker: K, share: usize) -> Result<Permit<K>, ResetReason> {
-        let (sender, receiver) = oneshot::channel();
-        let turn = {
-            let mut fair_slots = self.0.fair_slots();
-            fair_slots.forget(oneshot::Sender::is_closed);
-            fair_slots.request(asker.clone(), share, sender)
-        };
-        match turn {
-            SlotOutcome::Granted(_) => Ok(Permit { shared: self.0.clone(), asker }),
-            SlotOutcome::Queued => receiver.await.map_err(|_| ResetReason::Limit),
-            SlotOutcome::Rejected(_) => Err(ResetReason::Limit),
-        }
+        Self(Turns::of(lookups))
     }
 }
 
@@ -93,7 +52,7 @@ impl<K: Ord + Clone + Send + 'static> Resolver<K> {
         time_limit: Duration,
     ) -> Result<Vec<SocketAddr>, ResetReason> {
         let looked_up = timeout(time_limit, async {
-            let permit = self.permit(asker, share).await?;
+            let permit = self.0.take(asker, share).await?;
             let name = name.as_str().to_owned();
             // The thread stays busy until the resolver answers, even if the asker stops waiting.
             let lookup = tokio::spawn(async move {
@@ -134,6 +93,8 @@ pub(crate) async fn try_each<F: Future<Output = io::Result<TcpStream>>>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     /// An address that refuses connections, and one that accepts them.
@@ -195,16 +156,16 @@ mod tests {
     #[tokio::test]
     async fn slow_names_of_one_asker_leave_others_their_own() {
         let resolver = Resolver::of(4);
-        let slow = [resolver.permit("many", 2).await, resolver.permit("many", 2).await];
+        let slow = [resolver.0.take("many", 2).await, resolver.0.take("many", 2).await];
         assert!(slow.iter().all(Result::is_ok));
         let waits = [(); 2].map(|()| {
             tokio::spawn({
                 let resolver = resolver.clone();
-                async move { resolver.permit("many", 2).await.map(drop) }
+                async move { resolver.0.take("many", 2).await.map(drop) }
             })
         });
         tokio::task::yield_now().await;
-        let refused = resolver.permit("many", 2).await.map(drop);
+        let refused = resolver.0.take("many", 2).await.map(drop);
         assert_eq!(refused, Err(ResetReason::Limit), "two are asked for, two wait");
         let time_limit = Duration::from_secs(20);
         let other = resolver.look_up(("other", 2), (&name("localhost"), 80), time_limit).await;
@@ -213,19 +174,5 @@ mod tests {
         for waiting in waits {
             assert_eq!(waiting.await.unwrap(), Ok(()));
         }
-    }
-
-    #[tokio::test]
-    async fn a_turn_given_up_passes_to_the_next() {
-        let resolver = Resolver::of(1);
-        let first = resolver.permit(1, 1).await;
-        let (mut gone, mut next) =
-            (Box::pin(resolver.permit(2, 1)), Box::pin(resolver.permit(3, 1)));
-        assert!(timeout(Duration::ZERO, &mut gone).await.is_err());
-        assert!(timeout(Duration::ZERO, &mut next).await.is_err());
-        drop(first);
-        // It gets its turn but does not take it.
-        drop(gone);
-        assert!(next.await.is_ok());
     }
 }

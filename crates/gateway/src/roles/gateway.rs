@@ -1,5 +1,6 @@
 //! What hub and terminal share: the endpoint with its driver, and the relayed connections.
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -210,6 +211,11 @@ impl Gateway {
     /// Time limit for connecting on the peer's behalf.
     pub(crate) fn connect_timeout(&self) -> Duration {
         self.policy.timeout
+    }
+
+    /// Runs other work for the peer, which ends with the gateway.
+    pub(crate) fn serve(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        self.relays.spawn(work);
     }
 
     /// Forwards a stream to another peer, which connects it.

@@ -33,6 +33,7 @@ use crate::hop::{HopEvent, Stream};
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{self, Arrival};
+use crate::names::hub::HubResolver;
 use crate::operate::connections::Origin;
 use crate::operate::{Operations, RoleStatus, View};
 use crate::relay::names::Resolver;
@@ -92,6 +93,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         intercept: config.intercept.as_ref(),
         policies: config.policies,
         classes: config.classes,
+        names: None,
         tunnel: config.tunnel.as_ref().map(|tunnel| (tunnel, selection, config.mesh)),
     };
     let (mut ops, parts) = setup.start(clock::now())?;
@@ -102,6 +104,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         tracing::info!("serving terminals whose networks block UDP on TCP {address}");
         tokio::spawn(parts.gateway.hop().links().clone().serve(listener));
     }
+    let names = config.dns.map(|dns| HubResolver::new(dns, parts.gateway.counters()));
     let hub = Hub {
         parts,
         quotas: Quotas::new(&terminals, ops.most_connections()),
@@ -115,6 +118,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         enrolments: JoinSet::new(),
         port: local.port(),
         resolver: Resolver::default(),
+        names,
         lookups: JoinSet::new(),
     };
     roles::run(ops, hub, shutdown).await
@@ -206,6 +210,8 @@ struct Hub {
     /// Local UDP port of the hop.
     port: u16,
     resolver: Resolver<PublicKey>,
+    /// Answers questions of terminals; [`None`] unless configured.
+    names: Option<HubResolver>,
     /// Name lookups in progress for streams.
     lookups: JoinSet<Option<Resolved>>,
 }
@@ -265,7 +271,8 @@ impl Service for Hub {
     }
 
     fn role_status(&self, now: Instant) -> RoleStatus {
-        self.parts.role_status(now)
+        let dns = self.names.as_ref().map(HubResolver::status);
+        RoleStatus { dns, ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> HubEvent {
@@ -482,6 +489,13 @@ impl Hub {
         if terminal.invited || self.is_blocked(ops, session) {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         }
+        if open.destination == Destination::Resolver {
+            let Some(names) = self.names.clone() else {
+                return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+            };
+            let answer = names.answer(terminal.key, stream);
+            return self.parts.gateway.serve(answer);
+        }
         if ops.bypass_reason(self.parts.gateway.view()).is_some() {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
         }
@@ -495,10 +509,6 @@ impl Hub {
         let verified = self.sites.is_behind(open.source.ip(), session);
         let admission = Admission { origin: Origin::Peer { verified }, _permit: Some(permit) };
         match &open.destination {
-            // A terminal that ignores that this hub answers no questions.
-            Destination::Resolver => {
-                self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-            }
             Destination::Address(address) => {
                 let addresses = vec![*address];
                 self.answer_at(ops, stream, open, addresses, admission);
@@ -509,6 +519,7 @@ impl Hub {
                 let timeout = self.parts.gateway.connect_timeout();
                 self.lookups.spawn(look_up(self.resolver.clone(), asker, request, timeout));
             }
+            Destination::Resolver => {}
         }
     }
 

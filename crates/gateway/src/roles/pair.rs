@@ -14,6 +14,7 @@ use crate::hop::class::LiveClasses;
 use crate::hop::peers::Peers;
 use crate::hop::udp::UdpLink;
 use crate::intercept::intake::{self, Intake};
+use crate::intercept::netfilter::NameRules;
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{Arrival, IntakeEvent, Interception};
 use crate::operate::counters::Counters;
@@ -33,6 +34,8 @@ pub(super) struct Setup<'a> {
     pub(super) intercept: Option<&'a InterceptConfig>,
     pub(super) policies: Vec<Policy>,
     pub(super) classes: Classes,
+    /// What to redirect to the resolver.
+    pub(super) names: Option<NameRules>,
     /// The tunnel, what goes through it, and `mesh` ([`Tunnel::install`]).
     pub(super) tunnel: Option<(&'a TunnelConfig, Selection, bool)>,
 }
@@ -62,7 +65,7 @@ impl Setup<'_> {
     /// If the kernel refuses something.
     pub(super) fn start(self, now: Instant) -> Result<(Operations, Parts), RunError> {
         let interception = match self.intercept {
-            Some(intercept) => Some(Interception::install(intercept, &self.policies)?),
+            Some(intercept) => Some(Interception::install(intercept, &self.policies, self.names)?),
             None if self.dial.transparent => Some(Interception::of_replies()?),
             None => None,
         };

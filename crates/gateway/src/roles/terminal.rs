@@ -23,10 +23,13 @@ use crate::hop::peers::Peers;
 use crate::intercept::netfilter::{PASSING, Scope};
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{self, Arrival};
+use crate::names::carry::Through;
+use crate::names::{Doors, Names, Route};
 use crate::operate::connections::Origin;
 use crate::operate::{Operations, RoleStatus, View};
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
+use crate::relay::names::Resolver;
 use crate::roles::gateway::{Admission, DialPolicy, Report, Side, bind};
 use crate::roles::hubs::{Change, Done, KnownHubs, Resolved};
 use crate::roles::pair::{PairEvent, Parts, Setup};
@@ -63,6 +66,10 @@ pub async fn run(
     let (hub, addresses) = hubs.of_hub(config.ranking()[0]);
     let (hop, identity) = (config.link.clone(), config.identity.clone());
     let tunnel = tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept));
+    let dns = match config.dns.clone() {
+        Some(dns) => Some((Doors::open(&dns).await?, dns)),
+        None => None,
+    };
     let setup = Setup {
         side: Side::Terminal,
         own: own.clone(),
@@ -74,6 +81,7 @@ pub async fn run(
         intercept: config.intercept.as_ref(),
         policies: config.policies.clone(),
         classes: config.classes.clone(),
+        names: dns.as_ref().and_then(|(doors, dns)| doors.rules(dns)),
         tunnel: tunnel.map(|(tunnel, selection)| (tunnel, selection, true)),
     };
     let (ops, parts) = setup.start(clock::now())?;
@@ -88,6 +96,11 @@ pub async fn run(
         own: Some(own),
         mark,
     };
+    let names = dns.map(|(doors, dns)| {
+        let (hop, counters) = (parts.gateway.hop().clone(), parts.gateway.counters());
+        let resolver = Resolver::default();
+        Names::start(dns, doors, Through { hop, dialer: dialer.clone(), resolver, counters })
+    });
     let upstream = Upstream::new(manner, dialer, parts.gateway.counters());
     let hop = parts.gateway.hop().clone();
     let hubs = KnownHubs::new(clock::now(), &config, hubs, hop, mark);
@@ -97,6 +110,7 @@ pub async fn run(
         accept: config.accept,
         proxy,
         upstream,
+        names,
         session: None,
         hubs,
     };
@@ -132,6 +146,8 @@ struct Terminal {
     accept: Egress,
     proxy: Option<Proxy>,
     upstream: Upstream,
+    /// Resolves names; [`None`] unless configured.
+    names: Option<Names>,
     /// The session that has the tunnel.
     session: Option<SessionId>,
     hubs: KnownHubs,
@@ -159,7 +175,9 @@ impl Service for Terminal {
     }
 
     fn role_status(&self, now: Instant) -> RoleStatus {
-        RoleStatus { hubs: self.hubs.status(), ..self.parts.role_status(now) }
+        let dns = self.names.as_ref().map(Names::status);
+        let hubs = self.hubs.status();
+        RoleStatus { dns, hubs, ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> TerminalEvent {
@@ -198,8 +216,10 @@ impl Service for Terminal {
 
     fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
         let bypass_reason = self.bypass_reason(ops);
+        let asking = self.set_names(bypass_reason.is_none());
         let Some(intake) = &mut self.parts.intake else { return Ok(self.hubs.is_good()) };
         intake.set(now, bypass_reason.map_or(Ok(Scope::Everything), Err))?;
+        intake.answer_questions(asking)?;
         Ok(intake.is_on())
     }
 
@@ -237,7 +257,7 @@ impl Service for Terminal {
     }
 
     async fn stop(self) {
-        drop(self.proxy);
+        drop((self.proxy, self.names));
         self.parts.stop().await;
     }
 }
@@ -283,6 +303,11 @@ impl Terminal {
                     self.session.into_iter().for_each(|old| self.end_tunnel_to(old));
                     self.session = Some(session);
                     self.tunnel_to(session);
+                    if self.names.is_some() && !self.parts.gateway.hop().peer_answers(session) {
+                        tracing::warn!(
+                            "the hub has no section [dns]: names are resolved without it"
+                        );
+                    }
                 }
                 Change::Use(_) => {}
                 Change::Open(session, open) => {
@@ -292,6 +317,16 @@ impl Terminal {
                 }
             }
         }
+    }
+
+    /// Sets how names are resolved, and whether connections may be opened by name. Returns whether
+    /// questions are to be redirected: while there is a session, even one whose hub cannot be reached,
+    /// because then the cache may know.
+    fn set_names(&self, by_name: bool) -> bool {
+        let Some(names) = &self.names else { return false };
+        let session = self.hubs.session();
+        names.set(Route { hub: session.filter(|_| self.hubs.is_good()), by_name });
+        session.is_some_and(|session| self.parts.gateway.hop().peer_answers(session))
     }
 
     /// Routes packets that are not split to this session, if the hub accepts them.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use slacp::{AggregateId, KeyPair, PublicKey};
 
+use super::dns::HubDnsConfig;
 use super::intercept::{InterceptConfig, TunnelConfig};
 use super::operation::OperationConfig;
 use units::UnixTime;
@@ -50,6 +51,8 @@ pub struct HubConfig {
     /// Carries packets that are not split over the hop; `None` leaves them alone. Section `tunnel`,
     /// which requires `networks` for every terminal.
     pub tunnel: Option<TunnelConfig>,
+    /// Answers questions of its terminals; `None` answers none. Section `dns`.
+    pub dns: Option<HubDnsConfig>,
     /// Traffic classes that share the rate. Sections `[[class]]`.
     pub classes: Classes,
     /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then

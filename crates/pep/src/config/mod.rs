@@ -1,5 +1,6 @@
 //! The typed configuration of a gateway: valid as it stands, whatever file it came from.
 
+mod dns;
 mod hub;
 mod intercept;
 mod log;
@@ -7,6 +8,7 @@ mod operation;
 mod solo;
 mod terminal;
 
+pub use dns::{DnsConfig, HubDnsConfig};
 pub use hub::{HubConfig, PermitDefaults, PermittedTerminal, aggregates};
 pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice};
 pub use log::{LogFilter, LogFilterError};

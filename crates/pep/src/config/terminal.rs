@@ -7,6 +7,7 @@ use std::time::Duration;
 use slacp::{KeyPair, PublicKey};
 use thiserror::Error;
 
+use super::dns::DnsConfig;
 use super::intercept::{InterceptConfig, ProxyConfig, TunnelConfig};
 use super::operation::OperationConfig;
 use crate::egress::Egress;
@@ -44,6 +45,8 @@ pub struct TerminalConfig {
     /// Carries packets that are not split over the hop; `None` leaves them alone. Section `tunnel`,
     /// which requires `intercept`.
     pub tunnel: Option<TunnelConfig>,
+    /// Resolves names for clients; `None` leaves their questions alone. Section `dns`.
+    pub dns: Option<DnsConfig>,
     /// Traffic classes that share the rate. Sections `[[class]]`.
     pub classes: Classes,
     /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then

@@ -108,6 +108,11 @@ impl Lookup {
         self.next.take()
     }
 
+    /// Whether there is something to do.
+    pub fn has_step(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// A message has come from the server that was asked last.
     pub fn handle_message(&mut self, now: Instant, bytes: &[u8]) {
         if self.until.is_none() || !self.is_ours(bytes) {

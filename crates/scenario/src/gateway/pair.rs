@@ -17,7 +17,7 @@ use super::rate::Rates;
 use super::raw::sections;
 use super::raw::values::Key;
 use super::shared::{SharedKeys, shared_keys};
-use super::{ConfigFile, KeySource, RawHub, RawTerminal, egress, entrances, limits, policies};
+use super::{ConfigFile, KeySource, RawHub, RawTerminal, dns, egress, entrances, limits, policies};
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;
@@ -38,6 +38,7 @@ pub(super) fn terminal<E: Display>(
     let needs_interception = shared.tunnel.is_some() || raw.proxy.is_none();
     let (intercept, proxy) = entrances::read(place, raw.intercept, raw.proxy, needs_interception)?;
     let choice = Choice { split: intercept.is_some(), tunnel: shared.tunnel.is_some() };
+    let dns = raw.dns.map(|raw| dns::terminal(place, raw, intercept.is_some())).transpose()?;
     Ok(TerminalConfig {
         identity: shared.identity,
         hubs,
@@ -49,6 +50,7 @@ pub(super) fn terminal<E: Display>(
         intercept,
         proxy,
         accept: egress::accept(place, raw.accept)?,
+        dns,
         operation: shared.operation,
         tunnel: shared.tunnel,
         classes: shared.classes,
@@ -102,7 +104,8 @@ pub(super) fn hub<E: Display>(
     key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
 ) -> Result<HubConfig, FileError> {
     let mut shared = shared_keys!(raw).read(place, file, key)?;
-    shared.link.names = true;
+    let dns = raw.dns.map(|raw| dns::hub(place, raw)).transpose()?;
+    (shared.link.names, shared.link.questions) = (true, dns.is_some());
     egress::no_allow_loopback(place, raw.allow_loopback)?;
     let volume = limits::usual_volume(place, raw.limits.as_ref())?;
     let defaults = PermitDefaults {
@@ -134,6 +137,7 @@ pub(super) fn hub<E: Display>(
         connect_timeout: shared.connect_timeout,
         transparent,
         mesh: raw.mesh.unwrap_or(false),
+        dns,
         intercept: raw.intercept.map(|raw| entrances::intercept(place, raw)).transpose()?,
         terminals,
         permits,

@@ -9,8 +9,8 @@ use units::{BitRate, ByteCount, Probability};
 
 pub(crate) use self::sections::PermittedTerminal as RawPermit;
 use self::sections::{
-    Accept, Class, Dlep, Egress, Intercept, Limits, Metrics, OtherHub, PermittedTerminal, Policy,
-    Proxy, Side, Tunnel,
+    Accept, Class, Dlep, Dns, Egress, HubDns, Intercept, Limits, Metrics, OtherHub,
+    PermittedTerminal, Policy, Proxy, Side, Tunnel,
 };
 use self::values::{Address, HubOrder, InitialRate, Key, RateChoice};
 use crate::text::{Text, Time};
@@ -104,6 +104,8 @@ pub(crate) struct RawTerminal {
     pub(super) proxy: Option<Proxy>,
     /// What the hub's side and other terminals may reach behind this terminal; nothing without it.
     pub(super) accept: Option<Accept>,
+    /// How the names of clients are resolved; without it, their questions are left alone.
+    pub(super) dns: Option<Dns>,
     /// Traffic that is not split crosses the hop too, if both sides have this section.
     pub(super) tunnel: Option<Tunnel>,
     /// How traffic shares the rate; by default interactive traffic goes before bulk.
@@ -198,6 +200,8 @@ pub(crate) struct RawHub {
     pub(super) transparent: Option<bool>,
     /// Connections to intercept towards the terminals' networks.
     pub(super) intercept: Option<Intercept>,
+    /// How terminals' questions for names are answered; without it, they are not.
+    pub(super) dns: Option<HubDns>,
     /// Traffic that is not split crosses the hop too, if both sides have this section.
     pub(super) tunnel: Option<Tunnel>,
     /// How traffic shares the rate; by default interactive traffic goes before bulk.

@@ -499,6 +499,38 @@ fn a_bad_terminal_configuration_is_a_one_line_error() {
         ("[\"lan0\"]", "[\"lan0\"]\nanswer = \"late\"", &["intercept.answer", "late", "deferred"]),
         ("[\"lan0\"]", "[\"lan0\"]\nbypass = [\"10.1.0.0/8\"]", &["bypass", "10.0.0.0/8"]),
         (INTERCEPT, "[proxy]\n", &["proxy.listen is missing", "127.0.0.1:1080"]),
+        (
+            INTERCEPT,
+            "[proxy]\nlisten = \"[::1]:1080\"\n[dns]\n",
+            &["dns.intercept = false", "[intercept]", "`listen`"],
+        ),
+        (
+            INTERCEPT,
+            "[proxy]\nlisten = \"[::1]:1080\"\n[dns]\nlisten = [\"[::1]:53\"]\nanswer = \"instant\"",
+            &["dns.answer", "instant", "[intercept]"],
+        ),
+        (
+            "[intercept]",
+            "[dns]\nlisten = [\"0.0.0.0:53\"]\n[intercept]",
+            &["dns.clients is missing", "10.1.0.0/16"],
+        ),
+        ("[intercept]", "[dns]\nservers = [\"dns\"]\n[intercept]", &["dns.servers", "192.0.2.53"]),
+        ("[intercept]", "[dns]\nreal = [\"a b\"]\n[intercept]", &["dns.real", "corp.example"]),
+        ("[intercept]", "[dns]\ncache = \"1 kB\"\n[intercept]", &["dns.cache", "64 kB"]),
+        ("[intercept]", "[dns]\nprefetch = -1\n[intercept]", &["dns.prefetch", "0 to 1000"]),
+        ("[intercept]", "[dns]\nstale = \"200 h\"\n[intercept]", &["dns.stale", "0 s to 168 h"]),
+        ("[intercept]", "[dns]\npool_time = \"1 s\"\n[intercept]", &["dns.pool_time", "24 h"]),
+        ("[intercept]", "[dns]\npool = [\"::/64\"]\n[intercept]", &["dns.pool", "IPv4"]),
+        (
+            "[intercept]",
+            "[dns]\npool = [\"198.18.0.0/30\"]\n[intercept]",
+            &["dns.pool.0", "198.18.0.0/30", "/24"],
+        ),
+        (
+            "[intercept]",
+            "[dns]\npool = [\"198.18.0.0/16\", \"198.19.0.0/16\"]\n[intercept]",
+            &["dns.pool.1", "one prefix of each"],
+        ),
         (INTERCEPT, "[proxy]\nlisten = \"1080\"", &["proxy.listen", "\"1080\"", "127.0.0.1:1080"]),
         (
             INTERCEPT,
@@ -887,4 +919,38 @@ fn a_terminal_has_a_quota_of_volume_of_its_own_or_that_of_all() {
         let error = volume(top, of_terminal).unwrap_err();
         parts.iter().for_each(|part| assert!(error.contains(part), "{part} is not in {error}"));
     }
+}
+
+#[test]
+fn names_are_resolved_with_a_section_dns_on_both_sides() {
+    assert_eq!(terminal(&terminal_with("lan0", "lan0")).unwrap().dns, None);
+    let with = |text: &str| {
+        let text = terminal_with("[intercept]", &format!("[dns]\n{text}\n[intercept]"));
+        terminal(&text).unwrap().dns.unwrap()
+    };
+    let usual = with("");
+    assert!(usual.intercept && usual.listen.is_empty() && usual.names.pool.is_none());
+    assert_eq!((usual.names.stale.as_secs(), usual.names.prefetch), (86_400, 1));
+    assert_eq!(usual.names.cache.bytes, ByteCount::new(16_000_000));
+    let instant = with("answer = \"instant\"\nreal = [\"corp.example\"]");
+    let pool = instant.names.pool.unwrap();
+    let prefixes: Vec<String> = pool.prefixes.iter().map(ToString::to_string).collect();
+    assert_eq!(prefixes, ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"]);
+    assert_eq!((pool.time.as_secs(), instant.names.real.len()), (3600, 1));
+    let listening = with(
+        "intercept = false\nlisten = [\"10.1.0.1:53\"]\nclients = [\"10.1.0.0/16\"]\n\
+         servers = [\"192.0.2.53\", \"[::1]:5353\"]",
+    );
+    assert!(!listening.intercept && listening.serves([10, 1, 0, 9].into()));
+    assert!(!listening.serves([10, 2, 0, 9].into()));
+    let servers: Vec<String> = listening.servers.iter().map(ToString::to_string).collect();
+    assert_eq!(servers, ["192.0.2.53:53", "[::1]:5353"]);
+
+    let bare = hub(&hub_with("ship", "ship")).unwrap();
+    assert!(bare.dns.is_none() && !bare.link.questions);
+    let with_dns = hub_with("[[terminal]]", "[dns]\nservers = [\"192.0.2.53\"]\n[[terminal]]");
+    let config = hub(&with_dns).unwrap();
+    let dns = config.dns.unwrap();
+    assert!(config.link.questions);
+    assert_eq!((dns.servers[0].to_string(), dns.questions), ("192.0.2.53:53".to_owned(), 128));
 }

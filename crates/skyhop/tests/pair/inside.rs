@@ -211,9 +211,23 @@ impl Pair {
     /// A hub with this file as its hosts file, these keys before the first section, and `more` at
     /// the end.
     pub(crate) fn hub_that_reads(&self, hosts: &Path, keys: &str, more: &str) -> Gateway {
-        let cover = "mount --bind \"$1\" /etc/hosts && exec \"$SKYHOP\" hub /dev/stdin";
+        self.hub_with_files(&[(hosts, "/etc/hosts")], keys, more)
+    }
+
+    /// A hub that finds these files at those places.
+    pub(crate) fn hub_with_files(
+        &self,
+        files: &[(&Path, &str)],
+        keys: &str,
+        more: &str,
+    ) -> Gateway {
+        let cover = "while [ $# -gt 0 ]; do mount --bind \"$1\" \"$2\" || exit 1; shift 2; done; \
+                     exec \"$SKYHOP\" hub /dev/stdin";
         let mut command = find_netns(Node::Hub).unwrap().command("unshare");
-        command.args(["--mount", "sh", "-c", cover, "sh"]).arg(hosts);
+        command.args(["--mount", "sh", "-c", cover, "sh"]);
+        for (file, place) in files {
+            command.arg(file).arg(place);
+        }
         let mut hub = Gateway::run(command, &self.hub_config(keys, more));
         hub.wait_for("ready");
         hub

@@ -30,6 +30,7 @@ mod hubs;
 mod inside;
 mod machines;
 mod monitoring;
+mod names;
 mod operate;
 mod policy;
 mod programs;

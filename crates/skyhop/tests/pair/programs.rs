@@ -3,9 +3,9 @@
 use crate::common::program::{Program, programs};
 use crate::{
     blocked, clean_up, clients, code_points, compression, dashboard, directions, dlep, egress,
-    endings, enrol, eyeballs, fail_open, faults, hubs, machines, monitoring, operate, policy,
-    protocols, proxy, quic, semantics, shares, shown, solo, stalled, transfer, transparent, tunnel,
-    voice,
+    endings, enrol, eyeballs, fail_open, faults, hubs, machines, monitoring, names, operate,
+    policy, protocols, proxy, quic, semantics, shares, shown, solo, stalled, transfer, transparent,
+    tunnel, voice,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -58,6 +58,9 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     machines::without_ipv6::inside_ipv6_is_switched_off,
     machines::without_ipv6::inside_ipv6_goes_on_and_off,
     monitoring::inside_metrics_are_scraped,
+    names::inside_names_are_cached,
+    names::inside_new_names_cost_nothing,
+    names::inside_the_hub_is_gone,
     operate::inside_a_pair_is_asked,
     operate::inside_clients_are_claimed,
     operate::inside_a_terminal_drains,

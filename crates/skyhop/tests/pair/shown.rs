@@ -31,11 +31,13 @@ fn the_rules_shown_are_those_that_are_set() {
 pub(crate) fn inside_rules() {
     let keys = Keys::new(1);
     let tunnelled = "[[policy]]\nports = [25]\naction = \"tunnel\"\n[tunnel]\ndevice = \"veth\"\n";
-    for answer in ["early", "deferred"] {
+    let names = "[dns]\nanswer = \"instant\"\nbypass = [\"192.0.2.53/32\", \"2001:db8::/32\"]\n\
+                 listen = [\"127.0.0.53:53\"]\n";
+    for (answer, names) in [("early", ""), ("deferred", names)] {
         let section = format!("{INTERCEPT}answer = \"{answer}\"\n{POLICIES}");
         let whole = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n{section}{tunnelled}");
-        let of_hub = keys.hub_config("transparent = true", &whole);
-        let of_terminal = keys.terminal_config(1, "", &format!("{section}{tunnelled}"));
+        let of_hub = keys.hub_config("transparent = true", &format!("{whole}[dns]\n"));
+        let of_terminal = keys.terminal_config(1, "", &format!("{section}{tunnelled}{names}"));
         let mut hub = Gateway::start(Node::Hub, "hub", &of_hub);
         hub.wait_for("ready");
         let mut terminal = Gateway::start(Node::Terminal, "terminal", &of_terminal);

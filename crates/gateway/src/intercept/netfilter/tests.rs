@@ -11,6 +11,7 @@ fn rules() -> Rules {
         listeners: vec![(Version::V4, 4001), (Version::V6, 4002)],
         deferred: false,
         own_traffic: false,
+        names: None,
     }
 }
 
@@ -41,7 +42,7 @@ fn chains(listed: &str) -> Vec<&str> {
 #[test]
 fn the_kernel_has_the_rules_that_we_print() {
     in_namespace(|| {
-        let mut table = Table::claim().unwrap();
+        let mut table = Table::claim(false).unwrap();
         let networks = ["10.1.0.0/16", "10.2.0.0/16", "fd00:1::/64"];
         let only = Scope::only(networks.map(|network| network.parse().unwrap()).to_vec());
         for (scope, ways) in [(Scope::Everything, 2), (only, 6)] {
@@ -64,7 +65,7 @@ fn the_kernel_has_the_rules_that_we_print() {
 #[test]
 fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
     in_namespace(|| {
-        let mut table = Table::claim().unwrap();
+        let mut table = Table::claim(false).unwrap();
         table.add_own().unwrap();
         table.take_over(&all_rules(), &Scope::Everything).unwrap();
         let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
@@ -84,7 +85,7 @@ fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
 #[test]
 fn stopping_leaves_the_connections_there_are_and_dropping_leaves_nothing() {
     in_namespace(|| {
-        let mut table = Table::claim().unwrap();
+        let mut table = Table::claim(false).unwrap();
         let Some(idle) = nft(&["list", "ruleset"], "") else { return };
         table.take_over(&rules(), &Scope::Everything).unwrap();
         table.take_over(&rules(), &Scope::Everything).unwrap();
@@ -102,21 +103,21 @@ fn stopping_leaves_the_connections_there_are_and_dropping_leaves_nothing() {
 #[test]
 fn each_gateway_of_a_namespace_has_a_slot_of_its_own() {
     in_namespace(|| {
-        let first = Table::claim().unwrap();
-        let second = Table::claim().unwrap();
+        let first = Table::claim(false).unwrap();
+        let second = Table::claim(false).unwrap();
         assert_eq!((first.slot(), second.slot()), (Slot(0), Slot(1)));
         assert_ne!(first.slot().mark(), second.slot().mark());
         assert!(is_claimed(Slot(1)).unwrap() && !is_claimed(Slot(2)).unwrap());
         drop(first);
         assert!(!is_claimed(Slot(0)).unwrap());
-        assert_eq!(Table::claim().unwrap().slot(), Slot(0));
+        assert_eq!(Table::claim(false).unwrap().slot(), Slot(0));
     });
 }
 
 #[test]
 fn counts_begin_anew_with_other_policies_only() {
     in_namespace(|| {
-        let mut table = Table::claim().unwrap();
+        let mut table = Table::claim(false).unwrap();
         assert_eq!(table.counts().unwrap(), BTreeMap::new());
         table.take_over(&rules(), &Scope::Everything).unwrap();
         let names: Vec<String> = table.counts().unwrap().into_keys().collect();
@@ -127,5 +128,43 @@ fn counts_begin_anew_with_other_policies_only() {
         let fewer = Rules { policies: policies().split_off(2), ..rules() };
         table.take_over(&fewer, &Scope::Everything).unwrap();
         assert_eq!(table.counts().unwrap(), [("policy-1-connections".to_owned(), 0)].into());
+    });
+}
+
+/// What a resolver wants.
+fn names(asking: bool) -> NameRules {
+    let prefixes = |texts: [&str; 2]| texts.map(|text| text.parse().unwrap()).to_vec();
+    NameRules {
+        connections: vec![(Version::V4, 4003), (Version::V6, 4004)],
+        questions: ["127.59.0.1:53", "[fd7a::1]:53"].map(|it| it.parse().unwrap()).to_vec(),
+        pool: prefixes(["198.18.0.0/15", "fd00:53::/64"]),
+        bypass: prefixes(["192.0.2.53/32", "2001:db8::/32"]),
+        listen: vec![[10, 1, 0, 1].into()],
+        asking,
+        intercept: true,
+    }
+}
+
+#[test]
+fn names_are_redirected_while_they_are_asked_for_and_the_pool_always() {
+    in_namespace(|| {
+        let mut table = Table::claim(true).unwrap();
+        for (asking, questions) in [(true, 4 + 4), (false, 0)] {
+            let rules = Rules { names: Some(names(asking)), ..rules() };
+            table.take_over(&rules, &Scope::Nothing).unwrap();
+            let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
+            let printed = rules.display(table.slot(), &Scope::Nothing);
+            nft(&["-f", "-"], &printed.replace("skyhop-0", "printed")).unwrap();
+            let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
+            nft(&["delete", "table", "inet", "printed"], "").unwrap();
+            assert_eq!(chains(&ours), chains(&theirs));
+            let asked = ours.matches("dport 53 ").count();
+            assert_eq!(asked, questions, "{ours}");
+            // By two interfaces, to two prefixes: SYNs, other segments, other packets.
+            assert_eq!(ours.matches("daddr 198.18.0.0/15").count(), 2 * 4, "{ours}");
+            assert!(ours.contains("tproxy ip to 127.0.0.1:4003"), "{ours}");
+            assert_eq!(ours.contains("tproxy ip to 127.59.0.1:53"), asking, "{ours}");
+            assert_eq!(ours.contains("ip daddr 192.0.2.53 return"), asking, "{ours}");
+        }
     });
 }

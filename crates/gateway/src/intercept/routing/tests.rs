@@ -36,7 +36,7 @@ fn ours() -> (Vec<u32>, Vec<u32>) {
 #[test]
 fn two_gateways_in_one_namespace_do_not_meet() {
     in_namespace(|| {
-        let (first, second) = (Table::claim().unwrap(), Table::claim().unwrap());
+        let (first, second) = (Table::claim(false).unwrap(), Table::claim(false).unwrap());
         let first_routing = Routing::install(first.slot(), &BOTH).unwrap().0;
         let second_routing = Routing::install(second.slot(), &BOTH).unwrap().0;
         let tables = vec![5900, 5901, 5900, 5901];
@@ -54,7 +54,7 @@ fn leftovers_of_a_killed_gateway_go_at_the_next_start() {
         for slot in [Slot(0), Slot(3)] {
             std::mem::forget(Routing::install(slot, &BOTH).unwrap().0);
         }
-        let table = Table::claim().unwrap();
+        let table = Table::claim(false).unwrap();
         let routing = Routing::install(table.slot(), &BOTH).unwrap().0;
         assert_eq!(ours(), (vec![5900, 5900], vec![5900, 5900]));
         drop(routing);

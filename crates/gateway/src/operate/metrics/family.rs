@@ -109,6 +109,7 @@ impl Collector for Snapshot {
         bypass(&self.status, &mut families)?;
         policies(&self.status, &mut families)?;
         tunnel(&self.status, &mut families)?;
+        names(&self.status, &mut families)?;
         bounds(&self.status, &mut families)?;
         modem(&self.status, &mut families)?;
         sessions(&self.status, &mut families)?;
@@ -267,6 +268,31 @@ fn tunnel(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let rows = fates.map(|(fate, count)| (label("fate", fate), count));
     let help = "Packets of the tunnel; prohibited is part of from_hop";
     families.counter("skyhop_tunnel_packets", help, &rows)
+}
+
+fn names(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let Some(dns) = &status.dns else { return Ok(()) };
+    let fates = [
+        ("asked", dns.questions),
+        ("hit", dns.hits),
+        ("stale", dns.stale),
+        ("instant", dns.instant),
+        ("coalesced", dns.coalesced),
+        ("crossed", dns.crossed),
+        ("prefetched", dns.prefetched),
+        ("straight", dns.straight),
+        ("failed", dns.failed),
+        ("refused", dns.refused),
+    ];
+    let rows = fates.map(|(fate, count)| (label("fate", fate), count));
+    let help = "Questions for names; prefetched ones are part of crossed and not of asked";
+    families.counter("skyhop_names", help, &rows)?;
+    let saved = ConstCounter::new(dns.saved_round_trips);
+    let (name, help) = ("skyhop_names_saved_round_trips", "Round trips that clients did not wait");
+    saved.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    families.one("skyhop_names_entries", "Answers in the cache", dns.entries as f64)?;
+    families.one("skyhop_names_cache_bytes", "Memory of the cache", dns.cache_bytes as f64)?;
+    families.one("skyhop_names_pool", "Names with addresses of the pool", dns.names as f64)
 }
 
 fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {

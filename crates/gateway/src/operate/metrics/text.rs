@@ -52,8 +52,8 @@ mod tests {
 
     use super::*;
     use crate::operate::status::{
-        BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus, InterceptionStatus,
-        PolicyStatus, SessionStatus, TunnelStatus, UsageStatus,
+        BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus, DnsStatus,
+        InterceptionStatus, PolicyStatus, SessionStatus, TunnelStatus, UsageStatus,
     };
 
     #[test]
@@ -68,6 +68,7 @@ mod tests {
         let (name, action) = ("mail".to_owned(), "bypass".to_owned());
         status.policies.push(PolicyStatus { name, action, connections: 4, packets: 0 });
         status.tunnel = Some(TunnelStatus { prohibited: 6, ..TunnelStatus::default() });
+        status.dns = Some(DnsStatus { hits: 8, saved_round_trips: 9, ..DnsStatus::default() });
         let (state, destinations) = ("up".to_owned(), vec![DlepDestination::default()]);
         let rate_bit_s = Some(20);
         status.dlep =
@@ -107,6 +108,8 @@ mod tests {
             "skyhop_policy_connections_total{policy=\"mail\",action=\"bypass\"} 4",
             "skyhop_policy_packets_total{policy=\"mail\",action=\"bypass\"} 0",
             "skyhop_tunnel_packets_total{fate=\"prohibited\"} 6",
+            "skyhop_names_total{fate=\"hit\"} 8",
+            "skyhop_names_saved_round_trips_total 9",
             "skyhop_session_rtt_seconds{peer=\"ship-1\"} 0.6",
             "skyhop_session_rate_tripped{peer=\"ship-1\"} 1.0",
             "skyhop_session_rate_trips_total{peer=\"ship-1\"} 2",

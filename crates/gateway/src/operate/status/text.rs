@@ -8,8 +8,8 @@ use units::{BitRate, ByteCount, format_duration};
 
 use super::{
     ChannelStatus, ClassStatus, CompressionStatus, ConnectionStatus, DemandStatus, DlepStatus,
-    InterceptionStatus, MemoryStatus, PolicyStatus, Role, SessionStatus, Status, TrafficStatus,
-    TunnelStatus,
+    DnsStatus, InterceptionStatus, MemoryStatus, PolicyStatus, Role, SessionStatus, Status,
+    TrafficStatus, TunnelStatus,
 };
 
 impl Status {
@@ -27,6 +27,9 @@ impl Status {
         }
         if let Some(tunnel) = &self.tunnel {
             row(&mut text, "tunnel", &packets(tunnel));
+        }
+        if let Some(dns) = &self.dns {
+            row(&mut text, "names", &names(dns, self.role));
         }
         row(&mut text, "memory", &memory(&self.memory));
         if let Some(dlep) = &self.dlep {
@@ -143,6 +146,28 @@ fn packets(tunnel: &TunnelStatus) -> String {
         "{} packets onto the hop, {} from it; {} prohibited, {} foreign, {} dropped",
         tunnel.to_hop, tunnel.from_hop, tunnel.prohibited, tunnel.foreign, tunnel.dropped
     )
+}
+
+/// What became of questions for names.
+fn names(dns: &DnsStatus, role: Role) -> String {
+    if role == Role::Hub {
+        return format!("{} questions, {} without an answer", dns.questions, dns.failed);
+    }
+    let DnsStatus { questions, hits, stale, instant, prefetched, saved_round_trips, .. } = dns;
+    let mut what = format!(
+        "{questions} questions: {hits} from the cache, {stale} stale, {instant} instant; \
+         {prefetched} prefetched; {saved_round_trips} round trips saved"
+    );
+    for (count, why) in [
+        (dns.straight, "asked without the hop"),
+        (dns.failed, "without an answer"),
+        (dns.refused, "refused"),
+    ] {
+        if count > 0 {
+            let _ = write!(what, "; {count} {why}");
+        }
+    }
+    what
 }
 
 /// What the modem reports over DLEP.
@@ -521,6 +546,25 @@ mod tests {
             };
             assert!(path(&session).contains(expected), "{}", path(&session));
         }
+    }
+
+    #[test]
+    fn names_are_shown_where_they_are_resolved() {
+        let dns = DnsStatus {
+            questions: 9,
+            hits: 4,
+            instant: 2,
+            prefetched: 1,
+            failed: 3,
+            saved_round_trips: 6,
+            ..DnsStatus::default()
+        };
+        let text = |role| Status { role, dns: Some(dns), ..status() }.text(None);
+        let line = "names    9 questions: 4 from the cache, 0 stale, 2 instant; 1 prefetched; \
+                    6 round trips saved; 3 without an answer\n";
+        assert!(text(Role::Terminal).contains(line), "{}", text(Role::Terminal));
+        assert!(text(Role::Hub).contains("names    9 questions, 3 without an answer\n"));
+        assert!(!status().text(None).contains("names"));
     }
 
     #[test]

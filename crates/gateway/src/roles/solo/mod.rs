@@ -174,7 +174,7 @@ impl Solo {
         let windows = Windows::install(&config.lan, &config.wan)?;
         let counters = Arc::new(Counters::default());
         counters.keepalive.set(config.operation.keepalive);
-        let install = |intercept| Interception::install(intercept, &config.policies);
+        let install = |intercept| Interception::install(intercept, &config.policies, None);
         let interception = config.intercept.as_ref().map(install).transpose()?;
         if let Some(interception) = &interception {
             interception.prepare(&config.lan, windows.lan_mark());

@@ -3,12 +3,13 @@
 use pep::accounting::{Exhausted, Period};
 use pep::config::HubAddress;
 use pep::egress::Target;
+use pep::names::Domain;
 use pep::traffic::Prefix;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use units::{BitRate, ByteCount, UnixTime};
 
-use super::values::{Action, Address, Answer, Aqm, Channel, Device, Key, Names};
+use super::values::{Action, Address, Answer, Aqm, Channel, Device, DnsAnswer, Key, Names, Server};
 use crate::item::Item;
 use crate::text::{Text, Time};
 
@@ -87,6 +88,64 @@ pub(in crate::gateway) struct Proxy {
     /// Which side of a pair resolves names.
     #[schemars(extend("default" = "hub"))]
     pub(in crate::gateway) names: Option<Names>,
+}
+
+/// How the names of a terminal's clients are resolved.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::gateway) struct Dns {
+    /// Answer questions of intercepted clients to any resolver; by default with `[intercept]`.
+    pub(in crate::gateway) intercept: Option<bool>,
+    /// Resolvers (prefixes) whose questions are left alone.
+    #[serde(default)]
+    pub(in crate::gateway) bypass: Vec<Text<Prefix>>,
+    /// Addresses, UDP and TCP, at which clients may ask.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["192.0.2.1:53"]]))]
+    pub(in crate::gateway) listen: Vec<Text<Address>>,
+    /// Those (prefixes) who may ask there; required when others can reach `listen`.
+    #[serde(default)]
+    pub(in crate::gateway) clients: Vec<Text<Prefix>>,
+    /// Resolvers for questions at `listen` while the hub cannot be reached; by default the
+    /// machine's own.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["192.0.2.53"]]))]
+    pub(in crate::gateway) servers: Vec<Text<Server>>,
+    /// What a new name is answered with: its real address, or at once one of `pool`.
+    #[schemars(extend("default" = "real"))]
+    pub(in crate::gateway) answer: Option<DnsAnswer>,
+    /// With `instant`: domains whose names get real answers.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["corp.example"]]))]
+    pub(in crate::gateway) real: Vec<Text<Domain>>,
+    /// With `instant`: a prefix of each IP version, whose addresses nobody else uses.
+    #[schemars(extend("default" = ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"]))]
+    pub(in crate::gateway) pool: Option<Vec<Text<Prefix>>>,
+    /// With `instant`: how long a name keeps its address after the last use, 1 min to 24 h.
+    #[schemars(extend("default" = "1 h"))]
+    pub(in crate::gateway) pool_time: Option<Text<Time>>,
+    /// The most memory of the cache.
+    #[schemars(extend("default" = "16 MB"))]
+    pub(in crate::gateway) cache: Option<Text<ByteCount>>,
+    /// How long an expired answer may be used while there is no other, at most 168 h; 0 s for never.
+    #[schemars(extend("default" = "24 h"))]
+    pub(in crate::gateway) stale: Option<Text<Time>>,
+    /// Answers in use that are fetched again before they expire, per second; 0 for none.
+    #[schemars(range(min = 0, max = 1000), extend("default" = 1))]
+    pub(in crate::gateway) prefetch: Option<i64>,
+}
+
+/// How a hub answers its terminals' questions.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::gateway) struct HubDns {
+    /// Resolvers to ask; by default the machine's own.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["192.0.2.53"]]))]
+    pub(in crate::gateway) servers: Vec<Text<Server>>,
+    /// Questions of one terminal that are asked at once; as many wait.
+    #[schemars(range(min = 1, max = 512), extend("default" = 128))]
+    pub(in crate::gateway) questions: Option<i64>,
 }
 
 /// The tunnel for traffic that is not split.

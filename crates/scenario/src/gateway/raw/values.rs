@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::str::FromStr;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use pep::config;
 use pep::keys::{KeyTextError, parse_public_key};
@@ -100,6 +100,29 @@ impl From<Answer> for config::Answer {
             Answer::Early => Self::Early,
             Answer::Deferred => Self::Deferred,
         }
+    }
+}
+
+/// What a new name is answered with.
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(in crate::gateway) enum DnsAnswer {
+    Real,
+    Instant,
+}
+
+/// A resolver, at port 53 unless it says otherwise.
+#[derive(Clone, Copy)]
+pub(in crate::gateway) struct Server(pub(in crate::gateway) SocketAddr);
+
+impl FromStr for Server {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        const EXPECTED: &str = "expected an address, with a port unless it is 53, like \"192.0.2.53\" or \"[::1]:5353\"";
+        let address = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53));
+        address.or_else(|_| text.parse()).map(Self).map_err(|_| EXPECTED)
     }
 }
 

@@ -1,0 +1,422 @@
+//! Drives a terminal's resolver: hands it questions and the time, and does what it wants.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use pep::config::DnsConfig;
+use pep::names::{Ask, AskId, Asked, Output, Question, Resolver, Upstream};
+use slacp::{HostName, SessionId};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use units::{Instant, Machine};
+
+use super::carry::{self, Through};
+use super::doors::Doors;
+use super::servers::Servers;
+use super::tcp::{self, Framing, Origin};
+use super::udp::{PORT, UdpDoor};
+use super::{exchange, lookup};
+use crate::clock;
+use crate::hop::udp::Reception;
+use crate::intercept::listener::{Accept, Accepted, Listener};
+use crate::operate::status::DnsStatus;
+use crate::proxy::client_network;
+
+/// Questions that may wait for the driver; more are lost, and asked again.
+const MOST_INPUTS: usize = 1024;
+/// TCP connections of clients at once.
+const MOST_CONNECTIONS: usize = 1024;
+
+/// Where answers go.
+#[derive(Clone)]
+pub(super) enum Asker {
+    Udp { door: Arc<UdpDoor>, client: SocketAddr, local: Option<IpAddr>, id: u16 },
+    Tcp { connection: u64, id: u16, answers: mpsc::Sender<Vec<u8>> },
+}
+
+/// The same client with the same question.
+impl PartialEq for Asker {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Udp { door, client, local, id },
+                Self::Udp { door: door2, client: client2, local: local2, id: id2 },
+            ) => Arc::ptr_eq(door, door2) && (client, local, id) == (client2, local2, id2),
+            (
+                Self::Tcp { connection, id, .. },
+                Self::Tcp { connection: connection2, id: id2, .. },
+            ) => (connection, id) == (connection2, id2),
+            _ => false,
+        }
+    }
+}
+
+impl Asker {
+    fn answer(&self, message: Vec<u8>) {
+        match self {
+            Self::Udp { door, client, local, .. } => door.answer(*client, *local, &message),
+            Self::Tcp { answers, .. } => {
+                // A client that is gone, or does not read.
+                let _ = answers.try_send(message);
+            }
+        }
+    }
+}
+
+/// How clients are served now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Route {
+    /// The session with the hub, while it can be reached.
+    pub(crate) hub: Option<SessionId>,
+    /// Whether new connections may be opened by name.
+    pub(crate) by_name: bool,
+}
+
+/// Takes questions in.
+pub(super) struct Desk {
+    inputs: mpsc::Sender<(Asker, Origin, Vec<u8>)>,
+    connections: AtomicU64,
+}
+
+impl Desk {
+    pub(super) fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn ask(&self, asker: Asker, origin: Origin, message: &[u8]) {
+        if let Err(TrySendError::Full(_)) = self.inputs.try_send((asker, origin, message.to_vec()))
+        {
+            tracing::debug!("too many questions wait: one of {} is lost", origin.client);
+        }
+    }
+}
+
+type Shared = Arc<Mutex<Resolver<Asker>>>;
+
+fn lock(resolver: &Shared) -> MutexGuard<'_, Resolver<Asker>> {
+    resolver.lock().expect("nobody panics while holding the resolver")
+}
+
+/// A running resolver. Dropping it ends everything.
+pub(crate) struct Names {
+    resolver: Shared,
+    route: watch::Sender<Route>,
+    task: AbortHandle,
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Names {
+    /// Starts to answer at `doors`. Connections to addresses that stand for names go `through`.
+    pub(crate) fn start(config: DnsConfig, doors: Doors, through: Through) -> Self {
+        let (inputs, questions) = mpsc::channel(MOST_INPUTS);
+        let (sender, route) = watch::channel(Route::default());
+        let resolver = Arc::new(Mutex::new(Resolver::new(config.names.clone())));
+        let own: Vec<SocketAddr> = doors.addresses().collect();
+        let through = Arc::new(through);
+        let mut driver = Driver {
+            desk: Arc::new(Desk { inputs, connections: AtomicU64::new(0) }),
+            resolver: resolver.clone(),
+            questions,
+            route,
+            servers: Arc::new(Servers::new(config.servers.clone(), own.clone())),
+            config: Arc::new(config),
+            own,
+            through,
+            tasks: JoinSet::new(),
+            conversations: JoinSet::new(),
+        };
+        let task = tokio::spawn(async move { driver.run(doors).await }).abort_handle();
+        Self { resolver, route: sender, task }
+    }
+
+    /// Sets how clients are served.
+    pub(crate) fn set(&self, route: Route) {
+        self.route.send_if_modified(|current| std::mem::replace(current, route) != route);
+    }
+
+    pub(crate) fn status(&self) -> DnsStatus {
+        DnsStatus::from(&lock(&self.resolver).stats())
+    }
+}
+
+/// What has ended.
+enum Done {
+    Reply(AskId, Option<Vec<u8>>),
+    /// A connection that came in.
+    Arrived(Accepted),
+    /// A connection of a client at `listen`.
+    Listened(TcpStream, SocketAddr),
+}
+
+struct Driver {
+    desk: Arc<Desk>,
+    resolver: Shared,
+    questions: mpsc::Receiver<(Asker, Origin, Vec<u8>)>,
+    route: watch::Receiver<Route>,
+    config: Arc<DnsConfig>,
+    servers: Arc<Servers>,
+    /// Our own addresses.
+    own: Vec<SocketAddr>,
+    through: Arc<Through>,
+    /// Questions that others answer.
+    tasks: JoinSet<Done>,
+    /// Clients' TCP connections, and the doors.
+    conversations: JoinSet<()>,
+}
+
+impl Driver {
+    async fn run(&mut self, doors: Doors) {
+        let (sender, mut arrivals) = mpsc::channel(MOST_CONNECTIONS);
+        self.open(doors, &sender);
+        loop {
+            let until = lock(&self.resolver).poll_timeout().map(|(until, _)| until);
+            tokio::select! {
+                Some((asker, origin, message)) = self.questions.recv() => {
+                    self.handle_question(clock::now(), asker, origin, &message);
+                }
+                Some(Ok(done)) = self.tasks.join_next() => self.handle_done(clock::now(), done),
+                Some(arrived) = arrivals.recv() => self.handle_done(clock::now(), arrived),
+                Some(_) = self.conversations.join_next() => {}
+                Ok(()) = self.route.changed() => {
+                    let hub = self.route.borrow_and_update().hub;
+                    let answers = hub.is_some_and(|it| self.through.hop.peer_answers(it));
+                    lock(&self.resolver).set_hub(clock::now(), answers);
+                }
+                () = clock::sleep_until(until) => {
+                    lock(&self.resolver).handle_timeout(clock::now());
+                }
+            }
+            self.drain();
+        }
+    }
+
+    /// Takes in what comes by the doors.
+    fn open(&mut self, doors: Doors, arrivals: &mpsc::Sender<Done>) {
+        for door in doors.redirected {
+            self.conversations.spawn(redirected(self.desk.clone(), door, self.own.clone()));
+        }
+        for listener in doors.listeners {
+            self.conversations.spawn(accept_redirected(listener, arrivals.clone()));
+        }
+        for (door, listener) in doors.listening {
+            self.conversations.spawn(listening(self.desk.clone(), door, self.config.clone()));
+            let accept = accept(listener, self.config.clone(), arrivals.clone());
+            self.conversations.spawn(accept);
+        }
+    }
+
+    fn handle_question(&self, now: Instant, asker: Asker, origin: Origin, message: &[u8]) {
+        let by_name = origin.intercepted && {
+            let Route { hub, by_name } = *self.route.borrow();
+            by_name && hub.is_some_and(|hub| self.through.hop.peer_resolves(hub))
+        };
+        let asked = Asked {
+            over_tcp: matches!(asker, Asker::Tcp { .. }),
+            asker,
+            client: client_network(origin.client.ip()),
+            resolver: origin.resolver,
+            by_name,
+        };
+        lock(&self.resolver).handle_message(now, asked, message);
+    }
+
+    fn handle_done(&mut self, now: Instant, done: Done) {
+        match done {
+            Done::Reply(id, reply) => {
+                lock(&self.resolver).handle_reply(now, id, reply.as_deref());
+            }
+            Done::Arrived(accepted) => self.handle_arrival(now, accepted),
+            Done::Listened(socket, client) => {
+                let origin = Origin { client, resolver: None, intercepted: false };
+                self.converse(socket, origin);
+            }
+        }
+    }
+
+    /// A redirected connection: to a resolver, or to an address that stands for a name.
+    fn handle_arrival(&mut self, now: Instant, accepted: Accepted) {
+        let destination = accepted.open.destination;
+        let name: Option<HostName> = lock(&self.resolver).name_of(now, destination.ip());
+        let route = *self.route.borrow();
+        if self.conversations.len() >= MOST_CONNECTIONS {
+            return crate::relay::tcp::reset(accepted.socket);
+        }
+        if let Some(name) = name {
+            let through = self.through.clone();
+            self.conversations.spawn(carry::to_name(through, route, accepted, name));
+        } else if destination.port() == PORT && !self.is_of_pool(destination.ip()) {
+            let (desk, through) = (self.desk.clone(), self.through.clone());
+            let resolver = Some(destination).filter(|it| !self.is_own(*it));
+            let origin = Origin { client: accepted.open.source, resolver, intercepted: true };
+            self.conversations.spawn(answer_or_carry(desk, through, route, accepted, origin));
+        } else {
+            // An address that stands for nothing, or no longer.
+            crate::relay::tcp::reset(accepted.socket);
+        }
+    }
+
+    fn converse(&mut self, socket: TcpStream, origin: Origin) {
+        if self.conversations.len() < MOST_CONNECTIONS {
+            let desk = self.desk.clone();
+            self.conversations.spawn(tcp::converse(desk, socket, origin, Framing::default()));
+        }
+    }
+
+    fn is_of_pool(&self, address: IpAddr) -> bool {
+        let pool = self.config.names.pool.as_ref();
+        pool.is_some_and(|pool| pool.prefixes.iter().any(|prefix| prefix.contains(address)))
+    }
+
+    fn is_own(&self, address: SocketAddr) -> bool {
+        is_own(&self.own, address)
+    }
+
+    /// Does what the resolver wants.
+    fn drain(&mut self) {
+        loop {
+            let Some(output) = lock(&self.resolver).poll_output() else { return };
+            match output {
+                Output::Answer(asker, message) => asker.answer(message),
+                Output::Ask(ask) => self.ask(ask),
+            }
+        }
+    }
+
+    fn ask(&mut self, Ask { id, message, to }: Ask) {
+        let (hop, mark) = (self.through.hop.clone(), self.through.dialer.mark);
+        match (to, self.route.borrow().hub) {
+            (Upstream::Hub, Some(session)) => {
+                self.tasks.spawn(async move {
+                    Done::Reply(id, exchange::ask(hop, session, &message).await)
+                });
+            }
+            // The hub has gone just now.
+            (Upstream::Hub, None) => {
+                self.tasks.spawn(async move { Done::Reply(id, None) });
+            }
+            (Upstream::Straight(server), _) => {
+                let servers = server.map_or_else(|| self.servers.list(clock::now()), |it| vec![it]);
+                self.tasks.spawn(async move {
+                    Done::Reply(id, ask_straight(&message, &servers, mark).await)
+                });
+            }
+        }
+    }
+}
+
+/// The answer of one of these resolvers, without the hop.
+async fn ask_straight(
+    message: &[u8],
+    servers: &[SocketAddr],
+    mark: Option<u32>,
+) -> Option<Vec<u8>> {
+    match (Question::parse(message), servers) {
+        (Err(_), [server, ..]) => lookup::pass(message, *server, mark).await,
+        _ => lookup::look_up(message, servers, mark).await,
+    }
+}
+
+/// Whether an address is one of those at which we answer.
+fn is_own(own: &[SocketAddr], address: SocketAddr) -> bool {
+    let at = |it: &SocketAddr| it.port() == address.port() && it.ip() == address.ip();
+    own.iter().any(at)
+}
+
+/// Takes in questions that clients have sent to any resolver.
+async fn redirected(desk: Arc<Desk>, door: Arc<UdpDoor>, own: Vec<SocketAddr>) {
+    take_in(&desk, &door, |client, local| {
+        let resolver = local.map(|ip| SocketAddr::new(ip, PORT)).filter(|it| !is_own(&own, *it));
+        Some(Origin { client, resolver, intercepted: true })
+    })
+    .await;
+}
+
+/// Takes in questions at an address of ours.
+async fn listening(desk: Arc<Desk>, door: Arc<UdpDoor>, config: Arc<DnsConfig>) {
+    take_in(&desk, &door, |client, _| {
+        let origin = Origin { client, resolver: None, intercepted: false };
+        config.serves(client.ip()).then_some(origin)
+    })
+    .await;
+}
+
+async fn take_in(
+    desk: &Desk,
+    door: &Arc<UdpDoor>,
+    origin: impl Fn(SocketAddr, Option<IpAddr>) -> Option<Origin>,
+) {
+    let mut buffers = Reception::new();
+    loop {
+        let taken = door.receive(&mut buffers, |client, local, message| {
+            let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+            if let Some(origin) = origin(client, local) {
+                let asker = Asker::Udp { door: door.clone(), client, local, id };
+                desk.ask(asker, origin, message);
+            }
+        });
+        if let Err(error) = taken.await {
+            return tracing::error!("no more questions over UDP at {}: {error}", door.address());
+        }
+    }
+}
+
+async fn accept_redirected(listener: Listener, arrivals: mpsc::Sender<Done>) {
+    loop {
+        match listener.accept().await {
+            Accept::Connection(accepted) => {
+                if arrivals.send(Done::Arrived(accepted)).await.is_err() {
+                    return;
+                }
+            }
+            Accept::Nothing => {}
+            Accept::Exhausted(error) => pause(&error).await,
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, config: Arc<DnsConfig>, arrivals: mpsc::Sender<Done>) {
+    loop {
+        match listener.accept().await {
+            Ok((socket, client)) if config.serves(client.ip()) => {
+                if arrivals.send(Done::Listened(socket, client)).await.is_err() {
+                    return;
+                }
+            }
+            Ok(_) => {}
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+/// Waits until descriptors are free again.
+async fn pause(error: &std::io::Error) {
+    tracing::debug!("no questions over TCP for a while: {error}");
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+}
+
+/// Answers the questions on a redirected connection; one whose first message is for its server alone
+/// is carried there.
+async fn answer_or_carry(
+    desk: Arc<Desk>,
+    through: Arc<Through>,
+    route: Route,
+    accepted: Accepted,
+    origin: Origin,
+) {
+    let Accepted { mut socket, open } = accepted;
+    match tcp::first(&mut socket).await {
+        Some((framing, false)) => tcp::converse(desk, socket, origin, framing).await,
+        Some((framing, true)) if origin.resolver.is_some() => {
+            carry::carry(through, route, (socket, framing.rest()), open.into()).await;
+        }
+        _ => {}
+    }
+}

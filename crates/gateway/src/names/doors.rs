@@ -1,0 +1,105 @@
+//! Where questions come in, and connections to addresses that stand for names.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use pep::config::DnsConfig;
+use pep::traffic::Version;
+use tokio::net::TcpListener;
+
+use super::udp::{PORT, UdpDoor};
+use crate::error::RunError;
+use crate::intercept::listener::Listener;
+use crate::intercept::netfilter::NameRules;
+
+/// Port shown in printed rules; a running gateway takes any free one.
+const PRINTED_PORT: u16 = 5902;
+
+/// The sockets of a terminal's resolver.
+pub(crate) struct Doors {
+    /// At addresses of this machine.
+    pub(super) listening: Vec<(Arc<UdpDoor>, TcpListener)>,
+    /// For what interception redirects.
+    pub(super) redirected: Vec<Arc<UdpDoor>>,
+    pub(super) listeners: Vec<Listener>,
+}
+
+impl Doors {
+    /// Opens the sockets that `config` asks for.
+    ///
+    /// # Errors
+    /// If an address cannot be bound, or privileges are missing.
+    pub(crate) async fn open(config: &DnsConfig) -> Result<Self, RunError> {
+        let mut doors =
+            Self { listening: Vec::new(), redirected: Vec::new(), listeners: Vec::new() };
+        for address in &config.listen {
+            let failed = |cause| RunError::Listen { address: *address, cause };
+            let udp = UdpDoor::listen(*address).map_err(failed)?;
+            let tcp = TcpListener::bind(udp.address()).await.map_err(failed)?;
+            tracing::info!("names are resolved at {}", udp.address());
+            doors.listening.push((Arc::new(udp), tcp));
+        }
+        if config.intercept || config.names.pool.is_some() {
+            [Version::V4, Version::V6].into_iter().for_each(|version| doors.redirect(version));
+        }
+        Ok(doors)
+    }
+
+    /// Opens the sockets for redirected questions of a version; without them, they pass.
+    fn redirect(&mut self, version: Version) {
+        let passes = |what: &str, error: &io::Error| {
+            tracing::warn!("questions over {what} and {} pass: {error}", version.name());
+        };
+        match Listener::bind(version) {
+            Ok(listener) => self.listeners.push(listener),
+            Err(error) => return passes("TCP", &error),
+        }
+        match UdpDoor::redirected(version) {
+            Ok(door) => self.redirected.push(Arc::new(door)),
+            Err(error) => passes("UDP", &error),
+        }
+    }
+
+    /// What to redirect to them, if anything.
+    pub(crate) fn rules(&self, config: &DnsConfig) -> Option<NameRules> {
+        let connections = self.listeners.iter().map(Listener::port).collect();
+        let questions = self.redirected.iter().map(|door| door.address()).collect();
+        rules(config, connections, questions, false)
+    }
+
+    /// The addresses of this machine at which questions are answered.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.listening.iter().map(|(door, _)| door.address())
+    }
+}
+
+/// The rules that a terminal with `config` would have, for display.
+pub(crate) fn printed_rules(config: &DnsConfig) -> Option<NameRules> {
+    let versions = [Version::V4, Version::V6];
+    let listeners = versions.map(|version| (version, PRINTED_PORT)).to_vec();
+    let sockets =
+        versions.map(|version| SocketAddr::new(UdpDoor::place(version, 1), PORT)).to_vec();
+    rules(config, listeners, sockets, true)
+}
+
+fn rules(
+    config: &DnsConfig,
+    connections: Vec<(Version, u16)>,
+    questions: Vec<SocketAddr>,
+    asking: bool,
+) -> Option<NameRules> {
+    let pool = config.names.pool.as_ref().map_or(&[][..], |pool| &pool.prefixes);
+    // Those who ask here need to come in by interception only to get addresses of the pool.
+    let here = config.listen.iter().filter(|it| it.port() == PORT && !pool.is_empty());
+    let wanted = config.intercept || !pool.is_empty();
+    wanted.then(|| NameRules {
+        connections,
+        questions,
+        pool: pool.to_vec(),
+        bypass: config.bypass.clone(),
+        listen: here.map(SocketAddr::ip).filter(|address| !address.is_unspecified()).collect(),
+        asking,
+        intercept: config.intercept,
+    })
+}

@@ -1,0 +1,137 @@
+//! Puts questions to resolvers, as [`Lookup`] says.
+
+use std::future::Future;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use pep::names::{ATTEMPTS, Lookup, LookupStep};
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UdpSocket;
+use tokio::time::timeout;
+use units::Machine;
+
+use crate::clock;
+use crate::config::keys::random_bytes;
+use crate::relay::dial::{self, Caller};
+
+/// How long a server may take to answer a request that passes through.
+const PASSING_LIMIT: Duration = Duration::from_secs(5);
+/// The longest datagram.
+const LONGEST: usize = 65_535;
+
+/// The answer to the question in `message`, by any of `servers`; [`None`] if there is none. Packets bear
+/// `mark`.
+pub(super) async fn look_up(
+    message: &[u8],
+    servers: &[SocketAddr],
+    mark: Option<u32>,
+) -> Option<Vec<u8>> {
+    let mut lookup = Lookup::new(clock::now(), message, servers.len(), identifiers()?)
+        .inspect_err(|error| tracing::debug!("a question: {error}"))
+        .ok()?;
+    while let Some(step) = lookup.poll_step() {
+        match step {
+            LookupStep::Udp(server, message) => {
+                over_udp(&mut lookup, servers[server], &message, mark).await;
+            }
+            LookupStep::Tcp(server, message) => {
+                let reply = over_tcp(servers[server], &message, mark);
+                match in_time(&mut lookup, reply).await {
+                    Some(Ok(reply)) => {
+                        lookup.handle_message(clock::now(), &reply);
+                        // A reply to something else: nothing more comes on this connection.
+                        lookup = or_failed(lookup);
+                    }
+                    Some(Err(_)) => lookup.handle_failure(clock::now()),
+                    None => {}
+                }
+            }
+            LookupStep::Done(answer) => return Some(answer),
+            LookupStep::Failed => return None,
+        }
+    }
+    None
+}
+
+/// Random identifiers, one for each attempt.
+fn identifiers() -> Option<[u16; ATTEMPTS]> {
+    let bytes = random_bytes().ok()?;
+    Some(std::array::from_fn(|it| u16::from_be_bytes([bytes[2 * it], bytes[2 * it + 1]])))
+}
+
+/// A lookup that has a step, or fails.
+fn or_failed(mut lookup: Lookup) -> Lookup {
+    if !lookup.has_step() {
+        lookup.handle_failure(clock::now());
+    }
+    lookup
+}
+
+/// Sends a datagram from a new port, and hands over what comes back until there is another step.
+async fn over_udp(lookup: &mut Lookup, server: SocketAddr, message: &[u8], mark: Option<u32>) {
+    let Ok(socket) = sent(server, message, mark).await else {
+        return lookup.handle_failure(clock::now());
+    };
+    let mut reply = vec![0; LONGEST];
+    while !lookup.has_step() {
+        match in_time(lookup, socket.recv(&mut reply)).await {
+            Some(Ok(length)) => lookup.handle_message(clock::now(), &reply[..length]),
+            Some(Err(_)) => lookup.handle_failure(clock::now()),
+            None => {}
+        }
+    }
+}
+
+/// The result of `work`; [`None`] if the lookup's timer comes first, which is told.
+async fn in_time<T>(lookup: &mut Lookup, work: impl Future<Output = T>) -> Option<T> {
+    let until = lookup.poll_timeout().map(|(until, _)| until);
+    tokio::select! {
+        done = work => Some(done),
+        () = clock::sleep_until(until) => {
+            lookup.handle_timeout(clock::now());
+            None
+        }
+    }
+}
+
+/// A socket that has sent this to the server, and hears only from it.
+async fn sent(server: SocketAddr, message: &[u8], mark: Option<u32>) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    if let Some(mark) = mark {
+        SockRef::from(&socket).set_mark(mark)?;
+    }
+    socket.connect(server).await?;
+    socket.send(message).await?;
+    Ok(socket)
+}
+
+async fn over_tcp(server: SocketAddr, message: &[u8], mark: Option<u32>) -> io::Result<Vec<u8>> {
+    let caller = Caller { mark, ..Caller::default() };
+    let mut socket = dial::connect(server, caller, PASSING_LIMIT).await?;
+    let length = u16::try_from(message.len()).map_err(io::Error::other)?;
+    socket.write_all(&[&length.to_be_bytes(), message].concat()).await?;
+    let mut reply = vec![0; socket.read_u16().await?.into()];
+    socket.read_exact(&mut reply).await?;
+    Ok(reply)
+}
+
+/// The answer of the server that a request is meant for, to the request as it is.
+pub(super) async fn pass(message: &[u8], server: SocketAddr, mark: Option<u32>) -> Option<Vec<u8>> {
+    let passed = timeout(PASSING_LIMIT, async {
+        let socket = sent(server, message, mark).await.ok()?;
+        let mut reply = vec![0; LONGEST];
+        loop {
+            let length = socket.recv(&mut reply).await.ok()?;
+            if reply[..length].first_chunk::<2>() == message.first_chunk::<2>() {
+                return Some(reply[..length].to_vec());
+            }
+        }
+    });
+    passed.await.ok().flatten()
+}

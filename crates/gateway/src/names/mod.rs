@@ -1,0 +1,18 @@
+//! Names: a terminal answers its clients' questions ([`Names`]), a hub its terminals' ([`hub`]).
+//!
+//! [`pep::names`] decides; here are the sockets. Questions come in by [`udp`] and [`tcp`], at addresses
+//! of this machine or redirected by interception. Those for the hub cross the hop on a stream each
+//! ([`exchange`]); others are put to resolvers by [`lookup`].
+
+pub(crate) mod carry;
+mod desk;
+mod doors;
+mod exchange;
+pub(crate) mod hub;
+mod lookup;
+mod servers;
+mod tcp;
+mod udp;
+
+pub(crate) use self::desk::{Names, Route};
+pub(crate) use self::doors::{Doors, printed_rules};

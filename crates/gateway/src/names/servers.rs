@@ -1,0 +1,80 @@
+//! The resolvers to ask: configured ones, or this machine's own.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use units::Instant;
+
+/// Where a machine's resolvers are listed (resolv.conf(5)).
+const FILE: &str = "/etc/resolv.conf";
+/// How long the list is used before it is read again.
+const FRESH: Duration = Duration::from_secs(5);
+/// Resolvers that are used of the list, as many as others use (resolv.conf(5), MAXNS).
+const MOST: usize = 3;
+const PORT: u16 = 53;
+
+/// The resolvers.
+pub(crate) struct Servers {
+    configured: Vec<SocketAddr>,
+    /// Our own addresses, which are nobody to ask.
+    own: Vec<SocketAddr>,
+    read: Mutex<Option<(Instant, Vec<SocketAddr>)>>,
+}
+
+impl Servers {
+    /// These resolvers, or this machine's if there are none; never those at our `own` addresses.
+    pub(crate) fn new(configured: Vec<SocketAddr>, own: Vec<SocketAddr>) -> Self {
+        Self { configured, own, read: Mutex::default() }
+    }
+
+    /// The resolvers, in the order to ask them.
+    pub(crate) fn list(&self, now: Instant) -> Vec<SocketAddr> {
+        if !self.configured.is_empty() {
+            return self.configured.clone();
+        }
+        let mut read = self.read.lock().expect("nobody panics while reading the list");
+        if let Some((at, servers)) = &*read
+            && now.saturating_since(*at) < FRESH
+        {
+            return servers.clone();
+        }
+        let mut servers = parse(&fs::read_to_string(FILE).unwrap_or_default());
+        servers.retain(|server| !self.own.contains(server));
+        *read = Some((now, servers.clone()));
+        servers
+    }
+}
+
+/// The resolvers of a file; without any, one on this machine (resolv.conf(5)).
+fn parse(text: &str) -> Vec<SocketAddr> {
+    let address = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let value = words.next().filter(|word| *word == "nameserver").and(words.next())?;
+        value.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, PORT))
+    };
+    let listed: Vec<_> = text.lines().filter_map(address).take(MOST).collect();
+    if listed.is_empty() { vec![([127, 0, 0, 1], PORT).into()] } else { listed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_resolvers_are_those_of_its_list() {
+        let text = "# nameserver 192.0.2.9\nsearch example\n  nameserver 192.0.2.1 \nnameserver ::1\n\
+                    nameserver nonsense\nnameservers 192.0.2.3\noptions edns0\nnameserver 192.0.2.4\n\
+                    nameserver 192.0.2.5\n";
+        let servers: Vec<String> = parse(text).iter().map(ToString::to_string).collect();
+        assert_eq!(servers, ["192.0.2.1:53", "[::1]:53", "192.0.2.4:53"]);
+        assert_eq!(parse(""), ["127.0.0.1:53".parse().unwrap()]);
+    }
+
+    #[test]
+    fn configured_resolvers_replace_the_machines() {
+        let server: SocketAddr = "192.0.2.53:5353".parse().unwrap();
+        assert_eq!(Servers::new(vec![server], vec![]).list(Instant::ZERO), [server]);
+    }
+}

@@ -1,0 +1,149 @@
+//! Questions over TCP (RFC 7766).
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pep::names::{Question, Unanswerable};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::time::timeout;
+
+use super::desk::{Asker, Desk};
+
+/// How long a connection may be idle (RFC 7766 §6.2.3): longer than any answer takes.
+const IDLE: Duration = Duration::from_secs(15);
+/// Answers that wait for a client to read them; it gets no more until it does.
+const MOST_WAITING: usize = 64;
+/// Read size, in bytes. Questions are short.
+const PIECE: usize = 2048;
+
+/// How a client asks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin {
+    pub(super) client: SocketAddr,
+    /// The resolver that it meant, if not this one.
+    pub(super) resolver: Option<SocketAddr>,
+    /// Its connections come here, too.
+    pub(super) intercepted: bool,
+}
+
+/// Whole messages out of what has been read.
+#[derive(Debug, Default)]
+pub(super) struct Framing(Vec<u8>);
+
+impl Framing {
+    /// The next whole message, which stays.
+    fn peek(&self) -> Option<&[u8]> {
+        let length = usize::from(u16::from_be_bytes(*self.0.first_chunk()?));
+        self.0.get(2..2 + length)
+    }
+
+    /// The next whole message.
+    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
+        let message = self.peek()?.to_vec();
+        self.0.drain(..2 + message.len());
+        Some(message)
+    }
+
+    /// Everything that was read and not taken, as it came.
+    pub(super) fn rest(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// Reads more; false at the end. Cancel-safe.
+    pub(super) async fn read(
+        &mut self,
+        socket: &mut (impl AsyncReadExt + Unpin),
+    ) -> io::Result<bool> {
+        let mut piece = [0; PIECE];
+        let count = socket.read(&mut piece).await?;
+        self.0.extend_from_slice(&piece[..count]);
+        Ok(count > 0)
+    }
+}
+
+/// Answers a client's questions until it closes the connection, or is idle. `framing` holds what
+/// was read already.
+pub(super) async fn converse(desk: Arc<Desk>, socket: TcpStream, origin: Origin, framing: Framing) {
+    let (sender, answers) = channel(MOST_WAITING);
+    let number = desk.next_connection();
+    let ask = |message: Vec<u8>| {
+        let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+        let asker = Asker::Tcp { connection: number, id, answers: sender.clone() };
+        desk.ask(asker, origin, &message);
+    };
+    // However it ends, the client sees the end.
+    let _ = serve(socket, framing, answers, ask).await;
+}
+
+async fn serve(
+    mut socket: TcpStream,
+    mut framing: Framing,
+    mut answers: Receiver<Vec<u8>>,
+    ask: impl Fn(Vec<u8>),
+) -> io::Result<()> {
+    let (mut reader, mut writer) = socket.split();
+    let (mut open, mut waiting) = (true, 0_usize);
+    while open || waiting > 0 {
+        while waiting < MOST_WAITING
+            && let Some(message) = framing.next()
+        {
+            waiting += 1;
+            ask(message);
+        }
+        let has_room = open && waiting < MOST_WAITING;
+        let turn = timeout(IDLE, async {
+            tokio::select! {
+                read = framing.read(&mut reader), if has_room => open = read?,
+                Some(answer) = answers.recv() => {
+                    waiting = waiting.saturating_sub(1);
+                    let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
+                    writer.write_all(&[&length.to_be_bytes(), &answer[..]].concat()).await?;
+                }
+            }
+            Ok::<_, io::Error>(())
+        });
+        turn.await.map_err(io::Error::other)??;
+    }
+    writer.shutdown().await
+}
+
+/// Reads the first message of a client, and tells whether only its server can answer it; [`None`] if
+/// none comes.
+pub(super) async fn first(socket: &mut TcpStream) -> Option<(Framing, bool)> {
+    let mut framing = Framing::default();
+    let read = timeout(IDLE, async {
+        while framing.peek().is_none() {
+            if !framing.read(socket).await? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok::<_, io::Error>(())
+    });
+    read.await.ok()?.ok()?;
+    let is_foreign = framing.peek().map(Question::parse);
+    let is_foreign = matches!(is_foreign, Some(Err(Unanswerable::Foreign)));
+    Some((framing, is_foreign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn messages_come_whole_however_they_are_cut() {
+        let said = [&[0, 3][..], b"one", &[0, 0, 0, 5], b"three", &[0]].concat();
+        for size in 1..said.len() {
+            let (mut framing, mut found) = (Framing::default(), Vec::new());
+            for piece in said.chunks(size) {
+                assert!(framing.read(&mut &piece[..]).await.unwrap());
+                found.extend(std::iter::from_fn(|| framing.next()));
+            }
+            assert_eq!(found, [&b"one"[..], b"", b"three"]);
+            assert_eq!(framing.rest(), [0]);
+        }
+    }
+}

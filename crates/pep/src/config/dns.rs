@@ -1,0 +1,45 @@
+//! How names are resolved.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::names::NamesConfig;
+use crate::traffic::Prefix;
+
+/// The names of a terminal's clients. Section `[dns]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsConfig {
+    /// The cache, and the addresses that stand for names.
+    pub names: NamesConfig,
+    /// Whether questions of clients to any resolver are answered here, if connections are
+    /// intercepted. Key `intercept`, default true with section `[intercept]`.
+    pub intercept: bool,
+    /// Resolvers whose questions are left alone. Key `bypass`.
+    pub bypass: Vec<Prefix>,
+    /// Addresses, UDP and TCP, at which clients may ask. Key `listen`, default none.
+    pub listen: Vec<SocketAddr>,
+    /// Those who may ask there; empty: this machine only. Key `clients`.
+    pub clients: Vec<Prefix>,
+    /// Resolvers for questions at `listen` while the hub cannot be reached; empty: the machine's own.
+    /// Key `servers`.
+    pub servers: Vec<SocketAddr>,
+}
+
+impl DnsConfig {
+    /// Whether a client may ask at `listen`.
+    pub fn serves(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        match self.clients.as_slice() {
+            [] => client.is_loopback(),
+            clients => clients.iter().any(|prefix| prefix.contains(client)),
+        }
+    }
+}
+
+/// How a hub answers its terminals' questions. Section `[dns]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubDnsConfig {
+    /// Resolvers to ask; empty: the machine's own. Key `servers`.
+    pub servers: Vec<SocketAddr>,
+    /// Questions of one terminal that are asked at once; as many wait. Key `questions`, default 128.
+    pub questions: usize,
+}

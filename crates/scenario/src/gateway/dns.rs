@@ -1,0 +1,121 @@
+//! Section `[dns]` of a terminal and of a hub.
+
+use core::ops::RangeInclusive;
+use core::time::Duration;
+
+use pep::config::{DnsConfig, HubDnsConfig};
+use pep::names::{CacheLimits, NamesConfig, PoolConfig};
+use pep::traffic::{Prefix, Version};
+use units::{ByteCount, format_duration};
+
+use super::raw::sections;
+use super::raw::values::DnsAnswer;
+use super::{hop, number};
+use crate::FileError;
+use crate::place::{Place, quoted};
+use crate::text::{Text, Time};
+
+const CACHE: ByteCount = ByteCount::new(16_000_000);
+/// Fewer bytes than this each would be an answer without records.
+const BYTES_PER_ENTRY: u64 = 500;
+const STALE: Duration = Duration::from_secs(24 * 3600);
+const LONGEST_STALE: Duration = Duration::from_secs(168 * 3600);
+const POOL_TIME: Duration = Duration::from_secs(3600);
+const POOL_TIMES: RangeInclusive<Duration> =
+    Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
+/// RFC 2544's range for benchmarks, which nobody routes (RFC 6890), and a local network of ours
+/// (RFC 4193) with a global identifier drawn once.
+const POOL: [&str; 2] = ["198.18.0.0/15", "fd7a:5be2:91c4:53::/64"];
+const PREFETCH: i64 = 1;
+const QUESTIONS: i64 = 128;
+
+/// The names of a terminal's clients. `intercepts` tells whether their connections are intercepted.
+pub(super) fn terminal(
+    place: &Place<'_>,
+    raw: sections::Dns,
+    intercepts: bool,
+) -> Result<DnsConfig, FileError> {
+    const ASKED: &str = "true, with a section [intercept], or `listen`: nobody can ask";
+    let place = place.within("dns");
+    let intercept = raw.intercept.unwrap_or(intercepts);
+    if (intercept && !intercepts) || (!intercept && raw.listen.is_empty()) {
+        return Err(place.wrong("intercept", intercept, ASKED));
+    }
+    let pool = pool(&place, &raw, intercepts)?;
+    let listen: Vec<_> = raw.listen.into_iter().map(|address| address.0.0).collect();
+    let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
+    if clients.is_empty() && listen.iter().any(|it| !it.ip().to_canonical().is_loopback()) {
+        return Err(place.missing("clients", "those who may ask, like [\"10.1.0.0/16\"]"));
+    }
+    let bytes = hop::size(&place, "cache", raw.cache)?.unwrap_or(CACHE);
+    let entries = (bytes.get() / BYTES_PER_ENTRY) as usize;
+    let prefetch = number(&place, "prefetch", raw.prefetch, (0..=1000, " per second"))?;
+    let stale = (Duration::ZERO..=LONGEST_STALE, "0 s to 168 h");
+    Ok(DnsConfig {
+        names: NamesConfig {
+            cache: CacheLimits { bytes, entries },
+            stale: time(&place, "stale", raw.stale, STALE, stale)?,
+            prefetch: prefetch.unwrap_or(PREFETCH) as u32,
+            real: raw.real.into_iter().map(|domain| domain.0).collect(),
+            pool,
+        },
+        intercept,
+        bypass: raw.bypass.into_iter().map(|prefix| prefix.0).collect(),
+        listen,
+        clients,
+        servers: raw.servers.into_iter().map(|server| server.0.0).collect(),
+    })
+}
+
+/// How a hub answers.
+pub(super) fn hub(place: &Place<'_>, raw: sections::HubDns) -> Result<HubDnsConfig, FileError> {
+    let place = place.within("dns");
+    let questions = number(&place, "questions", raw.questions, (1..=512, ""))?;
+    Ok(HubDnsConfig {
+        servers: raw.servers.into_iter().map(|server| server.0.0).collect(),
+        questions: questions.unwrap_or(QUESTIONS) as usize,
+    })
+}
+
+/// The addresses that stand for names.
+fn pool(
+    place: &Place<'_>,
+    raw: &sections::Dns,
+    intercepts: bool,
+) -> Result<Option<PoolConfig>, FileError> {
+    let instant = raw.answer == Some(DnsAnswer::Instant);
+    const REAL: &str =
+        "\"real\", or a section [intercept]: connections to the pool are intercepted";
+    place.check(!instant || intercepts, "answer", "\"instant\"", REAL)?;
+    let usual = || POOL.iter().filter_map(|text| text.parse().ok()).collect();
+    let given = |pool: &Vec<Text<Prefix>>| pool.iter().map(|prefix| prefix.0).collect();
+    let prefixes: Vec<Prefix> = raw.pool.as_ref().map_or_else(usual, given);
+    for (index, prefix) in prefixes.iter().enumerate() {
+        let key = format!("pool.{index}");
+        let (version, longest) = match prefix.address() {
+            std::net::IpAddr::V4(_) => (Version::V4, 24),
+            std::net::IpAddr::V6(_) => (Version::V6, 120),
+        };
+        let expected = "at least 256 addresses: /8 to /24, or /8 to /120 of IPv6";
+        place.check((8..=longest).contains(&prefix.length()), &key, quoted(prefix), expected)?;
+        let is_first = !prefixes[..index].iter().any(|it| Version::of(it.address()) == version);
+        place.check(is_first, &key, quoted(prefix), "one prefix of each IP version")?;
+    }
+    let has_v4 = prefixes.iter().any(|prefix| prefix.address().is_ipv4());
+    place.check(has_v4, "pool", "none of IPv4", "a prefix of IPv4, which every client has")?;
+    let range = (POOL_TIMES, "1 min to 24 h");
+    let time = time(place, "pool_time", raw.pool_time, POOL_TIME, range)?;
+    Ok(instant.then_some(PoolConfig { prefixes, time }))
+}
+
+/// A time within a range, which `expected` says in words.
+fn time(
+    place: &Place<'_>,
+    key: &str,
+    time: Option<Text<Time>>,
+    usual: Duration,
+    (range, expected): (RangeInclusive<Duration>, &str),
+) -> Result<Duration, FileError> {
+    let time = time.map_or(usual, |time| time.0.0);
+    place.check(range.contains(&time), key, quoted(format_duration(time)), expected).map(|()| time)
+}
