@@ -162,6 +162,14 @@ pub(crate) struct NameRules {
 }
 
 impl NameRules {
+    /// The same for the versions whose packets can be redirected.
+    fn of_versions(&self, usable: impl Fn(Version) -> bool) -> Self {
+        let mut names = self.clone();
+        names.connections.retain(|(version, _)| usable(*version));
+        names.questions.retain(|socket| usable(Version::of(socket.ip())));
+        names
+    }
+
     /// The chains, callees first.
     fn chains(&self, slot: Slot, interfaces: &[String], policies: &[Policy]) -> Vec<Chain> {
         let policies = |subject| {
@@ -250,6 +258,8 @@ impl Rules {
             chains.iter_mut().for_each(|chain| chain.rules.clear());
         }
         if let Some(names) = &self.names {
+            let usable = |version| self.listeners.iter().any(|(it, _)| *it == version);
+            let names = names.of_versions(usable);
             chains.extend(names.chains(slot, &self.interfaces, &self.policies));
         }
         chains

@@ -24,6 +24,8 @@ use crate::hop::udp::Reception;
 use crate::intercept::listener::{Accept, Accepted, Listener};
 use crate::operate::status::DnsStatus;
 use crate::proxy::client_network;
+use crate::relay::tcp::reset;
+use crate::roles::gateway::log_panic;
 
 /// Questions that may wait for the driver; more are lost, and asked again.
 const MOST_INPUTS: usize = 1024;
@@ -132,6 +134,7 @@ impl Names {
             through,
             tasks: JoinSet::new(),
             conversations: JoinSet::new(),
+            carried: JoinSet::new(),
         };
         let task = tokio::spawn(async move { driver.run(doors).await }).abort_handle();
         Self { resolver, route: sender, task }
@@ -168,8 +171,11 @@ struct Driver {
     through: Arc<Through>,
     /// Questions that others answer.
     tasks: JoinSet<Done>,
-    /// Clients' TCP connections, and the doors.
+    /// Clients' TCP connections with questions, and the doors.
     conversations: JoinSet<()>,
+    /// Connections to names. Like those that interception takes, they are limited by what the gateway
+    /// holds in all: then no more names get addresses of the pool ([`Route::by_name`]).
+    carried: JoinSet<()>,
 }
 
 impl Driver {
@@ -184,7 +190,8 @@ impl Driver {
                 }
                 Some(Ok(done)) = self.tasks.join_next() => self.handle_done(clock::now(), done),
                 Some(arrived) = arrivals.recv() => self.handle_done(clock::now(), arrived),
-                Some(_) = self.conversations.join_next() => {}
+                Some(ended) = self.conversations.join_next() => log_panic(ended),
+                Some(ended) = self.carried.join_next() => log_panic(ended),
                 Ok(()) = self.route.changed() => {
                     let hub = self.route.borrow_and_update().hub;
                     let answers = hub.is_some_and(|it| self.through.hop.peer_answers(it));
@@ -246,20 +253,18 @@ impl Driver {
         let destination = accepted.open.destination;
         let name: Option<HostName> = lock(&self.resolver).name_of(now, destination.ip());
         let route = *self.route.borrow();
-        if self.conversations.len() >= MOST_CONNECTIONS {
-            return crate::relay::tcp::reset(accepted.socket);
-        }
+        let is_question = destination.port() == PORT && !self.is_of_pool(destination.ip());
         if let Some(name) = name {
             let through = self.through.clone();
-            self.conversations.spawn(carry::to_name(through, route, accepted, name));
-        } else if destination.port() == PORT && !self.is_of_pool(destination.ip()) {
+            self.carried.spawn(carry::to_name(through, route, accepted, name));
+        } else if is_question && self.conversations.len() < MOST_CONNECTIONS {
             let (desk, through) = (self.desk.clone(), self.through.clone());
             let resolver = Some(destination).filter(|it| !self.is_own(*it));
             let origin = Origin { client: accepted.open.source, resolver, intercepted: true };
             self.conversations.spawn(answer_or_carry(desk, through, route, accepted, origin));
         } else {
-            // An address that stands for nothing, or no longer.
-            crate::relay::tcp::reset(accepted.socket);
+            // An address that stands for nothing, or no longer; or too many ask.
+            reset(accepted.socket);
         }
     }
 
@@ -298,10 +303,8 @@ impl Driver {
                     Done::Reply(id, exchange::ask(hop, session, &message).await)
                 });
             }
-            // The hub has gone just now.
-            (Upstream::Hub, None) => {
-                self.tasks.spawn(async move { Done::Reply(id, None) });
-            }
+            // The hub has gone just now: the resolver is about to be told, and will ask others.
+            (Upstream::Hub, None) => {}
             (Upstream::Straight(server), _) => {
                 let servers = server.map_or_else(|| self.servers.list(clock::now()), |it| vec![it]);
                 self.tasks.spawn(async move {

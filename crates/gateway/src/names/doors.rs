@@ -61,6 +61,14 @@ impl Doors {
         }
     }
 
+    /// Takes those prefixes out of the pool whose connections nobody would accept.
+    pub(crate) fn restrict(&self, config: &mut DnsConfig) {
+        let accepts = |version| self.listeners.iter().any(|listener| listener.port().0 == version);
+        if let Some(pool) = &mut config.names.pool {
+            pool.prefixes.retain(|prefix| accepts(Version::of(prefix.address())));
+        }
+    }
+
     /// What to redirect to them, if anything.
     pub(crate) fn rules(&self, config: &DnsConfig) -> Option<NameRules> {
         let connections = self.listeners.iter().map(Listener::port).collect();

@@ -1,10 +1,13 @@
 //! Answers terminals' questions at the hub.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pep::config::HubDnsConfig;
-use slacp::{PublicKey, ResetReason};
+use pep::names::{addresses_in, question_for};
+use pep::traffic::Version;
+use slacp::{HostName, PublicKey, ResetReason};
 use tokio::time::timeout;
 
 use super::servers::Servers;
@@ -17,6 +20,8 @@ use crate::relay::turns::Turns;
 
 /// Questions asked at once for all terminals: each takes a socket.
 const MOST_QUESTIONS: usize = 512;
+/// Addresses of each version that are tried.
+const MOST_ADDRESSES: usize = 2;
 /// How long a terminal may take to send a question, once its stream is there.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
@@ -38,6 +43,35 @@ impl HubResolver {
 
     pub(crate) fn status(&self) -> DnsStatus {
         DnsStatus::of_hub(self.counters.questions.get(), self.counters.questions_failed.get())
+    }
+
+    /// The addresses of a host, by the configured resolvers: what a terminal's clients hear of a name is
+    /// then also where its connections lead. IPv4 comes first, which a hub is most likely to have.
+    /// [`None`] without configured resolvers: the machine's own know more than the DNS.
+    ///
+    /// # Errors
+    /// [`ResetReason::Unreachable`] if there are none; [`ResetReason::Limit`] if too many of the
+    /// terminal's questions wait.
+    pub(crate) async fn addresses(
+        &self,
+        terminal: PublicKey,
+        (host, port): (&HostName, u16),
+    ) -> Option<Result<Vec<SocketAddr>, ResetReason>> {
+        let servers = self.servers.configured()?;
+        let turn = match self.turns.take(terminal, self.share).await {
+            Ok(turn) => turn,
+            Err(reason) => return Some(Err(reason)),
+        };
+        let ask = async |version| {
+            let question = question_for(host, version)?;
+            lookup::look_up(&question, servers, None).await
+        };
+        let answers = tokio::join!(ask(Version::V4), ask(Version::V6));
+        drop(turn);
+        let found = [answers.0, answers.1].into_iter().flatten();
+        let found = found.flat_map(|answer| addresses_in(&answer).into_iter().take(MOST_ADDRESSES));
+        let addresses: Vec<_> = found.map(|address| SocketAddr::new(address, port)).collect();
+        Some(if addresses.is_empty() { Err(ResetReason::Unreachable) } else { Ok(addresses) })
     }
 
     /// Answers the question that a terminal's stream carries.

@@ -29,6 +29,11 @@ impl Servers {
         Self { configured, own, read: Mutex::default() }
     }
 
+    /// Those that were configured, if any were.
+    pub(crate) fn configured(&self) -> Option<&[SocketAddr]> {
+        (!self.configured.is_empty()).then_some(&self.configured)
+    }
+
     /// The resolvers, in the order to ask them.
     pub(crate) fn list(&self, now: Instant) -> Vec<SocketAddr> {
         if !self.configured.is_empty() {

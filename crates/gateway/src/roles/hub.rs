@@ -226,14 +226,22 @@ struct Resolved {
 
 /// Resolves the name a stream leads to; `None` if the stream is reset meanwhile.
 async fn look_up(
-    resolver: Resolver<PublicKey>,
+    (resolver, names): (Resolver<PublicKey>, Option<HubResolver>),
     asker: (PublicKey, usize),
     (stream, open, admission): (Stream, Open<Destination>, Admission),
     timeout: Duration,
 ) -> Option<Resolved> {
     let Destination::Name(name, port) = &open.destination else { return None };
+    let resolved = async {
+        if let Some(names) = names
+            && let Some(addresses) = names.addresses(asker.0, (name, *port)).await
+        {
+            return addresses;
+        }
+        resolver.look_up(asker, (name, *port), timeout).await
+    };
     let addresses = tokio::select! {
-        addresses = resolver.look_up(asker, (name, *port), timeout) => addresses,
+        addresses = resolved => addresses,
         _ = stream.reset_by_peer() => return None,
     };
     Some(Resolved { stream, open, admission, addresses })
@@ -517,7 +525,8 @@ impl Hub {
                 let (asker, request) =
                     ((terminal.key, terminal.quota.lookups), (stream, open, admission));
                 let timeout = self.parts.gateway.connect_timeout();
-                self.lookups.spawn(look_up(self.resolver.clone(), asker, request, timeout));
+                let resolvers = (self.resolver.clone(), self.names.clone());
+                self.lookups.spawn(look_up(resolvers, asker, request, timeout));
             }
             Destination::Resolver => {}
         }

@@ -67,7 +67,11 @@ pub async fn run(
     let (hop, identity) = (config.link.clone(), config.identity.clone());
     let tunnel = tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept));
     let dns = match config.dns.clone() {
-        Some(dns) => Some((Doors::open(&dns).await?, dns)),
+        Some(mut dns) => {
+            let doors = Doors::open(&dns).await?;
+            doors.restrict(&mut dns);
+            Some((doors, dns))
+        }
         None => None,
     };
     let setup = Setup {

@@ -46,7 +46,8 @@ pub fn failure(request: &[u8]) -> Option<Vec<u8>> {
     let header = request.first_chunk::<HEADER>()?;
     let is_question = header[2] & 0b0111_1000 == 0;
     let code = if is_question { ResponseCode::Refused } else { ResponseCode::NotImp };
-    (header[2] & 0b1000_0000 == 0).then(|| error(header, code, None, None))
+    let asked = Message::from_vec(request).map(|message| message.queries).unwrap_or_default();
+    (header[2] & 0b1000_0000 == 0).then(|| error(header, code, asked.first(), None))
 }
 
 fn error(

@@ -4,15 +4,19 @@
 //! identifier, which is random for each attempt, and its question are ours (RFC 5452 §9); the driver
 //! takes it only from the server that was asked, at a port that is random too.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
-use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
+use slacp::HostName;
 use thiserror::Error;
 use units::{Instant, Machine};
 
 use super::answer::Reply;
-use super::question::{HEADER, Question};
+use super::question::{HEADER, PAYLOAD, Question};
+use crate::traffic::Version;
 
 /// How often a question is asked at most.
 pub const ATTEMPTS: usize = 4;
@@ -54,6 +58,34 @@ pub enum LookupError {
     /// There is no server.
     #[error("there is no resolver to ask")]
     NoServer,
+}
+
+/// The question for a host's addresses of a version.
+pub fn question_for(host: &HostName, version: Version) -> Option<Vec<u8>> {
+    let kind = match version {
+        Version::V4 => RecordType::A,
+        Version::V6 => RecordType::AAAA,
+    };
+    let mut message = Message::new(0, MessageType::Query, OpCode::Query);
+    message.metadata.recursion_desired = true;
+    let mut name = Name::from_ascii(host.as_str()).ok()?;
+    name.set_fqdn(true);
+    message.add_query(Query::query(name, kind));
+    let mut edns = Edns::new();
+    edns.set_max_payload(PAYLOAD);
+    message.set_edns(edns);
+    message.to_vec().ok()
+}
+
+/// The addresses in an answer.
+pub fn addresses_in(answer: &[u8]) -> Vec<IpAddr> {
+    let records = Message::from_vec(answer).map_or_else(|_| Vec::new(), |message| message.answers);
+    let address = |record: Record| match record.data {
+        RData::A(address) => Some(IpAddr::V4(address.0)),
+        RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+        _ => None,
+    };
+    records.into_iter().filter_map(address).collect()
 }
 
 /// One question. Drain [`Self::poll_step`] after every input.

@@ -28,7 +28,9 @@ mod tests;
 
 pub use answer::{Unanswerable, failure};
 pub use cache::CacheLimits;
-pub use lookup::{ATTEMPTS, Lookup, LookupError, LookupStep, LookupWake};
+pub use lookup::{
+    ATTEMPTS, Lookup, LookupError, LookupStep, LookupWake, addresses_in, question_for,
+};
 pub use pool::{Pool, PoolConfig};
 pub use question::{Domain, DomainError, Kind, Question};
 pub use resolver::{

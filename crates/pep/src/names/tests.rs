@@ -7,6 +7,7 @@ mod seeds;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
+use crate::traffic::Version;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, CNAME, SOA, TXT};
 use hickory_proto::rr::{Name, RData, Record, RecordType};

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
-use lab::{LAN_DEVICE, Node};
+use lab::{LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
 use os::netlink::RouteSocket;
 
 use self::server::{DnsServer, LONG, SHORT};
-use crate::common::{as_each_user, assert_takes};
+use crate::common::{as_each_user, assert_takes, text};
 use crate::inside::{Gateway, Mirror, PATIENCE, Pair, assert_reset, connect};
-use crate::operate::{Sockets, status};
+use crate::operate::{Sockets, skyhop, status};
 
 /// A geostationary hop without losses.
 const LINK: [&str; 6] = ["--rate", "100Mbit/s", "--return-rate", "50Mbit/s", "--delay", "300ms"];
@@ -45,8 +45,12 @@ fn question(name: &str, kind: RecordType) -> Message {
 
 /// The answer over UDP, if it comes within `patience`.
 fn try_ask(message: &Message, patience: Duration) -> Option<Message> {
+    try_ask_at(resolver(), message, patience)
+}
+
+fn try_ask_at(resolver: SocketAddr, message: &Message, patience: Duration) -> Option<Message> {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    socket.connect(resolver()).unwrap();
+    socket.connect(resolver).unwrap();
     socket.set_read_timeout(Some(patience)).unwrap();
     socket.send(&message.to_vec().unwrap()).unwrap();
     let mut answer = [0; 4096];
@@ -61,7 +65,11 @@ fn ask(name: &str, kind: RecordType) -> Message {
 }
 
 fn ask_over_tcp(message: &Message) -> Message {
-    let mut socket = connect(resolver());
+    ask_over_tcp_at(resolver(), message)
+}
+
+fn ask_over_tcp_at(resolver: SocketAddr, message: &Message) -> Message {
+    let mut socket = connect(resolver);
     let bytes = message.to_vec().unwrap();
     socket.write_all(&[&(bytes.len() as u16).to_be_bytes(), &bytes[..]].concat()).unwrap();
     let mut length = [0; 2];
@@ -92,13 +100,8 @@ fn first_byte(name: &str) -> Duration {
 /// A hub that resolves at the far side's server, with its status at `control`.
 fn hub(pair: &Pair, sockets: &Sockets) -> Gateway {
     let server = Node::Server.address4();
-    let [mut resolvers, mut order] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
-    writeln!(resolvers, "nameserver {server}").unwrap();
-    // Programs in a lab look in files only.
-    writeln!(order, "hosts: files dns").unwrap();
-    let files: [(&Path, &str); 2] =
-        [(resolvers.path(), "/etc/resolv.conf"), (order.path(), "/etc/nsswitch.conf")];
-    pair.hub_with_files(&files, &sockets.key("hub"), "[dns]\n")
+    let section = format!("[dns]\nservers = [\"{server}\"]\n");
+    pair.hub_with_keys(&sockets.key("hub"), &section)
 }
 
 fn terminal(pair: &Pair, sockets: &Sockets, dns: &str) -> Gateway {
@@ -192,6 +195,9 @@ pub(crate) fn inside_new_names_cost_nothing() {
         assert_eq!(address(&answer), IpAddr::V4(Node::Server.address4()));
     }
     assert!(count(&sockets, "terminal", "instant") >= 20);
+    let shown = text(&skyhop(&["status"], &sockets.path("terminal")).stdout);
+    println!("{shown}");
+    assert!(shown.contains("round trips saved"), "{shown}");
     assert!(server.asked("n1.example.") > 0);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
@@ -199,9 +205,8 @@ pub(crate) fn inside_new_names_cost_nothing() {
 
 /// A lab's hosts have no default route, which would lead to the terminal as well.
 fn route_the_pool() {
-    let mut routes = RouteSocket::open().unwrap();
-    let terminal = routes.next_hop(Node::Server.address4().into()).unwrap();
-    routes.add_route(([198, 18, 0, 0].into(), 15), terminal).unwrap();
+    let terminal = gateway_address().ip();
+    RouteSocket::open().unwrap().add_route(([198, 18, 0, 0].into(), 15), terminal).unwrap();
 }
 
 /// All names of a page at once, each to its first byte.
@@ -279,6 +284,59 @@ fn validating(name: &str) -> Message {
 }
 
 #[test]
+fn a_resolver_at_an_address_answers_those_who_may_ask() {
+    as_each_user(|runner| runner.inside(&LINK, "names::inside_a_resolver_listens"));
+}
+
+pub(crate) fn inside_a_resolver_listens() {
+    let (server, far) = (DnsServer::start(), Node::Server.address4());
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    // As the machine's resolvers are found.
+    let mut resolvers = tempfile::NamedTempFile::new().unwrap();
+    writeln!(resolvers, "nameserver {far}").unwrap();
+    let files: [(&Path, &str); 1] = [(resolvers.path(), "/etc/resolv.conf")];
+    let hub = pair.hub_with_files(&files, &sockets.key("hub"), "[dns]\n");
+    let here = gateway_address();
+    let dns = format!(
+        "intercept = false\nlisten = [\"{here}\"]\nclients = [\"{}/32\"]\nservers = [\"{far}\"]",
+        Node::Client.address4()
+    );
+    let mut terminal = terminal(&pair, &sockets, &dns);
+    let mut number = 0;
+    assert_takes(RTT, BEYOND, || {
+        number += 1;
+        let message = question(&format!("n{number}.example."), RecordType::A);
+        let began = Instant::now();
+        assert_eq!(address(&try_ask_at(here, &message, PATIENCE).unwrap()), IpAddr::V4(far));
+        began.elapsed()
+    });
+    assert_eq!(address(&ask_over_tcp_at(here, &question("n1.example.", RecordType::A))), far);
+    let mut iterative = question("n1.example.", RecordType::A);
+    iterative.metadata.recursion_desired = false;
+    let refused = try_ask_at(here, &iterative, PATIENCE).unwrap();
+    assert_eq!(refused.metadata.response_code, ResponseCode::Refused);
+    let stranger = question("stranger.example.", RecordType::A);
+    let silence = || try_ask_at(here, &stranger, 2 * RTT);
+    assert_eq!(find_netns(Node::Hub).unwrap().run(silence), None);
+    // Questions to others pass.
+    assert!(ask("passes.example.", RecordType::A).metadata.authoritative);
+    assert_eq!(server.asked("stranger.example."), 0);
+
+    hub.end_by(Signal::SIGKILL);
+    // Asked of a hub that is gone, and then straight.
+    let message = question("straight.example.", RecordType::A);
+    assert_eq!(address(&try_ask_at(here, &message, PATIENCE).unwrap()), IpAddr::V4(far));
+    terminal.wait_for("hub unreachable");
+    terminal.end_by(Signal::SIGTERM);
+}
+
+/// The terminal's address in the client's network, with the port of DNS.
+fn gateway_address() -> SocketAddr {
+    let mut routes = RouteSocket::open().unwrap();
+    SocketAddr::new(routes.next_hop(Node::Server.address4().into()).unwrap(), 53)
+}
+
+#[test]
 fn without_a_hub_names_are_known_still_or_asked_for_straight() {
     as_each_user(|runner| runner.inside(&LINK, "names::inside_the_hub_is_gone"));
 }
@@ -290,8 +348,9 @@ pub(crate) fn inside_the_hub_is_gone() {
     let mut terminal = terminal(&pair, &sockets, "answer = \"instant\"\nreal = [\"example\"]\n");
     assert_eq!(ask(SHORT, RecordType::A).answers[0].ttl, 1);
     hub.end_by(Signal::SIGKILL);
+    // Asked of a hub that is gone, and then of the server without the hop.
+    assert_eq!(address(&ask("other.example.", RecordType::A)), IpAddr::V4(Node::Server.address4()));
     terminal.wait_for("hub unreachable");
-    // Its time is over, and the server is asked without the hop.
     let before = server.asked(SHORT);
     wait_until(|| ask(SHORT, RecordType::A).answers[0].ttl <= 1 && server.asked(SHORT) > before);
 

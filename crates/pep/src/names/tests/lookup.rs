@@ -129,3 +129,21 @@ fn nothing_and_nobody_cannot_be_asked() {
     let transfer = bytes(&question(0, "www.example.", RecordType::AXFR, false));
     assert_eq!(refused(&transfer, 1), LookupError::NoQuestion);
 }
+
+#[test]
+fn a_host_is_asked_for_and_its_addresses_are_found_behind_aliases() {
+    let host = slacp::HostName::new("www.example").unwrap();
+    for (version, kind) in [(Version::V4, RecordType::A), (Version::V6, RecordType::AAAA)] {
+        let message = question_for(&host, version).unwrap();
+        assert!(Question::parse(&message).is_ok());
+        let asks = read(&message);
+        assert_eq!(asks.queries, [Query::query(name("www.example."), kind)]);
+    }
+    let message = question_for(&host, Version::V4).unwrap();
+    let alias = RData::CNAME(CNAME(name("x.example.")));
+    let alias = Record::from_rdata(name("www.example."), 20, alias);
+    let answers = vec![alias, address("x.example.", 20, 1), address("x.example.", 20, 2)];
+    let answer = bytes(&reply(&message, ResponseCode::NoError, answers));
+    assert_eq!(addresses_in(&answer), [IpAddr::from([192, 0, 2, 1]), [192, 0, 2, 2].into()]);
+    assert_eq!(addresses_in(b"nonsense"), [] as [IpAddr; 0]);
+}
