@@ -14,7 +14,7 @@ use rand_core::{Rng, SeedableRng};
 use snow::HandshakeState;
 use units::BitRate;
 
-use crate::channels::ChannelId;
+use crate::channels::{ChannelId, Inner, Profile};
 use crate::keys::crypto::{Cipher, PacketKey};
 use crate::keys::phases::{Phases, expand};
 use crate::keys::secret::{Secret, draw};
@@ -24,7 +24,8 @@ use crate::setup::knock::KnockKey;
 use crate::streams::flow::Limits;
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{
-    self, Announcement, Frame, Packet, Part, Repair, Report, ReportedTimes, TruncatedOffset,
+    self, Announcement, CompressedPacket, ContextPacket, Frame, Packet, Part, Repair, Report,
+    ReportedTimes, TruncatedOffset,
 };
 use crate::wire::open::Openings;
 use crate::wire::packet::{self, Header, INITIATION_BODY, Index};
@@ -498,13 +499,14 @@ fn snow_shared(private: &[u8; 32], public: &[u8; 32]) -> [u8; 32] {
 fn frames() -> Vec<(&'static str, Frame<'static>)> {
     let v4: SocketAddr = "192.0.2.1:80".parse().unwrap();
     let v6: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
-    let open = |destination: Destination, dscp| Frame::Open {
+    let open_as = |destination: Destination, dscp, compressed| Frame::Open {
         stream: StreamId(6),
         window: 20_000,
         credit: 100_000,
-        compressed: false,
+        compressed,
         open: Box::new(Open { destination, source: v6, dscp }),
     };
+    let open = |destination, dscp| open_as(destination, dscp, false);
     let stream =
         |stream, offset, fin, data| Frame::Stream { stream: StreamId(stream), offset, fin, data };
     let named = Destination::Name(HostName::new("server.example").unwrap(), 443);
@@ -573,7 +575,32 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
             "MARKED OPEN stream=6 window=20000 credit=100000 dscp=unknown destination=resolver source=[2001:db8::1]:443",
             open(Destination::Resolver, None),
         ),
+        (
+            "MARKED OPEN stream=6 window=20000 credit=100000 dscp=46 destination=192.0.2.1:80 source=[2001:db8::1]:443 COMPRESSED",
+            open_as(v4.into(), Some(46), true),
+        ),
+        (
+            "CONTEXT context=7 inner=none channel=3 lane=63 sequence=300",
+            context(Profile::default()),
+        ),
+        (
+            "CONTEXT context=7 inner=rtp stride=160 channel=3 lane=63 sequence=300 COUNTS",
+            context(Profile { inner: Inner::Rtp, id_counts: true, stride: 160 }),
+        ),
+        ("COMPRESSED context=7 distance=300", compressed(false)),
+        ("COMPRESSED context=7 distance=300 CHANGED", compressed(true)),
     ]
+}
+
+fn context(profile: Profile) -> Frame<'static> {
+    let channel = ChannelId::new(3).unwrap();
+    let (slot, lane, sequence) = (7, 63, 300);
+    Frame::Context(ContextPacket { slot, profile, channel, lane, sequence, data: b"packet" })
+}
+
+fn compressed(has_changed: bool) -> Frame<'static> {
+    let data = b"packet";
+    Frame::Compressed(CompressedPacket { slot: 7, distance: 300, has_changed, data })
 }
 
 fn compact_frames() -> Vec<(&'static str, Frame<'static>)> {

@@ -85,6 +85,21 @@ impl Fields<'_> {
         [&[kind], &names[..], &place, &Self::data(b"packet", last)].concat()
     }
 
+    fn context(&self) -> Vec<u8> {
+        let inner = ["none", "rtp", "esp"].iter().position(|name| *name == self.text("inner"));
+        let profile = inner.unwrap() as u8 | u8::from(self.has("COUNTS")) << 7;
+        let stride = if inner == Some(1) { self.varints(&["stride"]) } else { Vec::new() };
+        let names = self.varints(&["channel", "lane", "sequence"]);
+        let head = [0x25, self.number("context") as u8, profile];
+        [&head, &stride[..], &names, &Self::data(b"packet", false)].concat()
+    }
+
+    fn compressed(&self, last: bool) -> Vec<u8> {
+        let kind = 0x28 | u8::from(!last) | u8::from(self.has("CHANGED")) << 1;
+        let head = [kind, self.number("context") as u8];
+        [&head, &self.varints(&["distance"])[..], &Self::data(b"packet", last)].concat()
+    }
+
     /// Ranges such as `50-79,90`, highest first, as start and exclusive end.
     fn ranges(&self, name: &str) -> Vec<(u64, u64)> {
         let range = |text: &str| {
@@ -160,9 +175,12 @@ pub fn encode(text: &str, last: bool) -> Vec<u8> {
         "PACKET" => fields.packet(last),
         "CHANNEL" => numbers(0x20, &["channel", "deadline"]),
         "MARKED OPEN" => {
-            let code_point = vec![fields.text("dscp").parse().unwrap_or(64)];
+            let compressed = u8::from(fields.has("COMPRESSED")) << 7;
+            let code_point = vec![fields.text("dscp").parse().unwrap_or(64) | compressed];
             [numbers(0x21, &["stream", "window", "credit"]), code_point, addresses()].concat()
         }
+        "CONTEXT" => fields.context(),
+        "COMPRESSED" => fields.compressed(last),
         "compact STREAM" => fields.compact_stream(),
         other => panic!("{other} is no frame"),
     }
