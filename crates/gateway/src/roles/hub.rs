@@ -50,6 +50,11 @@ const MOST_ENROLMENTS: usize = 64;
 /// Default UDP port of a hub.
 pub const PORT: u16 = 5900;
 
+/// With more sessions than this, what is intercepted follows them at intervals.
+const SESSIONS_AT_ONCE: usize = 64;
+/// These intervals. Housekeeping comes twice a second, so at the latest then.
+const SCOPE_EVERY: Duration = Duration::from_millis(250);
+
 /// Runs a hub until `shutdown` completes. Prints `ready` on standard output when terminals can
 /// connect.
 ///
@@ -116,6 +121,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         intercepts: config.intercept.is_some(),
         mesh: config.mesh,
         enrolments: JoinSet::new(),
+        scope: Periodic::new(SCOPE_EVERY, clock::now()),
         port: local.port(),
         resolver: Resolver::default(),
         names,
@@ -205,6 +211,8 @@ struct Hub {
     enrolments: JoinSet<()>,
     intercepts: bool,
     mesh: bool,
+    /// When to compute what is intercepted, with many sessions.
+    scope: Periodic,
     sites: Sites,
     quotas: Quotas,
     /// Local UDP port of the hop.
@@ -325,7 +333,12 @@ impl Service for Hub {
     }
 
     fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
-        // Computing the scope visits every terminal, so it happens only with interception.
+        // Computing the scope visits every session, so it happens only with interception, and with
+        // many sessions not after every event.
+        let many = self.sites.session_count() > SESSIONS_AT_ONCE;
+        if many && !self.scope.is_due(now) {
+            return Ok(true);
+        }
         let wanted = self.parts.intake.is_some().then(|| self.wanted(ops));
         if let (Some(intake), Some(wanted)) = (&mut self.parts.intake, wanted) {
             intake.set(now, wanted)?;

@@ -114,10 +114,10 @@ impl Parts {
         RoleStatus::of(now, self.intake.as_ref(), self.tunnel.as_ref(), &self.policies)
     }
 
-    /// Restores routes that the kernel removed.
+    /// Restores routes that the kernel removed, and applies what was gathered for the tunnel.
     pub(super) fn follow_routes(&mut self) {
         self.intake.iter_mut().for_each(Intake::follow_routes);
-        self.tunnel.iter_mut().for_each(Tunnel::follow_routes);
+        self.tunnel.iter_mut().for_each(Tunnel::housekeep);
     }
 
     /// Ends interception and tunnel, then all connections.

@@ -17,6 +17,7 @@ mod route;
 mod table;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use nix::net::if_::if_nametoindex;
@@ -47,6 +48,10 @@ const LONGEST_PACKET: usize = 65_535;
 /// Maximum packets per turn from the device, so that other tasks get their turn.
 const PACKETS_PER_TURN: usize = 32;
 
+/// With more sessions than this, changes of the rules are gathered until the next housekeeping:
+/// each rewrites the rules of all sessions, and after a restart thousands come up within seconds.
+const SESSIONS_AT_ONCE: usize = 64;
+
 /// The tunnel of a gateway. Dropping it removes everything it installed.
 pub(crate) struct Tunnel {
     port: Arc<Port>,
@@ -62,6 +67,8 @@ pub(crate) struct Port {
     paths: Mutex<Paths>,
     classes: Arc<LiveClasses>,
     counters: Arc<Counters>,
+    /// Whether the rules lack changes of the open sessions.
+    is_stale: AtomicBool,
 }
 
 impl Tunnel {
@@ -90,12 +97,21 @@ impl Tunnel {
         tracing::info!("tunnel {}: {}, MTU {}", config.name, device.kind(), config.mtu);
         let paths = Mutex::new(Paths::new(mesh));
         let table = Mutex::new(table);
-        let port = Arc::new(Port { device, table, paths, classes, counters });
+        let is_stale = AtomicBool::new(false);
+        let port = Arc::new(Port { device, table, paths, classes, counters, is_stale });
         Ok(Self { port, reader: None, route, carries_v6: without_v6.is_none() })
     }
 
-    /// Restores the routes that the kernel removed when IPv6 was switched off.
-    pub(crate) fn follow_routes(&mut self) {
+    /// Restores the routes that the kernel removed when IPv6 was switched off, and applies changes of
+    /// the open sessions that were gathered.
+    pub(crate) fn housekeep(&mut self) {
+        if self.port.is_stale.swap(false, Ordering::Relaxed) {
+            self.port.take();
+        }
+        self.follow_routes();
+    }
+
+    fn follow_routes(&mut self) {
         // Without the device, whose reader reports the failure, there is nothing to route to.
         let Ok(without_v6) = self.route.restore() else { return };
         match (&without_v6, self.carries_v6) {
@@ -165,14 +181,14 @@ impl Tunnel {
     /// Opens or closes a session for packets.
     pub(crate) fn set_open(&self, session: SessionId, open: bool) {
         if self.port.paths().set_open(session, open) {
-            self.port.take();
+            self.port.sessions_changed();
         }
     }
 
     /// Removes a session that has ended.
     pub(crate) fn remove(&self, session: SessionId) {
         if self.port.paths().remove(session) {
-            self.port.take();
+            self.port.sessions_changed();
         }
     }
 }
@@ -193,6 +209,15 @@ impl Port {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().expect("nobody panics while holding the table")
+    }
+
+    /// Updates the table now or with the next housekeeping.
+    fn sessions_changed(&self) {
+        if self.paths().count() > SESSIONS_AT_ONCE {
+            self.is_stale.store(true, Ordering::Relaxed);
+        } else {
+            self.take();
+        }
     }
 
     /// Updates the table, so that the kernel marks packets for the open sessions.

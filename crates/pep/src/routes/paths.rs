@@ -44,6 +44,11 @@ impl<S: Copy + Ord> Paths<S> {
         self.sessions.insert(session, Path { networks, open: false });
     }
 
+    /// Number of sessions.
+    pub fn count(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// Whether a session was added and not removed.
     pub fn has(&self, session: S) -> bool {
         self.sessions.contains_key(&session)

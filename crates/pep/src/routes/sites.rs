@@ -165,6 +165,11 @@ impl<S: Copy + Ord> Sites<S> {
         self.terminals.get(self.sessions.get(&session)?.terminal?)
     }
 
+    /// Number of current sessions.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// All current sessions.
     pub fn sessions(&self) -> impl Iterator<Item = S> {
         self.sessions.keys().copied()
