@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pep::accounting::{Account, Change, Entry, Exhausted, Ledger, Usage, VolumeQuota};
@@ -32,6 +33,8 @@ pub(crate) struct Accounts {
     /// `None` keeps them in memory only.
     file: Option<PathBuf>,
     save: Periodic,
+    /// Writes the file: the disk may take longer than a hub may pause.
+    writer: Option<JoinHandle<()>>,
 }
 
 impl Accounts {
@@ -40,7 +43,7 @@ impl Accounts {
         let file = state.map(|directory| directory.join("hub-accounts.json"));
         let accounts = file.as_deref().map(load).unwrap_or_default();
         let (ledger, names) = (Ledger::new(accounts), BTreeMap::new());
-        Self { ledger, names, file, save: Periodic::new(SAVE, now + SAVE) }
+        Self { ledger, names, file, save: Periodic::new(SAVE, now + SAVE), writer: None }
     }
 
     /// Applies the names and quotas of these terminals.
@@ -70,19 +73,35 @@ impl Accounts {
         self.ledger.exhausted(key)
     }
 
-    /// Saves the accounts, if it is time.
+    /// Begins to save the accounts, if it is time and there is anything new.
     pub(crate) fn save_if_due(&mut self, now: Instant) {
-        if self.save.is_due(now) {
-            self.save();
+        if self.save.is_due(now) && self.writer.as_ref().is_none_or(JoinHandle::is_finished) {
+            self.begin_saving();
         }
     }
 
-    /// Saves the accounts, if there is anything new.
+    /// Saves what is new, and waits for the disk.
     pub(crate) fn save(&mut self) {
-        let Some(file) = &self.file else { return };
+        self.wait();
+        self.begin_saving();
+        self.wait();
+    }
+
+    fn begin_saving(&mut self) {
+        let Some(file) = self.file.clone() else { return };
         let Some(accounts) = self.ledger.changed_accounts() else { return };
-        if let Err(error) = whole_file::replace(file, &format(accounts, &self.names)) {
-            tracing::warn!("cannot save {}: {error}", file.display());
+        let text = format(accounts, &self.names);
+        self.writer = Some(thread::spawn(move || {
+            if let Err(error) = whole_file::replace(&file, &text) {
+                tracing::warn!("cannot save {}: {error}", file.display());
+            }
+        }));
+    }
+
+    fn wait(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            // It has nothing to panic about.
+            let _ = writer.join();
         }
     }
 
