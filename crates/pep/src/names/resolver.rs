@@ -5,7 +5,7 @@
 //! | is in the cache | from there |
 //! | is new, its name may have an address of the pool, and the hub can be reached | that address; the hub is asked too |
 //! | is asked already | that of the one who asked |
-//! | is new | the hub's, over the hop; straight from a resolver while the hub cannot be reached |
+//! | is new | the hub's, over the hop; straight from a resolver if the hub cannot be reached or gives none |
 //! | has expired, and nobody answers for 1.8 s, or could not within the last 30 s | the expired one, for 30 s more (RFC 8767) |
 //!
 //! Answers that come straight from a resolver pass through and are not kept.
@@ -254,11 +254,16 @@ impl<A: Clone + PartialEq> Resolver<A> {
         let ids: Vec<AskId> =
             self.pending.iter().filter(|(_, it)| of_hub(it)).map(|(id, _)| *id).collect();
         for id in ids {
-            let Some(pending) = self.remove(id) else { continue };
-            for waiter in pending.waiters {
-                let Some(question) = waiter.question else { continue };
-                self.wait(now, waiter.asked, question);
-            }
+            self.remove(id).into_iter().for_each(|pending| self.ask_others(now, pending));
+        }
+    }
+
+    /// Lets those who wait for the hub wait for the resolvers that they meant.
+    fn ask_others(&mut self, now: Instant, pending: Pending<A>) {
+        for waiter in pending.waiters {
+            let Some(question) = waiter.question else { continue };
+            let straight = Upstream::Straight(waiter.asked.resolver);
+            self.wait(now, waiter.asked, question, straight);
         }
     }
 
@@ -289,7 +294,12 @@ impl<A: Clone + PartialEq> Resolver<A> {
                     self.answer(asked.asker, question.pass(bytes.to_vec(), asked.over_tcp));
                 }
             }
-            Some((Reply::Foreign, _)) | None => self.failed(now, &pending),
+            Some((Reply::Foreign, _)) => self.failed(now, &pending),
+            // The session is lost, or the hub has no room: others may answer.
+            None if pending.to == Upstream::Hub && !pending.waiters.is_empty() => {
+                self.ask_others(now, pending);
+            }
+            None => self.failed(now, &pending),
         }
     }
 
@@ -303,7 +313,8 @@ impl<A: Clone + PartialEq> Resolver<A> {
             self.answer(asked.asker, answer);
             return self.ask_ahead(now, question, asked.client);
         }
-        self.wait(now, asked, question);
+        let to = if self.hub { Upstream::Hub } else { Upstream::Straight(asked.resolver) };
+        self.wait(now, asked, question, to);
     }
 
     /// The answer that the cache has, if no better one can be had now.
@@ -371,13 +382,12 @@ impl<A: Clone + PartialEq> Resolver<A> {
     }
 
     /// Lets a client wait for the reply to its question.
-    fn wait(&mut self, now: Instant, asked: Asked<A>, question: Question) {
+    fn wait(&mut self, now: Instant, asked: Asked<A>, question: Question, to: Upstream) {
         let client = asked.client;
         if !self.has_room(client) {
             self.stats.refused += 1;
             return self.answer(asked.asker, question.no_answer(asked.over_tcp));
         }
-        let to = if self.hub { Upstream::Hub } else { Upstream::Straight(asked.resolver) };
         let late = self.has_stale(now, &question.key).then(|| now + PATIENCE);
         let id = match self.by_key.get(&(question.key.clone(), to)) {
             Some(id) => *id,

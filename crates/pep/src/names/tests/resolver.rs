@@ -201,6 +201,7 @@ fn a_failure_does_not_replace_an_answer_and_stands_for_a_while() {
 #[test]
 fn after_its_time_an_expired_answer_is_gone() {
     let mut resolver = resolver(config()).knows(60);
+    resolver.set_hub(at(1), false);
     resolver.ask_for(60_000 + 86_400_001, 2, NAME);
     let ask = resolver.asks();
     resolver.handle_reply(at(60_000 + 86_401_000), ask.id, None);
@@ -208,10 +209,23 @@ fn after_its_time_an_expired_answer_is_gone() {
     let mut without = Resolver::new(NamesConfig { stale: Duration::ZERO, ..config() });
     without.set_hub(at(0), true);
     let mut without = without.knows(60);
+    without.set_hub(at(1), false);
     without.ask_for(60_001, 2, NAME);
     let ask = without.asks();
     without.handle_reply(at(60_600), ask.id, None);
     assert_eq!(without.answers().metadata.response_code, ResponseCode::ServFail);
+}
+
+#[test]
+fn a_hub_that_does_not_answer_gives_way_to_the_resolver_that_was_meant() {
+    let mut resolver = resolver(config());
+    resolver.ask_for(0, 1, NAME);
+    let lost = resolver.asks();
+    resolver.handle_reply(at(100), lost.id, None);
+    let ask = resolver.asks();
+    assert_eq!(ask.to, Upstream::Straight(asked(1).resolver));
+    resolver.handle_reply(at(200), ask.id, None);
+    assert_eq!(resolver.answers().metadata.response_code, ResponseCode::ServFail);
 }
 
 #[test]
