@@ -5,6 +5,7 @@ mod server;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use nix::sys::signal::Signal;
 use os::netlink::RouteSocket;
 
 use self::server::{DnsServer, LONG, SHORT};
-use crate::common::{as_each_user, assert_takes, text};
+use crate::common::{as_each_user, assert_takes, is_present, skip, text};
 use crate::inside::{Gateway, Mirror, PATIENCE, Pair, assert_reset, connect};
 use crate::operate::{Sockets, skyhop, status};
 
@@ -281,6 +282,39 @@ fn validating(name: &str) -> Message {
     edns.set_max_payload(1232).set_dnssec_ok(true);
     message.set_edns(edns);
     message
+}
+
+#[test]
+fn a_program_with_the_systems_resolver_gets_there() {
+    if !is_present("curl") {
+        return skip("curl is missing");
+    }
+    as_each_user(|runner| runner.inside(&LINK, "names::inside_curl_asks"));
+}
+
+pub(crate) fn inside_curl_asks() {
+    let _server = DnsServer::start();
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let hub = hub(&pair, &sockets);
+    let terminal = terminal(&pair, &sockets, "answer = \"instant\"");
+    route_the_pool();
+    let [mut resolvers, mut order] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+    writeln!(resolvers, "nameserver {}", resolver().ip()).unwrap();
+    // Programs in a lab look in files only.
+    writeln!(order, "hosts: files dns").unwrap();
+    let cover = "mount --bind \"$1\" /etc/resolv.conf && mount --bind \"$2\" /etc/nsswitch.conf && \
+                 exec curl -sS --max-time 20 -o /dev/null \
+                 -w '%{size_download} %{remote_ip}' http://www.example/1MB";
+    let mut curl = Command::new("unshare");
+    curl.args(["--mount", "sh", "-c", cover, "sh"]).arg(resolvers.path()).arg(order.path());
+    let output = curl.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let (bytes, from) = said.split_once(' ').unwrap();
+    assert_eq!(bytes, "1000000");
+    assert!(is_of_pool(from.parse().unwrap()), "{from}");
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
 }
 
 #[test]

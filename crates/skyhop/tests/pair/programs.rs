@@ -61,6 +61,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     names::inside_names_are_cached,
     names::inside_new_names_cost_nothing,
     names::inside_a_resolver_listens,
+    names::inside_curl_asks,
     names::inside_the_hub_is_gone,
     operate::inside_a_pair_is_asked,
     operate::inside_clients_are_claimed,
