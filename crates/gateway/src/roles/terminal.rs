@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use pep::admission::{Backoff, Bypass};
-use pep::config::{InterceptConfig, TerminalConfig, TunnelConfig};
+use pep::config::{DnsConfig, InterceptConfig, TerminalConfig, TunnelConfig};
 use pep::egress::Egress;
 use pep::hubs::HubId;
 use pep::traffic::Policy;
@@ -30,7 +30,7 @@ use crate::operate::{Operations, RoleStatus, View};
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
 use crate::relay::names::Resolver;
-use crate::roles::gateway::{Admission, DialPolicy, Report, Side, bind};
+use crate::roles::gateway::{Admission, DialPolicy, Gateway, Report, Side, bind};
 use crate::roles::hubs::{Change, Done, KnownHubs, Resolved};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::{self, Service};
@@ -66,14 +66,7 @@ pub async fn run(
     let (hub, addresses) = hubs.of_hub(config.ranking()[0]);
     let (hop, identity) = (config.link.clone(), config.identity.clone());
     let tunnel = tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept));
-    let dns = match config.dns.clone() {
-        Some(mut dns) => {
-            let doors = Doors::open(&dns).await?;
-            doors.restrict(&mut dns);
-            Some((doors, dns))
-        }
-        None => None,
-    };
+    let dns = open_doors(config.dns.clone()).await?;
     let setup = Setup {
         side: Side::Terminal,
         own: own.clone(),
@@ -100,11 +93,7 @@ pub async fn run(
         own: Some(own),
         mark,
     };
-    let names = dns.map(|(doors, dns)| {
-        let (hop, counters) = (parts.gateway.hop().clone(), parts.gateway.counters());
-        let resolver = Resolver::default();
-        Names::start(dns, doors, Through { hop, dialer: dialer.clone(), resolver, counters })
-    });
+    let names = dns.map(|it| start_names(it, &parts.gateway, &dialer));
     let upstream = Upstream::new(manner, dialer, parts.gateway.counters());
     let hop = parts.gateway.hop().clone();
     let hubs = KnownHubs::new(clock::now(), &config, hubs, hop, mark);
@@ -119,6 +108,20 @@ pub async fn run(
         hubs,
     };
     roles::run(ops, terminal, shutdown).await
+}
+
+/// The sockets of the resolver, and its settings with what these can do.
+async fn open_doors(dns: Option<DnsConfig>) -> Result<Option<(Doors, DnsConfig)>, RunError> {
+    let Some(mut dns) = dns else { return Ok(None) };
+    let doors = Doors::open(&dns).await?;
+    doors.restrict(&mut dns);
+    Ok(Some((doors, dns)))
+}
+
+fn start_names((doors, dns): (Doors, DnsConfig), gateway: &Gateway, dialer: &Dialer) -> Names {
+    let (hop, counters) = (gateway.hop().clone(), gateway.counters());
+    let resolver = Resolver::default();
+    Names::start(dns, doors, Through { hop, dialer: dialer.clone(), resolver, counters })
 }
 
 /// The rules, routes and tables that a terminal with `config` installs while its hub is reachable,

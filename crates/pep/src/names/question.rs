@@ -211,9 +211,27 @@ impl fmt::Display for Domain {
 impl Domain {
     /// Whether a name in lower case is this one or below it.
     pub(super) fn has(&self, name: &str) -> bool {
-        let before = name.strip_suffix(&self.0);
-        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        is_in(name, &self.0)
     }
+}
+
+/// Names that no resolver of the world knows, or that each machine knows for itself (RFC 6761,
+/// RFC 6762, RFC 7686, RFC 8375, RFC 9476).
+const SPECIAL: [&str; 9] =
+    ["localhost", "local", "invalid", "test", "onion", "home.arpa", "internal", "alt", "arpa"];
+
+/// Whether a connection may be opened by this name, in lower case: not a name of the site alone, nor one
+/// of a domain that is listed.
+pub(super) fn may_be_opened_by(name: &str, real: &[Domain]) -> bool {
+    let special = |domain: &&str| is_in(name, domain);
+    name.contains('.')
+        && !SPECIAL.iter().any(special)
+        && !real.iter().any(|domain| domain.has(name))
+}
+
+fn is_in(name: &str, domain: &str) -> bool {
+    let before = name.strip_suffix(domain);
+    before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
 #[cfg(test)]

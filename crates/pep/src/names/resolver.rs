@@ -24,7 +24,7 @@ use super::answer::{Age, Reply, Unanswerable, failure};
 use super::cache::{Cache, CacheLimits, Entry};
 use super::lifetime;
 use super::pool::{Pool, PoolConfig};
-use super::question::{Domain, Key, Kind, Question};
+use super::question::{Domain, Key, Kind, Question, may_be_opened_by};
 use crate::admission::Bucket;
 use crate::traffic::Version;
 
@@ -41,11 +41,6 @@ const MOST_WAITING: usize = 4096;
 const MOST_OF_CLIENT: usize = 256;
 /// Prefetches at once, in seconds of their rate.
 const PREFETCH_BURST: u32 = 10;
-/// Names that no resolver of the world knows, or that each machine knows for itself (RFC 6761,
-/// RFC 6762, RFC 7686, RFC 8375, RFC 9476).
-const SPECIAL: [&str; 9] =
-    ["localhost", "local", "invalid", "test", "onion", "home.arpa", "internal", "alt", "arpa"];
-
 /// How a terminal resolves names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamesConfig {
@@ -363,7 +358,8 @@ impl<A: Clone + PartialEq> Resolver<A> {
         if !self.hub || !asked.by_name || question.validates() {
             return None;
         }
-        let name = question.host().filter(|name| may_be_ours(name.as_str(), &self.config.real))?;
+        let name =
+            question.host().filter(|name| may_be_opened_by(name.as_str(), &self.config.real))?;
         let number = pool.number(now, asked.client, &name)?;
         // Without addresses of this version there are none: the connection takes the other.
         let data = pool.address(version, number).map(|address| match address {
@@ -588,16 +584,4 @@ impl<A: Clone + PartialEq> Machine for Resolver<A> {
         }
         self.prefetch(now);
     }
-}
-
-/// Whether a connection to the name may be opened by name: not a name of the site alone, nor one of
-/// a domain that is listed.
-fn may_be_ours(name: &str, real: &[Domain]) -> bool {
-    let in_domain = |domain: &str| {
-        let before = name.strip_suffix(domain);
-        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
-    };
-    name.contains('.')
-        && !SPECIAL.iter().any(|domain| in_domain(domain))
-        && !real.iter().any(|domain| domain.has(name))
 }
