@@ -50,7 +50,8 @@ fn try_ask(message: &Message, patience: Duration) -> Option<Message> {
 }
 
 fn try_ask_at(resolver: SocketAddr, message: &Message, patience: Duration) -> Option<Message> {
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let any = if resolver.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).unwrap();
     socket.connect(resolver).unwrap();
     socket.set_read_timeout(Some(patience)).unwrap();
     socket.send(&message.to_vec().unwrap()).unwrap();
@@ -147,11 +148,31 @@ pub(crate) fn inside_names_are_cached() {
     assert_eq!(server.asked("n1.example."), 1);
     assert_eq!(ask("none.example.", RecordType::A).metadata.response_code, ResponseCode::NXDomain);
 
+    every_way_to_ask();
+    the_server_itself_answers(&server);
+    assert!(count(&sockets, "terminal", "hits") >= 2);
+    let crossed = count(&sockets, "terminal", "crossed");
+    assert_eq!(count(&sockets, "hub", "questions"), crossed);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+    // Nothing is redirected any more.
+    assert!(ask("last.example.", RecordType::A).metadata.authoritative);
+}
+
+fn every_way_to_ask() {
+    // Nobody listens there, and yet it answers.
+    let resolver6 = SocketAddr::new(Node::Server.address6().into(), 53);
+    let known = question("n1.example.", RecordType::A);
+    assert_eq!(try_ask_at(resolver6, &known, PATIENCE).unwrap().answers.len(), 1);
+    assert_eq!(ask_over_tcp_at(resolver6, &known).answers.len(), 1);
+
     let cut_off = ask(LONG, RecordType::TXT);
     assert!(cut_off.metadata.truncation && cut_off.answers.is_empty());
     let whole = ask_over_tcp(&question(LONG, RecordType::TXT));
     assert_eq!(whole.answers.len(), server::LONG_RECORDS);
+}
 
+fn the_server_itself_answers(server: &DnsServer) {
     // Without recursion only the server itself can answer, and it does: its own client asks.
     let mut iterative = question("itself.example.", RecordType::A);
     iterative.metadata.recursion_desired = false;
@@ -161,14 +182,6 @@ pub(crate) fn inside_names_are_cached() {
     let client: IpAddr = Node::Client.address4().into();
     assert!(server.askers("itself.example.").contains(&client));
     assert!(!server.askers("n1.example.").contains(&client));
-
-    assert!(count(&sockets, "terminal", "hits") >= 2);
-    let crossed = count(&sockets, "terminal", "crossed");
-    assert_eq!(count(&sockets, "hub", "questions"), crossed);
-    terminal.end_by(Signal::SIGTERM);
-    hub.end_by(Signal::SIGTERM);
-    // Nothing is redirected any more.
-    assert!(ask("last.example.", RecordType::A).metadata.authoritative);
 }
 
 #[test]
@@ -188,6 +201,7 @@ pub(crate) fn inside_new_names_cost_nothing() {
         first_byte(&format!("n{number}.example."))
     });
     a_page_of_names();
+    an_address_of_ipv6();
     the_real_address_follows();
     a_name_that_does_not_exist();
     others_than_tcp_are_refused();
@@ -206,8 +220,14 @@ pub(crate) fn inside_new_names_cost_nothing() {
 
 /// A lab's hosts have no default route, which would lead to the terminal as well.
 fn route_the_pool() {
-    let terminal = gateway_address().ip();
-    RouteSocket::open().unwrap().add_route(([198, 18, 0, 0].into(), 15), terminal).unwrap();
+    let mut routes = RouteSocket::open().unwrap();
+    for (server, pool) in [
+        (IpAddr::from(Node::Server.address4()), ([198, 18, 0, 0].into(), 15)),
+        (Node::Server.address6().into(), ("fd7a:5be2:91c4:53::".parse().unwrap(), 64)),
+    ] {
+        let terminal = routes.next_hop(server).unwrap();
+        routes.add_route(pool, terminal).unwrap();
+    }
 }
 
 /// All names of a page at once, each to its first byte.
@@ -223,6 +243,21 @@ fn a_page_of_names() {
         });
         began.elapsed()
     });
+}
+
+/// Where clients have IPv6, they may take that.
+fn an_address_of_ipv6() {
+    let address = address(&ask("six.example.", RecordType::AAAA));
+    assert!(address.to_string().starts_with("fd7a:5be2:91c4:53:"), "{address}");
+    let mut byte = [0];
+    connect(SocketAddr::new(address, PORT)).read_exact(&mut byte).unwrap();
+    assert_eq!(&byte, b"c");
+    let to = SocketAddr::new(address, 443);
+    let socket = UdpSocket::bind("[::]:0").unwrap();
+    socket.connect(to).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.send(b"initial").unwrap();
+    assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }
 
 fn is_of_pool(address: IpAddr) -> bool {
