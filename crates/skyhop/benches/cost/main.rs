@@ -5,13 +5,14 @@
 //! cargo bench -p skyhop --bench cost [-- GIGABYTES [ROUNDS [WAY]]]
 //! cargo bench -p skyhop --bench cost -- connections [COUNT]
 //! cargo bench -p skyhop --bench cost -- sessions [GIGABYTES [ROUNDS]]
+//! cargo bench -p skyhop --bench cost -- swarm [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- huge [GIGABYTES]
 //! ```
 //!
 //! Compared with the pair, interleaved: plain kernel TCP, two relays that copy between plain TCP
 //! connections, and two relays with QUIC (quinn, GSO on) as the hop. The relays listen; the pair
 //! intercepts. `sessions` measures a hub with 1, 100 and 400 terminals, one of which carries the
-//! download.
+//! download. `swarm` measures a hub with thousands, all in one process.
 
 mod connections;
 mod cpu;
@@ -19,6 +20,7 @@ mod huge;
 mod quic;
 mod relay;
 mod sessions;
+mod swarm;
 mod terminals;
 #[allow(unreachable_pub, reason = "shared with another benchmark")]
 #[path = "../../../slacp/benches/quic/tls.rs"]
@@ -65,6 +67,8 @@ fn main() -> Result<(), Failure> {
         ["sessions"] => sessions::run(1.0, 5),
         ["sessions", gigabytes] => sessions::run(gigabytes.parse()?, 5),
         ["sessions", gigabytes, rounds, ..] => sessions::run(gigabytes.parse()?, rounds.parse()?),
+        ["swarm"] => swarm::run(5),
+        ["swarm", rounds, ..] => swarm::run(rounds.parse()?),
         [] => compare(2.0, 5, ""),
         [gigabytes] => compare(gigabytes.parse()?, 5, ""),
         [gigabytes, rounds] => compare(gigabytes.parse()?, rounds.parse()?, ""),
