@@ -34,7 +34,7 @@ pub(crate) struct SwarmArgs {
     /// Seed of the terminals' keys
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print the sections [[terminal]] that the hub needs, instead of measuring
+    /// Print the terminals that the hub has to permit, as sections of its file, instead of measuring
     #[arg(long)]
     print_hub_config: bool,
     /// Time over which the terminals start, e.g. 10s
