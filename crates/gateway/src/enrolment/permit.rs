@@ -1,9 +1,8 @@
 //! The files in which a hub's operator permits terminals: invitations, and what became of them.
 
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use crate::clock;
 use crate::config::keys::{KeyError, PrivateKey, format_public_key};
 use crate::config::permits::Permits;
 use crate::config::read_hub;
+use crate::operate::whole_file::{PUBLIC, replace};
 
 /// Why a permit was not written or removed.
 #[derive(Debug, Error)]
@@ -197,18 +197,5 @@ fn create(path: &Path, text: &str) -> io::Result<()> {
     if path.symlink_metadata().is_ok() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    replace(path, text)
-}
-
-/// Replaces a permit, whole or not at all.
-pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    let new = directory.join(format!(".{}.new", name.to_string_lossy()));
-    let _ = fs::remove_file(&new);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)
+    replace(path, text.as_bytes(), PUBLIC)
 }

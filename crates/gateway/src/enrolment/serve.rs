@@ -11,9 +11,9 @@ use slacp::{Destination, PublicKey, Read, ResetReason};
 use tokio::time::timeout;
 
 use super::PLACE;
-use super::permit::replace;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::Stream;
+use crate::operate::whole_file::{PUBLIC, replace};
 
 /// Time for a terminal to say its key.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,5 +67,6 @@ async fn read(stream: &Stream) -> Result<PublicKey, ResetReason> {
 fn write(permit: &Path, invitation: &PublicKey, key: &PublicKey) -> io::Result<()> {
     let text = fs::read_to_string(permit)?;
     let enrolled = Permitted::enrol(permit, &text, invitation, key);
-    replace(permit, &enrolled.map_err(io::Error::other)?)
+    let enrolled = enrolled.map_err(io::Error::other)?;
+    replace(permit, enrolled.as_bytes(), PUBLIC)
 }

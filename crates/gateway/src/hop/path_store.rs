@@ -12,7 +12,7 @@ use units::BitRate;
 
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
-use crate::operate::whole_file;
+use crate::operate::whole_file::{self, PRIVATE};
 
 /// Version of the file format.
 const FORMAT: u32 = 1;
@@ -74,7 +74,7 @@ impl PathStore {
         if memories.is_empty() || text == self.written {
             return Ok(());
         }
-        whole_file::replace(&self.path, &text)?;
+        whole_file::replace(&self.path, &text, PRIVATE)?;
         self.written = text;
         Ok(())
     }

@@ -14,7 +14,7 @@ use slacp::PublicKey;
 use units::Instant;
 
 use super::status::{AccountStatus, UsageStatus};
-use super::whole_file;
+use super::whole_file::{self, PRIVATE};
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::Hop;
@@ -92,7 +92,7 @@ impl Accounts {
         let Some(accounts) = self.ledger.changed_accounts() else { return };
         let text = format(accounts, &self.names);
         self.writer = Some(thread::spawn(move || {
-            if let Err(error) = whole_file::replace(&file, &text) {
+            if let Err(error) = whole_file::replace(&file, &text, PRIVATE) {
                 tracing::warn!("cannot save {}: {error}", file.display());
             }
         }));

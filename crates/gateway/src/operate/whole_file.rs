@@ -5,6 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+/// Permissions of a file that only its owner may read, and of one that anybody may.
+pub(crate) const PRIVATE: u32 = 0o600;
+pub(crate) const PUBLIC: u32 = 0o644;
+
 /// Reads a file of at most `longest` bytes. A missing one is empty.
 pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
     match fs::metadata(path) {
@@ -17,11 +21,13 @@ pub(crate) fn read(path: &Path, longest: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Replaces the contents of a file atomically: whoever reads it finds the old ones or the new ones.
-/// Only its owner may read it.
-pub(crate) fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+/// `mode` has its permissions.
+pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     let temporary = path.with_extension("new");
+    // Whatever is there is not written through: it may be a link of somebody else's.
+    let _ = fs::remove_file(&temporary);
     let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    let mut file = options.write(true).create_new(true).mode(mode).open(&temporary)?;
     file.write_all(contents)?;
     file.sync_all()?;
     fs::rename(&temporary, path)
