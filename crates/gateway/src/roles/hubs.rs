@@ -31,20 +31,19 @@ impl Resolved {
     /// # Errors
     /// If none can be resolved.
     pub(super) async fn of(config: &TerminalConfig) -> Result<Self, RunError> {
-        let (mut resolved, mut failed) = (Vec::new(), None);
+        let (mut resolved, mut failed) = (Vec::new(), Vec::new());
         for hub in &config.hubs {
             let addresses = resolve(&hub.address, with_v6(config)).await.unwrap_or_else(|cause| {
-                let name = hub.address.as_str().to_owned();
-                tracing::warn!("{}: cannot resolve {name}: {cause}", hub.name);
-                failed.get_or_insert(RunError::Resolve { hub: name, cause });
+                failed.push(RunError::Resolve { hub: hub.address.as_str().to_owned(), cause });
                 Vec::new()
             });
             resolved.push((hub.key, addresses));
         }
-        match failed {
-            Some(error) if resolved.iter().all(|(_, addresses)| addresses.is_empty()) => Err(error),
-            _ => Ok(Self(resolved)),
+        if failed.len() == resolved.len() {
+            return Err(failed.remove(0));
         }
+        failed.iter().for_each(|error| tracing::warn!("{error}: trying the others"));
+        Ok(Self(resolved))
     }
 
     /// All addresses of all hubs.
