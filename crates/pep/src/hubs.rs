@@ -112,6 +112,8 @@ pub enum Step {
 #[derive(Debug)]
 struct Hub {
     contact: Contact,
+    /// What the owner was told last ([`Step::Want`]).
+    wanted: bool,
     /// Its session is kept for the connections that it still carries.
     retiring: bool,
     /// The earliest time to ask it, if another one is in use, or may be.
@@ -177,6 +179,7 @@ impl Hubs {
     pub fn new(now: Instant, ranking: Vec<HubId>) -> Self {
         let hub = || Hub {
             contact: Contact::None,
+            wanted: false,
             retiring: false,
             ask_at: now,
             pause: ASK_FIRST,
@@ -459,6 +462,9 @@ impl Hubs {
 
     /// Only the last wish counts, and a handshake that is wanted again is not to begin again.
     fn set_wanted(&mut self, id: HubId, wanted: bool) {
+        if std::mem::replace(&mut self.hubs[id.0].wanted, wanted) == wanted {
+            return;
+        }
         let pending = self.steps.len();
         self.steps.retain(|step| *step != Step::Want(id, !wanted));
         if self.steps.len() == pending {

@@ -44,8 +44,6 @@ use crate::tunnel::{self, Admitted, Selection, Traffic};
 
 /// How often permits are looked at, besides when their directory tells of a change.
 const LOOK: Duration = Duration::from_secs(10);
-/// The most invitations that are replaced at the same time; further ones are reset and come again.
-const MOST_ENROLMENTS: usize = 64;
 
 /// Default UDP port of a hub.
 pub const PORT: u16 = 5900;
@@ -120,7 +118,9 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         look: Periodic::new(LOOK, clock::now() + LOOK),
         intercepts: config.intercept.is_some(),
         mesh: config.mesh,
+        stale: false,
         enrolments: JoinSet::new(),
+        enrolling: BTreeSet::new(),
         scope: Periodic::new(SCOPE_EVERY, clock::now()),
         port: local.port(),
         resolver: Resolver::default(),
@@ -207,8 +207,12 @@ struct Hub {
     look: Periodic,
     /// Terminals that have expired.
     expired: usize,
-    /// Terminals that are replacing their invitations.
-    enrolments: JoinSet<()>,
+    /// Whether permits may have changed. The housekeeping reads them, so that thousands of files that
+    /// come together are not read thousands of times.
+    stale: bool,
+    /// Terminals that are replacing their invitations, and the keys of these: one at a time for each.
+    enrolments: JoinSet<PublicKey>,
+    enrolling: BTreeSet<PublicKey>,
     intercepts: bool,
     mesh: bool,
     /// When to compute what is intercepted, with many sessions.
@@ -262,8 +266,8 @@ enum HubEvent {
     Resolved(Option<Resolved>),
     /// Permits may have changed.
     Permits,
-    /// A terminal has replaced its invitation, or failed to.
-    Enrolled,
+    /// The terminal with this invitation has replaced it, or failed to.
+    Enrolled(PublicKey),
 }
 
 /// The next change of the permits. Cancel-safe.
@@ -296,7 +300,7 @@ impl Service for Hub {
             event = self.parts.next() => HubEvent::Pair(event),
             Some(resolved) = self.lookups.join_next() => HubEvent::Resolved(resolved.ok().flatten()),
             () = changed(&mut self.watch) => HubEvent::Permits,
-            Some(_) = self.enrolments.join_next() => HubEvent::Enrolled,
+            Some(Ok(invitation)) = self.enrolments.join_next() => HubEvent::Enrolled(invitation),
         }
     }
 
@@ -323,10 +327,10 @@ impl Service for Hub {
             HubEvent::Resolved(resolved) => {
                 resolved.into_iter().for_each(|resolved| self.answer_resolved(ops, resolved));
             }
-            HubEvent::Permits | HubEvent::Enrolled => {
-                if self.permits.refresh() {
-                    self.serve(now, ops);
-                }
+            HubEvent::Permits => self.stale = true,
+            HubEvent::Enrolled(invitation) => {
+                self.stale = true;
+                self.enrolling.remove(&invitation);
             }
         }
         Ok(())
@@ -349,7 +353,8 @@ impl Service for Hub {
     fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
         self.parts.follow_routes();
         self.account(now, ops);
-        let changed = self.look.is_due(now) && self.permits.refresh();
+        let looks = self.look.is_due(now);
+        let changed = (std::mem::take(&mut self.stale) || looks) && self.permits.refresh();
         if changed || self.permits.expired(clock::unix_time()) != self.expired {
             self.serve(now, ops);
         }
@@ -552,10 +557,14 @@ impl Hub {
         let (Some(terminal), Some(file)) = (terminal, file) else {
             return self.parts.gateway.refuse(stream, open, ResetReason::Prohibited);
         };
-        if self.enrolments.len() < MOST_ENROLMENTS {
-            let (name, file) = (terminal.name.clone(), file.to_owned());
-            self.enrolments.spawn(enrolment::serve(stream, name, terminal.key, file));
+        if !self.enrolling.insert(terminal.key) {
+            return self.parts.gateway.refuse(stream, open, ResetReason::Limit);
         }
+        let (name, key, file) = (terminal.name.clone(), terminal.key, file.to_owned());
+        self.enrolments.spawn(async move {
+            enrolment::serve(stream, name, key, file).await;
+            key
+        });
     }
 
     fn answer_resolved(&mut self, ops: &Operations, resolved: Resolved) {

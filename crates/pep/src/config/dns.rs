@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::intercept::serves;
 use crate::names::NamesConfig;
 use crate::traffic::Prefix;
 
@@ -27,11 +28,7 @@ pub struct DnsConfig {
 impl DnsConfig {
     /// Whether a client may ask at `listen`.
     pub fn serves(&self, client: IpAddr) -> bool {
-        let client = client.to_canonical();
-        match self.clients.as_slice() {
-            [] => client.is_loopback(),
-            clients => clients.iter().any(|prefix| prefix.contains(client)),
-        }
+        serves(&self.clients, client)
     }
 }
 

@@ -61,11 +61,16 @@ pub enum Names {
 impl ProxyConfig {
     /// Whether the client may use the proxy.
     pub fn serves(&self, client: IpAddr) -> bool {
-        let client = client.to_canonical();
-        match self.clients.as_slice() {
-            [] => client.is_loopback(),
-            clients => clients.iter().any(|prefix| prefix.contains(client)),
-        }
+        serves(&self.clients, client)
+    }
+}
+
+/// Whether a client is one of these; without any, whether it is this machine.
+pub(super) fn serves(clients: &[Prefix], client: IpAddr) -> bool {
+    let client = client.to_canonical();
+    match clients {
+        [] => client.is_loopback(),
+        clients => clients.iter().any(|prefix| prefix.contains(client)),
     }
 }
 
