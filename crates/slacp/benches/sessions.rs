@@ -54,7 +54,7 @@ fn config(keepalive: Duration) -> Config {
 
 /// A hub with so many sessions, all idle and done with what a new session does.
 fn idle(sessions: u32, keepalive: Duration) -> Star {
-    let mut star = Star::new(config(keepalive), sessions, Duration::from_millis(1));
+    let mut star = Star::new(&config(keepalive), sessions, Duration::from_millis(1));
     for n in 1..=sessions {
         star.add(terminal(config(keepalive), n, 1), address(n));
         star.run_for(Duration::from_millis(2));
@@ -170,7 +170,7 @@ fn memory() -> (isize, isize) {
     let mut star = idle(SESSIONS, keepalive);
     let terminal = freed(&mut star, 1, other());
     let with = freed(&mut star, 0, other());
-    let without = freed(&mut Star::new(config(keepalive), SESSIONS, keepalive), 0, other());
+    let without = freed(&mut Star::new(&config(keepalive), SESSIONS, keepalive), 0, other());
     ((with - without) / SESSIONS as isize, terminal)
 }
 

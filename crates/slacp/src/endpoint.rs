@@ -16,6 +16,8 @@ use crate::{
 mod aggregates;
 mod commands;
 mod common;
+mod link;
+mod parts;
 mod probing;
 mod schedule;
 mod sessions;
@@ -23,6 +25,7 @@ mod share;
 mod watch;
 
 pub(crate) use common::{Core, Owner};
+pub use parts::LinkUse;
 pub use share::SessionShare;
 
 /// One side of the hop: a terminal with its hubs, or a hub with its terminals.
@@ -171,7 +174,7 @@ impl Endpoint {
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<SocketAddr> {
         self.core.now = now;
         buf.clear();
-        if self.core.pacer.ready_at() > now {
+        if self.core.link.ready_at() > now {
             return None;
         }
         if let Some(sent) = self.core.transmit_outbox(now, buf) {

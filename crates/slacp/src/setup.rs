@@ -6,5 +6,6 @@ pub(crate) mod gate;
 pub(crate) mod handshake;
 pub(crate) mod hub;
 pub(crate) mod knock;
+pub(crate) mod parts;
 pub(crate) mod replacement;
 pub(crate) mod terminal;

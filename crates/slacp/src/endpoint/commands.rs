@@ -212,7 +212,8 @@ impl Endpoint {
     /// their paths alone. Has no effect on sessions with another rate, or on a terminal.
     pub fn set_aggregates(&mut self, now: Instant, aggregates: BTreeMap<PublicKey, AggregateId>) {
         self.core.now = now;
-        if let Role::Hub(_) = &self.role {
+        if let Role::Hub(hub) = &mut self.role {
+            hub.set_aggregates(&aggregates);
             self.core.set_aggregates(aggregates);
         }
     }

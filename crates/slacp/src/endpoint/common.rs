@@ -8,15 +8,16 @@ use rand_core::{Rng, SeedableRng};
 use units::{ByteCount, Instant, earliest};
 
 use super::aggregates::Aggregates;
+use super::link::Link;
 use super::probing::Turns;
 use super::sessions::{Departure, Sessions};
 use crate::keys::secret::{Secret, draw};
-use crate::pacer::{BURST, Pacer};
 use crate::path::fade::Faded;
 use crate::rate::{Allowance, Ledger, Memories, Switch};
 use crate::scheduler::control_dscp;
 use crate::session::{Envelope, Session, Wake, ip_udp_overhead, limits};
 use crate::setup::handshake::Params;
+use crate::setup::parts::{Handover, Part};
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{
@@ -24,7 +25,8 @@ use crate::{
 };
 
 /// Maximum number of handshake datagrams waiting for the link, and of short answers: enough for a
-/// thousand terminals that start together. Further ones are dropped, as the network might do.
+/// thousand terminals that start together. Further ones are dropped, as the network might do. The
+/// same for initiations on their way to other parts of the hub.
 const OUTBOX: usize = 1024;
 const ANSWERS: usize = 1024;
 /// Random draws before the index space is taken to be full. With a million sessions, all eight
@@ -54,7 +56,7 @@ pub(crate) struct Core {
     pub(super) dscp_sent: u8,
     /// Whether the last datagram sent carried no new data.
     pub(super) control_sent: bool,
-    pub(super) pacer: Pacer,
+    pub(super) link: Link,
     pub(super) sessions: Sessions,
     pub(super) indices: BTreeMap<Index, Owner>,
     pub(super) memories: Memories,
@@ -66,6 +68,7 @@ pub(crate) struct Core {
     pub(super) aggregates: Aggregates,
     /// Sessions in a fade; their probes share one budget.
     faded: Faded,
+    part: Part,
     next_session: u64,
     /// The session that sent last, whose rate the pacer has.
     sent_last: SessionId,
@@ -76,6 +79,8 @@ pub(crate) struct Core {
     /// Answers that anyone can provoke. They take turns with the sessions.
     pub(super) answers: VecDeque<(SocketAddr, Vec<u8>)>,
     pub(super) answers_turn: bool,
+    /// Initiations for other parts of the hub.
+    pub(super) handovers: VecDeque<Handover>,
     /// Set by shutdown: no new session is accepted.
     pub(crate) shut: bool,
     /// Peers are told that this side is about to stop.
@@ -86,7 +91,7 @@ pub(crate) struct Core {
 impl Core {
     pub(super) fn new(config: Config, identity: KeyPair, seed: [u8; 32]) -> Self {
         Self {
-            pacer: Pacer::new(config.rate.initial(), BURST),
+            link: Link::new(config.rate.initial()),
             sessions: Sessions::new(),
             config,
             identity,
@@ -102,6 +107,7 @@ impl Core {
             probing: Turns::default(),
             aggregates: Aggregates::default(),
             faded: Faded::default(),
+            part: Part::WHOLE,
             next_session: 0,
             sent_last: SessionId(0),
             events: VecDeque::new(),
@@ -109,10 +115,17 @@ impl Core {
             outbox: VecDeque::new(),
             answers: VecDeque::new(),
             answers_turn: false,
+            handovers: VecDeque::new(),
             shut: false,
             leaving: false,
             ignored: 0,
         }
+    }
+
+    /// Makes this one part of a hub.
+    pub(super) fn set_part(&mut self, part: Part) {
+        self.part = part;
+        (self.next_session, _) = part.sessions();
     }
 
     /// This side's parameters in a handshake.
@@ -132,7 +145,7 @@ impl Core {
     /// Reserves an unused index for packets to come.
     pub(crate) fn claim_index(&mut self, owner: Owner) -> Option<Index> {
         let is_free = |index: &Index| *index != NO_INDEX && !self.indices.contains_key(index);
-        let mut draws = (0..INDEX_DRAWS).map(|_| self.rng.next_u32());
+        let mut draws = (0..INDEX_DRAWS).filter_map(|_| self.part.index(self.rng.next_u32()));
         let index = draws.find(is_free)?;
         self.indices.insert(index, owner);
         Some(index)
@@ -191,9 +204,23 @@ impl Core {
         buf.extend_from_slice(datagram);
         let size = buf.len() + ip_udp_overhead(to);
         // Datagrams without a session have no modem-reported rate.
-        self.pacer.set_rate(now, self.config.rate.initial());
-        self.pacer.sent(now, ByteCount::new(size as u64));
+        self.link.set_rate(now, self.config.rate.initial());
+        self.link.sent(now, ByteCount::new(size as u64));
         to
+    }
+
+    /// Passes an initiation on to another part of the hub.
+    pub(crate) fn hand_over(
+        &mut self,
+        part: u8,
+        from: SocketAddr,
+        datagram: &[u8],
+        is_repeated: bool,
+    ) {
+        if self.handovers.len() < OUTBOX {
+            let datagram = datagram.to_vec();
+            self.handovers.push_back(Handover { part, from, datagram, is_repeated });
+        }
     }
 
     pub(crate) fn ignore(&mut self) {
@@ -208,7 +235,7 @@ impl Core {
     /// Puts a session into use for packets with `index`.
     pub(crate) fn establish(&mut self, index: Index, mut session: Session) -> SessionId {
         let id = SessionId(self.next_session);
-        self.next_session += 1;
+        self.next_session += self.part.sessions().1;
         self.indices.insert(index, Owner::Session(id));
         session.share_probes(&self.faded);
         let up = Event::Up { peer: session.peer.key, address: session.peer.address };
@@ -266,7 +293,7 @@ impl Core {
     /// Makes the pacer time the packet sent last by its session's current rate.
     pub(super) fn follow_rate(&mut self, now: Instant) {
         if let Some(rate) = self.sessions.get(self.sent_last).and_then(Session::shared_rate) {
-            self.pacer.set_rate(now, rate);
+            self.link.set_rate(now, rate);
         }
     }
 
@@ -350,7 +377,7 @@ impl Core {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
-        let link_free = self.pacer.ready_at();
+        let link_free = self.link.ready_at();
         let waiting = !self.outbox.is_empty() || !self.answers.is_empty();
         let outbox = waiting.then_some((link_free, Wake::Pacing));
         earliest(outbox, self.sessions.poll_timeout(link_free))
@@ -379,8 +406,8 @@ impl Core {
         (self.ecn_sent, self.dscp_sent, self.control_sent) = (ecn, dscp, is_control);
         if let Some(rate) = self.sessions.get(session).and_then(Session::shared_rate) {
             // At rate 0 only probes leave; they are spaced at the last rate.
-            self.pacer.set_rate(now, rate);
-            self.pacer.sent(now, size);
+            self.link.set_rate(now, rate);
+            self.link.sent(now, size);
         }
         self.sent_last = session;
         Some(to)

@@ -87,7 +87,7 @@ impl ScheduleEntry {
 }
 
 /// Fixed point: steps of virtual time per byte and unit of weight.
-const STEPS: u64 = 256;
+pub(super) const STEPS: u64 = 256;
 /// The same, per byte and bit/s of a guarantee.
 const CLAIM_STEPS: u64 = 256_000_000;
 
@@ -174,6 +174,19 @@ impl Schedule {
         if let Some(at) = entry.limits.claims_at() {
             entry.claim = Some(Claim::From(at));
             self.claims_to_come.insert((at, id));
+        }
+    }
+
+    /// The virtual start time of the next packet; 0 if a guarantee lets it go before others.
+    pub(super) fn next_turn(&self) -> Option<u64> {
+        let first = self.turns.first().map(|(next, _)| *next);
+        if self.claims.is_empty() { first } else { Some(0) }
+    }
+
+    /// Moves virtual time on to that of others who share the link, while nothing waits here.
+    pub(super) fn catch_up(&mut self, others: Option<u64>) {
+        if let Some(others) = others.filter(|_| self.turns.is_empty()) {
+            self.virtual_now = self.virtual_now.max(others);
         }
     }
 

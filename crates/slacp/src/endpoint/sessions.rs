@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use units::{BitRate, Instant};
 
-use super::schedule::{Schedule, ScheduleEntry, Wants};
+use super::schedule::{STEPS, Schedule, ScheduleEntry, Wants};
 use super::share::SessionShare;
 use crate::SessionId;
 use crate::session::{Envelope, Session, Wake};
@@ -188,16 +188,32 @@ impl Sessions {
         self.schedule.log()
     }
 
-    /// Builds a packet of the session whose turn it is in `buf`, which must be empty.
-    pub(super) fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Departure> {
+    /// Where the next packet stands in fair queueing, and how many steps of that a byte takes.
+    /// `others` is the least of the other parts of the hub. A part that had nothing to send has
+    /// saved nothing up.
+    pub(super) fn next_turn(&mut self, now: Instant, others: Option<u64>) -> (Option<u64>, u64) {
+        self.schedule.catch_up(others);
+        self.admit(now);
+        (self.schedule.next_turn(), STEPS)
+    }
+
+    /// Gives a turn to each session whose time to send or to claim its guarantee has come.
+    fn admit(&mut self, now: Instant) {
         while let Some(id) = self.schedule.take_sender(now) {
-            let entry = self.all.get_mut(&id)?;
-            self.schedule.queue(id, &mut entry.scheduled);
+            if let Some(entry) = self.all.get_mut(&id) {
+                self.schedule.queue(id, &mut entry.scheduled);
+            }
         }
         while let Some(id) = self.schedule.take_claim(now) {
-            let entry = self.all.get_mut(&id)?;
-            self.schedule.claim(id, &mut entry.scheduled);
+            if let Some(entry) = self.all.get_mut(&id) {
+                self.schedule.claim(id, &mut entry.scheduled);
+            }
         }
+    }
+
+    /// Builds a packet of the session whose turn it is in `buf`, which must be empty.
+    pub(super) fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Departure> {
+        self.admit(now);
         let mut in_vain = Vec::new();
         let departure = self.transmit_next(now, buf, &mut in_vain);
         for id in in_vain {

@@ -49,7 +49,12 @@ impl Gate {
     pub(crate) fn new(handshakes_per_second: u32, rng: &mut ChaCha20Rng) -> Self {
         let mut secret = [0; 32];
         rng.fill_bytes(&mut secret);
-        let secret = hmac::Key::new(hmac::HMAC_SHA256, &secret);
+        Self::with_secret(handshakes_per_second, &secret)
+    }
+
+    /// The same, with the `secret` of the cookies: gates with the same one know each other's.
+    pub(crate) fn with_secret(handshakes_per_second: u32, secret: &[u8; 32]) -> Self {
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
         Self {
             buckets: Buckets::new(0, &secret),
             secret,

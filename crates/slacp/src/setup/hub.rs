@@ -13,9 +13,10 @@ use crate::setup::foreign::Reported;
 use crate::setup::gate::Gate;
 use crate::setup::handshake::{self, Params, Responder};
 use crate::setup::knock::{KnockKey, MAC, Mac};
+use crate::setup::parts::{Dispatch, Handover};
 use crate::setup::replacement::{Present, Replacement, Verdict};
-use crate::wire::packet::{self, Echo, Header, Index, VERSION};
-use crate::{CloseReason, Config, Effort, Notice, PublicKey, SessionId};
+use crate::wire::packet::{self, Datagram, Echo, Header, Index, VERSION};
+use crate::{AggregateId, CloseReason, Config, Effort, Notice, PublicKey, SessionId};
 
 /// How long an answered handshake waits for the terminal's first packet.
 const CONFIRM: Duration = Duration::from_secs(30);
@@ -43,6 +44,8 @@ pub(crate) struct Hub {
     foreign: Reported,
     /// Number of initiations read.
     reads: u64,
+    /// Which terminals belong to another part of the hub.
+    dispatch: Dispatch,
 }
 
 #[derive(Default)]
@@ -78,12 +81,26 @@ impl Hub {
             foreign: Reported::default(),
             memory: BTreeMap::new(),
             reads: 0,
+            dispatch: Dispatch::default(),
         }
+    }
+
+    /// The same, of the first part of a hub that has `parts`.
+    pub(crate) fn in_front_of(mut self, parts: u8) -> Self {
+        self.dispatch = Dispatch::new(parts);
+        self.dispatch.set_allowed(&self.peers.keys().copied().collect());
+        self
+    }
+
+    /// Keeps terminals that share a link in one part of the hub.
+    pub(crate) fn set_aggregates(&mut self, of: &BTreeMap<PublicKey, AggregateId>) {
+        self.dispatch.set_aggregates(of);
     }
 
     /// Replaces the set of terminals served.
     pub(crate) fn set_allowed(&mut self, core: &mut Core, now: Instant, allow: Vec<PublicKey>) {
         let allow: BTreeSet<PublicKey> = allow.into_iter().collect();
+        self.dispatch.set_allowed(&allow);
         let gone: Vec<PublicKey> =
             self.peers.keys().filter(|key| !allow.contains(key)).copied().collect();
         for key in gone {
@@ -155,8 +172,10 @@ impl Hub {
         if self.answered.contains_key(&knock) {
             return self.answer_again(core, now, from, sender, &knock);
         }
-        let cookie = handshake::cookie_of(datagram);
-        let proven = cookie.is_some_and(|cookie| self.gate.is_cookie(now, from, cookie));
+        if let Some(part) = self.dispatch.repeated(now, &knock) {
+            return core.hand_over(part, from, datagram, true);
+        }
+        let proven = self.is_proven(now, from, datagram);
         if !proven && !self.gate.admits_unproven(now) {
             return self.ask_for_cookie(core, now, from, sender, &knock);
         }
@@ -169,6 +188,47 @@ impl Hub {
             self.gate.was_in_vain(now, from);
         }
         let Some(responder) = responder else { return core.ignore() };
+        if let Some(part) = self.dispatch.pass_on(now, &responder.peer, knock) {
+            return core.hand_over(part, from, datagram, false);
+        }
+        self.admit(core, now, from, sender, (knock, proven), responder);
+    }
+
+    /// Handles an initiation that the first part of the hub has let pass.
+    pub(crate) fn handle_handover(&mut self, core: &mut Core, now: Instant, handover: &Handover) {
+        let Handover { from, datagram, is_repeated, .. } = handover;
+        let Some(Datagram::Initiation { sender }) = packet::parse(datagram) else { return };
+        let Some(knock) = self.knock_key.check(datagram).filter(|_| !core.shut) else { return };
+        if self.answered.contains_key(&knock) {
+            return self.answer_again(core, now, *from, sender, &knock);
+        }
+        if *is_repeated {
+            return core.ignore();
+        }
+        let proven = self.is_proven(now, *from, datagram);
+        let responder = self.read(core, datagram);
+        match responder.filter(|responder| self.peers.contains_key(&responder.peer)) {
+            Some(responder) => self.admit(core, now, *from, sender, (knock, proven), responder),
+            None => core.ignore(),
+        }
+    }
+
+    /// Whether an initiation has the cookie of its sender's address.
+    fn is_proven(&self, now: Instant, from: SocketAddr, initiation: &[u8]) -> bool {
+        let cookie = handshake::cookie_of(initiation);
+        cookie.is_some_and(|cookie| self.gate.is_cookie(now, from, cookie))
+    }
+
+    /// Answers an authentic initiation of a terminal that is served, unless it is held off.
+    fn admit(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        from: SocketAddr,
+        sender: Index,
+        (knock, proven): (Mac, bool),
+        responder: Responder,
+    ) {
         // A replayed message must not displace the session of a fresh one.
         if !proven && self.tentative(&responder.peer).is_some() {
             return self.ask_for_cookie(core, now, from, sender, &knock);
@@ -194,6 +254,7 @@ impl Hub {
     /// Whether the key had another handshake a moment ago.
     fn had_another(&self, now: Instant, key: &PublicKey) -> bool {
         self.tentative(key).is_some_and(|tentative| now < tentative.answered + SOONEST_AGAIN)
+            || self.dispatch.had_another(now, key, SOONEST_AGAIN)
     }
 
     /// Answers an initiation of another version. The knock is in the same place in every version.

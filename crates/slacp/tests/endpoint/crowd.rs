@@ -16,7 +16,7 @@ fn behind_one_address(n: u32) -> SocketAddr {
 
 /// A hub and `terminals` that start at once.
 fn crowd(terminals: u32) -> Star {
-    let mut star = Star::new(config(), terminals, DELAY);
+    let mut star = Star::new(&config(), terminals, DELAY);
     for n in 1..=terminals {
         star.add(terminal(config(), n, 1), behind_one_address(n));
     }
@@ -53,7 +53,7 @@ fn initiation(n: u32) -> Vec<u8> {
 /// cookies.
 fn up_beside_strangers(true_address: impl Fn(u32) -> SocketAddr) -> usize {
     const TERMINALS: u32 = 400;
-    let mut star = Star::new(config(), TERMINALS, DELAY);
+    let mut star = Star::new(&config(), TERMINALS, DELAY);
     let recorded: Vec<Vec<u8>> = (0..50).map(|n| initiation(100_000 + n)).collect();
     for ms in 0..2100u32 {
         let false_address = SocketAddr::from(((0x0b00_0000 + ms * 977).to_be_bytes(), 9));

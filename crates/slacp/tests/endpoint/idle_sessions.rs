@@ -41,7 +41,7 @@ fn address(n: u32) -> SocketAddr {
 
 /// A hub whose sessions have done what a new session does.
 fn crowd(config: &Config) -> Star {
-    let mut star = Star::new(config.clone(), SESSIONS, Duration::from_millis(10));
+    let mut star = Star::new(config, SESSIONS, Duration::from_millis(10));
     for n in 1..=SESSIONS {
         star.add(terminal(config.clone(), n, 1), address(n));
         star.run_for(Duration::from_millis(2));
@@ -61,7 +61,7 @@ fn held(star: &mut Star, config: &Config) -> [isize; 2] {
     let other = || terminal(config.clone(), 1, 1);
     let of_terminals: isize = (1..=SESSIONS).map(|n| freed(n as usize, other())).sum();
     let hub = freed(0, other());
-    let mut empty = Star::new(config.clone(), SESSIONS, Duration::ZERO);
+    let mut empty = Star::new(config, SESSIONS, Duration::ZERO);
     let before = live_bytes();
     drop(core::mem::replace(&mut empty.nodes[0].endpoint, other()));
     let without = before - live_bytes();

@@ -13,7 +13,7 @@ const STEP: Duration = Duration::from_millis(50);
 
 /// A hub that measures its rates, and terminals that start at once.
 fn crowd(rate: Rate) -> Star {
-    let mut star = Star::new(Config::new(rate), TERMINALS, DELAY);
+    let mut star = Star::new(&Config::new(rate), TERMINALS, DELAY);
     for n in 1..=TERMINALS {
         let address = SocketAddr::from(([198, 51, 100, n as u8], 1024));
         star.add(terminal(config(), n, 1), address);
@@ -55,7 +55,7 @@ fn a_terminal_that_comes_and_goes_gets_its_share_of_padding_in_all() {
     for (share, last_measures) in [(0.0, false), (0.02, false), (1.0, true)] {
         let mut measuring = Config::new(Rate::auto());
         measuring.padding_share = share;
-        let mut star = Star::new(measuring, 1, DELAY);
+        let mut star = Star::new(&measuring, 1, DELAY);
         let mut sessions = BTreeMap::new();
         for life in 1..=10 {
             star.add(terminal(config(), 1, life), SocketAddr::from(([198, 51, 100, 1], 1024)));

@@ -15,7 +15,7 @@ fn address(machine: u8) -> SocketAddr {
 
 /// A hub, and a machine with key number 1.
 fn served() -> Star {
-    let mut star = Star::new(config(), 1, DELAY);
+    let mut star = Star::new(&config(), 1, DELAY);
     star.add(terminal(config(), 1, 1), address(1));
     star.run_for(Duration::from_secs(100));
     assert_eq!(star.nodes[0].sessions(), 1);

@@ -30,11 +30,11 @@ struct Busy {
 }
 
 impl Busy {
-    fn new(share: impl Fn(u32) -> SessionShare) -> Self {
+    fn new(parts: u8, share: impl Fn(u32) -> SessionShare) -> Self {
         let mut config = config();
         config.rate = RATE.into();
         config.aes = true;
-        let mut star = Star::new(config.clone(), TERMINALS, DELAY);
+        let mut star = Star::divided(&config, TERMINALS, DELAY, parts);
         for n in 1..=TERMINALS {
             star.add(terminal(config.clone(), n, 1), address(n));
         }
@@ -44,7 +44,7 @@ impl Busy {
         let now = busy.star.now;
         for n in 1..=TERMINALS {
             let session = busy.streams[n as usize - 1][0].0;
-            busy.star.hub().set_share(now, session, share(n)).unwrap();
+            busy.star.part(session).set_share(now, session, share(n)).unwrap();
         }
         busy
     }
@@ -53,22 +53,23 @@ impl Busy {
     fn run(&mut self, time: Duration) {
         let (end, chunk, mut buffer) = (self.star.now + time, [7; 8192], vec![0; 1 << 16]);
         while self.star.now < end {
-            for (n, [hub, terminal]) in (1..).zip(&self.streams) {
-                let endpoint = &mut self.star.nodes[0].endpoint;
+            let parts = usize::from(self.star.parts());
+            for (n, [hub, terminal]) in (parts..).zip(&self.streams) {
+                let endpoint = self.star.part(hub.0);
                 while endpoint.write(hub.0, hub.1, &chunk).unwrap() == chunk.len() {}
                 let endpoint = &mut self.star.nodes[n].endpoint;
                 while let Ok(Read::Data(_)) = endpoint.read(terminal.0, terminal.1, &mut buffer) {}
                 self.star.serve(n);
             }
-            self.star.serve(0);
+            (0..parts).for_each(|part| self.star.serve(part));
             self.star.run_for(STEP);
         }
     }
 
     fn sent(&mut self) -> Vec<u64> {
         let sessions: Vec<SessionId> = self.streams.iter().map(|[hub, _]| hub.0).collect();
-        let hub = self.star.hub();
-        sessions.iter().map(|session| hub.stats(*session).unwrap().bytes_sent).collect()
+        let sent = |id| self.star.part(id).stats(id).unwrap().bytes_sent;
+        sessions.into_iter().map(sent).collect()
     }
 
     /// The rate that each terminal gets, in bit/s, once all are busy.
@@ -83,15 +84,20 @@ impl Busy {
 
 /// A stream of a terminal, at both ends.
 fn open(star: &mut Star, n: usize) -> [(SessionId, StreamId); 2] {
+    let source = address(n as u32);
+    let n = n + usize::from(star.parts()) - 1;
     let session = star.nodes[n].session().unwrap();
-    let open = Open { destination: address(9), source: address(n as u32), dscp: None };
+    let open = Open { destination: address(9), source, dscp: None };
     let stream = star.nodes[n].endpoint.open(star.now, session, open).unwrap();
     star.serve(n);
     star.run_for(DELAY * 2);
-    let opened = star.nodes[0].events.iter().rev().find_map(|(_, id, event)| match event {
-        Event::Opened { stream, .. } => Some((*id, *stream)),
-        _ => None,
-    });
+    let parts = usize::from(star.parts());
+    let of_hub = star.nodes[..parts].iter_mut();
+    let opened =
+        of_hub.flat_map(|node| node.events.drain(..)).find_map(|(_, id, event)| match event {
+            Event::Opened { stream, .. } => Some((id, stream)),
+            _ => None,
+        });
     [opened.unwrap(), (session, stream)]
 }
 
@@ -107,12 +113,16 @@ fn whole() -> f64 {
 
 #[test]
 fn a_hundred_busy_terminals_get_their_shares_by_weight() {
+    [1, 3].into_iter().for_each(by_weight);
+}
+
+fn by_weight(parts: u8) {
     let weight = |n| 1 + n % 10;
-    let rates =
-        Busy::new(|n| SessionShare { weight: weight(n), ..SessionShare::default() }).rates();
+    let share = |n| SessionShare { weight: weight(n), ..SessionShare::default() };
+    let rates = Busy::new(parts, share).rates();
     let all: u32 = (1..=TERMINALS).map(weight).sum();
     let off = furthest(&rates, |n| whole() * f64::from(weight(n)) / f64::from(all));
-    println!("weights: at most {:.2} % off a share", off * 100.0);
+    println!("weights, a hub in {parts}: at most {:.2} % off a share", off * 100.0);
     assert!(off <= TOLERANCE, "{off}: {rates:?}");
     let used = rates.iter().sum::<f64>() / whole();
     assert!((0.995..1.001).contains(&used), "{used} of the rate is used");
@@ -130,9 +140,13 @@ fn guaranteed(n: u32, unit: BitRate) -> SessionShare {
 
 #[test]
 fn guarantees_hold_while_everybody_wants_more() {
+    [1, 3].into_iter().for_each(guarantees);
+}
+
+fn guarantees(parts: u8) {
     // 50 units: 60 % of the rate.
     let unit = BitRate::from_bits_per_second(RATE.bits_per_second() * 6 / 500);
-    let rates = Busy::new(|n| guaranteed(n, unit)).rates();
+    let rates = Busy::new(parts, |n| guaranteed(n, unit)).rates();
     let promised = |n| (units(n) * unit.bits_per_second()) as f64;
     // What the guarantees leave is shared by weight; all have the same, and nobody's guarantee is less
     // than that share.
@@ -140,7 +154,7 @@ fn guarantees_hold_while_everybody_wants_more() {
     assert!(unit.bits_per_second() as f64 > rest);
     let least = (1..).zip(&rates).filter(|(n, _)| units(*n) > 0);
     let least = least.map(|(n, rate)| rate / promised(n)).fold(f64::INFINITY, f64::min);
-    println!("guarantees of 60 %: at least {:.2} % of each", least * 100.0);
+    println!("guarantees of 60 %, a hub in {parts}: at least {:.2} % of each", least * 100.0);
     assert!(least >= 1.0 - TOLERANCE, "{least}: {rates:?}");
     let off = furthest(&rates, |n| promised(n) + rest);
     println!("and with the shares of the rest at most {:.2} % off", off * 100.0);
@@ -151,7 +165,7 @@ fn guarantees_hold_while_everybody_wants_more() {
 fn guarantees_beyond_the_rate_share_it_in_proportion() {
     // 50 units: twice the rate.
     let unit = BitRate::from_bits_per_second(RATE.bits_per_second() / 25);
-    let rates = Busy::new(|n| guaranteed(n, unit)).rates();
+    let rates = Busy::new(1, |n| guaranteed(n, unit)).rates();
     let promised: Vec<(u32, f64)> = (1..).zip(rates).filter(|(n, _)| units(*n) > 0).collect();
     let off =
         promised.iter().map(|(n, rate)| (rate / whole() * 50.0 / units(*n) as f64 - 1.0).abs());

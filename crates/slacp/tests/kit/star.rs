@@ -7,8 +7,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use slacp::{Config, Endpoint, Event, KeyPair, PublicKey, SessionId};
-use units::{BitRate, Instant, Machine};
+use slacp::{Config, Endpoint, Event, KeyPair, LinkUse, PublicKey, SessionId, part_of};
+use units::{BitRate, ByteCount, Instant, Machine};
 
 /// The address of the hub.
 pub fn hub_address() -> SocketAddr {
@@ -84,8 +84,10 @@ struct Flight {
 pub struct Star {
     pub now: Instant,
     delay: Duration,
-    /// The hub is number 0.
+    /// The parts of the hub come first.
     pub nodes: Vec<Node>,
+    /// How each part of a divided hub has used the link, and what it knows that the others sent.
+    uses: Vec<(LinkUse, u64)>,
     places: BTreeMap<SocketAddr, usize>,
     alarms: BTreeSet<(Instant, usize)>,
     wire: BTreeMap<(Instant, u64), Flight>,
@@ -94,20 +96,37 @@ pub struct Star {
 
 impl Star {
     /// A hub for the keys 1 to `terminals`, at 1 s; datagrams take `delay`.
-    pub fn new(config: Config, terminals: u32, delay: Duration) -> Self {
-        let allow = (1..=terminals).map(public).collect();
-        let hub = Endpoint::hub(config, key(0), allow, [9; 32]);
+    pub fn new(config: &Config, terminals: u32, delay: Duration) -> Self {
+        Self::divided(config, terminals, delay, 1)
+    }
+
+    /// The same, with a hub in `parts`.
+    pub fn divided(config: &Config, terminals: u32, delay: Duration, parts: u8) -> Self {
+        let allow: Vec<PublicKey> = (1..=terminals).map(public).collect();
+        let hub = Endpoint::hub_in_parts(config, &key(0), &allow, [9; 32], parts);
         let mut star = Self {
             now: Instant::from_nanos(1_000_000_000),
             delay,
             nodes: Vec::new(),
+            uses: vec![(LinkUse::default(), 0); hub.len()],
             places: BTreeMap::new(),
             alarms: BTreeSet::new(),
             wire: BTreeMap::new(),
             sent: 0,
         };
-        star.add(hub, hub_address());
+        hub.into_iter().for_each(|part| _ = star.add(part, hub_address()));
         star
+    }
+
+    /// The number of parts of the hub.
+    pub fn parts(&self) -> u8 {
+        self.uses.len() as u8
+    }
+
+    /// The part of the hub that has a session.
+    pub fn part(&mut self, session: SessionId) -> &mut Endpoint {
+        let part = session.part(self.parts());
+        &mut self.nodes[usize::from(part)].endpoint
     }
 
     pub fn hub(&mut self) -> &mut Endpoint {
@@ -156,15 +175,40 @@ impl Star {
             node.events.push((now, id, event));
         }
         let (mut buf, from) = (Vec::new(), node.address);
+        self.share_link(place);
         while let Some(to) = self.nodes[place].endpoint.poll_transmit(now, &mut buf) {
             self.send(from, to, core::mem::take(&mut buf));
         }
+        self.share_link(place);
+        self.hand_over(place);
         let node = &mut self.nodes[place];
         if let Some(old) = node.alarm.take() {
             self.alarms.remove(&(old, place));
         }
         node.alarm = node.endpoint.poll_timeout().map(|(at, _)| at);
         self.alarms.extend(node.alarm.map(|at| (at, place)));
+    }
+
+    /// Tells a part of a divided hub how the others have used the link.
+    fn share_link(&mut self, place: usize) {
+        if self.uses.len() < 2 || place >= self.uses.len() {
+            return;
+        }
+        let others = (0..).zip(&self.uses).filter(|(part, _)| *part != place);
+        let others: Vec<LinkUse> = others.map(|(_, (its, _))| *its).collect();
+        let sent: u64 = others.iter().map(|its| its.sent.get()).sum();
+        let turn = others.iter().filter_map(|its| its.turn).min();
+        let new = sent - core::mem::replace(&mut self.uses[place].1, sent);
+        let others = LinkUse { sent: ByteCount::new(new), turn };
+        self.uses[place].0 = self.nodes[place].endpoint.share_link(self.now, others);
+    }
+
+    fn hand_over(&mut self, place: usize) {
+        while let Some(handover) = self.nodes[place].endpoint.poll_handover() {
+            let part = usize::from(handover.part);
+            self.nodes[part].endpoint.handle_handover(self.now, &handover);
+            self.serve(part);
+        }
     }
 
     /// Runs all events until `end`.
@@ -190,7 +234,10 @@ impl Star {
 
     fn deliver(&mut self) {
         let Some((_, mut flight)) = self.wire.pop_first() else { return };
-        let Some(place) = self.places.get(&flight.to).copied() else { return };
+        let Some(mut place) = self.places.get(&flight.to).copied() else { return };
+        if flight.to == hub_address() && self.uses.len() > 1 {
+            place = part_of(&flight.datagram, self.parts()).into();
+        }
         let node = &mut self.nodes[place];
         node.endpoint.handle_datagram(self.now, flight.from, &mut flight.datagram);
         self.serve(place);

@@ -95,7 +95,7 @@ impl Net {
         for (id, schedule, truth) in core.sessions.audit() {
             assert_eq!(schedule, truth, "{id:?} of node {n}");
         }
-        let link_free = core.pacer.ready_at();
+        let link_free = core.link.ready_at();
         let scan = core.sessions.iter().fold(None, |soonest, (id, session)| {
             let free = link_free.max(core.sessions.open_at(id));
             let send = session.send_time().map(|(time, wake)| (time.max(free), wake));

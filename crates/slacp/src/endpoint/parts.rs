@@ -1,0 +1,84 @@
+//! A hub in several parts, each an endpoint for a thread of its own ([`crate::setup::parts`]).
+//!
+//! They share the rate of the link (`fixed`, and as reported by a modem) without asking each other
+//! before each packet: each charges its pacer with what the others have sent, and the one that is
+//! ahead in virtual time lets the others go first ([`LinkUse`]).
+
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use units::{ByteCount, Instant};
+
+use super::{Core, Endpoint, Role};
+use crate::keys::secret::{Secret, draw};
+use crate::setup::gate::Gate;
+use crate::setup::hub::Hub;
+use crate::setup::parts::{Handover, Part};
+use crate::{Config, KeyPair, PublicKey};
+
+/// How a part of a hub has used the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkUse {
+    /// Bytes of IP packets sent so far at the rate that the parts share.
+    pub sent: ByteCount,
+    /// Where its next packet stands in start-time fair queueing; `None` if nothing may leave now but
+    /// for the link. 0 while a guarantee lets it go first.
+    pub turn: Option<u64>,
+}
+
+impl Endpoint {
+    /// A hub in `parts`, between 1 and [`MOST_PARTS`](crate::MOST_PARTS), of which each has sessions
+    /// of its own. The arguments are as for [`Self::hub`]. Commands about terminals go to all of
+    /// them, the first one first. Datagrams go to the part that [`crate::part_of`] says, initiations
+    /// from there to the one that [`Self::poll_handover`] says.
+    pub fn hub_in_parts(
+        config: &Config,
+        identity: &KeyPair,
+        allow: &[PublicKey],
+        seed: [u8; 32],
+        parts: u8,
+    ) -> Vec<Self> {
+        if parts <= 1 {
+            return vec![Self::hub(config.clone(), identity.clone(), allow.to_vec(), seed)];
+        }
+        let mut rng = ChaCha20Rng::from_seed(*Secret::new(seed));
+        let cookies = draw(&mut rng);
+        let part = |part: Part| {
+            let mut core = Core::new(config.clone(), identity.clone(), *draw(&mut rng));
+            core.set_part(part);
+            let gate = Gate::with_secret(config.handshakes_per_second, &cookies);
+            let hub = Hub::new(identity.public(), allow.to_vec(), gate);
+            let hub = if part.number == 0 { hub.in_front_of(parts) } else { hub };
+            Self { core, role: Role::Hub(Box::new(hub)) }
+        };
+        Part::all(parts).map(part).collect()
+    }
+
+    /// Returns the next initiation for another part of the hub.
+    pub fn poll_handover(&mut self) -> Option<Handover> {
+        self.core.handovers.pop_front()
+    }
+
+    /// Handles an initiation that the first part of the hub has passed on.
+    pub fn handle_handover(&mut self, now: Instant, handover: &Handover) {
+        self.core.now = now;
+        if let Role::Hub(hub) = &mut self.role {
+            hub.handle_handover(&mut self.core, now, handover);
+        }
+        self.core.settle();
+    }
+
+    /// Tells a part how the others have used the link since the last call: the bytes they have sent,
+    /// and the least [`LinkUse::turn`] of those that have one. Returns its own use.
+    pub fn share_link(&mut self, now: Instant, others: LinkUse) -> LinkUse {
+        self.core.now = now;
+        self.core.share_link(now, others)
+    }
+}
+
+impl Core {
+    fn share_link(&mut self, now: Instant, others: LinkUse) -> LinkUse {
+        let (turn, steps) = self.sessions.next_turn(now, others.turn);
+        self.link.follow(now, others.sent, (turn, others.turn), steps);
+        LinkUse { sent: self.link.total(), turn }
+    }
+}

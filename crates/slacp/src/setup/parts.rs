@@ -1,0 +1,266 @@
+//! A hub in several parts: endpoints with one identity, each with sessions of its own, so that each
+//! can have a thread. The first one reads every initiation, and passes those of terminals that
+//! belong to another part on to it; everything later finds its part by the index it carries.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use units::Instant;
+
+use crate::setup::knock::Mac;
+use crate::wire::packet::{self, Datagram, Index};
+use crate::{AggregateId, PublicKey, SessionId};
+
+/// Maximum number of parts of a hub.
+pub const MOST_PARTS: u8 = 64;
+/// How long a repeated initiation is passed on without being read again: as long as its answer
+/// waits for the terminal's first packet.
+const REPEATS: Duration = Duration::from_secs(30);
+
+/// Which part of a hub an endpoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) number: u8,
+    of: u8,
+}
+
+impl Part {
+    /// An endpoint that is not divided.
+    pub(crate) const WHOLE: Self = Self { number: 0, of: 1 };
+
+    /// All parts of a hub that has `of`, between 1 and [`MOST_PARTS`].
+    pub(crate) fn all(of: u8) -> impl Iterator<Item = Self> {
+        let of = of.clamp(1, MOST_PARTS);
+        (0..of).map(move |number| Self { number, of })
+    }
+
+    /// The nearest index of this part; `None` where the space ends.
+    pub(crate) fn index(self, near: Index) -> Option<Index> {
+        (near - near % u32::from(self.of)).checked_add(self.number.into())
+    }
+
+    /// The first session of this part, and how far apart they are.
+    pub(crate) fn sessions(self) -> (u64, u64) {
+        (self.number.into(), self.of.into())
+    }
+}
+
+impl SessionId {
+    /// Which of a hub's `parts` the session is in.
+    pub fn part(self, parts: u8) -> u8 {
+        (self.0 % u64::from(parts.max(1))) as u8
+    }
+}
+
+/// Which of a hub's `parts` takes a datagram: the one with the session of a packet, and the first
+/// one everything else.
+pub fn part_of(datagram: &[u8], parts: u8) -> u8 {
+    match packet::parse(datagram) {
+        Some(Datagram::Data(header)) => (header.receiver % u32::from(parts.max(1))) as u8,
+        _ => 0,
+    }
+}
+
+/// An initiation on its way to another part of the hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handover {
+    /// The part it goes to.
+    pub part: u8,
+    pub(crate) from: SocketAddr,
+    pub(crate) datagram: Vec<u8>,
+    /// Whether it was passed on before, so that there must be an answer to it.
+    pub(crate) is_repeated: bool,
+}
+
+/// Knows which part of the hub each terminal belongs to. A terminal stays in its part for as long as
+/// it is served: what remains of its last session is there.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatch {
+    /// Number of terminals in each part; empty if the hub is not divided.
+    sizes: Vec<usize>,
+    terminals: BTreeMap<PublicKey, Assignment>,
+    /// The terminals by the knocks of their last initiations.
+    knocks: BTreeMap<Mac, PublicKey>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Assignment {
+    part: u8,
+    /// The knock of its last initiation, and when that came.
+    last: Option<(Mac, Instant)>,
+}
+
+impl Dispatch {
+    /// A dispatch among `parts`.
+    pub(crate) fn new(parts: u8) -> Self {
+        Self { sizes: vec![0; parts.into()], ..Self::default() }
+    }
+
+    /// Replaces the set of terminals served.
+    pub(crate) fn set_allowed(&mut self, allow: &BTreeSet<PublicKey>) {
+        if self.sizes.is_empty() {
+            return;
+        }
+        let gone: Vec<PublicKey> =
+            self.terminals.keys().filter(|key| !allow.contains(key)).copied().collect();
+        gone.iter().for_each(|key| self.remove(key));
+        for key in allow {
+            if !self.terminals.contains_key(key) {
+                let part = self.emptiest();
+                self.put(*key, part);
+            }
+        }
+    }
+
+    /// Puts terminals that share a link into one part, as far as they have not come yet.
+    pub(crate) fn set_aggregates(&mut self, of: &BTreeMap<PublicKey, AggregateId>) {
+        if self.sizes.is_empty() {
+            return;
+        }
+        let mut members: BTreeMap<&AggregateId, Vec<PublicKey>> = BTreeMap::new();
+        for (key, aggregate) in of.iter().filter(|(key, _)| self.terminals.contains_key(key)) {
+            members.entry(aggregate).or_default().push(*key);
+        }
+        for keys in members.values() {
+            let came = |key: &PublicKey| self.terminals[key].last.map(|_| self.terminals[key].part);
+            let fixed = keys.iter().find_map(came);
+            let free: Vec<_> = keys.iter().filter(|key| came(key).is_none()).copied().collect();
+            free.iter().for_each(|key| self.remove(key));
+            let part = fixed.unwrap_or_else(|| self.emptiest());
+            free.iter().for_each(|key| self.put(*key, part));
+        }
+    }
+
+    /// The part with the fewest terminals.
+    fn emptiest(&self) -> u8 {
+        let parts = self.sizes.iter().zip(0..);
+        parts.min_by_key(|(size, part)| (**size, *part)).map_or(0, |(_, part)| part)
+    }
+
+    fn put(&mut self, key: PublicKey, part: u8) {
+        self.sizes[usize::from(part)] += 1;
+        self.terminals.insert(key, Assignment { part, last: None });
+    }
+
+    fn remove(&mut self, key: &PublicKey) {
+        let Some(gone) = self.terminals.remove(key) else { return };
+        self.sizes[usize::from(gone.part)] -= 1;
+        gone.last.iter().for_each(|(knock, _)| _ = self.knocks.remove(knock));
+    }
+
+    /// The part that an initiation with this knock was passed on to a moment ago.
+    pub(crate) fn repeated(&self, now: Instant, knock: &Mac) -> Option<u8> {
+        let assignment = self.terminals.get(self.knocks.get(knock)?)?;
+        let recent = assignment.last.is_some_and(|(_, at)| now < at + REPEATS);
+        recent.then_some(assignment.part)
+    }
+
+    /// Whether an initiation of this terminal was passed on within the time `within`.
+    pub(crate) fn had_another(&self, now: Instant, key: &PublicKey, within: Duration) -> bool {
+        let last = self.terminals.get(key).and_then(|assignment| assignment.last);
+        last.is_some_and(|(_, at)| now < at + within)
+    }
+
+    /// The part that an authentic initiation is to be passed on to; `None` if it stays.
+    pub(crate) fn pass_on(&mut self, now: Instant, key: &PublicKey, knock: Mac) -> Option<u8> {
+        let assignment = self.terminals.get_mut(key)?;
+        let old = assignment.last.replace((knock, now));
+        let part = assignment.part;
+        old.iter().for_each(|(knock, _)| _ = self.knocks.remove(knock));
+        if part == 0 {
+            return None;
+        }
+        self.knocks.insert(knock, *key);
+        Some(part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u8) -> PublicKey {
+        PublicKey([number; 32])
+    }
+
+    fn served(parts: u8, terminals: u8) -> Dispatch {
+        let mut dispatch = Dispatch::new(parts);
+        dispatch.set_allowed(&(0..terminals).map(key).collect());
+        dispatch
+    }
+
+    fn part(dispatch: &mut Dispatch, number: u8) -> u8 {
+        dispatch.pass_on(Instant::ZERO, &key(number), [number; 16]).unwrap_or(0)
+    }
+
+    #[test]
+    fn indices_and_sessions_of_a_part_say_so() {
+        for of in [1, 2, 3, 7, MOST_PARTS] {
+            for part in Part::all(of) {
+                for near in [0, 1, 12_345, u32::MAX - 200] {
+                    let index = part.index(near).unwrap();
+                    assert_eq!(index % u32::from(of), u32::from(part.number));
+                    assert!(index.abs_diff(near) < u32::from(of));
+                }
+                let (first, step) = part.sessions();
+                assert_eq!(SessionId(first + 5 * step).part(of), part.number);
+            }
+        }
+        assert_eq!(Part::all(200).count(), usize::from(MOST_PARTS));
+        // The last block of the space may be incomplete.
+        assert!(Part::all(3).nth(2).unwrap().index(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn terminals_are_divided_evenly_and_stay_where_they_are() {
+        let mut dispatch = served(3, 9);
+        assert_eq!(dispatch.sizes, [3, 3, 3]);
+        let before: Vec<u8> = (3..9).map(|number| part(&mut dispatch, number)).collect();
+        dispatch.set_allowed(&(3..12).map(key).collect());
+        assert_eq!(dispatch.sizes.iter().sum::<usize>(), 9);
+        assert!(dispatch.sizes.iter().all(|size| *size == 3), "{:?}", dispatch.sizes);
+        let after: Vec<u8> = (3..9).map(|number| part(&mut dispatch, number)).collect();
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn terminals_that_share_a_link_are_in_one_part() {
+        let mut dispatch = served(2, 10);
+        let came = part(&mut dispatch, 1);
+        let beam = |name: &str, of: [u8; 3]| of.map(|number| (key(number), name.into()));
+        let beams = [beam("a", [1, 2, 4]), beam("b", [5, 6, 8])];
+        dispatch.set_aggregates(&beams.into_iter().flatten().collect());
+        assert_eq!([1, 2, 4].map(|number| part(&mut dispatch, number)), [came; 3]);
+        let other = part(&mut dispatch, 5);
+        assert_eq!([6, 8].map(|number| part(&mut dispatch, number)), [other; 2]);
+        assert_eq!(dispatch.sizes.iter().sum::<usize>(), 10);
+    }
+
+    #[test]
+    fn a_repeated_initiation_is_known_by_its_knock_for_a_while() {
+        let mut dispatch = served(2, 2);
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        assert_eq!(dispatch.pass_on(at(0), &key(0), [7; 16]), None);
+        assert_eq!(dispatch.repeated(at(0), &[7; 16]), None, "it stays in the first part");
+        assert_eq!(dispatch.pass_on(at(0), &key(1), [8; 16]), Some(1));
+        assert_eq!(dispatch.repeated(at(29), &[8; 16]), Some(1));
+        assert_eq!(dispatch.repeated(at(30), &[8; 16]), None);
+        assert!(dispatch.had_another(at(0), &key(1), Duration::from_secs(1)));
+        assert!(!dispatch.had_another(at(1), &key(1), Duration::from_secs(1)));
+        // Only the last one of each terminal is kept.
+        assert_eq!(dispatch.pass_on(at(40), &key(1), [9; 16]), Some(1));
+        assert_eq!(dispatch.knocks.len(), 1);
+        dispatch.set_allowed(&BTreeSet::new());
+        assert!(dispatch.knocks.is_empty() && dispatch.terminals.is_empty());
+    }
+
+    #[test]
+    fn a_hub_that_is_not_divided_keeps_nothing() {
+        let mut dispatch = Dispatch::default();
+        dispatch.set_allowed(&[key(1)].into());
+        dispatch.set_aggregates(&BTreeMap::from([(key(1), "a".into())]));
+        assert_eq!(dispatch.pass_on(Instant::ZERO, &key(1), [1; 16]), None);
+        assert!(dispatch.terminals.is_empty() && dispatch.knocks.is_empty());
+    }
+}
