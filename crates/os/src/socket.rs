@@ -1,6 +1,7 @@
 //! Options and queries of IP sockets for which `nix` and `socket2` have no function.
 
 mod marked;
+mod steering;
 mod tcp_info;
 
 use std::io;
@@ -13,6 +14,7 @@ use units::ByteCount;
 use crate::option;
 
 pub use marked::{Marked, send_marked};
+pub use steering::{Steering, steer};
 pub use tcp_info::TcpInfo;
 
 /// Longest saved SYN in bytes: IPv6 and TCP headers with all options, and some extensions.

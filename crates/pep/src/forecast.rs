@@ -70,6 +70,20 @@ pub struct Forecasts {
     pub unused_bytes: ByteCount,
 }
 
+impl Forecasts {
+    /// The sums of two parts of a hub.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let add = |one: ByteCount, other: ByteCount| ByteCount::new(one.get() + other.get());
+        Self {
+            used: self.used + other.used,
+            unused: self.unused + other.unused,
+            true_bytes: add(self.true_bytes, other.true_bytes),
+            unused_bytes: add(self.unused_bytes, other.unused_bytes),
+        }
+    }
+}
+
 /// What the connections of a gateway will send next, by connection `K`.
 ///
 /// After each input, read [`Self::foreseen`]; call [`Machine::handle_timeout`] when

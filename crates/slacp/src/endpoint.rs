@@ -25,6 +25,7 @@ mod share;
 mod watch;
 
 pub(crate) use common::{Core, Owner};
+pub use link::use_link;
 pub use parts::LinkUse;
 pub use share::SessionShare;
 

@@ -33,13 +33,13 @@ pub use api::{
 pub use channels::{
     ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,
 };
-pub use endpoint::{Endpoint, LinkUse, SessionShare};
+pub use endpoint::{Endpoint, LinkUse, SessionShare, use_link};
 pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
 pub use keys::key::KeyPair;
 pub use rate::{AggregateId, EcnState, Law, PathKey, PathMemory, Rate, RateError, RateState};
 pub use scheduler::{ClassConfig, ClassId};
 pub use session::Wake;
-pub use setup::parts::{Handover, MOST_PARTS, part_of};
+pub use setup::parts::{Handover, MOST_PARTS, PACKET_MARK, PacketMark, part_of};
 pub use stats::{ChannelStats, ClassStats, Stats, StreamStats};
 pub use wire::ecn::Ecn;
 pub use wire::open::{Destination, HostName, Open};

@@ -57,6 +57,11 @@ impl Pacer {
         self.rate.bytes_in(now.saturating_since(self.free_at).min(self.burst))
     }
 
+    /// The same link, as far as others have used it.
+    pub(crate) fn follow(&mut self, free_at: Instant) {
+        self.free_at = free_at;
+    }
+
     /// Limits the burst that a pause has earned so far to `most` times the rate.
     pub(crate) fn forget(&mut self, now: Instant, most: Duration) {
         self.free_at = self.free_at.max(now - most);

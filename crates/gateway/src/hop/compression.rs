@@ -35,6 +35,22 @@ pub(crate) struct Totals {
     pub(crate) malformed: u64,
 }
 
+impl Totals {
+    /// The sums of two parts of a hub.
+    pub(super) fn plus(self, other: Self) -> Self {
+        let add = |one: Volume, other: Volume| Volume {
+            plain: one.plain + other.plain,
+            coded: one.coded + other.coded,
+        };
+        Self {
+            streams: self.streams + other.streams,
+            sent: add(self.sent, other.sent),
+            received: add(self.received, other.received),
+            malformed: self.malformed + other.malformed,
+        }
+    }
+}
+
 impl Default for Compression {
     fn default() -> Self {
         let encoders = Slots::new(MOST_ENCODERS);

@@ -207,7 +207,7 @@ fn malformed_data_resets_the_stream() {
     let (mut hops, alarm) = (Hops::compressing(BOTH), Arc::<Alarm>::default());
     let [near, far] = hops.open();
     let (session, stream) = (hops.sessions[1], near.id());
-    hops.hops[1].lock().endpoint.write(session, stream, &[9, 9, 9]).unwrap();
+    hops.hops[1].part(0).endpoint.write(session, stream, &[9, 9, 9]).unwrap();
     hops.run();
     let mut buffer = [0; 100];
     let read = alarm.poll(|context| far.poll_read(context, &mut buffer));

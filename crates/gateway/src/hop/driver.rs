@@ -1,8 +1,9 @@
 //! Drives the endpoint with the wall clock and a UDP socket.
 //!
-//! One task owns the socket and the timer. Everything runs on one thread (a current-thread
-//! runtime): a packet costs a few microseconds, packet numbers serialise the work anyway, and
-//! nothing waits for a lock or another core. The handles are `Send` all the same.
+//! One task owns the socket and the timer. Everything of an endpoint runs on one thread (a
+//! current-thread runtime): a packet costs a few microseconds, packet numbers serialise the work
+//! anyway, and nothing waits for a lock or another core. A hub in several parts has a driver and a
+//! thread for each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,11 +12,12 @@ use std::time::Duration;
 
 use os::Timer;
 use pep::routes::Sources;
-use slacp::{Event, Notice, SessionId, Wake};
+use slacp::{Ecn, Event, Notice, SessionId, Wake};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use units::{Instant, Machine};
 
 use crate::clock;
+use crate::hop::exchange::{Exchange, Mail, Received};
 use crate::hop::tcp::{Sent, TcpEvent, TcpLinks};
 use crate::hop::udp::{Batch, Reception, TrafficClass, UdpLink};
 use crate::hop::{Hop, HopEvent};
@@ -30,13 +32,17 @@ const WHILE_BLOCKED: Duration = Duration::from_millis(1);
 /// costs more than the packet. Equals two packets at 50 Mbit/s; the pacer lets a late driver catch
 /// up.
 const QUANTUM: Duration = Duration::from_micros(500);
-/// Maximum events of TCP connections per turn.
+/// Maximum events of TCP connections per turn, and messages from other parts of the hub.
 const TCP_EVENTS_PER_TURN: usize = 64;
+const MAIL_PER_TURN: usize = 64;
 const FAULT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The task that moves datagrams.
 pub(crate) struct Driver {
     hop: Hop,
+    /// Which part of the hop it drives, and what connects it to the others.
+    part: u8,
+    exchange: Option<Exchange>,
     link: UdpLink,
     timer: Timer,
     events: UnboundedSender<HopEvent>,
@@ -56,12 +62,13 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Creates a driver of `hop` over `link`. Events go to `events`.
+    /// Creates a driver of a part of `hop` over `link`, with the exchange if there are several. Events
+    /// go to `events`.
     ///
     /// # Errors
     /// If the process has no descriptor left.
     pub(crate) fn new(
-        hop: Hop,
+        (hop, part, exchange): (Hop, u8, Option<Exchange>),
         link: UdpLink,
         sources: Sources,
         events: UnboundedSender<HopEvent>,
@@ -73,6 +80,8 @@ impl Driver {
             happened: links.take_events(),
             links,
             hop,
+            part,
+            exchange,
             link,
             timer: Timer::new()?,
             events,
@@ -106,12 +115,14 @@ impl Driver {
             tokio::task::yield_now().await;
         }
         self.hand_out_packets();
+        self.hand_over();
         let flowing = self.transmit(now);
         self.hop.say_waiting(now, self.counters.datagrams_sent.get());
         let deadline = self.deadline(now, flowing);
         if deadline.is_some_and(|at| at <= now) {
             tokio::task::yield_now().await;
             self.handle_tcp(None);
+            self.handle_mail(None);
             return self.receive();
         }
         self.timer.set(deadline)?;
@@ -125,14 +136,18 @@ impl Driver {
                 self.handle_tcp(Some(event));
                 Ok(())
             }
-            () = self.hop.work() => Ok(()),
+            Some(mail) = mail(&mut self.exchange) => {
+                self.handle_mail(Some(mail));
+                Ok(())
+            }
+            () = self.hop.work(self.part) => Ok(()),
             writable = self.link.writable(), if !flowing => writable,
         }
     }
 
     /// When to wake up without other input.
     fn deadline(&self, now: Instant, flowing: bool) -> Option<Instant> {
-        let state = self.hop.lock();
+        let state = self.hop.part(self.part);
         let forecast = state.forecast_ends();
         let Some((at, why)) = state.endpoint.poll_timeout() else { return forecast };
         let earliest = match why {
@@ -146,7 +161,7 @@ impl Driver {
     }
 
     fn handle_timeouts(&self, now: Instant) {
-        let mut state = self.hop.lock();
+        let mut state = self.hop.part(self.part);
         if state.endpoint.poll_timeout().is_some_and(|(at, _)| at <= now) {
             state.endpoint.handle_timeout(now);
         }
@@ -155,7 +170,7 @@ impl Driver {
     /// Passes events to the owner. Returns whether one was a session event.
     fn hand_out_events(&mut self) -> bool {
         let events: Vec<HopEvent> = {
-            let mut state = self.hop.lock();
+            let mut state = self.hop.part(self.part);
             while let Some(notice) = state.endpoint.poll_notice() {
                 log_notice(&notice, &self.counters);
             }
@@ -176,7 +191,7 @@ impl Driver {
     /// Passes received packets to the tunnel.
     fn hand_out_packets(&self) {
         let Some(tunnel) = &self.tunnel else { return };
-        let mut state = self.hop.lock();
+        let mut state = self.hop.part(self.part);
         while let Some((session, channel, packet)) = state.endpoint.poll_packet() {
             if tunnel.deliver(session, &packet) {
                 self.hop.count_delivered(&mut state, session, channel, packet.len());
@@ -187,6 +202,7 @@ impl Driver {
     /// Sends what may be sent now. Returns whether the kernel accepted it all.
     fn transmit(&mut self, now: Instant) -> bool {
         loop {
+            self.share_link(now);
             self.fill(now);
             if self.batch.count() == 0 {
                 return true;
@@ -197,10 +213,18 @@ impl Driver {
         }
     }
 
+    /// Tells the endpoint how other parts of the hub have used the link, and the others how it has.
+    fn share_link(&mut self, now: Instant) {
+        let Some(exchange) = &mut self.exchange else { return };
+        let endpoint = &mut self.hop.part(self.part).endpoint;
+        let (free_at, others) = exchange.link(now, endpoint.link_use());
+        exchange.publish(endpoint.share_link(now, free_at, others));
+    }
+
     /// Collects datagrams that can be sent in one call.
     fn fill(&mut self, now: Instant) {
         let most = self.link.most_segments();
-        let mut state = self.hop.lock();
+        let mut state = self.hop.part(self.part);
         while !self.batch.is_closed(most) {
             if self.waiting_to.is_none() {
                 self.waiting.clear();
@@ -222,7 +246,7 @@ impl Driver {
         for _ in 0..TCP_EVENTS_PER_TURN {
             let next = || self.happened.as_mut().and_then(|happened| happened.try_recv().ok());
             match event.take().or_else(next) {
-                Some(TcpEvent::Datagram(from, mut datagram)) => self.take(now, from, &mut datagram),
+                Some(TcpEvent::Datagram(from, datagram)) => self.take(now, from, datagram),
                 Some(TcpEvent::Room(session)) => self.hold_back(now, session, false),
                 Some(TcpEvent::Ended(address)) => {
                     let _ = self.events.send(HopEvent::TcpEnded(address));
@@ -233,18 +257,60 @@ impl Driver {
     }
 
     /// Takes a datagram that came over TCP.
-    fn take(&mut self, now: Instant, link: SocketAddr, datagram: &mut [u8]) {
+    fn take(&mut self, now: Instant, link: SocketAddr, datagram: Vec<u8>) {
         self.counters.datagrams_received.increment();
-        let from = self.links.source(link);
-        let session = self.hop.lock().endpoint.handle_datagram(now, from, datagram);
-        if let Some(session) = session {
-            self.links.prove(link, session);
+        let (from, over) = (self.links.source(link), Some(link));
+        self.sort(now, Received { from, ours: None, ecn: Ecn::NotEct, over, bytes: datagram });
+    }
+
+    /// Handles a datagram, or passes it on to the part of the hub that it belongs to.
+    fn sort(&mut self, now: Instant, received: Received) {
+        let exchange = self.exchange.as_ref();
+        match exchange.and_then(|it| Some((it, it.elsewhere(&received.bytes)?))) {
+            Some((exchange, part)) => exchange.send(part, Mail::Datagram(received)),
+            None => self.handle_datagram(now, received),
+        }
+    }
+
+    fn handle_datagram(&mut self, now: Instant, received: Received) {
+        let Received { from, ours, ecn, over, mut bytes } = received;
+        let mut state = self.hop.part(self.part);
+        let session = state.endpoint.handle_datagram_with_ecn(now, from, ecn, &mut bytes);
+        drop(state);
+        match over {
+            Some(link) => session.iter().for_each(|session| self.links.prove(link, *session)),
+            None => self.sources.remember(from, ours, session),
+        }
+    }
+
+    /// Handles what other parts of the hub have passed on, and passes on what belongs to them.
+    fn handle_mail(&mut self, mut first: Option<Mail>) {
+        let now = clock::now();
+        for _ in 0..MAIL_PER_TURN {
+            let next = || self.exchange.as_mut().and_then(Exchange::try_receive);
+            match first.take().or_else(next) {
+                Some(Mail::Datagram(received)) => self.handle_datagram(now, received),
+                Some(Mail::Handover(handover)) => {
+                    self.hop.part(self.part).endpoint.handle_handover(now, &handover);
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// Passes initiations on to the parts of the hub that their terminals belong to.
+    fn hand_over(&self) {
+        let Some(exchange) = &self.exchange else { return };
+        let mut state = self.hop.part(self.part);
+        while let Some(handover) = state.endpoint.poll_handover() {
+            exchange.send(handover.part, Mail::Handover(handover));
         }
     }
 
     fn hold_back(&self, now: Instant, session: SessionId, held: bool) {
         // A session that is over needs no room.
-        let _ = self.hop.lock().endpoint.hold_back(now, session, held);
+        let _ = self.hop.lock(session).endpoint.hold_back(now, session, held);
+        self.hop.notify_driver(session);
     }
 
     /// Sends the batch over TCP, if a connection carries what is for its destination.
@@ -290,10 +356,18 @@ impl Driver {
     fn receive(&mut self) -> io::Result<()> {
         let now = clock::now();
         for _ in 0..RECEPTIONS_PER_TURN {
-            let mut state = self.hop.lock();
+            let mut state = self.hop.part(self.part);
             let (sources, counters) = (&mut self.sources, &self.counters);
+            let exchange = self.exchange.as_ref();
             let taken = self.link.receive(&mut self.reception, |from, ours, ecn, datagram| {
                 counters.datagrams_received.increment();
+                if let Some(exchange) = exchange
+                    && let Some(part) = exchange.elsewhere(datagram)
+                {
+                    let (over, bytes) = (None, datagram.to_vec());
+                    let received = Received { from, ours, ecn, over, bytes };
+                    return exchange.send(part, Mail::Datagram(received));
+                }
                 let session = state.endpoint.handle_datagram_with_ecn(now, from, ecn, datagram);
                 sources.remember(from, ours, session);
             });
@@ -310,6 +384,11 @@ impl Driver {
         }
         Ok(())
     }
+}
+
+/// The next message from another part of the hub.
+async fn mail(exchange: &mut Option<Exchange>) -> Option<Mail> {
+    exchange.as_mut()?.receive().await
 }
 
 /// The next event of TCP connections. The driver is their only user.

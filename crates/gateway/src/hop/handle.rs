@@ -1,7 +1,9 @@
-//! The handle to the endpoint. It is handed the time, passes commands on, and wakes waiting tasks.
+//! The handle to the endpoint, or to the parts of a hub. It is handed the time, passes commands on,
+//! and wakes waiting tasks.
 //!
 //! The driver's task and the relays share the endpoint and call it directly. They normally run on
-//! one thread, so the lock is uncontended, and it is never held across an await.
+//! one thread, so the lock is uncontended, and it is never held across an await. A hub in several
+//! parts has an endpoint for each of its threads, and nobody holds two of the locks.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,8 +17,8 @@ use pep::forecast::{Forecast, Forecasts};
 use pep::traffic::{Classes, DEFAULT_CLASS, Definition};
 use slacp::{
     AggregateId, ChannelError, ChannelId, ClassId, CloseReason, Destination, Endpoint, Event,
-    LogEntry, Open, PathKey, PathMemory, PublicKey, Rate, RateError, ResetReason, SessionId,
-    SessionShare, Stats, StreamError, StreamId, StreamStats,
+    LogEntry, MOST_PARTS, Open, PathKey, PathMemory, PublicKey, Rate, RateError, ResetReason,
+    SessionId, SessionShare, Stats, StreamError, StreamId, StreamStats,
 };
 use tokio::sync::{Notify, watch};
 use units::{BitRate, ByteCount, Instant, Machine};
@@ -34,15 +36,26 @@ pub(super) type Key = (SessionId, StreamId);
 pub(crate) struct Hop(Arc<Shared>);
 
 struct Shared {
-    state: Mutex<State>,
+    parts: Vec<Part>,
     /// Assigns streams to classes.
     classes: Arc<LiveClasses>,
-    /// Notified by anything that may make the endpoint send.
-    work: Notify,
     /// TCP connections that carry datagrams.
     links: TcpLinks,
     /// Where to say what waits, on a link with capacity on demand.
     waiting: OnceLock<watch::Sender<Demand>>,
+}
+
+/// An endpoint, and what its driver waits for.
+struct Part {
+    state: Mutex<State>,
+    /// Notified by anything that may make the endpoint send.
+    work: Notify,
+}
+
+impl Part {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding the endpoint")
+    }
 }
 
 /// What to ask the modem for, on a link with capacity on demand.
@@ -60,8 +73,21 @@ pub(crate) struct Demand {
 impl Demand {
     /// All bytes to ask for.
     pub(crate) fn bytes(self) -> ByteCount {
-        ByteCount::new(self.waiting.get().saturating_add(self.foreseen.get()))
+        add(self.waiting, self.foreseen)
     }
+
+    /// What two parts of a hub ask for.
+    fn plus(self, other: Self) -> Self {
+        Self {
+            waiting: add(self.waiting, other.waiting),
+            foreseen: add(self.foreseen, other.foreseen),
+            sent: self.sent.max(other.sent),
+        }
+    }
+}
+
+fn add(one: ByteCount, other: ByteCount) -> ByteCount {
+    ByteCount::new(one.get().saturating_add(other.get()))
 }
 
 /// The endpoint, and the tasks waiting for its streams.
@@ -78,6 +104,17 @@ pub(crate) struct State {
 }
 
 impl State {
+    fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            streams: BTreeMap::new(),
+            forecast: None,
+            compression: Compression::default(),
+            tally: None,
+            forced: BTreeMap::new(),
+        }
+    }
+
     /// Counts bytes of a stream.
     pub(super) fn count(&mut self, key: Key, direction: Direction, bytes: usize) {
         if let (Some(tally), Some(entry)) = (&mut self.tally, self.streams.get(&key)) {
@@ -174,18 +211,19 @@ impl Shared {
 }
 
 impl Hop {
-    pub(crate) fn new(endpoint: Endpoint, classes: Arc<LiveClasses>) -> Self {
-        let state = State {
-            endpoint,
-            streams: BTreeMap::new(),
-            forecast: None,
-            compression: Compression::default(),
-            tally: None,
-            forced: BTreeMap::new(),
-        };
-        let state = Mutex::new(state);
-        let (work, waiting) = (Notify::new(), OnceLock::new());
-        Self(Arc::new(Shared { state, classes, work, links: TcpLinks::new(), waiting }))
+    /// A handle to the parts of a hub, in order, or to the one endpoint of anything else.
+    pub(crate) fn new(endpoints: Vec<Endpoint>, classes: Arc<LiveClasses>) -> Self {
+        debug_assert!((1..=MOST_PARTS.into()).contains(&endpoints.len()));
+        let part = |endpoint| Part { state: Mutex::new(State::new(endpoint)), work: Notify::new() };
+        let parts = endpoints.into_iter().map(part).collect();
+        let waiting = OnceLock::new();
+        Self(Arc::new(Shared { parts, classes, links: TcpLinks::new(), waiting }))
+    }
+
+    /// Number of parts.
+    pub(crate) fn parts(&self) -> u8 {
+        // There are at most as many as slacp permits.
+        self.0.parts.len() as u8
     }
 
     /// The TCP connections that carry datagrams where UDP is blocked.
@@ -193,14 +231,24 @@ impl Hop {
         &self.0.links
     }
 
-    /// The endpoint, for the driver.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().expect("nobody panics while holding the endpoint")
+    /// The endpoint of a part, for its driver.
+    pub(crate) fn part(&self, number: u8) -> MutexGuard<'_, State> {
+        self.0.parts[usize::from(number)].lock()
+    }
+
+    /// The endpoint that has a session.
+    pub(crate) fn lock(&self, session: SessionId) -> MutexGuard<'_, State> {
+        self.part(session.part(self.parts()))
+    }
+
+    /// The endpoints of all parts, one after the other.
+    fn each(&self) -> impl Iterator<Item = MutexGuard<'_, State>> {
+        self.0.parts.iter().map(Part::lock)
     }
 
     /// Foresees from now on what streams will send next.
     pub(crate) fn foresee(&self) {
-        self.lock().forecast.get_or_insert_default();
+        self.each().for_each(|mut state| _ = state.forecast.get_or_insert_default());
     }
 
     /// Says from now on what waits in all sessions together, and what is foreseen.
@@ -212,33 +260,40 @@ impl Hop {
     /// Says what waits, if it has changed and somebody wants to know. `sent` datagrams have left.
     pub(super) fn say_waiting(&self, now: Instant, sent: u64) {
         let Some(to) = self.0.waiting.get() else { return };
-        let demand = self.lock().demand(now, sent);
+        let demand = self.demand_after(now, sent);
         to.send_if_modified(|last| std::mem::replace(last, demand) != demand);
     }
 
     /// What waits in all sessions together, and what is foreseen.
     pub(crate) fn demand(&self, now: Instant) -> Demand {
-        self.lock().demand(now, 0)
+        self.demand_after(now, 0)
+    }
+
+    fn demand_after(&self, now: Instant, sent: u64) -> Demand {
+        let parts = self.each().map(|mut state| state.demand(now, sent));
+        parts.reduce(Demand::plus).unwrap_or_default()
     }
 
     /// How many forecasts came true and failed; `None` if none are made.
     pub(crate) fn forecasts(&self) -> Option<Forecasts> {
-        self.lock().forecast.as_ref().map(Forecast::counts)
+        let counts = self.each().filter_map(|it| it.forecast.as_ref().map(Forecast::counts));
+        counts.reduce(Forecasts::plus)
     }
 
     /// Bytes held by all sessions.
     pub(crate) fn held(&self) -> u64 {
-        self.lock().endpoint.held().get()
+        self.each().map(|state| state.endpoint.held().get()).sum()
     }
 
     /// Counts from now on what sessions carry, for [`Self::take_usage`].
     pub(crate) fn keep_tally(&self) {
-        self.lock().tally.get_or_insert_default();
+        self.each().for_each(|mut state| _ = state.tally.get_or_insert_default());
     }
 
     /// Takes what was carried since the last call: whose, in which class, and how much.
     pub(crate) fn take_usage(&self) -> Vec<(PublicKey, String, Usage)> {
-        let taken = self.lock().tally.as_mut().map(Tally::take).unwrap_or_default();
+        let take = |mut state: MutexGuard<'_, State>| state.tally.as_mut().map(Tally::take);
+        let taken = self.each().filter_map(take).flatten().collect::<Vec<_>>();
         let classes = self.0.classes.read();
         let names: BTreeMap<ClassId, &str> =
             classes.all().map(|(class, id)| (id, class.name.as_str())).collect();
@@ -261,7 +316,7 @@ impl Hop {
     /// Puts all traffic of a session in the class of this name; `None` leaves it to the classes.
     pub(crate) fn force_class(&self, session: SessionId, name: Option<&str>) {
         let class = name.and_then(|name| self.0.classes.read().id_of(name));
-        let mut state = self.lock();
+        let mut state = self.lock(session);
         let before = match class {
             Some(class) => state.forced.insert(session, class),
             None => state.forced.remove(&session),
@@ -276,12 +331,12 @@ impl Hop {
             let _ = endpoint.classify(session, stream, entry.class);
         }
         drop(state);
-        self.notify_driver();
+        self.notify_driver(session);
     }
 
     /// Resets all streams of a session; the peer and the connections here learn the reason.
     pub(crate) fn end_streams(&self, session: SessionId, reason: ResetReason) {
-        let mut state = self.lock();
+        let mut state = self.lock(session);
         let State { endpoint, streams, .. } = &mut *state;
         for (stream, entry) in streams_of(streams, session) {
             // Fails only for a stream that is already gone.
@@ -289,13 +344,12 @@ impl Hop {
             entry.set_reset(reason);
         }
         drop(state);
-        self.notify_driver();
+        self.notify_driver(session);
     }
 
     /// Ends all sessions; the peers learn of it within 150 ms.
     pub(crate) fn shut_down(&self, now: Instant) {
-        self.lock().endpoint.shut_down(now);
-        self.notify_driver();
+        self.command(|endpoint| endpoint.shut_down(now));
     }
 
     /// Sets a session's rate, as reported by its modem.
@@ -309,8 +363,8 @@ impl Hop {
         rate: BitRate,
         valid_for: Duration,
     ) -> Result<(), RateError> {
-        let accepted = self.lock().endpoint.set_rate(now, session, rate, valid_for);
-        self.notify_driver();
+        let accepted = self.lock(session).endpoint.set_rate(now, session, rate, valid_for);
+        self.notify_driver(session);
         accepted
     }
 
@@ -319,15 +373,15 @@ impl Hop {
     /// # Errors
     /// As [`Endpoint::expire_rate`].
     pub(crate) fn expire_rate(&self, now: Instant, session: SessionId) -> Result<(), RateError> {
-        let accepted = self.lock().endpoint.expire_rate(now, session);
-        self.notify_driver();
+        let accepted = self.lock(session).endpoint.expire_rate(now, session);
+        self.notify_driver(session);
         accepted
     }
 
     /// Sets the source of the rate. Returns whether all sessions accepted it.
-    pub(crate) fn configure_rate(&self, now: Instant, rate: Rate) -> bool {
-        let taken = self.lock().endpoint.configure_rate(now, rate);
-        self.notify_driver();
+    pub(crate) fn configure_rate(&self, now: Instant, rate: &Rate) -> bool {
+        let mut taken = true;
+        self.command(|endpoint| taken &= endpoint.configure_rate(now, rate.clone()));
         taken
     }
 
@@ -349,18 +403,18 @@ impl Hop {
             .succeeded_by(given.definitions(), packets, &mut link)
             .map_err(|(name, error)| format!("class {name:?}: {error}"))?;
         let successor = |id| classes.successor(&before, id);
-        let mut state = self.lock();
-        state.endpoint.configure_classes(now, &link, successor);
-        state.follow_classes(|id| successor(id).unwrap_or(ClassId::DEFAULT));
-        drop(state);
+        for mut state in self.each() {
+            state.endpoint.configure_classes(now, &link, successor);
+            state.follow_classes(|id| successor(id).unwrap_or(ClassId::DEFAULT));
+        }
         self.0.classes.set(classes);
-        self.notify_driver();
+        self.notify_drivers();
         Ok(())
     }
 
     /// Traffic of each class in a session.
     pub(crate) fn class_status(&self, session: SessionId) -> Vec<ClassStatus> {
-        let state = self.lock();
+        let state = self.lock(session);
         let row = |(class, id): (&Definition, ClassId)| {
             let stats = state.endpoint.class_stats(session, id)?;
             Some(ClassStatus {
@@ -379,7 +433,7 @@ impl Hop {
     /// Traffic on a session's packet channels: those of our classes, and those on which anything
     /// arrived.
     pub(crate) fn channel_status(&self, session: SessionId) -> Vec<ChannelStatus> {
-        let (state, classes) = (self.lock(), self.0.classes.read());
+        let (state, classes) = (self.lock(session), self.0.classes.read());
         let row = |channel: ChannelId| {
             let stats = state.endpoint.channel_stats(session, channel)?;
             let class = classes.on_channel(channel).map(str::to_owned);
@@ -394,85 +448,89 @@ impl Hop {
     }
 
     /// Sets the terminals to serve.
-    pub(crate) fn set_allowed(&self, now: Instant, allow: Vec<PublicKey>) {
-        self.lock().endpoint.set_allowed(now, allow);
-        self.notify_driver();
+    pub(crate) fn set_allowed(&self, now: Instant, allow: &[PublicKey]) {
+        self.command(|endpoint| endpoint.set_allowed(now, allow.to_vec()));
     }
 
     /// Tells a terminal's endpoint at which addresses to try a hub.
-    pub(crate) fn set_hub(&self, hub: PublicKey, addresses: Vec<SocketAddr>) {
-        self.lock().endpoint.set_hub(hub, addresses);
-        self.notify_driver();
+    pub(crate) fn set_hub(&self, hub: PublicKey, addresses: &[SocketAddr]) {
+        self.command(|endpoint| endpoint.set_hub(hub, addresses.to_vec()));
     }
 
     /// Sets whether a terminal is to have a session with a hub.
     pub(crate) fn want_hub(&self, hub: PublicKey, wanted: bool) {
-        self.lock().endpoint.want_hub(hub, wanted);
-        self.notify_driver();
+        self.command(|endpoint| endpoint.want_hub(hub, wanted));
     }
 
     /// Asks a session's peer whether it is there. Ignored for a session that has ended.
     pub(crate) fn ask(&self, now: Instant, session: SessionId) {
-        let _ = self.lock().endpoint.ask(now, session);
-        self.notify_driver();
+        let _ = self.lock(session).endpoint.ask(now, session);
+        self.notify_driver(session);
     }
 
     /// Closes a session. Ignored for one that has ended.
     pub(crate) fn close(&self, now: Instant, session: SessionId) {
-        let _ = self.lock().endpoint.close(now, session, CloseReason::Shutdown);
-        self.notify_driver();
+        let _ = self.lock(session).endpoint.close(now, session, CloseReason::Shutdown);
+        self.notify_driver(session);
     }
 
     /// Tells all peers that this side takes no new streams and is about to stop.
     pub(crate) fn announce_leaving(&self, now: Instant) {
-        self.lock().endpoint.announce_leaving(now);
-        self.notify_driver();
+        self.command(|endpoint| endpoint.announce_leaving(now));
     }
 
     /// Sets which terminals share a forward link.
-    pub(crate) fn set_aggregates(&self, now: Instant, of: BTreeMap<PublicKey, AggregateId>) {
-        self.lock().endpoint.set_aggregates(now, of);
-        self.notify_driver();
+    pub(crate) fn set_aggregates(&self, now: Instant, of: &BTreeMap<PublicKey, AggregateId>) {
+        self.command(|endpoint| endpoint.set_aggregates(now, of.clone()));
     }
 
     /// Sets the memory limit of these terminals, from their next session on.
-    pub(crate) fn set_memory(&self, memory: BTreeMap<PublicKey, ByteCount>) {
-        self.lock().endpoint.set_memory(memory);
+    pub(crate) fn set_memory(&self, memory: &BTreeMap<PublicKey, ByteCount>) {
+        self.command(|endpoint| endpoint.set_memory(memory.clone()));
     }
 
     /// Sets a session's share of the rate. Ignored for a session that has ended.
     pub(crate) fn set_share(&self, now: Instant, session: SessionId, share: SessionShare) {
-        let _ = self.lock().endpoint.set_share(now, session, share);
-        self.notify_driver();
+        let _ = self.lock(session).endpoint.set_share(now, session, share);
+        self.notify_driver(session);
     }
 
     /// A session's share of the rate.
     pub(crate) fn share(&self, session: SessionId) -> Option<SessionShare> {
-        self.lock().endpoint.share(session)
+        self.lock(session).endpoint.share(session)
     }
 
     /// What was learnt about paths.
     pub(crate) fn memories(&self, now: Instant) -> Vec<(PathKey, PathMemory)> {
-        self.lock().endpoint.memories(now)
+        let mut newest: BTreeMap<PathKey, PathMemory> = BTreeMap::new();
+        for (path, memory) in self.each().flat_map(|state| state.endpoint.memories(now)) {
+            // All parts were told what is stored; the one with the terminal knows better.
+            let known = newest.entry(path).or_insert(memory);
+            if memory.age < known.age {
+                *known = memory;
+            }
+        }
+        newest.into_iter().collect()
     }
 
     /// Restores what an earlier gateway learnt about paths.
-    pub(crate) fn remember(&self, now: Instant, memories: Vec<(PathKey, PathMemory)>) {
-        let mut state = self.lock();
-        for (path, memory) in memories {
-            state.endpoint.remember(now, path, memory);
+    pub(crate) fn remember(&self, now: Instant, memories: &[(PathKey, PathMemory)]) {
+        for mut state in self.each() {
+            for (path, memory) in memories {
+                state.endpoint.remember(now, *path, *memory);
+            }
         }
     }
 
     /// Counters of a session.
     pub(crate) fn stats(&self, session: SessionId) -> Option<Stats> {
-        self.lock().endpoint.stats(session)
+        self.lock(session).endpoint.stats(session)
     }
 
     /// Makes a session record up to `noted` events from now on, and takes up to `taken` recorded
     /// ones, in order of time.
     pub(crate) fn events(&self, session: SessionId, noted: usize, taken: usize) -> Vec<LogEntry> {
-        let mut state = self.lock();
+        let mut state = self.lock(session);
         // A session that has ended records nothing.
         let _ = state.endpoint.set_event_log(session, noted);
         let events = std::iter::from_fn(|| state.endpoint.poll_session_log(session));
@@ -481,27 +539,38 @@ impl Hop {
 
     /// Statistics of a stream.
     pub(crate) fn stream_stats(&self, session: SessionId, stream: StreamId) -> Option<StreamStats> {
-        self.lock().endpoint.stream_stats(session, stream)
+        self.lock(session).endpoint.stream_stats(session, stream)
     }
 
     /// What compressed streams have carried.
     pub(crate) fn compressed(&self) -> Totals {
-        self.lock().compression.totals()
+        let totals = self.each().map(|state| state.compression.totals());
+        totals.reduce(Totals::plus).unwrap_or_default()
     }
 
     /// Datagrams that belonged to no session.
     pub(crate) fn ignored(&self) -> u64 {
-        self.lock().endpoint.ignored()
+        self.each().map(|state| state.endpoint.ignored()).sum()
     }
 
-    /// Makes the driver look whether the endpoint has something to send.
-    pub(super) fn notify_driver(&self) {
-        self.0.work.notify_one();
+    /// Gives a command to the endpoints of all parts.
+    fn command(&self, mut what: impl FnMut(&mut Endpoint)) {
+        self.each().for_each(|mut state| what(&mut state.endpoint));
+        self.notify_drivers();
     }
 
-    /// Waits for a command given since the last call.
-    pub(crate) async fn work(&self) {
-        self.0.work.notified().await;
+    /// Makes the driver look whether the endpoint with this session has something to send.
+    pub(super) fn notify_driver(&self, session: SessionId) {
+        self.0.parts[usize::from(session.part(self.parts()))].work.notify_one();
+    }
+
+    fn notify_drivers(&self) {
+        self.0.parts.iter().for_each(|part| part.work.notify_one());
+    }
+
+    /// Waits for a command to a part given since the last call.
+    pub(crate) async fn work(&self, part: u8) {
+        self.0.parts[usize::from(part)].work.notified().await;
     }
 
     /// Opens a stream without waiting: data may follow before the peer has answered.
@@ -514,7 +583,7 @@ impl Hop {
         session: SessionId,
         open: impl Into<Open<Destination>>,
     ) -> Result<Stream, StreamError> {
-        let (mut state, open) = (self.lock(), open.into());
+        let (mut state, open) = (self.lock(session), open.into());
         let (port, dscp) = (open.destination.port(), open.dscp);
         let stream = match self.0.classes.read().compresses(port, dscp) {
             true => state.endpoint.open_compressed(now, session, open)?,
@@ -525,7 +594,7 @@ impl Hop {
 
     /// Whether the session has room for another stream.
     pub(crate) fn has_room(&self, session: SessionId) -> bool {
-        self.lock().endpoint.has_room(session)
+        self.lock(session).endpoint.has_room(session)
     }
 
     /// Sends an IP packet.
@@ -539,28 +608,28 @@ impl Hop {
         channel: ChannelId,
         packet: &[u8],
     ) -> Result<(), ChannelError> {
-        let mut state = self.lock();
+        let mut state = self.lock(session);
         let (class, channel) = self.0.class_of_packet(&state, session, channel);
         state.endpoint.send_packet(now, session, channel, packet)?;
         state.count_packet(session, class, Direction::To, packet.len());
         drop(state);
-        self.notify_driver();
+        self.notify_driver(session);
         Ok(())
     }
 
     /// Whether the peer resolves names.
     pub(crate) fn peer_resolves(&self, session: SessionId) -> bool {
-        self.lock().endpoint.peer_resolves(session)
+        self.lock(session).endpoint.peer_resolves(session)
     }
 
     /// Whether the peer answers DNS questions.
     pub(crate) fn peer_answers(&self, session: SessionId) -> bool {
-        self.lock().endpoint.peer_answers(session)
+        self.lock(session).endpoint.peer_answers(session)
     }
 
     /// Whether the peer accepts packets on this channel.
     pub(crate) fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
-        self.lock().endpoint.peer_receives(session, channel)
+        self.lock(session).endpoint.peer_receives(session, channel)
     }
 
     fn hold(&self, state: &mut State, key: Key, port: u16, dscp: Option<u8>) -> Stream {
@@ -575,7 +644,7 @@ impl Hop {
         if let Some(tally) = &mut state.tally {
             tally.opened(key.0, class);
         }
-        self.notify_driver();
+        self.notify_driver(key.0);
         Stream::new(self.clone(), key)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The endpoint of `slacp` decides. [`Hop`] is a handle to it, which the driver's task and the relays
 //! share, and a [`Stream`] is read and written through it. [`driver`] moves the datagrams between
-//! endpoint and socket ([`udp`]), [`peers`] follows the sessions and their rates, and [`path_store`]
+//! endpoint and socket ([`udp`]); a hub may have several of each ([`exchange`]). [`peers`] follows the sessions and their rates, and [`path_store`]
 //! keeps what was learnt about paths.
 
 pub(crate) mod class;
@@ -10,6 +10,7 @@ mod compression;
 #[cfg(test)]
 mod compression_tests;
 pub(crate) mod driver;
+pub(crate) mod exchange;
 mod handle;
 pub(crate) mod path_store;
 pub(crate) mod peers;

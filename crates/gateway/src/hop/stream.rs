@@ -33,7 +33,7 @@ impl Stream {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<Result<Read, ResetReason>> {
-        let mut state = self.hop.lock();
+        let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry, compression) = state.parts(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
@@ -63,7 +63,7 @@ impl Stream {
                 wait(&mut entry.reader, context);
                 if entry.coded.is_some() {
                     // Something may have been read that became nothing yet.
-                    self.hop.notify_driver();
+                    self.hop.notify_driver(self.key.0);
                 }
                 return Poll::Pending;
             }
@@ -76,7 +76,7 @@ impl Stream {
             }
         }
         // The peer may be waiting for the credit that this has freed.
-        self.hop.notify_driver();
+        self.hop.notify_driver(self.key.0);
         Poll::Ready(Ok(read))
     }
 
@@ -87,7 +87,7 @@ impl Stream {
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, ResetReason>> {
-        let mut state = self.hop.lock();
+        let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry, compression) = state.parts(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
@@ -100,7 +100,7 @@ impl Stream {
             wait(&mut entry.writer, context);
             if entry.coded.is_some() {
                 // A part may have been sent.
-                self.hop.notify_driver();
+                self.hop.notify_driver(self.key.0);
             }
             return Poll::Pending;
         }
@@ -108,13 +108,13 @@ impl Stream {
         if let Some(forecast) = &mut state.forecast {
             forecast.handle_sent(clock::now(), self.key, taken);
         }
-        self.hop.notify_driver();
+        self.hop.notify_driver(self.key.0);
         Poll::Ready(Ok(taken))
     }
 
     /// Finishes our direction, once there is room for what precedes its end.
     pub(crate) fn poll_finish(&self, context: &Context<'_>) -> Poll<Result<(), ResetReason>> {
-        let mut state = self.hop.lock();
+        let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry, compression) = state.parts(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
@@ -123,7 +123,7 @@ impl Stream {
             .coded
             .as_mut()
             .is_none_or(|coded| compression.finish(coded, |bytes| send(endpoint, self.key, bytes)));
-        self.hop.notify_driver();
+        self.hop.notify_driver(self.key.0);
         if !is_flushed {
             wait(&mut entry.writer, context);
             return Poll::Pending;
@@ -144,13 +144,13 @@ impl Stream {
 
     /// Tells the peer that the stream is connected to its destination.
     pub(crate) fn accept(&self) -> Result<(), ResetReason> {
-        let mut state = self.hop.lock();
+        let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry) = state.entry(self.key);
         if let Some(reason) = entry.reset {
             return Err(reason);
         }
         endpoint.accept(self.key.0, self.key.1).map_err(|error| lost(&error))?;
-        self.hop.notify_driver();
+        self.hop.notify_driver(self.key.0);
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Stream {
 
     /// Like [`Self::accepted`].
     pub(crate) fn poll_accepted(&self, context: &Context<'_>) -> Poll<Result<(), ResetReason>> {
-        let mut state = self.hop.lock();
+        let mut state = self.hop.lock(self.key.0);
         let (_, entry) = state.entry(self.key);
         match entry.reset {
             Some(reason) => return Poll::Ready(Err(reason)),
@@ -181,7 +181,7 @@ impl Stream {
 
     /// Whether the peer has connected the stream to its destination.
     pub(crate) fn is_accepted(&self) -> bool {
-        self.hop.lock().entry(self.key).1.accepted
+        self.hop.lock(self.key.0).entry(self.key).1.accepted
     }
 
     /// Waits until the peer resets the stream or the session is lost; otherwise for ever.
@@ -191,7 +191,7 @@ impl Stream {
 
     /// Like [`Self::reset_by_peer`].
     pub(crate) fn poll_reset(&self, context: &Context<'_>) -> Poll<ResetReason> {
-        let mut state = self.hop.lock();
+        let mut state = self.hop.lock(self.key.0);
         let (_, entry) = state.entry(self.key);
         match entry.reset {
             Some(reason) => Poll::Ready(reason),
@@ -208,7 +208,7 @@ impl Stream {
     }
 
     fn abandon(&self, reason: ResetReason) {
-        let mut state = self.hop.lock();
+        let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry) = state.entry(self.key);
         if entry.reset.is_some() || (entry.finished && entry.ended) {
             return;
@@ -216,14 +216,14 @@ impl Stream {
         // Fails only for a stream that is already gone.
         let _ = endpoint.reset(self.key.0, self.key.1, reason);
         entry.reset = Some(reason);
-        self.hop.notify_driver();
+        self.hop.notify_driver(self.key.0);
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         self.abandon(ResetReason::Reset);
-        let mut state = self.hop.lock();
+        let mut state = self.hop.lock(self.key.0);
         state.streams.remove(&self.key);
         if let Some(forecast) = &mut state.forecast {
             forecast.remove(self.key);

@@ -108,7 +108,7 @@ fn dropping_a_stream_that_has_ended_both_ways_resets_nothing() {
     assert_eq!(read(&near, &alarm), Poll::Ready(Ok(vec![])));
     drop(near);
     hops.run();
-    assert!(hops.hops.iter().all(|hop| hop.lock().streams.is_empty()));
+    assert!(hops.hops.iter().all(|hop| hop.part(0).streams.is_empty()));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn events_of_streams_that_are_gone_are_harmless() {
     drop((near, far));
     hops.pass(Duration::from_millis(50));
     for hop in &hops.hops {
-        assert!(hop.lock().streams.is_empty());
+        assert!(hop.part(0).streams.is_empty());
     }
     let sent = hops.hops.each_ref().map(|hop| hop.ignored());
     assert_eq!(sent, [0, 0]);
@@ -238,7 +238,7 @@ fn what_streams_carry_is_counted_until_they_are_ended_for_all() {
     let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
     let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
     hub.keep_tally();
-    hub.lock().tally.as_mut().unwrap().begin(session, Hops::key(1));
+    hub.part(0).tally.as_mut().unwrap().begin(session, Hops::key(1));
     let [near, far] = hops.open();
     assert_eq!(write(&near, b"hello", &alarm), Poll::Ready(Ok(5)));
     hops.run();
@@ -264,7 +264,7 @@ fn all_traffic_of_a_session_can_be_put_into_a_class() {
     let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
     hub.configure_classes(hops.now, &classes, false).unwrap();
     hub.keep_tally();
-    hub.lock().tally.as_mut().unwrap().begin(session, Hops::key(1));
+    hub.part(0).tally.as_mut().unwrap().begin(session, Hops::key(1));
     let [_near, far] = hops.open();
     let carried = |name: &str| {
         assert_eq!(write(&far, b"hello", &alarm), Poll::Ready(Ok(5)));

@@ -5,9 +5,9 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 
 use nix::sys::socket::{setsockopt, sockopt};
-use os::socket::{Buffer, Marked, send_marked, set_buffer};
+use os::socket::{Buffer, Marked, Steering, send_marked, set_buffer, steer};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use slacp::Ecn;
+use slacp::{Ecn, PACKET_MARK, PacketMark};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -34,12 +34,7 @@ impl UdpLink {
     /// # Errors
     /// The system's, such as `AddrInUse`.
     pub(crate) fn bind(local: SocketAddr) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
-        if local.is_ipv6() {
-            socket.set_only_v6(false)?;
-        }
-        socket.bind(&local.into())?;
-        Self::of(socket, local.is_ipv6())
+        Self::of(bind(local, false)?, local.is_ipv6())
     }
 
     /// A bound socket; `v6` tells whether it is an IPv6 socket.
@@ -142,6 +137,39 @@ impl UdpLink {
             _ => address,
         }
     }
+}
+
+fn bind(local: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+    if local.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_port(shared)?;
+    socket.bind(&local.into())?;
+    Ok(socket)
+}
+
+/// Binds a socket for each of the `parts` of a hub to one address. The kernel puts the packets of a
+/// session on the socket of its part; what it does not, the parts sort themselves.
+///
+/// # Errors
+/// The system's; `AddrInUse` also if another process shares the address with those that permit it.
+pub(crate) fn bind_parts(local: SocketAddr, parts: u8) -> io::Result<Vec<Socket>> {
+    // Alone, to find out whether the address is free.
+    let alone = bind(local, false)?;
+    if parts <= 1 {
+        return Ok(vec![alone]);
+    }
+    let port = alone.local_addr()?.as_socket().map_or(local.port(), |bound| bound.port());
+    drop(alone);
+    let local = SocketAddr::new(local.ip(), port);
+    let sockets = (0..parts).map(|_| bind(local, true)).collect::<io::Result<Vec<_>>>()?;
+    let PacketMark { mask, kind, index_at } = PACKET_MARK;
+    let steering = Steering { mask, kind, number_at: index_at, sockets: parts };
+    if let Err(error) = steer(&sockets[0], steering) {
+        tracing::debug!("the kernel does not sort datagrams: {error}");
+    }
+    Ok(sockets)
 }
 
 /// Buffer for one system call.

@@ -264,7 +264,7 @@ impl Operations {
     ) -> Option<String> {
         self.peers.configure(rate, self.config.maximum_rate, names);
         let note = "rate: existing sessions keep theirs until they are set up again";
-        (!hop.configure_rate(now, rate.clone())).then(|| note.to_owned())
+        (!hop.configure_rate(now, rate)).then(|| note.to_owned())
     }
 
     /// Announces that the gateway is in service.
@@ -275,7 +275,7 @@ impl Operations {
     /// Restores what an earlier gateway learnt about paths.
     pub(crate) fn remember(&mut self, now: Instant, hop: &Hop) {
         if let Some(store) = &mut self.store {
-            hop.remember(now, store.load());
+            hop.remember(now, &store.load());
         }
     }
 

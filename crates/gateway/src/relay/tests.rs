@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pep::traffic::{Classes, DEFAULT_CLASS, Definition};
-use slacp::{Config, Endpoint, Event, Open};
+use slacp::{Config, Endpoint, Event, Open, PublicKey};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream};
@@ -26,6 +26,8 @@ use crate::operate::connections::Origin;
 use crate::operate::counters::Counters;
 use crate::relay::tcp;
 use crate::roles::gateway::{Admission, DialPolicy, Gateway, Report, Side, TrafficContext, bind};
+use crate::roles::hub;
+use crate::roles::workers::Workers;
 use crate::testkit::{abort, assert_reset, payload, read_all, speak_urgently};
 
 fn own() -> OwnAddresses {
@@ -54,12 +56,15 @@ impl Pair {
         let mut config = config;
         let classes = compressing(&mut config);
         let local = "127.0.0.1:0".parse().unwrap();
-        let (hub_link, terminal_link) = (bind(local).unwrap(), bind(local).unwrap());
-        let hub_address = hub_link.local_addr().unwrap();
+        let workers = Workers::start(PARTS.get()).unwrap();
+        let hub_links = hub::bind(local, &workers).unwrap();
+        let hub_address = hub_links[0].local_addr().unwrap();
         let [hub_key, terminal_key] = [(); 2].map(|()| PrivateKey::generate().unwrap());
         let seed = || random_bytes().unwrap();
-        let hub =
-            Endpoint::hub(config.clone(), hub_key.pair(), vec![terminal_key.public()], seed());
+        // The least of the keys is in the first part, and so the terminal in the second, if there is one.
+        let allow = [PublicKey([0; 32]), terminal_key.public()];
+        let identity = hub_key.pair();
+        let hub = Endpoint::hub_in_parts(&config, &identity, &allow, seed(), workers.count());
         let terminal = Endpoint::terminal(
             config,
             terminal_key.pair(),
@@ -67,16 +72,12 @@ impl Pair {
             vec![hub_address],
             seed(),
         );
-        let hub =
-            Gateway::start(Side::Hub, hub, hub_link, (POLICY, own()), context(&classes)).unwrap();
-        let terminal = Gateway::start(
-            Side::Terminal,
-            terminal,
-            terminal_link,
-            (POLICY, own()),
-            context(&classes),
-        )
-        .unwrap();
+        let start = |side, endpoints, links| {
+            Gateway::start(side, endpoints, links, (POLICY, own()), context(&classes)).unwrap()
+        };
+        let hub = start(Side::Hub, hub, (hub_links, workers));
+        let links = (vec![bind(local).unwrap()], Workers::none());
+        let terminal = start(Side::Terminal, vec![terminal], links);
         let listener = TcpListener::bind(local).await.unwrap();
         let entrance = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -95,6 +96,8 @@ impl Pair {
 thread_local! {
     /// Whether the pairs of this thread's test compress their streams.
     static COMPRESS: Cell<bool> = const { Cell::new(false) };
+    /// In how many parts the hubs of this thread's test are.
+    static PARTS: Cell<u8> = const { Cell::new(1) };
 }
 
 /// The classes of both gateways.
@@ -112,36 +115,45 @@ fn context(classes: &Classes) -> TrafficContext {
     }
 }
 
-/// The same endings with compressed streams.
-mod compressed {
-    macro_rules! compressed {
-        ($($test:ident),* $(,)?) => {
+/// The same endings with compressed streams, and with a hub of which another thread has the
+/// terminal's session.
+macro_rules! again {
+    ($($test:ident),* $(,)?) => {
+        mod compressed {
             $(#[test]
             fn $test() {
                 super::COMPRESS.set(true);
                 super::$test();
             })*
-        };
-    }
+        }
 
-    compressed! {
-        a_client_that_half_closes_gets_its_reply,
-        a_server_that_half_closes_still_hears_the_client,
-        both_sides_may_close_at_once,
-        a_reset_by_either_side_is_a_reset_at_the_other,
-        a_reset_after_half_a_transfer_is_no_clean_end,
-        a_refused_connection_is_reset_not_ended,
-        a_forbidden_destination_is_reset,
-        a_slow_reader_gets_everything_of_a_sender_that_closed_at_once,
-        a_server_that_is_gone_after_its_reply_does_not_spoil_it,
-        single_bytes_pass_one_by_one,
-        urgent_bytes_are_bytes_in_their_place,
-        fifty_connections_do_not_mix,
-        refused_connections_do_not_disturb_live_ones,
-        a_stopped_reader_holds_back_only_its_sender,
-        a_client_that_resets_while_the_stream_is_full_is_noticed,
-        a_gateway_that_stops_resets_both_ends,
-    }
+        mod elsewhere {
+            $(#[test]
+            fn $test() {
+                super::PARTS.set(2);
+                super::$test();
+            })*
+        }
+    };
+}
+
+again! {
+    a_client_that_half_closes_gets_its_reply,
+    a_server_that_half_closes_still_hears_the_client,
+    both_sides_may_close_at_once,
+    a_reset_by_either_side_is_a_reset_at_the_other,
+    a_reset_after_half_a_transfer_is_no_clean_end,
+    a_refused_connection_is_reset_not_ended,
+    a_forbidden_destination_is_reset,
+    a_slow_reader_gets_everything_of_a_sender_that_closed_at_once,
+    a_server_that_is_gone_after_its_reply_does_not_spoil_it,
+    single_bytes_pass_one_by_one,
+    urgent_bytes_are_bytes_in_their_place,
+    fifty_connections_do_not_mix,
+    refused_connections_do_not_disturb_live_ones,
+    a_stopped_reader_holds_back_only_its_sender,
+    a_client_that_resets_while_the_stream_is_full_is_noticed,
+    a_gateway_that_stops_resets_both_ends,
 }
 
 async fn serve_hub(mut hub: Gateway) {

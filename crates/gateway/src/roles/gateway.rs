@@ -11,12 +11,13 @@ use pep::egress::{Egress, Refusal};
 use pep::routes::Sources;
 use slacp::{Destination, Endpoint, Open, ResetReason, SessionId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::{JoinError, JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinSet};
 
 use crate::clock;
 use crate::error::RunError;
 use crate::hop::class::LiveClasses;
 use crate::hop::driver::Driver;
+use crate::hop::exchange::Exchange;
 use crate::hop::udp::UdpLink;
 use crate::hop::{Hop, HopEvent, Stream};
 use crate::intercept::Arrival;
@@ -29,6 +30,7 @@ use crate::operate::counters::Counters;
 use crate::proxy::{self, ProxyClient, Upstream};
 use crate::relay;
 use crate::relay::dial::Caller;
+use crate::roles::workers::{Workers, adopt};
 use crate::tunnel::Port;
 
 /// Time for the last packets of connections when a gateway stops.
@@ -82,8 +84,10 @@ pub(crate) enum Side {
 pub(crate) struct Gateway {
     hop: Hop,
     events: UnboundedReceiver<HopEvent>,
-    driver: JoinHandle<io::Error>,
+    drivers: JoinSet<io::Error>,
     relays: JoinSet<()>,
+    /// Dropped last: what runs on them has ended by then.
+    workers: Workers,
     own: OwnAddresses,
     policy: DialPolicy,
     counters: Arc<Counters>,
@@ -98,25 +102,43 @@ pub(crate) enum Report {
 }
 
 impl Gateway {
-    /// Starts driving `endpoint` over `link`.
+    /// Starts driving each of `endpoints` over its link, on its worker.
     pub(crate) fn start(
         side: Side,
-        endpoint: Endpoint,
-        link: UdpLink,
+        endpoints: Vec<Endpoint>,
+        (links, workers): (Vec<UdpLink>, Workers),
         (policy, own): (DialPolicy, OwnAddresses),
         context: TrafficContext,
     ) -> Result<Self, RunError> {
         let TrafficContext { classes, counters, tunnel } = context;
-        let hop = Hop::new(endpoint, classes);
+        let hop = Hop::new(endpoints, classes);
         let (sender, events) = unbounded_channel();
-        let sources = match side {
-            Side::Hub => Sources::as_addressed(),
-            Side::Terminal => Sources::Routed,
-        };
-        let mut driver = Driver::new(hop.clone(), link, sources, sender, counters.clone(), tunnel)
-            .map_err(RunError::System)?;
-        let driver = tokio::spawn(async move { driver.run().await });
-        Ok(Self { hop, events, driver, relays: JoinSet::new(), own, policy, counters })
+        let mut exchanges = match hop.parts() {
+            1 => Vec::new(),
+            parts => Exchange::among(parts),
+        }
+        .into_iter();
+        let mut drivers = JoinSet::new();
+        for (part, link) in (0..).zip(links) {
+            let sources = match side {
+                Side::Hub => Sources::as_addressed(),
+                Side::Terminal => Sources::Routed,
+            };
+            let (served, events) = ((hop.clone(), part, exchanges.next()), sender.clone());
+            let worker = workers.of(part);
+            let _its = worker.enter();
+            let (counters, tunnel) = (counters.clone(), tunnel.clone());
+            let mut driver = Driver::new(served, link, sources, events, counters, tunnel)
+                .map_err(RunError::System)?;
+            drivers.spawn_on(async move { driver.run().await }, worker);
+        }
+        Ok(Self { hop, events, drivers, relays: JoinSet::new(), workers, own, policy, counters })
+    }
+
+    /// Runs work for a session on its worker.
+    fn spawn(&mut self, session: SessionId, work: impl Future<Output = ()> + Send + 'static) {
+        let worker = self.workers.of(session.part(self.hop.parts()));
+        self.relays.spawn_on(work, worker);
     }
 
     /// Changes the time limit for connecting on the peer's behalf.
@@ -142,7 +164,7 @@ impl Gateway {
         loop {
             tokio::select! {
                 Some(event) = self.events.recv() => return Report::Hop(event),
-                ended = &mut self.driver => return Report::Failed(failure(ended)),
+                Some(ended) = self.drivers.join_next() => return Report::Failed(failure(ended)),
                 Some(ended) = self.relays.join_next() => log_panic(ended),
             }
         }
@@ -153,10 +175,17 @@ impl Gateway {
         let (hop, counters) = (self.hop.clone(), self.counters.clone());
         match arrival {
             Arrival::Connection(Accepted { socket, open }) => {
-                self.relays.spawn(relay::originate(hop, session, socket, open, counters));
+                let moves = session.part(self.hop.parts()) > 0;
+                self.spawn(session, async move {
+                    let socket = if moves { adopt(socket) } else { Ok(socket) };
+                    match socket {
+                        Ok(socket) => relay::originate(hop, session, socket, open, counters).await,
+                        Err(error) => tracing::warn!("dropped a connection: {error}"),
+                    }
+                });
             }
             Arrival::Deferred(deferred) => {
-                self.relays.spawn(relay::originate_deferred(hop, session, deferred, counters));
+                self.spawn(session, relay::originate_deferred(hop, session, deferred, counters));
             }
         }
     }
@@ -205,7 +234,9 @@ impl Gateway {
         admission: Admission,
     ) {
         let (policy, counters) = (self.policy, self.counters.clone());
-        self.relays.spawn(relay::answer(stream, open, addresses, admission, policy, counters));
+        let session = stream.session();
+        let answer = relay::answer(stream, open, addresses, admission, policy, counters);
+        self.spawn(session, answer);
     }
 
     /// Time limit for connecting on the peer's behalf.
@@ -227,7 +258,7 @@ impl Gateway {
         admission: Admission,
     ) {
         let (hop, counters) = (self.hop.clone(), self.counters.clone());
-        self.relays.spawn(relay::forward(hop, stream, session, open, admission, counters));
+        self.spawn(session, relay::forward(hop, stream, session, open, admission, counters));
     }
 
     /// Refuses a stream because of the egress rules.
@@ -248,10 +279,10 @@ impl Gateway {
     pub(crate) async fn stop(mut self) {
         self.relays.shutdown().await;
         // How the driver ends no longer matters.
-        let _ = tokio::time::timeout(LAST_PACKETS, &mut self.driver).await;
+        let _ = tokio::time::timeout(LAST_PACKETS, self.drivers.join_next()).await;
         self.hop.shut_down(clock::now());
-        let _ = tokio::time::timeout(FAREWELL, &mut self.driver).await;
-        self.driver.abort();
+        let _ = tokio::time::timeout(FAREWELL, self.drivers.join_next()).await;
+        self.drivers.shutdown().await;
         tracing::info!("stopped: {}", self.counters);
     }
 }
@@ -288,10 +319,11 @@ mod tests {
         let config = Config::new(BitRate::from_mbit(1));
         let key = PrivateKey::generate().unwrap();
         let endpoint = Endpoint::hub(config, key.pair(), vec![], random_bytes().unwrap());
-        let link = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let links = vec![bind("127.0.0.1:0".parse().unwrap()).unwrap()];
         let policy = DialPolicy { timeout: Duration::from_secs(1), transparent, marked: false };
         let terms = (policy, OwnAddresses::open().unwrap());
-        Gateway::start(Side::Hub, endpoint, link, terms, TrafficContext::default()).unwrap()
+        let context = TrafficContext::default();
+        Gateway::start(Side::Hub, vec![endpoint], (links, Workers::none()), terms, context).unwrap()
     }
 
     #[tokio::test]

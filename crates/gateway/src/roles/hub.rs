@@ -28,7 +28,7 @@ use crate::config::read_hub;
 use crate::enrolment;
 use crate::error::RunError;
 use crate::hop::peers::Peers;
-use crate::hop::udp::UdpLink;
+use crate::hop::udp::{self, UdpLink};
 use crate::hop::{HopEvent, Stream};
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
@@ -37,8 +37,9 @@ use crate::names::hub::HubResolver;
 use crate::operate::connections::Origin;
 use crate::operate::{Operations, RoleStatus, View};
 use crate::relay::names::Resolver;
-use crate::roles::gateway::{Admission, DialPolicy, Report, Side, bind};
+use crate::roles::gateway::{Admission, DialPolicy, Report, Side};
 use crate::roles::pair::{PairEvent, Parts, Setup};
+use crate::roles::workers::Workers;
 use crate::roles::{self, Service};
 use crate::tunnel::{self, Admitted, Selection, Traffic};
 
@@ -60,11 +61,12 @@ const SCOPE_EVERY: Duration = Duration::from_millis(250);
 /// If it cannot start ([`RunError::is_setup`]) or its socket fails.
 pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
     let own = OwnAddresses::open()?;
-    let link = match config.listen {
-        Some(address) => bind(address)?,
-        None => bind_anywhere()?,
+    let workers = Workers::start(config.workers).map_err(RunError::System)?;
+    let links = match config.listen {
+        Some(address) => bind(address, &workers)?,
+        None => bind_anywhere(&workers)?,
     };
-    let local = link.local_addr().map_err(RunError::System)?;
+    let local = links[0].local_addr().map_err(RunError::System)?;
     let listener = match config.listen_tcp {
         Some(address) => {
             let bound = TcpListener::bind(address).await;
@@ -77,19 +79,23 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let watch = permits.directory().and_then(watch);
     let wall = clock::unix_time();
     let terminals = permits.served(wall);
-    let allow = terminals.iter().map(|terminal| terminal.key).collect();
+    let allow: Vec<PublicKey> = terminals.iter().map(|terminal| terminal.key).collect();
     let (names, dial) = (names(&terminals), policy(&config));
     let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, false);
-    let mut endpoint = Endpoint::hub(config.link, config.identity, allow, seed);
-    endpoint.set_memory(Quotas::memory(&terminals));
-    endpoint.set_aggregates(clock::now(), aggregates(&terminals));
+    let (identity, count) = (&config.identity, config.workers);
+    let mut endpoints = Endpoint::hub_in_parts(&config.link, identity, &allow, seed, count);
+    for endpoint in &mut endpoints {
+        endpoint.set_memory(Quotas::memory(&terminals));
+        endpoint.set_aggregates(clock::now(), aggregates(&terminals));
+    }
     let selection =
         selection(local.port(), config.intercept.is_some(), (&config.policies, &terminals));
     let setup = Setup {
         side: Side::Hub,
         own,
-        link,
-        endpoint,
+        endpoints,
+        links,
+        workers,
         peers,
         dial,
         operation: &config.operation,
@@ -102,7 +108,8 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let (mut ops, parts) = setup.start(clock::now())?;
     ops.configure_accounts(&terminals);
     parts.gateway.hop().keep_tally();
-    tracing::info!("serving {} terminals on UDP {local}", terminals.len());
+    let threads = if count > 1 { format!(" with {count} workers") } else { String::new() };
+    tracing::info!("serving {} terminals on UDP {local}{threads}", terminals.len());
     if let Some((address, listener)) = listener {
         tracing::info!("serving terminals whose networks block UDP on TCP {address}");
         tokio::spawn(parts.gateway.hop().links().clone().serve(listener));
@@ -403,9 +410,10 @@ impl Hub {
             }
         }
         let hop = gateway.hop();
-        hop.set_memory(Quotas::memory(&terminals));
-        hop.set_aggregates(now, aggregates(&terminals));
-        hop.set_allowed(now, terminals.iter().map(|terminal| terminal.key).collect());
+        hop.set_memory(&Quotas::memory(&terminals));
+        hop.set_aggregates(now, &aggregates(&terminals));
+        let allow: Vec<PublicKey> = terminals.iter().map(|terminal| terminal.key).collect();
+        hop.set_allowed(now, &allow);
         ops.peers.set_names(names(&terminals));
         ops.configure_accounts(&terminals);
         let changes = ops.account(now, hop);
@@ -666,14 +674,26 @@ impl Hub {
 }
 
 /// Binds port 5900 on all addresses; IPv4 only where there is no IPv6.
-fn bind_anywhere() -> Result<UdpLink, RunError> {
+fn bind_anywhere(workers: &Workers) -> Result<Vec<UdpLink>, RunError> {
     let v6: SocketAddr = (Ipv6Addr::UNSPECIFIED, PORT).into();
-    match bind(v6) {
+    match bind(v6, workers) {
         Err(RunError::Bind { cause, .. }) if is_no_ipv6(&cause) => {
-            bind((Ipv4Addr::UNSPECIFIED, PORT).into())
+            bind((Ipv4Addr::UNSPECIFIED, PORT).into(), workers)
         }
         result => result,
     }
+}
+
+/// Binds an address for all workers.
+pub(crate) fn bind(address: SocketAddr, workers: &Workers) -> Result<Vec<UdpLink>, RunError> {
+    let bound = udp::bind_parts(address, workers.count()).and_then(|sockets| {
+        let link = |(part, socket)| {
+            let _its = workers.of(part).enter();
+            UdpLink::of(socket, address.is_ipv6())
+        };
+        (0..).zip(sockets).map(link).collect()
+    });
+    bound.map_err(|cause| RunError::Bind { address, cause })
 }
 
 fn is_no_ipv6(error: &io::Error) -> bool {

@@ -115,12 +115,12 @@ impl KnownHubs {
         hop: Hop,
         mark: Option<u32>,
     ) -> Self {
-        let hub = |(hub, (key, addresses)): (&pep::config::KnownHub, _)| {
+        let hub = |(hub, (key, addresses)): (&pep::config::KnownHub, (_, Vec<SocketAddr>))| {
             let fallback = hub
                 .tcp
                 .as_ref()
                 .map(|at| TcpFallback::new(now, at.as_str().to_owned(), hop.links().clone(), mark));
-            hop.set_hub(key, Vec::clone(&addresses));
+            hop.set_hub(key, &addresses);
             let (name, address) = (hub.name.clone(), hub.address.clone());
             let resolve_at = Some(now + RESOLVE);
             KnownHub { name, key, address, addresses, session: None, fallback, resolve_at }
@@ -186,7 +186,7 @@ impl KnownHubs {
                 let list = found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 tracing::info!("{} is at {list} now", hub.name);
                 hub.addresses.clone_from(&found);
-                self.hop.set_hub(hub.key, found);
+                self.hop.set_hub(hub.key, &found);
             }
             Ok(_) => {}
             Err(error) => {

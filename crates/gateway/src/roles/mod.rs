@@ -1,7 +1,8 @@
 //! The roles of a gateway: hub, terminal and solo.
 //!
 //! Each is a [`Service`], which [`run`] drives until it is stopped or drained. [`pair`] starts what
-//! hub and terminal have in common, and [`gateway`] carries their connections.
+//! hub and terminal have in common, and [`gateway`] carries their connections; [`workers`] has the
+//! threads of a hub.
 
 mod fallback;
 pub(crate) mod gateway;
@@ -10,6 +11,7 @@ mod hubs;
 mod pair;
 pub mod solo;
 pub mod terminal;
+pub(crate) mod workers;
 
 use std::future::Future;
 use std::io::{self, Write};

@@ -9,6 +9,7 @@ use slacp::Endpoint;
 use units::Instant;
 
 use super::gateway::{DialPolicy, Gateway, Report, Side, TrafficContext};
+use super::workers::Workers;
 use crate::error::RunError;
 use crate::hop::class::LiveClasses;
 use crate::hop::peers::Peers;
@@ -26,8 +27,10 @@ use crate::tunnel::{Selection, Tunnel};
 pub(super) struct Setup<'a> {
     pub(super) side: Side,
     pub(super) own: OwnAddresses,
-    pub(super) link: UdpLink,
-    pub(super) endpoint: Endpoint,
+    /// The endpoints, the link of each, and their threads.
+    pub(super) endpoints: Vec<Endpoint>,
+    pub(super) links: Vec<UdpLink>,
+    pub(super) workers: Workers,
     pub(super) peers: Peers,
     pub(super) dial: DialPolicy,
     pub(super) operation: &'a OperationConfig,
@@ -84,7 +87,8 @@ impl Setup<'_> {
         let context =
             TrafficContext { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
         let terms = (self.dial, self.own);
-        let gateway = Gateway::start(self.side, self.endpoint, self.link, terms, context)?;
+        let gateway =
+            Gateway::start(self.side, self.endpoints, (self.links, self.workers), terms, context)?;
         if let Some(tunnel) = &mut tunnel {
             tunnel.start(gateway.hop().clone());
         }

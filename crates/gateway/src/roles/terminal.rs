@@ -33,6 +33,7 @@ use crate::relay::names::Resolver;
 use crate::roles::gateway::{Admission, DialPolicy, Gateway, Report, Side, bind};
 use crate::roles::hubs::{Change, Done, KnownHubs, Resolved};
 use crate::roles::pair::{PairEvent, Parts, Setup};
+use crate::roles::workers::Workers;
 use crate::roles::{self, Service};
 use crate::tunnel::{self, Selection};
 
@@ -70,8 +71,9 @@ pub async fn run(
     let setup = Setup {
         side: Side::Terminal,
         own: own.clone(),
-        link,
-        endpoint: Endpoint::terminal(hop, identity, hub, addresses, seed),
+        links: vec![link],
+        endpoints: vec![Endpoint::terminal(hop, identity, hub, addresses, seed)],
+        workers: Workers::none(),
         peers,
         dial,
         operation: &config.operation,

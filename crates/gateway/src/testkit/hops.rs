@@ -66,7 +66,7 @@ impl Hops {
         let hub = Endpoint::hub(config.clone(), hub, allow, [1; 32]);
         let terminal = Endpoint::terminal(config, terminal, hub_key, vec![address(0)], [2; 32]);
         let [of_hub, of_terminal] = classes;
-        let hops = [Hop::new(hub, of_hub), Hop::new(terminal, of_terminal)];
+        let hops = [Hop::new(vec![hub], of_hub), Hop::new(vec![terminal], of_terminal)];
         let mut now = Instant::ZERO;
         let mut ups = [None, None];
         while ups.iter().any(Option::is_none) {
@@ -124,19 +124,19 @@ fn exchange(now: &mut Instant, hops: &[Hop; 2]) -> [Vec<HopEvent>; 2] {
     *now += Duration::from_millis(1);
     let mut datagram = Vec::new();
     let mut has_moved = true;
-    hops.iter().for_each(|hop| hop.lock().endpoint.handle_timeout(*now));
+    hops.iter().for_each(|hop| hop.part(0).endpoint.handle_timeout(*now));
     while std::mem::take(&mut has_moved) {
         for side in [0, 1] {
-            while let Some(to) = hops[side].lock().endpoint.poll_transmit(*now, &mut datagram) {
+            while let Some(to) = hops[side].part(0).endpoint.poll_transmit(*now, &mut datagram) {
                 assert_eq!(to, address(1 - side));
-                let mut other = hops[1 - side].lock();
+                let mut other = hops[1 - side].part(0);
                 other.endpoint.handle_datagram(*now, address(side), &mut datagram);
                 has_moved = true;
             }
         }
     }
     hops.each_ref().map(|hop| {
-        let mut state = hop.lock();
+        let mut state = hop.part(0);
         std::iter::from_fn(|| hop.take_event(&mut state)).collect()
     })
 }

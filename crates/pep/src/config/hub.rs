@@ -26,6 +26,8 @@ pub struct HubConfig {
     pub listen: Option<SocketAddr>,
     /// Local TCP address for terminals whose networks block UDP. Key `listen_tcp`, default none.
     pub listen_tcp: Option<SocketAddr>,
+    /// Number of threads that carry sessions, 1 to [`slacp::MOST_PARTS`]. Key `workers`, default 1.
+    pub workers: u8,
     /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `probe`, `mtu`, `memory`, `stream_window`.
     pub link: slacp::Config,
     /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.

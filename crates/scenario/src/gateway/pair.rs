@@ -7,7 +7,7 @@ use pep::config::{
     HubAddress, HubConfig, KnownHub, PermitDefaults, PermittedTerminal, TerminalConfig,
 };
 use pep::keys::KEY_FORM;
-use slacp::{KeyPair, PublicKey};
+use slacp::{KeyPair, MOST_PARTS, PublicKey};
 
 use super::hop::Hop;
 use super::operation::Operation;
@@ -133,6 +133,7 @@ pub(super) fn hub<E: Display>(
         identity: shared.identity,
         listen: shared.listen,
         listen_tcp: raw.listen_tcp.map(|address| address.0.0),
+        workers: workers(place, raw.workers)?,
         link: shared.link,
         connect_timeout: shared.connect_timeout,
         transparent,
@@ -155,6 +156,14 @@ pub(super) fn public_key(
     key: Option<Text<Key>>,
 ) -> Result<PublicKey, FileError> {
     key.map(|key| key.0.0).ok_or_else(|| place.missing(name, KEY_FORM))
+}
+
+/// The number of a hub's threads.
+fn workers(place: &Place<'_>, workers: Option<i64>) -> Result<u8, FileError> {
+    let workers = workers.unwrap_or(1);
+    let permitted = (1..=i64::from(MOST_PARTS)).contains(&workers);
+    place.check(permitted, "workers", workers, format!("1 to {MOST_PARTS}"))?;
+    Ok(workers as u8)
 }
 
 /// The name of a forward link.

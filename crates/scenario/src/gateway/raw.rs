@@ -164,6 +164,9 @@ pub(crate) struct RawHub {
     /// The local TCP address for terminals whose networks block UDP; by default none.
     #[schemars(extend("examples" = ["[::]:443"]))]
     pub(super) listen_tcp: Option<Text<Address>>,
+    /// The number of threads that carry sessions.
+    #[schemars(range(min = 1, max = 64), extend("default" = 1))]
+    pub(super) workers: Option<i64>,
     /// The longest IP packet to send over the hop, in bytes.
     #[schemars(range(min = 576, max = 9216), extend("default" = 1500))]
     pub(super) mtu: Option<i64>,

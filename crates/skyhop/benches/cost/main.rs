@@ -6,13 +6,15 @@
 //! cargo bench -p skyhop --bench cost -- connections [COUNT]
 //! cargo bench -p skyhop --bench cost -- sessions [GIGABYTES [ROUNDS]]
 //! cargo bench -p skyhop --bench cost -- swarm [ROUNDS]
+//! cargo bench -p skyhop --bench cost -- workers [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- huge [GIGABYTES]
 //! ```
 //!
 //! Compared with the pair, interleaved: plain kernel TCP, two relays that copy between plain TCP
 //! connections, and two relays with QUIC (quinn, GSO on) as the hop. The relays listen; the pair
 //! intercepts. `sessions` measures a hub with 1, 100 and 400 terminals, one of which carries the
-//! download. `swarm` measures a hub with thousands, all in one process.
+//! download. `swarm` measures a hub with thousands, all in one process, and
+//! `workers` one with one or two threads.
 
 mod connections;
 mod cpu;
@@ -26,6 +28,7 @@ mod terminals;
 #[path = "../../../slacp/benches/quic/tls.rs"]
 mod tls;
 mod way;
+mod workers;
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -69,6 +72,8 @@ fn main() -> Result<(), Failure> {
         ["sessions", gigabytes, rounds, ..] => sessions::run(gigabytes.parse()?, rounds.parse()?),
         ["swarm"] => swarm::run(5),
         ["swarm", rounds, ..] => swarm::run(rounds.parse()?),
+        ["workers"] => workers::run(5),
+        ["workers", rounds, ..] => workers::run(rounds.parse()?),
         [] => compare(2.0, 5, ""),
         [gigabytes] => compare(gigabytes.parse()?, 5, ""),
         [gigabytes, rounds] => compare(gigabytes.parse()?, rounds.parse()?, ""),

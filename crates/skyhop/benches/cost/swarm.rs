@@ -20,19 +20,21 @@ use crate::{Failure, cpu, spread};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
 /// Terminals of the hub whose start is measured.
 const CONFIGURED: u32 = 10_000;
+/// What the hubs may send.
+const RATE: &str = "20 Gbit/s";
 /// Terminals, how many of them download, and how many megabytes each.
 const CASES: [(u32, u32, u32); 4] = [(1, 1, 1000), (50, 50, 20), (4000, 1, 1000), (4000, 50, 20)];
 
 /// Measures the start of a hub, then swarms in interleaved rounds.
 pub(crate) fn run(rounds: usize) -> Result<(), Failure> {
     start(rounds)?;
-    let (server, at) = listening(Command::new(PROGRAM).args(["meter", "serve"]), "127.0.0.1:0")?;
-    let _server = Running(server);
+    let server = Server::start()?;
     let mut all = CASES.map(|case| (case, Vec::new()));
     for round in 1..=rounds {
         for ((terminals, busy, megabytes), reports) in &mut all {
             eprint!("\rround {round} of {rounds}: {busy} of {terminals}        ");
-            reports.push(measure(&at, *terminals, *busy, *megabytes)?);
+            let hub = Hub::start(RATE, "", &print_hub_config(*terminals, Some(&server))?)?;
+            reports.push(run_swarm(&hub, &server, *terminals, *busy, *megabytes)?);
         }
     }
     eprintln!();
@@ -63,7 +65,7 @@ pub(crate) fn run(rounds: usize) -> Result<(), Failure> {
 
 /// Time from the start of a hub's process until it serves, and what it has taken by then.
 fn start(rounds: usize) -> Result<(), Failure> {
-    let sections = printed(&["--terminals", &CONFIGURED.to_string()])?;
+    let sections = print_hub_config(CONFIGURED, None)?;
     // A network behind each.
     let mut with_networks = String::new();
     let mut terminals = 0u32;
@@ -79,25 +81,30 @@ fn start(rounds: usize) -> Result<(), Failure> {
     let (mut times, mut cpus, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         let begin = Instant::now();
-        let hub = Hub::start(&with_networks)?;
+        let hub = Hub::start(RATE, "", &with_networks)?;
         times.push(begin.elapsed().as_secs_f64());
-        cpus.push(cpu::seconds(hub.process.0.id())?);
-        memory.push(resident(hub.process.0.id()) as f64 / 1e3);
+        cpus.push(cpu::seconds(hub.pid())?);
+        memory.push(resident(hub.pid()) as f64 / 1e3);
     }
     let [times, cpus, memory] = [times, cpus, memory].map(|figures| spread(figures.into_iter()));
     println!("a hub with {terminals} terminals serves after {times} s: {cpus} CPU-s, {memory} MB");
     Ok(())
 }
 
-fn measure(server: &str, terminals: u32, busy: u32, megabytes: u32) -> Result<Value, Failure> {
-    let terminals = terminals.to_string();
-    let sections = printed(&["--terminals", &terminals, "--server", server])?;
-    let hub = Hub::start(&sections)?;
+/// Runs a swarm of terminals, of which `busy` download; returns its report.
+pub(crate) fn run_swarm(
+    hub: &Hub,
+    server: &Server,
+    terminals: u32,
+    busy: u32,
+    megabytes: u32,
+) -> Result<Value, Failure> {
+    let (terminals, server) = (terminals.to_string(), &server.address);
     let mut command = Command::new(PROGRAM);
     command.args(["meter", "swarm", &hub.address, "--hub-key", &hub.key, "--json"]);
     command.args(["--terminals", &terminals, "--server", server, "--busy", &busy.to_string()]);
     command.args(["--bytes", &format!("{megabytes} MB")]);
-    command.args(["--hub-pid", &hub.process.0.id().to_string()]);
+    command.args(["--hub-pid", &hub.pid().to_string()]);
     let output = command.output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stdout).into_owned().into());
@@ -105,11 +112,27 @@ fn measure(server: &str, terminals: u32, busy: u32, megabytes: u32) -> Result<Va
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The sections that a hub needs for a swarm.
-fn printed(options: &[&str]) -> Result<String, Failure> {
+/// The sections that a hub needs for a swarm, which may reach the server.
+pub(crate) fn print_hub_config(terminals: u32, server: Option<&Server>) -> Result<String, Failure> {
     let mut command = Command::new(PROGRAM);
-    let output = command.args(["meter", "swarm", "--print-hub-config"]).args(options).output()?;
-    Ok(String::from_utf8(output.stdout)?)
+    command.args(["meter", "swarm", "--print-hub-config", "--terminals", &terminals.to_string()]);
+    server.iter().for_each(|server| _ = command.args(["--server", &server.address]));
+    Ok(String::from_utf8(command.output()?.stdout)?)
+}
+
+/// A meter server.
+pub(crate) struct Server {
+    address: String,
+    _process: Running,
+}
+
+impl Server {
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let mut command = Command::new(PROGRAM);
+        command.args(["meter", "serve", "--listen", "127.0.0.1:0"]);
+        let (child, address) = said(&mut command, "listening on ")?;
+        Ok(Self { address, _process: Running(child) })
+    }
 }
 
 /// A process, killed when dropped.
@@ -122,7 +145,7 @@ impl Drop for Running {
     }
 }
 
-struct Hub {
+pub(crate) struct Hub {
     process: Running,
     address: String,
     key: String,
@@ -130,14 +153,17 @@ struct Hub {
 }
 
 impl Hub {
-    /// Starts a hub with these sections; returns when it serves.
-    fn start(sections: &str) -> Result<Self, Failure> {
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// Starts a hub that sends at this rate, with further keys and sections; returns when it serves.
+    pub(crate) fn start(rate: &str, keys: &str, sections: &str) -> Result<Self, Failure> {
         let (folder, key) = (TempDir::new()?, PrivateKey::generate()?);
         key.write_file(&folder.path().join("hub.key"))?;
         let file = folder.path().join("hub.toml");
-        let own = "private_key_file = \"hub.key\"\nlisten = \"127.0.0.1:0\"\n\
-                   rate = \"20 Gbit/s\"\ncontrol = \"none\"\n";
-        fs::write(&file, own.to_owned() + sections)?;
+        let own = "private_key_file = \"hub.key\"\nlisten = \"127.0.0.1:0\"\ncontrol = \"none\"\n";
+        fs::write(&file, format!("{own}rate = \"{rate}\"\n{keys}{sections}"))?;
         let mut command = Command::new(PROGRAM);
         command.arg("hub").arg(&file).env("SKYHOP_LOG", "info").stdout(Stdio::null());
         let (child, address) = said(&mut command, "terminals on UDP ")?;
@@ -146,21 +172,16 @@ impl Hub {
     }
 }
 
-/// Starts a meter server; returns its address.
-fn listening(command: &mut Command, at: &str) -> Result<(Child, String), Failure> {
-    said(command.args(["--listen", at]), "listening on ")
-}
-
-/// Starts a process, and waits until a line of its log has these words; returns what follows them.
+/// Starts a process, and waits until a line of its log has these words; returns the word after them.
 fn said(command: &mut Command, words: &str) -> Result<(Child, String), Failure> {
     let mut child = command.stderr(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(child.stderr.take().ok_or("no log")?).lines();
     for line in lines.by_ref() {
         if let Some((_, rest)) = line?.split_once(words) {
-            let rest = rest.trim().to_owned();
+            let address = rest.split_whitespace().next().unwrap_or_default().to_owned();
             // What it says later must not block it.
             thread::spawn(move || lines.for_each(drop));
-            return Ok((child, rest));
+            return Ok((child, address));
         }
     }
     Err(format!("{:?} did not say {words:?}", child.wait()?).into())

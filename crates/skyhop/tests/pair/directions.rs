@@ -17,12 +17,17 @@ use crate::operate::{Sockets, status, wait_for};
 
 const PORT: u16 = 4100;
 /// Large enough to need more than one round trip.
-const MUCH: usize = 500_000;
+pub(crate) const MUCH: usize = 500_000;
 const LITTLE: usize = 1000;
 
 /// Sends `length` bytes and a FIN, and gets them all back. Returns whether the listener sees
 /// another address than the connecting host's.
-fn is_carried(from: Node, to: Node, address: SocketAddr, length: usize) -> io::Result<bool> {
+pub(crate) fn is_carried(
+    from: Node,
+    to: Node,
+    address: SocketAddr,
+    length: usize,
+) -> io::Result<bool> {
     let listener = listen_on(to, address);
     let client = connect_from(from, address);
     let sent = payload(length);
@@ -44,7 +49,7 @@ fn is_carried(from: Node, to: Node, address: SocketAddr, length: usize) -> io::R
 
 /// A gateway in service may not know its peer yet, and one whose peer has gone may just have
 /// intercepted a connection.
-fn wait_until(from: Node, to: Node, address: SocketAddr, carried: bool) {
+pub(crate) fn wait_until(from: Node, to: Node, address: SocketAddr, carried: bool) {
     let began = Instant::now();
     while is_carried(from, to, address, LITTLE).ok() != Some(carried) {
         assert!(began.elapsed() < PATIENCE, "{address}: carried is not {carried}");

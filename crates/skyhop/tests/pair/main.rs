@@ -47,6 +47,7 @@ mod transfer;
 mod transparent;
 mod tunnel;
 mod voice;
+mod workers;
 
 /// The link of most tests, with the pair: long and lossy enough to hurt, yet quick.
 const LOSSY: [&str; 9] = [

@@ -5,7 +5,7 @@ use crate::{
     blocked, clean_up, clients, code_points, compression, dashboard, directions, dlep, egress,
     endings, enrol, eyeballs, fail_open, faults, hubs, machines, monitoring, names, operate,
     policy, protocols, proxy, quic, semantics, shares, shown, solo, stalled, transfer, transparent,
-    tunnel, voice,
+    tunnel, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -105,5 +105,8 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     tunnel::inside_a_download_runs,
     tunnel::inside_clients_are_strangers,
     tunnel::inside_the_hub_comes_and_goes,
-    voice::inside_a_call
+    voice::inside_a_call,
+    workers::inside_all_directions,
+    workers::inside_shares,
+    workers::inside_a_second_hub,
 ];

@@ -22,8 +22,14 @@ fn terminals_share_the_rate_of_their_hub_as_their_sections_say() {
 }
 
 pub(crate) fn inside_shares() {
+    by_weight_and_guarantee("");
+}
+
+/// Checks the shares of two terminals of a hub with these keys.
+pub(crate) fn by_weight_and_guarantee(hub_keys: &str) {
     let (keys, sockets) = (Keys::new(2), Sockets::new());
-    let equal = keys.hub_config(&format!("rate = \"20 Mbit/s\"\n{}", sockets.key("hub")), "");
+    let own = format!("rate = \"20 Mbit/s\"\n{hub_keys}{}", sockets.key("hub"));
+    let equal = keys.hub_config(&own, "");
     let with = |key: &str| equal.replace("name = \"1\"\n", &format!("name = \"1\"\n{key}\n"));
     let (file, at_hub) = (sockets.path("hub.toml"), sockets.path("hub"));
     write_secret(&file, &with("weight = 3"));

@@ -19,13 +19,13 @@ pub(super) struct Link {
     pacer: Pacer,
     /// Whether this part has had more than its share.
     is_ahead: bool,
-    /// Bytes charged for what this part has sent.
-    sent: ByteCount,
+    /// Time for which what this part has sent occupies the link.
+    spent: Duration,
 }
 
 impl Link {
     pub(super) fn new(rate: BitRate) -> Self {
-        Self { pacer: Pacer::new(rate, BURST), is_ahead: false, sent: ByteCount::default() }
+        Self { pacer: Pacer::new(rate, BURST), is_ahead: false, spent: Duration::ZERO }
     }
 
     /// When the next packet may leave.
@@ -41,31 +41,35 @@ impl Link {
 
     /// Charges a packet that leaves.
     pub(super) fn sent(&mut self, now: Instant, size: ByteCount) {
+        let before = self.pacer.ready_at().max(now - BURST);
         self.pacer.sent(now, size);
-        self.sent = ByteCount::new(self.sent.get() + size.get());
+        self.spent += self.pacer.ready_at().saturating_since(before);
     }
 
-    /// Bytes charged for what this part has sent so far.
-    pub(super) fn total(&self) -> ByteCount {
-        self.sent
+    /// Time for which what this part has sent so far occupies the link.
+    pub(super) fn spent(&self) -> Duration {
+        self.spent
     }
 
-    /// Charges what other parts have sent, and follows whether this one is to let them go first.
-    /// `ours` and `theirs` are the virtual times of those that have something to send, in steps of
-    /// which a byte of a session of weight 1 takes `steps`.
+    /// Follows until when all parts together have used the link, and whether this one is to let the
+    /// others go first. `ours` and `theirs` are the virtual times of those that have something to
+    /// send, in steps of which a byte of a session of weight 1 takes `steps`.
     pub(super) fn follow(
         &mut self,
-        now: Instant,
-        others_sent: ByteCount,
+        free_at: Instant,
         (ours, theirs): (Option<u64>, Option<u64>),
         steps: u64,
     ) {
-        if others_sent > ByteCount::default() {
-            self.pacer.sent(now, others_sent);
-        }
+        self.pacer.follow(free_at);
         self.is_ahead =
             ours.zip(theirs).is_some_and(|(ours, theirs)| ours > theirs + AHEAD * steps);
     }
+}
+
+/// Until when a link is used that parts of a hub share: until `free_at` so far, and now by one of them
+/// for `spent` more. After a pause, a burst may leave at once, as a single pacer allows.
+pub fn use_link(now: Instant, free_at: Instant, spent: Duration) -> Instant {
+    free_at.max(now - BURST) + spent
 }
 
 #[cfg(test)]
@@ -79,8 +83,8 @@ mod tests {
         Instant::from_nanos(1_000_000_000 + us * 1000)
     }
 
+    /// A link that carries one packet in a millisecond, just used as far as it may be.
     fn link() -> Link {
-        // One packet in a millisecond.
         let mut link = Link::new(BitRate::from_mbit(12));
         while link.ready_at() <= at(0) {
             link.sent(at(0), PACKET);
@@ -88,18 +92,26 @@ mod tests {
         link
     }
 
-    fn follow(link: &mut Link, sent: u64, turns: (Option<u64>, Option<u64>)) {
-        let turn = |bytes: Option<u64>| bytes.map(|bytes| bytes * STEPS);
-        link.follow(at(0), ByteCount::new(sent), (turn(turns.0), turn(turns.1)), STEPS);
-    }
-
     #[test]
-    fn what_others_send_takes_the_time_it_takes() {
-        let mut link = link();
-        let (free, total) = (link.ready_at(), link.total());
-        follow(&mut link, 3000, (Some(0), None));
-        assert_eq!(link.ready_at(), free + Duration::from_millis(2));
-        assert_eq!(link.total(), total, "it is not ours");
+    fn parts_that_share_a_link_send_as_much_as_one_alone() {
+        let mut parts = [Link::new(BitRate::from_mbit(12)), Link::new(BitRate::from_mbit(12))];
+        let (mut free_at, mut sent) = (Instant::ZERO, 0);
+        for ms in 0..1000 {
+            let now = at(ms * 1000);
+            // One part looks every millisecond, the other now and then.
+            for (part, often) in parts.iter_mut().zip([1, 37]) {
+                if ms % often == 0 {
+                    part.follow(free_at, (None, None), STEPS);
+                    let before = part.spent();
+                    while part.ready_at() <= now {
+                        part.sent(now, PACKET);
+                        sent += 1;
+                    }
+                    free_at = use_link(now, free_at, part.spent() - before);
+                }
+            }
+        }
+        assert!((1000..=1005).contains(&sent), "{sent}");
     }
 
     #[test]
@@ -113,7 +125,8 @@ mod tests {
             (Some(9000), None, false),
             (None, Some(1000), false),
         ] {
-            follow(&mut link, 0, (ours, theirs));
+            let turn = |bytes: Option<u64>| bytes.map(|bytes| bytes * STEPS);
+            link.follow(free, (turn(ours), turn(theirs)), STEPS);
             let expected = if waits { free + YIELD } else { free };
             assert_eq!(link.ready_at(), expected, "{ours:?} {theirs:?}");
         }

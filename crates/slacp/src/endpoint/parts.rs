@@ -1,13 +1,18 @@
 //! A hub in several parts, each an endpoint for a thread of its own ([`crate::setup::parts`]).
 //!
 //! They share the rate of the link (`fixed`, and as reported by a modem) without asking each other
-//! before each packet: each charges its pacer with what the others have sent, and the one that is
-//! ahead in virtual time lets the others go first ([`LinkUse`]).
+//! before each packet: their owner keeps until when all of them together have used it ([`use_link`]),
+//! and the one that is ahead in virtual time lets the others go first.
+//!
+//! [`use_link`]: crate::use_link
+
+use core::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use units::{ByteCount, Instant};
+use units::Instant;
 
+use super::schedule::STEPS;
 use super::{Core, Endpoint, Role};
 use crate::keys::secret::{Secret, draw};
 use crate::setup::gate::Gate;
@@ -15,11 +20,11 @@ use crate::setup::hub::Hub;
 use crate::setup::parts::{Handover, Part};
 use crate::{Config, KeyPair, PublicKey};
 
-/// How a part of a hub has used the link.
+/// How a part of a hub uses the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkUse {
-    /// Bytes of IP packets sent so far at the rate that the parts share.
-    pub sent: ByteCount,
+    /// Time for which all it has sent so far occupies the link, at the rate that the parts share.
+    pub spent: Duration,
     /// Where its next packet stands in start-time fair queueing; `None` if nothing may leave now but
     /// for the link. 0 while a guarantee lets it go first.
     pub turn: Option<u64>,
@@ -67,18 +72,33 @@ impl Endpoint {
         self.core.settle();
     }
 
-    /// Tells a part how the others have used the link since the last call: the bytes they have sent,
-    /// and the least [`LinkUse::turn`] of those that have one. Returns its own use.
-    pub fn share_link(&mut self, now: Instant, others: LinkUse) -> LinkUse {
+    /// Tells a part until when all of them together have used the link, and the least
+    /// [`LinkUse::turn`] of the others. Returns its own use.
+    pub fn share_link(
+        &mut self,
+        now: Instant,
+        free_at: Instant,
+        turn_of_others: Option<u64>,
+    ) -> LinkUse {
         self.core.now = now;
-        self.core.share_link(now, others)
+        self.core.share_link(now, free_at, turn_of_others)
+    }
+
+    /// How a part has used the link.
+    pub fn link_use(&self) -> LinkUse {
+        self.core.link_use()
     }
 }
 
 impl Core {
-    fn share_link(&mut self, now: Instant, others: LinkUse) -> LinkUse {
-        let (turn, steps) = self.sessions.next_turn(now, others.turn);
-        self.link.follow(now, others.sent, (turn, others.turn), steps);
-        LinkUse { sent: self.link.total(), turn }
+    fn share_link(&mut self, now: Instant, free_at: Instant, others: Option<u64>) -> LinkUse {
+        self.sessions.catch_up(now, others);
+        let used = self.link_use();
+        self.link.follow(free_at, (used.turn, others), STEPS);
+        used
+    }
+
+    fn link_use(&self) -> LinkUse {
+        LinkUse { spent: self.link.spent(), turn: self.sessions.next_turn() }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use units::{BitRate, Instant};
 
-use super::schedule::{STEPS, Schedule, ScheduleEntry, Wants};
+use super::schedule::{Schedule, ScheduleEntry, Wants};
 use super::share::SessionShare;
 use crate::SessionId;
 use crate::session::{Envelope, Session, Wake};
@@ -188,13 +188,16 @@ impl Sessions {
         self.schedule.log()
     }
 
-    /// Where the next packet stands in fair queueing, and how many steps of that a byte takes.
-    /// `others` is the least of the other parts of the hub. A part that had nothing to send has
-    /// saved nothing up.
-    pub(super) fn next_turn(&mut self, now: Instant, others: Option<u64>) -> (Option<u64>, u64) {
+    /// Where the next packet stands in fair queueing.
+    pub(super) fn next_turn(&self) -> Option<u64> {
+        self.schedule.next_turn()
+    }
+
+    /// Gives turns to those whose time has come, after a pause not before that of `others`, the least
+    /// of the other parts of the hub: a part that had nothing to send has saved nothing up.
+    pub(super) fn catch_up(&mut self, now: Instant, others: Option<u64>) {
         self.schedule.catch_up(others);
         self.admit(now);
-        (self.schedule.next_turn(), STEPS)
     }
 
     /// Gives a turn to each session whose time to send or to claim its guarantee has come.

@@ -62,6 +62,22 @@ pub fn part_of(datagram: &[u8], parts: u8) -> u8 {
     }
 }
 
+/// What [`part_of`] looks at, for a kernel that puts datagrams on the right socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketMark {
+    /// Bits of the first byte that tell a packet of a session from everything else.
+    pub mask: u8,
+    /// Their value in a packet of a session.
+    pub kind: u8,
+    /// Position of the index, a big-endian number of 4 bytes. Modulo the number of parts it is the
+    /// part.
+    pub index_at: u8,
+}
+
+/// How packets of sessions are recognised.
+pub const PACKET_MARK: PacketMark =
+    PacketMark { mask: packet::KIND_MASK, kind: packet::DATA, index_at: 1 };
+
 /// An initiation on its way to another part of the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handover {
@@ -210,6 +226,18 @@ mod tests {
         assert_eq!(Part::all(200).count(), usize::from(MOST_PARTS));
         // The last block of the space may be incomplete.
         assert!(Part::all(3).nth(2).unwrap().index(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn the_mark_finds_the_part_of_a_packet() {
+        for first in 0..=u8::MAX {
+            let packet = [first, 1, 2, 3, 4, 5, 6, 7, 8];
+            let is_packet = first & PACKET_MARK.mask == PACKET_MARK.kind;
+            let at = usize::from(PACKET_MARK.index_at);
+            let index = u32::from_be_bytes(packet[at..at + 4].try_into().unwrap());
+            let part = if is_packet { index % 7 } else { 0 };
+            assert_eq!(u32::from(part_of(&packet, 7)), part, "{first:#x}");
+        }
     }
 
     #[test]

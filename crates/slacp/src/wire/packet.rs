@@ -15,10 +15,10 @@ const VERSIONS: u8 = 0x04;
 const UNKNOWN: u8 = 0x05;
 /// First byte of a data packet: `01SK00LL`. S marks a FEC source, K is the key phase, LL the length
 /// of the packet number less one.
-const DATA: u8 = 0x40;
+pub(crate) const DATA: u8 = 0x40;
 const SOURCE: u8 = 0x20;
 const PHASE: u8 = 0x10;
-const KIND_MASK: u8 = 0b1100_1100;
+pub(crate) const KIND_MASK: u8 = 0b1100_1100;
 
 /// The number by which a receiver finds its session. Its bits have a meaning only for the side that
 /// chose it.

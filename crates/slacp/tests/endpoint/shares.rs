@@ -41,12 +41,16 @@ impl Busy {
         star.run_for(Duration::from_secs(3));
         let streams = (1..=TERMINALS).map(|n| open(&mut star, n as usize)).collect();
         let mut busy = Self { star, streams };
-        let now = busy.star.now;
-        for n in 1..=TERMINALS {
-            let session = busy.streams[n as usize - 1][0].0;
-            busy.star.part(session).set_share(now, session, share(n)).unwrap();
-        }
+        busy.set(share);
         busy
+    }
+
+    fn set(&mut self, share: impl Fn(u32) -> SessionShare) {
+        let now = self.star.now;
+        for n in 1..=TERMINALS {
+            let session = self.streams[n as usize - 1][0].0;
+            self.star.part(session).set_share(now, session, share(n)).unwrap();
+        }
     }
 
     /// Offers every terminal more than its share.
@@ -126,6 +130,19 @@ fn by_weight(parts: u8) {
     assert!(off <= TOLERANCE, "{off}: {rates:?}");
     let used = rates.iter().sum::<f64>() / whole();
     assert!((0.995..1.001).contains(&used), "{used} of the rate is used");
+}
+
+#[test]
+fn new_weights_hold_from_then_on() {
+    for parts in [1, 2] {
+        let weight = |weight| SessionShare { weight, ..SessionShare::default() };
+        let mut busy = Busy::new(parts, |n| weight(1 + n % 2 * 9));
+        busy.run(Duration::from_secs(10));
+        busy.set(|_| weight(1));
+        let off = furthest(&busy.rates(), |_| whole() / f64::from(TERMINALS));
+        println!("new weights, a hub in {parts}: at most {:.2} % off a share", off * 100.0);
+        assert!(off <= TOLERANCE, "a hub in {parts}: {off}");
+    }
 }
 
 /// Every fifth terminal has a guarantee, of 1 to 4 units.

@@ -7,8 +7,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use slacp::{Config, Endpoint, Event, KeyPair, LinkUse, PublicKey, SessionId, part_of};
-use units::{BitRate, ByteCount, Instant, Machine};
+use slacp::{Config, Endpoint, Event, KeyPair, LinkUse, PublicKey, SessionId, part_of, use_link};
+use units::{BitRate, Instant, Machine};
 
 /// The address of the hub.
 pub fn hub_address() -> SocketAddr {
@@ -86,8 +86,9 @@ pub struct Star {
     delay: Duration,
     /// The parts of the hub come first.
     pub nodes: Vec<Node>,
-    /// How each part of a divided hub has used the link, and what it knows that the others sent.
-    uses: Vec<(LinkUse, u64)>,
+    /// How each part of a divided hub has used the link, and until when all together have.
+    uses: Vec<LinkUse>,
+    free_at: Instant,
     places: BTreeMap<SocketAddr, usize>,
     alarms: BTreeSet<(Instant, usize)>,
     wire: BTreeMap<(Instant, u64), Flight>,
@@ -108,7 +109,8 @@ impl Star {
             now: Instant::from_nanos(1_000_000_000),
             delay,
             nodes: Vec::new(),
-            uses: vec![(LinkUse::default(), 0); hub.len()],
+            uses: vec![LinkUse::default(); hub.len()],
+            free_at: Instant::ZERO,
             places: BTreeMap::new(),
             alarms: BTreeSet::new(),
             wire: BTreeMap::new(),
@@ -194,13 +196,12 @@ impl Star {
         if self.uses.len() < 2 || place >= self.uses.len() {
             return;
         }
+        let part = &mut self.nodes[place].endpoint;
+        let spent = part.link_use().spent - self.uses[place].spent;
+        self.free_at = use_link(self.now, self.free_at, spent);
         let others = (0..).zip(&self.uses).filter(|(part, _)| *part != place);
-        let others: Vec<LinkUse> = others.map(|(_, (its, _))| *its).collect();
-        let sent: u64 = others.iter().map(|its| its.sent.get()).sum();
-        let turn = others.iter().filter_map(|its| its.turn).min();
-        let new = sent - core::mem::replace(&mut self.uses[place].1, sent);
-        let others = LinkUse { sent: ByteCount::new(new), turn };
-        self.uses[place].0 = self.nodes[place].endpoint.share_link(self.now, others);
+        let turn = others.filter_map(|(_, its)| its.turn).min();
+        self.uses[place] = part.share_link(self.now, self.free_at, turn);
     }
 
     fn hand_over(&mut self, place: usize) {

@@ -1,0 +1,159 @@
+//! What the parts of a hub pass to each other: datagrams that the kernel gave to the wrong one,
+//! initiations from the first one to others, and how they have used the link. Each part has a
+//! thread; nothing here waits for another one.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use slacp::{Ecn, Handover, LinkUse, part_of, use_link};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use units::Instant;
+
+/// Maximum mail that waits for a part. More is lost, as in the network.
+const MOST_MAIL: usize = 1024;
+/// The turn of a part that has nothing to send.
+const NO_TURN: u64 = u64::MAX;
+
+/// A datagram as it was received.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) from: SocketAddr,
+    /// The address of ours that it was sent to, if known.
+    pub(crate) ours: Option<IpAddr>,
+    pub(crate) ecn: Ecn,
+    /// The TCP connection that carried it.
+    pub(crate) over: Option<SocketAddr>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// From one part to another.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    Datagram(Received),
+    Handover(Handover),
+}
+
+/// What all parts see.
+struct Board {
+    desks: Vec<Desk>,
+    /// Until when they have used the link, in nanoseconds.
+    free_at: AtomicU64,
+}
+
+/// What others see of a part.
+struct Desk {
+    turn: AtomicU64,
+    mail: Sender<Mail>,
+}
+
+/// A part's access to the others.
+pub(crate) struct Exchange {
+    own: u8,
+    board: Arc<Board>,
+    mail: Receiver<Mail>,
+    /// How far this part's use of the link is on the board.
+    spent: Duration,
+}
+
+impl Exchange {
+    /// The exchanges of `parts`, in order.
+    pub(crate) fn among(parts: u8) -> Vec<Self> {
+        let (desks, boxes): (Vec<Desk>, Vec<_>) = (0..parts)
+            .map(|_| {
+                let (mail, received) = channel(MOST_MAIL);
+                (Desk { turn: AtomicU64::new(NO_TURN), mail }, received)
+            })
+            .unzip();
+        let board = Arc::new(Board { desks, free_at: AtomicU64::new(0) });
+        let spent = Duration::ZERO;
+        let exchange = |(own, mail)| Self { own, board: board.clone(), mail, spent };
+        (0..).zip(boxes).map(exchange).collect()
+    }
+
+    /// The part that a datagram belongs to, unless that is this one.
+    pub(crate) fn elsewhere(&self, datagram: &[u8]) -> Option<u8> {
+        // There are at most as many as slacp permits.
+        let part = part_of(datagram, self.board.desks.len() as u8);
+        (part != self.own).then_some(part)
+    }
+
+    /// Passes something on; it is lost if the part has too much already.
+    pub(crate) fn send(&self, part: u8, mail: Mail) {
+        if let Some(desk) = self.board.desks.get(usize::from(part)) {
+            let _ = desk.mail.try_send(mail);
+        }
+    }
+
+    /// What has come from other parts.
+    pub(crate) fn try_receive(&mut self) -> Option<Mail> {
+        self.mail.try_recv().ok()
+    }
+
+    /// Waits for something from another part. Cancel-safe.
+    pub(crate) async fn receive(&mut self) -> Option<Mail> {
+        self.mail.recv().await
+    }
+
+    /// Until when the parts have used the link, with what this one has, and the least turn of the
+    /// others.
+    pub(crate) fn link(&mut self, now: Instant, used: LinkUse) -> (Instant, Option<u64>) {
+        let more = used.spent - std::mem::replace(&mut self.spent, used.spent);
+        let use_more = |free_at| use_link(now, Instant::from_nanos(free_at), more).as_nanos();
+        let free_at = if more.is_zero() {
+            self.board.free_at.load(Ordering::Relaxed)
+        } else {
+            use_more(self.board.free_at.update(Ordering::Relaxed, Ordering::Relaxed, use_more))
+        };
+        let others = (0..).zip(&self.board.desks).filter(|(part, _)| *part != self.own);
+        let turns = others.map(|(_, desk)| desk.turn.load(Ordering::Relaxed));
+        (Instant::from_nanos(free_at), turns.min().filter(|turn| *turn != NO_TURN))
+    }
+
+    /// Tells the others where the next packet of this part stands.
+    pub(crate) fn publish(&self, used: LinkUse) {
+        let desk = &self.board.desks[usize::from(self.own)];
+        desk.turn.store(used.turn.unwrap_or(NO_TURN), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(ms: u64, turn: Option<u64>) -> LinkUse {
+        LinkUse { spent: Duration::from_millis(ms), turn }
+    }
+
+    #[test]
+    fn the_parts_use_one_link_and_see_each_others_turns() {
+        let mut parts = Exchange::among(3);
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        parts[0].publish(used(0, Some(7)));
+        parts[1].publish(used(0, Some(3)));
+        // After a pause, 4 ms of it may leave at once.
+        assert_eq!(parts[0].link(at(100), used(10, None)), (at(106), Some(3)));
+        assert_eq!(parts[1].link(at(100), used(5, None)), (at(111), Some(7)));
+        assert_eq!(parts[1].link(at(100), used(5, None)), (at(111), Some(7)));
+        parts[1].publish(used(5, None));
+        assert_eq!(parts[2].link(at(100), used(0, None)), (at(111), Some(7)));
+        assert_eq!(parts[0].link(at(100), used(11, None)), (at(112), None));
+    }
+
+    #[test]
+    fn a_packet_goes_to_the_part_of_its_index_and_too_much_mail_is_lost() {
+        let mut parts = Exchange::among(2);
+        // Data packets for the indices 4 and 5.
+        assert_eq!(parts[0].elsewhere(&[0x40, 0, 0, 0, 4, 1, 2]), None);
+        assert_eq!(parts[0].elsewhere(&[0x40, 0, 0, 0, 5, 1, 2]), Some(1));
+        assert_eq!(parts[1].elsewhere(b"anything else"), Some(0));
+        let from = SocketAddr::from(([192, 0, 2, 1], 9));
+        for _ in 0..2 * MOST_MAIL {
+            let (ours, ecn, over, bytes) = (None, Ecn::NotEct, None, vec![0x40, 0, 0, 0, 5, 1, 2]);
+            parts[0].send(1, Mail::Datagram(Received { from, ours, ecn, over, bytes }));
+        }
+        let received = std::iter::from_fn(|| parts[1].try_receive()).count();
+        assert_eq!(received, MOST_MAIL);
+    }
+}

@@ -1,0 +1,113 @@
+//! Distribution of UDP datagrams among sockets that share a port.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::option;
+
+// Instructions of the classic BPF machine (linux/bpf_common.h).
+const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
+const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
+const MODULO: u32 = libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K;
+const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+const RETURN_RESULT: u32 = libc::BPF_RET | libc::BPF_A;
+
+/// Which datagrams go to which socket, by the first bytes of their payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steering {
+    /// Bits of the first byte that say what kind of datagram it is, and those of the kind that is
+    /// distributed. All others go to the first socket.
+    pub mask: u8,
+    /// See `mask`.
+    pub kind: u8,
+    /// Position of a big-endian number of 4 bytes in a datagram of that kind. It goes to the socket
+    /// whose place, in the order of binding, is this number modulo `sockets`.
+    pub number_at: u8,
+    /// Number of sockets; at least 1.
+    pub sockets: u8,
+}
+
+/// Applies to all sockets that are bound to the same address with `SO_REUSEPORT`, as this one is
+/// (`SO_ATTACH_REUSEPORT_CBPF`, socket(7)). A datagram that is too short for the number goes to the
+/// first one.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn steer(socket: impl AsFd, steering: Steering) -> io::Result<()> {
+    let Steering { mask, kind, number_at, sockets } = steering;
+    let step = |code: u32, k: u32| instruction(code, k, 0);
+    let mut program = [
+        step(LOAD_BYTE, 0),
+        step(AND, mask.into()),
+        instruction(IF_EQUAL, kind.into(), 3),
+        step(LOAD_WORD, number_at.into()),
+        step(MODULO, sockets.max(1).into()),
+        step(RETURN_RESULT, 0),
+        step(RETURN, 0),
+    ];
+    let length = program.len() as u16;
+    let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
+    option::set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, program)
+}
+
+/// An instruction; a comparison that fails skips `skipped` further ones.
+fn instruction(code: u32, k: u32, skipped: u8) -> libc::sock_filter {
+    // The codes have 16 bits.
+    libc::sock_filter { code: code as u16, jt: 0, jf: skipped, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+    use std::time::Duration;
+
+    use std::os::fd::AsRawFd;
+
+    use nix::sys::socket::{
+        AddressFamily, SockFlag, SockType, SockaddrIn, bind, setsockopt, socket, sockopt,
+    };
+
+    use super::*;
+
+    const SOCKETS: u8 = 3;
+
+    /// Sockets on one port of the loopback interface, with their places.
+    fn group() -> (Vec<UdpSocket>, u16) {
+        let (mut sockets, mut port): (Vec<UdpSocket>, u16) = (Vec::new(), 0);
+        for _ in 0..SOCKETS {
+            let (inet, datagram) = (AddressFamily::Inet, SockType::Datagram);
+            let socket = socket(inet, datagram, SockFlag::SOCK_CLOEXEC, None).unwrap();
+            setsockopt(&socket, sockopt::ReusePort, &true).unwrap();
+            bind(socket.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, port)).unwrap();
+            let socket = UdpSocket::from(socket);
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            port = socket.local_addr().unwrap().port();
+            sockets.push(socket);
+        }
+        (sockets, port)
+    }
+
+    #[test]
+    fn datagrams_go_where_their_numbers_say() {
+        let (sockets, port) = group();
+        let steering = Steering { mask: 0xcc, kind: 0x40, number_at: 1, sockets: SOCKETS };
+        steer(&sockets[0], steering).unwrap();
+        // From many ports, so that the kernel's own choice would differ.
+        for number in 0..30u32 {
+            let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let [a, b, c, d] = (number * 0x0101_0101).to_be_bytes();
+            for (datagram, place) in [
+                (vec![0x43, a, b, c, d, 9], (number * 0x0101_0101) % u32::from(SOCKETS)),
+                (vec![0x01, a, b, c, d, 9], 0),
+                (vec![0x41, a, b], 0),
+            ] {
+                sender.send_to(&datagram, (Ipv4Addr::LOCALHOST, port)).unwrap();
+                let mut buffer = [0; 16];
+                let length = sockets[place as usize].recv(&mut buffer).unwrap();
+                assert_eq!(buffer[..length], datagram[..], "{number}");
+            }
+        }
+    }
+}
