@@ -16,6 +16,7 @@ pub mod egress;
 pub mod forecast;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod http;
 pub mod hubs;
 pub mod keys;
 pub mod names;

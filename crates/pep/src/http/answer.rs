@@ -1,0 +1,175 @@
+//! Answers from what is stored: whole, in part, or "not modified" (RFC 9110 §13, §14).
+
+use units::UnixTime;
+
+use super::fields::Fields;
+use super::head::{RequestHead, ResponseHead};
+use super::policy::{Stored, date};
+
+/// Fields of a 304 (RFC 9110 §15.4.5).
+const OF_NOT_MODIFIED: [&str; 8] = [
+    "cache-control",
+    "content-location",
+    "date",
+    "etag",
+    "expires",
+    "vary",
+    "last-modified",
+    "access-control-allow-origin",
+];
+
+/// What of the stored body is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The first byte.
+    pub from: u64,
+    /// So many of them.
+    pub length: u64,
+}
+
+/// Answers a request from a stored response whose body has `length` bytes. [`None`] of the body is sent
+/// in answer to HEAD, and with a 304 or 416.
+pub(super) fn answer(
+    now: UnixTime,
+    request: &RequestHead,
+    stored: &Stored,
+    length: u64,
+) -> (ResponseHead, Option<Part>) {
+    let mut head = stored.head.clone();
+    head.fields.set("Age", stored.age(now).as_secs().min(1 << 31).to_string());
+    // 1xx and 204 have no length (RFC 9110 §8.6).
+    if head.status != 204 {
+        head.fields.set("Content-Length", length.to_string());
+    }
+    let whole = Part { from: 0, length };
+    let is_head = request.method == "HEAD";
+    if stored.head.status != 200 {
+        return (head, (!is_head).then_some(whole));
+    }
+    if is_not_modified(request, stored) {
+        return (not_modified(&head), None);
+    }
+    let ranges = request.fields.text("range").filter(|_| !is_head && if_range(request, stored));
+    match ranges.and_then(|text| range(text, length)) {
+        Some(Ok(part)) => {
+            (head.status, head.reason) = (206, "Partial Content".to_owned());
+            let last = part.from + part.length - 1;
+            head.fields.set("Content-Range", format!("bytes {}-{last}/{length}", part.from));
+            head.fields.set("Content-Length", part.length.to_string());
+            (head, Some(part))
+        }
+        Some(Err(Unsatisfiable)) => {
+            let mut head = ResponseHead::own(416, "Range Not Satisfiable");
+            head.fields.push("Content-Range", format!("bytes */{length}"));
+            head.fields.push("Content-Length", "0");
+            (head, None)
+        }
+        None => (head, (!is_head).then_some(whole)),
+    }
+}
+
+fn not_modified(whole: &ResponseHead) -> ResponseHead {
+    let mut head = ResponseHead::own(304, "Not Modified");
+    let kept = |name: &str| {
+        name.eq_ignore_ascii_case("age")
+            || OF_NOT_MODIFIED.iter().any(|it| name.eq_ignore_ascii_case(it))
+    };
+    let fields = whole.fields.all().filter(|(name, _)| kept(name));
+    fields.for_each(|(name, value)| head.fields.push(name, value));
+    head
+}
+
+/// Whether the client has it already (RFC 9110 §13.2.2, steps 3 and 4).
+fn is_not_modified(request: &RequestHead, stored: &Stored) -> bool {
+    let ours = stored.head.fields.text("etag");
+    if request.fields.has("if-none-match") {
+        let any = request.fields.text("if-none-match") == Some("*");
+        return any
+            || ours
+                .is_some_and(|ours| tags(&request.fields).any(|tag| opaque(tag) == opaque(ours)));
+    }
+    let since = request.fields.text("if-modified-since").and_then(date);
+    let changed = stored.head.fields.text("last-modified").and_then(date);
+    matches!((since, changed), (Some(since), Some(changed)) if changed <= since)
+}
+
+/// The entity tags that the client has. A comma may be part of one.
+fn tags(fields: &Fields) -> impl Iterator<Item = &str> {
+    let texts = fields.values("if-none-match").filter_map(|it| core::str::from_utf8(it).ok());
+    texts.flat_map(|text| {
+        let mut rest = text;
+        core::iter::from_fn(move || {
+            rest = rest.trim_start_matches([',', ' ', '\t']);
+            let open = rest.find('"')?;
+            let close = open + 1 + rest[open + 1..].find('"')?;
+            let (tag, behind) = rest.split_at(close + 1);
+            rest = behind;
+            Some(tag)
+        })
+    })
+}
+
+/// A tag for weak comparison (RFC 9110 §8.8.3.2).
+fn opaque(tag: &str) -> &str {
+    tag.strip_prefix("W/").unwrap_or(tag)
+}
+
+/// Whether a part may be sent (RFC 9110 §13.1.5): without the condition always, else if the validator
+/// is ours, and strong.
+fn if_range(request: &RequestHead, stored: &Stored) -> bool {
+    match request.fields.text("if-range") {
+        None => true,
+        Some(tag) if tag.starts_with('"') => stored.head.fields.text("etag") == Some(tag),
+        // A date is strong only if we know that nothing else happened in its second: we do not.
+        Some(_) => false,
+    }
+}
+
+struct Unsatisfiable;
+
+/// The part that a range asks for (RFC 9110 §14.1.2). [`None`] asks for nothing that we serve in part,
+/// such as several ranges: then all is sent.
+fn range(text: &str, length: u64) -> Option<Result<Part, Unsatisfiable>> {
+    let (unit, range) = text.split_once('=')?;
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
+        return None;
+    }
+    let (first, last) = range.trim().split_once('-')?;
+    let number = |text: &str| {
+        let is_number = (1..=18).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|_| is_number)
+    };
+    let (from, end) = match (first.is_empty(), last.is_empty()) {
+        (true, true) => return None,
+        (true, false) => {
+            let count = number(last)?;
+            if count == 0 {
+                return Some(Err(Unsatisfiable));
+            }
+            (length.saturating_sub(count), length)
+        }
+        (false, true) => (number(first)?, length),
+        (false, false) => {
+            let (first, last) = (number(first)?, number(last)?);
+            if last < first {
+                return None;
+            }
+            (first, length.min(last + 1))
+        }
+    };
+    Some(if from < end { Ok(Part { from, length: end - from }) } else { Err(Unsatisfiable) })
+}
+
+/// The request that asks the server whether what is stored is still valid (RFC 9111 §4.3.1), in place
+/// of the client's own conditions.
+pub(super) fn validation(request: &RequestHead, stored: &Stored) -> RequestHead {
+    let mut asked = request.clone();
+    ["if-none-match", "if-modified-since"].iter().for_each(|name| asked.fields.remove(name));
+    if let Some(tag) = stored.head.fields.text("etag") {
+        asked.fields.push("If-None-Match", tag);
+    }
+    if let Some(date) = stored.head.fields.text("last-modified") {
+        asked.fields.push("If-Modified-Since", date);
+    }
+    asked
+}

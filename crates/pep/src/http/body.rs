@@ -1,0 +1,212 @@
+//! Follows a body to its end.
+
+use super::head::Framing;
+
+/// The longest line with a chunk's size, and all trailers, in bytes.
+const LONGEST_LINE: usize = 4096;
+
+/// The body is not in chunks as RFC 9112 §7.1 defines them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("malformed chunks")]
+pub struct BadChunk;
+
+/// Where a body has got to. It is fed what arrives, and says how much of that belongs to the body and
+/// what of it is content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Body {
+    state: State,
+    /// Bytes of a line, or of trailers, so far.
+    line: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// So much content is left, and what follows it.
+    Content(u64, After),
+    /// The size of a chunk, as far as it was read.
+    Size {
+        size: u64,
+        digits: u8,
+    },
+    /// What follows a size.
+    Extension {
+        size: u64,
+    },
+    /// The LF after a size.
+    SizeEnd {
+        size: u64,
+    },
+    /// CR and LF after a chunk.
+    ChunkCr,
+    ChunkLf,
+    /// In the trailers: whether this line is empty so far, and whether a CR was last.
+    Trailers {
+        empty: bool,
+        cr: bool,
+    },
+    UntilClose,
+    End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    End,
+    Chunk,
+}
+
+impl Body {
+    /// A body at its beginning.
+    pub fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::None | Framing::Length(0) => State::End,
+            Framing::Length(length) => State::Content(length, After::End),
+            Framing::Chunked => State::Size { size: 0, digits: 0 },
+            Framing::UntilClose => State::UntilClose,
+        };
+        Self { state, line: 0 }
+    }
+
+    /// Whether everything has come.
+    pub fn is_over(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// Takes what has arrived, and hands its content to `content`. Returns how many bytes belong to the
+    /// body; what follows them is another message.
+    ///
+    /// # Errors
+    /// If they are not in chunks, as they should be.
+    pub fn take(
+        &mut self,
+        bytes: &[u8],
+        mut content: impl FnMut(&[u8]),
+    ) -> Result<usize, BadChunk> {
+        let mut at = 0;
+        while at < bytes.len() && !self.is_over() {
+            match self.state {
+                State::Content(left, after) => {
+                    let count = (bytes.len() - at).min(usize::try_from(left).unwrap_or(usize::MAX));
+                    content(&bytes[at..at + count]);
+                    at += count;
+                    self.state = match (left - count as u64, after) {
+                        (0, After::End) => State::End,
+                        (0, After::Chunk) => State::ChunkCr,
+                        (left, after) => State::Content(left, after),
+                    };
+                }
+                State::UntilClose => {
+                    content(&bytes[at..]);
+                    at = bytes.len();
+                }
+                _ => {
+                    self.state = self.step(bytes[at])?;
+                    at += 1;
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    /// One byte of what is around chunks. A CR alone ends no line, nor does an LF alone (RFC 9112 §2.2
+    /// lets us read the latter, and some do: refusing it cannot be misread).
+    fn step(&mut self, byte: u8) -> Result<State, BadChunk> {
+        self.line += 1;
+        if self.line > LONGEST_LINE {
+            return Err(BadChunk);
+        }
+        Ok(match (self.state, byte) {
+            (State::Size { size, digits }, _) if byte.is_ascii_hexdigit() && digits < 15 => {
+                let digit = char::from(byte).to_digit(16).unwrap_or_default();
+                State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
+            }
+            (State::Size { size, digits: 1.. }, b'\r') => State::SizeEnd { size },
+            (State::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => State::Extension { size },
+            (State::Extension { size }, b'\r') => State::SizeEnd { size },
+            (State::Extension { size }, byte) if byte != b'\n' => State::Extension { size },
+            (State::SizeEnd { size: 0 }, b'\n') => State::Trailers { empty: true, cr: false },
+            (State::SizeEnd { size }, b'\n') => State::Content(size, After::Chunk),
+            (State::ChunkCr, b'\r') => State::ChunkLf,
+            (State::ChunkLf, b'\n') => {
+                self.line = 0;
+                State::Size { size: 0, digits: 0 }
+            }
+            (State::Trailers { empty: true, cr: true }, b'\n') => State::End,
+            (State::Trailers { empty: false, cr: true }, b'\n') => {
+                State::Trailers { empty: true, cr: false }
+            }
+            (State::Trailers { empty, cr: false }, b'\r') => State::Trailers { empty, cr: true },
+            (State::Trailers { cr: false, .. }, byte) if byte != b'\n' => {
+                State::Trailers { empty: false, cr: false }
+            }
+            _ => return Err(BadChunk),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(
+        framing: Framing,
+        bytes: &[u8],
+        piece: usize,
+    ) -> Result<(Vec<u8>, usize, bool), BadChunk> {
+        let (mut body, mut content, mut taken) = (Body::new(framing), Vec::new(), 0);
+        for piece in bytes.chunks(piece) {
+            taken += body.take(piece, |it| content.extend_from_slice(it))?;
+        }
+        Ok((content, taken, body.is_over()))
+    }
+
+    const CHUNKS: &[u8] = b"4\r\nWiki\r\nA;name=\"v\"\r\n0123456789\r\n0\r\nX: y\r\n\r\n";
+
+    #[test]
+    fn pieces_make_no_difference() {
+        let behind = [CHUNKS, b"GET /"].concat();
+        for piece in 1..behind.len() {
+            let (content, taken, over) = read(Framing::Chunked, &behind, piece).unwrap();
+            assert_eq!(
+                (content.as_slice(), taken, over),
+                (&b"Wiki0123456789"[..], CHUNKS.len(), true)
+            );
+        }
+        let counted = read(Framing::Length(5), b"helloGET", 3).unwrap();
+        assert_eq!(counted, (b"hello".to_vec(), 5, true));
+        assert_eq!(read(Framing::None, b"GET", 3).unwrap(), (vec![], 0, true));
+        assert_eq!(read(Framing::UntilClose, b"abc", 2).unwrap(), (b"abc".to_vec(), 3, false));
+    }
+
+    #[test]
+    fn a_body_that_was_cut_off_is_not_over() {
+        for cut in 0..CHUNKS.len() {
+            assert!(!read(Framing::Chunked, &CHUNKS[..cut], 9).unwrap().2, "{cut}");
+        }
+        assert!(!read(Framing::Length(5), b"hell", 9).unwrap().2);
+    }
+
+    #[test]
+    fn what_others_might_read_differently_is_no_chunk() {
+        for bytes in [
+            &b"\r\n"[..],
+            b"g\r\n",
+            b"-4\r\n",
+            b"0x4\r\n",
+            b"4\nWiki",
+            b"4\r\nWikiX",
+            b"4\r\nWiki\n",
+            b"4\rX",
+            b"fffffffffffffffff\r\n",
+            b"0\r\nX: y\n\r\n",
+            b"4 ;a\nb\r\n",
+            &[b'0'; 5000],
+        ] {
+            assert_eq!(
+                read(Framing::Chunked, bytes, 7),
+                Err(BadChunk),
+                "{:?}",
+                &bytes[..4.min(bytes.len())]
+            );
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The fields of a message, in their order.
+
+/// Fields (RFC 9110 §5) as they came: in order, repeated ones repeated, names in their own case.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fields(Vec<(Box<str>, Box<[u8]>)>);
+
+/// Fields that say something about one connection only (RFC 9110 §7.6.1). `Trailer` is no longer
+/// among them, but means nothing once the body is stored.
+const OF_CONNECTION: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl Fields {
+    /// Appends a field.
+    pub fn push(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        self.0.push((name.into(), value.as_ref().into()));
+    }
+
+    /// Replaces all fields of this name by one.
+    pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        self.remove(name);
+        self.push(name, value);
+    }
+
+    /// Removes all fields of this name.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(it, _)| !it.eq_ignore_ascii_case(name));
+    }
+
+    /// All names and values.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// The values of all fields of this name.
+    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        self.all().filter(move |(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// The value of the first field of this name, if it is text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let value = self.0.iter().find(|(it, _)| it.eq_ignore_ascii_case(name))?;
+        Some(core::str::from_utf8(&value.1).ok()?.trim())
+    }
+
+    /// Whether there is a field of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.values(name).next().is_some()
+    }
+
+    /// The members of a list (RFC 9110 §5.6.1) that has no quoted strings, over all fields of this name.
+    pub fn members<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let texts = self.values(name).filter_map(|value| core::str::from_utf8(value).ok());
+        texts.flat_map(|text| text.split(',')).map(str::trim).filter(|it| !it.is_empty())
+    }
+
+    /// Whether such a list has this member, in whatever case.
+    pub fn lists(&self, name: &str, member: &str) -> bool {
+        self.members(name).any(|it| it.eq_ignore_ascii_case(member))
+    }
+
+    /// Removes what means something for one connection only (RFC 9110 §7.6.1).
+    pub fn remove_of_connection(&mut self) {
+        // What frames the body, and what tells hosts apart, is no connection's, whatever it claims:
+        // a message without them would be read as another.
+        let kept = |it: &str| ["content-length", "host", "cache-control"].contains(&it);
+        let mut removed: Vec<String> =
+            self.members("connection").map(str::to_ascii_lowercase).collect();
+        removed.retain(|name| !kept(name));
+        let is_removed = |name: &str| {
+            OF_CONNECTION.iter().any(|it| name.eq_ignore_ascii_case(it))
+                || removed.iter().any(|it| name.eq_ignore_ascii_case(it))
+        };
+        self.0.retain(|(name, _)| !is_removed(name));
+    }
+
+    /// Memory that they take, in bytes.
+    pub fn size(&self) -> usize {
+        self.0.iter().map(|(name, value)| name.len() + value.len() + 48).sum()
+    }
+
+    /// Appends them as they are sent.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        for (name, value) in self.all() {
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(value);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(of: &[(&str, &str)]) -> Fields {
+        let mut fields = Fields::default();
+        of.iter().for_each(|(name, value)| fields.push(name, value));
+        fields
+    }
+
+    #[test]
+    fn lists_run_over_all_fields_of_a_name() {
+        let fields = fields(&[("Vary", "Accept, , Cookie"), ("x", "1"), ("vary", "Origin")]);
+        assert_eq!(fields.members("VARY").collect::<Vec<_>>(), ["Accept", "Cookie", "Origin"]);
+        assert!(fields.lists("vary", "origin") && !fields.lists("vary", "x"));
+        assert_eq!(fields.text("X"), Some("1"));
+    }
+
+    #[test]
+    fn what_is_of_the_connection_goes_and_what_frames_or_names_stays() {
+        let mut fields = fields(&[
+            ("Connection", "close, X-Mine, Content-Length, Host"),
+            ("x-mine", "1"),
+            ("Keep-Alive", "5"),
+            ("Content-Length", "3"),
+            ("Host", "a.example"),
+        ]);
+        fields.remove_of_connection();
+        let names: Vec<&str> = fields.all().map(|(name, _)| name).collect();
+        assert_eq!(names, ["Content-Length", "Host"]);
+    }
+}

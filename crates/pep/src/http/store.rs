@@ -1,0 +1,388 @@
+//! What is stored, and what gives way when memory or disk are full.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use units::ByteCount;
+
+use super::head::RequestHead;
+use super::policy::Stored;
+
+/// What an entry takes beyond its head and body, in bytes.
+const OVERHEAD: usize = 400;
+/// The most responses with one key, which different requests select.
+const MOST_VARIANTS: usize = 16;
+
+/// What a response is stored for. The destination is that of the client's connection: nobody can store
+/// an answer of a server of theirs for a host that is somebody else's.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Address or name, and port, of the server.
+    pub destination: String,
+    /// The `Host` field, in lower case.
+    pub host: String,
+    /// The target of the request.
+    pub target: String,
+}
+
+impl Key {
+    fn size(&self) -> usize {
+        self.destination.len() + self.host.len() + self.target.len()
+    }
+}
+
+/// A response in the store; also names its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EntryId(pub u64);
+
+/// Bounds of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreLimits {
+    /// The most memory.
+    pub memory: ByteCount,
+    /// The most bytes of files; zero without a disk.
+    pub disk: ByteCount,
+    /// The longest body that is stored.
+    pub object: ByteCount,
+}
+
+/// What the store wants done with files, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileOutput<B> {
+    /// Write the head of an entry, with its body unless that is there already.
+    Write(EntryId, Option<B>),
+    /// Remove an entry's files.
+    Remove(EntryId),
+}
+
+#[derive(Debug)]
+struct Entry<B> {
+    key: Key,
+    stored: Stored,
+    /// Of the body, in bytes.
+    length: u64,
+    owner: IpAddr,
+    /// Its place in the order of use.
+    mark: u64,
+    /// The body, if it is in memory.
+    body: Option<B>,
+    on_disk: bool,
+    /// Whether it is being validated while it is used.
+    revalidating: bool,
+}
+
+impl<B> Entry<B> {
+    fn head_size(&self) -> u64 {
+        (OVERHEAD + self.key.size() + self.stored.size()) as u64
+    }
+}
+
+/// Responses by key. Bodies (`B`) are in memory, on disk, or both.
+#[derive(Debug)]
+pub struct Store<B> {
+    limits: StoreLimits,
+    entries: BTreeMap<EntryId, Entry<B>>,
+    by_key: BTreeMap<Key, Vec<EntryId>>,
+    /// Entries with bodies in memory, and those with files.
+    in_memory: Queue,
+    on_disk: Queue,
+    /// Memory of all heads.
+    heads: u64,
+    next: u64,
+    clock: u64,
+    outputs: VecDeque<FileOutput<B>>,
+}
+
+impl<B: Clone> Store<B> {
+    /// An empty store.
+    pub fn new(limits: StoreLimits) -> Self {
+        Self {
+            limits,
+            entries: BTreeMap::new(),
+            by_key: BTreeMap::new(),
+            in_memory: Queue::default(),
+            on_disk: Queue::default(),
+            heads: 0,
+            next: 0,
+            clock: 0,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The longest body that fits: no more than half of memory or disk, so that nothing empties the store.
+    pub fn longest(&self) -> u64 {
+        let room = self.limits.memory.get().max(self.limits.disk.get()) / 2;
+        self.limits.object.get().min(room)
+    }
+
+    /// Memory in use, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.heads + self.in_memory.bytes
+    }
+
+    /// Bytes of files.
+    pub fn disk(&self) -> u64 {
+        self.on_disk.bytes
+    }
+
+    /// Responses.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The next wish about files.
+    pub fn poll_output(&mut self) -> Option<FileOutput<B>> {
+        self.outputs.pop_front()
+    }
+
+    /// The response that a request selects: of several, the latest. It counts as used.
+    pub fn select(&mut self, key: &Key, request: &RequestHead) -> Option<EntryId> {
+        let ids = self.by_key.get(key)?;
+        let of = |id: &EntryId| &self.entries[id].stored;
+        let selected = ids.iter().filter(|id| of(id).is_selected_by(request));
+        let id = *selected.max_by_key(|id| (of(id).received, **id))?;
+        self.touch(id);
+        Some(id)
+    }
+
+    /// The response, its body if in memory, and the length of that.
+    pub fn get(&self, id: EntryId) -> Option<(&Stored, Option<&B>, u64)> {
+        let entry = self.entries.get(&id)?;
+        Some((&entry.stored, entry.body.as_ref(), entry.length))
+    }
+
+    /// The key of a response.
+    pub fn key(&self, id: EntryId) -> Option<&Key> {
+        Some(&self.entries.get(&id)?.key)
+    }
+
+    /// Stores a response in place of those that the same request selects. `owner` is the client that
+    /// asked. Returns whether it fits.
+    pub fn insert(
+        &mut self,
+        key: Key,
+        request: &RequestHead,
+        stored: Stored,
+        (body, length): (B, u64),
+        owner: IpAddr,
+    ) -> bool {
+        let old = self.by_key.get(&key).map_or(&[][..], Vec::as_slice);
+        let replaced = old.iter().filter(|id| self.entries[id].stored.is_selected_by(request));
+        let mut replaced: Vec<EntryId> = replaced.copied().collect();
+        if let Some(excess) = (old.len() + 1 - replaced.len()).checked_sub(MOST_VARIANTS) {
+            let others = old.iter().filter(|id| !replaced.contains(id)).take(excess);
+            let others: Vec<EntryId> = others.copied().collect();
+            replaced.extend(others);
+        }
+        replaced.into_iter().for_each(|id| self.remove(id));
+        if length > self.longest()
+            || stored.size() as u64 + key.size() as u64 > self.limits.memory.get() / 8
+        {
+            return false;
+        }
+        let id = EntryId(self.next);
+        self.next += 1;
+        let on_disk = self.limits.disk.get() > 0;
+        if on_disk {
+            self.outputs.push_back(FileOutput::Write(id, Some(body.clone())));
+        }
+        self.admit(id, key, stored, (Some(body), length), (owner, on_disk));
+        self.make_room();
+        self.entries.contains_key(&id)
+    }
+
+    /// Takes back a response whose files were found at the start. Returns whether it is welcome: if not,
+    /// they are to be removed.
+    pub fn restore(
+        &mut self,
+        id: EntryId,
+        key: Key,
+        stored: Stored,
+        length: u64,
+        owner: IpAddr,
+    ) -> bool {
+        let variants = self.by_key.get(&key).map_or(0, Vec::len);
+        if self.entries.contains_key(&id) || length > self.longest() || variants >= MOST_VARIANTS {
+            return false;
+        }
+        self.next = self.next.max(id.0.saturating_add(1));
+        self.admit(id, key, stored, (None, length), (owner, true));
+        self.make_room();
+        self.entries.contains_key(&id)
+    }
+
+    fn admit(
+        &mut self,
+        id: EntryId,
+        key: Key,
+        stored: Stored,
+        (body, length): (Option<B>, u64),
+        (owner, on_disk): (IpAddr, bool),
+    ) {
+        self.by_key.entry(key.clone()).or_default().push(id);
+        self.clock += 1;
+        let mark = self.clock;
+        let entry = Entry { key, stored, length, owner, mark, body, on_disk, revalidating: false };
+        let head = entry.head_size();
+        self.heads += head;
+        if entry.body.is_some() {
+            self.in_memory.add(owner, mark, id, length);
+        }
+        if on_disk {
+            self.on_disk.add(owner, mark, id, length + head);
+        }
+        self.entries.insert(id, entry);
+    }
+
+    /// Sets whether an entry is being validated; returns whether it was.
+    pub fn set_revalidating(&mut self, id: EntryId, revalidating: bool) -> bool {
+        let entry = self.entries.get_mut(&id);
+        entry.is_some_and(|entry| std::mem::replace(&mut entry.revalidating, revalidating))
+    }
+
+    /// Changes the head of a response.
+    pub fn update(&mut self, id: EntryId, change: impl FnOnce(&mut Stored)) {
+        let Some(mut entry) = self.take(id) else { return };
+        change(&mut entry.stored);
+        let Entry { key, stored, length, owner, body, on_disk, .. } = entry;
+        if on_disk {
+            self.outputs.push_back(FileOutput::Write(id, None));
+        }
+        self.admit(id, key, stored, (body, length), (owner, on_disk));
+        self.make_room();
+    }
+
+    /// A body has been read from its file: it is in memory from now on.
+    pub fn loaded(&mut self, id: EntryId, body: B) {
+        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.body.is_none()) else {
+            return;
+        };
+        entry.body = Some(body);
+        self.in_memory.add(entry.owner, entry.mark, id, entry.length);
+        self.make_room();
+    }
+
+    /// The files of a response could not be written or read.
+    pub fn lost(&mut self, id: EntryId) {
+        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.on_disk) else { return };
+        entry.on_disk = false;
+        let size = entry.length + entry.head_size();
+        self.on_disk.take(entry.owner, entry.mark, size);
+        if entry.body.is_none() {
+            self.remove(id);
+        }
+    }
+
+    /// Removes all responses with a key (RFC 9111 §4.4).
+    pub fn invalidate(&mut self, key: &Key) {
+        let ids = self.by_key.get(key).cloned().unwrap_or_default();
+        ids.into_iter().for_each(|id| self.remove(id));
+    }
+
+    /// Removes a response.
+    pub fn remove(&mut self, id: EntryId) {
+        if self.take(id).is_some_and(|entry| entry.on_disk) {
+            self.outputs.push_back(FileOutput::Remove(id));
+        }
+    }
+
+    fn take(&mut self, id: EntryId) -> Option<Entry<B>> {
+        let entry = self.entries.remove(&id)?;
+        let head = entry.head_size();
+        self.heads -= head;
+        if entry.body.is_some() {
+            self.in_memory.take(entry.owner, entry.mark, entry.length);
+        }
+        if entry.on_disk {
+            self.on_disk.take(entry.owner, entry.mark, entry.length + head);
+        }
+        if let Some(ids) = self.by_key.get_mut(&entry.key) {
+            ids.retain(|it| *it != id);
+            if ids.is_empty() {
+                self.by_key.remove(&entry.key);
+            }
+        }
+        Some(entry)
+    }
+
+    fn touch(&mut self, id: EntryId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        self.clock += 1;
+        let old = std::mem::replace(&mut entry.mark, self.clock);
+        let head = entry.head_size();
+        if entry.body.is_some() {
+            self.in_memory.take(entry.owner, old, entry.length);
+            self.in_memory.add(entry.owner, entry.mark, id, entry.length);
+        }
+        if entry.on_disk {
+            self.on_disk.take(entry.owner, old, entry.length + head);
+            self.on_disk.add(entry.owner, entry.mark, id, entry.length + head);
+        }
+    }
+
+    /// Lets go of what is too much. What is on disk needs no memory but its head.
+    fn make_room(&mut self) {
+        while self.disk() > self.limits.disk.get() {
+            let Some(id) = self.on_disk.victim() else { break };
+            let Some(entry) = self.entries.get(&id) else { break };
+            if entry.body.is_some() {
+                self.outputs.push_back(FileOutput::Remove(id));
+            }
+            match entry.body.is_some() {
+                true => self.lost(id),
+                false => self.remove(id),
+            }
+        }
+        while self.memory() > self.limits.memory.get() {
+            let Some(id) = self.in_memory.victim().or_else(|| self.on_disk.victim()) else { break };
+            let Some(entry) = self.entries.get_mut(&id) else { break };
+            if entry.on_disk && entry.body.take().is_some() {
+                self.in_memory.take(entry.owner, entry.mark, entry.length);
+            } else {
+                self.remove(id);
+            }
+        }
+        debug_assert!(
+            self.memory() <= self.limits.memory.get() && self.disk() <= self.limits.disk.get()
+        );
+    }
+}
+
+/// Entries in the order of their use, of each owner. The owner whose entries take the most gives one up:
+/// nobody can fill the store for others.
+#[derive(Debug, Default)]
+struct Queue {
+    owners: BTreeMap<IpAddr, (u64, BTreeMap<u64, EntryId>)>,
+    bytes: u64,
+}
+
+impl Queue {
+    fn add(&mut self, owner: IpAddr, mark: u64, id: EntryId, bytes: u64) {
+        let (total, entries) = self.owners.entry(owner).or_default();
+        entries.insert(mark, id);
+        *total += bytes;
+        self.bytes += bytes;
+    }
+
+    fn take(&mut self, owner: IpAddr, mark: u64, bytes: u64) {
+        let Some((total, entries)) = self.owners.get_mut(&owner) else { return };
+        if entries.remove(&mark).is_none() {
+            return;
+        }
+        *total -= bytes;
+        self.bytes -= bytes;
+        if entries.is_empty() {
+            self.owners.remove(&owner);
+        }
+    }
+
+    fn victim(&self) -> Option<EntryId> {
+        let (_, entries) = self.owners.values().max_by_key(|(bytes, _)| *bytes)?;
+        entries.values().next().copied()
+    }
+}
