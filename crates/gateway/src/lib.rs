@@ -37,6 +37,7 @@ pub mod doctor;
 pub mod enrolment;
 mod error;
 mod hop;
+mod http;
 mod intercept;
 mod names;
 mod operate;

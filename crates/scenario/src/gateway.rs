@@ -41,6 +41,7 @@ mod egress;
 mod entrances;
 mod guarantees;
 mod hop;
+mod http;
 mod limits;
 mod operation;
 mod pair;

@@ -97,8 +97,8 @@ impl Intake {
         self.bypass.pause(now, pause, why);
     }
 
-    /// Sets the scope of interception, or the reason for none. A pause overrides the scope.
-    /// Existing connections are kept.
+    /// Sets the scope of interception, or the reason for none. A pause overrides the scope. While the
+    /// peer cannot be reached, the scope is `offline`. Existing connections are kept.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -106,9 +106,14 @@ impl Intake {
         &mut self,
         now: Instant,
         wanted: Result<Scope, Bypass>,
+        offline: Scope,
     ) -> Result<(), RunError> {
         let bypass = self.bypass.set(now, wanted.as_ref().err().copied());
-        let wanted = wanted.ok().filter(|_| bypass.is_none()).unwrap_or(Scope::Nothing);
+        let wanted = match (wanted, bypass) {
+            (Ok(wanted), None) => wanted,
+            (_, Some(Bypass::PeerUnreachable)) => offline,
+            _ => Scope::Nothing,
+        };
         let refused = self.counters.refusals.take_change(now);
         if wanted != self.scope || refused.is_some() {
             refused.into_iter().for_each(|refused| self.interception.pass_by(refused));
@@ -142,7 +147,7 @@ impl Intake {
 
     /// Whether new connections are intercepted.
     pub(crate) fn is_on(&self) -> bool {
-        self.scope != Scope::Nothing
+        !matches!(self.scope, Scope::Nothing | Scope::Ports(_))
     }
 }
 
@@ -184,14 +189,14 @@ mod tests {
             assert!(!intake.is_on());
             let status = intake.status(at(0));
             assert_eq!((status.on, status.why), (false, Some(Bypass::PeerUnreachable)));
-            intake.set(at(1000), Ok(Scope::Everything)).unwrap();
+            intake.set(at(1000), Ok(Scope::Everything), Scope::Nothing).unwrap();
             assert!(intake.is_on() && intake.status(at(1000)).on);
-            intake.set(at(3000), Err(Bypass::Draining)).unwrap();
+            intake.set(at(3000), Err(Bypass::Draining), Scope::Nothing).unwrap();
             let status = intake.status(at(4500));
             assert_eq!((status.on, status.why), (false, Some(Bypass::Draining)));
             assert!(!intake.is_on() && (status.since_s - 1.5).abs() < 1e-9);
             // No network is served: nothing is taken, and nobody is to blame.
-            intake.set(at(5000), Ok(Scope::Nothing)).unwrap();
+            intake.set(at(5000), Ok(Scope::Nothing), Scope::Nothing).unwrap();
             assert_eq!((intake.is_on(), intake.status(at(5000)).why), (false, None));
         });
     }
@@ -199,14 +204,14 @@ mod tests {
     #[test]
     fn without_descriptors_connections_pass_for_a_second_whoever_wants_them() {
         with_intake(|mut intake| {
-            intake.set(at(0), Ok(Scope::Everything)).unwrap();
+            intake.set(at(0), Ok(Scope::Everything), Scope::Nothing).unwrap();
             for ms in [0, 500] {
                 let error = std::io::Error::from_raw_os_error(libc::EMFILE);
                 assert!(intake.handle(at(ms), IntakeEvent::Exhausted(error)).is_none());
             }
             assert_eq!(intake.counters.exhausted.get(), 2);
             for (ms, on) in [(500, false), (1499, false), (1500, true)] {
-                intake.set(at(ms), Ok(Scope::Everything)).unwrap();
+                intake.set(at(ms), Ok(Scope::Everything), Scope::Nothing).unwrap();
                 assert_eq!(intake.is_on(), on, "{ms}");
             }
             let bypassed = &intake.status(at(2000)).bypassed;
@@ -226,7 +231,7 @@ mod tests {
                 report.as_mut().poll(&mut context).is_ready()
             };
             assert!(!poll());
-            intake.set(at(0), Ok(Scope::Everything)).unwrap();
+            intake.set(at(0), Ok(Scope::Everything), Scope::Nothing).unwrap();
             assert!(poll());
         });
     }

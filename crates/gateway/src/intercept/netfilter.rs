@@ -102,6 +102,8 @@ pub(crate) enum Scope {
     Everything,
     /// These networks; at least one.
     Only(Vec<Prefix>),
+    /// These ports; at least one.
+    Ports(Vec<u16>),
 }
 
 impl Scope {
@@ -110,12 +112,20 @@ impl Scope {
         if networks.is_empty() { Self::Nothing } else { Self::Only(networks) }
     }
 
-    /// Rules that match the destinations, one for each network.
+    /// These ports, or [`Self::Nothing`] if there are none.
+    pub(crate) fn ports(ports: &[u16]) -> Self {
+        if ports.is_empty() { Self::Nothing } else { Self::Ports(ports.to_vec()) }
+    }
+
+    /// Rules that match the destinations, one for each network or port.
     fn terms(&self) -> Vec<Rule> {
         match self {
             Self::Nothing => vec![],
             Self::Everything => vec![vec![]],
             Self::Only(networks) => networks.iter().map(to).collect(),
+            Self::Ports(ports) => {
+                ports.iter().map(|port| vec![Term::ToPorts(TCP, *port, *port)]).collect()
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use super::desk::Route;
 use crate::clock;
 use crate::hop::Hop;
+use crate::http;
 use crate::intercept::listener::Accepted;
 use crate::operate::connections::{Origin, Registered};
 use crate::operate::counters::Counters;
@@ -25,11 +26,17 @@ pub(crate) struct Through {
     pub(crate) dialer: Dialer,
     pub(crate) resolver: Resolver<std::net::IpAddr>,
     pub(crate) counters: Arc<Counters>,
+    /// Answers requests of cleartext HTTP.
+    pub(crate) http: Option<Arc<http::Shared>>,
 }
 
 /// Carries a connection to an address that stands for `name`.
 pub(super) async fn to_name(through: Arc<Through>, route: Route, it: Accepted, name: HostName) {
-    let destination = Destination::Name(name, it.open.destination.port());
+    let port = it.open.destination.port();
+    let destination = Destination::Name(name, port);
+    if let Some(http) = through.http.as_ref().filter(|http| http.takes(port)) {
+        return http::serve(http.clone(), it.socket, it.open.to(destination)).await;
+    }
     carry(through, route, (it.socket, Vec::new()), it.open.to(destination)).await;
 }
 
@@ -50,7 +57,7 @@ pub(super) async fn carry(
         Some(Ok(stream)) => {
             let session = stream.session();
             let entry = Registered::new(clock::now(), counters, session, open, Origin::Here);
-            relay::early(stream, leg, &first, &entry, counters).await;
+            relay::early(stream, leg, (&first, None), &entry, counters).await;
         }
         _ => straight(&through, leg, &first, open).await,
     }

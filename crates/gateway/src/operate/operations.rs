@@ -29,8 +29,8 @@ use super::limits::ProcessLimits;
 use super::metrics::MetricsServer;
 use super::notify::Notifier;
 use super::status::{
-    CompressionStatus, ConnectionStatus, DemandStatus, DnsStatus, HubStatus, InterceptionStatus,
-    Limit, PolicyStatus, Role, Status, TrafficStatus, TunnelStatus,
+    CompressionStatus, ConnectionStatus, DemandStatus, DnsStatus, HttpStatus, HubStatus,
+    InterceptionStatus, Limit, PolicyStatus, Role, Status, TrafficStatus, TunnelStatus,
 };
 use super::{log, policy};
 use crate::config::restart_keys;
@@ -94,6 +94,7 @@ pub(crate) struct RoleStatus {
     /// The hubs of a terminal, if it has several.
     pub(crate) hubs: Vec<HubStatus>,
     pub(crate) dns: Option<DnsStatus>,
+    pub(crate) http: Option<HttpStatus>,
 }
 
 impl RoleStatus {
@@ -112,6 +113,7 @@ impl RoleStatus {
             tunnel: tunnel.map(|tunnel| tunnel.status(&counts)),
             hubs: Vec::new(),
             dns: None,
+            http: None,
         }
     }
 }
@@ -446,6 +448,7 @@ impl Operations {
             tunnel: role.tunnel,
             hubs: role.hubs,
             dns: role.dns,
+            http: role.http,
             dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
             demand: view.hop.map(|hop| demand(now, hop)),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),

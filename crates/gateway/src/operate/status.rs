@@ -43,6 +43,9 @@ pub struct Status {
     /// Questions for names; `None` if they are not answered here.
     #[serde(default)]
     pub dns: Option<DnsStatus>,
+    /// Requests of cleartext HTTP; `null` without a section `[http]`.
+    #[serde(default)]
+    pub http: Option<HttpStatus>,
     /// The DLEP modem; `None` if DLEP is not configured.
     #[serde(default)]
     pub dlep: Option<DlepStatus>,
@@ -267,6 +270,62 @@ impl From<&pep::names::NamesStats> for DnsStatus {
             entries: stats.entries,
             cache_bytes: stats.bytes.get(),
             names: stats.names,
+        }
+    }
+}
+
+/// Requests of cleartext HTTP, since the gateway started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct HttpStatus {
+    /// Requests that the cache has looked at.
+    pub requests: u64,
+    /// Answered from the cache without asking.
+    pub hits: u64,
+    /// Answered from the cache after the server confirmed it.
+    pub confirmed: u64,
+    /// Answered with what had expired: while it was validated, or for want of anything else.
+    pub stale: u64,
+    /// Answered by servers, although the cache might have.
+    pub misses: u64,
+    /// Not a cache's business: other methods, parts of what is not stored.
+    pub passed: u64,
+    /// Connections that were no HTTP, or not HTTP that the cache handles.
+    pub plain: u64,
+    /// Bytes of bodies that did not cross the hop.
+    pub saved_bytes: u64,
+    /// Round trips over the hop for which clients did not wait: `hits`.
+    pub saved_round_trips: u64,
+    /// Responses stored since the start.
+    pub stored: u64,
+    /// Responses in the cache.
+    pub entries: u64,
+    /// Memory that they take.
+    pub memory_bytes: u64,
+    /// Bytes of their files.
+    pub disk_bytes: u64,
+    /// Files that could not be written or read.
+    pub disk_errors: u64,
+}
+
+impl HttpStatus {
+    /// That of a terminal.
+    pub(crate) fn of_terminal(stats: &pep::http::CacheStats, plain: u64, disk_errors: u64) -> Self {
+        Self {
+            requests: stats.requests,
+            hits: stats.hits,
+            confirmed: stats.confirmed,
+            stale: stats.stale,
+            misses: stats.misses,
+            passed: stats.passed,
+            plain,
+            saved_bytes: stats.saved_bytes,
+            saved_round_trips: stats.hits,
+            stored: stats.stored,
+            entries: stats.entries,
+            memory_bytes: stats.memory.get(),
+            disk_bytes: stats.disk.get(),
+            disk_errors,
         }
     }
 }

@@ -10,7 +10,7 @@ pub(crate) mod leg;
 pub(crate) mod names;
 mod pair;
 pub(crate) mod pipe;
-mod scratch;
+pub(crate) mod scratch;
 pub(crate) mod side;
 mod splice;
 pub(crate) mod tcp;
@@ -51,14 +51,7 @@ pub(crate) async fn originate(
     let leg = Leg::new(socket);
     let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
     match hop.open(clock::now(), session, open) {
-        Ok(stream) => {
-            let pair = Pair::split((Side::Client, leg), stream, &[], &entry, &counters);
-            let mut running = Running::new(Relay::early(), pair);
-            while let Some(reason) = running.until_refused().await {
-                counters.refusals.report(clock::now(), open.destination, reason).await;
-                running.abort(reason);
-            }
-        }
+        Ok(stream) => early(stream, leg, (&[], Some(open.destination)), &entry, &counters).await,
         Err(error) => {
             counters.failed.increment();
             counters.reasons.count(ResetReason::Limit);
@@ -68,17 +61,21 @@ pub(crate) async fn originate(
 }
 
 /// Relays the connection of a client that has been answered, and a new stream, until both directions
-/// end. `first` is data already received from the client.
+/// end. `first` is data already received from the client. If the destination is one that later
+/// connections may reach without us, it is `reported` when it cannot be connected.
 pub(crate) async fn early(
     stream: Stream,
     leg: Leg,
-    first: &[u8],
+    (first, reported): (&[u8], Option<SocketAddr>),
     entry: &Registered<'_>,
     counters: &Counters,
 ) {
     let pair = Pair::split((Side::Client, leg), stream, first, entry, counters);
     let mut running = Running::new(Relay::early(), pair);
     while let Some(reason) = running.until_refused().await {
+        if let Some(destination) = reported {
+            counters.refusals.report(clock::now(), destination, reason).await;
+        }
         running.abort(reason);
     }
 }

@@ -352,7 +352,7 @@ impl Service for Hub {
         }
         let wanted = self.parts.intake.is_some().then(|| self.wanted(ops));
         if let (Some(intake), Some(wanted)) = (&mut self.parts.intake, wanted) {
-            intake.set(now, wanted)?;
+            intake.set(now, wanted, Scope::Nothing)?;
         }
         Ok(true)
     }

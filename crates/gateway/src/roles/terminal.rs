@@ -20,6 +20,8 @@ use crate::config::read_terminal;
 use crate::error::RunError;
 use crate::hop::HopEvent;
 use crate::hop::peers::Peers;
+use crate::http::{self, Http};
+use crate::intercept::listener::Accepted;
 use crate::intercept::netfilter::{PASSING, Scope};
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{self, Arrival};
@@ -30,7 +32,7 @@ use crate::operate::{Operations, RoleStatus, View};
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
 use crate::relay::names::Resolver;
-use crate::roles::gateway::{Admission, DialPolicy, Gateway, Report, Side, bind};
+use crate::roles::gateway::{Admission, DialPolicy, Report, Side, bind};
 use crate::roles::hubs::{Change, Done, KnownHubs, Resolved};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
@@ -95,7 +97,18 @@ pub async fn run(
         own: Some(own),
         mark,
     };
-    let names = dns.map(|it| start_names(it, &parts.gateway, &dialer));
+    let through = || Through {
+        hop: parts.gateway.hop().clone(),
+        dialer: dialer.clone(),
+        resolver: Resolver::default(),
+        counters: parts.gateway.counters(),
+        http: None,
+    };
+    let http = config.http.clone().map(|http| Http::start(http, through()));
+    let names = dns.map(|(doors, dns)| {
+        let http = http.as_ref().map(Http::shared);
+        Names::start(dns, doors, Through { http, ..through() })
+    });
     let upstream = Upstream::new(manner, dialer, parts.gateway.counters());
     let hop = parts.gateway.hop().clone();
     let hubs = KnownHubs::new(clock::now(), &config, hubs, hop, mark);
@@ -106,6 +119,7 @@ pub async fn run(
         proxy,
         upstream,
         names,
+        http,
         session: None,
         hubs,
     };
@@ -118,12 +132,6 @@ async fn open_doors(dns: Option<DnsConfig>) -> Result<Option<(Doors, DnsConfig)>
     let doors = Doors::open(&dns).await?;
     doors.restrict(&mut dns);
     Ok(Some((doors, dns)))
-}
-
-fn start_names((doors, dns): (Doors, DnsConfig), gateway: &Gateway, dialer: &Dialer) -> Names {
-    let (hop, counters) = (gateway.hop().clone(), gateway.counters());
-    let resolver = Resolver::default();
-    Names::start(dns, doors, Through { hop, dialer: dialer.clone(), resolver, counters })
 }
 
 /// The rules, routes and tables that a terminal with `config` installs while its hub is reachable,
@@ -157,6 +165,8 @@ struct Terminal {
     upstream: Upstream,
     /// Resolves names; [`None`] unless configured.
     names: Option<Names>,
+    /// Answers requests of cleartext HTTP; [`None`] unless configured.
+    http: Option<Http>,
     /// The session that has the tunnel.
     session: Option<SessionId>,
     hubs: KnownHubs,
@@ -185,8 +195,9 @@ impl Service for Terminal {
 
     fn role_status(&self, now: Instant) -> RoleStatus {
         let dns = self.names.as_ref().map(Names::status);
+        let http = self.http.as_ref().map(Http::status);
         let hubs = self.hubs.status();
-        RoleStatus { dns, hubs, ..self.parts.role_status(now) }
+        RoleStatus { dns, http, hubs, ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> TerminalEvent {
@@ -227,7 +238,9 @@ impl Service for Terminal {
         let bypass_reason = self.bypass_reason(ops);
         let asking = self.set_names(bypass_reason.is_none());
         let Some(intake) = &mut self.parts.intake else { return Ok(self.hubs.is_good()) };
-        intake.set(now, bypass_reason.map_or(Ok(Scope::Everything), Err))?;
+        let offline = self.http.as_ref().map_or(&[][..], Http::offline_ports);
+        let scope = Scope::ports(offline);
+        intake.set(now, bypass_reason.map_or(Ok(Scope::Everything), Err), scope)?;
         intake.answer_questions(asking)?;
         Ok(intake.is_on())
     }
@@ -266,7 +279,7 @@ impl Service for Terminal {
     }
 
     async fn stop(self) {
-        drop((self.proxy, self.names));
+        drop((self.proxy, self.names, self.http));
         self.parts.stop().await;
     }
 }
@@ -332,9 +345,11 @@ impl Terminal {
     /// questions are to be redirected: while there is a session, even one whose hub cannot be reached,
     /// because then the cache may know.
     fn set_names(&self, by_name: bool) -> bool {
-        let Some(names) = &self.names else { return false };
         let session = self.hubs.session();
-        names.set(Route { hub: session.filter(|_| self.hubs.is_good()), by_name });
+        let route = Route { hub: session.filter(|_| self.hubs.is_good()), by_name };
+        self.http.iter().for_each(|http| http.set(route));
+        let Some(names) = &self.names else { return false };
+        names.set(route);
         session.is_some_and(|session| self.parts.gateway.hop().peer_answers(session))
     }
 
@@ -354,6 +369,12 @@ impl Terminal {
     }
 
     fn carry(&mut self, arrival: Arrival) {
+        if let (Some(http), Arrival::Connection(accepted)) = (&self.http, &arrival)
+            && http.takes(accepted.open.destination.port())
+        {
+            let Arrival::Connection(Accepted { socket, open }) = arrival else { return };
+            return self.parts.gateway.serve(http::serve(http.shared(), socket, open.into()));
+        }
         match self.hubs.session() {
             Some(session) => self.parts.gateway.originate(session, arrival),
             // Intercepted just as the session ended.

@@ -1,6 +1,7 @@
 //! The typed configuration of a gateway: valid as it stands, whatever file it came from.
 
 mod dns;
+mod http;
 mod hub;
 mod intercept;
 mod log;
@@ -9,6 +10,7 @@ mod solo;
 mod terminal;
 
 pub use dns::{DnsConfig, HubDnsConfig};
+pub use http::HttpConfig;
 pub use hub::{HubConfig, PermitDefaults, PermittedTerminal, aggregates};
 pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice};
 pub use log::{LogFilter, LogFilterError};

@@ -8,6 +8,7 @@ use slacp::{KeyPair, PublicKey};
 use thiserror::Error;
 
 use super::dns::DnsConfig;
+use super::http::HttpConfig;
 use super::intercept::{InterceptConfig, ProxyConfig, TunnelConfig};
 use super::operation::OperationConfig;
 use crate::egress::Egress;
@@ -47,6 +48,9 @@ pub struct TerminalConfig {
     pub tunnel: Option<TunnelConfig>,
     /// Resolves names for clients; `None` leaves their questions alone. Section `dns`.
     pub dns: Option<DnsConfig>,
+    /// Answers clients' requests from a cache; `None` leaves their connections as they are. Section
+    /// `http`, which requires `intercept`.
+    pub http: Option<HttpConfig>,
     /// Traffic classes that share the rate. Sections `[[class]]`.
     pub classes: Classes,
     /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then

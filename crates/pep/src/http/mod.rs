@@ -19,6 +19,7 @@ mod directives;
 mod fields;
 mod head;
 mod policy;
+mod record;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -29,4 +30,5 @@ pub use cache::{Answer, Asked, Cache, CacheConfig, CacheStats, Plan, Verdict};
 pub use fields::Fields;
 pub use head::{Framing, LONGEST_HEAD, Parsed, RequestHead, ResponseHead, Unfit};
 pub use policy::Stored;
+pub use record::Record;
 pub use store::{EntryId, FileOutput, Key, Store, StoreLimits};

@@ -156,9 +156,15 @@ impl<B: Clone> Store<B> {
         Some((&entry.stored, entry.body.as_ref(), entry.length))
     }
 
-    /// The key of a response.
-    pub fn key(&self, id: EntryId) -> Option<&Key> {
-        Some(&self.entries.get(&id)?.key)
+    /// The key of a response, and the client that asked.
+    pub fn origin(&self, id: EntryId) -> Option<(&Key, IpAddr)> {
+        let entry = self.entries.get(&id)?;
+        Some((&entry.key, entry.owner))
+    }
+
+    /// Leaves the names up to this one to files that are there already.
+    pub fn reserve(&mut self, last: EntryId) {
+        self.next = self.next.max(last.0.saturating_add(1));
     }
 
     /// Stores a response in place of those that the same request selects. `owner` is the client that
@@ -210,7 +216,7 @@ impl<B: Clone> Store<B> {
         if self.entries.contains_key(&id) || length > self.longest() || variants >= MOST_VARIANTS {
             return false;
         }
-        self.next = self.next.max(id.0.saturating_add(1));
+        self.reserve(id);
         self.admit(id, key, stored, (None, length), (owner, true));
         self.make_room();
         self.entries.contains_key(&id)

@@ -1,6 +1,7 @@
 //! The cache against what the standards say, case by case; and its bounds, with seeds.
 
 mod bounds;
+mod record;
 mod rules;
 
 use core::time::Duration;

@@ -17,7 +17,9 @@ use super::rate::Rates;
 use super::raw::sections;
 use super::raw::values::Key;
 use super::shared::{SharedKeys, shared_keys};
-use super::{ConfigFile, KeySource, RawHub, RawTerminal, dns, egress, entrances, limits, policies};
+use super::{
+    ConfigFile, KeySource, RawHub, RawTerminal, dns, egress, entrances, http, limits, policies,
+};
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::Text;
@@ -39,6 +41,7 @@ pub(super) fn terminal<E: Display>(
     let (intercept, proxy) = entrances::read(place, raw.intercept, raw.proxy, needs_interception)?;
     let choice = Choice { split: intercept.is_some(), tunnel: shared.tunnel.is_some() };
     let dns = raw.dns.map(|raw| dns::terminal(place, raw, intercept.is_some())).transpose()?;
+    let http = raw.http.map(|raw| http::terminal(place, raw, intercept.as_ref())).transpose()?;
     Ok(TerminalConfig {
         identity: shared.identity,
         hubs,
@@ -51,6 +54,7 @@ pub(super) fn terminal<E: Display>(
         proxy,
         accept: egress::accept(place, raw.accept)?,
         dns,
+        http,
         operation: shared.operation,
         tunnel: shared.tunnel,
         classes: shared.classes,

@@ -9,7 +9,7 @@ use units::{BitRate, ByteCount, Probability};
 
 pub(crate) use self::sections::PermittedTerminal as RawPermit;
 use self::sections::{
-    Accept, Class, Dlep, Dns, Egress, HubDns, Intercept, Limits, Metrics, OtherHub,
+    Accept, Class, Dlep, Dns, Egress, Http, HubDns, Intercept, Limits, Metrics, OtherHub,
     PermittedTerminal, Policy, Proxy, Side, Tunnel,
 };
 use self::values::{Address, HubOrder, InitialRate, Key, RateChoice};
@@ -106,6 +106,8 @@ pub(crate) struct RawTerminal {
     pub(super) accept: Option<Accept>,
     /// How the names of clients are resolved; without it, their questions are left alone.
     pub(super) dns: Option<Dns>,
+    /// Cleartext HTTP is answered from a cache; without it, its connections are like others.
+    pub(super) http: Option<Http>,
     /// Traffic that is not split crosses the hop too, if both sides have this section.
     pub(super) tunnel: Option<Tunnel>,
     /// How traffic shares the rate; by default interactive traffic goes before bulk.

@@ -14,6 +14,7 @@ const COMMON: &[&str] = &["control", "metrics", "proxy", "state"];
 const OF_A_PAIR: &[&str] = &[
     "dlep",
     "dns",
+    "http",
     "listen",
     "memory",
     "mtu",

@@ -514,6 +514,16 @@ fn a_bad_terminal_configuration_is_a_one_line_error() {
             "[dns]\nlisten = [\"0.0.0.0:53\"]\n[intercept]",
             &["dns.clients is missing", "10.1.0.0/16"],
         ),
+        ("[intercept]", "[http]\nports = [443]\n[intercept]", &["http.ports.0", "443"]),
+        ("[intercept]", "[http]\nports = []\n[intercept]", &["http.ports", "16 ports"]),
+        ("[intercept]", "[http]\ndisk = \"1 GB\"\n[intercept]", &["http.directory is missing"]),
+        ("[intercept]", "[http]\nstale = \"800 h\"\n[intercept]", &["http.stale", "720 h"]),
+        ("[intercept]", "[http]\nmemory = \"1 kB\"\n[intercept]", &["http.memory", "64 kB"]),
+        (
+            "[intercept]",
+            "[http]\n[intercept]\nanswer = \"deferred\"",
+            &["intercept.answer", "\"early\"", "before there is a connection"],
+        ),
         ("[intercept]", "[dns]\nservers = [\"dns\"]\n[intercept]", &["dns.servers", "192.0.2.53"]),
         ("[intercept]", "[dns]\nreal = [\"a b\"]\n[intercept]", &["dns.real", "corp.example"]),
         ("[intercept]", "[dns]\ncache = \"1 kB\"\n[intercept]", &["dns.cache", "64 kB"]),
@@ -953,4 +963,24 @@ fn names_are_resolved_with_a_section_dns_on_both_sides() {
     let dns = config.dns.unwrap();
     assert!(config.link.questions);
     assert_eq!((dns.servers[0].to_string(), dns.questions), ("192.0.2.53:53".to_owned(), 128));
+}
+
+#[test]
+fn cleartext_http_is_cached_with_a_section_http() {
+    assert_eq!(terminal(&terminal_with("lan0", "lan0")).unwrap().http, None);
+    let with = |text: &str| {
+        let text = terminal_with("[intercept]", &format!("[http]\n{text}\n[intercept]"));
+        terminal(&text).unwrap().http.unwrap()
+    };
+    let usual = with("");
+    assert!(usual.takes(80) && !usual.takes(8080) && usual.offline && usual.directory.is_none());
+    let limits = usual.cache.limits;
+    assert_eq!(
+        [limits.memory, limits.disk, limits.object].map(ByteCount::get),
+        [64_000_000, 0, 16_000_000]
+    );
+    let kept =
+        with("ports = [8080]\ndirectory = \"/var/cache/skyhop\"\nstale = \"0 s\"\noffline = false");
+    assert_eq!(kept.cache.limits.disk, ByteCount::new(2_000_000_000));
+    assert!(kept.takes(8080) && !kept.takes(80) && !kept.offline && kept.cache.stale.is_zero());
 }

@@ -26,6 +26,7 @@ mod fail_open;
 mod faults;
 mod gateways;
 mod gateways_option;
+mod http;
 mod hubs;
 mod inside;
 mod machines;

@@ -3,7 +3,7 @@
 use crate::common::program::{Program, programs};
 use crate::{
     blocked, clean_up, clients, code_points, compression, dashboard, directions, dlep, egress,
-    endings, enrol, eyeballs, fail_open, faults, hubs, machines, monitoring, names, operate,
+    endings, enrol, eyeballs, fail_open, faults, http, hubs, machines, monitoring, names, operate,
     policy, protocols, proxy, quic, semantics, shares, shown, solo, stalled, transfer, transparent,
     tunnel, voice, workers,
 };
@@ -42,6 +42,10 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     blocked::inside_strangers_are_turned_away,
     blocked::inside_the_pair_goes_on_over_tcp,
     fail_open::inside_the_hub_comes_and_goes,
+    http::inside_answers_are_cached,
+    http::inside_others_pass,
+    http::inside_a_terminal_restarts,
+    http::inside_the_hub_is_gone,
     hubs::inside_a_hub_dies,
     hubs::inside_a_hub_drains,
     hubs::inside_a_fade,

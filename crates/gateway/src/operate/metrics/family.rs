@@ -110,6 +110,7 @@ impl Collector for Snapshot {
         policies(&self.status, &mut families)?;
         tunnel(&self.status, &mut families)?;
         names(&self.status, &mut families)?;
+        http(&self.status, &mut families)?;
         bounds(&self.status, &mut families)?;
         modem(&self.status, &mut families)?;
         sessions(&self.status, &mut families)?;
@@ -293,6 +294,33 @@ fn names(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.one("skyhop_names_entries", "Answers in the cache", dns.entries as f64)?;
     families.one("skyhop_names_cache_bytes", "Memory of the cache", dns.cache_bytes as f64)?;
     families.one("skyhop_names_pool", "Names with addresses of the pool", dns.names as f64)
+}
+
+fn http(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let Some(http) = &status.http else { return Ok(()) };
+    let fates = [
+        ("asked", http.requests),
+        ("hit", http.hits),
+        ("confirmed", http.confirmed),
+        ("stale", http.stale),
+        ("miss", http.misses),
+        ("passed", http.passed),
+        ("stored", http.stored),
+    ];
+    let rows = fates.map(|(fate, count)| (label("fate", fate), count));
+    let help = "Requests of cleartext HTTP; stored counts responses";
+    families.counter("skyhop_http", help, &rows)?;
+    for (name, help, count) in [
+        ("skyhop_http_plain", "Connections to HTTP ports that pass as they are", http.plain),
+        ("skyhop_http_saved_bytes", "Bytes of bodies that did not cross the hop", http.saved_bytes),
+        ("skyhop_http_disk_errors", "Files that could not be written or read", http.disk_errors),
+    ] {
+        let counter = ConstCounter::new(count);
+        counter.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    }
+    families.one("skyhop_http_entries", "Responses in the cache", http.entries as f64)?;
+    families.one("skyhop_http_memory_bytes", "Memory of the cache", http.memory_bytes as f64)?;
+    families.one("skyhop_http_disk_bytes", "Files of the cache", http.disk_bytes as f64)
 }
 
 fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {

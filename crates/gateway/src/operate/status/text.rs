@@ -8,8 +8,8 @@ use units::{BitRate, ByteCount, format_duration};
 
 use super::{
     ChannelStatus, ClassStatus, CompressionStatus, ConnectionStatus, DemandStatus, DlepStatus,
-    DnsStatus, InterceptionStatus, MemoryStatus, PolicyStatus, Role, SessionStatus, Status,
-    TrafficStatus, TunnelStatus,
+    DnsStatus, HttpStatus, InterceptionStatus, MemoryStatus, PolicyStatus, Role, SessionStatus,
+    Status, TrafficStatus, TunnelStatus,
 };
 
 impl Status {
@@ -30,6 +30,9 @@ impl Status {
         }
         if let Some(dns) = &self.dns {
             row(&mut text, "names", &names(dns, self.role));
+        }
+        if let Some(http) = &self.http {
+            row(&mut text, "http", &self::http(http));
         }
         row(&mut text, "memory", &memory(&self.memory));
         if let Some(dlep) = &self.dlep {
@@ -162,6 +165,25 @@ fn names(dns: &DnsStatus, role: Role) -> String {
         (dns.straight, "asked without the hop"),
         (dns.failed, "without an answer"),
         (dns.refused, "refused"),
+    ] {
+        if count > 0 {
+            let _ = write!(what, "; {count} {why}");
+        }
+    }
+    what
+}
+
+/// What became of requests of cleartext HTTP.
+fn http(http: &HttpStatus) -> String {
+    let HttpStatus { requests, hits, confirmed, saved_bytes, entries, .. } = http;
+    let mut what = format!(
+        "{requests} requests: {hits} from the cache, {confirmed} confirmed; {} saved; {entries} stored",
+        ByteCount::new(*saved_bytes)
+    );
+    for (count, why) in [
+        (http.stale, "expired"),
+        (http.plain, "connections left alone"),
+        (http.disk_errors, "errors of the disk"),
     ] {
         if count > 0 {
             let _ = write!(what, "; {count} {why}");

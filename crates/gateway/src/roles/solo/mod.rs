@@ -126,7 +126,9 @@ impl Service for Solo {
 
     fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
         let wanted = ops.bypass_reason(self.view()).map_or(Ok(Scope::Everything), Err);
-        self.intake.iter_mut().try_for_each(|intake| intake.set(now, wanted.clone()))?;
+        let offline = Scope::Nothing;
+        let mut intakes = self.intake.iter_mut();
+        intakes.try_for_each(|intake| intake.set(now, wanted.clone(), offline.clone()))?;
         Ok(true)
     }
 

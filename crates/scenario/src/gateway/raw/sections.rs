@@ -135,6 +135,33 @@ pub(in crate::gateway) struct Dns {
     pub(in crate::gateway) prefetch: Option<i64>,
 }
 
+/// How the cleartext HTTP of a terminal's clients is handled.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::gateway) struct Http {
+    /// Ports of connections that carry it.
+    #[schemars(extend("default" = [80]))]
+    pub(in crate::gateway) ports: Option<Vec<i64>>,
+    /// The most memory of the cache.
+    #[schemars(extend("default" = "64 MB"))]
+    pub(in crate::gateway) memory: Option<Text<ByteCount>>,
+    /// A directory in which the cache is kept, too; without it, in memory only.
+    #[schemars(extend("examples" = ["/var/cache/skyhop"]))]
+    pub(in crate::gateway) directory: Option<String>,
+    /// With `directory`: the most bytes there.
+    #[schemars(extend("default" = "2 GB"))]
+    pub(in crate::gateway) disk: Option<Text<ByteCount>>,
+    /// The longest response that is stored.
+    #[schemars(extend("default" = "16 MB"))]
+    pub(in crate::gateway) object: Option<Text<ByteCount>>,
+    /// How long an expired response may be used while its server cannot be reached, at most 720 h.
+    #[schemars(extend("default" = "24 h"))]
+    pub(in crate::gateway) stale: Option<Text<Time>>,
+    /// Serve clients while the hub cannot be reached: from the cache, or without the hop.
+    #[schemars(extend("default" = true))]
+    pub(in crate::gateway) offline: Option<bool>,
+}
+
 /// How a hub answers its terminals' questions.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

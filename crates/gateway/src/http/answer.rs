@@ -1,0 +1,67 @@
+//! Answers to a client that do not come straight from its server.
+
+use pep::http::{Answer, RequestHead, ResponseHead};
+
+use super::conversation::{Conversation, Fate};
+use super::disk::Bytes;
+
+/// Bytes of a body that are sent with its head.
+const TOGETHER: usize = 16 << 10;
+
+impl Conversation {
+    /// Answers from the cache. [`None`] if the body is lost; then nothing was said. `how` is told to the
+    /// client (RFC 9211).
+    pub(super) async fn answer(
+        &self,
+        request: &RequestHead,
+        answer: Answer<Bytes>,
+        how: &str,
+    ) -> Option<Fate> {
+        let Answer { head, part, body, entry } = answer;
+        let Some(part) = part else { return Some(self.say(request, head, None, how).await) };
+        let body = match body {
+            Some(body) => body,
+            None => self.shared.body(entry).await?,
+        };
+        let from = usize::try_from(part.from).ok()?;
+        let part = body.get(from..from + usize::try_from(part.length).ok()?)?;
+        Some(self.say(request, head, Some(part), how).await)
+    }
+
+    /// Says something that has a length.
+    pub(super) async fn say(
+        &self,
+        request: &RequestHead,
+        mut head: ResponseHead,
+        body: Option<&[u8]>,
+        how: &str,
+    ) -> Fate {
+        let keeps = request.keeps_alive();
+        head.fields.push("Cache-Status", format!("skyhop; {how}"));
+        persist(&mut head, request, keeps);
+        let mut first = Vec::new();
+        head.write(&mut first);
+        let body = body.unwrap_or_default();
+        let (with, rest) = body.split_at(body.len().min(TOGETHER));
+        first.extend_from_slice(with);
+        let client = self.client();
+        let said = async {
+            client.write(&first).await?;
+            client.write(rest).await
+        };
+        match said.await {
+            Ok(()) if keeps => Fate::Open,
+            Ok(()) => Fate::Close,
+            Err(reason) => Fate::Broken(reason),
+        }
+    }
+}
+
+/// Says whether the connection stays open (RFC 9112 §9.3).
+pub(super) fn persist(head: &mut ResponseHead, request: &RequestHead, keeps: bool) {
+    match (keeps, request.minor) {
+        (false, _) => head.fields.push("Connection", "close"),
+        (true, 0) => head.fields.push("Connection", "keep-alive"),
+        (true, _) => {}
+    }
+}

@@ -1,0 +1,270 @@
+//! A client's connection: its requests one after the other, until it ends or becomes something else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pep::http::{Framing, Key, Parsed, Plan, RequestHead, ResponseHead};
+use slacp::{Destination, Open, ResetReason};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::upstream::{End, Upstream, session};
+use super::wire::{Inlet, Wire};
+use super::{Shared, refresh};
+use crate::clock;
+use crate::operate::connections::{Origin, Registered};
+use crate::proxy::client_network;
+use crate::relay::leg::{Leg, shut_down};
+use crate::relay::{self, tcp};
+
+/// How long a client may be silent before its server is connected, which may be the one to speak first.
+const SILENCE: Duration = Duration::from_millis(250);
+/// How long a head may take from its first byte. What takes longer may wait for an answer to half of it,
+/// which only another protocol gets.
+const HEAD: Duration = Duration::from_secs(2);
+/// Time for what was said last to be heard.
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// A client's connection.
+pub(super) struct Conversation {
+    pub(super) shared: Arc<Shared>,
+    pub(super) leg: Leg,
+    /// What the client has sent.
+    pub(super) inlet: Inlet,
+    pub(super) open: Open<Destination>,
+    /// A way to its server that is idle, or (before the first request) may speak first.
+    pub(super) upstream: Option<Upstream>,
+    /// Whether a request was read.
+    spoke: bool,
+}
+
+/// What comes next on a connection.
+enum Next {
+    Request(RequestHead, Framing),
+    /// Something that passes as it is.
+    Plain,
+    End,
+}
+
+/// What becomes of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Another request may come.
+    Open,
+    /// Everything was said.
+    Close,
+    /// What follows passes as it is.
+    Plain,
+    /// It is reset.
+    Broken(ResetReason),
+}
+
+impl Conversation {
+    pub(super) fn new(shared: Arc<Shared>, socket: TcpStream, open: Open<Destination>) -> Self {
+        // Fails if the client has reset the connection; reading will notice.
+        let _ = tcp::prepare(&socket, &shared.through.counters.keepalive);
+        tcp::reset_when_closed(&socket, true);
+        let (leg, inlet) = (Leg::new(socket), Inlet::default());
+        Self { shared, leg, inlet, open, upstream: None, spoke: false }
+    }
+
+    pub(super) async fn run(mut self) {
+        let shared = self.shared.clone();
+        let counters = &*shared.through.counters;
+        counters.connections.increment();
+        let (now, open) = (clock::now(), self.open.clone());
+        let entry = match session(&shared.through, *shared.route.borrow(), &open) {
+            Some(session) => Registered::new(now, counters, session, open, Origin::Here),
+            None => Registered::straight(now, counters, open),
+        };
+        match self.converse(&entry).await {
+            Fate::Open | Fate::Close => {
+                counters.closed.increment();
+                self.close().await;
+            }
+            Fate::Plain => self.relay(entry).await,
+            Fate::Broken(reason) => {
+                counters.reset.increment();
+                counters.reasons.count(reason);
+            }
+        }
+    }
+
+    pub(super) fn client(&self) -> Wire<'_> {
+        Wire::Socket(self.leg.socket())
+    }
+
+    async fn converse(&mut self, entry: &Registered<'_>) -> Fate {
+        loop {
+            let fate = match self.next().await {
+                Ok(Next::Request(request, framing)) => self.handle(request, framing, entry).await,
+                Ok(Next::Plain) => Fate::Plain,
+                Ok(Next::End) => Fate::Close,
+                Err(reason) => Fate::Broken(reason),
+            };
+            if fate != Fate::Open {
+                return fate;
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Result<Next, ResetReason> {
+        loop {
+            match RequestHead::parse(&self.inlet.bytes) {
+                Parsed::Head(head, length) => match head.framing() {
+                    Ok(framing) => {
+                        self.inlet.consume(length);
+                        self.spoke = true;
+                        return Ok(Next::Request(head, framing));
+                    }
+                    Err(why) => {
+                        tracing::debug!(destination = %self.open.destination, "passes as it is: {why}");
+                        return Ok(Next::Plain);
+                    }
+                },
+                Parsed::Malformed => return Ok(Next::Plain),
+                Parsed::Incomplete if !self.inlet.ended => {}
+                Parsed::Incomplete if self.spoke && self.inlet.bytes.is_empty() => {
+                    return Ok(Next::End);
+                }
+                Parsed::Incomplete => return Ok(Next::Plain),
+            }
+            if !self.wait().await? {
+                return Ok(Next::Plain);
+            }
+        }
+    }
+
+    /// Waits for the client. Returns `false` if it is none of HTTP.
+    async fn wait(&mut self) -> Result<bool, ResetReason> {
+        let client = Wire::Socket(self.leg.socket());
+        if !self.inlet.bytes.is_empty() {
+            return match timeout(HEAD, self.inlet.fill(client)).await {
+                Ok(filled) => filled.map(|_| true),
+                Err(_) => Ok(false),
+            };
+        }
+        let Some(Upstream { end, inlet, .. }) = &mut self.upstream else {
+            if self.spoke {
+                return self.inlet.fill(client).await.map(|_| true);
+            }
+            if let Ok(filled) = timeout(SILENCE, self.inlet.fill(client)).await {
+                return filled.map(|_| true);
+            }
+            let route = *self.shared.route.borrow();
+            let opened = Upstream::open(&self.shared.through, route, &self.open).await?;
+            self.upstream = Some(opened);
+            return Ok(true);
+        };
+        tokio::select! {
+            filled = self.inlet.fill(client) => filled.map(|_| true),
+            heard = inlet.fill(end.wire()) => {
+                if !self.spoke {
+                    return heard.map(|_| false);
+                }
+                // It ends the connection, or says why it does: the next request gets another.
+                self.let_go();
+                Ok(true)
+            }
+        }
+    }
+
+    /// Ends the way to the server.
+    pub(super) fn let_go(&mut self) {
+        if let Some(upstream) = self.upstream.take() {
+            tokio::spawn(upstream.close());
+        }
+    }
+
+    async fn handle(
+        &mut self,
+        request: RequestHead,
+        framing: Framing,
+        entry: &Registered<'_>,
+    ) -> Fate {
+        let client = client_network(self.open.source.ip());
+        let key = Key {
+            destination: self.open.destination.to_string(),
+            host: request.host().unwrap_or_default(),
+            target: request.target.clone(),
+        };
+        loop {
+            let plan = self.shared.change(|cache| {
+                cache.handle_request(clock::unix_time(), key.clone(), &request, framing, client)
+            });
+            match plan {
+                Plan::Answer(answer, again) => {
+                    if let Some((head, asked)) = again {
+                        let (shared, open) = (self.shared.clone(), self.open.clone());
+                        tokio::spawn(refresh::refresh(shared, open, head, asked));
+                    }
+                    // Without its body, which the disk has lost, the cache decides again.
+                    if let Some(fate) = self.answer(&request, answer, "hit").await {
+                        return fate;
+                    }
+                }
+                Plan::Ask(head, asked) => {
+                    return self.ask(&request, head, asked, framing, entry).await;
+                }
+                Plan::Unavailable => {
+                    let mut head = ResponseHead::own(504, "Gateway Timeout");
+                    head.fields.push("Content-Length", "0");
+                    return self.say(&request, head, None, "fwd=miss").await;
+                }
+            }
+        }
+    }
+
+    /// Lets the connection pass as it is from here on, with all that was read.
+    async fn relay(mut self, entry: Registered<'_>) {
+        let shared = self.shared.clone();
+        let counters = &*shared.through.counters;
+        shared.counters.plain.increment();
+        let upstream = match self.upstream.take() {
+            Some(upstream) => Ok(upstream),
+            None => {
+                let route = *shared.route.borrow();
+                tokio::select! {
+                    opened = Upstream::open(&shared.through, route, &self.open) => opened,
+                    () = self.leg.failure() => Err(ResetReason::Reset),
+                }
+            }
+        };
+        let upstream = match upstream {
+            Ok(upstream) => upstream,
+            Err(reason) => {
+                counters.failed.increment();
+                return counters.reasons.count(reason);
+            }
+        };
+        if self.client().write(&upstream.inlet.bytes).await.is_err() {
+            return counters.reset.increment();
+        }
+        let first = self.inlet.bytes;
+        match upstream.end {
+            End::Stream(stream) => {
+                let report = address(&self.open.destination);
+                relay::early(stream, self.leg, (&first, report), &entry, counters).await;
+            }
+            End::Socket(server) => {
+                relay::direct(self.leg, Leg::new(server), &first, entry, counters).await;
+            }
+        }
+    }
+
+    async fn close(mut self) {
+        self.let_go();
+        tcp::reset_when_closed(self.leg.socket(), false);
+        if shut_down(self.leg.socket()).is_ok() {
+            self.leg.discard(LAST_WORDS).await;
+        }
+    }
+}
+
+/// The address of a destination that has one.
+pub(super) fn address(destination: &Destination) -> Option<std::net::SocketAddr> {
+    match destination {
+        Destination::Address(address) => Some(*address),
+        _ => None,
+    }
+}

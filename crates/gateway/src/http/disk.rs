@@ -1,0 +1,259 @@
+//! The files of stored responses: two for each, its head (a [`Record`]) and its body.
+//!
+//! A disk that is full, broken or slow costs speed only: what cannot be written stays in memory or is
+//! forgotten, what cannot be read, or is not what was written, is asked for again.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+use pep::http::{EntryId, Record};
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use units::Instant;
+
+use crate::clock;
+use crate::operate::counters::Counter;
+
+/// A body, shared by those who send it.
+pub(super) type Bytes = Arc<[u8]>;
+
+/// Jobs, and bytes of bodies, that may wait for the disk; what is more is not written.
+const MOST_JOBS: usize = 1024;
+const MOST_WAITING: u64 = 64 << 20;
+/// How long a body may take to be read.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long nothing is written after a failure.
+const PAUSE: Duration = Duration::from_secs(30);
+/// The longest head that is read: more than any that is written.
+const LONGEST_HEAD: u64 = 256 << 10;
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+const HEAD: &str = "head";
+const BODY: &str = "body";
+const LOCK: &str = "lock";
+
+/// Something to be done.
+enum Job {
+    Write(EntryId, Box<Record>, Option<Bytes>),
+    Remove(EntryId),
+}
+
+/// A directory with stored responses.
+pub(super) struct Disk {
+    directory: Arc<Path>,
+    jobs: Sender<Job>,
+    waiting: Arc<AtomicU64>,
+    pub(super) errors: Arc<Counter>,
+    /// Keeps other gateways out.
+    _lock: Flock<File>,
+}
+
+/// The side that does it.
+pub(super) struct Worker {
+    directory: Arc<Path>,
+    jobs: Receiver<Job>,
+    waiting: Arc<AtomicU64>,
+    errors: Arc<Counter>,
+    paused_until: Option<Instant>,
+}
+
+impl Disk {
+    /// Opens a directory, and makes it if there is none. Returns what does the work, and what is there.
+    ///
+    /// # Errors
+    /// The system's; `WouldBlock` if another gateway uses it.
+    pub(super) fn open(directory: &Path) -> io::Result<(Self, Worker, Vec<EntryId>)> {
+        DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(FILE_MODE);
+        let lock = options.custom_flags(libc::O_NOFOLLOW).open(directory.join(LOCK))?;
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
+            .map_err(|(_, error)| io::Error::from(error))?;
+        let mut found = Vec::new();
+        for file in fs::read_dir(directory)? {
+            found.extend(id_of(&file?.path()));
+        }
+        found.sort_unstable();
+        found.dedup();
+        let (sender, jobs) = mpsc::channel(MOST_JOBS);
+        let (directory, waiting): (Arc<Path>, Arc<AtomicU64>) = (directory.into(), Arc::default());
+        let errors: Arc<Counter> = Arc::default();
+        let worker = Worker {
+            directory: directory.clone(),
+            jobs,
+            waiting: waiting.clone(),
+            errors: errors.clone(),
+            paused_until: None,
+        };
+        Ok((Self { directory, jobs: sender, waiting, errors, _lock: lock }, worker, found))
+    }
+
+    /// Has a response written, with its body unless that is there. Returns whether the disk keeps up.
+    pub(super) fn write(&self, id: EntryId, record: Record, body: Option<Bytes>) -> bool {
+        let length = body.as_ref().map_or(0, |body| body.len() as u64);
+        if self.waiting.load(Ordering::Relaxed) + length > MOST_WAITING {
+            return false;
+        }
+        let taken = self.jobs.try_send(Job::Write(id, Box::new(record), body)).is_ok();
+        if taken {
+            self.waiting.fetch_add(length, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Has a response removed. If the disk does not keep up, its files stay until the next start.
+    pub(super) fn remove(&self, id: EntryId) {
+        let _ = self.jobs.try_send(Job::Remove(id));
+    }
+
+    /// The body of a response, if it is there and whole.
+    pub(super) async fn load(&self, id: EntryId, length: u64) -> Option<Bytes> {
+        let directory = self.directory.clone();
+        let loading = spawn_blocking(move || load(&directory, id, length));
+        let loaded = timeout(PATIENCE, loading).await.ok()?.ok()?;
+        if loaded.is_none() {
+            self.errors.increment();
+        }
+        loaded
+    }
+
+    /// The heads of these responses, those that can be read. The files of others are removed.
+    pub(super) async fn records(&self, ids: Vec<EntryId>) -> Vec<(EntryId, Record)> {
+        let directory = self.directory.clone();
+        let reading = spawn_blocking(move || {
+            let read = ids.into_iter().filter_map(|id| match record(&directory, id) {
+                Some(record) => Some((id, record)),
+                None => {
+                    remove(&directory, id);
+                    None
+                }
+            });
+            read.collect()
+        });
+        reading.await.unwrap_or_default()
+    }
+}
+
+impl Worker {
+    /// Does what is to be done for as long as the disk is used. `lost` is called for what could not be
+    /// written.
+    pub(super) async fn run(mut self, lost: impl Fn(EntryId)) {
+        while let Some(job) = self.jobs.recv().await {
+            let directory = self.directory.clone();
+            match job {
+                Job::Write(id, record, body) => {
+                    let length = body.as_ref().map_or(0, |body| body.len() as u64);
+                    if !self.write(directory, id, record, body).await {
+                        lost(id);
+                    }
+                    self.waiting.fetch_sub(length, Ordering::Relaxed);
+                }
+                Job::Remove(id) => {
+                    let _ = spawn_blocking(move || remove(&directory, id)).await;
+                }
+            }
+        }
+    }
+
+    async fn write(
+        &mut self,
+        directory: Arc<Path>,
+        id: EntryId,
+        record: Box<Record>,
+        body: Option<Bytes>,
+    ) -> bool {
+        if self.paused_until.is_some_and(|until| clock::now() < until) {
+            let _ = spawn_blocking(move || remove(&directory, id)).await;
+            return false;
+        }
+        let writing = spawn_blocking(move || {
+            let written = write(&directory, id, *record, body.as_deref());
+            if written.is_err() {
+                remove(&directory, id);
+            }
+            written
+        });
+        match writing.await {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => {
+                let directory = self.directory.display();
+                tracing::warn!(
+                    "HTTP responses are not written to {directory} for a while: {error}"
+                );
+            }
+            Err(error) => tracing::error!("a response was not written: {error}"),
+        }
+        self.errors.increment();
+        self.paused_until = Some(clock::now() + PAUSE);
+        false
+    }
+}
+
+fn path(directory: &Path, id: EntryId, kind: &str) -> PathBuf {
+    directory.join(format!("{:016x}.{kind}", id.0))
+}
+
+/// The response to which a file belongs.
+fn id_of(path: &Path) -> Option<EntryId> {
+    let kind = path.extension()?.to_str()?;
+    let name = path.file_stem()?.to_str()?;
+    let ours = name.len() == 16 && [HEAD, BODY].contains(&kind);
+    u64::from_str_radix(name, 16).ok().filter(|_| ours).map(EntryId)
+}
+
+fn write(directory: &Path, id: EntryId, mut record: Record, body: Option<&[u8]>) -> io::Result<()> {
+    match body {
+        Some(body) => {
+            record.digest = digest(body);
+            create(&path(directory, id, BODY), body)?;
+        }
+        None => {
+            let missing = || io::Error::from(io::ErrorKind::NotFound);
+            record.digest = self::record(directory, id).ok_or_else(missing)?.digest;
+        }
+    }
+    // Whoever reads it finds the old head or the new one.
+    let new = path(directory, id, "new");
+    create(&new, &record.encode())?;
+    fs::rename(new, path(directory, id, HEAD))
+}
+
+/// Not synchronised: what a power failure leaves is told from what was written by its digest.
+fn create(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let _ = fs::remove_file(path);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(FILE_MODE).open(path)?.write_all(contents)
+}
+
+fn remove(directory: &Path, id: EntryId) {
+    for kind in [HEAD, BODY, "new"] {
+        let _ = fs::remove_file(path(directory, id, kind));
+    }
+}
+
+fn record(directory: &Path, id: EntryId) -> Option<Record> {
+    let head = path(directory, id, HEAD);
+    let length = fs::symlink_metadata(&head).ok().filter(fs::Metadata::is_file)?.len();
+    let bytes = if length <= LONGEST_HEAD { fs::read(head).ok()? } else { return None };
+    let record = Record::decode(&bytes)?;
+    let body = fs::symlink_metadata(path(directory, id, BODY)).ok()?;
+    (body.is_file() && body.len() == record.length).then_some(record)
+}
+
+fn load(directory: &Path, id: EntryId, length: u64) -> Option<Bytes> {
+    let record = record(directory, id).filter(|record| record.length == length)?;
+    let body = fs::read(path(directory, id, BODY)).ok()?;
+    (digest(&body) == record.digest).then(|| body.into())
+}
+
+fn digest(body: &[u8]) -> String {
+    Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect()
+}

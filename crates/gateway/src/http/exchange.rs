@@ -1,0 +1,312 @@
+//! A request that is sent on, and the answer to it.
+
+use pep::http::{Asked, Body, Framing, Parsed, RequestHead, ResponseHead, Verdict};
+use pep::relay::Side;
+use slacp::ResetReason;
+
+use super::answer::persist;
+use super::conversation::{Conversation, Fate, address};
+use super::record::Recording;
+use super::upstream::{End, Upstream};
+use super::wire::{As, Broken, Inlet, Wire, pass};
+use crate::clock;
+use crate::operate::connections::Registered;
+
+/// How an attempt has ended.
+enum Attempt {
+    Over(Fate),
+    /// This is to be sent instead.
+    Again(RequestHead, Box<Asked>),
+    /// No answer came, or not even a connection.
+    Failed(ResetReason),
+    /// The server had closed a connection that it had kept open.
+    Stale,
+}
+
+/// The head of an answer, if there is one.
+pub(super) enum Reply {
+    Head(ResponseHead, usize),
+    /// No HTTP, or it ended too soon; what has come is kept.
+    Malformed,
+    /// Nothing came.
+    Nothing,
+}
+
+/// Reads the head of an answer. Interim ones are passed on to `client`, if it understands them.
+pub(super) async fn read_reply(
+    wire: Wire<'_>,
+    inlet: &mut Inlet,
+    client: Option<Wire<'_>>,
+) -> Result<Reply, ResetReason> {
+    loop {
+        match ResponseHead::parse(&inlet.bytes) {
+            Parsed::Head(head, length) if head.is_interim() && head.status != 101 => {
+                if let Some(client) = client {
+                    client.write(&inlet.bytes[..length]).await?;
+                }
+                inlet.consume(length);
+            }
+            Parsed::Head(head, length) => return Ok(Reply::Head(head, length)),
+            Parsed::Malformed => return Ok(Reply::Malformed),
+            Parsed::Incomplete if inlet.ended && inlet.bytes.is_empty() => {
+                return Ok(Reply::Nothing);
+            }
+            Parsed::Incomplete if inlet.ended => return Ok(Reply::Malformed),
+            Parsed::Incomplete => {
+                inlet.fill(wire).await?;
+            }
+        }
+    }
+}
+
+/// The head of a request as the next one gets it.
+pub(super) fn sent_on(head: &RequestHead, framing: Framing) -> Vec<u8> {
+    let mut head = head.clone();
+    let keeps = head.minor == 0 && head.keeps_alive();
+    head.fields.remove_of_connection();
+    if framing == Framing::Chunked {
+        head.fields.push("Transfer-Encoding", "chunked");
+    }
+    if keeps {
+        head.fields.push("Connection", "keep-alive");
+    }
+    let mut bytes = Vec::new();
+    head.write(&mut bytes);
+    bytes
+}
+
+impl Conversation {
+    /// Sends `head` in place of the client's request, and answers the client.
+    pub(super) async fn ask(
+        &mut self,
+        request: &RequestHead,
+        mut head: RequestHead,
+        mut asked: Asked,
+        framing: Framing,
+        entry: &Registered<'_>,
+    ) -> Fate {
+        loop {
+            match self.attempt(request, &head, &asked, framing, entry).await {
+                Attempt::Over(fate) => return fate,
+                Attempt::Again(again, next) => (head, asked) = (again, *next),
+                Attempt::Stale => {}
+                Attempt::Failed(reason) => return self.fail(request, &asked, reason).await,
+            }
+        }
+    }
+
+    /// What the cache has may do. Otherwise the client hears of the failure as it would without us.
+    async fn fail(&mut self, request: &RequestHead, asked: &Asked, reason: ResetReason) -> Fate {
+        let now = clock::unix_time();
+        if let Some(answer) = self.shared.change(|cache| cache.handle_failure(now, asked))
+            && let Some(fate) = self.answer(request, answer, "hit; detail=unreachable").await
+        {
+            return fate;
+        }
+        let counters = &self.shared.through.counters;
+        if let Some(address) = address(&self.open.destination) {
+            counters.refusals.report(clock::now(), address, reason).await;
+        }
+        Fate::Broken(reason)
+    }
+
+    async fn attempt(
+        &mut self,
+        request: &RequestHead,
+        head: &RequestHead,
+        asked: &Asked,
+        framing: Framing,
+        entry: &Registered<'_>,
+    ) -> Attempt {
+        let mut upstream = match self.upstream.take() {
+            Some(upstream) => upstream,
+            None => {
+                let route = *self.shared.route.borrow();
+                match Upstream::open(&self.shared.through, route, &self.open).await {
+                    Ok(upstream) => upstream,
+                    Err(reason) => return Attempt::Failed(reason),
+                }
+            }
+        };
+        let retries = upstream.used && framing == Framing::None && request.is_safe();
+        let bytes = sent_on(head, framing);
+        entry.moved(clock::now(), Side::Client, bytes.len());
+        if let Err(reason) = upstream.end.wire().write(&bytes).await {
+            return if retries { Attempt::Stale } else { Attempt::Failed(reason) };
+        }
+        let mut body = Body::new(framing);
+        let reply = match self.hear(&mut upstream, &mut body, asked, request, entry).await {
+            Heard::Reply(reply) => reply,
+            Heard::ClientGone(reason) => return Attempt::Over(Fate::Broken(reason)),
+            Heard::Failed(_) if retries => return Attempt::Stale,
+            Heard::Failed(reason) => return Attempt::Failed(reason),
+        };
+        match reply {
+            Reply::Nothing if retries => Attempt::Stale,
+            Reply::Nothing if asked.validates.is_some() => Attempt::Failed(ResetReason::Reset),
+            // The client hears what the server has said, and what it says when it has more of the request.
+            Reply::Nothing | Reply::Malformed => self.passes(upstream),
+            Reply::Head(reply, length) => {
+                let verdict = self
+                    .shared
+                    .change(|cache| cache.handle_response(clock::unix_time(), asked, &reply));
+                match reply.framing(&request.method) {
+                    Ok(answered) if body.is_over() => {
+                        upstream.inlet.consume(length);
+                        self.settle(request, asked, (reply, answered, verdict), upstream, entry)
+                            .await
+                    }
+                    _ => self.passes(upstream),
+                }
+            }
+        }
+    }
+
+    fn passes(&mut self, upstream: Upstream) -> Attempt {
+        self.upstream = Some(upstream);
+        Attempt::Over(Fate::Plain)
+    }
+
+    /// Sends the body of a request, and waits for the head of the answer, which may come first.
+    async fn hear(
+        &mut self,
+        upstream: &mut Upstream,
+        body: &mut Body,
+        asked: &Asked,
+        request: &RequestHead,
+        entry: &Registered<'_>,
+    ) -> Heard {
+        let Upstream { end, inlet, .. } = upstream;
+        let client = Wire::Socket(self.leg.socket());
+        let mut uploaded = body.is_over();
+        let moved = |count| entry.moved(clock::now(), Side::Client, count);
+        let ends = ((client, &mut self.inlet), (end.wire(), As::Itself));
+        let upload = pass(ends.0, ends.1, body, |_| {}, moved);
+        let reading = read_reply(end.wire(), inlet, (request.minor == 1).then_some(client));
+        let mut route = self.shared.route.clone();
+        let (mut upload, mut reading) = (std::pin::pin!(upload), std::pin::pin!(reading));
+        loop {
+            tokio::select! {
+                passed = &mut upload, if !uploaded => match passed {
+                    Ok(true) => uploaded = true,
+                    Ok(false) => return Heard::ClientGone(ResetReason::Reset),
+                    Err(Broken::From(reason)) => return Heard::ClientGone(reason),
+                    // Servers refuse what is too much for them, and say so.
+                    Err(Broken::To(_)) => uploaded = true,
+                },
+                reply = &mut reading => return match reply {
+                    Ok(reply) => Heard::Reply(reply),
+                    Err(reason) => Heard::Failed(reason),
+                },
+                () = self.leg.failure() => return Heard::ClientGone(ResetReason::Reset),
+                // Over a hop that is gone, nothing will come for a while, and the cache may do.
+                Ok(()) = route.changed(), if asked.validates.is_some() => {
+                    if route.borrow().hub.is_none() && matches!(end, End::Stream(_)) {
+                        return Heard::Failed(ResetReason::TimedOut);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does with an answer what the cache has decided.
+    async fn settle(
+        &mut self,
+        request: &RequestHead,
+        asked: &Asked,
+        (reply, framing, verdict): (ResponseHead, Framing, Verdict<super::disk::Bytes>),
+        mut upstream: Upstream,
+        entry: &Registered<'_>,
+    ) -> Attempt {
+        let keeps = reply.keeps_alive();
+        match verdict {
+            Verdict::Pass { store } => {
+                let answer = (&reply, framing, store);
+                let fate = self.pass_on(request, asked, answer, &mut upstream, entry).await;
+                if keeps && framing != Framing::UntilClose && matches!(fate, Fate::Open) {
+                    self.keep(upstream);
+                } else if !matches!(fate, Fate::Broken(_)) {
+                    tokio::spawn(upstream.close());
+                }
+                Attempt::Over(fate)
+            }
+            Verdict::Answer(answer) => {
+                if framing == Framing::None && keeps {
+                    self.keep(upstream);
+                }
+                match self.answer(request, answer, "hit; fwd=stale").await {
+                    Some(fate) => Attempt::Over(fate),
+                    None => {
+                        let asked = Asked { validates: None, ..asked.clone() };
+                        Attempt::Again(asked.request.clone(), Box::new(asked))
+                    }
+                }
+            }
+            Verdict::Again(head, asked) => {
+                if framing == Framing::None && keeps {
+                    self.keep(upstream);
+                }
+                Attempt::Again(head, Box::new(asked))
+            }
+        }
+    }
+
+    /// Keeps a way to the server for the next request, unless it has said more than it was asked.
+    fn keep(&mut self, mut upstream: Upstream) {
+        if upstream.inlet.bytes.is_empty() && !upstream.inlet.ended {
+            upstream.used = true;
+            self.upstream = Some(upstream);
+        }
+    }
+
+    /// Passes an answer on to the client, and stores it if that is wanted.
+    async fn pass_on(
+        &mut self,
+        request: &RequestHead,
+        asked: &Asked,
+        (reply, framing, store): (&ResponseHead, Framing, bool),
+        upstream: &mut Upstream,
+        entry: &Registered<'_>,
+    ) -> Fate {
+        let old = request.minor == 0;
+        let until_close = framing == Framing::UntilClose || (old && framing == Framing::Chunked);
+        let keeps = request.keeps_alive() && !until_close;
+        let mut head = reply.clone();
+        head.fields.remove_of_connection();
+        if framing == Framing::Chunked && !old {
+            head.fields.push("Transfer-Encoding", "chunked");
+        }
+        persist(&mut head, request, keeps);
+        let mut bytes = Vec::new();
+        head.write(&mut bytes);
+        entry.moved(clock::now(), Side::Server, bytes.len());
+        if let Err(reason) = self.client().write(&bytes).await {
+            return Fate::Broken(reason);
+        }
+        let mut recording = store.then(|| Recording::new(&self.shared));
+        let record = |bytes: &[u8]| recording.iter_mut().for_each(|it| it.add(bytes));
+        let form = if old && framing == Framing::Chunked { As::Content } else { As::Itself };
+        let mut body = Body::new(framing);
+        let Upstream { end, inlet, .. } = upstream;
+        let moved = |count| entry.moved(clock::now(), Side::Server, count);
+        let passed =
+            pass((end.wire(), inlet), (self.client(), form), &mut body, record, moved).await;
+        match passed {
+            Ok(true) => {
+                recording.into_iter().for_each(|it| it.store(asked, reply));
+                if keeps { Fate::Open } else { Fate::Close }
+            }
+            // Whether it was whole nobody knows: it is not stored.
+            Ok(false) if framing == Framing::UntilClose => Fate::Close,
+            Ok(false) => Fate::Broken(ResetReason::Reset),
+            Err(Broken::From(reason) | Broken::To(reason)) => Fate::Broken(reason),
+        }
+    }
+}
+
+/// What came of a request.
+enum Heard {
+    Reply(Reply),
+    ClientGone(ResetReason),
+    Failed(ResetReason),
+}

@@ -1,0 +1,62 @@
+//! Validates what has been used although it had expired (RFC 5861 §3). No client waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pep::http::{Asked, Body, Framing, RequestHead, Verdict};
+use slacp::{Destination, Open, ResetReason};
+use tokio::time::timeout;
+
+use super::Shared;
+use super::exchange::{Reply, read_reply, sent_on};
+use super::record::Recording;
+use super::upstream::Upstream;
+use super::wire::{As, Broken, pass};
+use crate::clock;
+
+/// How long a server may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Sends a request for the cache's sake, and deals with the answer.
+pub(super) async fn refresh(
+    shared: Arc<Shared>,
+    open: Open<Destination>,
+    head: RequestHead,
+    asked: Asked,
+) {
+    let refreshed = timeout(LIMIT, exchange(&shared, &open, &head, &asked)).await;
+    if !matches!(refreshed, Ok(Ok(()))) {
+        shared.change(|cache| cache.handle_failure(clock::unix_time(), &asked));
+    }
+}
+
+async fn exchange(
+    shared: &Shared,
+    open: &Open<Destination>,
+    head: &RequestHead,
+    asked: &Asked,
+) -> Result<(), ResetReason> {
+    let route = *shared.route.borrow();
+    let mut upstream = Upstream::open(&shared.through, route, open).await?;
+    upstream.end.wire().write(&sent_on(head, Framing::None)).await?;
+    let Upstream { end, inlet, .. } = &mut upstream;
+    let wire = end.wire();
+    let reply = read_reply(wire, inlet, None).await?;
+    let Reply::Head(reply, length) = reply else { return Err(ResetReason::Reset) };
+    inlet.consume(length);
+    let verdict = shared.change(|cache| cache.handle_response(clock::unix_time(), asked, &reply));
+    let framing = reply.framing(&asked.request.method).map_err(|_| ResetReason::Prohibited)?;
+    if verdict == (Verdict::Pass { store: true }) {
+        let mut recording = Recording::new(shared);
+        let mut body = Body::new(framing);
+        let record = |bytes: &[u8]| recording.add(bytes);
+        let passed = pass((wire, inlet), (wire, As::Nothing), &mut body, record, |_| {}).await;
+        match passed {
+            Ok(true) => recording.store(asked, &reply),
+            Ok(false) => return Err(ResetReason::Reset),
+            Err(Broken::From(reason) | Broken::To(reason)) => return Err(reason),
+        }
+    }
+    upstream.close().await;
+    Ok(())
+}

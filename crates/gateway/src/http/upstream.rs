@@ -1,0 +1,106 @@
+//! Ways to a server: a stream of the hop, or a connection of our own without it.
+
+use slacp::{Destination, Open, ResetReason, SessionId};
+use tokio::net::TcpStream;
+
+use super::wire::{Inlet, Wire};
+use crate::clock;
+use crate::hop::Stream;
+use crate::names::Route;
+use crate::names::carry::Through;
+use crate::proxy::{LOOKUPS_EACH, client_network};
+use crate::relay::dial::reason;
+use crate::relay::tcp;
+
+/// Where a request goes.
+pub(super) enum End {
+    Stream(Stream),
+    Socket(TcpStream),
+}
+
+impl End {
+    pub(super) fn wire(&self) -> Wire<'_> {
+        match self {
+            Self::Stream(stream) => Wire::Stream(stream),
+            Self::Socket(socket) => Wire::Socket(socket),
+        }
+    }
+}
+
+/// A way to the server of one client's connection, which carries nothing of others.
+pub(super) struct Upstream {
+    pub(super) end: End,
+    pub(super) inlet: Inlet,
+    /// Whether it has carried an exchange already.
+    pub(super) used: bool,
+}
+
+/// The session that would carry a connection.
+pub(super) fn session(
+    through: &Through,
+    route: Route,
+    open: &Open<Destination>,
+) -> Option<SessionId> {
+    let by_name = matches!(open.destination, Destination::Name(..));
+    route.hub.filter(|it| !by_name || through.hop.peer_resolves(*it))
+}
+
+impl Upstream {
+    /// Opens one: over the hop if there is a session, otherwise straight.
+    ///
+    /// # Errors
+    /// Why it cannot be connected. That of a stream comes later, instead of an answer.
+    pub(super) async fn open(
+        through: &Through,
+        route: Route,
+        open: &Open<Destination>,
+    ) -> Result<Self, ResetReason> {
+        let session = session(through, route, open);
+        let stream =
+            session.and_then(|session| through.hop.open(clock::now(), session, open.clone()).ok());
+        let end = match stream {
+            Some(stream) => End::Stream(stream),
+            None => End::Socket(straight(through, open).await?),
+        };
+        Ok(Self { end, inlet: Inlet::default(), used: false })
+    }
+
+    /// Ends it, as a client does that has heard everything.
+    pub(super) async fn close(self) {
+        let Self { end, mut inlet, .. } = self;
+        if end.wire().finish().await.is_err() {
+            return;
+        }
+        // Its end is waited for, or it would be reset.
+        let ended = async {
+            while matches!(inlet.fill(end.wire()).await, Ok(true)) {
+                inlet.bytes.clear();
+            }
+        };
+        let _ = tokio::time::timeout(super::conversation::LAST_WORDS, ended).await;
+    }
+}
+
+/// Connects without the hop.
+async fn straight(through: &Through, open: &Open<Destination>) -> Result<TcpStream, ResetReason> {
+    let addresses = match &open.destination {
+        Destination::Address(address) => vec![*address],
+        Destination::Name(name, port) => {
+            let asker = (client_network(open.source.ip()), LOOKUPS_EACH);
+            through.resolver.look_up(asker, (name, *port), through.dialer.timeout).await?
+        }
+        Destination::Resolver => Vec::new(),
+    };
+    let mut why = ResetReason::Unreachable;
+    for address in addresses {
+        match through.dialer.connect(address, None, open.dscp).await {
+            Ok(socket) => {
+                through.counters.straight.increment();
+                let _ = tcp::prepare(&socket, &through.counters.keepalive);
+                return Ok(socket);
+            }
+            Err(error) => why = reason(&error),
+        }
+    }
+    Err(why)
+}

@@ -1,0 +1,26 @@
+//! How cleartext HTTP is handled.
+
+use std::path::PathBuf;
+
+use crate::http::CacheConfig;
+
+/// Cleartext HTTP of a terminal's clients. Section `[http]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    /// Ports whose connections carry it. Key `ports`, default 80.
+    pub ports: Vec<u16>,
+    /// What is stored, and for how long it may be used. Keys `memory`, `disk`, `object` and `stale`.
+    pub cache: CacheConfig,
+    /// Where it is stored, besides memory; `None` stores nothing on disk. Key `directory`, default none.
+    pub directory: Option<PathBuf>,
+    /// Whether clients are served while the hub cannot be reached: from the cache, or without the hop.
+    /// Key `offline`, default true.
+    pub offline: bool,
+}
+
+impl HttpConfig {
+    /// Whether connections to this port are handled.
+    pub fn takes(&self, port: u16) -> bool {
+        self.ports.contains(&port)
+    }
+}

@@ -1,0 +1,73 @@
+//! Section `[http]` of a terminal.
+
+use core::ops::RangeInclusive;
+use core::time::Duration;
+
+use pep::config::{Answer, HttpConfig, InterceptConfig};
+use pep::http::{CacheConfig, StoreLimits};
+use std::path::Path;
+use units::{ByteCount, format_duration};
+
+use super::hop;
+use super::raw::sections;
+use crate::FileError;
+use crate::place::{Place, quoted};
+
+const PORT: i64 = 80;
+const MOST_PORTS: usize = 16;
+const MEMORY: ByteCount = ByteCount::new(64_000_000);
+const DISK: ByteCount = ByteCount::new(2_000_000_000);
+const OBJECT: ByteCount = ByteCount::new(16_000_000);
+const STALE: Duration = Duration::from_secs(24 * 3600);
+const STALE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(720 * 3600);
+
+/// The cleartext HTTP of a terminal's clients, whose connections are intercepted as `intercept` says.
+pub(super) fn terminal(
+    place: &Place<'_>,
+    raw: sections::Http,
+    intercept: Option<&InterceptConfig>,
+) -> Result<HttpConfig, FileError> {
+    const INTERCEPTED: &str = "a section [intercept]: the connections of clients are intercepted";
+    const EARLY: &str = "\"early\": a request is read before there is a connection to its server";
+    let missing = || place.missing("intercept", INTERCEPTED);
+    let answer = intercept.ok_or_else(missing)?.answer;
+    place.check(answer == Answer::Early, "intercept.answer", "\"deferred\"", EARLY)?;
+    let place = place.within("http");
+    let ports = ports(&place, raw.ports)?;
+    let directory = raw.directory.map(|path| place.folder().locate(Path::new(&path)));
+    let disk = hop::size(&place, "disk", raw.disk)?;
+    if disk.is_some() && directory.is_none() {
+        return Err(place.missing("directory", "where to store it, like \"/var/cache/skyhop\""));
+    }
+    let disk = if directory.is_some() { disk.unwrap_or(DISK) } else { ByteCount::new(0) };
+    let stale = raw.stale.map_or(STALE, |time| time.0.0);
+    let stale_is_good = STALE_TIMES.contains(&stale);
+    place.check(stale_is_good, "stale", quoted(format_duration(stale)), "0 s to 720 h")?;
+    let limits = StoreLimits {
+        memory: hop::size(&place, "memory", raw.memory)?.unwrap_or(MEMORY),
+        disk,
+        object: hop::size(&place, "object", raw.object)?.unwrap_or(OBJECT),
+    };
+    let offline = raw.offline.unwrap_or(true);
+    Ok(HttpConfig { ports, cache: CacheConfig { limits, stale }, directory, offline })
+}
+
+fn ports(place: &Place<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {
+    const EXPECTED: &str = "1 to 16 ports, like [80, 8080]";
+    let ports = ports.unwrap_or_else(|| vec![PORT]);
+    place.check(
+        (1..=MOST_PORTS).contains(&ports.len()),
+        "ports",
+        format!("{ports:?}"),
+        EXPECTED,
+    )?;
+    let mut good = Vec::new();
+    for (index, port) in ports.into_iter().enumerate() {
+        let key = format!("ports.{index}");
+        // 443 is TLS everywhere, and 53 the resolver's.
+        let is_good = (1..=65_535).contains(&port) && port != 443 && port != 53;
+        place.check(is_good, &key, port, "a port of cleartext HTTP, 1 to 65535")?;
+        good.extend(u16::try_from(port));
+    }
+    Ok(good)
+}

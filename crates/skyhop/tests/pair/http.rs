@@ -1,0 +1,361 @@
+//! Cleartext HTTP: answered from a cache, or passed as it came.
+
+mod server;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::{LAN_DEVICE, Node};
+use nix::sys::signal::Signal;
+
+use self::server::Server;
+use crate::common::{as_each_user, assert_takes, text};
+use crate::inside::{Gateway, Mirror, PATIENCE, Pair, addresses, connect, read_all};
+use crate::operate::{Sockets, skyhop, status};
+
+/// A geostationary hop without losses.
+const LINK: [&str; 6] = ["--rate", "100Mbit/s", "--return-rate", "50Mbit/s", "--delay", "300ms"];
+const RTT: Duration = Duration::from_millis(600);
+/// What a request may cost beyond its round trip.
+const BEYOND: Duration = Duration::from_millis(20);
+/// What an answer from the cache may take.
+const HIT: Duration = Duration::from_millis(5);
+const PORT: u16 = 8000;
+/// A port that carries something else.
+const OTHER: u16 = 8001;
+
+/// A client's connection that stays open.
+struct Client(BufReader<TcpStream>);
+
+/// An answer.
+struct Reply {
+    status: u16,
+    fields: Vec<String>,
+    body: String,
+}
+
+impl Reply {
+    fn field(&self, name: &str) -> Option<&str> {
+        let of = |line: &&String| {
+            line.split_once(": ").is_some_and(|(it, _)| it.eq_ignore_ascii_case(name))
+        };
+        self.fields.iter().find(of).and_then(|line| Some(line.split_once(": ")?.1))
+    }
+
+    fn is_hit(&self) -> bool {
+        self.field("cache-status").is_some_and(|it| it.starts_with("skyhop; hit"))
+    }
+}
+
+impl Client {
+    fn new() -> Self {
+        Self::to(addresses(PORT)[0])
+    }
+
+    fn to(address: SocketAddr) -> Self {
+        Self(BufReader::new(connect(address)))
+    }
+
+    fn say(&mut self, text: &str) {
+        self.0.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn get(&mut self, target: &str) -> Reply {
+        self.get_of("a.example", target)
+    }
+
+    fn get_of(&mut self, host: &str, target: &str) -> Reply {
+        self.say(&format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        self.hear()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn hear(&mut self) -> Reply {
+        let first = self.line();
+        let status =
+            first.split(' ').nth(1).unwrap_or_else(|| panic!("{first:?}")).parse().unwrap();
+        let fields = std::iter::repeat_with(|| self.line()).take_while(|line| !line.is_empty());
+        let mut reply = Reply { status, fields: fields.collect(), body: String::new() };
+        let bodiless = status == 304 || status < 200;
+        if reply.field("transfer-encoding") == Some("chunked") {
+            loop {
+                let length = usize::from_str_radix(&self.line(), 16).unwrap();
+                reply.body += &self.take(length);
+                self.line();
+                if length == 0 {
+                    break;
+                }
+            }
+        } else if let Some(length) = reply.field("content-length").filter(|_| !bodiless) {
+            reply.body = self.take(length.parse().unwrap());
+        } else if !bodiless {
+            self.0.read_to_string(&mut reply.body).unwrap();
+        }
+        reply
+    }
+
+    fn take(&mut self, length: usize) -> String {
+        let mut bytes = vec![0; length];
+        self.0.read_exact(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+/// The answer to a request on a connection of its own.
+fn get(target: &str) -> Reply {
+    Client::new().get(target)
+}
+
+fn terminal(pair: &Pair, sockets: &Sockets, http: &str) -> Gateway {
+    let sections = format!(
+        "{}\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n[http]\nports = [{PORT}, {OTHER}]\n{http}",
+        sockets.key("terminal")
+    );
+    let mut terminal = pair.terminal_with(&sections);
+    terminal.wait_for("ready");
+    terminal
+}
+
+fn count(sockets: &Sockets, key: &str) -> u64 {
+    status(&sockets.path("terminal"))["http"][key].as_u64().unwrap()
+}
+
+fn timed<R>(work: impl FnOnce() -> R) -> (Duration, R) {
+    let began = Instant::now();
+    let result = work();
+    (began.elapsed(), result)
+}
+
+fn assert_hits_are_fast(target: &str) {
+    assert_takes(Duration::ZERO, HIT, || {
+        let (took, reply) = timed(|| get(target));
+        assert!(reply.is_hit(), "{:?}", reply.fields);
+        took
+    });
+}
+
+#[test]
+fn what_was_fetched_once_is_there_at_once() {
+    as_each_user(|runner| runner.inside(&LINK, "http::inside_answers_are_cached"));
+}
+
+pub(crate) fn inside_answers_are_cached() {
+    let server = Server::start(PORT);
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let hub = pair.hub();
+    let terminal = terminal(&pair, &sockets, "");
+    let mut number = 0;
+    assert_takes(RTT, BEYOND, || {
+        number += 1;
+        let (took, reply) = timed(|| get(&format!("/fresh/{number}")));
+        assert_eq!((reply.status, reply.is_hit()), (200, false));
+        took
+    });
+    assert_hits_are_fast("/fresh/1");
+    assert_eq!(server.asked("/fresh/1").len(), 1);
+    confirmed_and_private(&server);
+    several_on_one_connection(&server);
+    nobody_speaks_for_others(&server);
+    let shown = text(&skyhop(&["status"], &sockets.path("terminal")).stdout);
+    println!("{shown}");
+    assert!(shown.contains("from the cache") && count(&sockets, "hits") >= 4, "{shown}");
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+fn confirmed_and_private(server: &Server) {
+    let first = get("/old");
+    assert_eq!((first.status, &first.body[..]), (200, "/old of a.example"));
+    let again = get("/old");
+    assert_eq!((again.status, &again.body), (200, &first.body));
+    assert_eq!(server.asked("/old")[1].field("if-none-match"), Some("\"1\""));
+    for _ in 0..2 {
+        assert!(!get("/private").is_hit());
+    }
+    assert_eq!(server.asked("/private").len(), 2);
+    let mut client = Client::new();
+    client.say("GET /fresh/1 HTTP/1.1\r\nHost: a.example\r\nRange: bytes=1-5\r\n\r\n");
+    let part = client.hear();
+    assert_eq!((part.status, &part.body[..]), (206, "fresh"));
+}
+
+/// Requests of one connection, in every framing, with a body, and pipelined.
+fn several_on_one_connection(server: &Server) {
+    let mut client = Client::new();
+    assert_eq!(client.get("/fresh/1").body, "/fresh/1 of a.example");
+    assert_eq!(client.get("/chunks/1").body, "/chunks/1 of a.example");
+    assert!(client.get("/chunks/1").is_hit());
+    client.say(
+        "POST /chunks/1 HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello\
+         GET /fresh/1 HTTP/1.1\r\nHost: a.example\r\n\r\nGET /chunks/1 HTTP/1.1\r\nHost: a.example\r\n\r\n",
+    );
+    assert_eq!(client.hear().body, "/chunks/1 hello");
+    assert!(client.hear().is_hit());
+    assert!(!client.hear().is_hit(), "it was changed");
+    let asked = server.asked("/chunks/1");
+    assert_eq!(asked.iter().map(|it| it.connection).collect::<Vec<_>>(), [asked[0].connection; 3]);
+    // It ends with its connection, and is not kept.
+    let last = client.get("/close");
+    assert_eq!((&last.body[..], last.field("connection")), ("/close of a.example", Some("close")));
+    assert!(!get("/close").is_hit());
+    let mut old = Client::new();
+    old.say("GET /chunks/1 HTTP/1.0\r\nHost: a.example\r\n\r\n");
+    let reply = old.hear();
+    assert!(reply.is_hit() && reply.field("content-length").is_some());
+    assert_eq!(read_all(old.0.get_ref()), b"");
+}
+
+/// A host is whoever was connected to: its own answers are its own.
+fn nobody_speaks_for_others(server: &Server) {
+    let of_bank = |address| Client::to(address).get_of("bank.example", "/fresh/login");
+    let [v4, v6] = addresses(PORT);
+    assert!(!of_bank(v4).is_hit() && of_bank(v4).is_hit());
+    // The same server at another address might be another's.
+    assert!(!of_bank(v6).is_hit());
+    assert_eq!(server.asked("/fresh/login").len(), 2);
+}
+
+#[test]
+fn what_is_no_http_passes_as_it_came() {
+    as_each_user(|runner| runner.inside(&LINK, "http::inside_others_pass"));
+}
+
+pub(crate) fn inside_others_pass() {
+    let (server, mirror) = (Server::start(PORT), Mirror::start(OTHER));
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let hub = pair.hub();
+    let terminal = terminal(&pair, &sockets, "");
+    // A server that speaks first, and a client that speaks something else.
+    let mut silent = mirror.connect_carried();
+    crate::inside::exchange(&mut silent);
+    for said in
+        ["SSH-2.0-x\r\n", "GET", "HELO half a line", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"]
+    {
+        let mut client = connect(addresses(OTHER)[0]);
+        client.write_all(said.as_bytes()).unwrap();
+        let mut back = vec![0; 1 + said.len()];
+        client.read_exact(&mut back).unwrap();
+        assert_eq!(String::from_utf8(back).unwrap(), format!("c{said}"));
+        client.write_all(b"more").unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(read_all(&client), b"more");
+    }
+    let mut client = Client::new();
+    assert_eq!(client.get("/fresh/1").status, 200);
+    client.say(
+        "GET /upgrade HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nearly",
+    );
+    assert_eq!(client.hear().status, 101);
+    client.say(" late");
+    assert_eq!(client.take(10), "early late");
+    smuggled(&server);
+    assert!(count(&sockets, "plain") >= 6);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// What can be framed in two ways reaches the server as it came, and the cache never.
+fn smuggled(server: &Server) {
+    for fields in [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked",
+        "Content-Length: 4\r\nContent-Length: 30",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+    ] {
+        let mut client = Client::new();
+        client.say(&format!(
+            "POST /fresh/poison HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n\r\n0\r\n\r\nGET /fresh/2 HTTP/1.1\r\nHost: a.example\r\n\r\n"
+        ));
+        client.hear();
+    }
+    let asked = server.asked("/fresh/poison");
+    assert_eq!(asked.len(), 3);
+    assert!(asked.iter().all(|it| it.field("content-length").is_some() || it.fields.len() == 3));
+    assert!(!get("/fresh/2").is_hit(), "a smuggled request was answered into the cache");
+}
+
+#[test]
+fn the_cache_survives_a_restart_and_a_broken_disk() {
+    as_each_user(|runner| runner.inside(&LINK, "http::inside_a_terminal_restarts"));
+}
+
+pub(crate) fn inside_a_terminal_restarts() {
+    let server = Server::start(PORT);
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let directory = tempfile::tempdir().unwrap();
+    let keys = format!("directory = {:?}\nmemory = \"64 kB\"", directory.path().join("cache"));
+    let hub = pair.hub();
+    let before = terminal(&pair, &sockets, &keys);
+    for target in ["/fresh/1", "/fresh/2"] {
+        assert!(!get(target).is_hit());
+    }
+    let files = || std::fs::read_dir(directory.path().join("cache")).unwrap().count();
+    wait_until(|| files() == 5);
+    before.end_by(Signal::SIGKILL);
+    let again = terminal(&pair, &sockets, &keys);
+    wait_until(|| count(&sockets, "entries") == 2);
+    assert_hits_are_fast("/fresh/1");
+    assert_eq!(server.asked("/fresh/1").len(), 1);
+
+    // A body that is not what was written.
+    for file in std::fs::read_dir(directory.path().join("cache")).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|it| it == "body") {
+            let length = std::fs::metadata(&path).unwrap().len();
+            std::fs::write(path, vec![b'x'; length as usize]).unwrap();
+        }
+    }
+    let reply = get("/fresh/2");
+    assert_eq!((&reply.body[..], reply.is_hit()), ("/fresh/2 of a.example", false));
+    // No directory any more: what comes stays in memory.
+    let [cache, gone] = ["cache", "gone"].map(|name| directory.path().join(name));
+    std::fs::rename(cache, gone).unwrap();
+    assert!(!get("/fresh/3").is_hit());
+    wait_until(|| count(&sockets, "disk_errors") >= 2);
+    assert_hits_are_fast("/fresh/3");
+    again.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn without_a_hub_clients_get_what_is_stored_and_the_rest_straight() {
+    as_each_user(|runner| runner.inside(&LINK, "http::inside_the_hub_is_gone"));
+}
+
+pub(crate) fn inside_the_hub_is_gone() {
+    let server = Server::start(PORT);
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let hub = pair.hub();
+    let mut terminal = terminal(&pair, &sockets, "");
+    assert!(!get("/fresh/1").is_hit() && !get("/old").is_hit());
+    hub.end_by(Signal::SIGKILL);
+    // Asked over a hop whose hub is gone: when that is known, the cache will do.
+    let asked = thread::spawn(|| get("/old"));
+    assert_hits_are_fast("/fresh/1");
+    terminal.wait_for("hub unreachable");
+    let stale = asked.join().unwrap();
+    assert_eq!((stale.status, stale.is_hit()), (200, true));
+    let other = get("/fresh/2");
+    assert_eq!((other.status, other.is_hit()), (200, false));
+    assert_hits_are_fast("/fresh/1");
+    assert!(get("/fresh/2").is_hit());
+    assert_eq!(server.asked("/fresh/1").len(), 1);
+    // Whatever ends the terminal, connections pass.
+    terminal.end_by(Signal::SIGKILL);
+    assert!(!get("/fresh/1").is_hit());
+    assert_eq!(server.asked("/fresh/1")[1].peer, std::net::IpAddr::from(Node::Client.address4()));
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "it never is");
+        thread::sleep(Duration::from_millis(20));
+    }
+}

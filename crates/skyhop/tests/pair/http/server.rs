@@ -1,0 +1,138 @@
+//! A web server on the far side, which remembers who asked for what.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crate::inside::listen;
+
+/// A request that came.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) target: String,
+    pub(super) peer: IpAddr,
+    /// The number of its connection.
+    pub(super) connection: usize,
+    pub(super) fields: Vec<String>,
+}
+
+impl Request {
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        let of = |line: &'_ String| {
+            line.split_once(": ").is_some_and(|(it, _)| it.eq_ignore_ascii_case(name))
+        };
+        self.fields.iter().find(|line| of(line)).and_then(|line| Some(line.split_once(": ")?.1))
+    }
+}
+
+/// The server. What it answers depends on the first part of a path:
+///
+/// | path | answer |
+/// |---|---|
+/// | `/fresh…` | fresh for 100 s |
+/// | `/private…` | for one user |
+/// | `/old…` | expired, with a tag that it confirms |
+/// | `/chunks…` | fresh, in chunks |
+/// | `/close…` | fresh, until it closes |
+/// | `/page` | HTML with 40 objects |
+/// | `/upgrade` | another protocol, which echoes |
+/// | others | no word about caching |
+#[derive(Clone, Default)]
+pub(super) struct Server {
+    asked: Arc<Mutex<Vec<Request>>>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    pub(super) fn start(port: u16) -> Self {
+        let (server, listener) = (Self::default(), listen(port));
+        let serving = server.clone();
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let server = serving.clone();
+                thread::spawn(move || server.serve(client.unwrap()));
+            }
+        });
+        server
+    }
+
+    /// Requests for this target.
+    pub(super) fn asked(&self, target: &str) -> Vec<Request> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter(|it| it.target == target).cloned().collect()
+    }
+
+    fn serve(&self, socket: TcpStream) -> Option<()> {
+        let connection = self.connections.fetch_add(1, Ordering::Relaxed);
+        let peer = socket.peer_addr().ok()?.ip().to_canonical();
+        let (mut reader, mut writer) = (BufReader::new(socket.try_clone().ok()?), socket);
+        loop {
+            let lines: Vec<String> = (&mut reader)
+                .lines()
+                .map_while(Result::ok)
+                .take_while(|line| !line.is_empty())
+                .collect();
+            let [first, fields @ ..] = &lines[..] else { return None };
+            let target = first.split(' ').nth(1)?.to_owned();
+            let request = Request { target, peer, connection, fields: fields.to_vec() };
+            self.asked.lock().unwrap().push(request.clone());
+            let length = request.field("content-length").and_then(|it| it.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            reader.read_exact(&mut body).ok()?;
+            if request.target == "/upgrade" {
+                writer
+                    .write_all(b"HTTP/1.1 101 x\r\nUpgrade: echo\r\nConnection: upgrade\r\n\r\n")
+                    .ok()?;
+                std::io::copy(&mut reader, &mut writer).ok()?;
+                return None;
+            }
+            writer.write_all(&answer(&request, &body)).ok()?;
+            if request.target.starts_with("/close") {
+                return None;
+            }
+        }
+    }
+}
+
+/// The page with its objects.
+pub(super) fn page() -> String {
+    let mut html = "<!doctype html><html><head><link rel=stylesheet href=/object/0.css>".to_owned();
+    (1..20).for_each(|n| html += &format!("<script src=\"object/{n}.js\"></script>"));
+    html += "</head><body>";
+    (20..40).for_each(|n| html += &format!("<img src='/object/{n}.png' alt=''>"));
+    html + "</body></html>"
+}
+
+fn answer(request: &Request, body: &[u8]) -> Vec<u8> {
+    let target = &request.target;
+    let text = match target.as_str() {
+        "/page" => page(),
+        _ if target.starts_with("/object") => target.repeat(60),
+        _ if !body.is_empty() => format!("{target} {}", String::from_utf8_lossy(body)),
+        _ => format!("{target} of {}", request.field("host").unwrap_or_default()),
+    };
+    let fields = match &target[1..].split(['/', '?', '-']).next().unwrap()[..] {
+        "fresh" | "chunks" | "close" => "Cache-Control: max-age=100\r\n",
+        "private" => "Cache-Control: private, max-age=100\r\n",
+        "page" => "Cache-Control: no-cache\r\nContent-Type: text/html; charset=utf-8\r\n",
+        "old" if request.field("if-none-match") == Some("\"1\"") => {
+            return b"HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n".to_vec();
+        }
+        "old" => "Cache-Control: max-age=0\r\nETag: \"1\"\r\n",
+        _ => "",
+    };
+    if target.starts_with("/chunks") {
+        let (a, b) = text.split_at(3);
+        return format!(
+            "HTTP/1.1 200 OK\r\n{fields}Transfer-Encoding: chunked\r\n\r\n3\r\n{a}\r\n{:x}\r\n{b}\r\n0\r\n\r\n",
+            b.len()
+        )
+        .into_bytes();
+    }
+    if target.starts_with("/close") {
+        return format!("HTTP/1.1 200 OK\r\n{fields}\r\n{text}").into_bytes();
+    }
+    format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
+}
