@@ -17,17 +17,12 @@ use crate::operate::{Sockets, status, wait_for};
 
 const PORT: u16 = 4100;
 /// Large enough to need more than one round trip.
-pub(crate) const MUCH: usize = 500_000;
+const MUCH: usize = 500_000;
 const LITTLE: usize = 1000;
 
 /// Sends `length` bytes and a FIN, and gets them all back. Returns whether the listener sees
 /// another address than the connecting host's.
-pub(crate) fn is_carried(
-    from: Node,
-    to: Node,
-    address: SocketAddr,
-    length: usize,
-) -> io::Result<bool> {
+fn is_carried(from: Node, to: Node, address: SocketAddr, length: usize) -> io::Result<bool> {
     let listener = listen_on(to, address);
     let client = connect_from(from, address);
     let sent = payload(length);
