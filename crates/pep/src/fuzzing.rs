@@ -2,6 +2,7 @@
 
 use crate::compression::{Decoder, Encoder, Malformed, Slots};
 use crate::dlep;
+use crate::http;
 use crate::names;
 use crate::proxy::fuzzing::converse;
 use crate::traffic::{Packet, Syn};
@@ -59,6 +60,19 @@ pub fn names(bytes: &[u8]) {
     let behind = behind & 1 != 0;
     names::fuzzing::resolve(message, reply, behind);
     names::fuzzing::look_up(message, reply, behind);
+}
+
+/// A client's request, and what its server says. The first two bytes are the length of the request, the
+/// third selects how the rest is cut into pieces. The same bytes are a file of the cache.
+///
+/// # Panics
+/// On a bug in this crate.
+pub fn http(bytes: &[u8]) {
+    http::fuzzing::record(bytes);
+    let Some(([high, low, piece], said)) = bytes.split_first_chunk() else { return };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    let (asked, said) = said.split_at(said.len().min(length));
+    http::fuzzing::converse(asked, said, usize::from(*piece) + 1);
 }
 
 /// A direction of a compressed stream. The first two bytes select how it arrives and is read in

@@ -5,6 +5,9 @@
 use std::fs;
 use std::path::Path;
 
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
 fn replay(target: &str, run: fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let inputs: Vec<_> = fs::read_dir(corpus).unwrap().collect();
@@ -29,6 +32,40 @@ fn the_corpus_of_compressed_streams_is_harmless() {
 #[test]
 fn the_corpus_of_dlep_is_harmless() {
     replay("dlep", pep::fuzzing::dlep);
+}
+
+#[test]
+fn the_corpus_of_http_is_harmless() {
+    replay("http", pep::fuzzing::http);
+}
+
+/// What a fuzzer would try first: bytes changed, cut, repeated and exchanged, with seeds.
+#[test]
+fn changes_to_the_corpus_of_http_are_harmless() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/http");
+    let inputs =
+        fs::read_dir(corpus).unwrap().map(|input| fs::read(input.unwrap().path()).unwrap());
+    let inputs: Vec<Vec<u8>> = inputs.collect();
+    for seed in 0..200_000 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut below = |bound: usize| (random.next_u64() % bound.max(1) as u64) as usize;
+        let mut bytes = inputs[below(inputs.len())].clone();
+        for _ in 0..=below(4) {
+            let (at, length) = (below(bytes.len()), below(20));
+            let end = bytes.len().min(at + length);
+            let other = &inputs[below(inputs.len())];
+            let from = below(other.len());
+            let piece = other[from..other.len().min(from + below(30))].to_vec();
+            match below(4) {
+                0 => bytes[at] = below(256) as u8,
+                1 => bytes.truncate(at.max(4)),
+                2 => drop(bytes.splice(at..end, piece)),
+                _ => drop(bytes.splice(at..at, b"\r\n: ,;=\"/<>0"[below(12)..][..1].to_vec())),
+            }
+        }
+        println!("seed {seed}");
+        pep::fuzzing::http(&bytes);
+    }
 }
 
 #[test]

@@ -44,6 +44,9 @@ pub struct Config {
     /// Whether this side answers DNS questions, so that the peer may open streams to its resolver.
     /// Default false.
     pub questions: bool,
+    /// Whether this side understands HTTP exchanges, so that the peer may open streams to them. Default
+    /// false.
+    pub exchanges: bool,
     /// How many compressed streams of a peer the owner decompresses at a time
     /// ([`Endpoint::is_compressed`](crate::Endpoint::is_compressed)). Default 0: the peer opens none.
     pub decompressors: u16,
@@ -117,6 +120,7 @@ impl Config {
             max_streams: 65_536,
             names: false,
             questions: false,
+            exchanges: false,
             decompressors: 0,
             keepalive: Duration::from_secs(15),
             give_up: Duration::from_secs(900),
@@ -309,8 +313,8 @@ pub enum Event {
     Opened {
         /// The new stream.
         stream: StreamId,
-        /// Where the stream leads. The destination is a host name only with [`Config::names`], and a
-        /// resolver only with [`Config::questions`].
+        /// Where the stream leads. The destination is a host name only with [`Config::names`], a
+        /// resolver only with [`Config::questions`], and an exchange only with [`Config::exchanges`].
         open: Open<Destination>,
     },
     /// The peer has connected the stream to its destination.
@@ -446,7 +450,7 @@ pub enum StreamError {
     /// settings a new stream needs 64 kB.
     #[error("the session has no memory left for another stream")]
     NoRoom,
-    /// The peer does not resolve names, or answers no DNS questions.
+    /// The peer does not resolve names, answers no DNS questions, or has no HTTP exchanges.
     #[error("the peer resolves no names")]
     NoNames,
     /// The configuration does not have this class.

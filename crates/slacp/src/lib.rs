@@ -42,4 +42,4 @@ pub use session::Wake;
 pub use setup::parts::{Handover, MOST_PARTS, PACKET_MARK, PacketMark, part_of};
 pub use stats::{ChannelStats, ClassStats, Stats, StreamStats};
 pub use wire::ecn::Ecn;
-pub use wire::open::{Destination, HostName, Open};
+pub use wire::open::{Destination, Host, HostName, Open};

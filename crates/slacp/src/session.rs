@@ -526,7 +526,11 @@ pub(crate) fn limits(config: &Config) -> Limits {
     let channels = config.channels.keys().fold(0, |mask, channel| mask | channel.bit());
     let contexts = if channels == 0 { 0 } else { CONTEXTS };
     let decompressors = config.decompressors;
-    let openings = Openings::of_this_version(config.names, config.questions, decompressors > 0);
+    let openings = Openings::of_this_version(
+        config.names,
+        (config.questions, config.exchanges),
+        decompressors > 0,
+    );
     Limits { channels, contexts, decompressors, openings, ..limits }
 }
 

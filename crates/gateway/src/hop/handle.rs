@@ -43,6 +43,8 @@ struct Shared {
     links: TcpLinks,
     /// Where to say what waits, on a link with capacity on demand.
     waiting: OnceLock<watch::Sender<Demand>>,
+    /// Streams to exchanges that the peer has opened and nobody has looked at yet.
+    unheard: watch::Sender<usize>,
 }
 
 /// An endpoint, and what its driver waits for.
@@ -164,6 +166,8 @@ pub(super) struct Entry {
     /// The class of its traffic, and the one that it has unless all of the session's is in one.
     class: ClassId,
     usual: ClassId,
+    /// Whether it counts as unheard.
+    unheard: bool,
 }
 
 impl Entry {
@@ -216,8 +220,9 @@ impl Hop {
         debug_assert!((1..=MOST_PARTS.into()).contains(&endpoints.len()));
         let part = |endpoint| Part { state: Mutex::new(State::new(endpoint)), work: Notify::new() };
         let parts = endpoints.into_iter().map(part).collect();
-        let waiting = OnceLock::new();
-        Self(Arc::new(Shared { parts, classes, links: TcpLinks::new(), waiting }))
+        let (waiting, links) = (OnceLock::new(), TcpLinks::new());
+        let (unheard, _) = watch::channel(0);
+        Self(Arc::new(Shared { parts, classes, links, waiting, unheard }))
     }
 
     /// Number of parts.
@@ -627,6 +632,24 @@ impl Hop {
         self.lock(session).endpoint.peer_answers(session)
     }
 
+    /// Waits until everything has been looked at that the peer has opened exchanges for.
+    pub(crate) async fn all_heard(&self) {
+        // The sender is here.
+        let _ = self.0.unheard.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    /// A stream to an exchange has been looked at.
+    pub(super) fn heard(&self, entry: &mut Entry) {
+        if std::mem::take(&mut entry.unheard) {
+            self.0.unheard.send_modify(|count| *count -= 1);
+        }
+    }
+
+    /// Whether the peer has HTTP exchanges.
+    pub(crate) fn peer_exchanges(&self, session: SessionId) -> bool {
+        self.lock(session).endpoint.peer_exchanges(session)
+    }
+
     /// Whether the peer accepts packets on this channel.
     pub(crate) fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.lock(session).endpoint.peer_receives(session, channel)
@@ -666,6 +689,10 @@ impl Hop {
                 Event::Opened { stream, open } => {
                     let (key, port) = ((session, stream), open.destination.port());
                     let stream = self.hold(state, key, port, open.dscp);
+                    if let Destination::Exchange(_) = open.destination {
+                        state.entry(key).1.unheard = true;
+                        self.0.unheard.send_modify(|count| *count += 1);
+                    }
                     return Some(HopEvent::Opened(stream, open));
                 }
                 Event::Readable(stream) => state.wake((session, stream), |e| &mut e.reader),

@@ -154,6 +154,12 @@ impl Stream {
         Ok(())
     }
 
+    /// Says that what the peer has opened the stream for is known ([`Hop::all_heard`]).
+    pub(crate) fn heard(&self) {
+        let mut state = self.hop.lock(self.key.0);
+        self.hop.heard(state.entry(self.key).1);
+    }
+
     /// The session of the stream.
     pub(crate) fn session(&self) -> SessionId {
         self.key.0
@@ -207,7 +213,8 @@ impl Stream {
         self.abandon(reason);
     }
 
-    fn abandon(&self, reason: ResetReason) {
+    /// [`Self::reset`] of a stream that others may still hold.
+    pub(crate) fn abandon(&self, reason: ResetReason) {
         let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry) = state.entry(self.key);
         if entry.reset.is_some() || (entry.finished && entry.ended) {
@@ -224,7 +231,9 @@ impl Drop for Stream {
     fn drop(&mut self) {
         self.abandon(ResetReason::Reset);
         let mut state = self.hop.lock(self.key.0);
-        state.streams.remove(&self.key);
+        if let Some(mut entry) = state.streams.remove(&self.key) {
+            self.hop.heard(&mut entry);
+        }
         if let Some(forecast) = &mut state.forecast {
             forecast.remove(self.key);
         }

@@ -36,6 +36,8 @@ pub(super) struct Conversation {
     pub(super) upstream: Option<Upstream>,
     /// Whether a request was read.
     spoke: bool,
+    /// Whether the hub fetches from this server.
+    pub(super) fetches: bool,
 }
 
 /// What comes next on a connection.
@@ -65,7 +67,7 @@ impl Conversation {
         let _ = tcp::prepare(&socket, &shared.through.counters.keepalive);
         tcp::reset_when_closed(&socket, true);
         let (leg, inlet) = (Leg::new(socket), Inlet::default());
-        Self { shared, leg, inlet, open, upstream: None, spoke: false }
+        Self { shared, leg, inlet, open, upstream: None, spoke: false, fetches: true }
     }
 
     pub(super) async fn run(mut self) {
@@ -188,6 +190,9 @@ impl Conversation {
             host: request.host().unwrap_or_default(),
             target: request.target.clone(),
         };
+        if let Some(fate) = self.promised(&key, &request).await {
+            return fate;
+        }
         loop {
             let plan = self.shared.change(|cache| {
                 cache.handle_request(clock::unix_time(), key.clone(), &request, framing, client)
@@ -246,6 +251,8 @@ impl Conversation {
                 let report = address(&self.open.destination);
                 relay::early(stream, self.leg, (&first, report), &entry, counters).await;
             }
+            // It passes to its end where it is read.
+            End::Fetch(_) => {}
             End::Socket(server) => {
                 relay::direct(self.leg, Leg::new(server), &first, entry, counters).await;
             }

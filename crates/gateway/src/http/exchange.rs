@@ -118,20 +118,16 @@ impl Conversation {
         framing: Framing,
         entry: &Registered<'_>,
     ) -> Attempt {
-        let mut upstream = match self.upstream.take() {
-            Some(upstream) => upstream,
-            None => {
-                let route = *self.shared.route.borrow();
-                match Upstream::open(&self.shared.through, route, &self.open).await {
-                    Ok(upstream) => upstream,
-                    Err(reason) => return Attempt::Failed(reason),
-                }
-            }
+        let bytes = sent_on(head, framing);
+        let mut upstream = match self.way(head, framing, &bytes).await {
+            Ok(upstream) => upstream,
+            Err(reason) => return Attempt::Failed(reason),
         };
         let retries = upstream.used && framing == Framing::None && request.is_safe();
-        let bytes = sent_on(head, framing);
         entry.moved(clock::now(), Side::Client, bytes.len());
-        if let Err(reason) = upstream.end.wire().write(&bytes).await {
+        if !upstream.is_fetch()
+            && let Err(reason) = upstream.end.wire().write(&bytes).await
+        {
             return if retries { Attempt::Stale } else { Attempt::Failed(reason) };
         }
         let mut body = Body::new(framing);
@@ -139,13 +135,18 @@ impl Conversation {
             Heard::Reply(reply) => reply,
             Heard::ClientGone(reason) => return Attempt::Over(Fate::Broken(reason)),
             Heard::Failed(_) if retries => return Attempt::Stale,
+            Heard::Failed(ResetReason::Prohibited) if upstream.is_fetch() => {
+                // The hub does not for this server; it may still connect.
+                self.fetches = false;
+                return Attempt::Stale;
+            }
             Heard::Failed(reason) => return Attempt::Failed(reason),
         };
         match reply {
             Reply::Nothing if retries => Attempt::Stale,
             Reply::Nothing if asked.validates.is_some() => Attempt::Failed(ResetReason::Reset),
             // The client hears what the server has said, and what it says when it has more of the request.
-            Reply::Nothing | Reply::Malformed => self.passes(upstream),
+            Reply::Nothing | Reply::Malformed => self.passes(upstream).await,
             Reply::Head(reply, length) => {
                 let verdict = self
                     .shared
@@ -156,15 +157,49 @@ impl Conversation {
                         self.settle(request, asked, (reply, answered, verdict), upstream, entry)
                             .await
                     }
-                    _ => self.passes(upstream),
+                    _ => self.passes(upstream).await,
                 }
             }
         }
     }
 
-    fn passes(&mut self, upstream: Upstream) -> Attempt {
-        self.upstream = Some(upstream);
-        Attempt::Over(Fate::Plain)
+    /// A way to the server, on which the request has been sent if it is the hub's.
+    async fn way(
+        &mut self,
+        head: &RequestHead,
+        framing: Framing,
+        bytes: &[u8],
+    ) -> Result<Upstream, ResetReason> {
+        let route = *self.shared.route.borrow();
+        let through = &self.shared.through;
+        let repeats = framing == Framing::None && matches!(head.method.as_str(), "GET" | "HEAD");
+        if repeats
+            && self.fetches
+            && let Some(fetch) = Upstream::fetch(through, route, &self.open, bytes).await?
+        {
+            return Ok(fetch);
+        }
+        match self.upstream.take() {
+            Some(upstream) => Ok(upstream),
+            None => Upstream::open(through, route, &self.open).await,
+        }
+    }
+
+    /// Lets pass what the server says, and all that follows.
+    async fn passes(&mut self, mut upstream: Upstream) -> Attempt {
+        if !upstream.is_fetch() {
+            self.upstream = Some(upstream);
+            return Attempt::Over(Fate::Plain);
+        }
+        // Its request had no body, and whatever this is, nothing can follow it.
+        let Upstream { end, inlet, .. } = &mut upstream;
+        let mut rest = Body::new(Framing::UntilClose);
+        let to = (self.client(), As::Itself);
+        let passed = pass((end.wire(), inlet), to, &mut rest, |_| {}, |_| {}).await;
+        Attempt::Over(match passed {
+            Ok(_) => Fate::Close,
+            Err(Broken::From(reason) | Broken::To(reason)) => Fate::Broken(reason),
+        })
     }
 
     /// Sends the body of a request, and waits for the head of the answer, which may come first.
@@ -253,7 +288,9 @@ impl Conversation {
 
     /// Keeps a way to the server for the next request, unless it has said more than it was asked.
     fn keep(&mut self, mut upstream: Upstream) {
-        if upstream.inlet.bytes.is_empty() && !upstream.inlet.ended {
+        if upstream.is_fetch() {
+            tokio::spawn(upstream.close());
+        } else if upstream.inlet.bytes.is_empty() && !upstream.inlet.ended {
             upstream.used = true;
             self.upstream = Some(upstream);
         }
@@ -289,8 +326,12 @@ impl Conversation {
         let mut body = Body::new(framing);
         let Upstream { end, inlet, .. } = upstream;
         let moved = |count| entry.moved(clock::now(), Side::Server, count);
-        let passed =
-            pass((end.wire(), inlet), (self.client(), form), &mut body, record, moved).await;
+        // What the hub pushes must be known before the client has read what names it.
+        let client = match end {
+            End::Fetch(_) => Wire::Held(self.leg.socket(), &self.shared.through.hop),
+            _ => self.client(),
+        };
+        let passed = pass((end.wire(), inlet), (client, form), &mut body, record, moved).await;
         match passed {
             Ok(true) => {
                 recording.into_iter().for_each(|it| it.store(asked, reply));

@@ -8,6 +8,10 @@ mod answer;
 mod conversation;
 mod disk;
 mod exchange;
+pub(crate) mod hub;
+mod pool;
+mod push;
+mod pushed;
 mod record;
 mod refresh;
 mod upstream;
@@ -16,11 +20,12 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pep::config::HttpConfig;
-use pep::http::{Cache, EntryId, FileOutput, Record};
+use pep::http::{Cache, EntryId, FileOutput, Promises, Record};
 use slacp::{Destination, Open};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
+use units::ByteCount;
 
 use self::conversation::Conversation;
 use self::disk::{Bytes, Disk};
@@ -33,6 +38,9 @@ use crate::operate::status::HttpStatus;
 /// Heads that are read at once at the start.
 const BATCH: usize = 256;
 
+/// Part of the cache's memory that responses may take, besides, which were pushed and not asked for yet.
+const PROMISED_PART: u64 = 4;
+
 /// What all conversations share.
 pub(crate) struct Shared {
     config: HttpConfig,
@@ -42,6 +50,9 @@ pub(crate) struct Shared {
     route: watch::Receiver<Route>,
     counters: HttpCounters,
     recorded: Recorded,
+    promises: Mutex<Promises<Bytes>>,
+    /// Tells of everything that was pushed, or will not be.
+    came: Notify,
 }
 
 /// What is counted beside the cache.
@@ -77,9 +88,11 @@ impl Http {
         });
         if opened.is_none() {
             let mut config = config.cache.clone();
-            config.limits.disk = units::ByteCount::new(0);
+            config.limits.disk = ByteCount::new(0);
             cache = Cache::new(config);
         }
+        let most = config.cache.limits.memory.get() / PROMISED_PART;
+        let promises = Mutex::new(Promises::new(ByteCount::new(most)));
         let (sender, route) = watch::channel(Route::default());
         let (disk, work) = match opened {
             Some((disk, worker, found)) => (Some(disk), Some((worker, found))),
@@ -94,6 +107,8 @@ impl Http {
             route,
             counters: HttpCounters::default(),
             recorded: Recorded::default(),
+            promises,
+            came: Notify::new(),
         });
         let mut tasks = Vec::new();
         if let Some((worker, found)) = work {
@@ -138,7 +153,9 @@ impl Http {
     pub(crate) fn status(&self) -> HttpStatus {
         let errors = self.shared.disk.as_ref().map_or(0, |disk| disk.errors.get());
         let stats = self.shared.lock().stats();
-        HttpStatus::of_terminal(&stats, self.shared.counters.plain.get(), errors)
+        let promises = self.shared.promises().stats();
+        let plain = self.shared.counters.plain.get();
+        HttpStatus::of_terminal(&stats, &promises, (plain, errors))
     }
 }
 
@@ -150,6 +167,10 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, Cache<Bytes>> {
         self.cache.lock().expect("nobody panics while holding the cache")
+    }
+
+    fn promises(&self) -> MutexGuard<'_, Promises<Bytes>> {
+        self.promises.lock().expect("nobody panics while holding the promises")
     }
 
     /// Changes the cache, and has the files follow.
@@ -218,6 +239,8 @@ async fn restore(shared: Arc<Shared>, found: Vec<EntryId>) {
         }
     }
 }
+
+pub(crate) use self::pushed::pushed;
 
 /// Serves a client's connection, of which nothing has been read.
 pub(crate) async fn serve(shared: Arc<Shared>, socket: TcpStream, open: Open<Destination>) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pep::http::{Asked, ResponseHead};
 
 use super::Shared;
+use super::disk::Bytes;
 use crate::clock;
 
 /// A body that will be stored, as far as it has come.
@@ -36,6 +37,13 @@ impl<'a> Recording<'a> {
         }
         all.fetch_add(more.len() as u64, Ordering::Relaxed);
         bytes.extend_from_slice(more);
+    }
+
+    /// All that came; [`None`] if it was too long.
+    pub(super) fn whole(mut self) -> Option<Bytes> {
+        let body = self.bytes.as_ref().map(|bytes| bytes.as_slice().into());
+        self.give_up();
+        body
     }
 
     fn give_up(&mut self) {

@@ -1,6 +1,6 @@
 //! Ways to a server: a stream of the hop, or a connection of our own without it.
 
-use slacp::{Destination, Open, ResetReason, SessionId};
+use slacp::{Destination, Host, Open, ResetReason, SessionId};
 use tokio::net::TcpStream;
 
 use super::wire::{Inlet, Wire};
@@ -16,12 +16,14 @@ use crate::relay::tcp;
 pub(super) enum End {
     Stream(Stream),
     Socket(TcpStream),
+    /// The hub, for one request.
+    Fetch(Stream),
 }
 
 impl End {
     pub(super) fn wire(&self) -> Wire<'_> {
         match self {
-            Self::Stream(stream) => Wire::Stream(stream),
+            Self::Stream(stream) | Self::Fetch(stream) => Wire::Stream(stream),
             Self::Socket(socket) => Wire::Socket(socket),
         }
     }
@@ -65,10 +67,44 @@ impl Upstream {
         Ok(Self { end, inlet: Inlet::default(), used: false })
     }
 
+    /// Has the hub fetch something, if it does that: the head of a request that may be repeated. [`None`]
+    /// if the hub is no help.
+    ///
+    /// # Errors
+    /// If the stream is reset.
+    pub(super) async fn fetch(
+        through: &Through,
+        route: Route,
+        open: &Open<Destination>,
+        head: &[u8],
+    ) -> Result<Option<Self>, ResetReason> {
+        let host = match &open.destination {
+            Destination::Address(address) => Host::Address(*address),
+            Destination::Name(name, port) => Host::Name(name.clone(), *port),
+            Destination::Resolver | Destination::Exchange(_) => return Ok(None),
+        };
+        let session = session(through, route, open);
+        let Some(session) = session.filter(|it| through.hop.peer_exchanges(*it)) else {
+            return Ok(None);
+        };
+        let open = open.to(Destination::Exchange(host));
+        let Ok(stream) = through.hop.open(clock::now(), session, open) else { return Ok(None) };
+        Wire::Stream(&stream).write(head).await?;
+        Wire::Stream(&stream).finish().await?;
+        let end = End::Fetch(stream);
+        Ok(Some(Self { end, inlet: Inlet::default(), used: false }))
+    }
+
+    /// Whether the hub is fetching something, which leaves nothing to be used again.
+    pub(super) fn is_fetch(&self) -> bool {
+        matches!(self.end, End::Fetch(_))
+    }
+
     /// Ends it, as a client does that has heard everything.
     pub(super) async fn close(self) {
         let Self { end, mut inlet, .. } = self;
-        if end.wire().finish().await.is_err() {
+        let is_finished = matches!(end, End::Fetch(_));
+        if !is_finished && end.wire().finish().await.is_err() {
             return;
         }
         // Its end is waited for, or it would be reset.
@@ -89,7 +125,7 @@ async fn straight(through: &Through, open: &Open<Destination>) -> Result<TcpStre
             let asker = (client_network(open.source.ip()), LOOKUPS_EACH);
             through.resolver.look_up(asker, (name, *port), through.dialer.timeout).await?
         }
-        Destination::Resolver => Vec::new(),
+        Destination::Resolver | Destination::Exchange(_) => Vec::new(),
     };
     let mut why = ResetReason::Unreachable;
     for address in addresses {

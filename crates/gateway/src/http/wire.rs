@@ -3,12 +3,14 @@
 use std::future::poll_fn;
 use std::io;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
 use pep::http::{BadChunk, Body};
 use slacp::{Read, ResetReason};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-use crate::hop::Stream;
+use crate::hop::{Hop, Stream};
 use crate::relay::dial;
 use crate::relay::leg::shut_down;
 use crate::relay::scratch;
@@ -18,7 +20,12 @@ use crate::relay::scratch;
 pub(super) enum Wire<'a> {
     Socket(&'a TcpStream),
     Stream(&'a Stream),
+    /// A client that gets nothing before everything that the hub pushes is known.
+    Held(&'a TcpStream, &'a Hop),
 }
+
+/// How long it is held for what is lost on the hop.
+const HELD: Duration = Duration::from_millis(20);
 
 fn failed(error: &io::Error) -> ResetReason {
     dial::reason(error)
@@ -28,7 +35,7 @@ impl Wire<'_> {
     /// Appends what has arrived; returns how much, and 0 at the end. Cancel-safe.
     async fn read(self, to: &mut Vec<u8>) -> Result<usize, ResetReason> {
         match self {
-            Self::Socket(socket) => loop {
+            Self::Socket(socket) | Self::Held(socket, _) => loop {
                 socket.readable().await.map_err(|error| failed(&error))?;
                 let read: io::Result<usize> = scratch::with(|buffer| {
                     let count = socket.try_read(buffer)?;
@@ -56,9 +63,12 @@ impl Wire<'_> {
 
     /// Writes everything.
     pub(super) async fn write(self, mut data: &[u8]) -> Result<(), ResetReason> {
+        if let Self::Held(_, hop) = self {
+            let _ = timeout(HELD, hop.all_heard()).await;
+        }
         while !data.is_empty() {
             let taken = match self {
-                Self::Socket(socket) => {
+                Self::Socket(socket) | Self::Held(socket, _) => {
                     socket.writable().await.map_err(|error| failed(&error))?;
                     match socket.try_write(data) {
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
@@ -75,7 +85,9 @@ impl Wire<'_> {
     /// Ends what is sent.
     pub(super) async fn finish(self) -> Result<(), ResetReason> {
         match self {
-            Self::Socket(socket) => shut_down(socket).map_err(|error| failed(&error)),
+            Self::Socket(socket) | Self::Held(socket, _) => {
+                shut_down(socket).map_err(|error| failed(&error))
+            }
             Self::Stream(stream) => poll_fn(|context| stream.poll_finish(context)).await,
         }
     }

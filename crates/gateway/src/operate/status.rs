@@ -274,7 +274,8 @@ impl From<&pep::names::NamesStats> for DnsStatus {
     }
 }
 
-/// Requests of cleartext HTTP, since the gateway started.
+/// Requests of cleartext HTTP, since the gateway started. A hub has `requests`, `reused`,
+/// `pushed` and `pushed_bytes` only.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HttpStatus {
@@ -294,7 +295,7 @@ pub struct HttpStatus {
     pub plain: u64,
     /// Bytes of bodies that did not cross the hop.
     pub saved_bytes: u64,
-    /// Round trips over the hop for which clients did not wait: `hits`.
+    /// Round trips over the hop for which clients did not wait: `hits` and `push_used`.
     pub saved_round_trips: u64,
     /// Responses stored since the start.
     pub stored: u64,
@@ -306,11 +307,30 @@ pub struct HttpStatus {
     pub disk_bytes: u64,
     /// Files that could not be written or read.
     pub disk_errors: u64,
+    /// Requests for which a hub used a connection that it had.
+    pub reused: u64,
+    /// Responses that the hub pushed.
+    pub pushed: u64,
+    /// Those that a client asked for.
+    pub push_used: u64,
+    /// Those that no client asked for in time.
+    pub push_wasted: u64,
+    /// Bytes of their bodies.
+    pub pushed_bytes: u64,
 }
 
 impl HttpStatus {
+    /// That of a hub.
+    pub(crate) fn of_hub(requests: u64, reused: u64, (pushed, pushed_bytes): (u64, u64)) -> Self {
+        Self { requests, reused, pushed, pushed_bytes, ..Self::default() }
+    }
+
     /// That of a terminal.
-    pub(crate) fn of_terminal(stats: &pep::http::CacheStats, plain: u64, disk_errors: u64) -> Self {
+    pub(crate) fn of_terminal(
+        stats: &pep::http::CacheStats,
+        promises: &pep::http::PromiseStats,
+        (plain, disk_errors): (u64, u64),
+    ) -> Self {
         Self {
             requests: stats.requests,
             hits: stats.hits,
@@ -320,12 +340,17 @@ impl HttpStatus {
             passed: stats.passed,
             plain,
             saved_bytes: stats.saved_bytes,
-            saved_round_trips: stats.hits,
+            saved_round_trips: stats.hits + promises.used,
             stored: stats.stored,
             entries: stats.entries,
             memory_bytes: stats.memory.get(),
             disk_bytes: stats.disk.get(),
             disk_errors,
+            reused: 0,
+            pushed: promises.pushed,
+            push_used: promises.used,
+            push_wasted: promises.wasted,
+            pushed_bytes: promises.pushed_bytes,
         }
     }
 }

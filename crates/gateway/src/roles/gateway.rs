@@ -20,6 +20,7 @@ use crate::hop::driver::Driver;
 use crate::hop::exchange::Exchange;
 use crate::hop::udp::UdpLink;
 use crate::hop::{Hop, HopEvent, Stream};
+use crate::http::hub::{HubHttp, Job};
 use crate::intercept::Arrival;
 use crate::intercept::listener::Accepted;
 use crate::intercept::netfilter::PASSING;
@@ -71,6 +72,8 @@ pub(crate) struct Admission {
     pub(crate) origin: Origin,
     /// Its seat within the peer's quota, if there is one.
     pub(crate) _permit: Option<QuotaPermit>,
+    /// Whether it carries an HTTP exchange instead of a connection.
+    pub(crate) exchange: bool,
 }
 
 /// The side of the hop, which decides how peers are named.
@@ -237,6 +240,20 @@ impl Gateway {
         let session = stream.session();
         let answer = relay::answer(stream, open, addresses, admission, policy, counters);
         self.spawn(session, answer);
+    }
+
+    /// Has an HTTP exchange for a peer with a host, whose permitted addresses are given.
+    pub(crate) fn exchange(
+        &mut self,
+        http: HubHttp,
+        stream: Stream,
+        open: Open<Destination>,
+        addresses: Vec<SocketAddr>,
+        admission: Admission,
+    ) {
+        let (policy, counters, hop) = (self.policy, self.counters.clone(), self.hop.clone());
+        let job = Job { stream, open, addresses, admission, policy, counters, hop };
+        self.relays.spawn(http.exchange(job));
     }
 
     /// Time limit for connecting on the peer's behalf.

@@ -30,6 +30,7 @@ use crate::error::RunError;
 use crate::hop::peers::Peers;
 use crate::hop::udp::{self, UdpLink};
 use crate::hop::{HopEvent, Stream};
+use crate::http::hub::HubHttp;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{self, Arrival};
@@ -132,6 +133,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         port: local.port(),
         resolver: Resolver::default(),
         names,
+        http: config.http.map(HubHttp::new),
         lookups: JoinSet::new(),
     };
     roles::run(ops, hub, shutdown).await
@@ -231,6 +233,8 @@ struct Hub {
     resolver: Resolver<PublicKey>,
     /// Answers questions of terminals; [`None`] unless configured.
     names: Option<HubResolver>,
+    /// Has HTTP exchanges for terminals; [`None`] unless configured.
+    http: Option<HubHttp>,
     /// Name lookups in progress for streams.
     lookups: JoinSet<Option<Resolved>>,
 }
@@ -299,7 +303,8 @@ impl Service for Hub {
 
     fn role_status(&self, now: Instant) -> RoleStatus {
         let dns = self.names.as_ref().map(HubResolver::status);
-        RoleStatus { dns, ..self.parts.role_status(now) }
+        let http = self.http.as_ref().map(HubHttp::status);
+        RoleStatus { dns, http, ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> HubEvent {
@@ -360,6 +365,7 @@ impl Service for Hub {
     fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
         self.parts.follow_routes();
         self.account(now, ops);
+        self.http.iter().for_each(HubHttp::housekeep);
         let looks = self.look.is_due(now);
         let changed = (std::mem::take(&mut self.stale) || looks) && self.permits.refresh();
         if changed || self.permits.expired(clock::unix_time()) != self.expired {
@@ -523,6 +529,13 @@ impl Hub {
         if terminal.invited || self.is_blocked(ops, session) {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         }
+        let (open, exchange) = match open.destination {
+            Destination::Exchange(ref host) => (open.to(host.clone().into()), true),
+            _ => (open, false),
+        };
+        if exchange && self.http.is_none() {
+            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+        }
         if open.destination == Destination::Resolver {
             let Some(names) = self.names.clone() else {
                 return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
@@ -541,7 +554,8 @@ impl Hub {
             }
         };
         let verified = self.sites.is_behind(open.source.ip(), session);
-        let admission = Admission { origin: Origin::Peer { verified }, _permit: Some(permit) };
+        let admission =
+            Admission { origin: Origin::Peer { verified }, _permit: Some(permit), exchange };
         match &open.destination {
             Destination::Address(address) => {
                 let addresses = vec![*address];
@@ -554,7 +568,7 @@ impl Hub {
                 let resolvers = (self.resolver.clone(), self.names.clone());
                 self.lookups.spawn(look_up(resolvers, asker, request, timeout));
             }
-            Destination::Resolver => {}
+            Destination::Resolver | Destination::Exchange(_) => {}
         }
     }
 
@@ -604,7 +618,15 @@ impl Hub {
         match route(first) {
             Route::Local => {
                 addresses.retain(|address| matches!(route(*address), Route::Local));
-                self.parts.gateway.answer(stream, open, addresses, admission);
+                let gateway = &mut self.parts.gateway;
+                match self.http.clone().filter(|_| admission.exchange) {
+                    Some(http) => gateway.exchange(http, stream, open, addresses, admission),
+                    None => gateway.answer(stream, open, addresses, admission),
+                }
+            }
+            // The other terminal is asked for a connection instead.
+            Route::Forward(_) if admission.exchange => {
+                self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
             }
             Route::Forward(session) if self.is_blocked(ops, session) => {
                 self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);

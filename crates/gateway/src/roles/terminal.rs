@@ -41,7 +41,8 @@ use crate::tunnel::{self, Selection};
 
 /// A terminal does not know which networks are behind a hub, so the client's address stays
 /// unverified.
-const OF_HUB: Admission = Admission { origin: Origin::Peer { verified: false }, _permit: None };
+const OF_HUB: Admission =
+    Admission { origin: Origin::Peer { verified: false }, _permit: None, exchange: false };
 /// Runs a terminal until `shutdown` completes, then removes everything it installed. Prints `ready`
 /// on standard output when the hub is first reachable and connections are carried.
 ///
@@ -298,8 +299,12 @@ impl Terminal {
                         Err(why) => self.parts.gateway.prohibit(stream, &open, &why),
                     }
                 }
+                Destination::Exchange(_) if let Some(http) = &self.http => {
+                    let shared = http.shared();
+                    self.parts.gateway.serve(http::pushed(shared, stream, open));
+                }
                 // From a hub that ignores that this terminal resolves no names.
-                Destination::Name(..) | Destination::Resolver => {
+                Destination::Name(..) | Destination::Resolver | Destination::Exchange(_) => {
                     self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
                 }
             },

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use units::ByteCount;
+
 use crate::http::CacheConfig;
 
 /// Cleartext HTTP of a terminal's clients. Section `[http]`.
@@ -16,6 +18,24 @@ pub struct HttpConfig {
     /// Whether clients are served while the hub cannot be reached: from the cache, or without the hop.
     /// Key `offline`, default true.
     pub offline: bool,
+}
+
+/// How a hub has HTTP exchanges for its terminals. Section `[http]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HubHttpConfig {
+    /// What is pushed; `None` pushes nothing. Key `push`, default false.
+    pub push: Option<PushConfig>,
+}
+
+/// What a hub may push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PushConfig {
+    /// The most bytes of bodies for one page. Key `page`, default 1 MB.
+    pub page: ByteCount,
+    /// The most objects of one page. Key `objects`, default 100.
+    pub objects: u64,
+    /// The most bytes of bodies for one terminal in an hour. Key `hour`, default 100 MB.
+    pub hour: ByteCount,
 }
 
 impl HttpConfig {

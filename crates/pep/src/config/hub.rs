@@ -8,6 +8,7 @@ use std::time::Duration;
 use slacp::{AggregateId, KeyPair, PublicKey};
 
 use super::dns::HubDnsConfig;
+use super::http::HubHttpConfig;
 use super::intercept::{InterceptConfig, TunnelConfig};
 use super::operation::OperationConfig;
 use units::UnixTime;
@@ -55,6 +56,8 @@ pub struct HubConfig {
     pub tunnel: Option<TunnelConfig>,
     /// Answers questions of its terminals; `None` answers none. Section `dns`.
     pub dns: Option<HubDnsConfig>,
+    /// Has HTTP exchanges for its terminals; `None` has none. Section `http`.
+    pub http: Option<HubHttpConfig>,
     /// Traffic classes that share the rate. Sections `[[class]]`.
     pub classes: Classes,
     /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then

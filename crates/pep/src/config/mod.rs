@@ -10,7 +10,7 @@ mod solo;
 mod terminal;
 
 pub use dns::{DnsConfig, HubDnsConfig};
-pub use http::HttpConfig;
+pub use http::{HttpConfig, HubHttpConfig, PushConfig};
 pub use hub::{HubConfig, PermitDefaults, PermittedTerminal, aggregates};
 pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice};
 pub use log::{LogFilter, LogFilterError};

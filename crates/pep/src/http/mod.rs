@@ -17,8 +17,12 @@ mod body;
 mod cache;
 mod directives;
 mod fields;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod head;
+mod links;
 mod policy;
+mod promises;
 mod record;
 mod store;
 #[cfg(test)]
@@ -29,6 +33,8 @@ pub use body::{BadChunk, Body};
 pub use cache::{Answer, Asked, Cache, CacheConfig, CacheStats, Plan, Verdict};
 pub use fields::Fields;
 pub use head::{Framing, LONGEST_HEAD, Parsed, RequestHead, ResponseHead, Unfit};
-pub use policy::Stored;
+pub use links::{Language, LinkReader, in_fields, resolve};
+pub use policy::{Stored, stays};
+pub use promises::{PromiseStats, Promised, Promises};
 pub use record::Record;
 pub use store::{EntryId, FileOutput, Key, Store, StoreLimits};

@@ -82,6 +82,11 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
     (explicit || said.public || HEURISTIC.contains(&response.status)) && is_of_use
 }
 
+/// Whether a response that comes now may be stored, and stays fresh for this time.
+pub fn stays(request: &RequestHead, response: &ResponseHead, time: Duration) -> bool {
+    is_storable(request, response) && lifetime(response, UnixTime::from_seconds(0)) >= time
+}
+
 fn has_validator(fields: &Fields) -> bool {
     fields.has("etag") || fields.has("last-modified")
 }

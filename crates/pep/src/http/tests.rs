@@ -1,6 +1,7 @@
 //! The cache against what the standards say, case by case; and its bounds, with seeds.
 
 mod bounds;
+mod promises;
 mod record;
 mod rules;
 
@@ -43,8 +44,8 @@ fn key(target: &str) -> Key {
 fn fields(lines: &str) -> Fields {
     let mut fields = Fields::default();
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let (name, value) = line.split_once(": ").unwrap();
-        fields.push(name, value);
+        let (name, value) = line.split_once(':').unwrap();
+        fields.push(name, value.trim());
     }
     fields
 }

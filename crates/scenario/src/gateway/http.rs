@@ -1,15 +1,15 @@
-//! Section `[http]` of a terminal.
+//! Section `[http]` of a terminal and of a hub.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
-use pep::config::{Answer, HttpConfig, InterceptConfig};
+use pep::config::{Answer, HttpConfig, HubHttpConfig, InterceptConfig, PushConfig};
 use pep::http::{CacheConfig, StoreLimits};
 use std::path::Path;
 use units::{ByteCount, format_duration};
 
-use super::hop;
 use super::raw::sections;
+use super::{hop, number};
 use crate::FileError;
 use crate::place::{Place, quoted};
 
@@ -18,6 +18,9 @@ const MOST_PORTS: usize = 16;
 const MEMORY: ByteCount = ByteCount::new(64_000_000);
 const DISK: ByteCount = ByteCount::new(2_000_000_000);
 const OBJECT: ByteCount = ByteCount::new(16_000_000);
+const PAGE: ByteCount = ByteCount::new(1_000_000);
+const OBJECTS: i64 = 100;
+const HOUR: ByteCount = ByteCount::new(100_000_000);
 const STALE: Duration = Duration::from_secs(24 * 3600);
 const STALE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(720 * 3600);
 
@@ -50,6 +53,18 @@ pub(super) fn terminal(
     };
     let offline = raw.offline.unwrap_or(true);
     Ok(HttpConfig { ports, cache: CacheConfig { limits, stale }, directory, offline })
+}
+
+/// How a hub has exchanges for its terminals.
+pub(super) fn hub(place: &Place<'_>, raw: &sections::HubHttp) -> Result<HubHttpConfig, FileError> {
+    let place = place.within("http");
+    let objects = number(&place, "objects", raw.objects, (1..=256, ""))?.unwrap_or(OBJECTS);
+    let push = PushConfig {
+        page: hop::size(&place, "page", raw.page)?.unwrap_or(PAGE),
+        objects: objects as u64,
+        hour: hop::size(&place, "hour", raw.hour)?.unwrap_or(HOUR),
+    };
+    Ok(HubHttpConfig { push: raw.push.unwrap_or(false).then_some(push) })
 }
 
 fn ports(place: &Place<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {

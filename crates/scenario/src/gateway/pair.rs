@@ -33,7 +33,7 @@ pub(super) fn terminal<E: Display>(
     file: &ConfigFile<'_>,
     key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
 ) -> Result<TerminalConfig, FileError> {
-    let shared = shared_keys!(raw).read(place, file, key)?;
+    let mut shared = shared_keys!(raw).read(place, file, key)?;
     let first = hub_of_terminal(place, raw.hub, raw.hub_key, raw.hub_tcp)?;
     let hubs = known_hubs(place, first, raw.other_hub)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
@@ -42,6 +42,7 @@ pub(super) fn terminal<E: Display>(
     let choice = Choice { split: intercept.is_some(), tunnel: shared.tunnel.is_some() };
     let dns = raw.dns.map(|raw| dns::terminal(place, raw, intercept.is_some())).transpose()?;
     let http = raw.http.map(|raw| http::terminal(place, raw, intercept.as_ref())).transpose()?;
+    shared.link.exchanges = http.is_some();
     Ok(TerminalConfig {
         identity: shared.identity,
         hubs,
@@ -110,6 +111,8 @@ pub(super) fn hub<E: Display>(
     let mut shared = shared_keys!(raw).read(place, file, key)?;
     let dns = raw.dns.map(|raw| dns::hub(place, raw)).transpose()?;
     (shared.link.names, shared.link.questions) = (true, dns.is_some());
+    let http = raw.http.as_ref().map(|raw| http::hub(place, raw)).transpose()?;
+    shared.link.exchanges = http.is_some();
     egress::no_allow_loopback(place, raw.allow_loopback)?;
     let volume = limits::usual_volume(place, raw.limits.as_ref())?;
     let defaults = PermitDefaults {
@@ -143,6 +146,7 @@ pub(super) fn hub<E: Display>(
         transparent,
         mesh: raw.mesh.unwrap_or(false),
         dns,
+        http,
         intercept: raw.intercept.map(|raw| entrances::intercept(place, raw)).transpose()?,
         terminals,
         permits,

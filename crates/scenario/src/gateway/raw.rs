@@ -9,7 +9,7 @@ use units::{BitRate, ByteCount, Probability};
 
 pub(crate) use self::sections::PermittedTerminal as RawPermit;
 use self::sections::{
-    Accept, Class, Dlep, Dns, Egress, Http, HubDns, Intercept, Limits, Metrics, OtherHub,
+    Accept, Class, Dlep, Dns, Egress, Http, HubDns, HubHttp, Intercept, Limits, Metrics, OtherHub,
     PermittedTerminal, Policy, Proxy, Side, Tunnel,
 };
 use self::values::{Address, HubOrder, InitialRate, Key, RateChoice};
@@ -207,6 +207,8 @@ pub(crate) struct RawHub {
     pub(super) intercept: Option<Intercept>,
     /// How terminals' questions for names are answered; without it, they are not.
     pub(super) dns: Option<HubDns>,
+    /// Fetch for the caches of terminals, over connections that stay; without it, they connect.
+    pub(super) http: Option<HubHttp>,
     /// Traffic that is not split crosses the hop too, if both sides have this section.
     pub(super) tunnel: Option<Tunnel>,
     /// How traffic shares the rate; by default interactive traffic goes before bulk.

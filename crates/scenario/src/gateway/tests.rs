@@ -983,4 +983,17 @@ fn cleartext_http_is_cached_with_a_section_http() {
         with("ports = [8080]\ndirectory = \"/var/cache/skyhop\"\nstale = \"0 s\"\noffline = false");
     assert_eq!(kept.cache.limits.disk, ByteCount::new(2_000_000_000));
     assert!(kept.takes(8080) && !kept.takes(80) && !kept.offline && kept.cache.stale.is_zero());
+
+    let bare = hub(&hub_with("ship", "ship")).unwrap();
+    assert!(bare.http.is_none() && !bare.link.exchanges);
+    let with =
+        |text: &str| hub(&hub_with("[[terminal]]", &format!("[http]\n{text}\n[[terminal]]")));
+    let fetches = with("").unwrap();
+    assert!(fetches.link.exchanges && fetches.http.unwrap().push.is_none());
+    let push =
+        with("push = true\nobjects = 7\nhour = \"1 GB\"").unwrap().http.unwrap().push.unwrap();
+    assert_eq!([push.page, push.hour].map(ByteCount::get), [1_000_000, 1_000_000_000]);
+    assert_eq!(push.objects, 7);
+    let error = with("objects = 0").unwrap_err().to_string();
+    assert!(error.contains("http.objects") && error.contains("1 to 256"), "{error}");
 }

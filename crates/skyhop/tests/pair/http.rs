@@ -11,7 +11,7 @@ use lab::{LAN_DEVICE, Node};
 use nix::sys::signal::Signal;
 
 use self::server::Server;
-use crate::common::{as_each_user, assert_takes, text};
+use crate::common::{as_each_user, as_myself, assert_takes, text};
 use crate::inside::{Gateway, Mirror, PATIENCE, Pair, addresses, connect, read_all};
 use crate::operate::{Sockets, skyhop, status};
 
@@ -162,6 +162,8 @@ pub(crate) fn inside_answers_are_cached() {
     assert_eq!(server.asked("/fresh/1").len(), 1);
     confirmed_and_private(&server);
     several_on_one_connection(&server);
+    let used: Vec<_> = server.asked("/chunks/1").iter().map(|it| it.connection).collect();
+    assert_eq!(used, [used[0]; 3]);
     nobody_speaks_for_others(&server);
     let shown = text(&skyhop(&["status"], &sockets.path("terminal")).stdout);
     println!("{shown}");
@@ -199,8 +201,7 @@ fn several_on_one_connection(server: &Server) {
     assert_eq!(client.hear().body, "/chunks/1 hello");
     assert!(client.hear().is_hit());
     assert!(!client.hear().is_hit(), "it was changed");
-    let asked = server.asked("/chunks/1");
-    assert_eq!(asked.iter().map(|it| it.connection).collect::<Vec<_>>(), [asked[0].connection; 3]);
+    assert_eq!(server.asked("/chunks/1").len(), 3);
     // It ends with its connection, and is not kept.
     let last = client.get("/close");
     assert_eq!((&last.body[..], last.field("connection")), ("/close of a.example", Some("close")));
@@ -220,6 +221,120 @@ fn nobody_speaks_for_others(server: &Server) {
     // The same server at another address might be another's.
     assert!(!of_bank(v6).is_hit());
     assert_eq!(server.asked("/fresh/login").len(), 2);
+}
+
+#[test]
+fn requests_of_all_clients_share_the_hub_s_connections() {
+    as_each_user(|runner| runner.inside(&LINK, "http::inside_the_hub_fetches"));
+}
+
+pub(crate) fn inside_the_hub_fetches() {
+    let server = Server::start(PORT);
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let hub = pair.hub_with_keys(&sockets.key("hub"), "[http]\n");
+    let terminal = terminal(&pair, &sockets, "");
+    let mut number = 0;
+    assert_takes(RTT, BEYOND, || {
+        number += 1;
+        let (took, reply) = timed(|| get(&format!("/fresh/{number}")));
+        assert_eq!((reply.status, reply.is_hit()), (200, false));
+        took
+    });
+    assert_hits_are_fast("/fresh/1");
+    confirmed_and_private(&server);
+    several_on_one_connection(&server);
+    nobody_speaks_for_others(&server);
+    for target in ["/fresh/20", "/chunks/20", "/private/20", "/close/20", "/fresh/21"] {
+        assert_eq!(get(target).body, format!("{target} of a.example"));
+    }
+    let used = |target: &str| server.asked(target)[0].connection;
+    let shared = [used("/fresh/20"), used("/chunks/20"), used("/private/20"), used("/close/20")];
+    assert_eq!(shared, [shared[0]; 4]);
+    assert_ne!(used("/fresh/21"), shared[0], "that one was closed");
+    let seen = &status(&sockets.path("hub"))["http"];
+    assert!(seen["reused"].as_u64().unwrap() >= 6, "{seen}");
+    // A server that nobody reaches refuses as it does otherwise.
+    let refused = connect(addresses(OTHER)[0]);
+    (&refused).write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    crate::inside::assert_reset(&refused);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn a_page_of_forty_objects_takes_little_more_than_a_round_trip() {
+    as_each_user(|runner| runner.inside(&LINK, "http::inside_a_page_is_pushed"));
+}
+
+pub(crate) fn inside_a_page_is_pushed() {
+    let server = Server::start(PORT);
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let hub = pair.hub_with_keys(&sockets.key("hub"), "[http]\npush = true\n");
+    let terminal = terminal(&pair, &sockets, "");
+    let mut rounds = 0;
+    assert_takes(RTT, RTT / 2, || {
+        rounds += 1;
+        timed(load_page).0
+    });
+    let seen = status(&sockets.path("terminal"))["http"].clone();
+    assert_eq!(seen["push_used"].as_u64(), Some(40 * rounds), "{seen:#}");
+    assert_eq!(
+        (seen["push_wasted"].as_u64(), seen["pushed"].as_u64()),
+        (Some(0), Some(40 * rounds))
+    );
+    assert_eq!(server.asked("/object/39.png").len() as u64, rounds);
+    let of_page = |name| server.asked("/object/1.js")[0].field(name).map(str::to_owned);
+    assert_eq!(of_page("cookie").as_deref(), Some("a=b"));
+    pushed_to_one_client_only(&server);
+    let shown = text(&skyhop(&["status"], &sockets.path("terminal")).stdout);
+    println!("{shown}");
+    assert!(shown.contains("pushed"), "{shown}");
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// As a browser does: the page, then what it names over six connections.
+fn load_page() {
+    let ask = |client: &mut Client, target: &str| {
+        client.say(&format!("GET {target} HTTP/1.1\r\nHost: a.example\r\nCookie: a=b\r\n\r\n"));
+        client.hear()
+    };
+    let mut first = Client::new();
+    assert_eq!(ask(&mut first, "/page").body, server::page());
+    let kind = |n| {
+        if n == 0 {
+            "css"
+        } else if n < 20 {
+            "js"
+        } else {
+            "png"
+        }
+    };
+    thread::scope(|scope| {
+        for connection in 0..6 {
+            scope.spawn(move || {
+                let mut client = Client::new();
+                for n in (0..40).filter(|n| n % 6 == connection) {
+                    let target = format!("/object/{n}.{}", kind(n));
+                    let reply = ask(&mut client, &target);
+                    assert_eq!((reply.body, reply.status), (target.repeat(60), 200));
+                }
+            });
+        }
+    });
+}
+
+/// What was pushed for one user is not another's.
+fn pushed_to_one_client_only(server: &Server) {
+    let before = server.asked("/object/5.js").len();
+    let mut client = Client::new();
+    client.say("GET /page HTTP/1.1\r\nHost: a.example\r\nCookie: a=secret\r\n\r\n");
+    client.hear();
+    thread::sleep(RTT);
+    assert_eq!(server.asked("/object/5.js").len(), before + 1);
+    let other = Client::new().get("/object/5.js");
+    assert!(!other.is_hit());
+    assert_eq!(server.asked("/object/5.js").len(), before + 2);
 }
 
 #[test]
@@ -350,6 +465,64 @@ pub(crate) fn inside_the_hub_is_gone() {
     terminal.end_by(Signal::SIGKILL);
     assert!(!get("/fresh/1").is_hit());
     assert_eq!(server.asked("/fresh/1")[1].peer, std::net::IpAddr::from(Node::Client.address4()));
+}
+
+/// The public suite of tests for HTTP caches (github.com/http-tests/cache-tests), a directory of which
+/// `CACHE_TESTS` names. It takes node.
+#[test]
+#[ignore = "needs node and a copy of the public suite"]
+fn the_public_suite_passes() {
+    as_myself().inside(crate::lossless(), "http::inside_the_public_suite");
+}
+
+pub(crate) fn inside_the_public_suite() {
+    /// Counts results by kind of test, those that depend on a failed one apart.
+    const COUNT: &str = "import tests from './tests/index.mjs';
+        import { determineTestResult, resultTypes } from './test-engine/lib/results.mjs';
+        import fs from 'fs';
+        const results = JSON.parse(fs.readFileSync(0));
+        const counts = {};
+        for (const test of tests.flatMap(suite => suite.tests)) {
+            if (test.browser_only) continue;
+            const result = determineTestResult(tests, test.id, results);
+            const name = Object.keys(resultTypes).find(it => resultTypes[it] === result);
+            const kind = test.kind ?? 'required';
+            counts[kind] ??= {};
+            counts[kind][name] = (counts[kind][name] ?? 0) + 1;
+            if (!['pass', 'yes'].includes(name)) console.log(kind, name, test.id, results[test.id]);
+        }
+        console.log(counts);";
+    let suite = std::path::PathBuf::from(std::env::var_os("CACHE_TESTS").expect("CACHE_TESTS"));
+    let node = |arguments: &[&str]| {
+        let mut node = std::process::Command::new("node");
+        node.args(arguments).current_dir(&suite).env("npm_package_config_id", "");
+        node.env("npm_package_config_protocol", "http")
+            .env("npm_package_config_port", PORT.to_string());
+        node.env("npm_package_config_base", format!("http://{}", addresses(PORT)[0]));
+        node.env("npm_package_config_pidfile", suite.join("pid"));
+        node
+    };
+    let run =
+        || node(&["test-engine/server/server.mjs"]).stdout(std::process::Stdio::null()).spawn();
+    let mut server = lab::find_netns(Node::Server).unwrap().run(run).unwrap();
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let fetches = std::env::var_os("CACHE_TESTS_HUB").is_some();
+    let hub = pair.hub_with(if fetches { "[http]\n" } else { "" });
+    let terminal = terminal(&pair, &sockets, "");
+    let results = node(&["--no-warnings", "test-engine/cli.mjs"]).output().unwrap();
+    server.kill().and_then(|()| server.wait()).unwrap();
+    let mut count = node(&["--input-type=module", "-e", COUNT]);
+    let mut count = count
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    count.stdin.take().unwrap().write_all(&results.stdout).unwrap();
+    let said = text(&count.wait_with_output().unwrap().stdout);
+    println!("{said}");
+    assert!(!said.contains("required fail"), "{}", text(&results.stderr));
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
 }
 
 fn wait_until(mut is_so: impl FnMut() -> bool) {

@@ -122,6 +122,12 @@ impl Endpoint {
         openings.is_some_and(Openings::questions)
     }
 
+    /// Whether a session's peer understands HTTP exchanges, so that streams may be opened to them.
+    pub fn peer_exchanges(&self, session: SessionId) -> bool {
+        let openings = self.core.session(session).map(|session| session.peer.limits.openings);
+        openings.is_some_and(Openings::exchanges)
+    }
+
     /// Number of datagrams that matched no session and no handshake.
     pub fn ignored(&self) -> u64 {
         self.core.ignored

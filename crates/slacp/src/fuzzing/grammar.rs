@@ -11,7 +11,7 @@ use crate::wire::frame::{
     self, Announcement, CompressedPacket, ContextPacket, Frame, Gone, Packet, Part, Repair, Report,
     ReportedTimes, TruncatedOffset,
 };
-use crate::{CloseReason, Destination, HostName, Open, ResetReason, StreamId};
+use crate::{CloseReason, Destination, Host, HostName, Open, ResetReason, StreamId};
 
 /// Appends any frame at all of a side that has sealed and heard packets up to
 /// these numbers. It may be one that takes the rest of its packet.
@@ -157,6 +157,7 @@ pub(super) fn destination(choices: &mut Choices) -> Open<Destination> {
     let destination = match HostName::new("server.example") {
         Some(name) if choices.one_in(8) => Destination::Name(name, 80),
         _ if choices.one_in(16) => Destination::Resolver,
+        _ if choices.one_in(16) => Destination::Exchange(Host::Address(address)),
         _ => address.into(),
     };
     Open { destination, source: address, dscp: Some(choices.bits(8) as u8) }

@@ -198,7 +198,7 @@ mod tests {
     use crate::scheduler::MAX_CLASSES;
     use crate::streams::flow::Limits;
     use crate::wire::frame::Frame;
-    use crate::wire::open::{HostName, Openings};
+    use crate::wire::open::{Host, HostName, Openings};
 
     fn streams(openings: Openings) -> Streams {
         let limits = Limits { openings, ..Limits::new(1000, 1000, 9) };
@@ -217,6 +217,10 @@ mod tests {
         open(Destination::Name(HostName::new("server.example").unwrap(), 80), Some(46))
     }
 
+    fn to_exchange() -> Open<Destination> {
+        open(Destination::Exchange(Host::Address(([192, 0, 2, 7], 80).into())), None)
+    }
+
     fn to_resolver() -> Open<Destination> {
         open(Destination::Resolver, None)
     }
@@ -233,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_peer_gets_only_fields_that_it_understands() {
-        let mut streams_to_new = streams(Openings::of_this_version(true, true, true));
+        let mut streams_to_new = streams(Openings::of_this_version(true, (true, true), true));
         for wanted in [to_address(Some(46)), to_address(None), to_name(), to_resolver()] {
             streams_to_new.open(wanted.clone()).unwrap();
             assert_eq!(told(&mut streams_to_new), wanted);
@@ -242,7 +246,8 @@ mod tests {
         assert_eq!(told(&mut streams_to_new), to_address(None), "there is no such code point");
 
         for (compressed, understands) in [(true, true), (false, true), (true, false)] {
-            let mut streams = streams(Openings::of_this_version(false, false, understands));
+            let mut streams =
+                streams(Openings::of_this_version(false, (false, false), understands));
             let id = streams.open_as(to_address(None), compressed).unwrap();
             assert_eq!(streams.is_compressed(id), compressed && understands);
             let mut out = Vec::new();
@@ -266,8 +271,9 @@ mod tests {
     #[test]
     fn a_peer_that_resolves_no_names_gets_none() {
         for (openings, unwanted) in [
-            (Openings::of_this_version(false, true, false), to_name()),
-            (Openings::of_this_version(true, false, false), to_resolver()),
+            (Openings::of_this_version(false, (true, true), false), to_name()),
+            (Openings::of_this_version(true, (false, true), false), to_resolver()),
+            (Openings::of_this_version(true, (true, false), false), to_exchange()),
         ] {
             let mut streams = streams(openings);
             streams.on_open(Instant::ZERO, StreamId(1), 10, 1000, unwanted).unwrap();

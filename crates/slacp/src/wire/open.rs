@@ -38,6 +38,27 @@ pub enum Destination {
     Name(HostName, u16),
     /// The accepting side's resolver. The stream carries one DNS message each way.
     Resolver,
+    /// A host with which the accepting side has an HTTP exchange, or (from a hub) has had one: the
+    /// stream carries a request and the response, not a connection.
+    Exchange(Host),
+}
+
+/// A host, with a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Host {
+    /// By its address.
+    Address(SocketAddr),
+    /// By its name.
+    Name(HostName, u16),
+}
+
+impl From<Host> for Destination {
+    fn from(host: Host) -> Self {
+        match host {
+            Host::Address(address) => Self::Address(address),
+            Host::Name(name, port) => Self::Name(name, port),
+        }
+    }
 }
 
 /// The port of DNS (RFC 1035 §4.2).
@@ -47,8 +68,8 @@ impl Destination {
     /// The port; that of DNS for a resolver.
     pub fn port(&self) -> u16 {
         match self {
-            Self::Address(address) => address.port(),
-            Self::Name(_, port) => *port,
+            Self::Address(address) | Self::Exchange(Host::Address(address)) => address.port(),
+            Self::Name(_, port) | Self::Exchange(Host::Name(_, port)) => *port,
             Self::Resolver => DNS_PORT,
         }
     }
@@ -63,8 +84,10 @@ impl From<SocketAddr> for Destination {
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address(address) => address.fmt(f),
-            Self::Name(name, port) => write!(f, "{name}:{port}"),
+            Self::Address(address) | Self::Exchange(Host::Address(address)) => address.fmt(f),
+            Self::Name(name, port) | Self::Exchange(Host::Name(name, port)) => {
+                write!(f, "{name}:{port}")
+            }
             Self::Resolver => f.write_str("resolver"),
         }
     }
@@ -107,15 +130,21 @@ impl Openings {
     const NAMES: u64 = 2;
     const QUESTIONS: u64 = 4;
     const COMPRESSED: u64 = 8;
+    const EXCHANGES: u64 = 16;
 
     /// The fields that this version understands; names only if this side resolves them, questions
-    /// only if it answers them, and compressed streams only if it decompresses any.
-    pub(crate) fn of_this_version(names: bool, questions: bool, decompresses: bool) -> Self {
+    /// and exchanges only if it answers them, and compressed streams only if it decompresses any.
+    pub(crate) fn of_this_version(
+        names: bool,
+        (questions, exchanges): (bool, bool),
+        decompresses: bool,
+    ) -> Self {
         let optional = |has, bit| if has { bit } else { 0 };
         Self(
             Self::CODE_POINTS
                 | optional(names, Self::NAMES)
                 | optional(questions, Self::QUESTIONS)
+                | optional(exchanges, Self::EXCHANGES)
                 | optional(decompresses, Self::COMPRESSED),
         )
     }
@@ -126,6 +155,7 @@ impl Openings {
             Destination::Address(_) => true,
             Destination::Name(..) => self.names(),
             Destination::Resolver => self.questions(),
+            Destination::Exchange(_) => self.exchanges(),
         }
     }
 
@@ -142,6 +172,11 @@ impl Openings {
     /// Whether a host name is understood as destination.
     pub(crate) fn names(self) -> bool {
         self.0 & Self::NAMES != 0
+    }
+
+    /// Whether HTTP exchanges are understood.
+    pub(crate) fn exchanges(self) -> bool {
+        self.0 & Self::EXCHANGES != 0
     }
 
     /// Whether DNS questions are answered.

@@ -29,7 +29,7 @@ use crate::wire::frame::{
 };
 use crate::wire::open::Openings;
 use crate::wire::packet::{self, Header, INITIATION_BODY, Index};
-use crate::{CloseReason, Destination, HostName, KeyPair, Open, ResetReason, StreamId};
+use crate::{CloseReason, Destination, Host, HostName, KeyPair, Open, ResetReason, StreamId};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/slacp-2.toml");
 
@@ -574,6 +574,10 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
         (
             "MARKED OPEN stream=6 window=20000 credit=100000 dscp=unknown destination=resolver source=[2001:db8::1]:443",
             open(Destination::Resolver, None),
+        ),
+        (
+            "MARKED OPEN stream=6 window=20000 credit=100000 dscp=unknown exchange=192.0.2.1:80 source=[2001:db8::1]:443",
+            open(Destination::Exchange(Host::Address(v4)), None),
         ),
         (
             "MARKED OPEN stream=6 window=20000 credit=100000 dscp=46 destination=192.0.2.1:80 source=[2001:db8::1]:443 COMPRESSED",

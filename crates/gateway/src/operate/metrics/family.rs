@@ -306,11 +306,16 @@ fn http(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         ("miss", http.misses),
         ("passed", http.passed),
         ("stored", http.stored),
+        ("pushed", http.pushed),
+        ("push_used", http.push_used),
+        ("push_wasted", http.push_wasted),
     ];
     let rows = fates.map(|(fate, count)| (label("fate", fate), count));
-    let help = "Requests of cleartext HTTP; stored counts responses";
+    let help = "Requests of cleartext HTTP; stored, pushed and its parts count responses";
     families.counter("skyhop_http", help, &rows)?;
     for (name, help, count) in [
+        ("skyhop_http_reused", "Requests over a hub's connection that was there", http.reused),
+        ("skyhop_http_pushed_bytes", "Bytes of bodies that were pushed", http.pushed_bytes),
         ("skyhop_http_plain", "Connections to HTTP ports that pass as they are", http.plain),
         ("skyhop_http_saved_bytes", "Bytes of bodies that did not cross the hop", http.saved_bytes),
         ("skyhop_http_disk_errors", "Files that could not be written or read", http.disk_errors),

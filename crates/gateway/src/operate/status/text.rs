@@ -32,7 +32,7 @@ impl Status {
             row(&mut text, "names", &names(dns, self.role));
         }
         if let Some(http) = &self.http {
-            row(&mut text, "http", &self::http(http));
+            row(&mut text, "http", &self::http(http, self.role));
         }
         row(&mut text, "memory", &memory(&self.memory));
         if let Some(dlep) = &self.dlep {
@@ -174,12 +174,20 @@ fn names(dns: &DnsStatus, role: Role) -> String {
 }
 
 /// What became of requests of cleartext HTTP.
-fn http(http: &HttpStatus) -> String {
+fn http(http: &HttpStatus, role: Role) -> String {
+    if role == Role::Hub {
+        let HttpStatus { requests, reused, pushed, .. } = http;
+        let what = format!("{requests} requests, {reused} over connections that were there");
+        return if *pushed > 0 { format!("{what}; {pushed} pushed") } else { what };
+    }
     let HttpStatus { requests, hits, confirmed, saved_bytes, entries, .. } = http;
     let mut what = format!(
         "{requests} requests: {hits} from the cache, {confirmed} confirmed; {} saved; {entries} stored",
         ByteCount::new(*saved_bytes)
     );
+    if http.pushed > 0 {
+        let _ = write!(what, "; {} pushed, {} used", http.pushed, http.push_used);
+    }
     for (count, why) in [
         (http.stale, "expired"),
         (http.plain, "connections left alone"),

@@ -113,7 +113,7 @@ fn answer(request: &Request, body: &[u8]) -> Vec<u8> {
         _ if !body.is_empty() => format!("{target} {}", String::from_utf8_lossy(body)),
         _ => format!("{target} of {}", request.field("host").unwrap_or_default()),
     };
-    let fields = match &target[1..].split(['/', '?', '-']).next().unwrap()[..] {
+    let fields = match target[1..].split(['/', '?', '-']).next().unwrap() {
         "fresh" | "chunks" | "close" => "Cache-Control: max-age=100\r\n",
         "private" => "Cache-Control: private, max-age=100\r\n",
         "page" => "Cache-Control: no-cache\r\nContent-Type: text/html; charset=utf-8\r\n",

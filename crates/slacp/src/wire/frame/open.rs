@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{take, write_numbers};
-use crate::wire::open::{Destination, HostName, Open};
+use crate::wire::open::{Destination, Host, HostName, Open};
 use crate::wire::varint;
 
 pub(super) const OPEN: u8 = 0x04;
@@ -12,6 +12,8 @@ pub(super) const MARKED_OPEN: u8 = 0x21;
 /// The first byte of a destination selects its form.
 const NAME: u8 = 0;
 const RESOLVER: u8 = 1;
+/// The destination of an exchange follows.
+const EXCHANGE: u8 = 2;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 /// Stands for an unknown code point, as does every larger value.
@@ -59,29 +61,44 @@ pub(super) fn read(kind: u8, input: &mut &[u8]) -> Option<([u64; 2], bool, Open<
 fn write_destination(out: &mut Vec<u8>, destination: &Destination) {
     match destination {
         Destination::Address(address) => write_address(out, *address),
-        Destination::Name(name, port) => {
-            out.extend([NAME, name.as_str().len() as u8]);
-            out.extend_from_slice(name.as_str().as_bytes());
-            out.extend_from_slice(&port.to_be_bytes());
-        }
+        Destination::Name(name, port) => write_name(out, name, *port),
         Destination::Resolver => out.push(RESOLVER),
+        Destination::Exchange(host) => {
+            out.push(EXCHANGE);
+            match host {
+                Host::Address(address) => write_address(out, *address),
+                Host::Name(name, port) => write_name(out, name, *port),
+            }
+        }
     }
+}
+
+fn write_name(out: &mut Vec<u8>, name: &HostName, port: u16) {
+    out.extend([NAME, name.as_str().len() as u8]);
+    out.extend_from_slice(name.as_str().as_bytes());
+    out.extend_from_slice(&port.to_be_bytes());
 }
 
 fn read_destination(input: &mut &[u8]) -> Option<Destination> {
     match *input.first()? {
-        NAME => read_name(input),
         RESOLVER => take::<1>(input).map(|_| Destination::Resolver),
-        _ => read_address(input).map(Destination::Address),
+        EXCHANGE => {
+            take::<1>(input)?;
+            read_host(input).map(Destination::Exchange)
+        }
+        _ => read_host(input).map(Destination::from),
     }
 }
 
-fn read_name(input: &mut &[u8]) -> Option<Destination> {
+fn read_host(input: &mut &[u8]) -> Option<Host> {
+    if *input.first()? != NAME {
+        return read_address(input).map(Host::Address);
+    }
     let [_, length] = take::<2>(input)?;
     let (name, rest) = input.split_at_checked(length.into())?;
     *input = rest;
     let name = HostName::new(core::str::from_utf8(name).ok()?)?;
-    Some(Destination::Name(name, u16::from_be_bytes(take::<2>(input)?)))
+    Some(Host::Name(name, u16::from_be_bytes(take::<2>(input)?)))
 }
 
 /// Writes family (4 or 6), address and port.

@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use proptest::prelude::*;
 
 use super::*;
-use crate::HostName;
+use crate::{Host, HostName};
 
 fn address() -> impl Strategy<Value = SocketAddr> {
     let v4 = any::<([u8; 4], u16)>().prop_map(|(ip, port)| SocketAddr::from((ip, port)));
@@ -15,7 +15,11 @@ fn open() -> impl Strategy<Value = Open<Destination>> {
     let name = ("[a-zA-Z0-9._-]{1,253}", any::<u16>())
         .prop_map(|(name, port)| Destination::Name(HostName::new(&name).unwrap(), port));
     let address_of = address().prop_map(Destination::Address);
-    let destination = prop_oneof![3 => address_of, 1 => name, 1 => Just(Destination::Resolver)];
+    let with = address().prop_map(|address| Destination::Exchange(Host::Address(address)));
+    let with_name = Just(Destination::Exchange(Host::Name(HostName::new("a.b").unwrap(), 80)));
+    let resolver = Just(Destination::Resolver);
+    let destination =
+        prop_oneof![3 => address_of, 1 => name, 1 => resolver, 1 => with, 1 => with_name];
     let parts = (destination, address(), prop::option::of(0u8..64));
     parts.prop_map(|(destination, source, dscp)| Open { destination, source, dscp })
 }

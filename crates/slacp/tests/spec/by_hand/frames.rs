@@ -153,7 +153,11 @@ pub fn encode(text: &str, last: bool) -> Vec<u8> {
     let name = name.collect::<Vec<_>>().join(" ");
     let numbers = |kind: u8, names: &[&str]| [vec![kind], fields.varints(names)].concat();
     let token = || u64::from_str_radix(fields.text("token"), 16).unwrap().to_be_bytes();
-    let addresses = || [fields.address("destination"), fields.address("source")].concat();
+    let destination = || match fields.get("exchange") {
+        Some(_) => [&[2], &fields.address("exchange")[..]].concat(),
+        None => fields.address("destination"),
+    };
+    let addresses = || [destination(), fields.address("source")].concat();
     match &name[..] {
         "PING" => vec![0x01],
         "ACK" | "TIMED ACK" => fields.ack(),

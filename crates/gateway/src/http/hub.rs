@@ -1,0 +1,271 @@
+//! HTTP exchanges at a hub, on behalf of terminals (`docs/slacp.md`, Exchanges): requests of all their
+//! clients share persistent connections to servers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pep::config::HubHttpConfig;
+use pep::http::{Body, Framing, LONGEST_HEAD, Parsed, RequestHead, ResponseHead};
+use pep::relay::Side;
+use slacp::{Destination, Open, ResetReason};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::exchange::{Reply, read_reply};
+use super::pool::Pool;
+use super::push::{Budget, Page, Pushes};
+use super::wire::{As, Broken, Inlet, Wire, pass};
+use crate::clock;
+use crate::hop::{Hop, Stream};
+use crate::operate::connections::Registered;
+use crate::operate::counters::Counters;
+use crate::operate::status::HttpStatus;
+use crate::relay::{dial, names, tcp};
+use crate::roles::gateway::{Admission, DialPolicy};
+
+/// How long a terminal may take to send a request, once its stream is there.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// A hub's connections to servers, and what it pushes.
+#[derive(Clone)]
+pub(crate) struct HubHttp(Arc<Inner>);
+
+struct Inner {
+    pool: Pool,
+    pushes: Option<Pushes>,
+}
+
+/// A request of a terminal's client, and how to carry it out.
+pub(crate) struct Job {
+    pub(crate) stream: Stream,
+    pub(crate) open: Open<Destination>,
+    /// Permitted addresses of its host.
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) admission: Admission,
+    pub(crate) policy: DialPolicy,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) hop: Hop,
+}
+
+/// What a terminal has sent.
+pub(super) struct Request {
+    pub(super) head: RequestHead,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Why an attempt has failed.
+enum Failed {
+    /// The server had closed a connection that it had kept open.
+    Stale,
+    For(ResetReason),
+}
+
+impl From<ResetReason> for Failed {
+    fn from(reason: ResetReason) -> Self {
+        Self::For(reason)
+    }
+}
+
+impl HubHttp {
+    pub(crate) fn new(config: HubHttpConfig) -> Self {
+        let pushes = config.push.map(Pushes::new);
+        Self(Arc::new(Inner { pool: Pool::default(), pushes }))
+    }
+
+    pub(super) fn pushes(&self) -> Option<&Pushes> {
+        self.0.pushes.as_ref()
+    }
+
+    pub(crate) fn status(&self) -> HttpStatus {
+        let pool = &self.0.pool;
+        let pushed = self.pushes().map_or((0, 0), |it| (it.pushed.get(), it.pushed_bytes.get()));
+        HttpStatus::of_hub(pool.exchanges.get(), pool.reused.get(), pushed)
+    }
+
+    /// Closes connections that have been idle for long.
+    pub(crate) fn housekeep(&self) {
+        self.0.pool.expire(clock::now());
+        self.pushes().into_iter().for_each(|pushes| pushes.expire(clock::now()));
+    }
+
+    /// Has the exchange.
+    pub(crate) async fn exchange(self, job: Job) {
+        let job = Arc::new(job);
+        let (counters, stream) = (&*job.counters, &job.stream);
+        counters.connections.increment();
+        self.0.pool.exchanges.increment();
+        let (open, origin) = (job.open.clone(), job.admission.origin);
+        let entry = Registered::new(clock::now(), counters, stream.session(), open, origin);
+        let done = tokio::select! {
+            done = self.answer(&job, &entry) => done,
+            reason = stream.reset_by_peer() => Err(reason),
+        };
+        match done {
+            Ok(()) => counters.closed.increment(),
+            Err(reason) => {
+                counters.failed.increment();
+                counters.reasons.count(reason);
+                stream.abandon(reason);
+            }
+        }
+    }
+
+    async fn answer(&self, job: &Arc<Job>, entry: &Registered<'_>) -> Result<(), ResetReason> {
+        let read = timeout(REQUEST_LIMIT, read_request(&job.stream)).await;
+        let request = read.map_err(|_| ResetReason::TimedOut)??;
+        self.carry(job, (&request, &job.stream), None, Some(entry), &mut None).await
+    }
+
+    /// Sends a request, over a connection that is there if possible, and passes the answer on to a stream.
+    /// What is pushed has a budget. `told` gets the length of the body, and the head.
+    pub(super) async fn carry(
+        &self,
+        job: &Arc<Job>,
+        (request, to): (&Request, &Stream),
+        budget: Option<&Budget>,
+        entry: Option<&Registered<'_>>,
+        told: &mut Option<(u64, ResponseHead)>,
+    ) -> Result<(), ResetReason> {
+        let caller = job.policy.caller(&job.open);
+        let source = caller.source.map(|source| source.ip());
+        let pool = &self.0.pool;
+        loop {
+            let idle = pool.take(clock::now(), &job.addresses, source);
+            let used = idle.is_some();
+            let socket = match idle {
+                Some(socket) => socket,
+                None => connect(job).await?,
+            };
+            let _ = to.accept();
+            let over = Over { http: self, job, request, to, used, budget, entry };
+            match over.run(&socket, told).await {
+                Ok(true) => {
+                    pool.give_back(clock::now(), socket, source);
+                    return Ok(());
+                }
+                Ok(false) => return Ok(()),
+                Err(Failed::Stale) => {}
+                Err(Failed::For(reason)) => return Err(reason),
+            }
+        }
+    }
+}
+
+async fn connect(job: &Job) -> Result<TcpStream, ResetReason> {
+    let caller = job.policy.caller(&job.open);
+    let connect = |address, limit| dial::connect(address, caller, limit);
+    let connected = names::try_each(job.addresses.clone(), job.policy.timeout, connect).await;
+    let socket = connected.map_err(|error| dial::reason(&error))?;
+    // Fails if the server has reset the connection; reading will notice.
+    let _ = tcp::prepare(&socket, &job.counters.keepalive);
+    Ok(socket)
+}
+
+/// A request over one connection.
+struct Over<'a> {
+    http: &'a HubHttp,
+    job: &'a Arc<Job>,
+    request: &'a Request,
+    to: &'a Stream,
+    /// Whether the connection was there.
+    used: bool,
+    /// What it may cost, if it is pushed.
+    budget: Option<&'a Budget>,
+    entry: Option<&'a Registered<'a>>,
+}
+
+impl Over<'_> {
+    fn moved(&self, from: Side, bytes: usize) {
+        self.entry.into_iter().for_each(|entry| entry.moved(clock::now(), from, bytes));
+    }
+
+    /// Returns whether the connection can be used again.
+    async fn run(
+        &self,
+        socket: &TcpStream,
+        told: &mut Option<(u64, ResponseHead)>,
+    ) -> Result<bool, Failed> {
+        let (wire, mut inlet) = (Wire::Socket(socket), Inlet::default());
+        let terminal = Wire::Stream(self.to);
+        let stale = |reason| if self.used { Failed::Stale } else { Failed::For(reason) };
+        self.moved(Side::Client, self.request.bytes.len());
+        wire.write(&self.request.bytes).await.map_err(stale)?;
+        let reply = read_reply(wire, &mut inlet, Some(terminal)).await.map_err(stale)?;
+        let Reply::Head(head, length) = reply else {
+            if self.used && matches!(reply, Reply::Nothing) {
+                return Err(Failed::Stale);
+            }
+            // Whatever it says, the client hears it.
+            let mut rest = Body::new(Framing::UntilClose);
+            let (from, to) = ((wire, &mut inlet), (terminal, As::Itself));
+            let passed = pass(from, to, &mut rest, |_| {}, |_| {}).await;
+            return finish(passed, Framing::UntilClose, terminal).await.map(|()| false);
+        };
+        let framing = head.framing(&self.request.head.method);
+        let reusable = head.keeps_alive() && framing.is_ok() && framing != Ok(Framing::UntilClose);
+        self.check_budget(&head, framing.ok())?;
+        // What it names goes first.
+        let mut page =
+            Page::of(self.http, self.job, &self.request.head, &head, self.budget.cloned());
+        self.moved(Side::Server, length);
+        terminal.write(&inlet.bytes[..length]).await?;
+        inlet.consume(length);
+        // What can be read in two ways passes to its end: nothing else comes over this connection.
+        let framing = framing.unwrap_or(Framing::UntilClose);
+        let (mut body, mut count) = (Body::new(framing), 0);
+        let content = |bytes: &[u8]| {
+            count += bytes.len() as u64;
+            page.iter_mut().for_each(|page| page.read(bytes));
+        };
+        let moved = |count| self.moved(Side::Server, count);
+        let (from, to) = ((wire, &mut inlet), (terminal, As::Itself));
+        let passed = pass(from, to, &mut body, content, moved).await;
+        finish(passed, framing, terminal).await?;
+        *told = Some((count, head));
+        Ok(reusable && inlet.bytes.is_empty() && !inlet.ended)
+    }
+
+    /// What is pushed must be something whole, of a known length, that the page's budget has room for.
+    fn check_budget(&self, head: &ResponseHead, framing: Option<Framing>) -> Result<(), Failed> {
+        let Some(budget) = self.budget else { return Ok(()) };
+        match framing {
+            Some(Framing::Length(length)) if head.status == 200 && budget.take(length) => Ok(()),
+            _ => Err(Failed::For(ResetReason::Limit)),
+        }
+    }
+}
+
+/// Ends a response that has passed.
+async fn finish(
+    passed: Result<bool, Broken>,
+    framing: Framing,
+    terminal: Wire<'_>,
+) -> Result<(), Failed> {
+    match passed {
+        Ok(whole) if whole || framing == Framing::UntilClose => Ok(terminal.finish().await?),
+        Ok(_) => Err(Failed::For(ResetReason::Reset)),
+        Err(Broken::From(reason) | Broken::To(reason)) => Err(Failed::For(reason)),
+    }
+}
+
+/// The one request of a stream, which must be one that may be repeated. Reads to the end, or the stream
+/// would be reset when it is dropped.
+async fn read_request(stream: &Stream) -> Result<Request, ResetReason> {
+    let mut inlet = Inlet::default();
+    while inlet.fill(Wire::Stream(stream)).await? {
+        if inlet.bytes.len() > LONGEST_HEAD {
+            return Err(ResetReason::Prohibited);
+        }
+    }
+    let Parsed::Head(head, length) = RequestHead::parse(&inlet.bytes) else {
+        return Err(ResetReason::Prohibited);
+    };
+    let repeats = matches!(head.method.as_str(), "GET" | "HEAD");
+    let is_plain = head.framing() == Ok(Framing::None) && length == inlet.bytes.len();
+    if repeats && is_plain {
+        Ok(Request { head, bytes: inlet.bytes })
+    } else {
+        Err(ResetReason::Prohibited)
+    }
+}

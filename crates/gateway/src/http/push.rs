@@ -1,0 +1,294 @@
+//! A hub pushes what a page names before the client asks for it (`docs/slacp.md`, Exchanges).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use flate2::write::GzDecoder;
+use futures_util::FutureExt;
+use pep::config::PushConfig;
+use pep::http::{Language, LinkReader, RequestHead, ResponseHead, in_fields, resolve};
+use slacp::{Destination, Host, Open, ResetReason, SessionId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use units::Instant;
+
+use super::hub::{HubHttp, Job, Request};
+use super::wire::{Inlet, Wire};
+use crate::clock;
+use crate::hop::Stream;
+use crate::operate::counters::Counter;
+
+/// Pushes at a time.
+const MOST_PUSHES: usize = 128;
+/// How long one may take.
+const LIMIT: Duration = Duration::from_secs(30);
+/// What a terminal has, or does not want, is not pushed again for so long; and of how much that is known.
+const KNOWN: Duration = Duration::from_secs(600);
+const MOST_KNOWN: usize = 8192;
+/// The most of a compressed page that is read, in bytes.
+const MOST_UNPACKED: u64 = 8 << 20;
+/// Fields of the page's request that go for what it names, too.
+const SAME: [&str; 6] =
+    ["user-agent", "accept-encoding", "accept-language", "cookie", "authorization", "dnt"];
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// What is pushed to whom.
+pub(super) struct Pushes {
+    config: PushConfig,
+    slots: Arc<Semaphore>,
+    state: Mutex<State>,
+    pub(super) pushed: Counter,
+    pub(super) pushed_bytes: Counter,
+}
+
+#[derive(Default)]
+struct State {
+    /// What each terminal got in the hour that began then.
+    spent: BTreeMap<SessionId, (Instant, u64)>,
+    known: BTreeMap<(SessionId, String), Instant>,
+}
+
+impl Pushes {
+    pub(super) fn new(config: PushConfig) -> Self {
+        let (slots, state) = (Arc::new(Semaphore::new(MOST_PUSHES)), Mutex::default());
+        let (pushed, pushed_bytes) = Default::default();
+        Self { config, slots, state, pushed, pushed_bytes }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding this")
+    }
+
+    /// Whether to push this to a terminal, now that a page names it.
+    fn wants(&self, now: Instant, session: SessionId, place: &str) -> bool {
+        let mut state = self.lock();
+        let known = state.known.get(&(session, place.to_owned()));
+        if known.is_some_and(|since| now.saturating_since(*since) < KNOWN) {
+            return false;
+        }
+        let (began, spent) = state.spent.entry(session).or_insert((now, 0));
+        if now.saturating_since(*began) >= HOUR {
+            (*began, *spent) = (now, 0);
+        }
+        *spent < self.config.hour.get()
+    }
+
+    fn spend(&self, session: SessionId, bytes: u64) {
+        self.pushed_bytes.add(bytes);
+        if let Some((_, spent)) = self.lock().spent.get_mut(&session) {
+            *spent += bytes;
+        }
+    }
+
+    /// A terminal has this, or does not want it.
+    fn remember(&self, now: Instant, session: SessionId, place: String) {
+        let mut state = self.lock();
+        if state.known.len() >= MOST_KNOWN {
+            state.known.retain(|_, since| now.saturating_since(*since) < KNOWN / 2);
+        }
+        if state.known.len() < MOST_KNOWN {
+            state.known.insert((session, place), now);
+        }
+    }
+
+    /// Forgets what sessions that have gone were pushed.
+    pub(super) fn expire(&self, now: Instant) {
+        let mut state = self.lock();
+        state.known.retain(|_, since| now.saturating_since(*since) < KNOWN);
+        state.spent.retain(|_, (began, _)| now.saturating_since(*began) < HOUR);
+    }
+}
+
+/// What a page may still cost, in bytes and objects.
+#[derive(Clone)]
+pub(super) struct Budget {
+    bytes: Arc<AtomicU64>,
+    objects: Arc<AtomicU64>,
+}
+
+impl Budget {
+    /// Takes this many bytes; returns whether there are so many.
+    pub(super) fn take(&self, bytes: u64) -> bool {
+        take(&self.bytes, bytes)
+    }
+}
+
+fn take(from: &AtomicU64, count: u64) -> bool {
+    let left = |left: u64| left.checked_sub(count);
+    from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+}
+
+/// A document that is read as it passes.
+pub(super) struct Page<'a> {
+    http: &'a HubHttp,
+    pushes: &'a Pushes,
+    job: &'a Arc<Job>,
+    request: &'a RequestHead,
+    budget: Budget,
+    reader: LinkReader,
+    /// Unpacks it first.
+    packed: Option<Unpacker>,
+    seen: BTreeSet<String>,
+}
+
+type Unpacker = GzDecoder<Vec<u8>>;
+
+impl<'a> Page<'a> {
+    /// The page that is the answer to a request; [`None`] if it is none, or nothing is pushed. A style
+    /// sheet that is pushed itself shares the `budget` of its page.
+    pub(super) fn of(
+        http: &'a HubHttp,
+        job: &'a Arc<Job>,
+        request: &'a RequestHead,
+        reply: &ResponseHead,
+        budget: Option<Budget>,
+    ) -> Option<Self> {
+        let pushes = http.pushes()?;
+        let language = Language::of(&reply.fields)?;
+        let is_whole = reply.status == 200 && request.method == "GET";
+        if !is_whole || !job.hop.peer_exchanges(job.stream.session()) {
+            return None;
+        }
+        let packed = match reply.fields.text("content-encoding") {
+            None => None,
+            Some(coding) if coding.eq_ignore_ascii_case("gzip") => Some(Unpacker::new(Vec::new())),
+            Some(_) => return None,
+        };
+        // Alone, a style sheet is most likely one of a page that the browser has.
+        if language == Language::Css && budget.is_none() {
+            return None;
+        }
+        let budget = budget.unwrap_or_else(|| Budget {
+            bytes: Arc::new(AtomicU64::new(pushes.config.page.get())),
+            objects: Arc::new(AtomicU64::new(pushes.config.objects)),
+        });
+        let (reader, seen) = (LinkReader::new(language), BTreeSet::new());
+        let mut page = Self { http, pushes, job, request, budget, reader, packed, seen };
+        in_fields(&reply.fields).iter().for_each(|name| page.push(name));
+        Some(page)
+    }
+
+    /// Reads on. What it names is on its way before this returns.
+    pub(super) fn read(&mut self, bytes: &[u8]) {
+        let mut names = Vec::new();
+        let mut found = |name: &str| names.push(name.to_owned());
+        match &mut self.packed {
+            None => self.reader.read(bytes, &mut found),
+            Some(unpacker) => {
+                // What cannot be unpacked names nothing.
+                if unpacker.write_all(bytes).and_then(|()| unpacker.flush()).is_err() {
+                    self.budget.objects.store(0, Ordering::Relaxed);
+                    return;
+                }
+                let unpacked = std::mem::take(unpacker.get_mut());
+                if unpacked.len() as u64 <= MOST_UNPACKED {
+                    self.reader.read(&unpacked, &mut found);
+                }
+            }
+        }
+        names.iter().for_each(|name| self.push(name));
+    }
+
+    fn push(&mut self, name: &str) {
+        let host = self.request.host().unwrap_or_default();
+        let Some(target) = resolve(&host, &self.request.target, name) else { return };
+        if target == self.request.target || !self.seen.insert(target.clone()) {
+            return;
+        }
+        let (now, session) = (clock::now(), self.job.stream.session());
+        let place = format!("{} {host} {target}", self.job.open.destination);
+        if !self.pushes.wants(now, session, &place) || !take(&self.budget.objects, 1) {
+            return;
+        }
+        let Ok(slot) = self.pushes.slots.clone().try_acquire_owned() else { return };
+        let request = self.request_for(target);
+        let Some(stream) = self.open(now, &request) else { return };
+        let push = Push { stream, request, place, budget: self.budget.clone(), _slot: slot };
+        tokio::spawn(run(self.http.clone(), self.job.clone(), push));
+    }
+
+    /// Opens a stream that says at once what comes, so that it goes before the page.
+    fn open(&self, now: Instant, request: &Request) -> Option<Stream> {
+        let host = match &self.job.open.destination {
+            Destination::Address(address) => Host::Address(*address),
+            Destination::Name(name, port) => Host::Name(name.clone(), *port),
+            Destination::Resolver | Destination::Exchange(_) => return None,
+        };
+        let (destination, source) = (Destination::Exchange(host), self.job.open.source);
+        let open = Open { destination, source, dscp: None };
+        let stream = self.job.hop.open(now, self.job.stream.session(), open).ok()?;
+        let written = Wire::Stream(&stream).write(&request.bytes).now_or_never();
+        matches!(written, Some(Ok(()))).then_some(stream)
+    }
+
+    fn request_for(&self, target: String) -> Request {
+        let mut fields = pep::http::Fields::default();
+        self.request.fields.values("host").for_each(|host| fields.push("Host", host));
+        for name in SAME {
+            self.request.fields.values(name).for_each(|value| fields.push(name, value));
+        }
+        fields.push("Accept", "*/*");
+        let host = self.request.host().unwrap_or_default();
+        fields.push("Referer", format!("http://{host}{}", self.request.target));
+        let head = RequestHead { method: "GET".to_owned(), target, minor: 1, fields };
+        let mut bytes = Vec::new();
+        head.write(&mut bytes);
+        Request { head, bytes }
+    }
+}
+
+/// A push under way.
+pub(super) struct Push {
+    pub(super) stream: Stream,
+    pub(super) request: Request,
+    place: String,
+    pub(super) budget: Budget,
+    _slot: OwnedSemaphorePermit,
+}
+
+/// A style sheet pushes, too: the type must have an end.
+fn run(http: HubHttp, job: Arc<Job>, push: Push) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        let Some(pushes) = http.pushes() else { return };
+        let (now, session) = (clock::now(), job.stream.session());
+        let pushed = tokio::select! {
+            pushed = timeout(LIMIT, http.fetch_for(&job, &push)) => pushed.unwrap_or(Err(ResetReason::TimedOut)),
+            reason = push.stream.reset_by_peer() => Err(reason),
+        };
+        match pushed {
+            Ok((bytes, stays)) => {
+                pushes.pushed.increment();
+                pushes.spend(session, bytes);
+                if stays {
+                    pushes.remember(now, session, push.place.clone());
+                }
+                // The terminal's end is there already, or soon: without it the stream would be reset.
+                let mut inlet = Inlet::default();
+                let ended =
+                    async { while let Ok(true) = inlet.fill(Wire::Stream(&push.stream)).await {} };
+                let _ = timeout(LIMIT, ended).await;
+            }
+            Err(reason) => {
+                if reason == ResetReason::Prohibited {
+                    pushes.remember(now, session, push.place.clone());
+                }
+                push.stream.reset(reason);
+            }
+        }
+    })
+}
+
+impl HubHttp {
+    /// Fetches what is pushed. Returns the bytes of its body, and whether the terminal will have it for
+    /// a while.
+    async fn fetch_for(&self, job: &Arc<Job>, push: &Push) -> Result<(u64, bool), ResetReason> {
+        let mut told = None;
+        self.carry(job, (&push.request, &push.stream), Some(&push.budget), None, &mut told).await?;
+        let (bytes, head): (u64, ResponseHead) = told.ok_or(ResetReason::Reset)?;
+        Ok((bytes, pep::http::stays(&push.request.head, &head, KNOWN)))
+    }
+}
