@@ -161,8 +161,11 @@ async fn serve_hub(mut hub: Gateway) {
         match hub.report().await {
             Report::Hop(HopEvent::Opened(stream, open)) => {
                 let slacp::Destination::Address(address) = open.destination else { panic!() };
-                let admission =
-                    Admission { origin: Origin::Peer { verified: true }, _permit: None };
+                let admission = Admission {
+                    origin: Origin::Peer { verified: true },
+                    _permit: None,
+                    exchange: false,
+                };
                 hub.answer(stream, open, vec![address], admission);
             }
             Report::Hop(HopEvent::Session(..) | HopEvent::TcpEnded(_)) => {}
