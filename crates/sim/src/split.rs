@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use pep::relay::{Dial, Failure, Relay, Side};
-use slacp::ResetReason;
-use tcp::{Abort, ByteRange, Connection, Event};
+use tcp::{ByteRange, Connection, Event};
 
 use crate::agenda::Alarm;
 use crate::path::Path;
@@ -42,7 +41,7 @@ impl Leg {
             match event {
                 Event::Finished => self.is_ended = true,
                 Event::Aborted(abort) => {
-                    self.failure = Some(failure(abort, self.is_ended));
+                    self.failure = Some(Failure::of_connection(abort, self.is_ended));
                     self.unhandled = self.failure;
                 }
                 _ => {}
@@ -104,34 +103,10 @@ impl Split {
     }
 }
 
-/// What the failure of a TCP connection means to its relay: a RST after a FIN is EPIPE in Linux.
-fn failure(abort: Abort, is_ended: bool) -> Failure {
-    match abort {
-        Abort::Refused => Failure::Broken(ResetReason::Refused),
-        Abort::TimedOut => Failure::Broken(ResetReason::TimedOut),
-        _ if is_ended => Failure::Closed,
-        _ => Failure::Broken(ResetReason::Reset),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testkit::{at_ms, ends, exchange};
-
-    #[test]
-    fn a_reset_after_the_end_of_the_data_is_a_closed_socket() {
-        let broken = Failure::Broken;
-        for (abort, is_ended, expected) in [
-            (Abort::Refused, false, broken(ResetReason::Refused)),
-            (Abort::TimedOut, false, broken(ResetReason::TimedOut)),
-            (Abort::TimedOut, true, broken(ResetReason::TimedOut)),
-            (Abort::Reset, false, broken(ResetReason::Reset)),
-            (Abort::Reset, true, Failure::Closed),
-        ] {
-            assert_eq!(failure(abort, is_ended), expected, "{abort:?} {is_ended}");
-        }
-    }
 
     #[test]
     fn a_leg_learns_of_the_end_and_of_a_failure_once() {

@@ -120,6 +120,8 @@ pub enum Abort {
     Reset,
     /// The peer did not answer (RFC 9293 §3.8.3).
     TimedOut,
+    /// The network reported that there is no way to the peer (RFC 1122 §4.2.3.9).
+    Unreachable,
     /// The owner aborted it.
     Local,
 }
@@ -234,6 +236,16 @@ impl<P: Payload> Connection<P> {
     /// ([`SynData::FastOpen`]); empty if there is none.
     pub fn cookie(&self) -> &Cookie {
         &self.cookie
+    }
+
+    /// Whether both ends report holes to each other (SNACK); false before the handshake.
+    pub fn has_snack(&self) -> bool {
+        self.agreed.snack
+    }
+
+    /// Whether both ends acknowledge selectively; false before the handshake.
+    pub fn has_sack(&self) -> bool {
+        self.agreed.sack
     }
 
     /// Counters, and the current state of the sender.

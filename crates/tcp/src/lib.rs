@@ -23,6 +23,7 @@ mod segment;
 mod send_buffer;
 mod sender;
 mod seq;
+mod stack;
 mod stats;
 mod tao;
 mod tcb;
@@ -40,6 +41,7 @@ pub use segment::{
     Cookie, Counts, Ecn, Flags, Options, SackBlock, SackBlocks, Segment, Snack, Timestamps,
 };
 pub use seq::SeqNr;
+pub use stack::{Cut, FlowId, Limits, Read, Stack, StackCounts, StackError, StackEvent};
 pub use stats::Stats;
 pub use tao::{TaoCache, Transactions};
 pub use tcb::{ControlBlock, Sharing};

@@ -22,12 +22,15 @@ pub trait Payload: Clone + Default + core::fmt::Debug {
     /// Appends the bytes that follow in the stream.
     fn append(&mut self, next: &Self);
 
-    /// [`Payload::append`] only if it needs no copying. Returns false, with nothing changed,
-    /// otherwise.
+    /// [`Payload::append`] only if it needs no copying, or hardly any. Returns false, with nothing
+    /// changed, otherwise.
     fn try_join(&mut self, _next: &Self) -> bool {
         false
     }
 }
+
+/// Pieces up to this length together are copied into one, in bytes.
+const SMALL: usize = 512;
 
 /// Bytes; slices share them.
 impl Payload for Bytes {
@@ -45,6 +48,16 @@ impl Payload for Bytes {
         } else {
             *self = [&self[..], &next[..]].concat().into();
         }
+    }
+
+    /// Joins small pieces: each piece holds on to all of the packet that it came in, and a peer that
+    /// sends single bytes would fill memory with packets.
+    fn try_join(&mut self, next: &Self) -> bool {
+        let is_small = Bytes::len(self) + Bytes::len(next) <= SMALL;
+        if is_small {
+            self.append(next);
+        }
+        is_small
     }
 }
 

@@ -86,6 +86,12 @@ impl<P: Payload> Receiver<P> {
         self.ready_len
     }
 
+    /// Bytes received and not read.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let waiting = self.islands.iter().map(|(start, island)| island.end - start);
+        self.ready_len + waiting.sum::<u64>()
+    }
+
     /// Whether all of the stream has arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.fin.is_some_and(|fin| self.next > fin)

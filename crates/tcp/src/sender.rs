@@ -280,6 +280,11 @@ impl<P: Payload> Sender<P> {
         self.config.send_buffer.get().saturating_sub(self.buffer.len())
     }
 
+    /// Bytes written and not acknowledged.
+    pub(crate) fn held(&self) -> u64 {
+        self.buffer.len()
+    }
+
     /// Appends data. The caller has checked [`Self::space`].
     pub(crate) fn write(&mut self, data: P) {
         debug_assert!(self.fin.is_none());

@@ -22,7 +22,7 @@ pub use view::View;
 use crate::segment::{Ecn, Flags, HEADER_LEN, Segment};
 
 /// The source and destination of a segment: addresses of the same family, and ports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
     /// The source address.
     pub from: IpAddr,
@@ -32,6 +32,14 @@ pub struct Path {
     pub to: IpAddr,
     /// The destination port.
     pub to_port: u16,
+}
+
+impl Path {
+    /// The opposite direction.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        Self { from: self.to, from_port: self.to_port, to: self.from, to_port: self.from_port }
+    }
 }
 
 /// Why bytes are not a valid segment.

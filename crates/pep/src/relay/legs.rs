@@ -2,6 +2,7 @@
 //! blocking.
 
 use slacp::ResetReason;
+use tcp::Abort;
 
 /// A leg of a split connection, named after the host it leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +52,20 @@ pub enum Failure {
     Reset(ResetReason),
 }
 
+impl Failure {
+    /// What the end of a connection of `tcp` means to its relay. `after_end` says whether the peer's
+    /// stream had ended before: a RST after a FIN is `EPIPE` in Linux.
+    pub const fn of_connection(abort: Abort, after_end: bool) -> Self {
+        match abort {
+            Abort::Refused => Self::Broken(ResetReason::Refused),
+            Abort::TimedOut => Self::Broken(ResetReason::TimedOut),
+            Abort::Unreachable => Self::Broken(ResetReason::Unreachable),
+            _ if after_end => Self::Closed,
+            _ => Self::Broken(ResetReason::Reset),
+        }
+    }
+}
+
 /// The two legs of a split connection: TCP connections, or streams of the hop. No call blocks.
 pub trait Legs {
     /// Moves data from the leg `from` to the other one, as much as the driver lets one connection
@@ -80,4 +95,25 @@ pub trait Legs {
     /// Ends a leg at once: a RST, or the reset of a stream with this reason. Does nothing if the
     /// leg is already gone.
     fn reset(&mut self, leg: Side, reason: ResetReason);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_after_the_end_of_the_data_is_a_closed_socket() {
+        let broken = Failure::Broken;
+        for (abort, after_end, expected) in [
+            (Abort::Refused, false, broken(ResetReason::Refused)),
+            (Abort::TimedOut, false, broken(ResetReason::TimedOut)),
+            (Abort::TimedOut, true, broken(ResetReason::TimedOut)),
+            (Abort::Unreachable, false, broken(ResetReason::Unreachable)),
+            (Abort::Reset, false, broken(ResetReason::Reset)),
+            (Abort::Reset, true, Failure::Closed),
+        ] {
+            let failure = Failure::of_connection(abort, after_end);
+            assert_eq!(failure, expected, "{abort:?} {after_end}");
+        }
+    }
 }

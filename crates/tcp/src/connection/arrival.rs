@@ -30,6 +30,22 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    /// Handles an ICMP error about our segment `seq`: the peer is unreachable. Once the handshake is
+    /// over that is only a hint, which anybody could forge (RFC 5927 §5).
+    pub fn handle_unreachable(&mut self, seq: SeqNr) {
+        if self.state == State::SynSent && seq == self.iss {
+            self.end(Abort::Unreachable);
+        }
+    }
+
+    /// Whether the segment is the SYN of a new connection that may take the place of this one in
+    /// TIME-WAIT (RFC 9293 §3.6.1, after RFC 1122 §4.2.2.13): its number is beyond all of this one's.
+    pub fn is_succeeded_by(&self, segment: &Segment<P>) -> bool {
+        let Flags { syn, rst, .. } = segment.flags;
+        let is_open = syn && !rst && segment.ack.is_none();
+        self.state == State::TimeWait && is_open && segment.seq.is_after(self.rcv_nxt())
+    }
+
     /// Header prediction (Jacobson, "4BSD TCP Header Prediction", 1990): the next data or an
     /// acknowledgement, and nothing unusual. Nearly every segment is of this kind, and such a
     /// segment passes all checks of [`Self::arrive`].

@@ -40,6 +40,14 @@ impl<P: Payload> Connection<P> {
         Ok(len)
     }
 
+    /// Whether there is room for `bytes` more; if not, [`Event::Writable`] follows when there is more
+    /// room than now.
+    pub fn has_room(&mut self, bytes: ByteCount) -> bool {
+        let has_room = self.sender.space() >= bytes.get();
+        self.write_blocked |= !has_room;
+        has_room
+    }
+
     /// Bytes written that were never sent.
     pub fn unsent(&self) -> ByteCount {
         ByteCount::new(self.sender.unsent())
@@ -61,6 +69,16 @@ impl<P: Payload> Connection<P> {
     /// Bytes that can be read.
     pub fn readable(&self) -> u64 {
         self.receiver.ready_len()
+    }
+
+    /// Bytes written and not acknowledged, received in order and not read, and received out of order.
+    pub fn held(&self) -> ByteCount {
+        ByteCount::new(self.sender.held() + self.receiver.held_bytes())
+    }
+
+    /// Whether an acknowledgement must leave now, for instance because reading has opened the window.
+    pub fn owes_ack(&self) -> bool {
+        self.acks.due
     }
 
     /// Ends our stream after the data written so far: CLOSE of RFC 9293 §3.10.4. The peer's stream

@@ -1,0 +1,470 @@
+//! The TCP connections of a host: which segment belongs to which connection, which of them have
+//! something to send, and how many there may be.
+
+mod flow;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use thiserror::Error;
+use units::{Instant, Machine};
+
+use crate::config::Config;
+use crate::connection::{Abort, Connection, refusal};
+use crate::segment::Segment;
+use crate::stats::Stats;
+use crate::wake::Wake;
+use crate::wire::Path;
+use crate::{Payload, SeqNr};
+use flow::{Flow, Phase};
+
+pub use flow::{Cut, Read};
+
+/// Answers to segments of no connection that wait to be sent. They are answers to strangers, so
+/// more are not worth keeping.
+const ANSWERS: usize = 64;
+
+/// A flow: a connection, or a SYN that is not answered yet. Never used again for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(u64);
+
+/// How many flows a stack holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Flows of the owner. As many more may linger after the owner has let go of them (TIME-WAIT).
+    pub flows: usize,
+    /// SYNs that are not answered yet.
+    pub incoming: usize,
+}
+
+/// An event of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StackEvent {
+    /// A host wants to connect: [`Stack::accept`], [`Stack::refuse`] or [`Stack::abort`] it.
+    Incoming(FlowId),
+    /// Something has changed: the flow may be connected, have data, have room, or have failed.
+    Changed(FlowId),
+}
+
+/// Why there is no new flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StackError {
+    /// There are as many flows as allowed.
+    #[error("there are {flows} connections, as many as allowed")]
+    Full {
+        /// The limit.
+        flows: usize,
+    },
+    /// A flow has these addresses and ports.
+    #[error("port {port} is in use for this destination")]
+    InUse {
+        /// The source port.
+        port: u16,
+    },
+}
+
+/// What happened to the flows of a stack so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StackCounts {
+    /// Connections established, opened here.
+    pub opened: u64,
+    /// Connections established, opened by others.
+    pub accepted: u64,
+    /// Those of both kinds whose ends have agreed on SNACK.
+    pub snack: u64,
+    /// Those whose ends have agreed on SACK.
+    pub sack: u64,
+    /// SYNs ignored because of [`Limits`].
+    pub ignored: u64,
+    /// Segments retransmitted by connections that are gone.
+    pub retransmissions: u64,
+}
+
+/// The TCP connections of a host. A state machine without a clock or a device
+/// (`docs/state-machines.md`).
+///
+/// Inputs: [`Stack::handle_segment`], [`Stack::handle_unreachable`], the commands,
+/// [`Machine::handle_timeout`]. After each of them, drain [`Stack::poll_event`] and then
+/// [`Stack::poll_transmit`]. Every flow has one owner, who ends it with [`Stack::release`] or
+/// [`Stack::abort`].
+///
+/// A SYN is not answered before the owner says how. Not modelled: SYN cookies; hosts with more than
+/// one path.
+#[derive(Debug)]
+pub struct Stack<P> {
+    limits: Limits,
+    flows: BTreeMap<FlowId, Flow<P>>,
+    /// By their paths from here.
+    paths: BTreeMap<Path, FlowId>,
+    /// When each flow wants to be woken.
+    alarms: BTreeSet<(Instant, FlowId)>,
+    /// Flows that may have something to send, each once.
+    ready: VecDeque<FlowId>,
+    /// Flows that their owners have let go of, the oldest first.
+    lingering: VecDeque<FlowId>,
+    answers: VecDeque<(Path, Segment<P>)>,
+    events: VecDeque<StackEvent>,
+    incoming: usize,
+    next: u64,
+    counts: StackCounts,
+}
+
+impl<P: Payload> Stack<P> {
+    /// A stack without connections.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            flows: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            alarms: BTreeSet::new(),
+            ready: VecDeque::new(),
+            lingering: VecDeque::new(),
+            answers: VecDeque::new(),
+            events: VecDeque::new(),
+            incoming: 0,
+            next: 0,
+            counts: StackCounts::default(),
+        }
+    }
+
+    /// Opens a connection along `path`. `iss` must be unpredictable (RFC 6528).
+    ///
+    /// # Errors
+    /// If there are too many flows, or one has this path.
+    pub fn connect(
+        &mut self,
+        path: Path,
+        config: Arc<Config>,
+        iss: SeqNr,
+    ) -> Result<FlowId, StackError> {
+        if self.owned() >= self.limits.flows {
+            return Err(StackError::Full { flows: self.limits.flows });
+        }
+        if self.paths.contains_key(&path) {
+            return Err(StackError::InUse { port: path.from_port });
+        }
+        let tcp = Connection::connect(config, iss);
+        let id = self.insert(path, Phase::Open(Box::new(tcp)));
+        self.touch(id);
+        Ok(id)
+    }
+
+    /// Handles a segment that came along `path`.
+    pub fn handle_segment(&mut self, now: Instant, path: &Path, segment: &Segment<P>) {
+        let back = path.reversed();
+        if let Some(id) = self.paths.get(&back).copied()
+            && self.flows.get(&id).is_some_and(|flow| flow.may_reopen(segment))
+        {
+            self.remove(id);
+        }
+        match self.paths.get(&back).copied() {
+            Some(id) => {
+                let flow = self.flows.get_mut(&id).expect("every path leads to a flow");
+                if flow.handle_segment(now, segment) {
+                    self.touch(id);
+                }
+            }
+            None if segment.flags.syn && segment.ack.is_none() && !segment.flags.rst => {
+                self.invite(back, segment);
+            }
+            None => self.answer(back, segment),
+        }
+    }
+
+    /// Handles an ICMP error about the segment with the number `seq`, which was sent along `path`: the
+    /// destination is unreachable. It only ends a connection whose SYN was not answered; later the
+    /// path may recover (RFC 1122 §4.2.3.9, RFC 5927 §5).
+    pub fn handle_unreachable(&mut self, path: &Path, seq: SeqNr) {
+        let Some(id) = self.paths.get(path).copied() else { return };
+        if let Some(Flow { phase: Phase::Open(tcp), .. }) = self.flows.get_mut(&id) {
+            tcp.handle_unreachable(seq);
+            self.touch(id);
+        }
+    }
+
+    /// Answers a SYN, with `iss` as our initial sequence number.
+    pub fn accept(&mut self, now: Instant, id: FlowId, config: Arc<Config>, iss: SeqNr) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        if flow.accept(now, config, iss) {
+            self.incoming -= 1;
+            self.touch(id);
+        }
+    }
+
+    /// Refuses a SYN with a reset.
+    pub fn refuse(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get(&id) else { return };
+        if let Phase::Incoming(syn) = &flow.phase {
+            let (path, syn) = (flow.path, syn.clone());
+            self.answer(path, &syn);
+            self.remove(id);
+        }
+    }
+
+    /// Whether the handshake is complete.
+    ///
+    /// # Errors
+    /// How the flow has failed.
+    pub fn is_connected(&self, id: FlowId) -> Result<bool, Cut> {
+        let flow = self.flows.get(&id).ok_or(Cut::GONE)?;
+        flow.failure.map_or(Ok(flow.is_connected), Err)
+    }
+
+    /// How the flow has failed.
+    pub fn failure(&self, id: FlowId) -> Option<Cut> {
+        self.flows.get(&id).map_or(Some(Cut::GONE), |flow| flow.failure)
+    }
+
+    /// Reads at most `max` bytes.
+    pub fn read(&mut self, id: FlowId, max: usize) -> Read<P> {
+        let Some(flow) = self.flows.get_mut(&id) else { return Read::Failed(Cut::GONE) };
+        let read = flow.read(max);
+        if matches!(read, Read::Data(_)) && flow.owes_ack() {
+            self.mark_ready(id);
+        }
+        read
+    }
+
+    /// Writes as much as there is room for, and returns how much that was: 0 if there is none.
+    ///
+    /// # Errors
+    /// How the flow has failed.
+    pub fn write(&mut self, id: FlowId, data: &P) -> Result<usize, Cut> {
+        let flow = self.flows.get_mut(&id).ok_or(Cut::GONE)?;
+        let written = flow.write(data)?;
+        if written > 0 {
+            self.mark_ready(id);
+        }
+        Ok(written)
+    }
+
+    /// Whether there is room to write more than a little; if not, an event follows when there is
+    /// more.
+    ///
+    /// # Errors
+    /// How the flow has failed.
+    pub fn has_room(&mut self, id: FlowId) -> Result<bool, Cut> {
+        self.flows.get_mut(&id).ok_or(Cut::GONE)?.has_room()
+    }
+
+    /// Ends our stream of a connection.
+    ///
+    /// # Errors
+    /// How the flow has failed.
+    pub fn finish(&mut self, id: FlowId) -> Result<(), Cut> {
+        let flow = self.flows.get_mut(&id).ok_or(Cut::GONE)?;
+        flow.finish()?;
+        self.touch(id);
+        Ok(())
+    }
+
+    /// Whether the peer has acknowledged everything, with the end of our stream. Also if the
+    /// connection is over.
+    pub fn is_delivered(&self, id: FlowId) -> bool {
+        self.flows.get(&id).is_none_or(Flow::is_delivered)
+    }
+
+    /// Lets go of a flow whose streams have ended: the stack completes what is left.
+    pub fn release(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        if flow.is_released {
+            return;
+        }
+        flow.is_released = true;
+        self.lingering.push_back(id);
+        self.touch(id);
+        while self.lingering.len() > self.limits.flows {
+            self.lingering.pop_front().into_iter().for_each(|oldest| self.remove(oldest));
+        }
+    }
+
+    /// Ends a connection with a reset, or ignores a SYN.
+    pub fn abort(&mut self, now: Instant, id: FlowId) {
+        match self.flows.get_mut(&id).map(|flow| &mut flow.phase) {
+            Some(Phase::Incoming(_)) => self.remove(id),
+            Some(Phase::Open(tcp)) => {
+                tcp.abort(now);
+                self.release(id);
+            }
+            None => {}
+        }
+    }
+
+    /// The path of a flow, from here.
+    pub fn path(&self, id: FlowId) -> Option<Path> {
+        self.flows.get(&id).map(|flow| flow.path)
+    }
+
+    /// Whether a flow has this path from here.
+    pub fn has(&self, path: &Path) -> bool {
+        self.paths.contains_key(path)
+    }
+
+    /// Statistics of a connection.
+    pub fn stats(&self, id: FlowId) -> Option<Stats> {
+        match &self.flows.get(&id)?.phase {
+            Phase::Open(tcp) => Some(tcp.stats()),
+            Phase::Incoming(_) => None,
+        }
+    }
+
+    /// Whether the ends of a connection have agreed on SNACK.
+    pub fn has_snack(&self, id: FlowId) -> bool {
+        self.flows.get(&id).is_some_and(Flow::has_snack)
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> StackCounts {
+        self.counts
+    }
+
+    /// Number of flows that have an owner.
+    pub fn owned(&self) -> usize {
+        self.flows.len() - self.lingering.len()
+    }
+
+    /// Bytes held for all connections: written and not acknowledged, received and not read.
+    pub fn held(&self) -> u64 {
+        self.flows.values().map(Flow::held).sum()
+    }
+
+    /// Returns the next event, in order.
+    pub fn poll_event(&mut self) -> Option<StackEvent> {
+        self.events.pop_front()
+    }
+
+    /// Returns the next segment to send now, and its path; call until `None`. The flows take turns.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<(Path, Segment<P>)> {
+        if let Some(answer) = self.answers.pop_front() {
+            return Some(answer);
+        }
+        while let Some(id) = self.ready.pop_front() {
+            let Some(flow) = self.flows.get_mut(&id) else { continue };
+            if let Some(segment) = flow.poll_transmit(now) {
+                let path = flow.path;
+                self.ready.push_back(id);
+                return Some((path, segment));
+            }
+            flow.is_ready = false;
+            if flow.is_released && flow.is_over() {
+                self.remove(id);
+            } else {
+                self.set_alarm(id);
+            }
+        }
+        None
+    }
+
+    fn insert(&mut self, path: Path, phase: Phase<P>) -> FlowId {
+        let id = FlowId(self.next);
+        self.next += 1;
+        self.paths.insert(path, id);
+        self.flows.insert(id, Flow::new(path, phase));
+        id
+    }
+
+    /// Keeps a SYN for the owner to answer.
+    fn invite(&mut self, path: Path, syn: &Segment<P>) {
+        if self.incoming >= self.limits.incoming || self.owned() >= self.limits.flows {
+            self.counts.ignored += 1;
+            return;
+        }
+        self.incoming += 1;
+        let id = self.insert(path, Phase::Incoming(syn.clone()));
+        self.events.push_back(StackEvent::Incoming(id));
+    }
+
+    /// Answers a segment that belongs to no connection.
+    fn answer(&mut self, path: Path, segment: &Segment<P>) {
+        if self.answers.len() < ANSWERS {
+            self.answers.extend(refusal(segment).map(|reset| (path, reset)));
+        }
+    }
+
+    /// Takes the events of a flow's connection, and lets it send.
+    fn touch(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let was_connected = flow.is_connected;
+        let changed = flow.take_events();
+        if flow.is_connected && !was_connected {
+            let Flow { is_ours, .. } = *flow;
+            let (snack, sack) = (flow.has_snack(), flow.has_sack());
+            let kind = if is_ours { &mut self.counts.opened } else { &mut self.counts.accepted };
+            *kind += 1;
+            self.counts.snack += u64::from(snack);
+            self.counts.sack += u64::from(sack);
+        }
+        if changed && !flow.is_released {
+            self.events.push_back(StackEvent::Changed(id));
+        }
+        self.mark_ready(id);
+    }
+
+    fn mark_ready(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        if !std::mem::replace(&mut flow.is_ready, true) {
+            self.ready.push_back(id);
+        }
+    }
+
+    fn set_alarm(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.get_mut(&id) else { return };
+        let next = flow.poll_timeout().map(|(at, _)| at);
+        if flow.alarm != next {
+            flow.alarm.into_iter().for_each(|at| {
+                self.alarms.remove(&(at, id));
+            });
+            next.into_iter().for_each(|at| {
+                self.alarms.insert((at, id));
+            });
+            flow.alarm = next;
+        }
+    }
+
+    fn remove(&mut self, id: FlowId) {
+        let Some(flow) = self.flows.remove(&id) else { return };
+        self.paths.remove(&flow.path);
+        flow.alarm.into_iter().for_each(|at| {
+            self.alarms.remove(&(at, id));
+        });
+        if flow.is_released {
+            self.lingering.retain(|other| *other != id);
+        }
+        match &flow.phase {
+            Phase::Incoming(_) => self.incoming -= 1,
+            Phase::Open(tcp) => self.counts.retransmissions += tcp.stats().retransmissions,
+        }
+    }
+}
+
+impl<P: Payload> Machine for Stack<P> {
+    type Wake = Wake;
+
+    fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+        let (at, id) = self.alarms.first()?;
+        let (_, why) = self.flows.get(id)?.poll_timeout()?;
+        Some((*at, why))
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some(&(at, id)) = self.alarms.first()
+            && at <= now
+        {
+            self.alarms.pop_first();
+            if let Some(flow) = self.flows.get_mut(&id) {
+                flow.alarm = None;
+                flow.handle_timeout(now);
+                self.touch(id);
+            }
+        }
+    }
+}
+
+impl Cut {
+    /// Of a flow that does not exist any more.
+    const GONE: Self = Self { why: Abort::Reset, after_end: false };
+}

@@ -1,0 +1,229 @@
+//! One flow of a stack: a connection as its owner uses it, or a SYN that is not answered yet.
+
+use std::sync::Arc;
+
+use units::{ByteCount, Instant, Machine};
+
+use crate::config::Config;
+use crate::connection::{Abort, Connection, Event, State};
+use crate::segment::Segment;
+use crate::wake::Wake;
+use crate::wire::Path;
+use crate::{Payload, SeqNr};
+
+/// What a relay reads at once.
+const LITTLE: ByteCount = ByteCount::new(64 << 10);
+
+/// How a flow has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// Why.
+    pub why: Abort,
+    /// Whether the peer's stream had ended before: what it sent may still be unread.
+    pub after_end: bool,
+}
+
+/// The result of reading a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Read<P> {
+    /// The next data.
+    Data(P),
+    /// Nothing yet.
+    Blocked,
+    /// The peer's stream has ended. Said every time.
+    End,
+    /// The flow has failed before that.
+    Failed(Cut),
+}
+
+#[derive(Debug)]
+pub(super) enum Phase<P> {
+    /// A SYN waits for the owner's answer.
+    Incoming(Segment<P>),
+    Open(Box<Connection<P>>),
+}
+
+#[derive(Debug)]
+pub(super) struct Flow<P> {
+    /// From here.
+    pub(super) path: Path,
+    pub(super) phase: Phase<P>,
+    pub(super) failure: Option<Cut>,
+    /// Whether it was opened here.
+    pub(super) is_ours: bool,
+    /// Whether its handshake was completed.
+    pub(super) is_connected: bool,
+    /// Whether the peer's FIN has arrived.
+    is_ended: bool,
+    /// Whether the owner has let go of it.
+    pub(super) is_released: bool,
+    /// Whether it waits to send.
+    pub(super) is_ready: bool,
+    /// When it is to be woken.
+    pub(super) alarm: Option<Instant>,
+}
+
+impl<P: Payload> Flow<P> {
+    pub(super) fn new(path: Path, phase: Phase<P>) -> Self {
+        Self {
+            path,
+            is_ours: matches!(phase, Phase::Open(_)),
+            phase,
+            failure: None,
+            is_connected: false,
+            is_ended: false,
+            is_released: false,
+            is_ready: false,
+            alarm: None,
+        }
+    }
+
+    /// Handles a segment of this flow. Returns whether the connection has seen it.
+    pub(super) fn handle_segment(&mut self, now: Instant, segment: &Segment<P>) -> bool {
+        match &mut self.phase {
+            Phase::Open(tcp) => tcp.handle_segment(now, segment),
+            // The peer gives up. Its other segments are repetitions of the SYN.
+            Phase::Incoming(syn) if segment.flags.rst && segment.seq == syn.seq.advance(1) => {
+                self.failure = Some(Cut { why: Abort::Reset, after_end: false });
+            }
+            Phase::Incoming(_) => return false,
+        }
+        true
+    }
+
+    /// Answers the SYN; returns false if there is none.
+    pub(super) fn accept(&mut self, now: Instant, config: Arc<Config>, iss: SeqNr) -> bool {
+        let Phase::Incoming(syn) = &self.phase else { return false };
+        let mut tcp = Connection::listen(config, iss);
+        tcp.handle_segment(now, syn);
+        self.phase = Phase::Open(Box::new(tcp));
+        true
+    }
+
+    /// Takes the events of the connection. Returns whether there were any.
+    pub(super) fn take_events(&mut self) -> bool {
+        let Phase::Open(tcp) = &mut self.phase else { return self.failure.is_some() };
+        let mut changed = false;
+        while let Some(event) = tcp.poll_event() {
+            changed = true;
+            match event {
+                Event::Connected => self.is_connected = true,
+                Event::Finished => self.is_ended = true,
+                Event::Aborted(why) => {
+                    let cut = Cut { why, after_end: self.is_ended };
+                    self.failure.get_or_insert(cut);
+                }
+                _ => {}
+            }
+        }
+        // A passive open that has failed goes back to LISTEN, where nobody waits for it.
+        if tcp.state() == State::Listen && self.failure.is_none() {
+            self.failure = Some(Cut { why: Abort::Reset, after_end: false });
+            changed = true;
+        }
+        changed
+    }
+
+    /// Whether a SYN may take the place of this connection in TIME-WAIT.
+    pub(super) fn may_reopen(&self, segment: &Segment<P>) -> bool {
+        self.is_released && matches!(&self.phase, Phase::Open(tcp) if tcp.is_succeeded_by(segment))
+    }
+
+    pub(super) fn read(&mut self, max: usize) -> Read<P> {
+        let Phase::Open(tcp) = &mut self.phase else { return Read::Blocked };
+        match tcp.read(max) {
+            Some(data) => Read::Data(data),
+            None if self.is_ended => Read::End,
+            None => self.failure.map_or(Read::Blocked, Read::Failed),
+        }
+    }
+
+    /// Whether reading has opened the window enough to say so.
+    pub(super) fn owes_ack(&self) -> bool {
+        matches!(&self.phase, Phase::Open(tcp) if tcp.owes_ack())
+    }
+
+    pub(super) fn write(&mut self, data: &P) -> Result<usize, Cut> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        let Phase::Open(tcp) = &mut self.phase else { return Ok(0) };
+        // Only a connection that is over refuses data, and that is a failure which was reported.
+        Ok(tcp.write(data).unwrap_or(0))
+    }
+
+    /// Whether there is room for [`LITTLE`], or a quarter of a small buffer: who writes after every
+    /// acknowledgement spends more on that than on the bytes.
+    pub(super) fn has_room(&mut self) -> Result<bool, Cut> {
+        match (&mut self.phase, self.failure) {
+            (_, Some(failure)) => Err(failure),
+            (Phase::Open(tcp), None) => {
+                let quarter = ByteCount::new((tcp.config().send_buffer.get() / 4).max(1));
+                Ok(tcp.has_room(quarter.min(LITTLE)))
+            }
+            (Phase::Incoming(_), None) => Ok(false),
+        }
+    }
+
+    pub(super) fn finish(&mut self) -> Result<(), Cut> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        if let Phase::Open(tcp) = &mut self.phase {
+            tcp.close();
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_delivered(&self) -> bool {
+        match &self.phase {
+            Phase::Open(tcp) => {
+                matches!(tcp.state(), State::Closed | State::TimeWait | State::FinWait2)
+            }
+            Phase::Incoming(_) => false,
+        }
+    }
+
+    /// Whether nothing is left to do.
+    pub(super) fn is_over(&self) -> bool {
+        match &self.phase {
+            Phase::Open(tcp) => matches!(tcp.state(), State::Closed | State::Listen),
+            Phase::Incoming(_) => false,
+        }
+    }
+
+    pub(super) fn has_snack(&self) -> bool {
+        matches!(&self.phase, Phase::Open(tcp) if tcp.has_snack())
+    }
+
+    pub(super) fn has_sack(&self) -> bool {
+        matches!(&self.phase, Phase::Open(tcp) if tcp.has_sack())
+    }
+
+    pub(super) fn held(&self) -> u64 {
+        match &self.phase {
+            Phase::Open(tcp) => tcp.held().get(),
+            Phase::Incoming(_) => 0,
+        }
+    }
+
+    pub(super) fn poll_transmit(&mut self, now: Instant) -> Option<Segment<P>> {
+        match &mut self.phase {
+            Phase::Open(tcp) => tcp.poll_transmit(now),
+            Phase::Incoming(_) => None,
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+        match &self.phase {
+            Phase::Open(tcp) => tcp.poll_timeout(),
+            Phase::Incoming(_) => None,
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if let Phase::Open(tcp) = &mut self.phase {
+            tcp.handle_timeout(now);
+        }
+    }
+}
