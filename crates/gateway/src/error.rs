@@ -79,8 +79,24 @@ pub enum RunError {
         /// What is refused.
         refusal: Refusal,
     },
+    /// A configured interface towards the WAN does not exist.
+    #[error(
+        "there is no interface {name:?}: expected interfaces of this machine in `wan.interfaces`"
+    )]
+    WanInterface {
+        /// Its name.
+        name: String,
+    },
+    /// The kernel refuses what our own TCP towards servers needs.
+    #[error("cannot use `wan.stack = \"skyhop\"` with the device {name:?}: {refusal}")]
+    Stack {
+        /// The device.
+        name: String,
+        /// What is refused.
+        refusal: Refusal,
+    },
     /// A network device with the tunnel's name already exists.
-    #[error("the interface {name:?} already exists: expected another `tunnel.name`")]
+    #[error("the interface {name:?} already exists: expected another `tunnel.name` or `wan.name`")]
     TunnelExists {
         /// Its name.
         name: String,

@@ -45,6 +45,7 @@ mod proxy;
 mod refusal;
 mod relay;
 mod roles;
+mod stack;
 #[cfg(test)]
 mod testkit;
 mod tunnel;

@@ -7,7 +7,7 @@ mod gateways;
 mod network;
 mod raw;
 mod study;
-mod tcp;
+pub(crate) mod tcp;
 #[cfg(test)]
 mod tests;
 
@@ -34,8 +34,8 @@ pub use cases::Level;
 pub use flow::{Amount, Direction, Flow, IpVersion, Method, Sizes, Traffic};
 pub use gateways::{Gateways, Overhead, Split};
 pub use network::Network;
-pub(crate) use raw::RawScenario;
-use raw::{RawHop, RawNextHop, RawTcp};
+use raw::{RawHop, RawNextHop};
+pub(crate) use raw::{RawScenario, RawTcp};
 use study::Study;
 pub use study::{BackEnd, METRICS, MetricName, Replications, Statistic, StopRule};
 

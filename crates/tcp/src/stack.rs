@@ -242,6 +242,14 @@ impl<P: Payload> Stack<P> {
         Ok(written)
     }
 
+    /// Room to write, in bytes.
+    ///
+    /// # Errors
+    /// How the flow has failed.
+    pub fn room(&self, id: FlowId) -> Result<u64, Cut> {
+        self.flows.get(&id).ok_or(Cut::GONE)?.room()
+    }
+
     /// Whether there is room to write more than a little; if not, an event follows when there is
     /// more.
     ///
@@ -312,9 +320,28 @@ impl<P: Payload> Stack<P> {
         }
     }
 
+    /// Largest payload of a connection's segments, in bytes.
+    pub fn segment_size(&self, id: FlowId) -> Option<u64> {
+        match &self.flows.get(&id)?.phase {
+            Phase::Open(tcp) => Some(tcp.segment_size()),
+            Phase::Incoming(_) => None,
+        }
+    }
+
     /// Whether the ends of a connection have agreed on SNACK.
     pub fn has_snack(&self, id: FlowId) -> bool {
         self.flows.get(&id).is_some_and(Flow::has_snack)
+    }
+
+    /// Sets the DSCP of a flow's packets (RFC 2474), which the owner writes into their headers.
+    pub fn set_dscp(&mut self, id: FlowId, dscp: u8) {
+        self.flows.get_mut(&id).into_iter().for_each(|flow| flow.dscp = dscp);
+    }
+
+    /// The DSCP of packets along `path`; 0 unless it was set.
+    pub fn dscp(&self, path: &Path) -> u8 {
+        let flow = self.paths.get(path).and_then(|id| self.flows.get(id));
+        flow.map_or(0, |flow| flow.dscp)
     }
 
     /// What happened so far.

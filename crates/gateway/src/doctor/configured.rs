@@ -124,8 +124,26 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
             }
         });
     }
+    if let Some(stack) = &config.stack {
+        findings.push(refused::tunnel(&stack.device));
+        findings.extend(wan_interfaces(&stack.interfaces));
+        let lack = |lack: String| {
+            Finding::warn("stack", lack, "the stack's packets pass through this machine's routing")
+        };
+        findings.extend(crate::stack::lacks().into_iter().map(lack));
+    }
     findings.extend(running(&config.operation, Role::Solo).iter().map(of_running));
     findings
+}
+
+/// The stack's interfaces that do not exist.
+fn wan_interfaces(names: &[String]) -> Vec<Finding> {
+    let is_missing = |name: &&String| nix::net::if_::if_nametoindex(name.as_str()).is_err();
+    let finding = |name: &String| {
+        let what = format!("there is no interface {name:?}");
+        Finding::fail("stack", what, "correct `wan.interfaces`")
+    };
+    names.iter().filter(is_missing).map(finding).collect()
 }
 
 fn transparent(wanted: bool) -> Option<Finding> {

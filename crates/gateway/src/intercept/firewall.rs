@@ -23,6 +23,20 @@ pub(crate) fn barriers(mark: Mark) -> Vec<Barrier> {
     chains.into_iter().filter(drops).map(|chain| Barrier { chain, mark }).collect()
 }
 
+/// What to say of chains that drop what this machine forwards, and so the packets of a stack of ours.
+pub(crate) fn forward_barriers() -> Vec<String> {
+    let chains = Socket::open().and_then(|socket| socket.base_chains()).unwrap_or_default();
+    let drops = |chain: &BaseChain| chain.hook == libc::NF_INET_FORWARD && chain.drops;
+    let told = |BaseChain { family, table, name, .. }: BaseChain| {
+        format!(
+            "a firewall drops forwarded packets by default (nftables: {family} {table} {name}); if it \
+             does not accept those of the stack: `nft insert rule {family} {table} {name} iifname \
+             DEVICE accept`, and the same with oifname, for the DEVICE `wan.name`"
+        )
+    };
+    chains.into_iter().filter(drops).map(told).collect()
+}
+
 impl fmt::Display for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { chain: BaseChain { family, table, name, .. }, mark } = self;
@@ -53,9 +67,12 @@ mod tests {
         in_namespace(|| {
             let mark = Slot(3).mark();
             assert_eq!(barriers(mark), []);
+            assert!(forward_barriers().is_empty());
             if nft(&["-f", "-"], TABLE).is_none() {
                 return;
             }
+            let forwarding = forward_barriers();
+            assert!(forwarding.len() == 1 && forwarding[0].contains("inet guard on"));
             let [barrier] = &barriers(mark)[..] else { panic!("{:?}", barriers(mark)) };
             let told = barrier.to_string();
             let command = told.split('`').nth(1).unwrap();

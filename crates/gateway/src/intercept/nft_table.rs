@@ -58,6 +58,12 @@ impl Hook {
         Self { kind: "filter", number: libc::NF_INET_PRE_ROUTING, behind_mangle }
     }
 
+    /// For the translation of source addresses, with other programs' (NF_IP_PRI_NAT_SRC).
+    pub(crate) const fn source_nat() -> Self {
+        let behind_mangle = libc::NF_IP_PRI_NAT_SRC - MANGLE;
+        Self { kind: "nat", number: libc::NF_INET_POST_ROUTING, behind_mangle }
+    }
+
     /// For locally sent packets, which are routed again if their mark changes.
     pub(crate) const fn output(behind_mangle: i32) -> Self {
         Self { kind: "route", number: libc::NF_INET_LOCAL_OUT, behind_mangle }
@@ -66,7 +72,11 @@ impl Hook {
 
 impl fmt::Display for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = if self.number == libc::NF_INET_LOCAL_OUT { "output" } else { "prerouting" };
+        let name = match self.number {
+            libc::NF_INET_LOCAL_OUT => "output",
+            libc::NF_INET_POST_ROUTING => "postrouting",
+            _ => "prerouting",
+        };
         write!(f, "type {} hook {name} priority mangle", self.kind)?;
         match self.behind_mangle {
             0 => {}

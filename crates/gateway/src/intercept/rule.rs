@@ -111,6 +111,8 @@ pub(crate) enum Term {
     CountRefused,
     /// Copy to the log group.
     Log(u16),
+    /// Translate the source address into this machine's.
+    Masquerade,
     /// Accept: ends the hook's chain.
     Accept,
     /// Drop the packet.
@@ -234,6 +236,7 @@ impl Term {
             }
             Self::Count(index, subject) => encode_count(list, &policy::counter(*index, *subject)),
             Self::CountRefused => encode_count(list, REFUSED),
+            Self::Masquerade => expression(list, "masq", |_| {}),
             Self::Drop => verdict(list, libc::NF_DROP, None),
             Self::Goto(chain) => verdict(list, libc::NFT_GOTO, Some(chain)),
             Self::Accept => verdict(list, libc::NF_ACCEPT, None),
@@ -521,6 +524,7 @@ impl fmt::Display for Term {
                 write!(f, "ct mark set ct mark & {:#010x} | {value:#010x}", !mask)
             }
             Self::Log(group) => write!(f, "log group {group}"),
+            Self::Masquerade => f.write_str("masquerade"),
             Self::Drop => f.write_str("drop"),
             Self::Goto(chain) => write!(f, "goto {chain}"),
             Self::Accept => f.write_str("accept"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use pep::bottleneck::{DirectionMeter, End};
 use pep::relay::Side;
@@ -10,6 +11,8 @@ use slacp::{Destination, Open, SessionId, StreamId};
 use units::Instant;
 
 use crate::operate::counters::Counters;
+use crate::relay::tcp;
+use crate::stack::FlowView;
 
 /// All live connections of a gateway.
 #[derive(Debug, Default)]
@@ -55,6 +58,8 @@ pub(crate) struct LiveState {
     pub(crate) socket: Option<RawFd>,
     /// The socket to the server, if there is no hop.
     pub(crate) far_socket: Option<RawFd>,
+    /// The same, if it is of our own stack.
+    pub(crate) far_flow: Option<FlowView>,
     pub(crate) to_hop: DirectionMeter,
     pub(crate) from_hop: DirectionMeter,
 }
@@ -70,16 +75,47 @@ impl Entry {
         (state.stream, state.socket) = (Some(stream), Some(socket));
     }
 
-    /// Attaches the sockets of its client and its server.
-    pub(crate) fn joins(&self, client: RawFd, server: RawFd) {
+    /// Attaches the TCP connections of its client and its server, of which our own stack's is always
+    /// the one towards the WAN.
+    pub(crate) fn joins(&self, ends: [Option<Joined>; 2]) {
         let mut state = self.lock();
-        (state.socket, state.far_socket) = (Some(client), Some(server));
+        let near = usize::from(matches!(ends[0], Some(Joined::Flow(_))));
+        for (index, end) in ends.into_iter().enumerate() {
+            match end {
+                Some(Joined::Flow(flow)) => state.far_flow = Some(flow),
+                Some(Joined::Socket(socket)) if index == near => state.socket = Some(socket),
+                Some(Joined::Socket(socket)) => state.far_socket = Some(socket),
+                None => {}
+            }
+        }
     }
 
     /// Call before the sockets are closed: their descriptors may be reused.
     pub(crate) fn socket_ends(&self) {
         let mut state = self.lock();
-        (state.socket, state.far_socket) = (None, None);
+        (state.socket, state.far_socket, state.far_flow) = (None, None, None);
+    }
+}
+
+/// A TCP connection of a direct connection.
+pub(crate) enum Joined {
+    /// The kernel's.
+    Socket(RawFd),
+    /// Our own stack's.
+    Flow(FlowView),
+}
+
+impl LiveState {
+    /// Smoothed round-trip time towards the server, or the WAN.
+    pub(crate) fn far_rtt(&self) -> Option<Duration> {
+        let of_flow = self.far_flow.as_ref().and_then(FlowView::rtt);
+        of_flow.or_else(|| self.far_socket.and_then(tcp::rtt))
+    }
+
+    /// Congestion window towards the server, or the WAN, in segments.
+    pub(crate) fn far_window(&self) -> Option<u32> {
+        let of_flow = self.far_flow.as_ref().and_then(FlowView::congestion_window);
+        of_flow.or_else(|| self.far_socket.and_then(tcp::congestion_window))
     }
 }
 
@@ -177,6 +213,7 @@ impl Register {
             stream: None,
             socket: None,
             far_socket: None,
+            far_flow: None,
             to_hop: DirectionMeter::new(now, End::Socket),
             from_hop: DirectionMeter::new(now, End::Stream),
         };
@@ -268,7 +305,7 @@ mod tests {
     fn sockets_are_forgotten_before_they_close() {
         let counters = Counters::default();
         let entry = Registered::straight(Instant::ZERO, &counters, open());
-        entry.joins(5, 6);
+        entry.joins([5, 6].map(|socket| Some(Joined::Socket(socket))));
         let sockets = || {
             let state = entry.lock();
             [state.socket, state.far_socket]

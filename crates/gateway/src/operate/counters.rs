@@ -40,6 +40,11 @@ impl fmt::Display for Counter {
 pub(crate) struct Gauge(AtomicU64);
 
 impl Gauge {
+    /// Sets an amount that is counted elsewhere.
+    pub(crate) fn set(&self, amount: u64) {
+        self.0.store(amount, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -92,6 +97,8 @@ pub(crate) struct Counters {
     pub(crate) urgent: Counter,
     /// Bytes currently in pipes.
     pub(crate) in_pipes: Gauge,
+    /// Bytes held by our own stack's connections, as last counted.
+    pub(crate) in_stack: Gauge,
     /// Packets of the tunnel sent over the hop.
     pub(crate) packets_to_hop: Counter,
     /// Packets from the hop passed to the kernel for routing.

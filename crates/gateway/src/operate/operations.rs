@@ -30,7 +30,8 @@ use super::metrics::MetricsServer;
 use super::notify::Notifier;
 use super::status::{
     CompressionStatus, ConnectionStatus, DemandStatus, DnsStatus, HttpStatus, HubStatus,
-    InterceptionStatus, Limit, PolicyStatus, Role, Status, TrafficStatus, TunnelStatus,
+    InterceptionStatus, Limit, PolicyStatus, Role, StackStatus, Status, TrafficStatus,
+    TunnelStatus,
 };
 use super::{log, policy};
 use crate::config::restart_keys;
@@ -70,10 +71,10 @@ impl View<'_> {
         self.counters.live.count()
     }
 
-    /// Bytes held by all sessions and in pipes.
+    /// Bytes held by all sessions, in pipes and by the stack.
     fn held(&self) -> u64 {
         let sessions = self.hop.map_or(0, Hop::held);
-        sessions + self.counters.in_pipes.get()
+        sessions + self.counters.in_pipes.get() + self.counters.in_stack.get()
     }
 }
 
@@ -95,6 +96,7 @@ pub(crate) struct RoleStatus {
     pub(crate) hubs: Vec<HubStatus>,
     pub(crate) dns: Option<DnsStatus>,
     pub(crate) http: Option<HttpStatus>,
+    pub(crate) stack: Option<StackStatus>,
 }
 
 impl RoleStatus {
@@ -114,6 +116,7 @@ impl RoleStatus {
             hubs: Vec::new(),
             dns: None,
             http: None,
+            stack: None,
         }
     }
 }
@@ -449,6 +452,7 @@ impl Operations {
             hubs: role.hubs,
             dns: role.dns,
             http: role.http,
+            stack: role.stack,
             dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
             demand: view.hop.map(|hop| demand(now, hop)),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),
@@ -515,9 +519,9 @@ impl Operations {
             to_hop_limit: limit(state.to_hop.bottleneck(now), onto),
             from_hop_limit: limit(state.from_hop.bottleneck(now), beyond),
             lan_rtt_ms: state.socket.and_then(tcp::rtt).map(ms),
-            wan_rtt_ms: state.far_socket.and_then(tcp::rtt).map(ms),
+            wan_rtt_ms: state.far_rtt().map(ms),
             lan_window_segments: state.socket.and_then(tcp::congestion_window),
-            wan_window_segments: state.far_socket.and_then(tcp::congestion_window),
+            wan_window_segments: state.far_window(),
             hop_rtt_ms: session
                 .and_then(|(hop, session)| hop.stats(session))
                 .map_or(0.0, |stats| ms(stats.rtt)),

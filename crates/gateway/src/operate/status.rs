@@ -40,6 +40,9 @@ pub struct Status {
     /// Traffic of the tunnel; `None` without one.
     #[serde(default)]
     pub tunnel: Option<TunnelStatus>,
+    /// Our own TCP towards servers; `None` where it is the kernel's.
+    #[serde(default)]
+    pub stack: Option<StackStatus>,
     /// Questions for names; `None` if they are not answered here.
     #[serde(default)]
     pub dns: Option<DnsStatus>,
@@ -210,6 +213,32 @@ pub struct TunnelStatus {
     pub foreign: u64,
     /// Dropped because nothing could take them.
     pub dropped: u64,
+}
+
+/// Our own TCP on the WAN side of a solo gateway, since it started.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StackStatus {
+    /// Congestion controller of new connections, with its options.
+    pub controller: String,
+    /// Connections now.
+    pub connections: usize,
+    /// Bytes that they hold.
+    pub held_bytes: u64,
+    /// Connections established towards servers.
+    pub opened: u64,
+    /// Connections established from the WAN side.
+    pub accepted: u64,
+    /// Those of both kinds whose other end speaks SCPS-TP: it has agreed on SNACK.
+    pub snack: u64,
+    /// Those whose other end has agreed on SACK.
+    pub sack: u64,
+    /// SYNs ignored because there were too many connections.
+    pub ignored: u64,
+    /// Segments retransmitted by connections that are over.
+    pub retransmissions: u64,
+    /// Packets that the device refused.
+    pub unsent: u64,
 }
 
 /// Questions for names, since the gateway started. A hub has `questions` and `failed` only.

@@ -201,14 +201,13 @@ impl Client {
         let mut reason = ResetReason::Unreachable;
         for destination in addresses {
             let dialled = tokio::select! {
-                dialled = upstream.dialer.connect(destination, None, self.open.dscp) => dialled,
+                dialled = upstream.dialer.reach(destination, None, self.open.dscp) => dialled,
                 _ = self.leg.failure() => return upstream.counters.failed.increment(),
             };
             match dialled {
-                Ok(socket) => {
+                Ok(dialled) => {
                     upstream.counters.straight.increment();
-                    let server =
-                        Leg::new(socket).acknowledging_at_once(upstream.dialer.side.quick_ack);
+                    let server = dialled.into_end(upstream.dialer.side.quick_ack);
                     if self.answer_connected().await.is_ok() {
                         let client = self.leg.acknowledging_at_once(upstream.quick_ack);
                         relay::direct(client, server, &self.first, entry, &upstream.counters).await;

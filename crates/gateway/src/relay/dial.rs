@@ -12,8 +12,10 @@ use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::intercept::own::OwnAddresses;
+use crate::relay::leg::Leg;
 use crate::relay::side::SocketSettings;
-use crate::relay::tcp;
+use crate::relay::{End, tcp};
+use crate::stack::{self, Flow};
 
 /// Source address and packet marks of an outgoing connection.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,9 +56,58 @@ pub(crate) struct Dialer {
     pub(crate) own: Option<OwnAddresses>,
     /// Firewall mark of the packets.
     pub(crate) mark: Option<u32>,
+    /// Our own TCP towards destinations elsewhere, instead of the kernel's.
+    pub(crate) stack: Option<Stack>,
+}
+
+/// Our own TCP, and what tells which destinations are elsewhere.
+#[derive(Clone)]
+pub(crate) struct Stack {
+    pub(crate) caller: stack::Caller,
+    pub(crate) own: OwnAddresses,
+}
+
+/// A TCP connection to a destination.
+pub(crate) enum Dialled {
+    Socket(TcpStream),
+    Flow(Flow),
+}
+
+impl Dialled {
+    /// A leg of a relay; disables delayed ACKs of a socket if `quick_ack`.
+    pub(crate) fn into_end(self, quick_ack: bool) -> End {
+        match self {
+            Self::Socket(socket) => Leg::new(socket).acknowledging_at_once(quick_ack).into(),
+            Self::Flow(flow) => flow.into(),
+        }
+    }
 }
 
 impl Dialer {
+    /// As [`Self::connect`], with our own TCP if that is configured. The kernel's leads to this
+    /// machine's own addresses: packets of the stack would come from outside.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub(crate) async fn reach(
+        &self,
+        destination: SocketAddr,
+        source: Option<SocketAddr>,
+        dscp: Option<u8>,
+    ) -> io::Result<Dialled> {
+        let stack = self.stack.as_ref().filter(|stack| {
+            let address = destination.ip().to_canonical();
+            !address.is_loopback() && stack.own.has(address) == Some(false)
+        });
+        let Some(stack) = stack else {
+            return self.connect(destination, source, dscp).await.map(Dialled::Socket);
+        };
+        self.check(destination)?;
+        let source = source.map(|source| source.ip());
+        let flow = stack.caller.connect(destination, source, dscp, self.timeout).await;
+        flow.map(Dialled::Flow)
+    }
+
     /// Connects to `destination`, from `source` if given, with the DSCP of the client's SYN.
     ///
     /// # Errors
@@ -67,14 +118,19 @@ impl Dialer {
         source: Option<SocketAddr>,
         dscp: Option<u8>,
     ) -> io::Result<TcpStream> {
-        let is_own = |it| self.own.as_ref().map_or(Some(false), |own| own.has(it));
-        if let Err(why) = self.egress.check(destination, is_own) {
-            tracing::debug!(%destination, "refused: {why}");
-            return Err(io::Error::from_raw_os_error(libc::EACCES));
-        }
+        self.check(destination)?;
         let caller = Caller { source, mark: self.mark, dscp };
         let prepare = |socket: &SockRef<'_>| self.side.apply(socket).map_err(|(_, error)| error);
         connect_prepared(destination, caller, self.timeout, prepare).await
+    }
+
+    /// Checks whether a destination is permitted.
+    fn check(&self, destination: SocketAddr) -> io::Result<()> {
+        let is_own = |it| self.own.as_ref().map_or(Some(false), |own| own.has(it));
+        self.egress.check(destination, is_own).map_err(|why| {
+            tracing::debug!(%destination, "refused: {why}");
+            io::Error::from_raw_os_error(libc::EACCES)
+        })
     }
 }
 

@@ -204,7 +204,8 @@ async fn bytes_are_copied_where_there_is_no_pipe() {
     let source = near.peer_addr().unwrap();
     let open = Open { destination: far.peer_addr().unwrap(), source, dscp: None };
     let entry = Registered::straight(clock::now(), &counters, open);
-    let mut pair = Pair::direct(Leg::new(near), Leg::new(far), b"", &entry, &counters);
+    let mut pair =
+        Pair::direct(Leg::new(near).into(), Leg::new(far).into(), b"", &entry, &counters);
     client.write_all(b"copied").await.unwrap();
     let mut got = Vec::new();
     while got.len() < 6 {

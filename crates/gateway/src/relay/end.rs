@@ -1,4 +1,4 @@
-//! A leg of a relayed connection: a TCP socket, or a stream of the hop.
+//! A leg of a relayed connection: a TCP socket, a connection of our own stack, or a stream of the hop.
 
 use std::io;
 use std::pin::Pin;
@@ -11,12 +11,15 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::hop::Stream;
+use crate::relay::leg::Leg;
 use crate::relay::{dial, leg, tcp};
+use crate::stack::Flow;
 
 /// A leg of a relayed connection. If it is dropped, or the process is killed, before both of its
 /// directions have ended, it is reset: its peer must not mistake a failure for the end of the data.
-pub(super) enum End {
+pub(crate) enum End {
     Socket(SocketEnd),
+    Flow(Flow),
     Stream(Stream),
 }
 
@@ -96,6 +99,18 @@ impl SocketEnd {
     }
 }
 
+impl From<Leg> for End {
+    fn from(leg: Leg) -> Self {
+        Self::Socket(leg.into_end())
+    }
+}
+
+impl From<Flow> for End {
+    fn from(flow: Flow) -> Self {
+        Self::Flow(flow)
+    }
+}
+
 impl End {
     /// Reads available data; 0 bytes mean the end.
     pub(super) fn poll_read(
@@ -110,6 +125,7 @@ impl End {
                 end.has_read();
                 Poll::Ready(read.map_err(|error| of(&error)))
             }
+            Self::Flow(flow) => flow.poll_read(context, buffer),
             Self::Stream(stream) => match ready!(stream.poll_read(context, buffer)) {
                 Ok(Read::Data(count)) => Poll::Ready(Ok(count)),
                 Ok(_) => Poll::Ready(Ok(0)),
@@ -130,6 +146,7 @@ impl End {
                 let written = ready!(end.poll_io(context, Interest::WRITABLE, write));
                 Poll::Ready(written.map_err(|error| of(&error)))
             }
+            Self::Flow(flow) => flow.poll_write(context, data),
             Self::Stream(stream) => stream.poll_write(context, data).map_err(Failure::Reset),
         }
     }
@@ -140,6 +157,7 @@ impl End {
             Self::Socket(end) => {
                 end.poll_ready(context, Interest::WRITABLE).map_err(|error| of(&error))
             }
+            Self::Flow(flow) => flow.poll_room(context),
             Self::Stream(_) => Poll::Ready(Ok(())),
         }
     }
@@ -147,6 +165,7 @@ impl End {
     pub(super) fn poll_failure(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
         match self {
             Self::Socket(end) => end.poll_failure(context),
+            Self::Flow(flow) => flow.poll_failure(context),
             Self::Stream(stream) => stream.poll_reset(context).map(Failure::Reset),
         }
     }
@@ -157,13 +176,15 @@ impl End {
             Self::Socket(end) => {
                 Poll::Ready(leg::shut_down(&end.socket).map_err(|error| of(&error)))
             }
+            Self::Flow(flow) => Poll::Ready(flow.finish()),
             Self::Stream(stream) => stream.poll_finish(context).map_err(Failure::Reset),
         }
     }
 
-    pub(super) fn is_delivered(&self) -> bool {
+    pub(super) fn is_delivered(&mut self) -> bool {
         match self {
             Self::Socket(end) => end.is_delivered(),
+            Self::Flow(flow) => flow.is_delivered(),
             // The session delivers what its streams have taken.
             Self::Stream(_) => true,
         }
@@ -172,6 +193,7 @@ impl End {
     pub(super) fn reset(self, reason: ResetReason) {
         match self {
             Self::Socket(end) => drop(end),
+            Self::Flow(flow) => drop(flow),
             Self::Stream(stream) => stream.reset(reason),
         }
     }

@@ -28,7 +28,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use units::Instant;
 
-pub(crate) use self::end::SocketEnd;
+pub(crate) use self::end::{End, SocketEnd};
 use self::leg::Leg;
 use self::pair::Pair;
 use crate::clock;
@@ -168,13 +168,13 @@ pub(crate) async fn relay(
 /// Relays a client's and a server's TCP connection, without a hop. `first` is data already received
 /// from the client.
 pub(crate) async fn direct(
-    client: Leg,
-    server: Leg,
+    client: impl Into<End>,
+    server: impl Into<End>,
     first: &[u8],
     entry: Registered<'_>,
     counters: &Counters,
 ) {
-    let pair = Pair::direct(client, server, first, &entry, counters);
+    let pair = Pair::direct(client.into(), server.into(), first, &entry, counters);
     Running::new(Relay::default(), pair).until_refused().await;
 }
 

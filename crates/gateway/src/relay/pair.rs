@@ -10,7 +10,7 @@ use units::Instant;
 use super::end::End;
 use super::splice::{self, Piped};
 use crate::hop::Stream;
-use crate::operate::connections::Registered;
+use crate::operate::connections::{Joined, Registered};
 use crate::operate::counters::Counters;
 use crate::relay::leg::Leg;
 use crate::relay::{scratch, tcp};
@@ -70,14 +70,14 @@ impl<'c> Pair<'c> {
 
     /// Two TCP connections.
     pub(super) fn direct(
-        client: Leg,
-        server: Leg,
+        client: End,
+        server: End,
         first: &[u8],
         entry: &'c Registered<'c>,
         counters: &'c Counters,
     ) -> Self {
-        entry.joins(client.socket().as_raw_fd(), server.socket().as_raw_fd());
-        let legs = [client, server].map(|leg| End::Socket(leg.into_end()));
+        let legs = [client, server];
+        entry.joins(legs.each_ref().map(far_end));
         Self::new(legs, first, Some(entry), counters)
     }
 
@@ -148,6 +148,15 @@ impl<'c> Pair<'c> {
     fn let_go(&mut self, side: Side) -> Option<End> {
         self.forget_sockets();
         self.legs[side as usize].take()
+    }
+}
+
+/// A TCP connection as the register knows it.
+fn far_end(end: &End) -> Option<Joined> {
+    match end {
+        End::Socket(end) => Some(Joined::Socket(end.socket.as_raw_fd())),
+        End::Flow(flow) => Some(Joined::Flow(flow.view())),
+        End::Stream(_) => None,
     }
 }
 

@@ -34,6 +34,17 @@ impl Keepalive {
         self.0.store(time.unwrap_or(KEEPALIVE).as_secs().max(1), Ordering::Relaxed);
     }
 
+    /// The same for a connection of our own stack.
+    pub(crate) fn of_stack(&self) -> tcp::Keepalive {
+        let idle = self.0.load(Ordering::Relaxed);
+        let interval = idle.div_ceil(KEEPALIVE_PROBES.into());
+        tcp::Keepalive {
+            idle: Duration::from_secs(idle),
+            interval: Duration::from_secs(interval),
+            probes: idle.div_ceil(interval) as u32,
+        }
+    }
+
     /// Detects a dead peer after twice the idle time: six probes in as long again, at most one per
     /// second.
     fn option(&self) -> TcpKeepalive {

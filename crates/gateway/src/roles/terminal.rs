@@ -97,6 +97,7 @@ pub async fn run(
         egress: Egress::everywhere(),
         own: Some(own),
         mark,
+        stack: None,
     };
     let through = || Through {
         hop: parts.gateway.hop().clone(),

@@ -34,7 +34,7 @@ pub(crate) async fn connected() -> [TcpStream; 2] {
 /// Connects to what `egress` permits, within ten seconds.
 pub(crate) fn dialer(egress: Egress) -> Dialer {
     let timeout = Duration::from_secs(10);
-    Dialer { side: Arc::default(), timeout, egress, own: None, mark: None }
+    Dialer { side: Arc::default(), timeout, egress, own: None, mark: None, stack: None }
 }
 
 /// Reads until the end of the connection.

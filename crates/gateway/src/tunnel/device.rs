@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use os::Watched;
 use os::device::veth::Near;
@@ -71,6 +72,26 @@ impl Device {
             if let Ok(taken) = ready.try_io(|fd| Ok(nix::unistd::read(fd.get_ref(), buffer)?)) {
                 return taken;
             }
+        }
+    }
+
+    /// Waits until [`Self::take`] may find a packet. Cancel-safe.
+    ///
+    /// # Errors
+    /// If the device is down or gone.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        self.fd.readable().await.map(|mut ready| ready.retain_ready())
+    }
+
+    /// Takes a packet routed to us, truncated to `buffer`, if there is one.
+    ///
+    /// # Errors
+    /// If the device is down or gone.
+    pub(crate) fn take(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match nix::unistd::read(self.fd.as_fd(), buffer) {
+            Ok(length) => Ok(Some(length)),
+            Err(Errno::EAGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -12,8 +12,8 @@
 //! terminal, and the destination must not be behind another one unless `mesh` is on.
 
 mod admit;
-mod device;
-mod route;
+pub(crate) mod device;
+pub(crate) mod route;
 mod table;
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub(crate) use admit::Admitted;
 pub(crate) use table::{Selection, Traffic};
 
 /// Maximum size of an IP packet.
-const LONGEST_PACKET: usize = 65_535;
+pub(crate) const LONGEST_PACKET: usize = 65_535;
 /// Maximum packets per turn from the device, so that other tasks get their turn.
 const PACKETS_PER_TURN: usize = 32;
 

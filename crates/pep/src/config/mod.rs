@@ -15,5 +15,5 @@ pub use hub::{HubConfig, PermitDefaults, PermittedTerminal, aggregates};
 pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice};
 pub use log::{LogFilter, LogFilterError};
 pub use operation::{ControlPath, DlepConfig, MetricsConfig, Modem, OperationConfig};
-pub use solo::{SideConfig, SoloConfig};
+pub use solo::{SideConfig, SoloConfig, StackConfig};
 pub use terminal::{HubAddress, KnownHub, TerminalConfig};

@@ -1,14 +1,16 @@
 //! The configuration of a solo gateway.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use units::{BitRate, ByteCount};
 
-use super::intercept::{InterceptConfig, ProxyConfig};
+use super::intercept::{InterceptConfig, ProxyConfig, TunnelConfig};
 use super::operation::OperationConfig;
 use crate::traffic::Policy;
 
-/// Configuration of a solo gateway. At least one of `intercept` and `proxy` is set.
+/// Configuration of a solo gateway. At least one of `intercept`, `proxy` and the stack's interfaces
+/// is set.
 #[derive(Debug, Clone)]
 pub struct SoloConfig {
     /// Connections to intercept; `None` intercepts nothing. Section `intercept`.
@@ -22,6 +24,9 @@ pub struct SoloConfig {
     pub lan: SideConfig,
     /// TCP settings towards servers. Section `wan`.
     pub wan: SideConfig,
+    /// Our own TCP towards servers, instead of the kernel's; `wan` then has its defaults. Key
+    /// `wan.stack`.
+    pub stack: Option<StackConfig>,
     /// Shows servers the client's address on intercepted connections. Key `transparent`, default
     /// false.
     pub transparent: bool,
@@ -33,6 +38,17 @@ pub struct SoloConfig {
     /// Operational settings. Keys `control`, `metrics`, `total_memory`, `max_connections`,
     /// `keepalive`, `log`.
     pub operation: OperationConfig,
+}
+
+/// Our own TCP towards servers, whose segments pass through a network device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StackConfig {
+    /// Its options. Section `wan.tcp`, default the profile `linux` with SNACK.
+    pub tcp: Arc<tcp::Config>,
+    /// The device. Keys `wan.name` (default `skyhop-wan`), `wan.device` and `wan.mtu` (default 1500).
+    pub device: TunnelConfig,
+    /// Interfaces whose connections the stack accepts. Key `wan.interfaces`, default none.
+    pub interfaces: Vec<String>,
 }
 
 /// Kernel TCP settings on one side of a solo gateway. `None` keeps the system's default.

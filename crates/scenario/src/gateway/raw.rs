@@ -10,7 +10,7 @@ use units::{BitRate, ByteCount, Probability};
 pub(crate) use self::sections::PermittedTerminal as RawPermit;
 use self::sections::{
     Accept, Class, Dlep, Dns, Egress, Http, HubDns, HubHttp, Intercept, Limits, Metrics, OtherHub,
-    PermittedTerminal, Policy, Proxy, Side, Tunnel,
+    PermittedTerminal, Policy, Proxy, Side, Tunnel, Wan,
 };
 use self::values::{Address, HubOrder, InitialRate, Key, RateChoice};
 use crate::text::{Text, Time};
@@ -268,5 +268,5 @@ pub(crate) struct RawSolo {
     pub(super) lan: Side,
     /// TCP towards servers.
     #[serde(default)]
-    pub(super) wan: Side,
+    pub(super) wan: Wan,
 }

@@ -31,6 +31,10 @@ const OF_A_TERMINAL: &[&str] =
 const OF_INTERCEPT: [(&str, &str); 2] =
     [("answer", "intercept.answer"), ("own_traffic", "intercept.own_traffic")];
 
+/// Keys of section `[wan]` of a solo gateway; its other keys can be reloaded.
+const OF_WAN: [(&str, &str); 4] =
+    [("device", "wan.device"), ("mtu", "wan.mtu"), ("name", "wan.name"), ("stack", "wan.stack")];
+
 /// Keys that take effect only at a restart, with their values as written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestartKeys(BTreeMap<&'static str, String>);
@@ -56,6 +60,14 @@ impl RestartKeys {
             let inside = OF_INTERCEPT.iter();
             found.extend(
                 inside.filter_map(|(key, name)| Some((*name, section.get(*key)?.to_string()))),
+            );
+        }
+        let wan = written.remove("wan").filter(|_| kind == FileKind::Solo).and_then(value);
+        if let Some(section) = wan.as_ref().and_then(Value::as_table) {
+            found.extend(
+                OF_WAN
+                    .iter()
+                    .filter_map(|(key, name)| Some((*name, section.get(*key)?.to_string()))),
             );
         }
         Self(found)
@@ -104,6 +116,9 @@ mod tests {
         let (before, after) = ("transparent = false", "transparent = true\nstate = \"/x\"");
         assert_eq!(unlike(FileKind::Hub, before, after), ["state", "transparent"]);
         assert_eq!(unlike(FileKind::Solo, before, after), ["state"]);
+        let wan = |keys: &str| format!("[wan]\nstack = \"skyhop\"\n{keys}");
+        let (before, after) = (wan("mtu = 1500\ntcp.cc = \"bbr\""), wan("mtu = 1400"));
+        assert_eq!(unlike(FileKind::Solo, &before, &after), ["wan.mtu"]);
     }
 
     #[test]

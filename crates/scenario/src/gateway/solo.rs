@@ -2,17 +2,22 @@
 
 use core::ops::RangeInclusive;
 
-use pep::config::{SideConfig, SoloConfig};
+use pep::config::{SideConfig, SoloConfig, StackConfig};
+use tcp::{Config, Sharing, SynData};
 use units::{BitRate, ByteCount};
 
 use super::operation::Operation;
 use super::policies::Choice;
 use super::raw::sections;
-use super::{ConfigFile, RawSolo, entrances, hop, number, policies};
+use super::raw::values::Stack;
+use super::{ConfigFile, RawSolo, entrances, hop, interface, number, policies, tunnel};
 use crate::FileError;
 use crate::place::{Place, quoted};
+use crate::scenario::{RawTcp, tcp as tcp_of};
 use crate::text::Text;
 
+/// Default name of the stack's network device.
+const DEVICE: &str = "skyhop-wan";
 /// TCP_CA_NAME_MAX without the terminating zero.
 const LONGEST_CONGESTION_CONTROL: usize = 15;
 /// From a segment or two up to half of what SO_SNDBUF's signed number can hold: the kernel doubles
@@ -30,7 +35,9 @@ pub(super) fn read(
     let names = raw.proxy.as_ref().is_some_and(|proxy| proxy.names.is_some());
     let expected = "no such key: a solo gateway resolves names itself";
     place.check(!names, "proxy.names", "a value", expected)?;
-    let needs_interception = raw.proxy.is_none();
+    let (wan, stack) = wan(&place.within("wan"), raw.wan)?;
+    let accepts = stack.as_ref().is_some_and(|stack| !stack.interfaces.is_empty());
+    let needs_interception = raw.proxy.is_none() && !accepts;
     let (intercept, proxy) = entrances::read(place, raw.intercept, raw.proxy, needs_interception)?;
     let operation = Operation {
         control: raw.control,
@@ -41,18 +48,91 @@ pub(super) fn read(
         keepalive: raw.keepalive,
         log: raw.log,
     };
-    let choice = Choice { split: intercept.is_some(), tunnel: false };
+    let choice = Choice { split: intercept.is_some() || accepts, tunnel: false };
     Ok(SoloConfig {
         operation: operation.read(place, file)?,
         policies: policies::read(place, bypass, raw.policy, choice)?,
         intercept,
         proxy,
         lan: side(&place.within("lan"), raw.lan)?,
-        wan: side(&place.within("wan"), raw.wan)?,
+        wan,
+        stack,
         transparent: raw.transparent.unwrap_or(false),
         allow_loopback: raw.allow_loopback.unwrap_or(false),
         connect_timeout: hop::connect_timeout(place, raw.connect_timeout)?,
     })
+}
+
+/// The settings of the WAN side, which are the kernel's or those of our own stack.
+fn wan(
+    place: &Place<'_>,
+    raw: sections::Wan,
+) -> Result<(SideConfig, Option<StackConfig>), FileError> {
+    let kernels = sections::Side {
+        congestion_control: raw.congestion_control,
+        send_buffer: raw.send_buffer,
+        receive_buffer: raw.receive_buffer,
+        pacing_rate: raw.pacing_rate,
+        initial_window: raw.initial_window,
+        initial_receive_window: raw.initial_receive_window,
+        quick_ack: raw.quick_ack,
+    };
+    let is_ours = raw.stack == Some(Stack::Skyhop);
+    let used = if is_ours { kernels.first_key() } else { None };
+    let expected = "no such key with stack = \"skyhop\": its TCP is configured in [wan.tcp]";
+    place.check(used.is_none(), used.unwrap_or_default(), "a value", expected)?;
+    let ours = [
+        ("interfaces", !raw.interfaces.is_empty()),
+        ("name", raw.name.is_some()),
+        ("device", raw.device.is_some()),
+        ("mtu", raw.mtu.is_some()),
+        ("tcp", raw.tcp.is_some()),
+    ];
+    let used = ours.iter().find(|(_, is_there)| *is_there && !is_ours).map(|(key, _)| *key);
+    let expected = "no such key without stack = \"skyhop\"";
+    place.check(used.is_none(), used.unwrap_or_default(), "a value", expected)?;
+    let wan = side(place, kernels)?;
+    if !is_ours {
+        return Ok((wan, None));
+    }
+    for (index, name) in raw.interfaces.iter().enumerate() {
+        interface(place, &format!("interfaces.{index}"), name)?;
+    }
+    let usual = (DEVICE, tunnel::USUAL_MTU);
+    let device = tunnel::device_of(place, (raw.name, raw.device, raw.mtu), usual)?;
+    let tcp = stack_tcp(&place.within("tcp"), &raw.tcp.unwrap_or_default())?;
+    Ok((wan, Some(StackConfig { tcp: tcp.into(), device, interfaces: raw.interfaces })))
+}
+
+/// The options of our own TCP. By default it speaks SNACK, which needs a peer that does, too.
+fn stack_tcp(place: &Place<'_>, raw: &RawTcp) -> Result<Config, FileError> {
+    let mut config = Config::clone(&*tcp_of::read(place, raw)?);
+    let good = config.syn_data == SynData::Off;
+    let expected = "off: a gateway keeps no cookies and counts for data on a SYN";
+    place.check(good, "syn-data", "another value", expected)?;
+    let good = config.sharing == Sharing::None;
+    let expected = "none: the connections of a gateway learn nothing from each other";
+    place.check(good, "tcb-sharing", "another value", expected)?;
+    if !raw.contains_key("profile") && !raw.contains_key("snack") {
+        config.snack = true;
+    }
+    Ok(config)
+}
+
+impl sections::Side {
+    /// The first key that is there.
+    fn first_key(&self) -> Option<&'static str> {
+        let keys = [
+            ("congestion_control", self.congestion_control.is_some()),
+            ("send_buffer", self.send_buffer.is_some()),
+            ("receive_buffer", self.receive_buffer.is_some()),
+            ("pacing_rate", self.pacing_rate.is_some()),
+            ("initial_window", self.initial_window.is_some()),
+            ("initial_receive_window", self.initial_receive_window.is_some()),
+            ("quick_ack", self.quick_ack.is_some()),
+        ];
+        keys.into_iter().find(|(_, is_there)| *is_there).map(|(key, _)| key)
+    }
 }
 
 fn side(place: &Place<'_>, raw: sections::Side) -> Result<SideConfig, FileError> {

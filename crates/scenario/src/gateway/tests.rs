@@ -755,6 +755,31 @@ fn a_solo_gateway_needs_one_way_in_and_takes_every_key_of_its_sides() {
 }
 
 #[test]
+fn a_solo_gateway_may_use_our_own_tcp_towards_servers() {
+    let minimal = solo(&format!("[wan]\nstack = \"skyhop\"\n{INTERCEPT}")).unwrap();
+    let stack = minimal.stack.unwrap();
+    assert_eq!((stack.device.name.as_str(), stack.device.mtu), ("skyhop-wan", 1500));
+    assert!(stack.interfaces.is_empty() && stack.tcp.snack && stack.tcp.sack);
+    assert_eq!(stack.tcp.controller.to_string(), "cubic");
+    assert_eq!(minimal.wan, SideConfig::default());
+    // It needs no other way in than the WAN side.
+    let whole = solo(
+        "[wan]\nstack = \"skyhop\"\ninterfaces = [\"sat0\"]\nname = \"w\"\ndevice = \"tun\"\n\
+         mtu = 1400\n[wan.tcp]\nprofile = \"scps\"\ncc = \"hybla:rtt0=50ms\"\nmax-rate = \"10 Mbit/s\"\n\
+         pacing = true\ninitial-window = 32\n",
+    );
+    let stack = whole.unwrap().stack.unwrap();
+    assert_eq!((stack.interfaces, stack.device.device), (vec!["sat0".into()], TunnelDevice::Tun));
+    let tcp = &stack.tcp;
+    assert!(tcp.snack && tcp.assume_corruption && tcp.pacing && !tcp.sack);
+    assert_eq!(tcp.controller.to_string(), "hybla:rtt0=50ms");
+    assert_eq!((tcp.max_rate, tcp.initial_window), (Some(BitRate::from_mbit(10)), 32));
+    assert!(solo(&format!("[wan]\nstack = \"kernel\"\n{INTERCEPT}")).unwrap().stack.is_none());
+    let plain = format!("[wan]\nstack = \"skyhop\"\ntcp.snack = false\n{INTERCEPT}");
+    assert!(!solo(&plain).unwrap().stack.unwrap().tcp.snack);
+}
+
+#[test]
 fn a_bad_solo_configuration_is_a_one_line_error() {
     for (text, expected) in [
         ("", &["intercept.interfaces is missing"][..]),
@@ -765,6 +790,24 @@ fn a_bad_solo_configuration_is_a_one_line_error() {
         ("[lan]\ncongestion_control = \"\"\n", &["lan.congestion_control", "cubic"]),
         ("[lan]\ncongestion_control = \"a/b\"\n", &["lan.congestion_control", "a/b"]),
         ("rate = \"1 Mbit/s\"\n", &["rate", "unknown key"]),
+        ("[wan]\nstack = \"own\"\n", &["solo.toml:2", "kernel", "skyhop"]),
+        ("[wan]\nmtu = 1400\n", &["wan.mtu", "no such key without stack = \"skyhop\""]),
+        ("[wan]\ntcp.cc = \"bbr\"\n", &["wan.tcp", "no such key without stack"]),
+        (
+            "[wan]\nstack = \"skyhop\"\nsend_buffer = \"1 MB\"\n",
+            &["solo.toml:3: wan.send_buffer", "[wan.tcp]"],
+        ),
+        (
+            "[wan]\nstack = \"skyhop\"\ntcp.cc = \"hyblaa\"\n",
+            &["solo.toml:3: wan.tcp.cc", "hyblaa", "hybla"],
+        ),
+        ("[wan]\nstack = \"skyhop\"\ntcp.snak = true\n", &["unknown key", "snak"]),
+        ("[wan]\nstack = \"skyhop\"\ntcp.mss = 1\n", &["wan.tcp.mss = 1", "64 to 9000"]),
+        (
+            "[wan]\nstack = \"skyhop\"\ntcp.syn-data = \"t-tcp\"\n",
+            &["wan.tcp.syn-data", "expected off"],
+        ),
+        ("[wan]\nstack = \"skyhop\"\nname = \"a b\"\n", &["wan.name", "device name"]),
     ] {
         let whole = if text.is_empty() { String::new() } else { format!("{text}{INTERCEPT}") };
         let error = solo(&whole).unwrap_err().to_string();

@@ -5,6 +5,7 @@ use core::ops::RangeInclusive;
 use pep::config::{TunnelConfig, TunnelDevice};
 
 use super::raw::sections;
+use super::raw::values::Device;
 use super::{LONGEST_INTERFACE_NAME, number};
 use crate::FileError;
 use crate::place::{Place, quoted};
@@ -13,23 +14,33 @@ const NAME: &str = "skyhop0";
 /// From the IPv6 minimum link MTU to a jumbo frame.
 const MTU: RangeInclusive<i64> = 1280..=9216;
 /// Ethernet's MTU. A packet channel also takes packets longer than the hop's MTU.
-const USUAL_MTU: u16 = 1500;
+pub(super) const USUAL_MTU: u16 = 1500;
 
 pub(super) fn read(
     place: &Place<'_>,
     raw: sections::Tunnel,
     link: &slacp::Config,
 ) -> Result<TunnelConfig, FileError> {
-    let place = place.within("tunnel");
-    let name = raw.name.unwrap_or_else(|| NAME.to_owned());
+    let sections::Tunnel { name, device, mtu } = raw;
+    let usual_mtu = link.mtu.max(USUAL_MTU);
+    device_of(&place.within("tunnel"), (name, device, mtu), (NAME, usual_mtu))
+}
+
+/// The keys `name`, `device` and `mtu` of a network device, with the defaults of name and MTU.
+pub(super) fn device_of(
+    place: &Place<'_>,
+    (name, device, mtu): (Option<String>, Option<Device>, Option<i64>),
+    (usual_name, usual_mtu): (&str, u16),
+) -> Result<TunnelConfig, FileError> {
+    let name = name.unwrap_or_else(|| usual_name.to_owned());
     let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let good = (1..=LONGEST_INTERFACE_NAME).contains(&name.len()) && name.bytes().all(known);
     let expected = "a device name of 1 to 15 letters, digits, or any of \"-_.\"";
     place.check(good, "name", quoted(&name), expected)?;
-    let mtu = number(&place, "mtu", raw.mtu, (MTU, " bytes"))?;
+    let mtu = number(place, "mtu", mtu, (MTU, " bytes"))?;
     Ok(TunnelConfig {
         name,
-        device: raw.device.map_or(TunnelDevice::Auto, Into::into),
-        mtu: mtu.map_or(link.mtu.max(USUAL_MTU), |mtu| mtu as u16),
+        device: device.map_or(TunnelDevice::Auto, Into::into),
+        mtu: mtu.map_or(usual_mtu, |mtu| mtu as u16),
     })
 }

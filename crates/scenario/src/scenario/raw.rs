@@ -187,13 +187,13 @@ impl<'de> Visitor<'de> for HopVisitor {
 }
 
 /// TCP options, by their names in `tcp::Config::set`.
-pub(super) type RawTcp = BTreeMap<String, Setting>;
+pub(crate) type RawTcp = BTreeMap<String, Setting>;
 
 /// A single value.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a text, a number, true or false")]
 #[schemars(inline)]
-pub(super) enum Setting {
+pub(crate) enum Setting {
     Switch(bool),
     Whole(i64),
     Number(f64),

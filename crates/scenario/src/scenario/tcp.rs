@@ -9,8 +9,8 @@ use super::raw::{RawTcp, Setting};
 use crate::FileError;
 use crate::place::Place;
 
-/// Parses the settings of a `[tcp.NAME]`: a profile, then single options.
-pub(super) fn read(place: &Place<'_>, raw: &RawTcp) -> Result<Arc<Config>, FileError> {
+/// Parses the settings of a `[tcp.NAME]` (in a gateway's file, `[wan.tcp]`): a profile, then single options.
+pub(crate) fn read(place: &Place<'_>, raw: &RawTcp) -> Result<Arc<Config>, FileError> {
     let mut config = Profile::Linux.config();
     let profile = raw.get_key_value("profile");
     let others = raw.iter().filter(|(key, _)| *key != "profile");

@@ -43,6 +43,7 @@ mod semantics;
 mod shares;
 mod shown;
 mod solo;
+mod stack;
 mod stalled;
 mod transfer;
 mod transparent;

@@ -4,8 +4,8 @@ use crate::common::program::{Program, programs};
 use crate::{
     blocked, clean_up, clients, code_points, compression, dashboard, directions, dlep, egress,
     endings, enrol, eyeballs, fail_open, faults, http, hubs, machines, monitoring, names, operate,
-    policy, protocols, proxy, quic, semantics, shares, shown, solo, stalled, transfer, transparent,
-    tunnel, voice, workers,
+    policy, protocols, proxy, quic, semantics, shares, shown, solo, stack, stalled, transfer,
+    transparent, tunnel, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -103,6 +103,10 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     solo::inside_descriptors_run_out,
     solo::inside_transparent,
     solo::inside_policies,
+    stack::inside_two,
+    stack::inside_losses,
+    stack::inside_one,
+    stack::inside_slow,
     stalled::inside_6_stall,
     stalled::inside_60_stall,
     transfer::inside_iperf3_measures,

@@ -372,7 +372,11 @@ impl<P: Payload> Connection<P> {
             return;
         }
         match self.state {
-            State::FinWait1 => self.state = State::FinWait2,
+            State::FinWait1 => {
+                self.state = State::FinWait2;
+                // From now on only probes find out whether the peer is still there.
+                self.heard(now);
+            }
             State::Closing => self.enter_time_wait(now),
             State::LastAck => self.finish_closing(),
             _ => {}

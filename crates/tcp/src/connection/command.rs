@@ -40,6 +40,16 @@ impl<P: Payload> Connection<P> {
         Ok(len)
     }
 
+    /// Bytes that may be written.
+    pub fn room(&self) -> ByteCount {
+        ByteCount::new(self.sender.space())
+    }
+
+    /// Largest payload of a segment, in bytes.
+    pub fn segment_size(&self) -> u64 {
+        self.sender.mss()
+    }
+
     /// Whether there is room for `bytes` more; if not, [`Event::Writable`] follows when there is more
     /// room than now.
     pub fn has_room(&mut self, bytes: ByteCount) -> bool {

@@ -61,6 +61,7 @@ pub(super) struct Flow<P> {
     pub(super) is_ready: bool,
     /// When it is to be woken.
     pub(super) alarm: Option<Instant>,
+    pub(super) dscp: u8,
 }
 
 impl<P: Payload> Flow<P> {
@@ -75,6 +76,7 @@ impl<P: Payload> Flow<P> {
             is_released: false,
             is_ready: false,
             alarm: None,
+            dscp: 0,
         }
     }
 
@@ -162,6 +164,14 @@ impl<P: Payload> Flow<P> {
                 Ok(tcp.has_room(quarter.min(LITTLE)))
             }
             (Phase::Incoming(_), None) => Ok(false),
+        }
+    }
+
+    pub(super) fn room(&self) -> Result<u64, Cut> {
+        match (&self.phase, self.failure) {
+            (_, Some(failure)) => Err(failure),
+            (Phase::Open(tcp), None) => Ok(tcp.room().get()),
+            (Phase::Incoming(_), None) => Ok(0),
         }
     }
 

@@ -268,6 +268,24 @@ fn keepalive() {
     assert_eq!((t.state(), t.event()), (State::Closed, Some(Event::Aborted(Abort::TimedOut))));
 }
 
+/// Nothing else would find out that the peer of a half-closed connection has gone.
+#[test]
+fn keepalive_after_our_end() {
+    let seconds = core::time::Duration::from_secs;
+    let keepalive = Keepalive { idle: seconds(100), interval: seconds(10), probes: 2 };
+    let config = Config { keepalive: Some(keepalive), ..plain(4) };
+    let mut t = Trace::established(config, "mss 1000");
+    t.close();
+    recv!(t, time 200, "F. 1:1 ack 1");
+    send!(t, time 300, ". 1:1 ack 2");
+    recv!(t, time 300);
+    assert_eq!(t.state(), State::FinWait2);
+    recv!(t, time 100_300, ". 1:1 ack 1");
+    send!(t, time 100_400, "R 1:1");
+    recv!(t, time 100_400);
+    assert_eq!((t.state(), t.event()), (State::Closed, Some(Event::Aborted(Abort::Reset))));
+}
+
 /// §3.10.5.
 #[test]
 fn abort_tells_the_peer() {

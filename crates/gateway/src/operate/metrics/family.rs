@@ -109,6 +109,7 @@ impl Collector for Snapshot {
         bypass(&self.status, &mut families)?;
         policies(&self.status, &mut families)?;
         tunnel(&self.status, &mut families)?;
+        stack(&self.status, &mut families)?;
         names(&self.status, &mut families)?;
         http(&self.status, &mut families)?;
         bounds(&self.status, &mut families)?;
@@ -269,6 +270,25 @@ fn tunnel(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let rows = fates.map(|(fate, count)| (label("fate", fate), count));
     let help = "Packets of the tunnel; prohibited is part of from_hop";
     families.counter("skyhop_tunnel_packets", help, &rows)
+}
+
+fn stack(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let Some(stack) = &status.stack else { return Ok(()) };
+    let kinds = [
+        ("opened", stack.opened),
+        ("accepted", stack.accepted),
+        ("snack", stack.snack),
+        ("sack", stack.sack),
+    ];
+    let rows = kinds.map(|(kind, count)| (label("kind", kind), count));
+    let help = "Connections of our own TCP: who opened them, and what their ends have agreed on";
+    families.counter("skyhop_stack_connections", help, &rows)?;
+    let rows = [(vec![], stack.retransmissions)];
+    let help = "Segments retransmitted by connections of our own TCP that are over";
+    families.counter("skyhop_stack_retransmissions", help, &rows)?;
+    let rows = [(vec![], stack.ignored)];
+    let help = "SYNs ignored because our own TCP had too many connections";
+    families.counter("skyhop_stack_ignored", help, &rows)
 }
 
 fn names(status: &Status, families: &mut Families<'_>) -> fmt::Result {

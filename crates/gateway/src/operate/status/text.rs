@@ -9,7 +9,7 @@ use units::{BitRate, ByteCount, format_duration};
 use super::{
     ChannelStatus, ClassStatus, CompressionStatus, ConnectionStatus, DemandStatus, DlepStatus,
     DnsStatus, HttpStatus, InterceptionStatus, MemoryStatus, PolicyStatus, Role, SessionStatus,
-    Status, TrafficStatus, TunnelStatus,
+    StackStatus, Status, TrafficStatus, TunnelStatus,
 };
 
 impl Status {
@@ -27,6 +27,9 @@ impl Status {
         }
         if let Some(tunnel) = &self.tunnel {
             row(&mut text, "tunnel", &packets(tunnel));
+        }
+        if let Some(stack) = &self.stack {
+            row(&mut text, "stack", &stack_row(stack));
         }
         if let Some(dns) = &self.dns {
             row(&mut text, "names", &names(dns, self.role));
@@ -148,6 +151,23 @@ fn packets(tunnel: &TunnelStatus) -> String {
     format!(
         "{} packets onto the hop, {} from it; {} prohibited, {} foreign, {} dropped",
         tunnel.to_hop, tunnel.from_hop, tunnel.prohibited, tunnel.foreign, tunnel.dropped
+    )
+}
+
+/// Our own TCP towards the WAN.
+fn stack_row(stack: &StackStatus) -> String {
+    format!(
+        "skyhop, {}: {} connections hold {}; {} opened, {} accepted, {} with SNACK (SCPS-TP), {} with \
+         SACK; {} segments resent, {} SYNs ignored",
+        stack.controller,
+        stack.connections,
+        bytes(stack.held_bytes),
+        stack.opened,
+        stack.accepted,
+        stack.snack,
+        stack.sack,
+        stack.retransmissions,
+        stack.ignored
     )
 }
 
@@ -494,6 +514,17 @@ mod tests {
                 unused_bytes: 3_900,
             }),
             tunnel: Some(tunnel),
+            stack: Some(StackStatus {
+                controller: "hybla:rtt0=50ms".to_owned(),
+                connections: 2,
+                held_bytes: 4_000,
+                opened: 5,
+                accepted: 1,
+                snack: 4,
+                sack: 6,
+                retransmissions: 17,
+                ..Default::default()
+            }),
             ..Default::default()
         }
     }
@@ -543,6 +574,8 @@ mod tests {
             "49.9 Mbit/s (auto, cruising)",
             "RTT 602 ms",
             "tunnel   0 packets onto the hop, 9 from it; 7 prohibited, 0 foreign, 0 dropped",
+            "stack    skyhop, hybla:rtt0=50ms: 2 connections hold 4 kB; 5 opened, 1 accepted, 4 with \
+             SNACK (SCPS-TP), 6 with SACK; 17 segments resent, 0 SYNs ignored",
             "modem    up with \"modem 7\" at 192.0.2.1:854, for",
             "20 Mbit/s, 0 of 0 destinations up",
             "demand   1.2 kB waiting, 2.6 kB foreseen; 7 forecasts came true, 2 failed (3.9 kB)",

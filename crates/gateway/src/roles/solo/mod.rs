@@ -27,15 +27,17 @@ use crate::error::RunError;
 use crate::hop::peers::Peers;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::{PASSING, Scope};
+use crate::intercept::own::OwnAddresses;
 use crate::intercept::{self, Arrival, IntakeEvent, Interception};
 use crate::operate::counters::Counters;
-use crate::operate::status::Role;
-use crate::operate::{Operations, RoleStatus, View};
+use crate::operate::status::{PolicyStatus, Role};
+use crate::operate::{Operations, RoleStatus, View, policy};
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
-use crate::relay::dial::Dialer;
+use crate::relay::dial::{self, Dialer};
 use crate::relay::side::SocketSettings;
 use crate::roles::gateway::log_panic;
 use crate::roles::{self, Service};
+use crate::stack::{self, StackEvent, WanStack};
 
 /// How long new connections pass unaccelerated after the descriptors ran out.
 const RECOVERY: Duration = Duration::from_secs(1);
@@ -52,7 +54,11 @@ pub async fn run(config: SoloConfig, shutdown: impl Future<Output = ()>) -> Resu
 
 /// The rules, routes and table that a solo gateway with `config` installs, in nft and ip syntax.
 pub fn print_rules(config: &SoloConfig) -> String {
-    intercept::print_solo_rules(config)
+    let rules = intercept::print_solo_rules(config);
+    match &config.stack {
+        Some(stack) => format!("{rules}{}", stack::print(stack, &config.policies)),
+        None => rules,
+    }
 }
 
 struct Solo {
@@ -63,6 +69,7 @@ struct Solo {
     upstream: Upstream,
     server: Server,
     windows: Windows,
+    stack: Option<WanStack>,
     relays: JoinSet<()>,
 }
 
@@ -72,6 +79,8 @@ enum SoloEvent {
     Arrival(IntakeEvent),
     /// A client of the proxy.
     Proxy(ProxyClient),
+    /// At our own TCP towards servers.
+    Stack(StackEvent),
     /// The machine's routes have changed.
     Routes,
     /// No descriptor is left.
@@ -88,13 +97,19 @@ impl Service for Solo {
     }
 
     fn role_status(&self, now: Instant) -> RoleStatus {
-        RoleStatus::of(now, self.intake.as_ref(), None, &self.policies)
+        let mut status = RoleStatus::of(now, self.intake.as_ref(), None, &self.policies);
+        if let Some(stack) = &self.stack {
+            status.stack = Some(stack.status());
+            status.policies = self.policies_with(stack);
+        }
+        status
     }
 
     async fn next(&mut self) -> SoloEvent {
         tokio::select! {
             arrival = intake::next(&mut self.intake) => SoloEvent::Arrival(arrival),
             client = proxy::next(&mut self.proxy) => SoloEvent::Proxy(client),
+            event = stack::next(&mut self.stack) => SoloEvent::Stack(event),
             () = self.windows.changed() => SoloEvent::Routes,
             () = self.server.exhausted.notified() => SoloEvent::Exhausted,
             Some(ended) = self.relays.join_next() => SoloEvent::Ended(ended),
@@ -113,6 +128,10 @@ impl Service for Solo {
                 arrival.into_iter().for_each(|arrival| self.carry(arrival));
             }
             SoloEvent::Proxy(client) => self.carry_proxy_client(ops, client),
+            SoloEvent::Stack(StackEvent::Incoming(incoming)) => {
+                self.relays.spawn(self.server.clone().admit(incoming));
+            }
+            SoloEvent::Stack(StackEvent::Failed(error)) => return Err(error),
             SoloEvent::Routes => self.windows.follow(),
             SoloEvent::Exhausted => {
                 self.counters.exhausted.increment();
@@ -126,6 +145,7 @@ impl Service for Solo {
 
     fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
         let wanted = ops.bypass_reason(self.view()).map_or(Ok(Scope::Everything), Err);
+        self.stack.iter_mut().try_for_each(|stack| stack.accept(wanted.is_ok()))?;
         let offline = Scope::Nothing;
         let mut intakes = self.intake.iter_mut();
         intakes.try_for_each(|intake| intake.set(now, wanted.clone(), offline.clone()))?;
@@ -134,6 +154,10 @@ impl Service for Solo {
 
     fn housekeep(&mut self, _: Instant, _: &mut Operations) {
         self.intake.iter_mut().for_each(Intake::follow_routes);
+        if let Some(stack) = &self.stack {
+            stack.follow_routes();
+            self.counters.in_stack.set(stack.held());
+        }
     }
 
     fn reload(&mut self, _: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
@@ -145,11 +169,17 @@ impl Service for Solo {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
             intake.prepare(&config.lan, self.windows.lan_mark());
         }
+        if let (Some(stack), Some(config_of_stack)) = (&mut self.stack, &config.stack) {
+            let configured = stack.configure(config_of_stack, &config.policies);
+            configured.map_err(|error| error.to_string())?;
+        }
         let mark = self.windows.lan_mark();
         self.proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, mark));
-        let dialer = dialer(&config, &self.windows);
+        let stack = dialling(self.stack.as_ref()).map_err(|error| error.to_string())?;
+        let dialer = Dialer { stack, ..dialer(&config, &self.windows) };
         self.upstream = upstream(&dialer, &config, &self.counters);
-        self.server.configure(dialer, &config);
+        let inward = inward(&config, &self.windows);
+        self.server.configure([dialer, inward], &config);
         let windows_stay = self.windows.are_of(&config.lan, &config.wan);
         self.policies = config.policies;
         self.counters.keepalive.set(config.operation.keepalive);
@@ -162,8 +192,15 @@ impl Service for Solo {
     }
 
     async fn stop(mut self) {
+        self.stack.iter_mut().for_each(|stack| {
+            // The table goes with it; meanwhile new connections pass unaccelerated.
+            let _ = stack.accept(false);
+        });
         drop((self.intake, self.proxy));
         self.relays.shutdown().await;
+        if let Some(stack) = self.stack {
+            stack.stop();
+        }
         tracing::info!("stopped: {}", self.counters.straight_only());
     }
 }
@@ -186,19 +223,35 @@ impl Solo {
             None => None,
         };
         proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, windows.lan_mark()));
+        let most = config.operation.max_connections;
+        let stack = config
+            .stack
+            .as_ref()
+            .map(|stack| WanStack::install(stack, &config.policies, most, counters.clone()));
+        let stack = stack.transpose()?;
         let ops = Operations::start(now, Role::Solo, &config.operation, Peers::none())?;
-        let dialer = dialer(&config, &windows);
+        let dialer = Dialer { stack: dialling(stack.as_ref())?, ..dialer(&config, &windows) };
         let solo = Self {
             intake: interception.map(|it| Intake::new(now, it, counters.clone())),
             proxy,
             upstream: upstream(&dialer, &config, &counters),
-            server: Server::new(dialer, &config, counters.clone()),
+            server: Server::new([dialer, inward(&config, &windows)], &config, counters.clone()),
             policies: config.policies,
             windows,
+            stack,
             relays: JoinSet::new(),
             counters,
         };
         Ok((ops, solo))
+    }
+
+    /// The policies, with what both tables have counted.
+    fn policies_with(&self, stack: &WanStack) -> Vec<PolicyStatus> {
+        let mut counts = self.intake.as_ref().map(Intake::counts).unwrap_or_default();
+        for (name, count) in stack.counts() {
+            *counts.entry(name).or_default() += count;
+        }
+        policy::status(&self.policies, &counts)
     }
 
     fn carry(&mut self, arrival: Arrival) {
@@ -243,5 +296,27 @@ fn dialer(config: &SoloConfig, windows: &Windows) -> Dialer {
         egress: egress(config),
         own: None,
         mark: (mark != 0).then_some(mark),
+        stack: None,
+    }
+}
+
+/// Our own TCP, as a dialer uses it.
+fn dialling(stack: Option<&WanStack>) -> Result<Option<dial::Stack>, RunError> {
+    let Some(stack) = stack else { return Ok(None) };
+    Ok(Some(dial::Stack { caller: stack.caller(), own: OwnAddresses::open()? }))
+}
+
+/// How hosts on the LAN are connected to, for connections from the WAN side.
+fn inward(config: &SoloConfig, windows: &Windows) -> Dialer {
+    let marked = config.intercept.as_ref().is_some_and(|it| it.own_traffic);
+    let passing = if marked { PASSING.value } else { 0 };
+    let mark = passing | windows.lan_mark().unwrap_or_default();
+    Dialer {
+        side: Arc::new(config.lan.clone()),
+        timeout: config.connect_timeout,
+        egress: Egress::everywhere(),
+        own: None,
+        mark: (mark != 0).then_some(mark),
+        stack: None,
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use pep::config::SoloConfig;
 use slacp::Open;
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -17,13 +16,16 @@ use crate::intercept::listener::{Accepted, is_exhaustion};
 use crate::operate::connections::Registered;
 use crate::operate::counters::Counters;
 use crate::relay;
-use crate::relay::dial::{self, Dialer};
+use crate::relay::dial::{self, Dialer, Dialled};
 use crate::relay::leg::Leg;
+use crate::stack::Incoming;
 
 /// Connects clients to their servers.
 #[derive(Clone)]
 pub(super) struct Server {
     dialer: Dialer,
+    /// Towards the LAN, for connections from the WAN side.
+    inward: Dialer,
     transparent: bool,
     /// Disables delayed ACKs towards clients.
     quick_ack: bool,
@@ -33,14 +35,18 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(dialer: Dialer, config: &SoloConfig, counters: Arc<Counters>) -> Self {
+    pub(super) fn new(
+        [dialer, inward]: [Dialer; 2],
+        config: &SoloConfig,
+        counters: Arc<Counters>,
+    ) -> Self {
         let (transparent, quick_ack) = (config.transparent, config.lan.quick_ack);
-        Self { dialer, transparent, quick_ack, counters, exhausted: Arc::default() }
+        Self { dialer, inward, transparent, quick_ack, counters, exhausted: Arc::default() }
     }
 
     /// Uses these settings for further clients.
-    pub(super) fn configure(&mut self, dialer: Dialer, config: &SoloConfig) {
-        self.dialer = dialer;
+    pub(super) fn configure(&mut self, [dialer, inward]: [Dialer; 2], config: &SoloConfig) {
+        (self.dialer, self.inward) = (dialer, inward);
         (self.transparent, self.quick_ack) = (config.transparent, config.lan.quick_ack);
     }
 
@@ -50,11 +56,11 @@ impl Server {
         let entry = Registered::straight(clock::now(), &self.counters, accepted.open);
         let leg = Leg::new(accepted.socket);
         let connected = tokio::select! {
-            connected = self.dial(accepted.open) => connected,
+            connected = self.dial(accepted.open, &self.dialer) => connected,
             _ = leg.failure() => return self.counters.failed.increment(),
         };
         match connected {
-            Ok(socket) => self.relay(leg, socket, entry).await,
+            Ok(dialled) => self.relay(leg, dialled, entry).await,
             // Dropping the leg resets the client, which was already answered.
             Err(error) => {
                 self.count_failure(accepted.open, &error);
@@ -72,9 +78,9 @@ impl Server {
         self.counters.connections.increment();
         let open = deferred.open();
         let entry = Registered::straight(clock::now(), &self.counters, open);
-        match self.dial(open).await {
-            Ok(socket) if deferred.let_in() => match deferred.socket().await {
-                Some(client) => self.relay(Leg::new(client), socket, entry).await,
+        match self.dial(open, &self.dialer).await {
+            Ok(dialled) if deferred.let_in() => match deferred.socket().await {
+                Some(client) => self.relay(Leg::new(client), dialled, entry).await,
                 None => self.counters.reset.increment(),
             },
             Ok(_) => self.counters.reset.increment(),
@@ -85,10 +91,33 @@ impl Server {
         }
     }
 
-    async fn relay(&self, leg: Leg, socket: TcpStream, entry: Registered<'_>) {
+    /// Carries a connection from the WAN side, whose host is answered after the server.
+    pub(super) async fn admit(self, incoming: Incoming) {
+        self.counters.connections.increment();
+        let Incoming { flow, open } = incoming;
+        let entry = Registered::straight(clock::now(), &self.counters, open);
+        let connected = tokio::select! {
+            connected = self.dial(open, &self.inward) => connected,
+            _ = flow.failed() => return self.counters.failed.increment(),
+        };
+        match connected {
+            Ok(dialled) => {
+                flow.accept();
+                self.counters.straight.increment();
+                let server = dialled.into_end(self.inward.side.quick_ack);
+                relay::direct(flow, server, &[], entry, &self.counters).await;
+            }
+            Err(error) => {
+                self.count_failure(open, &error);
+                flow.refuse(dial::reason(&error));
+            }
+        }
+    }
+
+    async fn relay(&self, leg: Leg, dialled: Dialled, entry: Registered<'_>) {
         self.counters.straight.increment();
         let client = leg.acknowledging_at_once(self.quick_ack);
-        let server = Leg::new(socket).acknowledging_at_once(self.dialer.side.quick_ack);
+        let server = dialled.into_end(self.dialer.side.quick_ack);
         relay::direct(client, server, &[], entry, &self.counters).await;
     }
 
@@ -100,13 +129,13 @@ impl Server {
 
     /// Connects to the server. A client already answered waits for a descriptor; others pass
     /// unaccelerated meanwhile.
-    async fn dial(&self, open: Open) -> io::Result<TcpStream> {
+    async fn dial(&self, open: Open, dialer: &Dialer) -> io::Result<Dialled> {
         // The client's address but not its port: otherwise connection tracking would take both
         // halves for the same connection.
         let source = self.transparent.then(|| SocketAddr::new(open.source.ip(), 0));
-        let deadline = clock::now() + self.dialer.timeout;
+        let deadline = clock::now() + dialer.timeout;
         loop {
-            match self.dialer.connect(open.destination, source, open.dscp).await {
+            match dialer.reach(open.destination, source, open.dscp).await {
                 Err(error) if is_exhaustion(&error) && clock::now() < deadline => {
                     self.exhausted.notify_one();
                     sleep(RECOVERY).await;
@@ -122,7 +151,7 @@ mod tests {
     use pep::egress::Egress;
     use slacp::ResetReason;
     use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
     use crate::testkit::{assert_reset, connected, dialer, read_all};
@@ -131,6 +160,7 @@ mod tests {
         let reach = reach.iter().map(|text| text.parse().unwrap()).collect();
         Server {
             dialer: dialer(Egress { reach, ..Egress::nowhere() }),
+            inward: dialer(Egress::nowhere()),
             transparent: false,
             quick_ack: false,
             counters: Arc::default(),

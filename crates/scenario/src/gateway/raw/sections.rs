@@ -9,8 +9,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use units::{BitRate, ByteCount, UnixTime};
 
-use super::values::{Action, Address, Answer, Aqm, Channel, Device, DnsAnswer, Key, Names, Server};
+use super::values::{
+    Action, Address, Answer, Aqm, Channel, Device, DnsAnswer, Key, Names, Server, Stack,
+};
 use crate::item::Item;
+use crate::scenario::RawTcp;
 use crate::text::{Text, Time};
 
 /// The metrics server.
@@ -420,6 +423,52 @@ pub(in crate::gateway) struct Accept {
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
 pub(in crate::gateway) struct Side {
+    /// A congestion control that the kernel has.
+    #[schemars(extend("examples" = ["cubic", "bbr"]))]
+    pub(in crate::gateway) congestion_control: Option<String>,
+    /// How much may wait to be sent or acknowledged, 4096 B to 1 GB; by default the kernel's
+    /// tuning.
+    pub(in crate::gateway) send_buffer: Option<Text<ByteCount>>,
+    /// How much received data may wait, 4096 B to 1 GB; by default the kernel's tuning.
+    pub(in crate::gateway) receive_buffer: Option<Text<ByteCount>>,
+    /// The highest rate at which one connection sends.
+    #[schemars(extend("examples" = ["10 Mbit/s"]))]
+    pub(in crate::gateway) pacing_rate: Option<Text<BitRate>>,
+    /// Segments sent before the first acknowledgement; by default the kernel's 10.
+    #[schemars(range(min = 1, max = 700))]
+    pub(in crate::gateway) initial_window: Option<i64>,
+    /// Segments that the other end may send at first.
+    #[schemars(range(min = 1, max = 700))]
+    pub(in crate::gateway) initial_receive_window: Option<i64>,
+    /// Acknowledge at once.
+    #[schemars(extend("default" = false))]
+    pub(in crate::gateway) quick_ack: Option<bool>,
+}
+
+/// TCP towards servers: the kernel's, or skyhop's own (docs/solo.md).
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields)]
+pub(in crate::gateway) struct Wan {
+    /// Whose TCP: `kernel`, which the keys `congestion_control` to `quick_ack` configure, or `skyhop`,
+    /// which the others do.
+    #[schemars(extend("default" = "kernel"))]
+    pub(in crate::gateway) stack: Option<Stack>,
+    /// With `skyhop`: connections that come in by these interfaces are accepted too.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["sat0"]]))]
+    pub(in crate::gateway) interfaces: Vec<String>,
+    /// With `skyhop`: the network device.
+    #[schemars(extend("default" = "skyhop-wan"))]
+    pub(in crate::gateway) name: Option<String>,
+    /// With `skyhop`: the device's type; `auto` takes the first that works.
+    #[schemars(extend("default" = "auto"))]
+    pub(in crate::gateway) device: Option<Device>,
+    /// With `skyhop`: the longest packet towards the servers, in bytes.
+    #[schemars(range(min = 1280, max = 9216), extend("default" = 1500))]
+    pub(in crate::gateway) mtu: Option<i64>,
+    /// With `skyhop`: the options of its TCP, by the names of docs/tcp.md.
+    #[schemars(extend("examples" = [{"profile": "scps", "max-rate": "10 Mbit/s"}]))]
+    pub(in crate::gateway) tcp: Option<RawTcp>,
     /// A congestion control that the kernel has.
     #[schemars(extend("examples" = ["cubic", "bbr"]))]
     pub(in crate::gateway) congestion_control: Option<String>,

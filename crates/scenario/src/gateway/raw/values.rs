@@ -183,6 +183,16 @@ impl From<Device> for config::TunnelDevice {
     }
 }
 
+/// Whose TCP a solo gateway uses towards servers.
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Default)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub(in crate::gateway) enum Stack {
+    #[default]
+    Kernel,
+    Skyhop,
+}
+
 /// What a policy does.
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
 #[serde(rename_all = "kebab-case")]

@@ -1,0 +1,344 @@
+//! Drives the stack: moves packets between it and its device, and wakes the tasks of its connections.
+//!
+//! One task reads the device and the timer. The tasks of connections call the stack directly, like
+//! those of the hop, and notify the driver when it may have something to send. Everything runs on one
+//! thread, so the lock is uncontended; it is never held across an await.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use os::Timer;
+use slacp::Open;
+use tcp::{Config, FlowId, SeqNr, Stack, StackError, StackEvent, wire};
+use tokio::sync::{Notify, mpsc};
+use units::{Instant, Machine};
+
+use super::flow::Flow;
+use super::mtu::PathMtus;
+use super::packet::{self, Packet};
+use crate::clock;
+use crate::operate::counters::{Counter, Counters};
+use crate::tunnel::LONGEST_PACKET;
+use crate::tunnel::device::Device;
+
+/// Maximum packets per turn from the device, so that other tasks get their turn.
+const PACKETS_PER_TURN: usize = 64;
+/// SYNs that wait for the gateway's main loop. The stack bounds them before.
+pub(super) const INCOMING: usize = 1024;
+/// IPv4 and TCP headers, and IPv6 and TCP headers, in bytes.
+const HEADERS_V4: u16 = 40;
+const HEADERS_V6: u16 = 60;
+/// The part of the ports that stations choose from (RFC 6335 §6).
+const FIRST_PORT: u16 = 32_768;
+const LAST_PORT: u16 = 60_999;
+/// Ports tried before a destination counts as exhausted.
+const TRIES: usize = 128;
+
+/// What the driver and the connections' tasks share.
+pub(super) struct Shared {
+    state: Mutex<State>,
+    device: Device,
+    /// Notified by anything that may make the stack send.
+    work: Notify,
+    counters: Arc<Counters>,
+    /// Packets of the stack that the device has refused.
+    pub(super) unsent: Counter,
+}
+
+/// The stack, and the tasks that wait for its connections.
+pub(super) struct State {
+    pub(super) stack: Stack<Bytes>,
+    pub(super) config: Arc<Config>,
+    mtus: PathMtus,
+    wakers: BTreeMap<FlowId, Wakers>,
+}
+
+#[derive(Default)]
+struct Wakers {
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    watcher: Option<Waker>,
+}
+
+/// A host on the WAN side wants to connect.
+pub(crate) struct Incoming {
+    pub(crate) flow: Flow,
+    pub(crate) open: Open,
+}
+
+/// The task that moves packets.
+pub(super) struct Driver {
+    pub(super) shared: Arc<Shared>,
+    timer: Timer,
+    incoming: mpsc::Sender<Incoming>,
+    buffer: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        device: Device,
+        stack: Stack<Bytes>,
+        (config, mtu): (Arc<Config>, u16),
+        counters: Arc<Counters>,
+    ) -> Self {
+        let state = State { stack, config, mtus: PathMtus::new(mtu), wakers: BTreeMap::new() };
+        let (state, work) = (Mutex::new(state), Notify::new());
+        Self { state, device, work, counters, unsent: Counter::default() }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding the stack")
+    }
+
+    /// Makes the driver look whether the stack has something to send.
+    pub(super) fn notify_driver(&self) {
+        self.work.notify_one();
+    }
+
+    /// Opens a connection from a free port of `source`.
+    ///
+    /// # Errors
+    /// EADDRNOTAVAIL without a free port, ENOBUFS with too many connections.
+    pub(super) fn connect(
+        self: &Arc<Self>,
+        now: Instant,
+        (source, destination): (IpAddr, SocketAddr),
+        dscp: Option<u8>,
+    ) -> io::Result<Flow> {
+        let mut state = self.lock();
+        let config = state.config_for(now, destination.ip(), &self.counters);
+        let path = state.free_path(source, destination)?;
+        let code = |code| Err(io::Error::from_raw_os_error(code));
+        match state.stack.connect(path, config, SeqNr::new(random()? as u32)) {
+            Ok(id) => {
+                state.stack.set_dscp(id, dscp.unwrap_or(0));
+                drop(state);
+                self.notify_driver();
+                Ok(Flow::new(self.clone(), id))
+            }
+            Err(StackError::InUse { .. }) => code(libc::EADDRINUSE),
+            Err(_) => code(libc::ENOBUFS),
+        }
+    }
+
+    /// Answers a SYN.
+    pub(super) fn accept(&self, now: Instant, id: FlowId) {
+        let mut state = self.lock();
+        if let (Some(path), Ok(random)) = (state.stack.path(id), random()) {
+            let config = state.config_for(now, path.to, &self.counters);
+            state.stack.accept(now, id, config, SeqNr::new(random as u32));
+        }
+        drop(state);
+        self.notify_driver();
+    }
+
+    /// Sends what may be sent now, without the driver.
+    pub(super) fn send_now(&self, now: Instant) {
+        transmit(self, now, &mut self.lock(), &mut Vec::new());
+    }
+
+    /// The owner of a connection has no more use for it.
+    pub(super) fn let_go(&self, now: Instant, id: FlowId, closes: bool) {
+        let mut state = self.lock();
+        state.wakers.remove(&id);
+        if closes {
+            state.stack.release(id);
+        } else {
+            state.stack.abort(now, id);
+        }
+        drop(state);
+        self.notify_driver();
+    }
+}
+
+impl State {
+    /// A path to `destination` from a port of `source` that none of our connections has.
+    fn free_path(&self, source: IpAddr, destination: SocketAddr) -> io::Result<wire::Path> {
+        const PORTS: u64 = (LAST_PORT - FIRST_PORT + 1) as u64;
+        for _ in 0..TRIES {
+            let from_port = FIRST_PORT + (random()? % PORTS) as u16;
+            let (to, to_port) = (destination.ip(), destination.port());
+            let path = wire::Path { from: source, from_port, to, to_port };
+            if !self.stack.has(&path) {
+                return Ok(path);
+            }
+        }
+        Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL))
+    }
+
+    /// Settings of a connection with `peer`, fitted to the path.
+    fn config_for(&self, now: Instant, peer: IpAddr, counters: &Counters) -> Arc<Config> {
+        let headers = if peer.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
+        let most = self.mtus.of(now, peer) - headers;
+        Arc::new(Config {
+            mss: self.config.mss.min(most),
+            keepalive: Some(counters.keepalive.of_stack()),
+            seed: random().unwrap_or_default(),
+            ..Config::clone(&self.config)
+        })
+    }
+
+    pub(super) fn wait_to_read<T>(&mut self, id: FlowId, context: &Context<'_>) -> Poll<T> {
+        wait(&mut self.wakers.entry(id).or_default().reader, context)
+    }
+
+    pub(super) fn wait_to_write<T>(&mut self, id: FlowId, context: &Context<'_>) -> Poll<T> {
+        wait(&mut self.wakers.entry(id).or_default().writer, context)
+    }
+
+    pub(super) fn wait_for_failure<T>(&mut self, id: FlowId, context: &Context<'_>) -> Poll<T> {
+        wait(&mut self.wakers.entry(id).or_default().watcher, context)
+    }
+
+    fn wake(&mut self, id: FlowId) {
+        let Some(Wakers { reader, writer, watcher }) = self.wakers.get_mut(&id) else { return };
+        for waker in [reader, writer, watcher] {
+            waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+fn wait<T>(waker: &mut Option<Waker>, context: &Context<'_>) -> Poll<T> {
+    match waker {
+        Some(known) if known.will_wake(context.waker()) => {}
+        _ => *waker = Some(context.waker().clone()),
+    }
+    Poll::Pending
+}
+
+impl Driver {
+    /// A driver that hands connections from the WAN side to `incoming`.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub(super) fn new(shared: Arc<Shared>, incoming: mpsc::Sender<Incoming>) -> io::Result<Self> {
+        let buffer = vec![0; LONGEST_PACKET];
+        Ok(Self { shared, timer: Timer::new()?, incoming, buffer, out: Vec::new() })
+    }
+
+    /// Runs until the device or the timer fails for good.
+    pub(super) async fn run(mut self) -> io::Error {
+        loop {
+            if let Err(error) = self.turn().await {
+                return error;
+            }
+        }
+    }
+
+    async fn turn(&mut self) -> io::Result<()> {
+        let now = clock::now();
+        self.handle_timeouts(now);
+        self.serve(now, 0);
+        let next = self.shared.lock().stack.poll_timeout().map(|(at, _)| at);
+        if next.is_some_and(|at| at <= clock::now()) {
+            tokio::task::yield_now().await;
+            return self.receive();
+        }
+        self.timer.set(next)?;
+        let shared = self.shared.clone();
+        tokio::select! {
+            readable = shared.device.readable() => {
+                readable?;
+                self.receive()?;
+                // Those who are woken get their turn.
+                tokio::task::yield_now().await;
+                Ok(())
+            }
+            expired = self.timer.expired() => expired,
+            () = shared.work.notified() => Ok(()),
+        }
+    }
+
+    fn handle_timeouts(&self, now: Instant) {
+        let mut state = self.shared.lock();
+        if state.stack.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            state.stack.handle_timeout(now);
+        }
+    }
+
+    /// Takes the packets that the device has, up to the limit of a turn. What each causes is sent at
+    /// once, so that acknowledgements are not gathered.
+    fn receive(&mut self) -> io::Result<()> {
+        for _ in 0..PACKETS_PER_TURN {
+            let shared = self.shared.clone();
+            let Some(length) = shared.device.take(&mut self.buffer)? else { return Ok(()) };
+            let packet = Bytes::copy_from_slice(&self.buffer[..length]);
+            let now = clock::now();
+            let mut dscp_of_syn = 0;
+            match packet::read(&packet) {
+                Some(Packet::Segment(path, segment, dscp)) => {
+                    dscp_of_syn = dscp;
+                    shared.lock().stack.handle_segment(now, &path, &segment);
+                }
+                Some(Packet::Unreachable(path, seq)) => {
+                    shared.lock().stack.handle_unreachable(&path, seq);
+                }
+                Some(Packet::TooBig(path, mtu)) => {
+                    let mut state = shared.lock();
+                    // Only errors about our own packets are believed (RFC 5927 §7).
+                    if state.stack.has(&path) {
+                        state.mtus.lower(now, path.to, mtu);
+                    }
+                }
+                None => {}
+            }
+            self.serve(now, dscp_of_syn);
+        }
+        Ok(())
+    }
+
+    /// Hands out events, and sends what may be sent now.
+    fn serve(&mut self, now: Instant, dscp_of_syn: u8) {
+        let shared = self.shared.clone();
+        let mut state = shared.lock();
+        let mut incoming = Vec::new();
+        while let Some(event) = state.stack.poll_event() {
+            match event {
+                StackEvent::Changed(id) => state.wake(id),
+                StackEvent::Incoming(id) => incoming.push(id),
+                _ => {}
+            }
+        }
+        incoming.iter().for_each(|id| state.stack.set_dscp(*id, dscp_of_syn));
+        transmit(&shared, now, &mut state, &mut self.out);
+        let opens = incoming.into_iter().map(|id| (id, state.stack.path(id)));
+        let opens: Vec<_> = opens.collect();
+        drop(state);
+        for (id, path) in opens {
+            let flow = Flow::new(shared.clone(), id);
+            let Some(path) = path else { continue };
+            let open = Open {
+                destination: SocketAddr::new(path.from, path.from_port),
+                source: SocketAddr::new(path.to, path.to_port),
+                dscp: (dscp_of_syn != 0).then_some(dscp_of_syn),
+            };
+            // Without room, the SYN is ignored, as a full backlog does.
+            let _ = self.incoming.try_send(Incoming { flow, open });
+        }
+    }
+}
+
+/// Sends what may be sent now. `out` is room for a packet.
+fn transmit(shared: &Shared, now: Instant, state: &mut State, out: &mut Vec<u8>) {
+    while let Some((path, segment)) = state.stack.poll_transmit(now) {
+        let class = (state.stack.dscp(&path), state.mtus.of(now, path.to));
+        let send = |packet: &[u8]| shared.device.send(packet);
+        if let Err(error) = packet::write(&path, segment, class, out, send) {
+            // A full device loses packets, like a wire.
+            tracing::debug!("cannot write to the stack's device: {error}");
+            shared.unsent.increment();
+        }
+    }
+}
+
+/// A random number for sequence numbers (RFC 6528), ports (RFC 6056) and seeds.
+fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(u64::from_le_bytes(bytes))
+}

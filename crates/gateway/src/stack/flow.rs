@@ -1,0 +1,212 @@
+//! A connection of the stack: polled reads and writes that wake the task when they are possible again.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pep::relay::Failure;
+use slacp::ResetReason;
+use tcp::{Abort, Cut, FlowId, Read};
+
+use super::driver::{Shared, State};
+use crate::clock;
+
+/// A connection, or a SYN that is not answered yet. Dropping it before its streams have ended and
+/// [`Flow::is_delivered`] was asked resets it: an aborted connection must not look like a finished one.
+pub(crate) struct Flow {
+    shared: Arc<Shared>,
+    id: FlowId,
+    /// Whether letting go of it closes it.
+    closes: bool,
+}
+
+/// What a register knows of a connection of the stack, while it lives.
+#[derive(Clone)]
+pub(crate) struct FlowView {
+    shared: Arc<Shared>,
+    id: FlowId,
+}
+
+impl Flow {
+    pub(super) fn new(shared: Arc<Shared>, id: FlowId) -> Self {
+        Self { shared, id, closes: false }
+    }
+
+    pub(crate) fn view(&self) -> FlowView {
+        FlowView { shared: self.shared.clone(), id: self.id }
+    }
+
+    /// Waits until the handshake is complete.
+    ///
+    /// # Errors
+    /// As connect(2).
+    pub(super) async fn connected(&self) -> io::Result<()> {
+        poll_fn(|context| {
+            let mut state = self.shared.lock();
+            match state.stack.is_connected(self.id) {
+                Ok(false) => state.wait_to_write(self.id, context),
+                Ok(true) => Poll::Ready(Ok(())),
+                Err(cut) => Poll::Ready(Err(error_of(cut))),
+            }
+        })
+        .await
+    }
+
+    /// Waits until the peer gives up a SYN that is not answered, or the connection fails.
+    pub(crate) async fn failed(&self) -> Failure {
+        poll_fn(|context| self.poll_failure(context)).await
+    }
+
+    /// Answers the SYN.
+    pub(crate) fn accept(&self) {
+        self.shared.accept(clock::now(), self.id);
+    }
+
+    /// Answers the SYN with the reason for which its destination was not reached. Without a refusal
+    /// there is no answer, so that the caller tries again until its own time-out.
+    pub(crate) fn refuse(self, reason: ResetReason) {
+        if reason == ResetReason::Refused {
+            self.shared.lock().stack.refuse(self.id);
+            self.shared.notify_driver();
+        }
+    }
+
+    /// Reads available data; 0 bytes mean the end.
+    pub(crate) fn poll_read(
+        &self,
+        context: &Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<Result<usize, Failure>> {
+        let mut state = self.shared.lock();
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match state.stack.read(self.id, buffer.len() - filled) {
+                Read::Data(data) => {
+                    buffer[filled..][..data.len()].copy_from_slice(&data);
+                    filled += data.len();
+                }
+                // Said again by the next call.
+                Read::End | Read::Failed(_) if filled > 0 => break,
+                Read::End => return Poll::Ready(Ok(0)),
+                Read::Failed(cut) => return Poll::Ready(Err(failure_of(cut))),
+                Read::Blocked if filled > 0 => break,
+                Read::Blocked => return state.wait_to_read(self.id, context),
+            }
+        }
+        drop(state);
+        // The window may have opened.
+        self.shared.notify_driver();
+        Poll::Ready(Ok(filled))
+    }
+
+    /// Writes as much of `data` as there is room for, at least one byte.
+    pub(crate) fn poll_write(
+        &self,
+        context: &Context<'_>,
+        data: &[u8],
+    ) -> Poll<Result<usize, Failure>> {
+        let mut state = self.shared.lock();
+        let room = match state.room(self.id) {
+            Ok(room) => room,
+            Err(cut) => return Poll::Ready(Err(failure_of(cut))),
+        };
+        let data = Bytes::copy_from_slice(&data[..data.len().min(room)]);
+        match state.stack.write(self.id, &data) {
+            Ok(0) => state.wait_for_room(self.id, context).map_ok(|()| 0),
+            Ok(written) => {
+                drop(state);
+                self.shared.notify_driver();
+                Poll::Ready(Ok(written))
+            }
+            Err(cut) => Poll::Ready(Err(failure_of(cut))),
+        }
+    }
+
+    /// Waits for room.
+    pub(crate) fn poll_room(&self, context: &Context<'_>) -> Poll<Result<(), Failure>> {
+        self.shared.lock().wait_for_room(self.id, context)
+    }
+
+    pub(crate) fn poll_failure(&self, context: &Context<'_>) -> Poll<Failure> {
+        let mut state = self.shared.lock();
+        match state.stack.failure(self.id) {
+            Some(cut) => Poll::Ready(failure_of(cut)),
+            None => state.wait_for_failure(self.id, context),
+        }
+    }
+
+    /// Ends what is sent.
+    ///
+    /// # Errors
+    /// How the connection has failed.
+    pub(crate) fn finish(&self) -> Result<(), Failure> {
+        let finished = self.shared.lock().stack.finish(self.id);
+        self.shared.notify_driver();
+        finished.map_err(failure_of)
+    }
+
+    /// Whether the peer has acknowledged everything. From now on, letting go of it closes it.
+    pub(crate) fn is_delivered(&mut self) -> bool {
+        self.closes = true;
+        self.shared.lock().stack.is_delivered(self.id)
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.shared.let_go(clock::now(), self.id, self.closes);
+    }
+}
+
+impl FlowView {
+    /// Smoothed round-trip time.
+    pub(crate) fn rtt(&self) -> Option<Duration> {
+        self.shared.lock().stack.stats(self.id)?.smoothed_rtt
+    }
+
+    /// Congestion window in segments.
+    pub(crate) fn congestion_window(&self) -> Option<u32> {
+        let state = self.shared.lock();
+        let segment = state.stack.segment_size(self.id)?.max(1);
+        u32::try_from(state.stack.stats(self.id)?.cwnd.get() / segment).ok()
+    }
+}
+
+impl std::fmt::Debug for FlowView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("FlowView").field(&self.id).finish()
+    }
+}
+
+/// What a failure means to a relay.
+fn failure_of(cut: Cut) -> Failure {
+    Failure::of_connection(cut.why, cut.after_end)
+}
+
+/// What connect(2) would report.
+fn error_of(cut: Cut) -> io::Error {
+    io::Error::from_raw_os_error(match cut.why {
+        Abort::Refused => libc::ECONNREFUSED,
+        Abort::TimedOut => libc::ETIMEDOUT,
+        Abort::Unreachable => libc::EHOSTUNREACH,
+        _ => libc::ECONNRESET,
+    })
+}
+
+impl State {
+    /// Room to write, in bytes.
+    fn room(&mut self, id: FlowId) -> Result<usize, Cut> {
+        self.stack.room(id).map(|room| usize::try_from(room).unwrap_or(usize::MAX))
+    }
+
+    fn wait_for_room(&mut self, id: FlowId, context: &Context<'_>) -> Poll<Result<(), Failure>> {
+        match self.stack.has_room(id) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => self.wait_to_write(id, context),
+            Err(cut) => Poll::Ready(Err(failure_of(cut))),
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Our own TCP on the WAN side of a solo gateway: the stack of crate `tcp` on a network device.
+//!
+//! ```text
+//!  client ── kernel ── relay ── stack ── device ── routing ── WAN ── server
+//!                                          ▲                   │
+//!                                          └── mark ◀─ table ──┘
+//! ```
+//!
+//! The kernel routes the stack's packets like those of another host behind this one. It never answers
+//! what is for the stack, because a packet for the stack is routed into the device: the table
+//! recognises its connections ([`table`]), and a rule by packet mark does the rest.
+
+mod driver;
+mod flow;
+mod mtu;
+mod packet;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteScope, RouteType,
+};
+use nix::net::if_::if_nametoindex;
+use os::netlink::RouteSocket;
+use pep::config::StackConfig;
+use pep::traffic::{Policy, Version};
+use tcp::{Limits, Stack};
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
+
+pub(crate) use self::driver::Incoming;
+use self::driver::{Driver, INCOMING, Shared};
+pub(crate) use self::flow::{Flow, FlowView};
+use self::table::{Selection, Table};
+use crate::clock;
+use crate::error::RunError;
+use crate::intercept::routing::{self, PROTOCOL};
+use crate::operate::counters::Counters;
+use crate::operate::status::StackStatus;
+use crate::refusal::{Operation, Refusal};
+use crate::tunnel::device::Device;
+use crate::tunnel::route::{self, Route, Slot};
+
+/// Addresses of the stack where it shows no client's. They never leave this machine: the first is
+/// from the prefix for that purpose (RFC 7335), the second a unique local one (RFC 4193).
+const ADDRESS_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 5);
+const ADDRESS_V6: Ipv6Addr = Ipv6Addr::new(0xfd73, 0x6b79, 0x686f, 0x7077, 0, 0, 0, 5);
+/// Maximum connections unless configured.
+const CONNECTIONS: usize = 16_384;
+
+fn address(version: Version) -> IpAddr {
+    match version {
+        Version::V4 => ADDRESS_V4.into(),
+        Version::V6 => ADDRESS_V6.into(),
+    }
+}
+
+/// The stack in service. Dropping it resets its connections and removes everything it installed.
+pub(crate) struct WanStack {
+    shared: Arc<Shared>,
+    table: Table,
+    route: Route,
+    driver: JoinHandle<io::Error>,
+    incoming: mpsc::Receiver<Incoming>,
+}
+
+/// Opens connections of the stack.
+#[derive(Clone)]
+pub(crate) struct Caller(Arc<Shared>);
+
+/// What happens at the stack.
+pub(crate) enum StackEvent {
+    /// A host on the WAN side wants to connect.
+    Incoming(Incoming),
+    /// It has failed for good.
+    Failed(RunError),
+}
+
+impl WanStack {
+    /// Installs the device, the rules and the routes. Accepts no connections yet.
+    ///
+    /// # Errors
+    /// If privileges or kernel features are missing, or a device of that name exists.
+    pub(crate) fn install(
+        config: &StackConfig,
+        policies: &[Policy],
+        most: Option<u64>,
+        counters: Arc<Counters>,
+    ) -> Result<Self, RunError> {
+        check_interfaces(&config.interfaces)?;
+        let name = &config.device.name;
+        let device = Device::open(&config.device).map_err(|it| RunError::device(name, it))?;
+        let refused = |refusal| RunError::Stack { name: name.clone(), refusal };
+        let nftables = |cause| refused(Refusal::of(Operation::Nftables)(cause));
+        let table = Table::claim(selection(config, policies), name).map_err(nftables)?;
+        let index = if_nametoindex(name.as_str()).map_err(|it| RunError::System(it.into()))?;
+        let (route, without_v6) = Route::install(table.slot(), index).map_err(refused)?;
+        let own = routing::for_versions(&[Version::V4, Version::V6], |version| {
+            route_to_stack(index, version).map_err(Refusal::of(Operation::Route(version)))
+        });
+        let without_v6 = without_v6.or(own.map_err(refused)?);
+        if let Some(refusal) = &without_v6 {
+            tracing::warn!("the stack has only IPv4: {refusal}; {}", refusal.later());
+        }
+        warn_without_forwarding();
+        let flows = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(CONNECTIONS);
+        let stack = Stack::new(Limits { flows, incoming: INCOMING });
+        let settings = (config.tcp.clone(), config.device.mtu);
+        tracing::info!("{name}: {}, {}", device.kind(), config.tcp.controller);
+        let shared = Arc::new(Shared::new(device, stack, settings, counters));
+        let (sender, incoming) = mpsc::channel(INCOMING);
+        let driver = Driver::new(shared.clone(), sender).map_err(RunError::System)?;
+        let driver = tokio::spawn(driver.run());
+        Ok(Self { shared, table, route, driver, incoming })
+    }
+
+    /// For those who open connections.
+    pub(crate) fn caller(&self) -> Caller {
+        Caller(self.shared.clone())
+    }
+
+    /// Waits for the next event. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> StackEvent {
+        tokio::select! {
+            Some(incoming) = self.incoming.recv() => StackEvent::Incoming(incoming),
+            ended = &mut self.driver => StackEvent::Failed(failure(ended)),
+        }
+    }
+
+    /// Accepts connections from the WAN side from now on, or no more.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn accept(&mut self, accepts: bool) -> Result<(), RunError> {
+        let set = self.table.accept(accepts);
+        set.map_err(|cause| RunError::Interception(Refusal::of(Operation::Nftables)(cause)))
+    }
+
+    /// Applies changed settings to further connections. Device and MTU stay.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or an interface that does not exist.
+    pub(crate) fn configure(
+        &mut self,
+        config: &StackConfig,
+        policies: &[Policy],
+    ) -> Result<(), RunError> {
+        check_interfaces(&config.interfaces)?;
+        let set = self.table.configure(selection(config, policies));
+        set.map_err(|cause| RunError::Interception(Refusal::of(Operation::Nftables)(cause)))?;
+        self.shared.lock().config = config.tcp.clone();
+        Ok(())
+    }
+
+    /// Lets the resets of the last connections leave, then removes everything.
+    pub(crate) fn stop(self) {
+        self.shared.send_now(clock::now());
+    }
+
+    /// Restores the routes that the kernel removed when IPv6 was switched off.
+    pub(crate) fn follow_routes(&self) {
+        // Without the device, whose reader reports the failure, there is nothing to route to.
+        let _ = self.route.restore();
+    }
+
+    /// Connections decided by each policy.
+    pub(crate) fn counts(&self) -> std::collections::BTreeMap<String, u64> {
+        self.table.counts().unwrap_or_default()
+    }
+
+    /// Bytes that its connections hold.
+    pub(crate) fn held(&self) -> u64 {
+        self.shared.lock().stack.held()
+    }
+
+    /// Its counters.
+    pub(crate) fn status(&self) -> StackStatus {
+        let state = self.shared.lock();
+        let counts = state.stack.counts();
+        StackStatus {
+            controller: state.config.controller.to_string(),
+            connections: state.stack.owned(),
+            held_bytes: state.stack.held(),
+            opened: counts.opened,
+            accepted: counts.accepted,
+            snack: counts.snack,
+            sack: counts.sack,
+            ignored: counts.ignored,
+            retransmissions: counts.retransmissions,
+            unsent: self.shared.unsent.get(),
+        }
+    }
+}
+
+impl Drop for WanStack {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Caller {
+    /// Connects to `destination` from `source`, or from the stack's own address, with this DSCP.
+    ///
+    /// # Errors
+    /// As connect(2); `TimedOut` after `timeout`.
+    pub(crate) async fn connect(
+        &self,
+        destination: SocketAddr,
+        source: Option<IpAddr>,
+        dscp: Option<u8>,
+        timeout: Duration,
+    ) -> io::Result<Flow> {
+        let destination = SocketAddr::new(destination.ip().to_canonical(), destination.port());
+        let source = source.map(|source| source.to_canonical());
+        let own = address(Version::of(destination.ip()));
+        let ends = (source.unwrap_or(own), destination);
+        let flow = self.0.connect(clock::now(), ends, dscp)?;
+        match tokio::time::timeout(timeout, flow.connected()).await {
+            Ok(connected) => connected.map(|()| flow),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+/// What happens next at an optional stack; waits for ever without one.
+pub(crate) async fn next(stack: &mut Option<WanStack>) -> StackEvent {
+    match stack {
+        Some(stack) => stack.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn failure(ended: Result<io::Error, JoinError>) -> RunError {
+    match ended {
+        Ok(error) => RunError::Socket(error),
+        Err(error) => RunError::Task(error),
+    }
+}
+
+fn selection(config: &StackConfig, policies: &[Policy]) -> Selection {
+    Selection { interfaces: config.interfaces.clone(), policies: policies.to_vec() }
+}
+
+fn check_interfaces(names: &[String]) -> Result<(), RunError> {
+    for name in names {
+        if if_nametoindex(name.as_str()).is_err() {
+            return Err(RunError::WanInterface { name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Makes the stack's own address lead to its device. The route goes with the device.
+fn route_to_stack(device: u32, version: Version) -> io::Result<()> {
+    RouteSocket::open()?.ensure(RouteNetlinkMessage::NewRoute(own_route(device, version)))
+}
+
+fn own_route(device: u32, version: Version) -> RouteMessage {
+    let mut route = RouteMessage::default();
+    route.header.address_family = routing::family(version);
+    route.header.protocol = PROTOCOL;
+    route.header.kind = RouteType::Unicast;
+    let (to, length) = match version {
+        Version::V4 => (RouteAddress::Inet(ADDRESS_V4), 32),
+        Version::V6 => (RouteAddress::Inet6(ADDRESS_V6), 128),
+    };
+    route.header.destination_prefix_length = length;
+    route.header.scope = match version {
+        Version::V4 => RouteScope::Link,
+        Version::V6 => RouteScope::Universe,
+    };
+    route.header.table = libc::RT_TABLE_MAIN;
+    route.attributes = vec![RouteAttribute::Destination(to), RouteAttribute::Oif(device)];
+    route
+}
+
+/// Names what keeps packets from passing between the stack and the WAN.
+fn warn_without_forwarding() {
+    for lack in lacks() {
+        tracing::warn!("{lack}");
+    }
+}
+
+/// What this machine lacks to route the stack's packets.
+pub(crate) fn lacks() -> Vec<String> {
+    const SWITCHES: [(&str, &str); 2] = [
+        ("IPv4", "/proc/sys/net/ipv4/ip_forward"),
+        ("IPv6", "/proc/sys/net/ipv6/conf/all/forwarding"),
+    ];
+    let off = |path: &str| std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "0");
+    let lack = |(version, path): (&str, &str)| {
+        let key = path.trim_start_matches("/proc/sys/").replace('/', ".");
+        format!("{version} packets of the stack are not forwarded: `sysctl -w {key}=1`")
+    };
+    let barriers = crate::intercept::firewall::forward_barriers();
+    let lacking = SWITCHES.into_iter().filter(|(_, path)| off(path)).map(lack);
+    lacking.chain(barriers).collect()
+}
+
+/// Device, table, rules and routes of the stack, in nft and ip syntax.
+pub(crate) fn print(config: &StackConfig, policies: &[Policy]) -> String {
+    let (slot, device) = (Slot(0), &config.device.name);
+    let own = [Version::V4, Version::V6].map(|version| {
+        let family = if version == Version::V4 { "" } else { "-6 " };
+        format!("# ip {family}route add {} dev {device}\n", address(version))
+    });
+    let routes = route::display(slot, device);
+    let table = selection(config, policies).display(device, slot);
+    format!("{}{routes}{table}\n", own.concat())
+}

@@ -1,0 +1,320 @@
+//! IP packets with TCP segments, and ICMP errors about them. Pure: no device, no clock.
+
+use std::io;
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use etherparse::{
+    Icmpv4Type, Icmpv6Type, IpDscp, IpEcn, IpNumber, Ipv4Header, Ipv6Header, LaxNetSlice,
+    LaxSlicedPacket, NetSlice, SlicedPacket, TransportSlice, icmpv4,
+};
+use tcp::{Ecn, Segment, SeqNr, wire};
+
+const HOP_LIMIT: u8 = 64;
+/// The smallest path MTUs that are believed (RFC 8200 §5; for IPv4, Linux's `min_pmtu`): a forged
+/// error could otherwise cut a stream into crumbs.
+const LEAST_V4: u16 = 552;
+const LEAST_V6: u16 = 1280;
+
+/// What an IP packet from the network means to the stack.
+#[derive(Debug, PartialEq)]
+pub(super) enum Packet {
+    /// A segment, and the DSCP of its packet.
+    Segment(wire::Path, Segment<Bytes>, u8),
+    /// Our segment with this number, sent along this path, did not find its destination.
+    Unreachable(wire::Path, SeqNr),
+    /// Packets along this path may have this many bytes at most.
+    TooBig(wire::Path, u16),
+}
+
+/// Reads an IP packet. `None` if it is neither a valid TCP segment nor an ICMP error about one.
+pub(super) fn read(packet: &Bytes) -> Option<Packet> {
+    let sliced = SlicedPacket::from_ip(packet).ok()?;
+    let net = sliced.net.as_ref()?;
+    let (from, to, dscp, ecn) = match net {
+        NetSlice::Ipv4(v4) => {
+            let header = v4.header();
+            let (dscp, ecn) = (header.dcp().value(), header.ecn().value());
+            (header.source_addr().into(), header.destination_addr().into(), dscp, ecn)
+        }
+        NetSlice::Ipv6(v6) => {
+            let header = v6.header();
+            let class = header.traffic_class();
+            (header.source_addr().into(), header.destination_addr().into(), class >> 2, class & 3)
+        }
+        NetSlice::Arp(_) => return None,
+    };
+    match &sliced.transport {
+        Some(TransportSlice::Icmpv4(icmp)) => {
+            if let Icmpv4Type::DestinationUnreachable(how) = icmp.icmp_type() {
+                return quoted(icmp.payload(), unreachable_v4(&how)?);
+            }
+            None
+        }
+        Some(TransportSlice::Icmpv6(icmp)) => match icmp.icmp_type() {
+            Icmpv6Type::PacketTooBig { mtu } => {
+                let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(LEAST_V6);
+                quoted(icmp.payload(), Some(mtu))
+            }
+            Icmpv6Type::DestinationUnreachable(_) => quoted(icmp.payload(), None),
+            _ => None,
+        },
+        _ => {
+            let payload = net.ip_payload_ref().filter(|payload| !payload.fragmented)?;
+            if payload.ip_number != IpNumber::TCP {
+                return None;
+            }
+            let bytes = packet.slice_ref(payload.payload);
+            let (path, segment) = wire::decode(from, to, Ecn::from_bits(ecn), &bytes).ok()?;
+            Some(Packet::Segment(path, segment, dscp))
+        }
+    }
+}
+
+/// What a code means: a path MTU, or an unreachable destination; nothing for errors that may pass.
+#[allow(clippy::option_option, reason = "used once")]
+fn unreachable_v4(how: &icmpv4::DestUnreachableHeader) -> Option<Option<u16>> {
+    use icmpv4::DestUnreachableHeader::{FragmentationNeeded, SourceRouteFailed};
+    match how {
+        FragmentationNeeded { next_hop_mtu } => Some(Some((*next_hop_mtu).max(LEAST_V4))),
+        SourceRouteFailed => None,
+        _ => Some(None),
+    }
+}
+
+/// The error about the packet that ICMP quotes, of which only the first eight bytes of the segment are
+/// certain: ports and number.
+fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<Packet> {
+    let sliced = LaxSlicedPacket::from_ip(quote).ok()?;
+    let net = sliced.net.as_ref()?;
+    let (from, to): (IpAddr, IpAddr) = match net {
+        LaxNetSlice::Ipv4(v4) => {
+            (v4.header().source_addr().into(), v4.header().destination_addr().into())
+        }
+        LaxNetSlice::Ipv6(v6) => {
+            (v6.header().source_addr().into(), v6.header().destination_addr().into())
+        }
+        LaxNetSlice::Arp(_) => return None,
+    };
+    let payload = net.ip_payload_ref().filter(|payload| !payload.fragmented)?;
+    let [a, b, c, d, seq @ ..] = *payload.payload.first_chunk::<8>()?;
+    if payload.ip_number != IpNumber::TCP {
+        return None;
+    }
+    let (from_port, to_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    let path = wire::Path { from, from_port, to, to_port };
+    Some(match mtu {
+        Some(mtu) => Packet::TooBig(path, mtu),
+        None => Packet::Unreachable(path, SeqNr::new(u32::from_be_bytes(seq))),
+    })
+}
+
+/// Writes packets that carry `segment` along `path` into `out`, one after the other, each at most
+/// `mtu` bytes long, and passes each to `send`. A segment that is too long, because the path has
+/// become narrower, is cut into several, as a network adapter would (TSO).
+///
+/// # Errors
+/// Those of `send`.
+pub(super) fn write(
+    path: &wire::Path,
+    segment: Segment<Bytes>,
+    (dscp, mtu): (u8, u16),
+    out: &mut Vec<u8>,
+    mut send: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let header = if path.from.is_ipv4() { Ipv4Header::MIN_LEN } else { Ipv6Header::LEN };
+    let overhead = header + segment.wire_len() - segment.payload.len();
+    let room = usize::from(mtu).saturating_sub(overhead).max(1);
+    let mut rest = Some(segment);
+    while let Some(mut segment) = rest.take() {
+        if segment.payload.len() > room {
+            let mut later = segment.clone();
+            later.payload = segment.payload.split_off(room);
+            later.seq = segment.seq.advance(room as u64 + u64::from(segment.flags.syn));
+            (later.flags.syn, later.flags.cwr) = (false, false);
+            (segment.flags.fin, segment.flags.psh) = (false, false);
+            rest = Some(later);
+        }
+        out.clear();
+        let length = segment.wire_len();
+        if push_header(path, length, (dscp, segment.ecn), out).is_some() {
+            wire::encode(path, &segment, out);
+            send(out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Appends the IP header of a packet with `length` bytes of TCP; `None` if that is too much.
+fn push_header(
+    path: &wire::Path,
+    length: usize,
+    (dscp, ecn): (u8, Ecn),
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let length = u16::try_from(length).ok()?;
+    match (path.from, path.to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let (from, to) = (from.octets(), to.octets());
+            let mut header = Ipv4Header::new(length, HOP_LIMIT, IpNumber::TCP, from, to).ok()?;
+            header.dscp = IpDscp::try_new(dscp).ok()?;
+            header.ecn = IpEcn::try_new(ecn.bits()).ok()?;
+            // Path MTU discovery (RFC 1191); so the identification means nothing (RFC 6864 §4).
+            header.dont_fragment = true;
+            header.header_checksum = header.calc_header_checksum();
+            out.extend_from_slice(&header.to_bytes());
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let header = Ipv6Header {
+                traffic_class: dscp << 2 | ecn.bits(),
+                payload_length: length,
+                next_header: IpNumber::TCP,
+                hop_limit: HOP_LIMIT,
+                source: from.octets(),
+                destination: to.octets(),
+                ..Ipv6Header::default()
+            };
+            out.extend_from_slice(&header.to_bytes());
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tcp::Flags;
+
+    use super::*;
+
+    fn paths() -> [wire::Path; 2] {
+        [("192.0.2.1", "198.51.100.2"), ("2001:db8::1", "2001:db8::2")].map(|(from, to)| {
+            let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+            wire::Path { from, from_port: 4000, to, to_port: 80 }
+        })
+    }
+
+    fn segment(length: usize) -> Segment<Bytes> {
+        let payload: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+        let flags = Flags { fin: true, psh: true, cwr: true, ..Flags::default() };
+        let (seq, ack) = (SeqNr::new(7), Some(SeqNr::new(9)));
+        Segment { seq, ack, flags, ecn: Ecn::Ect0, payload: payload.into(), ..Segment::default() }
+    }
+
+    fn written(path: &wire::Path, segment: Segment<Bytes>, mtu: u16) -> Vec<Bytes> {
+        let (mut packets, mut out) = (Vec::new(), Vec::new());
+        let send = |packet: &[u8]| {
+            packets.push(Bytes::copy_from_slice(packet));
+            Ok(())
+        };
+        write(path, segment, (46, mtu), &mut out, send).unwrap();
+        packets
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for path in paths() {
+            let packets = written(&path, segment(1000), 1500);
+            let [packet] = &packets[..] else { panic!("{} packets", packets.len()) };
+            assert_eq!(read(packet), Some(Packet::Segment(path, segment(1000), 46)));
+            // Checksums protect all of it but the hop limit of IPv6.
+            let mut changed = packet.to_vec();
+            *changed.last_mut().unwrap() ^= 1;
+            assert_eq!(read(&changed.into()), None);
+        }
+    }
+
+    #[test]
+    fn a_segment_too_long_for_the_path_is_cut() {
+        for path in paths() {
+            let packets = written(&path, segment(3000), 1300);
+            assert!(packets.len() == 3 && packets.iter().all(|packet| packet.len() <= 1300));
+            let mut next = SeqNr::new(7);
+            let mut whole = Vec::new();
+            for (index, packet) in packets.iter().enumerate() {
+                let Some(Packet::Segment(_, part, _)) = read(packet) else { panic!("no segment") };
+                assert_eq!((part.seq, part.ack), (next, Some(SeqNr::new(9))));
+                let is_last = index == 2;
+                let Flags { fin, psh, cwr, .. } = part.flags;
+                assert_eq!((fin, psh, cwr), (is_last, is_last, index == 0));
+                next = next.advance(part.payload.len() as u64);
+                whole.extend_from_slice(&part.payload);
+            }
+            assert_eq!(whole, segment(3000).payload);
+        }
+    }
+
+    /// An ICMP error of a router about the first bytes of `packet`. A path MTU makes it one of IPv6's
+    /// errors of that kind.
+    fn error(path: &wire::Path, packet: &[u8], code: u8, mtu: u16) -> Bytes {
+        let [a, b] = mtu.to_be_bytes();
+        match path.from {
+            IpAddr::V4(from) => {
+                // RFC 792: the IP header and eight bytes.
+                let quote = &packet[..28];
+                let (length, icmp) = (8 + quote.len() as u16, IpNumber::ICMP);
+                let header = Ipv4Header::new(length, 64, icmp, [10, 0, 0, 1], from.octets());
+                let message = [3, code, 0, 0, 0, 0, a, b];
+                [&header.unwrap().to_bytes()[..], &message, quote].concat().into()
+            }
+            IpAddr::V6(from) => {
+                let quote = &packet[..packet.len().min(1232)];
+                let header = Ipv6Header {
+                    payload_length: 8 + quote.len() as u16,
+                    next_header: IpNumber::IPV6_ICMP,
+                    destination: from.octets(),
+                    ..Ipv6Header::default()
+                };
+                let message = [if mtu == 0 { 1 } else { 2 }, code, 0, 0, 0, 0, a, b];
+                [&header.to_bytes()[..], &message, quote].concat().into()
+            }
+        }
+    }
+
+    #[test]
+    fn errors_about_our_segments_name_them() {
+        let seq = SeqNr::new(7);
+        let [v4, v6] = paths();
+        for path in [v4, v6] {
+            let packet = &written(&path, segment(1000), 1500)[0];
+            let codes = if path.from.is_ipv4() { [1, 13] } else { [0, 4] };
+            for code in codes {
+                let expected = Packet::Unreachable(path, seq);
+                assert_eq!(read(&error(&path, packet, code, 0)), Some(expected), "code {code}");
+            }
+        }
+        let packet = &written(&v4, segment(1000), 1500)[0];
+        for (told, believed) in [(1400, 1400), (0, LEAST_V4), (68, LEAST_V4)] {
+            assert_eq!(read(&error(&v4, packet, 4, told)), Some(Packet::TooBig(v4, believed)));
+        }
+        assert_eq!(read(&error(&v4, packet, 5, 0)), None, "source routes: not ours");
+        let packet = &written(&v6, segment(1000), 1500)[0];
+        for (told, believed) in [(1400, 1400), (68, LEAST_V6)] {
+            assert_eq!(read(&error(&v6, packet, 0, told)), Some(Packet::TooBig(v6, believed)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            kind in 0usize..4,
+        ) {
+            // Foreign bytes, and such behind valid headers.
+            let [v4, v6] = paths();
+            let packet: Bytes = match kind {
+                0 => bytes.into(),
+                1 => error(&v4, &[bytes, vec![0; 28]].concat(), 4, 1400),
+                2 => error(&v6, &[bytes, vec![0; 28]].concat(), 0, 1400),
+                _ => {
+                    let mut packet = written(&v4, segment(100), 1500)[0].to_vec();
+                    let at = usize::from(bytes.len() as u16) % packet.len();
+                    packet.truncate(at);
+                    packet.into()
+                }
+            };
+            let _ = read(&packet);
+        }
+    }
+}

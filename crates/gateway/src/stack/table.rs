@@ -1,0 +1,230 @@
+//! The nftables table of the stack: which packets are its own.
+//!
+//! Connections that the stack opens are recognised by conntrack: packets from its device mark their
+//! connection, and what answers them is routed back into it. Connections from the WAN side are chosen at
+//! their SYN, like those of clients. Without a client's address to show, the stack has one of its own,
+//! which the kernel translates into this machine's (masquerading).
+
+use std::collections::BTreeMap;
+use std::io;
+
+use pep::traffic::{Action, Policy, Prefix, Subject, Version};
+
+use super::address;
+use crate::intercept::netfilter::SLOTS;
+use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
+use crate::intercept::rule::{Mark, Term};
+use crate::operate::policy;
+use crate::tunnel::route::Slot;
+
+const HOOK_CHAIN: &str = "prerouting";
+const OUTPUT_CHAIN: &str = "output";
+const NAT_CHAIN: &str = "postrouting";
+const ACCEPT_CHAIN: &str = "wan";
+const POLICY_CHAIN: &str = "policies";
+/// After interception, whose packets are not ours.
+const BEHIND_INTERCEPTION: i32 = 1;
+
+/// What the stack accepts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Selection {
+    /// Interfaces towards the WAN.
+    pub(super) interfaces: Vec<String>,
+    pub(super) policies: Vec<Policy>,
+}
+
+impl Selection {
+    /// The chains that decide about new connections; without rules unless they are accepted.
+    fn deciding(&self, mark: Mark, accepts: bool) -> Vec<Chain> {
+        let take = vec![Term::MarkConnection(mark), Term::SetMark(mark), Term::Accept];
+        let policies =
+            policy::chain(&self.policies, Subject::Connections, true, take.clone(), |action| {
+                match action {
+                    Action::Split => take.clone(),
+                    Action::Tunnel | Action::Bypass => vec![Term::Return],
+                }
+            });
+        let none = Mark { value: 0, ..mark };
+        let of_interface = |interface: &String| {
+            let from = Term::From(interface.clone());
+            // A SYN that passes must not keep the mark of an earlier connection.
+            let decide = [Term::ToElsewhere, Term::ToOneHost, Term::MarkConnection(none)];
+            [&[from], &decide[..], &[Term::Goto(POLICY_CHAIN)]].concat()
+        };
+        let accept: Vec<Rule> = self.interfaces.iter().map(of_interface).collect();
+        let mut chains =
+            vec![Chain::plain(POLICY_CHAIN, policies), Chain::plain(ACCEPT_CHAIN, accept)];
+        if !accepts {
+            chains.iter_mut().for_each(|chain| chain.rules.clear());
+        }
+        chains.push(Chain::plain(RETURN_CHAIN, self.returning(mark)));
+        chains
+    }
+
+    /// Packets of the stack's connections: all that come in by a WAN interface, and answers from
+    /// anywhere.
+    fn returning(&self, mark: Mark) -> Vec<Rule> {
+        let take = [Term::OfMarkedConnection(mark), Term::SetMark(mark), Term::Accept];
+        let from = |interface: &String| [&[Term::From(interface.clone())], &take[..]].concat();
+        let mut rules: Vec<Rule> = self.interfaces.iter().map(from).collect();
+        rules.push([&[Term::OfAnswer], &take[..]].concat());
+        rules
+    }
+
+    fn counters(&self) -> Vec<String> {
+        policy::counters(&self.policies, Subject::Connections)
+    }
+
+    /// The whole table in nft syntax.
+    pub(super) fn display(&self, device: &str, slot: Slot) -> String {
+        let mut chains = self.deciding(slot.mark(), true);
+        chains.extend(hooks(device, slot.mark()));
+        nft_table::display(&slot.table_name(), &self.counters(), &chains)
+    }
+}
+
+const RETURN_CHAIN: &str = "known";
+
+/// The chains on hooks.
+fn hooks(device: &str, mark: Mark) -> Vec<Chain> {
+    let came = vec![Term::From(device.to_owned()), Term::MarkConnection(mark), Term::Accept];
+    let new = vec![Term::Tcp, Term::OnlySyn, Term::Jump(ACCEPT_CHAIN)];
+    let prerouting = vec![came, new, vec![Term::Jump(RETURN_CHAIN)]];
+    // Errors of this machine about packets of the stack, for instance too large ones.
+    let output = vec![vec![
+        Term::OfAnswer,
+        Term::OfMarkedConnection(mark),
+        Term::SetMark(mark),
+        Term::Accept,
+    ]];
+    let masquerade = |version| {
+        let own = Prefix::host(address(version));
+        vec![Term::Version(version), Term::FromAddress(own), Term::Masquerade]
+    };
+    let nat = [Version::V4, Version::V6].map(masquerade).to_vec();
+    [
+        (HOOK_CHAIN, Hook::prerouting(BEHIND_INTERCEPTION), prerouting),
+        (OUTPUT_CHAIN, Hook::output(BEHIND_INTERCEPTION), output),
+        (NAT_CHAIN, Hook::source_nat(), nat),
+    ]
+    .map(|(name, hook, rules)| Chain { name, hook: Some(hook), rules })
+    .into()
+}
+
+/// Our table in the kernel. Removed when dropped.
+pub(super) struct Table {
+    table: NftTable,
+    slot: Slot,
+    selection: Selection,
+    accepts: bool,
+}
+
+impl Table {
+    /// Creates a table for the stack's `device` in the first free slot of this network namespace. It
+    /// accepts no connections yet.
+    ///
+    /// # Errors
+    /// The kernel's refusal; `PermissionDenied` without CAP_NET_ADMIN.
+    pub(super) fn claim(selection: Selection, device: &str) -> io::Result<Self> {
+        let chains = |slot: Slot| {
+            let mut chains = selection.deciding(slot.mark(), false);
+            chains.extend(hooks(device, slot.mark()));
+            chains
+        };
+        let (slot, table) = NftTable::claim((0..SLOTS).map(Slot), Slot::table_name, chains)?;
+        let mut table = Self { table, slot, selection, accepts: false };
+        table.fill(true)?;
+        Ok(table)
+    }
+
+    pub(super) fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Accepts new connections from now on, or no more. Existing ones are kept.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(super) fn accept(&mut self, accepts: bool) -> io::Result<()> {
+        if accepts == self.accepts {
+            return Ok(());
+        }
+        self.accepts = accepts;
+        self.fill(false)
+    }
+
+    /// Applies new interfaces and policies, whose counters start from zero.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(super) fn configure(&mut self, selection: Selection) -> io::Result<()> {
+        let changed = selection.policies != self.selection.policies;
+        self.selection = selection;
+        self.fill(changed)
+    }
+
+    fn fill(&mut self, new_counters: bool) -> io::Result<()> {
+        let counters = new_counters.then(|| self.selection.counters());
+        let chains = self.selection.deciding(self.slot.mark(), self.accepts);
+        self.table.refill(&chains, counters)
+    }
+
+    /// Connections decided by each policy.
+    pub(super) fn counts(&self) -> io::Result<BTreeMap<String, u64>> {
+        self.table.counts()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{in_namespace, nft};
+
+    fn selection() -> Selection {
+        let to = vec!["192.0.2.0/24".parse().unwrap()];
+        let policies = vec![Policy { to, ..Policy::new("bypass", Action::Bypass) }];
+        Selection { interfaces: vec!["wan0".to_owned(), "wan1".to_owned()], policies }
+    }
+
+    /// A table's chains as nft lists them, without name and owner.
+    fn chains(listed: &str) -> Vec<&str> {
+        let lines = listed.lines().skip(1).map(str::trim);
+        lines.filter(|line| !line.is_empty() && *line != "flags owner").collect()
+    }
+
+    #[test]
+    fn the_kernel_has_the_rules_that_we_print() {
+        in_namespace(|| {
+            let mut table = Table::claim(selection(), "skyhop-wan").unwrap();
+            table.accept(true).unwrap();
+            let name = table.slot().table_name();
+            let Some(ours) = nft(&["list", "table", "inet", &name], "") else { return };
+            let printed = selection().display("skyhop-wan", table.slot());
+            nft(&["-f", "-"], &printed.replace(&name, "printed")).unwrap();
+            let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
+            assert_eq!(chains(&ours), chains(&theirs));
+            for part in ["masquerade", "ct direction reply", "iifname \"wan1\"", "priority srcnat"]
+            {
+                assert!(ours.contains(part), "{part} is not in {ours}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_table_that_accepts_nothing_keeps_what_it_has() {
+        in_namespace(|| {
+            let mut table = Table::claim(selection(), "skyhop-wan").unwrap();
+            let Some(idle) = nft(&["list", "ruleset"], "") else { return };
+            table.accept(true).unwrap();
+            let open = nft(&["list", "ruleset"], "").unwrap();
+            assert!(open.contains("192.0.2.0/24") && !idle.contains("192.0.2.0/24"));
+            assert!(idle.contains("ct mark"), "packets of open connections return: {idle}");
+            table.accept(false).unwrap();
+            assert_eq!(nft(&["list", "ruleset"], "").unwrap(), idle);
+            table.configure(Selection::default()).unwrap();
+            assert!(!nft(&["list", "ruleset"], "").unwrap().contains("wan0"));
+            drop(table);
+            assert_eq!(nft(&["list", "ruleset"], "").unwrap(), "");
+        });
+    }
+}
