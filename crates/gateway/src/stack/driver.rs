@@ -237,14 +237,18 @@ impl Driver {
         let next = self.shared.lock().stack.poll_timeout().map(|(at, _)| at);
         if next.is_some_and(|at| at <= clock::now()) {
             tokio::task::yield_now().await;
-            return self.receive();
+            return self.receive().map(drop);
         }
         self.timer.set(next)?;
         let shared = self.shared.clone();
         tokio::select! {
             readable = shared.device.readable() => {
-                readable?;
-                self.receive()?;
+                let mut readable = readable?;
+                if self.receive()? {
+                    readable.clear_ready();
+                } else {
+                    readable.retain_ready();
+                }
                 // Those who are woken get their turn.
                 tokio::task::yield_now().await;
                 Ok(())
@@ -261,12 +265,12 @@ impl Driver {
         }
     }
 
-    /// Takes the packets that the device has, up to the limit of a turn. What each causes is sent at
-    /// once, so that acknowledgements are not gathered.
-    fn receive(&mut self) -> io::Result<()> {
+    /// Takes the packets that the device has, up to the limit of a turn, and returns whether these are
+    /// all. What each causes is sent at once, so that acknowledgements are not gathered.
+    fn receive(&mut self) -> io::Result<bool> {
         for _ in 0..PACKETS_PER_TURN {
             let shared = self.shared.clone();
-            let Some(length) = shared.device.take(&mut self.buffer)? else { return Ok(()) };
+            let Some(length) = shared.device.take(&mut self.buffer)? else { return Ok(true) };
             let packet = Bytes::copy_from_slice(&self.buffer[..length]);
             let now = clock::now();
             let mut dscp_of_syn = 0;
@@ -289,7 +293,7 @@ impl Driver {
             }
             self.serve(now, dscp_of_syn);
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Hands out events, and sends what may be sent now.

@@ -14,6 +14,7 @@ use os::device::veth::Near;
 use os::device::{tun, veth};
 use os::netlink::RouteSocket;
 use pep::config::{TunnelConfig, TunnelDevice};
+use tokio::io::unix::AsyncFdReadyGuard;
 
 use crate::refusal::{Operation, Refusal};
 
@@ -75,12 +76,13 @@ impl Device {
         }
     }
 
-    /// Waits until [`Self::take`] may find a packet. Cancel-safe.
+    /// Waits until [`Self::take`] may find a packet. Once it finds none, clear the readiness: this
+    /// would not wait otherwise. Cancel-safe.
     ///
     /// # Errors
     /// If the device is down or gone.
-    pub(crate) async fn readable(&self) -> io::Result<()> {
-        self.fd.readable().await.map(|mut ready| ready.retain_ready())
+    pub(crate) async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+        self.fd.readable().await
     }
 
     /// Takes a packet routed to us, truncated to `buffer`, if there is one.

@@ -318,6 +318,11 @@ impl Gateway {
         Self::run(command, config)
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Waits for a line that contains this.
     pub(crate) fn wait_for(&mut self, part: &str) {
         self.line_with(part);

@@ -1,0 +1,138 @@
+//! Two solo gateways with TCP of their own on the satellite (`stack = "skyhop"`): real kernels, real
+//! packets, beside the simulator with the same settings, and beside the kernel's BBR without gateways.
+//!
+//! ```text
+//! cargo bench -p skyhop --bench stack [-- ROUNDS [VARIANT]]
+//! ```
+//!
+//! A download of 20 MB over 50/10 Mbit/s with an RTT of 600 ms, a queue of one BDP and 1 % of losses
+//! each way. Every round has its own lab and seed. The goodput counts from the client's SYN to the last
+//! byte; the processor time is that of the gateway that sends, and of its machine's kernel on its behalf.
+
+#[allow(dead_code, reason = "tests use the rest")]
+#[path = "../../tests/pair/inside.rs"]
+mod inside;
+mod simulated;
+mod transfer;
+
+use std::error::Error;
+use std::io::Write as _;
+use std::process::{Command, ExitCode, Stdio};
+
+use report::{Column, Table};
+use stats::Spread;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
+/// Size of the download, in bytes.
+const BYTES: usize = 20_000_000;
+/// Losses, each way.
+const PER: &str = "1%";
+/// The part of the kernel's BBR that the best variant must reach.
+const SHARE: f64 = 0.9;
+/// How far a variant may be from the simulator.
+const TOLERANCE: f64 = 0.1;
+
+/// Settings of the TCP on the satellite.
+struct Variant {
+    name: &'static str,
+    /// Lines of `[wan.tcp]`, and of a scenario's `[tcp.NAME]`.
+    tcp: &'static str,
+}
+
+const VARIANTS: [Variant; 4] = [
+    Variant {
+        name: "hybla, losses are corruption, 48 Mbit/s",
+        tcp: "cc = \"hybla\"\nsnack = true\nassume-corruption = true\nmax-rate = \"48 Mbit/s\"\n",
+    },
+    Variant { name: "hybla", tcp: "cc = \"hybla\"\nsnack = true\n" },
+    Variant { name: "bbr", tcp: "cc = \"bbr\"\nsnack = true\n" },
+    Variant {
+        name: "scps, 48 Mbit/s",
+        tcp: "profile = \"scps\"\nmax-rate = \"48 Mbit/s\"\nsend-buffer = \"16 MB\"\n\
+              receive-buffer = \"16 MB\"\n",
+    },
+];
+
+/// What a run has measured.
+struct Run {
+    mbit_s: f64,
+    /// Processor time of the sending gateway; none without one.
+    cpu_s: Option<f64>,
+}
+
+fn main() -> Result<ExitCode, Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let good = match words.as_slice() {
+        ["inside", "plain"] => transfer::plain(),
+        ["inside", index] => transfer::through_gateways(&VARIANTS[index.parse::<usize>()?]),
+        [rounds, only, ..] => compare(rounds.parse()?, only)?,
+        [rounds] => compare(rounds.parse()?, "")?,
+        [] => compare(3, "")?,
+    };
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Measures the variants whose names contain `only`, interleaved. Returns whether every bound is kept.
+fn compare(rounds: u64, only: &str) -> Result<bool, Failure> {
+    let chosen = VARIANTS.iter().enumerate().filter(|(_, variant)| variant.name.contains(only));
+    let mut measured: Vec<(usize, Vec<Run>)> = chosen.map(|(index, _)| (index, vec![])).collect();
+    let mut plain = Vec::new();
+    for seed in 1..=rounds {
+        progress(&format!("round {seed} of {rounds}: kernel BBR"))?;
+        plain.push(measure("plain", seed)?.mbit_s);
+        for (index, runs) in &mut measured {
+            progress(&format!("round {seed} of {rounds}: {}", VARIANTS[*index].name))?;
+            runs.push(measure(&index.to_string(), seed)?);
+        }
+    }
+    progress("")?;
+    let bbr = Spread::of(plain.iter().copied()).ok_or("no rounds")?;
+    println!("{rounds} rounds, medians (and range), Mbit/s; kernel BBR without gateways: {bbr:.2}");
+    let names = ["lab", "simulator", "lab/simulator", "of kernel BBR", "CPU s/GB"];
+    let columns = [Column::left("")].into_iter().chain(names.map(Column::right));
+    let mut table = Table::new(columns.chain([Column::left("")]));
+    let (mut best, mut is_near) = (0.0_f64, true);
+    for (index, runs) in &measured {
+        let variant = &VARIANTS[*index];
+        let lab = Spread::of(runs.iter().map(|run| run.mbit_s)).ok_or("no rounds")?;
+        let sim = Spread::of(simulated::goodput(variant, rounds)?).ok_or("no seeds")?;
+        let (ratio, share) = (lab.median / sim.median, lab.median / bbr.median);
+        let cpu = Spread::of(runs.iter().filter_map(|run| run.cpu_s)).ok_or("no rounds")?;
+        let near = (ratio - 1.0).abs() <= TOLERANCE;
+        (best, is_near) = (best.max(share), is_near && near);
+        table.row([
+            variant.name.to_owned(),
+            format!("{lab:.2}"),
+            format!("{sim:.2}"),
+            format!("{ratio:.2}"),
+            format!("{share:.2}"),
+            format!("{:.2}", cpu.median / (BYTES as f64 / 1e9)),
+            if near { "" } else { "not within 10 % of the simulator" }.to_owned(),
+        ]);
+    }
+    print!("{table}");
+    println!("the best reaches {best:.2} of kernel BBR, and must reach {SHARE}");
+    Ok(best >= SHARE && is_near)
+}
+
+/// Runs one transfer in a lab of its own.
+fn measure(what: &str, seed: u64) -> Result<Run, Failure> {
+    let mut command = Command::new(PROGRAM);
+    command.args(["lab", "run", "geo", "--per", PER, "--seed", &seed.to_string(), "--"]);
+    command.arg(std::env::current_exe()?).args(["inside", what]).env("SKYHOP", PROGRAM);
+    let output = command.stderr(Stdio::inherit()).output()?;
+    let printed = String::from_utf8(output.stdout)?;
+    let mut figures = printed.split_whitespace().map(str::parse::<f64>);
+    let seconds = figures.next().ok_or_else(|| format!("{what}: {}", output.status))??;
+    let cpu_s = figures.next().transpose()?;
+    Ok(Run { mbit_s: BYTES as f64 * 8e-6 / seconds, cpu_s })
+}
+
+/// Shows what is being measured.
+fn progress(what: &str) -> Result<(), Failure> {
+    eprint!("\r\x1b[K{what}");
+    Ok(std::io::stderr().flush()?)
+}
