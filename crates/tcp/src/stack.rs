@@ -307,6 +307,14 @@ impl<P: Payload> Stack<P> {
         self.flows.get(&id).map(|flow| flow.path)
     }
 
+    /// The sequence number of a SYN that is not answered yet.
+    pub fn syn(&self, id: FlowId) -> Option<SeqNr> {
+        match &self.flows.get(&id)?.phase {
+            Phase::Incoming(syn) => Some(syn.seq),
+            Phase::Open(_) => None,
+        }
+    }
+
     /// Whether a flow has this path from here.
     pub fn has(&self, path: &Path) -> bool {
         self.paths.contains_key(path)

@@ -137,6 +137,19 @@ impl Shared {
         self.notify_driver();
     }
 
+    /// Tells the sender of a SYN that its destination is not to be reached, or prohibited.
+    pub(super) fn tell_unreachable(&self, id: FlowId, prohibited: bool) {
+        let state = self.lock();
+        let syn = state.stack.path(id).zip(state.stack.syn(id));
+        drop(state);
+        let error =
+            syn.and_then(|(path, seq)| packet::unreachable(&path.reversed(), seq, prohibited));
+        // It may be lost like any packet; the sender then hears it after its next SYN.
+        if error.is_some_and(|error| self.device.send(&error).is_err()) {
+            self.unsent.increment();
+        }
+    }
+
     /// Sends what may be sent now, without the driver.
     pub(super) fn send_now(&self, now: Instant) {
         transmit(self, now, &mut self.lock(), &mut Vec::new());

@@ -65,12 +65,17 @@ impl Flow {
         self.shared.accept(clock::now(), self.id);
     }
 
-    /// Answers the SYN with the reason for which its destination was not reached. Without a refusal
-    /// there is no answer, so that the caller tries again until its own time-out.
+    /// Answers the SYN with the reason for which its destination was not reached. To a silent one
+    /// belongs no answer: the caller tries again until its own time-out.
     pub(crate) fn refuse(self, reason: ResetReason) {
-        if reason == ResetReason::Refused {
-            self.shared.lock().stack.refuse(self.id);
-            self.shared.notify_driver();
+        match reason {
+            ResetReason::Refused => {
+                self.shared.lock().stack.refuse(self.id);
+                self.shared.notify_driver();
+            }
+            ResetReason::Unreachable => self.shared.tell_unreachable(self.id, false),
+            ResetReason::Prohibited => self.shared.tell_unreachable(self.id, true),
+            _ => {}
         }
     }
 

@@ -5,10 +5,11 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use etherparse::{
-    Icmpv4Type, Icmpv6Type, IpDscp, IpEcn, IpNumber, Ipv4Header, Ipv6Header, LaxNetSlice,
-    LaxSlicedPacket, NetSlice, SlicedPacket, TransportSlice, icmpv4,
+    Icmpv4Header, Icmpv4Type, Icmpv6Header, Icmpv6Type, IpDscp, IpEcn, IpNumber, Ipv4Header,
+    Ipv6Header, LaxNetSlice, LaxSlicedPacket, NetSlice, SlicedPacket, TransportSlice, icmpv4,
+    icmpv6,
 };
-use tcp::{Ecn, Segment, SeqNr, wire};
+use tcp::{Ecn, Flags, Segment, SeqNr, wire};
 
 const HOP_LIMIT: u8 = 64;
 /// The smallest path MTUs that are believed (RFC 8200 §5; for IPv4, Linux's `min_pmtu`): a forged
@@ -109,6 +110,53 @@ fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<Packet> {
     })
 }
 
+/// The ICMP error that answers a SYN with the number `seq`, which came along `path`: its destination is
+/// not to be reached, or only because somebody forbids it. It comes from the destination, like all that
+/// the stack says.
+pub(super) fn unreachable(path: &wire::Path, seq: SeqNr, prohibited: bool) -> Option<Vec<u8>> {
+    let flags = Flags { syn: true, ..Flags::default() };
+    let syn = Segment { seq, flags, payload: Bytes::new(), ..Segment::default() };
+    let mut quote = Vec::new();
+    push_header(path, syn.wire_len(), (0, Ecn::NotEct), &mut quote)?;
+    wire::encode(path, &syn, &mut quote);
+    let mut out = Vec::new();
+    match (path.to, path.from) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            use icmpv4::DestUnreachableHeader::{FilterProhibited, Host};
+            let how = if prohibited { FilterProhibited } else { Host };
+            let kind = Icmpv4Type::DestinationUnreachable(how);
+            let message = Icmpv4Header::with_checksum(kind, &quote).to_bytes();
+            let length = u16::try_from(message.len() + quote.len()).ok()?;
+            let (from, to) = (from.octets(), to.octets());
+            let mut header = Ipv4Header::new(length, HOP_LIMIT, IpNumber::ICMP, from, to).ok()?;
+            header.header_checksum = header.calc_header_checksum();
+            out.extend_from_slice(&header.to_bytes());
+            out.extend_from_slice(&message);
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            use icmpv6::DestUnreachableCode::{Address, Prohibited};
+            let how = if prohibited { Prohibited } else { Address };
+            let kind = Icmpv6Type::DestinationUnreachable(how);
+            let (source, destination) = (from.octets(), to.octets());
+            let message = Icmpv6Header::with_checksum(kind, source, destination, &quote).ok()?;
+            let message = message.to_bytes();
+            let header = Ipv6Header {
+                payload_length: u16::try_from(message.len() + quote.len()).ok()?,
+                next_header: IpNumber::IPV6_ICMP,
+                hop_limit: HOP_LIMIT,
+                source,
+                destination,
+                ..Ipv6Header::default()
+            };
+            out.extend_from_slice(&header.to_bytes());
+            out.extend_from_slice(&message);
+        }
+        _ => return None,
+    }
+    out.extend_from_slice(&quote);
+    Some(out)
+}
+
 /// Writes packets that carry `segment` along `path` into `out`, one after the other, each at most
 /// `mtu` bytes long, and passes each to `send`. A segment that is too long, because the path has
 /// become narrower, is cut into several, as a network adapter would (TSO).
@@ -184,7 +232,6 @@ fn push_header(
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tcp::Flags;
 
     use super::*;
 
@@ -292,6 +339,33 @@ mod tests {
         let packet = &written(&v6, segment(1000), 1500)[0];
         for (told, believed) in [(1400, 1400), (68, LEAST_V6)] {
             assert_eq!(read(&error(&v6, packet, 0, told)), Some(Packet::TooBig(v6, believed)));
+        }
+    }
+
+    #[test]
+    fn a_syn_that_is_not_answered_may_be_told_why() {
+        for path in paths() {
+            for prohibited in [false, true] {
+                let error = unreachable(&path, SeqNr::new(9), prohibited).unwrap();
+                let told = read(&error.clone().into());
+                assert_eq!(told, Some(Packet::Unreachable(path, SeqNr::new(9))));
+                let sliced = SlicedPacket::from_ip(&error).unwrap();
+                let is_intact = match sliced.transport.unwrap() {
+                    TransportSlice::Icmpv4(it) => {
+                        Icmpv4Header::with_checksum(it.icmp_type(), it.payload()).checksum
+                            == it.checksum()
+                    }
+                    TransportSlice::Icmpv6(it) => {
+                        let octets = |address: IpAddr| match address {
+                            IpAddr::V6(address) => address.octets(),
+                            IpAddr::V4(_) => unreachable!("it is IPv6"),
+                        };
+                        it.is_checksum_valid(octets(path.to), octets(path.from))
+                    }
+                    _ => false,
+                };
+                assert!(is_intact);
+            }
         }
     }
 

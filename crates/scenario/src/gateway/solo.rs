@@ -104,7 +104,8 @@ fn wan(
     Ok((wan, Some(StackConfig { tcp: tcp.into(), device, interfaces: raw.interfaces })))
 }
 
-/// The options of our own TCP. By default it speaks SNACK, which needs a peer that does, too.
+/// The options of our own TCP. By default it speaks SNACK, which needs a peer that does, too, and does
+/// without Nagle's algorithm, as on the kernel's sockets of a gateway: the sender's own has done its work.
 fn stack_tcp(place: &Place<'_>, raw: &RawTcp) -> Result<Config, FileError> {
     let mut config = Config::clone(&*tcp_of::read(place, raw)?);
     let good = config.syn_data == SynData::Off;
@@ -115,6 +116,9 @@ fn stack_tcp(place: &Place<'_>, raw: &RawTcp) -> Result<Config, FileError> {
     place.check(good, "tcb-sharing", "another value", expected)?;
     if !raw.contains_key("profile") && !raw.contains_key("snack") {
         config.snack = true;
+    }
+    if !raw.contains_key("nagle") {
+        config.nagle = false;
     }
     Ok(config)
 }

@@ -771,12 +771,14 @@ fn a_solo_gateway_may_use_our_own_tcp_towards_servers() {
     let stack = whole.unwrap().stack.unwrap();
     assert_eq!((stack.interfaces, stack.device.device), (vec!["sat0".into()], TunnelDevice::Tun));
     let tcp = &stack.tcp;
-    assert!(tcp.snack && tcp.assume_corruption && tcp.pacing && !tcp.sack);
+    assert!(tcp.snack && tcp.assume_corruption && tcp.pacing && !tcp.sack && !tcp.nagle);
     assert_eq!(tcp.controller.to_string(), "hybla:rtt0=50ms");
     assert_eq!((tcp.max_rate, tcp.initial_window), (Some(BitRate::from_mbit(10)), 32));
     assert!(solo(&format!("[wan]\nstack = \"kernel\"\n{INTERCEPT}")).unwrap().stack.is_none());
-    let plain = format!("[wan]\nstack = \"skyhop\"\ntcp.snack = false\n{INTERCEPT}");
-    assert!(!solo(&plain).unwrap().stack.unwrap().tcp.snack);
+    let plain =
+        format!("[wan]\nstack = \"skyhop\"\ntcp.snack = false\ntcp.nagle = true\n{INTERCEPT}");
+    let tcp = solo(&plain).unwrap().stack.unwrap().tcp;
+    assert!(!tcp.snack && tcp.nagle);
 }
 
 #[test]

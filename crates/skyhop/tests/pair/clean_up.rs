@@ -164,19 +164,21 @@ pub(crate) fn inside_each_is_killed() {
             assert_killed_does_no_harm(&mirror, killed.0, killed.1);
             other.1.end_by(Signal::SIGTERM);
         }
-        let solo = || {
+        let solo = |stack: &str| {
             let config = format!(
                 "[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\nown_traffic = true\n\
-                 answer = \"{answer}\"\n"
+                 answer = \"{answer}\"\n{stack}"
             );
             let mut solo = Gateway::start(Node::Terminal, "solo", &config);
             solo.wait_for("ready");
             solo
         };
-        let gateway = solo();
-        assert_carried(&mirror, true);
-        assert_killed_does_no_harm(&mirror, Node::Terminal, gateway);
-        solo().end_by(Signal::SIGTERM);
+        for stack in ["", "[wan]\nstack = \"skyhop\"\n"] {
+            let gateway = solo(stack);
+            assert_carried(&mirror, true);
+            assert_killed_does_no_harm(&mirror, Node::Terminal, gateway);
+            solo(stack).end_by(Signal::SIGTERM);
+        }
         // The next start of the pair, on either side, removes the pair's remains.
         let (hub, terminal) = (keys.intercepting_hub("", &all), keys.terminal(1, "", &all));
         assert_carried(&mirror, true);

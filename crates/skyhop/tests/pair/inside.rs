@@ -319,6 +319,7 @@ impl Gateway {
     }
 
     /// Its process.
+    #[allow(dead_code, reason = "a benchmark uses it")]
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }

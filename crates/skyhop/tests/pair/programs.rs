@@ -91,6 +91,8 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     semantics::inside_the_hub_dies,
     semantics::inside_alone_early,
     semantics::inside_alone_deferred,
+    semantics::inside_stack_early,
+    semantics::inside_stack_deferred,
     shares::inside_shares,
     shares::inside_little_memory,
     shown::inside_rules,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::{LAN_DEVICE, Node, find_netns};
+use lab::{HOP_DEVICE, LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Socket, Type};
@@ -125,6 +125,48 @@ fn check_alone(answer: &str) {
         counted.and_then(|count| count.parse().ok()).is_some_and(|n: usize| n > live),
         "{told}"
     );
+}
+
+#[test]
+fn tcp_is_tcp_through_two_gateways_with_a_stack() {
+    as_myself(|runner| runner.inside(lossless(), "semantics::inside_stack_early"));
+}
+
+#[test]
+fn tcp_is_tcp_through_two_gateways_with_a_stack_that_defer() {
+    as_each_user(|runner| runner.inside(lossless(), "semantics::inside_stack_deferred"));
+}
+
+pub(crate) fn inside_stack_early() {
+    check_stack("early");
+}
+
+pub(crate) fn inside_stack_deferred() {
+    check_stack("deferred");
+}
+
+/// Solo gateways on both sides of the satellite with TCP of their own between them.
+fn check_stack(answer: &str) {
+    let config = format!(
+        "connect_timeout = \"{} s\"\ncontrol = \"none\"\n[intercept]\n\
+         interfaces = [\"{LAN_DEVICE}\"]\nanswer = \"{answer}\"\n[wan]\nstack = \"skyhop\"\n\
+         interfaces = [\"{HOP_DEVICE}\"]\n",
+        CONNECT_TIMEOUT.as_secs()
+    );
+    let mut gateways =
+        [Node::Terminal, Node::Hub].map(|node| Gateway::start(node, "solo", &config));
+    gateways.iter_mut().for_each(|gateway| gateway.wait_for("ready"));
+    let ways = [(Node::Client, Node::Server), (Node::Server, Node::Client)];
+    let cells: Vec<Cell> = ways
+        .into_iter()
+        .flat_map(|(from, to)| {
+            let deferred = answer == "deferred";
+            both(to, 0).map(|address| Cell { from, to, ip: address.ip(), deferred })
+        })
+        .collect();
+    let [terminal, hub] = &gateways;
+    check_cells(&cells, &[terminal, hub], 0);
+    gateways.into_iter().for_each(|gateway| gateway.end_by(Signal::SIGTERM));
 }
 
 fn check(deferred: bool) {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab::{LAN_DEVICE, Node, find_netns};
+use lab::{HOP_DEVICE, LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
 
 use crate::bare;
@@ -48,10 +48,13 @@ pub(crate) fn inside_rules() {
         hub.end_by(Signal::SIGTERM);
 
         let alone = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n{section}");
-        let mut solo = Gateway::start(Node::Terminal, "solo", &alone);
-        solo.wait_for("ready");
-        assert_shown(Node::Terminal, "solo", &alone);
-        solo.end_by(Signal::SIGTERM);
+        let stack = format!("[wan]\nstack = \"skyhop\"\ninterfaces = [\"{HOP_DEVICE}\"]\n");
+        for alone in [alone.clone(), format!("{alone}{stack}")] {
+            let mut solo = Gateway::start(Node::Terminal, "solo", &alone);
+            solo.wait_for("ready");
+            assert_shown(Node::Terminal, "solo", &alone);
+            solo.end_by(Signal::SIGTERM);
+        }
     }
 }
 

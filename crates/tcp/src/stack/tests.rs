@@ -100,6 +100,7 @@ fn a_syn_is_answered_when_the_owner_says_so_and_data_flows_both_ways() {
     let [_, theirs] = net.run();
     let [StackEvent::Incoming(there)] = theirs[..] else { panic!("{theirs:?}") };
     assert_eq!(net.hosts[0].is_connected(here), Ok(false), "nobody has answered");
+    assert_eq!((net.hosts[1].syn(there), net.hosts[0].syn(here)), (Some(ISS), None));
     // The SYN is sent again meanwhile, which is no second flow.
     net.wake();
     assert_eq!(net.run(), [vec![], vec![]]);
