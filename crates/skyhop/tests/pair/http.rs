@@ -472,7 +472,7 @@ pub(crate) fn inside_the_hub_is_gone() {
 #[test]
 #[ignore = "needs node and a copy of the public suite"]
 fn the_public_suite_passes() {
-    as_myself().inside(crate::lossless(), "http::inside_the_public_suite");
+    as_myself(|runner| runner.inside(crate::lossless(), "http::inside_the_public_suite"));
 }
 
 pub(crate) fn inside_the_public_suite() {
