@@ -8,6 +8,7 @@
 pub mod accounting;
 pub mod admission;
 pub mod bottleneck;
+pub mod bundles;
 pub mod carriage;
 pub mod compression;
 pub mod config;

@@ -1,0 +1,534 @@
+//! The agent of a node: takes bundles, passes each on, and forgets it when the next node has it.
+
+mod index;
+mod routes;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+use units::{ByteCount, Instant, Machine, earliest};
+
+use self::index::{Held, Index, State};
+pub use self::routes::{AgentConfig, Limits, Neighbour, PeerId, Place, Refusal};
+use super::endpoint::Endpoint;
+use super::format::{BundleId, Summary};
+
+/// First and longest pause after a node could not be reached, or has no room.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Pause before a bundle is sent again that the next node does not want.
+const UNWANTED: Duration = Duration::from_secs(300);
+/// Pause before a file is removed again that could not be.
+const REMOVAL: Duration = Duration::from_secs(10);
+
+/// A bundle in the store, as its file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its identity.
+    pub id: BundleId,
+    /// Who has made it.
+    pub source: Endpoint,
+    /// Whom it is for.
+    pub destination: Endpoint,
+    /// When it was stored, in milliseconds since 1970.
+    pub arrived: u64,
+    /// When it is of no more use, likewise.
+    pub expires: u64,
+    /// Bytes that it takes in the store.
+    pub length: u64,
+}
+
+/// What became of a bundle that is no longer in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// The next node has stored it.
+    Forwarded,
+    /// It was delivered here.
+    Delivered,
+    /// It was of no more use.
+    Expired,
+}
+
+/// Where a bundle is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// It waits here, or is being sent.
+    Waiting,
+    /// It waits here to be received.
+    Arrived,
+    /// It is no longer here.
+    Gone(Fate),
+}
+
+/// Who hands a bundle over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A program on this machine that may use the control socket.
+    Here,
+    /// Another node.
+    Peer(PeerId),
+}
+
+/// A bundle that is coming in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// What to do with a bundle that is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision<T> {
+    /// Take it.
+    Take(T),
+    /// It has come before: whoever offers it may forget it.
+    Have,
+}
+
+/// Why a bundle that was being sent comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Returned {
+    /// The node could not be reached, or went away.
+    Lost,
+    /// It has no room now.
+    NoRoom,
+    /// It does not want this bundle.
+    Unwanted,
+}
+
+/// Figures of an agent since it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AgentStats {
+    /// Bundles in the store.
+    pub waiting: usize,
+    /// Their bytes.
+    pub bytes: ByteCount,
+    /// When the oldest was stored, in milliseconds since 1970.
+    pub oldest: Option<u64>,
+    /// Bundles taken.
+    pub taken: u64,
+    /// Bundles that a next node has stored.
+    pub forwarded: u64,
+    /// Bundles delivered here.
+    pub delivered: u64,
+    /// Bundles that were of no more use.
+    pub expired: u64,
+    /// Bundles that had come before.
+    pub duplicates: u64,
+    /// Bundles refused.
+    pub refused: u64,
+    /// Bundles remembered.
+    pub remembered: usize,
+}
+
+/// Why an [`Agent`] wants to be woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentWake {
+    /// A node may be tried again.
+    Peer,
+    /// A bundle may be tried again.
+    Bundle,
+}
+
+/// Its only errors: a bundle is not here, or not in the state that the call needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("no such bundle is here")]
+pub struct NoSuchBundle;
+
+#[derive(Debug)]
+struct Incoming {
+    from: Origin,
+    id: Option<BundleId>,
+    /// Bytes reserved.
+    length: u64,
+    /// Where it goes, once that is known.
+    place: Option<Place>,
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    up: bool,
+    /// Not to be tried before.
+    paused: Option<Instant>,
+    /// The next pause.
+    pause: Option<Duration>,
+    sending: usize,
+    sending_bytes: u64,
+}
+
+/// The agent of a node.
+///
+/// Inputs: [`Agent::begin`], [`Agent::offer`], [`Agent::stored`] or [`Agent::abandon`] for what comes
+/// in; [`Agent::set_peer`]; [`Agent::acknowledged`] or [`Agent::returned`] for what
+/// [`Agent::poll_send`] has given out; [`Agent::removed`] or [`Agent::not_removed`] for what
+/// [`Agent::poll_remove`] has; [`Agent::taken`] for what is delivered here. After each, drain both
+/// `poll_*`, in any order. The time of day is handed in where the life of bundles depends on it.
+///
+/// What is promised to others is done only when the owner says that the disk has it: a bundle may be
+/// acknowledged after [`Agent::stored`], and its file is removed only when its identity is remembered.
+#[derive(Debug)]
+pub struct Agent {
+    config: AgentConfig,
+    index: Index,
+    incoming: BTreeMap<Ticket, Incoming>,
+    next_ticket: u64,
+    peers: Vec<Peer>,
+    stats: AgentStats,
+}
+
+impl Agent {
+    /// An agent whose store holds `records`, and which remembers `known`: bundles that are gone, what
+    /// became of them, and until when they matter, in milliseconds since 1970. Both are bounded by
+    /// whoever has written them.
+    pub fn new(
+        config: AgentConfig,
+        records: Vec<Record>,
+        known: Vec<(BundleId, Fate, u64)>,
+    ) -> Self {
+        let peers = config.peers.iter().map(|_| Peer::default()).collect();
+        let mut agent = Self {
+            config,
+            index: Index::default(),
+            incoming: BTreeMap::new(),
+            next_ticket: 0,
+            peers,
+            stats: AgentStats::default(),
+        };
+        for (id, fate, expires) in known {
+            agent.index.remember(id, fate, expires);
+        }
+        let mut records = records;
+        records.sort_by_key(|record| (record.arrived, record.id));
+        for record in records {
+            match agent.index.fate(&record.id) {
+                // It ended between the note of its end and the removal of its file.
+                Some(fate) => agent.index.insert(record, Place::Here, State::Leaving(fate)),
+                None => agent.place(record),
+            }
+        }
+        agent
+    }
+
+    fn place(&mut self, record: Record) {
+        // A route that is no longer configured may come back.
+        let place = self.config.route(&record.destination, None).unwrap_or(Place::Nowhere);
+        self.index.insert(record, place, State::Waiting);
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &AgentConfig {
+        &self.config
+    }
+
+    /// Figures since the start.
+    pub fn stats(&self) -> AgentStats {
+        AgentStats {
+            waiting: self.index.len(),
+            bytes: ByteCount::new(self.index.bytes()),
+            oldest: self.index.oldest(),
+            remembered: self.index.remembered(),
+            ..self.stats
+        }
+    }
+
+    /// The bundles in the store, the oldest first, and where each is.
+    pub fn list(&self) -> impl Iterator<Item = (&Record, Whereabouts)> {
+        self.index.list()
+    }
+
+    /// Where a bundle is, if it is known.
+    pub fn whereabouts(&self, id: &BundleId) -> Option<Whereabouts> {
+        self.index.whereabouts(id)
+    }
+
+    /// Somebody wants to hand over a bundle of at most `length` bytes, with this identity if that is
+    /// known before the bundle is.
+    ///
+    /// # Errors
+    /// Why it is not taken now, or not at all.
+    pub fn begin(
+        &mut self,
+        from: Origin,
+        id: Option<BundleId>,
+        length: u64,
+    ) -> Result<Decision<Ticket>, Refusal> {
+        if id.is_some_and(|id| self.index.knows(&id)) {
+            self.stats.duplicates += 1;
+            return Ok(Decision::Have);
+        }
+        let room = self.room(from, id, length);
+        self.stats.refused += u64::from(room.is_err());
+        room?;
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.incoming.insert(ticket, Incoming { from, id, length, place: None });
+        Ok(Decision::Take(ticket))
+    }
+
+    /// Whether a bundle can come in now.
+    fn room(&self, from: Origin, id: Option<BundleId>, length: u64) -> Result<(), Refusal> {
+        let Limits { largest, bytes, bundles, remembered, window, .. } = &self.config.limits;
+        if length > largest.get() {
+            return Err(Refusal::TooLarge);
+        }
+        let (mut reserved, mut from_it) = (0, 0);
+        for other in self.incoming.values() {
+            if id.is_some() && other.id == id {
+                return Err(Refusal::Busy);
+            }
+            reserved += other.length;
+            from_it += usize::from(other.from == from);
+        }
+        // Twice: those whose acknowledgement is under way no longer count at the sender.
+        if from_it >= 2 * window {
+            return Err(Refusal::Busy);
+        }
+        let count = self.index.len() + self.incoming.len();
+        if self.index.bytes() + reserved + length > bytes.get() || count >= *bundles {
+            return Err(Refusal::Full);
+        }
+        if count + self.index.remembered() >= *remembered {
+            return Err(Refusal::Memory);
+        }
+        Ok(())
+    }
+
+    /// A bundle has come, and says this of itself. `now` is in milliseconds since 1970. If it is taken,
+    /// the owner stores it, and then calls [`Self::stored`], even if whoever hands it over is gone.
+    ///
+    /// # Errors
+    /// Why it is not taken. The ticket ends, as with [`Decision::Have`].
+    pub fn offer(
+        &mut self,
+        ticket: Ticket,
+        now: u64,
+        bundle: &Summary,
+    ) -> Result<Decision<Record>, Refusal> {
+        let Some(incoming) = self.incoming.get_mut(&ticket) else { return Err(Refusal::Busy) };
+        if self.index.knows(&bundle.id) {
+            self.incoming.remove(&ticket);
+            self.stats.duplicates += 1;
+            return Ok(Decision::Have);
+        }
+        let said = incoming.id.replace(bundle.id);
+        let from = incoming.from;
+        let twin = |it: &(&Ticket, &Incoming)| *it.0 != ticket && it.1.id == Some(bundle.id);
+        let checked = match said {
+            Some(said) if said != bundle.id => Err(Refusal::Malformed),
+            _ if self.incoming.iter().any(|it| twin(&it)) => Err(Refusal::Busy),
+            _ => self.config.check(from, bundle, now),
+        };
+        let checked = checked.and_then(|place| self.share(place, bundle.length).map(|()| place));
+        match (checked, self.incoming.get_mut(&ticket)) {
+            (Ok(place), Some(incoming)) => {
+                (incoming.place, incoming.length) = (Some(place), bundle.length);
+            }
+            (checked, _) => {
+                self.incoming.remove(&ticket);
+                self.stats.refused += 1;
+                return Err(checked.err().unwrap_or(Refusal::Busy));
+            }
+        }
+        Ok(Decision::Take(Record {
+            id: bundle.id,
+            source: bundle.source.clone(),
+            destination: bundle.destination.clone(),
+            arrived: now,
+            expires: bundle.expires(now),
+            length: bundle.length,
+        }))
+    }
+
+    /// Whether there is room for a bundle that goes to one place: a quarter of the store is left for
+    /// what goes elsewhere. Otherwise two nodes, full of bundles for each other, would both wait.
+    fn share(&self, place: Place, length: u64) -> Result<(), Refusal> {
+        let Limits { bytes, bundles, .. } = self.config.limits;
+        let (mut count, mut taken) = self.index.share(place);
+        for other in self.incoming.values().filter(|it| it.place == Some(place)) {
+            (count, taken) = (count + 1, taken + other.length);
+        }
+        let fits = taken + length <= bytes.get() - bytes.get() / 4 && count < bundles - bundles / 4;
+        fits.then_some(()).ok_or(Refusal::Full)
+    }
+
+    /// The disk has this bundle: it may be acknowledged.
+    pub fn stored(&mut self, ticket: Ticket, record: Record) {
+        let known = self.incoming.remove(&ticket);
+        debug_assert!(known.is_some(), "what is stored was taken");
+        debug_assert!(!self.index.knows(&record.id), "each is stored once");
+        self.stats.taken += 1;
+        self.place(record);
+    }
+
+    /// A bundle does not come after all, or could not be stored.
+    pub fn abandon(&mut self, ticket: Ticket) {
+        self.incoming.remove(&ticket);
+    }
+
+    /// A node can be reached from now on, or no longer. What is being sent to it comes back by
+    /// [`Self::returned`].
+    pub fn set_peer(&mut self, peer: PeerId, up: bool) {
+        let Some(peer) = self.peers.get_mut(peer.0) else { return };
+        if up && !peer.up {
+            (peer.paused, peer.pause) = (None, None);
+        }
+        peer.up = up;
+    }
+
+    /// Whether a node can be reached.
+    pub fn is_up(&self, peer: PeerId) -> bool {
+        self.peers.get(peer.0).is_some_and(|peer| peer.up)
+    }
+
+    /// The next bundle to send, and to whom: the oldest for each node that can be reached, within its
+    /// window.
+    pub fn poll_send(&mut self) -> Option<(PeerId, Record)> {
+        let Limits { window, window_bytes, .. } = self.config.limits;
+        for (number, peer) in self.peers.iter_mut().enumerate() {
+            if !peer.up || peer.paused.is_some() || peer.sending >= window {
+                continue;
+            }
+            let id = PeerId(number);
+            let Some(record) = self.index.first_for(id) else { continue };
+            let bytes = peer.sending_bytes + record.length;
+            if peer.sending > 0 && bytes > window_bytes.get() {
+                continue;
+            }
+            (peer.sending, peer.sending_bytes) = (peer.sending + 1, bytes);
+            let record = record.clone();
+            self.index.set(&record.id, State::Sending(id));
+            return Some((id, record));
+        }
+        None
+    }
+
+    /// The next node has stored a bundle.
+    pub fn acknowledged(&mut self, id: &BundleId) {
+        let Some(peer) = self.end_sending(id) else { return };
+        (peer.paused, peer.pause) = (None, None);
+        self.leave(id, Fate::Forwarded);
+    }
+
+    /// A bundle could not be sent. It is sent again.
+    pub fn returned(&mut self, now: Instant, id: &BundleId, why: Returned) {
+        let Some(peer) = self.end_sending(id) else { return };
+        if why == Returned::Unwanted {
+            return self.index.set(id, State::Paused(now + UNWANTED));
+        }
+        if peer.paused.is_none() {
+            let pause = peer.pause.unwrap_or(PAUSES.0);
+            peer.paused = Some(now + pause);
+            peer.pause = Some((pause * 2).min(PAUSES.1));
+        }
+        self.index.set(id, State::Waiting);
+    }
+
+    fn end_sending(&mut self, id: &BundleId) -> Option<&mut Peer> {
+        let held = self.index.get(id)?;
+        let (State::Sending(peer), length) = (held.state, held.record.length) else { return None };
+        let peer = self.peers.get_mut(peer.0)?;
+        debug_assert!(peer.sending > 0 && peer.sending_bytes >= length, "each ends once");
+        (peer.sending, peer.sending_bytes) = (peer.sending - 1, peer.sending_bytes - length);
+        Some(peer)
+    }
+
+    /// The oldest bundle for a service of this node that nobody is taking, at most once until
+    /// [`Self::taken`] or [`Self::not_taken`].
+    pub fn next_arrived(&mut self, service: &str) -> Option<Record> {
+        let record = self.index.first_here(service)?.clone();
+        self.index.set(&record.id, State::Delivering);
+        Some(record)
+    }
+
+    /// Whether a bundle waits for a service of this node.
+    pub fn has_arrived(&self, service: &str) -> bool {
+        self.index.first_here(service).is_some()
+    }
+
+    /// A bundle that [`Self::next_arrived`] gave out has been delivered.
+    ///
+    /// # Errors
+    /// If it is not being delivered.
+    pub fn taken(&mut self, id: &BundleId) -> Result<(), NoSuchBundle> {
+        self.delivering(id)?;
+        self.leave(id, Fate::Delivered);
+        Ok(())
+    }
+
+    /// A bundle that [`Self::next_arrived`] gave out could not be delivered.
+    ///
+    /// # Errors
+    /// If it is not being delivered.
+    pub fn not_taken(&mut self, id: &BundleId) -> Result<(), NoSuchBundle> {
+        self.delivering(id)?;
+        self.index.set(id, State::Waiting);
+        Ok(())
+    }
+
+    fn delivering(&self, id: &BundleId) -> Result<&Held, NoSuchBundle> {
+        let held = self.index.get(id).filter(|held| held.state == State::Delivering);
+        held.ok_or(NoSuchBundle)
+    }
+
+    fn leave(&mut self, id: &BundleId, fate: Fate) {
+        let count = match fate {
+            Fate::Forwarded => &mut self.stats.forwarded,
+            Fate::Delivered => &mut self.stats.delivered,
+            Fate::Expired => &mut self.stats.expired,
+        };
+        *count += 1;
+        self.index.set(id, State::Leaving(fate));
+    }
+
+    /// The next bundle to remove: its identity, what became of it, and until when to remember that.
+    pub fn poll_remove(&mut self) -> Option<(Record, Fate)> {
+        let (record, fate) = self.index.first_leaving()?;
+        let record = record.clone();
+        self.index.set(&record.id, State::Removing(fate));
+        Some((record, fate))
+    }
+
+    /// The disk remembers this bundle, and has its file no more.
+    pub fn removed(&mut self, id: &BundleId) {
+        if let Some(held) = self.index.take(id)
+            && let State::Removing(fate) = held.state
+        {
+            self.index.remember(*id, fate, held.record.expires);
+        }
+    }
+
+    /// A bundle could not be removed. It is tried again.
+    pub fn not_removed(&mut self, now: Instant, id: &BundleId) {
+        if let Some(State::Removing(fate)) = self.index.get(id).map(|held| held.state) {
+            self.index.set(id, State::Stuck(now + REMOVAL, fate));
+        }
+    }
+
+    /// Lets go of bundles that are of no more use, and forgets those that nobody can repeat. `wall` is
+    /// in milliseconds since 1970.
+    pub fn expire(&mut self, wall: u64) {
+        self.index.forget(wall);
+        for id in self.index.expired(wall) {
+            self.leave(&id, Fate::Expired);
+        }
+    }
+
+    /// What must be remembered: for the owner who writes it anew.
+    pub fn remembered(&self) -> impl Iterator<Item = (&BundleId, Fate, u64)> {
+        self.index.all_remembered()
+    }
+}
+
+impl Machine for Agent {
+    type Wake = AgentWake;
+
+    fn poll_timeout(&self) -> Option<(Instant, AgentWake)> {
+        let peers = self.peers.iter().filter(|peer| peer.up).filter_map(|peer| peer.paused).min();
+        let bundles = self.index.first_paused();
+        earliest(peers.map(|at| (at, AgentWake::Peer)), bundles.map(|at| (at, AgentWake::Bundle)))
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        for peer in &mut self.peers {
+            peer.paused.take_if(|until| *until <= now);
+        }
+        self.index.unpause(now);
+    }
+}

@@ -1,0 +1,180 @@
+//! Names of nodes and of their endpoints (RFC 9171 §4.2.5).
+
+use core::fmt;
+use core::str::FromStr;
+
+use hardy_bpv7::eid::{Eid, NodeId, Service};
+use thiserror::Error;
+
+/// The longest text of an endpoint, in bytes. RFC 9171 has no limit, tables and file headers need one.
+const LONGEST: usize = 255;
+
+/// A node, such as `ipn:2.0` or `dtn://ship/`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Node(NodeId);
+
+/// An endpoint: a service of one node, such as `ipn:2.7` or `dtn://ship/mail`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    eid: Eid,
+    node: Node,
+}
+
+/// The text is no node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("expected {}", Node::FORM)]
+pub struct NodeError;
+
+/// The text is no endpoint of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("expected {}", Endpoint::FORM)]
+pub struct EndpointError;
+
+impl Node {
+    /// Its form, for error messages.
+    pub const FORM: &str = "a node, like \"ipn:2.0\" or \"dtn://ship/\"";
+
+    /// The endpoint of this node with a service: a number in the scheme `ipn`, and 1 to 200 letters,
+    /// digits and `-_.~/` in the scheme `dtn`.
+    ///
+    /// # Errors
+    /// If the scheme has no such service.
+    pub fn service(&self, service: &str) -> Result<Endpoint, EndpointError> {
+        let service = match self.0 {
+            NodeId::Dtn(_) => {
+                let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);
+                let good = (1..=200).contains(&service.len()) && service.bytes().all(known);
+                good.then(|| Service::Dtn(service.into())).ok_or(EndpointError)?
+            }
+            _ => match service.parse() {
+                Ok(number @ 1..) => Service::Ipn(number),
+                _ => return Err(EndpointError),
+            },
+        };
+        Endpoint::try_from(Eid::try_from((self.0.clone(), service)).map_err(|_| EndpointError)?)
+    }
+
+    /// Whether the nodes of this scheme have numbers for services.
+    pub fn numbers_services(&self) -> bool {
+        !matches!(self.0, NodeId::Dtn(_))
+    }
+
+    pub(super) fn eid(&self) -> Eid {
+        self.0.clone().into()
+    }
+}
+
+impl FromStr for Node {
+    type Err = NodeError;
+
+    fn from_str(text: &str) -> Result<Self, NodeError> {
+        let endpoint: Endpoint = text.parse().map_err(|_| NodeError)?;
+        let own = endpoint.eid.is_admin_endpoint();
+        own.then_some(endpoint.node).ok_or(NodeError)
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Endpoint {
+    /// Its form, for error messages.
+    pub const FORM: &str = "an endpoint, like \"ipn:2.7\" or \"dtn://ship/mail\"";
+
+    /// The node that it belongs to.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The service within the node: a number or a name; [`None`] for the node itself.
+    pub fn service(&self) -> Option<String> {
+        self.eid.service().map(|service| service.to_string())
+    }
+
+    pub(super) fn eid(&self) -> &Eid {
+        &self.eid
+    }
+}
+
+impl TryFrom<Eid> for Endpoint {
+    type Error = EndpointError;
+
+    fn try_from(eid: Eid) -> Result<Self, EndpointError> {
+        // Every node is its own local node, and nobody else's.
+        if matches!(eid, Eid::Null | Eid::LocalNode(_) | Eid::Unknown { .. }) {
+            return Err(EndpointError);
+        }
+        let node = eid.to_node_id().map_err(|_| EndpointError)?;
+        if matches!(&node, NodeId::Dtn(dtn) if dtn.node_name.is_empty()) {
+            return Err(EndpointError);
+        }
+        let text = eid.to_string();
+        let good = text.len() <= LONGEST && text.bytes().all(|byte| byte.is_ascii_graphic());
+        good.then_some(Self { eid, node: Node(node) }).ok_or(EndpointError)
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        if text.len() > LONGEST {
+            return Err(EndpointError);
+        }
+        let eid: Eid = text.parse().map_err(|_| EndpointError)?;
+        Self::try_from(eid)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.eid.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_and_endpoints_are_read_and_written() {
+        for text in ["ipn:2.0", "ipn:1.7.0", "dtn://ship/"] {
+            assert_eq!(text.parse::<Node>().unwrap().to_string(), text);
+        }
+        for none in ["", "ship", "ipn:2", "ipn:2.7", "dtn:none", "ipn:!.0", "dtn:///", "dtn://a/b"]
+        {
+            assert_eq!(none.parse::<Node>(), Err(NodeError), "{none}");
+        }
+        for (text, node, service) in [
+            ("ipn:2.7", "ipn:2.0", Some("7")),
+            ("dtn://ship/mail/in", "dtn://ship/", Some("mail/in")),
+            ("dtn://ship/", "dtn://ship/", None),
+        ] {
+            let endpoint: Endpoint = text.parse().unwrap();
+            assert_eq!(
+                (endpoint.to_string(), endpoint.node().to_string()),
+                (text.into(), node.into())
+            );
+            assert_eq!(endpoint.service().as_deref(), service);
+        }
+        let long = format!("dtn://{}/", "a".repeat(LONGEST));
+        for none in ["dtn:none", "ipn:!.7", "mailto:a", "dtn://a b/", &long] {
+            assert_eq!(none.parse::<Endpoint>(), Err(EndpointError), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_node_has_services_of_its_scheme() {
+        let (ship, two): (Node, Node) =
+            ("dtn://ship/".parse().unwrap(), "ipn:2.0".parse().unwrap());
+        assert_eq!(ship.service("mail").unwrap().to_string(), "dtn://ship/mail");
+        assert_eq!(two.service("7").unwrap().to_string(), "ipn:2.7");
+        for (node, none) in [(&ship, ""), (&ship, "a b"), (&two, "mail"), (&two, "0"), (&two, "-1")]
+        {
+            assert_eq!(node.service(none), Err(EndpointError), "{none}");
+        }
+    }
+}

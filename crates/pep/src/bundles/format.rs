@@ -1,0 +1,268 @@
+//! Bundles as bytes (RFC 9171 §4): read, made, and changed on their way.
+
+use core::fmt;
+use core::ops::Range;
+use core::time::Duration;
+
+use hardy_bpv7::block::{Flags as BlockFlags, Type};
+use hardy_bpv7::bpsec::no_keys;
+use hardy_bpv7::builder::Builder;
+use hardy_bpv7::bundle::{Bundle, Flags, Id, RewrittenBundle};
+use hardy_bpv7::bundle_age::BundleAge;
+use hardy_bpv7::creation_timestamp::CreationTimestamp;
+use hardy_bpv7::dtn_time::DtnTime;
+use hardy_bpv7::editor::{Chunk, Editor};
+use hardy_bpv7::hop_info::HopInfo;
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+use super::endpoint::{Endpoint, EndpointError, Node};
+use super::file_name::FileName;
+
+/// From 1970 to the beginning of DTN time, 2000-01-01 (RFC 9171 §4.2.6), in milliseconds.
+const DTN_EPOCH: u64 = 946_684_800_000;
+/// Our block with the name of the file that a bundle carries, of the range for private use (RFC 9171
+/// §9.1). Others ignore it and get the file's contents.
+const FILE_NAME: Type = Type::Unrecognised(192);
+/// Nodes that one of our bundles may cross, against loops.
+const HOP_LIMIT: u64 = 32;
+/// The block number of every payload (RFC 9171 §4.1).
+const PAYLOAD: u64 = 1;
+
+/// Identifies a bundle (RFC 9171 §4.2.7: source, creation time, sequence and place as a fragment) by
+/// the first half of the SHA-256 of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BundleId(pub [u8; 16]);
+
+impl BundleId {
+    fn of(id: &Id) -> Self {
+        let (created, sequence) = id.timestamp.clone().into_parts();
+        let mut hash = Sha256::new();
+        let mut put = |number: u64| hash.update(number.to_be_bytes());
+        put(created.map_or(0, |time| time.millisecs()));
+        put(sequence);
+        let fragment = id.fragment_info.as_ref();
+        put(fragment.map_or(0, |fragment| fragment.offset));
+        // No fragment is of nothing.
+        put(fragment.map_or(0, |fragment| fragment.total_adu_length));
+        hash.update(id.source.to_string());
+        let whole: [u8; 32] = hash.finalize().into();
+        Self(std::array::from_fn(|place| whole[place]))
+    }
+
+    /// Reads what [`fmt::Display`] writes.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let digits: Option<Vec<u8>> =
+            text.chars().map(|digit| Some(digit.to_digit(16)? as u8)).collect();
+        let digits: [u8; 32] = digits?.try_into().ok()?;
+        Some(Self(std::array::from_fn(|place| digits[2 * place] << 4 | digits[2 * place + 1])))
+    }
+}
+
+impl fmt::Display for BundleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// What a bundle says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Its identity.
+    pub id: BundleId,
+    /// Who has made it.
+    pub source: Endpoint,
+    /// Whom it is for.
+    pub destination: Endpoint,
+    /// When it was made, in milliseconds since 1970; [`None`] if its source has no clock.
+    pub created: Option<u64>,
+    /// How long it is of use from then on.
+    pub lifetime: Duration,
+    /// How long it has been under way, for a source without a clock.
+    pub age: Option<Duration>,
+    /// The name of the file that it carries.
+    pub file_name: Option<FileName>,
+    /// The payload, within the bundle.
+    pub payload: Range<usize>,
+    /// Whether it is a part of a larger bundle.
+    pub is_fragment: bool,
+    /// Length of the whole bundle, in bytes.
+    pub length: u64,
+}
+
+impl Summary {
+    /// When it is of no more use, in milliseconds since 1970, if it has come at `arrived`.
+    pub fn expires(&self, arrived: u64) -> u64 {
+        let born = self
+            .created
+            .unwrap_or_else(|| arrived.saturating_sub(millis(self.age.unwrap_or_default())));
+        born.saturating_add(millis(self.lifetime))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Why bytes are not a bundle that this node takes.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// They are no bundle, or a broken one.
+    #[error("not a bundle: {0}")]
+    Malformed(String),
+    /// Source or destination is none that this node knows to handle. A bundle without a source has no
+    /// identity, so it cannot be told from its duplicates.
+    #[error("its source or destination has a form that is not supported")]
+    Endpoint,
+    /// It has crossed as many nodes as it may (RFC 9171 §4.4.3).
+    #[error("it has crossed as many nodes as it may")]
+    Hops,
+}
+
+impl From<EndpointError> for Unreadable {
+    fn from(_: EndpointError) -> Self {
+        Self::Endpoint
+    }
+}
+
+/// Reads a bundle. The bytes to keep are the second result, if they differ: in canonical form, without
+/// blocks that must be removed by nodes that do not understand them (RFC 9171 §5.6).
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn read(bytes: &[u8]) -> Result<(Summary, Option<Vec<u8>>), Unreadable> {
+    match RewrittenBundle::parse(bytes, no_keys).map_err(malformed)? {
+        RewrittenBundle::Valid { bundle, .. } => Ok((summary(&bundle, bytes)?, None)),
+        RewrittenBundle::Rewritten { new_data, .. } => {
+            let kept = Chunk::flatten(new_data, bytes).into_vec();
+            match RewrittenBundle::parse(&kept, no_keys).map_err(malformed)? {
+                RewrittenBundle::Valid { bundle, .. } => {
+                    let summary = summary(&bundle, &kept)?;
+                    Ok((summary, Some(kept)))
+                }
+                _ => Err(Unreadable::Malformed("it has no canonical form".to_owned())),
+            }
+        }
+        RewrittenBundle::Invalid { error, .. } => Err(malformed(error)),
+    }
+}
+
+fn malformed(error: impl fmt::Display) -> Unreadable {
+    Unreadable::Malformed(error.to_string())
+}
+
+fn summary(bundle: &Bundle, bytes: &[u8]) -> Result<Summary, Unreadable> {
+    if bundle.hop_count.as_ref().is_some_and(|hops| hops.count >= hops.limit) {
+        return Err(Unreadable::Hops);
+    }
+    let block = bundle.blocks.get(&PAYLOAD);
+    let payload = block.map(|block| block.payload_range()).filter(|it| it.end <= bytes.len());
+    let payload = payload.ok_or_else(|| Unreadable::Malformed("it has no payload".to_owned()))?;
+    let created = bundle.id.timestamp.creation_time();
+    Ok(Summary {
+        id: BundleId::of(&bundle.id),
+        source: bundle.id.source.clone().try_into()?,
+        destination: bundle.destination.clone().try_into()?,
+        created: created.map(|time| time.millisecs().saturating_add(DTN_EPOCH)),
+        lifetime: bundle.lifetime,
+        age: bundle.age,
+        file_name: file_name(bundle, bytes),
+        payload,
+        is_fragment: bundle.id.fragment_info.is_some(),
+        length: bytes.len() as u64,
+    })
+}
+
+/// The name in our block; of several, the one in the block with the lowest number.
+fn file_name(bundle: &Bundle, bytes: &[u8]) -> Option<FileName> {
+    let named = bundle.blocks.iter().filter(|(_, block)| block.block_type == FILE_NAME);
+    let (_, block) = named.min_by_key(|(number, _)| **number)?;
+    FileName::new(core::str::from_utf8(block.payload(bytes)?).ok()?)
+}
+
+/// A bundle to make.
+#[derive(Debug, Clone)]
+pub struct NewBundle<'a> {
+    /// Who makes it.
+    pub source: &'a Endpoint,
+    /// Whom it is for.
+    pub destination: &'a Endpoint,
+    /// The time of its making, in milliseconds since 1970. Before 2000 no clock has been set: the bundle
+    /// then carries its age instead.
+    pub created: u64,
+    /// Tells it from others of the same source and time.
+    pub sequence: u64,
+    /// How long it is of use.
+    pub lifetime: Duration,
+    /// The name of the file that it carries.
+    pub file_name: Option<&'a FileName>,
+    /// What it carries.
+    pub payload: &'a [u8],
+}
+
+impl NewBundle<'_> {
+    /// The bundle as bytes.
+    ///
+    /// # Panics
+    /// Never: what is invalid cannot be expressed.
+    pub fn encode(&self) -> Vec<u8> {
+        let clocked = self.created.checked_sub(DTN_EPOCH).filter(|since| *since > 0);
+        let flags = Flags { do_not_fragment: true, ..Flags::default() };
+        let mut builder = Builder::new(self.source.eid().clone(), self.destination.eid().clone())
+            .with_flags(flags)
+            .with_lifetime(self.lifetime)
+            .with_hop_count(&HopInfo { limit: HOP_LIMIT, count: 0 });
+        let mut add = |kind: Type, data: Vec<u8>| {
+            let block = std::mem::replace(&mut builder, scratch()).add_extension_block(kind);
+            builder = block.expect("it is not the primary one").build(data.into());
+        };
+        if clocked.is_none() {
+            add(Type::BundleAge, hardy_cbor::encode::emit(&BundleAge::from(0)).0);
+        }
+        if let Some(name) = self.file_name {
+            add(FILE_NAME, name.as_str().as_bytes().to_vec());
+        }
+        let time = CreationTimestamp::from_parts(clocked.map(DtnTime::new), self.sequence);
+        let built = builder.with_payload(self.payload.into()).build(time);
+        built.expect("every part is valid").1.into_vec()
+    }
+}
+
+/// Stands in for a builder while that is used.
+fn scratch<'a>() -> Builder<'a> {
+    Builder::new(Default::default(), Default::default())
+}
+
+/// The bundle as `node` passes it on after it has waited here: with that node as the previous one, one
+/// more hop, and a greater age (RFC 9171 §5.4).
+///
+/// A block that its source has signed or encrypted cannot be changed; the bundle then goes on as it is.
+pub fn forwarded(bytes: &[u8], node: &Node, waited: Duration) -> Vec<u8> {
+    let Ok(RewrittenBundle::Valid { bundle, .. }) = RewrittenBundle::parse(bytes, no_keys) else {
+        return bytes.to_vec();
+    };
+    let mut changes = vec![(Type::PreviousNode, hardy_cbor::encode::emit(&node.eid()).0)];
+    if let Some(hops) = &bundle.hop_count {
+        let more = HopInfo { limit: hops.limit, count: hops.count.saturating_add(1) };
+        changes.push((Type::HopCount, hardy_cbor::encode::emit(&more).0));
+    }
+    if let Some(age) = bundle.age {
+        let older = BundleAge::from(age.saturating_add(waited));
+        changes.push((Type::BundleAge, hardy_cbor::encode::emit(&older).0));
+    }
+    let mut editor = Editor::new(&bundle, bytes);
+    for (kind, data) in changes {
+        editor = match editor.insert_block(kind) {
+            Ok(block) => {
+                let flags = BlockFlags::default();
+                block.with_flags(flags).with_data(data.into()).rebuild()
+            }
+            Err((unchanged, _)) => unchanged,
+        };
+    }
+    match editor.rebuild() {
+        Ok(chunks) => Chunk::flatten(chunks, bytes).into_vec(),
+        Err(_) => bytes.to_vec(),
+    }
+}

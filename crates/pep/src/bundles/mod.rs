@@ -1,0 +1,26 @@
+//! Bundles: what a gateway decides as a node of a delay-tolerant network (BPv7, RFC 9171).
+//!
+//! [`Agent`] decides which bundles are taken, where each goes next and when it may be forgotten: not
+//! before the next node has stored it. [`transfer`] carries bundles over streams of the hop.
+//!
+//! Bundles are read and written by `hardy-bpv7`.
+//!
+//! Not modelled: fragmentation (fragments of others are passed on, and taken for no endpoint here),
+//! status reports, which RFC 9171 §5 leaves to policy, BPSec (RFC 9172: blocks of others pass), and
+//! routes that are learned: they are configured.
+
+mod agent;
+mod endpoint;
+mod file_name;
+mod format;
+#[cfg(test)]
+mod tests;
+pub mod transfer;
+
+pub use agent::{
+    Agent, AgentConfig, AgentStats, AgentWake, Decision, Fate, Limits, Neighbour, NoSuchBundle,
+    Origin, PeerId, Place, Record, Refusal, Returned, Ticket, Whereabouts,
+};
+pub use endpoint::{Endpoint, EndpointError, Node, NodeError};
+pub use file_name::FileName;
+pub use format::{BundleId, NewBundle, Summary, Unreadable, forwarded, read};

@@ -1,0 +1,6 @@
+//! Tests of whole bundles and of pairs of agents.
+
+mod agent;
+mod format;
+mod pair;
+mod seeds;

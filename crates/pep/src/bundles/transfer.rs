@@ -1,0 +1,322 @@
+//! A bundle on a stream of the hop (`docs/slacp.md`, Bundles).
+//!
+//! ```text
+//! opener                                            acceptor
+//! version, flags, identity, digest, length ──────►
+//!                                          ◄────── FROM offset   only if asked: what it has is kept
+//! the bundle from there on, end           ──────►
+//!                                          ◄────── STORED, or REFUSED with a reason; end
+//! ```
+//!
+//! The opener asks if it has tried before. The digest names the bytes: what was received of other
+//! bytes with the same identity is no part of these.
+
+use thiserror::Error;
+
+use super::agent::Refusal;
+use super::format::BundleId;
+
+const VERSION: u8 = 1;
+/// Flag: the opener waits to be told from where.
+const ASKS: u8 = 1;
+const HEADER: usize = 2 + 16 + 32 + 8;
+
+const FROM: u8 = 0;
+const STORED: u8 = 1;
+const REFUSED: u8 = 2;
+
+/// SHA-256 of a bundle's bytes.
+pub type Digest = [u8; 32];
+
+/// What the opener says first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Announcement {
+    /// The bundle.
+    pub id: BundleId,
+    /// Its bytes.
+    pub digest: Digest,
+    /// Their number.
+    pub length: u64,
+    /// Whether the acceptor is to say what it has already.
+    pub asks: bool,
+}
+
+impl Announcement {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![VERSION, if self.asks { ASKS } else { 0 }];
+        bytes.extend(self.id.0);
+        bytes.extend(self.digest);
+        bytes.extend(self.length.to_be_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8; HEADER]) -> Result<Self, TransferError> {
+        let (start, rest) = (&bytes[..2], &bytes[2..]);
+        if start[0] != VERSION {
+            return Err(TransferError::Version(start[0]));
+        }
+        let length = std::array::from_fn(|place| rest[48 + place]);
+        Ok(Self {
+            id: BundleId(std::array::from_fn(|place| rest[place])),
+            digest: std::array::from_fn(|place| rest[16 + place]),
+            length: u64::from_be_bytes(length),
+            asks: start[1] & ASKS != 0,
+        })
+    }
+}
+
+/// What the acceptor says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    /// Send from this byte on.
+    From(u64),
+    /// The bundle is on the disk.
+    Stored,
+    /// It is not taken, with a code: below 64 for now ([`Reply::is_passing`]).
+    Refused(u8),
+}
+
+impl Reply {
+    /// As bytes.
+    pub fn encode(self) -> Vec<u8> {
+        match self {
+            Self::From(offset) => [&[FROM], &offset.to_be_bytes()[..]].concat(),
+            Self::Stored => vec![STORED],
+            Self::Refused(code) => vec![REFUSED, code],
+        }
+    }
+
+    /// A refusal.
+    pub fn refusal(why: Refusal) -> Self {
+        Self::Refused(code(why))
+    }
+
+    /// Whether a refusal is for now: the same bundle may be taken later.
+    pub fn is_passing(code: u8) -> bool {
+        code < 64
+    }
+}
+
+fn code(why: Refusal) -> u8 {
+    match why {
+        Refusal::Full => 1,
+        Refusal::Disk => 2,
+        Refusal::Busy => 3,
+        Refusal::Memory => 4,
+        Refusal::Damaged => 5,
+        Refusal::TooLarge => 64,
+        Refusal::Lifetime => 65,
+        Refusal::Expired => 66,
+        Refusal::Future => 67,
+        Refusal::NoRoute => 68,
+        Refusal::Source => 69,
+        Refusal::Endpoint => 70,
+        Refusal::Malformed => 71,
+    }
+}
+
+/// What a code of a refusal means, as far as this version knows.
+pub fn explain(code: u8) -> String {
+    const ALL: [Refusal; 13] = [
+        Refusal::Full,
+        Refusal::Disk,
+        Refusal::Busy,
+        Refusal::Memory,
+        Refusal::Damaged,
+        Refusal::TooLarge,
+        Refusal::Lifetime,
+        Refusal::Expired,
+        Refusal::Future,
+        Refusal::NoRoute,
+        Refusal::Source,
+        Refusal::Endpoint,
+        Refusal::Malformed,
+    ];
+    let known = ALL.into_iter().find(|it| self::code(*it) == code);
+    known.map_or_else(|| format!("reason {code}"), |it| it.to_string())
+}
+
+/// What comes is no transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// Of another version.
+    #[error("a transfer of version {0}: this side has 1")]
+    Version(u8),
+    /// More than was announced.
+    #[error("more bytes than were announced")]
+    TooLong,
+    /// Less than was announced.
+    #[error("it ends early")]
+    Early,
+    /// A reply that is none.
+    #[error("a reply of an unknown kind, {0}")]
+    Reply(u8),
+}
+
+/// What the acceptor has received.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// The announcement. The owner answers, and calls [`Reception::start`] unless it ends the transfer.
+    Announced(Announcement),
+    /// More of the bundle.
+    Data(&'a [u8]),
+}
+
+/// The acceptor's side of a transfer: pieces of any size in, an announcement and data out.
+#[derive(Debug, Default)]
+pub struct Reception {
+    header: Vec<u8>,
+    announced: Option<Announcement>,
+    left: u64,
+}
+
+impl Reception {
+    /// Takes from the front of `input`. [`None`] when it is used up.
+    ///
+    /// # Errors
+    /// If it is no transfer.
+    pub fn handle<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<Received<'a>>, TransferError> {
+        if self.announced.is_some() {
+            let data = std::mem::take(input);
+            self.left = self.left.checked_sub(data.len() as u64).ok_or(TransferError::TooLong)?;
+            return Ok((!data.is_empty()).then_some(Received::Data(data)));
+        }
+        let wanted = (HEADER - self.header.len()).min(input.len());
+        let (taken, rest) = input.split_at(wanted);
+        self.header.extend_from_slice(taken);
+        *input = rest;
+        let Ok(header) = <&[u8; HEADER]>::try_from(&self.header[..]) else { return Ok(None) };
+        let announced = Announcement::read(header)?;
+        (self.announced, self.left) = (Some(announced), announced.length);
+        Ok(Some(Received::Announced(announced)))
+    }
+
+    /// The opener sends from `offset` on, as the acceptor has said if it was asked.
+    pub fn start(&mut self, offset: u64) {
+        self.left = self.left.saturating_sub(offset);
+    }
+
+    /// The opener has ended its direction.
+    ///
+    /// # Errors
+    /// If something is missing.
+    pub fn end(&self) -> Result<(), TransferError> {
+        if self.is_whole() { Ok(()) } else { Err(TransferError::Early) }
+    }
+
+    /// Whether all that was announced has come.
+    pub fn is_whole(&self) -> bool {
+        self.announced.is_some() && self.left == 0
+    }
+}
+
+/// The opener's side of a transfer: reads replies that arrive in pieces of any size.
+#[derive(Debug, Default)]
+pub struct Replies {
+    partial: Vec<u8>,
+}
+
+impl Replies {
+    /// Takes from the front of `input`. [`None`] when it is used up.
+    ///
+    /// # Errors
+    /// If it is no reply.
+    pub fn handle(&mut self, input: &mut &[u8]) -> Result<Option<Reply>, TransferError> {
+        while let Some((first, rest)) = input.split_first() {
+            self.partial.push(*first);
+            *input = rest;
+            let reply = match self.partial[..] {
+                [FROM, ref offset @ ..] => match <[u8; 8]>::try_from(offset) {
+                    Ok(offset) => Reply::From(u64::from_be_bytes(offset)),
+                    Err(_) => continue,
+                },
+                [STORED] => Reply::Stored,
+                [REFUSED, code] => Reply::Refused(code),
+                [REFUSED] => continue,
+                _ => return Err(TransferError::Reply(self.partial[0])),
+            };
+            self.partial.clear();
+            return Ok(Some(reply));
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn announcement(length: u64, asks: bool) -> Announcement {
+        Announcement { id: BundleId([7; 16]), digest: [9; 32], length, asks }
+    }
+
+    proptest! {
+        #[test]
+        fn a_transfer_arrives_in_pieces_of_any_size(
+            data in prop::collection::vec(any::<u8>(), 0..200), size in 1usize..80, offset in 0usize..200,
+        ) {
+            let offset = offset.min(data.len());
+            let said = announcement(data.len() as u64, offset > 0);
+            let bytes = [&said.encode()[..], &data[offset..]].concat();
+            let (mut reception, mut got) = (Reception::default(), data[..offset].to_vec());
+            for mut piece in bytes.chunks(size) {
+                while let Some(received) = reception.handle(&mut piece).unwrap() {
+                    match received {
+                        Received::Announced(announced) => {
+                            prop_assert_eq!(announced, said);
+                            reception.start(offset as u64);
+                        }
+                        Received::Data(data) => got.extend_from_slice(data),
+                    }
+                }
+            }
+            prop_assert_eq!(reception.end(), Ok(()));
+            prop_assert_eq!(got, data);
+        }
+
+        #[test]
+        fn replies_arrive_in_pieces_of_any_size(size in 1usize..20, offset: u64, code: u8) {
+            let all = [Reply::From(offset), Reply::Refused(code), Reply::Stored];
+            let bytes: Vec<u8> = all.iter().flat_map(|it| it.encode()).collect();
+            let (mut replies, mut got) = (Replies::default(), Vec::new());
+            for mut piece in bytes.chunks(size) {
+                while let Some(reply) = replies.handle(&mut piece).unwrap() {
+                    got.push(reply);
+                }
+            }
+            prop_assert_eq!(got, all);
+        }
+    }
+
+    #[test]
+    fn a_transfer_that_is_none_is_refused() {
+        let mut reception = Reception::default();
+        let mut bytes = announcement(3, false).encode();
+        bytes[0] = 9;
+        assert_eq!(reception.handle(&mut &bytes[..]), Err(TransferError::Version(9)));
+        let mut reception = Reception::default();
+        assert_eq!(reception.end(), Err(TransferError::Early));
+        let bytes = announcement(3, false).encode();
+        assert!(reception.handle(&mut &bytes[..]).unwrap().is_some());
+        assert_eq!(reception.end(), Err(TransferError::Early));
+        assert_eq!(reception.handle(&mut &b"four"[..]), Err(TransferError::TooLong));
+        assert_eq!(Replies::default().handle(&mut &[3][..]), Err(TransferError::Reply(3)));
+    }
+
+    #[test]
+    fn passing_refusals_are_told_from_lasting_ones() {
+        for why in [Refusal::Full, Refusal::Damaged, Refusal::NoRoute, Refusal::Malformed] {
+            let Reply::Refused(code) = Reply::refusal(why) else { panic!("{why}") };
+            assert_eq!(Reply::is_passing(code), why.is_passing(), "{why}");
+            assert_eq!(explain(code), why.to_string());
+        }
+        assert_eq!(explain(200), "reason 200");
+    }
+}
