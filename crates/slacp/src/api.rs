@@ -47,6 +47,9 @@ pub struct Config {
     /// Whether this side understands HTTP exchanges, so that the peer may open streams to them. Default
     /// false.
     pub exchanges: bool,
+    /// Whether this side takes bundles, so that the peer may open streams to its bundle agent. Default
+    /// false.
+    pub bundles: bool,
     /// How many compressed streams of a peer the owner decompresses at a time
     /// ([`Endpoint::is_compressed`](crate::Endpoint::is_compressed)). Default 0: the peer opens none.
     pub decompressors: u16,
@@ -121,6 +124,7 @@ impl Config {
             names: false,
             questions: false,
             exchanges: false,
+            bundles: false,
             decompressors: 0,
             keepalive: Duration::from_secs(15),
             give_up: Duration::from_secs(900),
@@ -314,7 +318,8 @@ pub enum Event {
         /// The new stream.
         stream: StreamId,
         /// Where the stream leads. The destination is a host name only with [`Config::names`], a
-        /// resolver only with [`Config::questions`], and an exchange only with [`Config::exchanges`].
+        /// resolver only with [`Config::questions`], an exchange only with [`Config::exchanges`], and a
+        /// bundle agent only with [`Config::bundles`].
         open: Open<Destination>,
     },
     /// The peer has connected the stream to its destination.
@@ -450,7 +455,8 @@ pub enum StreamError {
     /// settings a new stream needs 64 kB.
     #[error("the session has no memory left for another stream")]
     NoRoom,
-    /// The peer does not resolve names, answers no DNS questions, or has no HTTP exchanges.
+    /// The peer does not resolve names, answers no DNS questions, has no HTTP exchanges, or takes no
+    /// bundles.
     #[error("the peer resolves no names")]
     NoNames,
     /// The configuration does not have this class.

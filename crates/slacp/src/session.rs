@@ -530,7 +530,8 @@ pub(crate) fn limits(config: &Config) -> Limits {
         config.names,
         (config.questions, config.exchanges),
         decompressors > 0,
-    );
+    )
+    .with_bundles(config.bundles);
     Limits { channels, contexts, decompressors, openings, ..limits }
 }
 

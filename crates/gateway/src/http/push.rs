@@ -216,7 +216,7 @@ impl<'a> Page<'a> {
         let host = match &self.job.open.destination {
             Destination::Address(address) => Host::Address(*address),
             Destination::Name(name, port) => Host::Name(name.clone(), *port),
-            Destination::Resolver | Destination::Exchange(_) => return None,
+            Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => return None,
         };
         let (destination, source) = (Destination::Exchange(host), self.job.open.source);
         let open = Open { destination, source, dscp: None };

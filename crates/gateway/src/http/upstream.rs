@@ -81,7 +81,9 @@ impl Upstream {
         let host = match &open.destination {
             Destination::Address(address) => Host::Address(*address),
             Destination::Name(name, port) => Host::Name(name.clone(), *port),
-            Destination::Resolver | Destination::Exchange(_) => return Ok(None),
+            Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => {
+                return Ok(None);
+            }
         };
         let session = session(through, route, open);
         let Some(session) = session.filter(|it| through.hop.peer_exchanges(*it)) else {
@@ -125,7 +127,7 @@ async fn straight(through: &Through, open: &Open<Destination>) -> Result<TcpStre
             let asker = (client_network(open.source.ip()), LOOKUPS_EACH);
             through.resolver.look_up(asker, (name, *port), through.dialer.timeout).await?
         }
-        Destination::Resolver | Destination::Exchange(_) => Vec::new(),
+        Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => Vec::new(),
     };
     let mut why = ResetReason::Unreachable;
     for address in addresses {

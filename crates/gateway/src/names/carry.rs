@@ -73,7 +73,7 @@ async fn straight(through: &Through, leg: Leg, first: &[u8], open: Open<Destinat
             let asker = (client_network(open.source.ip()), LOOKUPS_EACH);
             through.resolver.look_up(asker, (name, *port), through.dialer.timeout).await
         }
-        Destination::Resolver | Destination::Exchange(_) => Ok(Vec::new()),
+        Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => Ok(Vec::new()),
     };
     let mut why = addresses.as_ref().err().copied();
     for address in addresses.unwrap_or_default() {

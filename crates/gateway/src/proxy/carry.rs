@@ -91,7 +91,9 @@ impl Upstream {
                 let asker = (client_network(client), LOOKUPS_EACH);
                 self.resolver.look_up(asker, (name, *port), self.dialer.timeout).await
             }
-            Destination::Resolver | Destination::Exchange(_) => Err(ResetReason::Prohibited),
+            Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => {
+                Err(ResetReason::Prohibited)
+            }
         }
     }
 }

@@ -543,6 +543,9 @@ impl Hub {
             let answer = names.answer(terminal.key, stream);
             return self.parts.gateway.serve(answer);
         }
+        if open.destination == Destination::Bundles {
+            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+        }
         if ops.bypass_reason(self.parts.gateway.view()).is_some() {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
         }
@@ -568,7 +571,7 @@ impl Hub {
                 let resolvers = (self.resolver.clone(), self.names.clone());
                 self.lookups.spawn(look_up(resolvers, asker, request, timeout));
             }
-            Destination::Resolver | Destination::Exchange(_) => {}
+            Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => {}
         }
     }
 

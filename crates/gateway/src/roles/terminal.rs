@@ -305,7 +305,10 @@ impl Terminal {
                     self.parts.gateway.serve(http::pushed(shared, stream, open));
                 }
                 // From a hub that ignores that this terminal resolves no names.
-                Destination::Name(..) | Destination::Resolver | Destination::Exchange(_) => {
+                Destination::Name(..)
+                | Destination::Resolver
+                | Destination::Exchange(_)
+                | Destination::Bundles => {
                     self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
                 }
             },

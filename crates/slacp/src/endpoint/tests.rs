@@ -217,17 +217,21 @@ fn a_mandatory_parameter_is_refused_by_name_and_leaves_nothing() {
 
 #[test]
 fn an_opening_carries_the_code_point_and_a_name_to_a_resolving_peer() {
-    let resolving = Config { names: true, questions: true, exchanges: true, ..config() };
+    let resolving =
+        Config { names: true, questions: true, exchanges: true, bundles: true, ..config() };
     let (mut terminal, mut hub) = (terminal(5), hub(resolving));
     connect(&mut terminal, &mut hub);
     let ids = [&terminal, &hub].map(session);
     assert!(terminal.peer_resolves(ids[0]) && !hub.peer_resolves(ids[1]));
     assert!(terminal.peer_answers(ids[0]) && !hub.peer_answers(ids[1]));
+    assert!(terminal.peer_takes_bundles(ids[0]) && !hub.peer_takes_bundles(ids[1]));
     let name = HostName::new("server.example").unwrap();
     let name = Destination::Name(name, 443);
     assert!(terminal.peer_exchanges(ids[0]) && !hub.peer_exchanges(ids[1]));
     let exchange = Destination::Exchange(Host::Address(address(7)));
-    for destination in [name, address(9).into(), Destination::Resolver, exchange] {
+    for destination in
+        [name, address(9).into(), Destination::Resolver, exchange, Destination::Bundles]
+    {
         let open = Open { destination, source: address(8), dscp: Some(46) };
         terminal.open(at(100), ids[0], open.clone()).unwrap();
         carry(&mut terminal, TERMINAL, &mut hub, at(100));

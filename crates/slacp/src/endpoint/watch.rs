@@ -128,6 +128,12 @@ impl Endpoint {
         openings.is_some_and(Openings::exchanges)
     }
 
+    /// Whether a session's peer takes bundles, so that streams may be opened to its bundle agent.
+    pub fn peer_takes_bundles(&self, session: SessionId) -> bool {
+        let openings = self.core.session(session).map(|session| session.peer.limits.openings);
+        openings.is_some_and(Openings::bundles)
+    }
+
     /// Number of datagrams that matched no session and no handshake.
     pub fn ignored(&self) -> u64 {
         self.core.ignored

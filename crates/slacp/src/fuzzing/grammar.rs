@@ -158,6 +158,7 @@ pub(super) fn destination(choices: &mut Choices) -> Open<Destination> {
         Some(name) if choices.one_in(8) => Destination::Name(name, 80),
         _ if choices.one_in(16) => Destination::Resolver,
         _ if choices.one_in(16) => Destination::Exchange(Host::Address(address)),
+        _ if choices.one_in(16) => Destination::Bundles,
         _ => address.into(),
     };
     Open { destination, source: address, dscp: Some(choices.bits(8) as u8) }

@@ -225,6 +225,10 @@ mod tests {
         open(Destination::Resolver, None)
     }
 
+    fn to_agent() -> Open<Destination> {
+        open(Destination::Bundles, None)
+    }
+
     /// Writes the opening and returns it as the peer parses it.
     fn told(streams: &mut Streams) -> Open<Destination> {
         let mut out = Vec::new();
@@ -237,8 +241,10 @@ mod tests {
 
     #[test]
     fn a_peer_gets_only_fields_that_it_understands() {
-        let mut streams_to_new = streams(Openings::of_this_version(true, (true, true), true));
-        for wanted in [to_address(Some(46)), to_address(None), to_name(), to_resolver()] {
+        let all = Openings::of_this_version(true, (true, true), true).with_bundles(true);
+        let mut streams_to_new = streams(all);
+        let address = [to_address(Some(46)), to_address(None)];
+        for wanted in address.into_iter().chain([to_name(), to_resolver(), to_agent()]) {
             streams_to_new.open(wanted.clone()).unwrap();
             assert_eq!(told(&mut streams_to_new), wanted);
         }
@@ -263,7 +269,7 @@ mod tests {
         let mut to_old = streams(Openings::default());
         to_old.open(to_address(Some(46))).unwrap();
         assert_eq!(told(&mut to_old), to_address(None));
-        for unknown in [to_name(), to_resolver()] {
+        for unknown in [to_name(), to_resolver(), to_agent()] {
             assert_eq!(to_old.open(unknown), Err(StreamError::NoNames));
         }
     }
@@ -274,6 +280,7 @@ mod tests {
             (Openings::of_this_version(false, (true, true), false), to_name()),
             (Openings::of_this_version(true, (false, true), false), to_resolver()),
             (Openings::of_this_version(true, (true, false), false), to_exchange()),
+            (Openings::of_this_version(true, (true, true), true), to_agent()),
         ] {
             let mut streams = streams(openings);
             streams.on_open(Instant::ZERO, StreamId(1), 10, 1000, unwanted).unwrap();

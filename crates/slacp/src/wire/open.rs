@@ -4,7 +4,7 @@ use core::fmt;
 use std::net::SocketAddr;
 
 /// What a new stream carries: a TCP connection to an address or, with [`Destination`], possibly to a
-/// host name; or a question for the peer's resolver.
+/// host name; or a question for the peer's resolver; or a bundle for its bundle agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Open<D = SocketAddr> {
     /// Where the accepting side connects to.
@@ -41,6 +41,8 @@ pub enum Destination {
     /// A host with which the accepting side has an HTTP exchange, or (from a hub) has had one: the
     /// stream carries a request and the response, not a connection.
     Exchange(Host),
+    /// The accepting side's agent for bundles (RFC 9171). The stream carries one bundle.
+    Bundles,
 }
 
 /// A host, with a port.
@@ -63,14 +65,17 @@ impl From<Host> for Destination {
 
 /// The port of DNS (RFC 1035 §4.2).
 const DNS_PORT: u16 = 53;
+/// The port of bundles over TCP (RFC 9174 §8.1).
+const BUNDLE_PORT: u16 = 4556;
 
 impl Destination {
-    /// The port; that of DNS for a resolver.
+    /// The port; that of DNS for a resolver, and that of bundles over TCP for an agent.
     pub fn port(&self) -> u16 {
         match self {
             Self::Address(address) | Self::Exchange(Host::Address(address)) => address.port(),
             Self::Name(_, port) | Self::Exchange(Host::Name(_, port)) => *port,
             Self::Resolver => DNS_PORT,
+            Self::Bundles => BUNDLE_PORT,
         }
     }
 }
@@ -89,6 +94,7 @@ impl fmt::Display for Destination {
                 write!(f, "{name}:{port}")
             }
             Self::Resolver => f.write_str("resolver"),
+            Self::Bundles => f.write_str("bundles"),
         }
     }
 }
@@ -131,6 +137,7 @@ impl Openings {
     const QUESTIONS: u64 = 4;
     const COMPRESSED: u64 = 8;
     const EXCHANGES: u64 = 16;
+    const BUNDLES: u64 = 32;
 
     /// The fields that this version understands; names only if this side resolves them, questions
     /// and exchanges only if it answers them, and compressed streams only if it decompresses any.
@@ -149,6 +156,11 @@ impl Openings {
         )
     }
 
+    /// The same, and bundles if this side takes them.
+    pub(crate) fn with_bundles(self, takes: bool) -> Self {
+        Self(self.0 | if takes { Self::BUNDLES } else { 0 })
+    }
+
     /// Whether a stream may lead to this destination.
     pub(crate) fn take(self, destination: &Destination) -> bool {
         match destination {
@@ -156,6 +168,7 @@ impl Openings {
             Destination::Name(..) => self.names(),
             Destination::Resolver => self.questions(),
             Destination::Exchange(_) => self.exchanges(),
+            Destination::Bundles => self.bundles(),
         }
     }
 
@@ -177,6 +190,11 @@ impl Openings {
     /// Whether HTTP exchanges are understood.
     pub(crate) fn exchanges(self) -> bool {
         self.0 & Self::EXCHANGES != 0
+    }
+
+    /// Whether bundles are taken.
+    pub(crate) fn bundles(self) -> bool {
+        self.0 & Self::BUNDLES != 0
     }
 
     /// Whether DNS questions are answered.

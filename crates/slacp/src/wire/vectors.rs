@@ -580,6 +580,10 @@ fn frames() -> Vec<(&'static str, Frame<'static>)> {
             open(Destination::Exchange(Host::Address(v4)), None),
         ),
         (
+            "MARKED OPEN stream=6 window=20000 credit=100000 dscp=unknown destination=bundles source=[2001:db8::1]:443",
+            open(Destination::Bundles, None),
+        ),
+        (
             "MARKED OPEN stream=6 window=20000 credit=100000 dscp=46 destination=192.0.2.1:80 source=[2001:db8::1]:443 COMPRESSED",
             open_as(v4.into(), Some(46), true),
         ),

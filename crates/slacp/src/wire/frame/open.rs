@@ -14,6 +14,7 @@ const NAME: u8 = 0;
 const RESOLVER: u8 = 1;
 /// The destination of an exchange follows.
 const EXCHANGE: u8 = 2;
+const BUNDLES: u8 = 3;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 /// Stands for an unknown code point, as does every larger value.
@@ -70,6 +71,7 @@ fn write_destination(out: &mut Vec<u8>, destination: &Destination) {
                 Host::Name(name, port) => write_name(out, name, *port),
             }
         }
+        Destination::Bundles => out.push(BUNDLES),
     }
 }
 
@@ -86,6 +88,7 @@ fn read_destination(input: &mut &[u8]) -> Option<Destination> {
             take::<1>(input)?;
             read_host(input).map(Destination::Exchange)
         }
+        BUNDLES => take::<1>(input).map(|_| Destination::Bundles),
         _ => read_host(input).map(Destination::from),
     }
 }

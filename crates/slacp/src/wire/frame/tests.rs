@@ -18,8 +18,9 @@ fn open() -> impl Strategy<Value = Open<Destination>> {
     let with = address().prop_map(|address| Destination::Exchange(Host::Address(address)));
     let with_name = Just(Destination::Exchange(Host::Name(HostName::new("a.b").unwrap(), 80)));
     let resolver = Just(Destination::Resolver);
-    let destination =
-        prop_oneof![3 => address_of, 1 => name, 1 => resolver, 1 => with, 1 => with_name];
+    let agent = Just(Destination::Bundles);
+    let destination = prop_oneof![3 => address_of, 1 => name, 1 => resolver, 1 => agent, 1 => with,
+        1 => with_name];
     let parts = (destination, address(), prop::option::of(0u8..64));
     parts.prop_map(|(destination, source, dscp)| Open { destination, source, dscp })
 }

@@ -49,6 +49,7 @@ impl Fields<'_> {
             Ok(SocketAddr::V4(v4)) => [&[4], &v4.ip().octets()[..], &port(v4.port())].concat(),
             Ok(SocketAddr::V6(v6)) => [&[6], &v6.ip().octets()[..], &port(v6.port())].concat(),
             Err(_) if self.text(name) == "resolver" => vec![1],
+            Err(_) if self.text(name) == "bundles" => vec![3],
             Err(_) => {
                 let (host, number) = self.text(name).split_once(':').unwrap();
                 let head = [0, host.len() as u8];
