@@ -34,6 +34,7 @@
 //!
 //! Nothing here does I/O: the caller reads the file, and the private key that it names.
 
+mod bundles;
 mod classes;
 mod dlep;
 mod dns;

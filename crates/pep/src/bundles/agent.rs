@@ -510,7 +510,8 @@ impl Agent {
         }
     }
 
-    /// What must be remembered: for the owner who writes it anew.
+    /// What must be remembered, for the owner who writes it anew; with what is being removed, which the
+    /// disk may have noted already.
     pub fn remembered(&self) -> impl Iterator<Item = (&BundleId, Fate, u64)> {
         self.index.all_remembered()
     }

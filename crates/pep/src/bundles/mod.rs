@@ -1,7 +1,7 @@
 //! Bundles: what a gateway decides as a node of a delay-tolerant network (BPv7, RFC 9171).
 //!
 //! [`Agent`] decides which bundles are taken, where each goes next and when it may be forgotten: not
-//! before the next node has stored it. [`transfer`] carries bundles over streams of the hop.
+//! before the next node has stored it. [`transfer`] carries bundles over streams of the hop, and [`tcpcl`] over TCP.
 //!
 //! Bundles are read and written by `hardy-bpv7`.
 //!
@@ -13,6 +13,7 @@ mod agent;
 mod endpoint;
 mod file_name;
 mod format;
+pub mod tcpcl;
 #[cfg(test)]
 mod tests;
 pub mod transfer;

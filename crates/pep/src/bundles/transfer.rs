@@ -11,6 +11,7 @@
 //! The opener asks if it has tried before. The digest names the bytes: what was received of other
 //! bytes with the same identity is no part of these.
 
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use super::agent::Refusal;
@@ -27,6 +28,11 @@ const REFUSED: u8 = 2;
 
 /// SHA-256 of a bundle's bytes.
 pub type Digest = [u8; 32];
+
+/// The digest of a bundle.
+pub fn digest(bundle: &[u8]) -> Digest {
+    Sha256::digest(bundle).into()
+}
 
 /// What the opener says first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use slacp::{AggregateId, KeyPair, PublicKey};
 
+use super::bundles::BundlesConfig;
 use super::dns::HubDnsConfig;
 use super::http::HubHttpConfig;
 use super::intercept::{InterceptConfig, TunnelConfig};
@@ -58,6 +59,8 @@ pub struct HubConfig {
     pub dns: Option<HubDnsConfig>,
     /// Has HTTP exchanges for its terminals; `None` has none. Section `http`.
     pub http: Option<HubHttpConfig>,
+    /// A node for bundles; `None` is none. Section `bundles`.
+    pub bundles: Option<BundlesConfig>,
     /// Traffic classes that share the rate. Sections `[[class]]`.
     pub classes: Classes,
     /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then

@@ -1,5 +1,6 @@
 //! The typed configuration of a gateway: valid as it stands, whatever file it came from.
 
+mod bundles;
 mod dns;
 mod http;
 mod hub;
@@ -9,6 +10,7 @@ mod operation;
 mod solo;
 mod terminal;
 
+pub use bundles::{BundlesConfig, FILE_SERVICES, Reach};
 pub use dns::{DnsConfig, HubDnsConfig};
 pub use http::{HttpConfig, HubHttpConfig, PushConfig};
 pub use hub::{HubConfig, PermitDefaults, PermittedTerminal, aggregates};

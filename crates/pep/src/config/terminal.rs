@@ -7,6 +7,7 @@ use std::time::Duration;
 use slacp::{KeyPair, PublicKey};
 use thiserror::Error;
 
+use super::bundles::BundlesConfig;
 use super::dns::DnsConfig;
 use super::http::HttpConfig;
 use super::intercept::{InterceptConfig, ProxyConfig, TunnelConfig};
@@ -51,6 +52,8 @@ pub struct TerminalConfig {
     /// Answers clients' requests from a cache; `None` leaves their connections as they are. Section
     /// `http`, which requires `intercept`.
     pub http: Option<HttpConfig>,
+    /// A node for bundles; `None` is none. Section `bundles`.
+    pub bundles: Option<BundlesConfig>,
     /// Traffic classes that share the rate. Sections `[[class]]`.
     pub classes: Classes,
     /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then

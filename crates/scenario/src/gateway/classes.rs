@@ -6,7 +6,7 @@ use core::time::Duration;
 use pep::traffic::{
     Classes, DEFAULT_CLASS, Definition, MOST_CLASSES, PacketQueue, Ports, TCP, Traffic, UDP,
 };
-use slacp::{ClassConfig, ErrorControl};
+use slacp::{ClassConfig, Destination, ErrorControl};
 use units::{ByteCount, format_duration};
 
 use super::raw::sections;
@@ -35,23 +35,32 @@ const PROTOCOLS: [(&str, &[u8]); 7] = [
     ("sctp", &[132]),
 ];
 
-/// The configured classes, or the default ones, set in `link`; with channels for `packets` if there
-/// is a tunnel.
+/// The configured classes, or the default ones, set in `link`; with a class for `bundles` if there is a
+/// node for them, and channels for `packets` if there is a tunnel.
 pub(super) fn read(
     place: &Place<'_>,
-    raw: Vec<sections::Class>,
+    (raw, bundles): (Vec<sections::Class>, bool),
     packets: bool,
     link: &mut slacp::Config,
 ) -> Result<Classes, FileError> {
     let queue = if link.on_demand { PacketQueue::on_demand() } else { PacketQueue::default() };
     let definitions = match raw.is_empty() {
-        true => Definition::usual().into_iter().map(|it| Definition { queue, ..it }).collect(),
+        true => usual(bundles).into_iter().map(|it| Definition { queue, ..it }).collect(),
         false => definitions(place, raw, queue)?,
     };
     let guarantees = definitions.iter().map(|it| (&it.name, it.share.guaranteed));
     guarantees::carried(place, &link.rate, "class", guarantees)?;
     Classes::install(definitions, packets, link)
         .map_err(|(name, error)| place.unreadable("class", format!("{name:?}: {error}")))
+}
+
+/// The default classes. Bundles have one of their own, with the share of bulk.
+fn usual(bundles: bool) -> Vec<Definition> {
+    let port = Destination::Bundles.port();
+    let ports = vec![Ports { protocol: Some(TCP), first: port, last: port }];
+    let traffic = Traffic { ports, ..Traffic::default() };
+    let class = Definition { traffic, ..Definition::new("bundles") };
+    Definition::usual().into_iter().chain(bundles.then_some(class)).collect()
 }
 
 fn definitions(

@@ -18,7 +18,8 @@ use super::raw::sections;
 use super::raw::values::Key;
 use super::shared::{SharedKeys, shared_keys};
 use super::{
-    ConfigFile, KeySource, RawHub, RawTerminal, dns, egress, entrances, http, limits, policies,
+    ConfigFile, KeySource, RawHub, RawTerminal, bundles, dns, egress, entrances, http, limits,
+    policies,
 };
 use crate::FileError;
 use crate::place::{Place, quoted};
@@ -43,6 +44,8 @@ pub(super) fn terminal<E: Display>(
     let dns = raw.dns.map(|raw| dns::terminal(place, raw, intercept.is_some())).transpose()?;
     let http = raw.http.map(|raw| http::terminal(place, raw, intercept.as_ref())).transpose()?;
     shared.link.exchanges = http.is_some();
+    let bundles = raw.bundles.map(|raw| bundles::terminal(place, raw)).transpose()?;
+    shared.link.bundles = bundles.is_some();
     Ok(TerminalConfig {
         identity: shared.identity,
         hubs,
@@ -56,6 +59,7 @@ pub(super) fn terminal<E: Display>(
         accept: egress::accept(place, raw.accept)?,
         dns,
         http,
+        bundles,
         operation: shared.operation,
         tunnel: shared.tunnel,
         classes: shared.classes,
@@ -131,6 +135,9 @@ pub(super) fn hub<E: Display>(
         list.add(&place.within("terminal").within(index), raw)?;
     }
     let terminals = list.terminals;
+    let bundles = |raw| bundles::hub(place, raw, &terminals, permits.is_some());
+    let bundles = raw.bundles.map(bundles).transpose()?;
+    shared.link.bundles = bundles.is_some();
     let transparent = raw.transparent.unwrap_or(false);
     let needs_networks = permits.is_none() && (raw.intercept.is_some() || transparent);
     check_networks(place, &terminals, needs_networks)?;
@@ -147,6 +154,7 @@ pub(super) fn hub<E: Display>(
         mesh: raw.mesh.unwrap_or(false),
         dns,
         http,
+        bundles,
         intercept: raw.intercept.map(|raw| entrances::intercept(place, raw)).transpose()?,
         terminals,
         permits,

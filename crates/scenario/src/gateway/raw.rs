@@ -9,8 +9,8 @@ use units::{BitRate, ByteCount, Probability};
 
 pub(crate) use self::sections::PermittedTerminal as RawPermit;
 use self::sections::{
-    Accept, Class, Dlep, Dns, Egress, Http, HubDns, HubHttp, Intercept, Limits, Metrics, OtherHub,
-    PermittedTerminal, Policy, Proxy, Side, Tunnel, Wan,
+    Accept, Bundles, Class, Dlep, Dns, Egress, Http, HubDns, HubHttp, Intercept, Limits, Metrics,
+    OtherHub, PermittedTerminal, Policy, Proxy, Side, Tunnel, Wan,
 };
 use self::values::{Address, HubOrder, InitialRate, Key, RateChoice};
 use crate::text::{Text, Time};
@@ -108,6 +108,8 @@ pub(crate) struct RawTerminal {
     pub(super) dns: Option<Dns>,
     /// Cleartext HTTP is answered from a cache; without it, its connections are like others.
     pub(super) http: Option<Http>,
+    /// A node for bundles, which wait while the hop is down; without it, there is none.
+    pub(super) bundles: Option<Bundles>,
     /// Traffic that is not split crosses the hop too, if both sides have this section.
     pub(super) tunnel: Option<Tunnel>,
     /// How traffic shares the rate; by default interactive traffic goes before bulk.
@@ -209,6 +211,8 @@ pub(crate) struct RawHub {
     pub(super) dns: Option<HubDns>,
     /// Fetch for the caches of terminals, over connections that stay; without it, they connect.
     pub(super) http: Option<HubHttp>,
+    /// A node for bundles, which wait while a terminal is away; without it, there is none.
+    pub(super) bundles: Option<Bundles>,
     /// Traffic that is not split crosses the hop too, if both sides have this section.
     pub(super) tunnel: Option<Tunnel>,
     /// How traffic shares the rate; by default interactive traffic goes before bulk.

@@ -12,6 +12,7 @@ use crate::FileKind;
 const COMMON: &[&str] = &["control", "metrics", "proxy", "state"];
 /// Keys of hub and terminal.
 const OF_A_PAIR: &[&str] = &[
+    "bundles",
     "dlep",
     "dns",
     "http",

@@ -30,6 +30,8 @@ pub(super) struct SharedKeys {
     pub(super) connect_timeout: Option<Text<Time>>,
     pub(super) tunnel: Option<sections::Tunnel>,
     pub(super) class: Vec<sections::Class>,
+    /// Whether there is a node for bundles.
+    pub(super) bundles: bool,
 }
 
 /// The fields of [`SharedKeys`] of a raw terminal or hub. The raw types repeat them, because serde
@@ -61,6 +63,7 @@ macro_rules! shared_keys {
             connect_timeout: $raw.connect_timeout,
             tunnel: $raw.tunnel,
             class: $raw.class,
+            bundles: $raw.bundles.is_some(),
         }
     };
 }
@@ -91,7 +94,8 @@ impl SharedKeys {
         link.padding_share = probe_share.unwrap_or(link.padding_share);
         link.on_demand = dlep.as_ref().is_some_and(|dlep| dlep.on_demand);
         let tunnel = self.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
-        let classes = classes::read(place, self.class, tunnel.is_some(), &mut link)?;
+        let classes =
+            classes::read(place, (self.class, self.bundles), tunnel.is_some(), &mut link)?;
         let operation = self.operation.read(place, file)?;
         Ok(Shared {
             identity: identity(place, self.private_key, self.private_key_file, key)?,

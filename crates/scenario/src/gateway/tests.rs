@@ -5,7 +5,7 @@ use pep::accounting::{Exhausted, Period, VolumeQuota};
 use pep::admission::Quota;
 use pep::config::{
     Answer, ControlPath, DlepConfig, MetricsConfig, Modem, Names, OperationConfig, ProxyConfig,
-    SideConfig, TunnelConfig, TunnelDevice,
+    Reach, SideConfig, TunnelConfig, TunnelDevice,
 };
 use pep::egress::{Egress, Target};
 use pep::hubs::HubId;
@@ -1041,4 +1041,61 @@ fn cleartext_http_is_cached_with_a_section_http() {
     assert_eq!(push.objects, 7);
     let error = with("objects = 0").unwrap_err().to_string();
     assert!(error.contains("http.objects") && error.contains("1 to 256"), "{error}");
+}
+
+#[test]
+fn bundles_have_a_section_on_both_sides() {
+    let bare = terminal(&terminal_with("lan0", "lan0")).unwrap();
+    assert!(bare.bundles.is_none() && !bare.link.bundles);
+    let section = "[bundles]\nnode = \"ipn:2.0\"\nhub = \"ipn:1.0\"\nstore = \"b\"\n";
+    let text = terminal_with("[intercept]", &format!("{section}[intercept]"));
+    let config = terminal(&text).unwrap();
+    assert!(config.link.bundles);
+    let class = config.classes.of_connection(4556, None);
+    assert_eq!(config.classes.id_of("bundles"), Some(class));
+    assert_eq!(bare.classes.id_of("bundles"), None);
+    let bundles = config.bundles.unwrap();
+    assert_eq!(bundles.agent.node.to_string(), "ipn:2.0");
+    assert!(bundles.agent.peers[0].everything && bundles.reach == [Reach::Hub]);
+    assert_eq!((bundles.listen, &bundles.inbox), (None, &None), "nothing listens by default");
+    let limits = bundles.agent.limits;
+    assert_eq!((limits.bytes.get(), limits.largest.get()), (1_000_000_000, 16_000_000));
+    assert_eq!((limits.bundles, limits.remembered, limits.window), (10_000, 100_000, 16));
+
+    let section = "[bundles]\nnode = \"dtn://hub/\"\nstore = \"/b\"\ninbox = \"in\"\n\
+                   listen = \"10.0.0.1:4556\"\nclients = [\"10.0.0.0/8\"]\n\
+                   [[bundles.peer]]\nnode = \"ipn:2.0\"\nterminal = \"ship-1\"\n\
+                   [[bundles.peer]]\nnode = \"ipn:7.0\"\nbehind = [\"dtn://far/\"]\n\
+                   address = \"10.0.0.9:4556\"\n[[bundles.peer]]\nnode = \"ipn:9.0\"\n";
+    let with = |from: &str, to: &str| {
+        hub(&hub_with("[[terminal]]", &format!("{}[[terminal]]", section.replace(from, to))))
+    };
+    let bundles = with("", "").unwrap().bundles.unwrap();
+    let address = "10.0.0.9:4556".parse().unwrap();
+    let ship = Reach::Terminal("ship-1".to_owned());
+    assert_eq!(bundles.reach, [ship, Reach::Connect(address), Reach::Listen]);
+    assert!(bundles.serves([10, 9, 9, 9].into()) && !bundles.serves([11, 0, 0, 1].into()));
+    assert!(bundles.inbox.is_some() && bundles.file_service() == "files");
+    for (from, to, told) in [
+        ("node = \"dtn://hub/\"\n", "", &["bundles.node is missing", "dtn://ship/"][..]),
+        ("dtn://hub/", "hub", &["bundles.node", "ipn:2.0"]),
+        ("store = \"/b\"\n", "", &["bundles.store is missing"]),
+        ("store", "hub = \"ipn:1.0\"\nstore", &["bundles.hub", "this is a hub"]),
+        ("store", "size = \"1 kB\"\nstore", &["bundles.size", "at least 1 MB"]),
+        ("store", "largest = \"300 MB\"\nstore", &["bundles.largest", "quarter"]),
+        ("store", "window = 0\nstore", &["bundles.window", "1 to 256"]),
+        ("store", "longest_lifetime = \"1 s\"\nstore", &["longest_lifetime", "8784 h"]),
+        ("clients = [\"10.0.0.0/8\"]\n", "", &["bundles.clients is missing"]),
+        ("\"ship-1\"", "\"boat\"", &["bundles.peer.0.terminal", "boat", "of this file"]),
+        ("\"ipn:9.0\"", "\"ipn:2.0\"", &["bundles.peer", "ipn:2.0", "nowhere else"]),
+        ("address", "terminal = \"ship-1\"\naddress", &["bundles.peer.1", "either"]),
+        (
+            "\"ipn:9.0\"",
+            "\"ipn:9.0\"\neverything = true\n[[bundles.peer]]\nnode = \"ipn:4.0\"\neverything = true",
+            &["bundles.peer", "2 nodes"],
+        ),
+    ] {
+        let error = with(from, to).unwrap_err().to_string();
+        told.iter().for_each(|part| assert!(error.contains(part), "{part}: {error}"));
+    }
 }

@@ -196,7 +196,12 @@ impl Index {
     }
 
     pub(super) fn all_remembered(&self) -> impl Iterator<Item = (&BundleId, Fate, u64)> {
-        self.known.iter().map(|(id, (fate, until))| (id, *fate, *until))
+        let ending = self.held.iter().filter_map(|(id, held)| match held.state {
+            State::Removing(fate) | State::Stuck(_, fate) => Some((id, fate, held.record.expires)),
+            _ => None,
+        });
+        let known = self.known.iter().map(|(id, (fate, until))| (id, *fate, *until));
+        known.chain(ending)
     }
 
     pub(super) fn list(&self) -> impl Iterator<Item = (&Record, Whereabouts)> {

@@ -1,0 +1,278 @@
+//! Bundles in and out of the directory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use pep::bundles::transfer::Digest;
+use pep::bundles::{BundleId, Fate, Record};
+use thiserror::Error;
+
+use super::header::{self, HEADER};
+use super::known::{Entry, Known};
+use crate::operate::whole_file::PRIVATE;
+
+/// Partial bundles that are kept at most for when their sender comes back.
+const MOST_PARTIAL: usize = 256;
+
+/// Why a store cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum StoreError {
+    /// Another process uses it.
+    #[error("another gateway uses {}", .0.display())]
+    Locked(PathBuf),
+    /// The system's reason.
+    #[error("cannot use {}: {cause}", path.display())]
+    System {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        cause: io::Error,
+    },
+}
+
+/// A bundle that is coming in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Spool {
+    /// Of known bytes: what has come is of use later.
+    Digest(Digest),
+    /// Of any.
+    New(u64),
+}
+
+impl Spool {
+    fn name(&self) -> String {
+        match self {
+            Self::Digest(digest) => digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Self::New(number) => format!("new-{number}"),
+        }
+    }
+}
+
+/// The directory of a store, in use by this process.
+#[derive(Debug)]
+pub(crate) struct Store {
+    directory: PathBuf,
+    known: Known,
+    open: BTreeMap<Spool, File>,
+    /// Bytes of partial bundles that nobody is sending, at most.
+    partial: u64,
+    _lock: File,
+}
+
+/// Makes a rename or a new file in the directory of `path` survive a power cut.
+pub(super) fn sync_directory_of(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+impl Store {
+    /// Opens a directory, which is made if it is missing. Returns what it holds and remembers after
+    /// `now`, in milliseconds since 1970. At most `partial` bytes of partial bundles are kept.
+    pub(crate) fn open(
+        directory: &Path,
+        now: u64,
+        partial: u64,
+    ) -> Result<(Self, Vec<Record>, Vec<Entry>), StoreError> {
+        let failed = |cause| StoreError::System { path: directory.to_owned(), cause };
+        for part in ["held", "partial", "named"] {
+            make_directory(&directory.join(part)).map_err(failed)?;
+        }
+        let mut options = OpenOptions::new();
+        let lock = options.create(true).truncate(false).write(true).mode(PRIVATE);
+        let lock = lock.open(directory.join("lock")).map_err(failed)?;
+        if lock.try_lock().is_err() {
+            return Err(StoreError::Locked(directory.to_owned()));
+        }
+        let (known, entries) = Known::open(&directory.join("known"), now).map_err(failed)?;
+        let open = BTreeMap::new();
+        let mut store = Self { directory: directory.to_owned(), known, open, partial, _lock: lock };
+        let records = store.records().map_err(failed)?;
+        store.tidy(&records).map_err(failed)?;
+        Ok((store, records, entries))
+    }
+
+    fn held(&self, id: &BundleId) -> PathBuf {
+        self.directory.join("held").join(id.to_string())
+    }
+
+    fn spooled(&self, spool: &Spool) -> PathBuf {
+        self.directory.join("partial").join(spool.name())
+    }
+
+    pub(super) fn mark(&self, id: &BundleId) -> PathBuf {
+        self.directory.join("named").join(id.to_string())
+    }
+
+    /// The bundles in the store. A file that is none is left alone, for somebody to look at.
+    fn records(&self) -> io::Result<Vec<Record>> {
+        let mut records = Vec::new();
+        for entry in fs::read_dir(self.directory.join("held"))? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).and_then(BundleId::from_hex);
+            match record(&path) {
+                Ok(Some(record)) if name == Some(record.id) => records.push(record),
+                Ok(_) => tracing::error!("{} is damaged: it is left alone", path.display()),
+                Err(error) => tracing::error!("cannot read {}: {error}", path.display()),
+            }
+        }
+        Ok(records)
+    }
+
+    /// Removes what is of no more use.
+    fn tidy(&mut self, records: &[Record]) -> io::Result<()> {
+        for entry in fs::read_dir(self.directory.join("named"))? {
+            let entry = entry?;
+            let id = entry.file_name().to_str().and_then(BundleId::from_hex);
+            if !id.is_some_and(|id| records.iter().any(|record| record.id == id)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        for entry in fs::read_dir(self.directory.join("partial"))? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with("new-") {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        self.trim()
+    }
+
+    /// Removes the oldest partial bundles, of those that nobody is sending, beyond the bounds.
+    fn trim(&mut self) -> io::Result<()> {
+        let mut idle: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(self.directory.join("partial"))? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if !self.open.keys().any(|spool| *spool.name() == *entry.file_name()) {
+                idle.push((metadata.modified()?, metadata.len(), entry.path()));
+            }
+        }
+        idle.sort_by(|a, b| b.cmp(a));
+        let mut bytes = 0;
+        for (place, (_, length, path)) in idle.iter().enumerate() {
+            bytes += length;
+            if bytes > self.partial || place >= MOST_PARTIAL {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to take a bundle, and returns how many of its bytes are here from an earlier try; none
+    /// unless it is to be `resumed`.
+    pub(crate) fn begin(&mut self, spool: Spool, resumed: bool) -> io::Result<u64> {
+        let path = self.spooled(&spool);
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).mode(PRIVATE);
+        let mut file = options.truncate(!resumed).open(path)?;
+        let length = file.metadata()?.len().max(HEADER as u64);
+        // The header comes last, when it is known.
+        file.set_len(length)?;
+        file.seek(SeekFrom::End(0))?;
+        self.open.insert(spool, file);
+        Ok(length - HEADER as u64)
+    }
+
+    fn spool(&mut self, spool: &Spool) -> io::Result<&mut File> {
+        self.open.get_mut(spool).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Adds to a bundle that is coming in.
+    pub(crate) fn append(&mut self, spool: Spool, bytes: &[u8]) -> io::Result<()> {
+        self.spool(&spool)?.write_all(bytes)
+    }
+
+    /// All that has come of a bundle.
+    pub(crate) fn whole(&mut self, spool: Spool) -> io::Result<Vec<u8>> {
+        let file = self.spool(&spool)?;
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(HEADER as u64))?;
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Keeps a bundle that has come. It is on the disk when this returns. `other` has its bytes if they
+    /// are not those that came.
+    pub(crate) fn keep(
+        &mut self,
+        spool: Spool,
+        record: &Record,
+        other: Option<&[u8]>,
+    ) -> io::Result<()> {
+        let (from, to) = (self.spooled(&spool), self.held(&record.id));
+        let file = self.spool(&spool)?;
+        file.write_all_at(&header::write(record), 0)?;
+        if let Some(bytes) = other {
+            file.write_all_at(bytes, HEADER as u64)?;
+        }
+        file.set_len(HEADER as u64 + record.length)?;
+        file.sync_all()?;
+        fs::rename(from, &to)?;
+        sync_directory_of(&to)?;
+        self.open.remove(&spool);
+        Ok(())
+    }
+
+    /// Ends a bundle that does not come, or is not kept. What has come of it is `useful` when it comes
+    /// again.
+    pub(crate) fn abandon(&mut self, spool: Spool, useful: bool) -> io::Result<()> {
+        if self.open.remove(&spool).is_none() {
+            return Ok(());
+        }
+        if useful && matches!(spool, Spool::Digest(_)) {
+            return self.trim();
+        }
+        fs::remove_file(self.spooled(&spool))
+    }
+
+    /// The bytes of a bundle.
+    pub(crate) fn read(&self, id: &BundleId) -> io::Result<Vec<u8>> {
+        let mut file = File::open(self.held(id))?;
+        file.seek(SeekFrom::Start(HEADER as u64))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Removes a bundle. The disk remembers what became of it when this returns, even if its file could
+    /// not be removed.
+    pub(crate) fn remove(&mut self, record: &Record, fate: Fate) -> io::Result<()> {
+        self.known.add(&(record.id, fate, record.expires))?;
+        for path in [self.held(&record.id), self.mark(&record.id)] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether [`Self::remember`] is due, with so many bundles to remember.
+    pub(crate) fn is_long(&self, needed: usize) -> bool {
+        self.known.is_long(needed)
+    }
+
+    /// Writes anew which bundles are gone.
+    pub(crate) fn remember(&mut self, entries: &[Entry]) -> io::Result<()> {
+        self.known.replace(entries.iter().copied())
+    }
+}
+
+/// The header of a file of the store, if it is whole.
+fn record(path: &Path) -> io::Result<Option<Record>> {
+    let mut file = File::open(path)?;
+    let mut bytes = [0; HEADER];
+    match file.read_exact(&mut bytes) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let length = file.metadata()?.len();
+    Ok(header::read(&bytes).filter(|record| length == HEADER as u64 + record.length))
+}

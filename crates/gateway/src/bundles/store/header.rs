@@ -1,0 +1,79 @@
+//! What a file of the store says before its bundle.
+
+use pep::bundles::{BundleId, Record};
+use serde::{Deserialize, Serialize};
+
+/// Length of the header, in bytes: a block of most file systems.
+pub(super) const HEADER: usize = 4096;
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    skyhop_bundle: u32,
+    id: String,
+    source: String,
+    destination: String,
+    arrived_ms: u64,
+    expires_ms: u64,
+    length: u64,
+}
+
+/// The header of a bundle's file.
+pub(super) fn write(record: &Record) -> [u8; HEADER] {
+    let header = Header {
+        skyhop_bundle: VERSION,
+        id: record.id.to_string(),
+        source: record.source.to_string(),
+        destination: record.destination.to_string(),
+        arrived_ms: record.arrived,
+        expires_ms: record.expires,
+        length: record.length,
+    };
+    let text = serde_json::to_vec(&header).expect("it is plain data");
+    let mut bytes = [b' '; HEADER];
+    // Endpoints have at most 255 bytes each, of which JSON makes at most twice as many.
+    bytes[..text.len()].copy_from_slice(&text);
+    bytes[HEADER - 1] = b'\n';
+    bytes
+}
+
+/// What a header says; [`None`] if it is none of this version.
+pub(super) fn read(bytes: &[u8; HEADER]) -> Option<Record> {
+    let header: Header = serde_json::from_slice(bytes).ok()?;
+    (header.skyhop_bundle == VERSION).then_some(())?;
+    Some(Record {
+        id: BundleId::from_hex(&header.id)?,
+        source: header.source.parse().ok()?,
+        destination: header.destination.parse().ok()?,
+        arrived: header.arrived_ms,
+        expires: header.expires_ms,
+        length: header.length,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let long = format!("dtn://{}/x", "\"".repeat(1) + &"~".repeat(240));
+        let record = Record {
+            id: BundleId([0xa7; 16]),
+            source: "ipn:2.7".parse().unwrap(),
+            destination: long.replace('"', "!").parse().unwrap(),
+            arrived: u64::MAX,
+            expires: u64::MAX,
+            length: u64::MAX,
+        };
+        let bytes = write(&record);
+        assert_eq!(read(&bytes), Some(record));
+        assert_eq!(bytes[HEADER - 1], b'\n');
+        assert_eq!(read(&[0; HEADER]), None);
+        let mut other = bytes;
+        let version = bytes.windows(2).position(|it| it == b":1").unwrap();
+        other[version + 1] = b'2';
+        assert_eq!(read(&other), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! The bundles that are gone: a file to which a line is added for each.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use pep::bundles::{BundleId, Fate};
+
+use crate::operate::whole_file::{self, PRIVATE};
+
+/// The longest file that is read: fifty million lines.
+const LONGEST: u64 = 4 << 30;
+/// Lines more than needed before the file is written anew.
+const SPARE: usize = 1000;
+
+/// Bundles that are gone, what became of each, and until when that matters, in milliseconds since 1970.
+pub(super) type Entry = (BundleId, Fate, u64);
+
+/// The file, open for more lines.
+#[derive(Debug)]
+pub(super) struct Known {
+    path: PathBuf,
+    file: File,
+    /// Its length up to the last whole line.
+    length: u64,
+    lines: usize,
+}
+
+const FATES: [(Fate, &str); 3] =
+    [(Fate::Forwarded, "forwarded"), (Fate::Delivered, "delivered"), (Fate::Expired, "expired")];
+
+fn line((id, fate, until): &Entry) -> String {
+    let fate = FATES.iter().find(|(it, _)| it == fate).map_or("expired", |(_, name)| name);
+    format!("{id} {until} {fate}\n")
+}
+
+fn entry(line: &str) -> Option<Entry> {
+    let mut words = line.split(' ');
+    let (id, until, fate) = (words.next()?, words.next()?, words.next()?);
+    let (fate, _) = FATES.iter().find(|(_, name)| *name == fate)?;
+    Some((BundleId::from_hex(id)?, *fate, until.parse().ok()?))
+}
+
+impl Known {
+    /// Opens the file at `path`, and returns what it says of times after `now`. A last line that a power
+    /// cut has left in part is not of this file: what it was to say was not done.
+    pub(super) fn open(path: &Path, now: u64) -> io::Result<(Self, Vec<Entry>)> {
+        let text = whole_file::read(path, LONGEST)?;
+        let text = String::from_utf8_lossy(&text);
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let entries = whole.lines().filter_map(entry).filter(|(_, _, until)| *until > now);
+        let entries: Vec<Entry> = entries.collect();
+        let known = Self::write(path, entries.iter().copied())?;
+        Ok((known, entries))
+    }
+
+    fn write(path: &Path, entries: impl Iterator<Item = Entry>) -> io::Result<Self> {
+        let mut lines = 0;
+        let text: String = entries.inspect(|_| lines += 1).map(|entry| line(&entry)).collect();
+        whole_file::replace(path, text.as_bytes(), PRIVATE)?;
+        super::disk::sync_directory_of(path)?;
+        let mut file = OpenOptions::new().write(true).mode(PRIVATE).open(path)?;
+        file.seek(SeekFrom::End(0))?;
+        Ok(Self { path: path.to_owned(), file, length: text.len() as u64, lines })
+    }
+
+    /// Adds a line, which is on the disk when this returns.
+    pub(super) fn add(&mut self, entry: &Entry) -> io::Result<()> {
+        let text = line(entry);
+        let added = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
+        match added {
+            Ok(()) => {
+                self.length += text.len() as u64;
+                self.lines += 1;
+            }
+            Err(_) => {
+                // The next line begins where this one has.
+                self.file.set_len(self.length)?;
+                self.file.seek(SeekFrom::Start(self.length))?;
+            }
+        }
+        added
+    }
+
+    /// Whether the file has become much longer than so many lines.
+    pub(super) fn is_long(&self, needed: usize) -> bool {
+        self.lines > 2 * needed + SPARE
+    }
+
+    /// Writes the file anew.
+    pub(super) fn replace(&mut self, entries: impl Iterator<Item = Entry>) -> io::Result<()> {
+        *self = Self::write(&self.path, entries)?;
+        Ok(())
+    }
+}

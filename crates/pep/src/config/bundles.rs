@@ -1,0 +1,57 @@
+//! What a gateway is as a node for bundles.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use super::intercept::serves;
+use crate::bundles::AgentConfig;
+use crate::traffic::Prefix;
+
+/// The service of files in the inbox, for nodes of the scheme `ipn` and of `dtn`.
+pub const FILE_SERVICES: [&str; 2] = ["1000", "files"];
+
+/// A node for bundles. Section `[bundles]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundlesConfig {
+    /// The node, those it exchanges bundles with, and what it may keep. Keys `node`, `hub`, `size`,
+    /// `bundles`, `largest`, `remembered`, `longest_lifetime`, `window` and sections
+    /// `[[bundles.peer]]`.
+    pub agent: AgentConfig,
+    /// How each of the agent's peers is reached, in the same order.
+    pub reach: Vec<Reach>,
+    /// Directory of the store. Key `store`.
+    pub store: PathBuf,
+    /// Directory in which files appear that are sent to this node; [`None`] leaves them in the store.
+    /// Key `inbox`.
+    pub inbox: Option<PathBuf>,
+    /// TCP address for nodes that connect by TCPCLv4 (RFC 9174). Key `listen`, default none.
+    pub listen: Option<SocketAddr>,
+    /// Those that may connect there; empty: this machine only. Key `clients`.
+    pub clients: Vec<Prefix>,
+}
+
+/// How a node is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// It is the hub that the terminal uses.
+    Hub,
+    /// It is the terminal of this name.
+    Terminal(String),
+    /// By TCPCLv4 at this address.
+    Connect(SocketAddr),
+    /// It connects to this one by TCPCLv4.
+    Listen,
+}
+
+impl BundlesConfig {
+    /// Whether a node at this address may connect.
+    pub fn serves(&self, client: IpAddr) -> bool {
+        serves(&self.clients, client)
+    }
+
+    /// The service of this node for files.
+    pub fn file_service(&self) -> &'static str {
+        let [number, name] = FILE_SERVICES;
+        if self.agent.node.numbers_services() { number } else { name }
+    }
+}

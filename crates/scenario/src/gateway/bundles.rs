@@ -1,0 +1,155 @@
+//! Section `[bundles]` of a terminal and of a hub.
+
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use std::path::Path;
+
+use pep::bundles::{AgentConfig, Limits, Neighbour, Node};
+use pep::config::{BundlesConfig, PermittedTerminal, Reach};
+use units::{ByteCount, format_duration};
+
+use super::number;
+use super::raw::sections;
+use crate::FileError;
+use crate::place::{Place, quoted};
+
+const SIZE: ByteCount = ByteCount::new(1_000_000_000);
+const LEAST_SIZE: ByteCount = ByteCount::new(1_000_000);
+const LARGEST: ByteCount = ByteCount::new(16_000_000);
+const BUNDLES: i64 = 10_000;
+const REMEMBERED: i64 = 100_000;
+const WINDOW: i64 = 16;
+/// Bytes in flight to one node, unless it is one bundle: they are in memory while they are sent.
+const WINDOW_BYTES: ByteCount = ByteCount::new(4_000_000);
+const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
+const LIFETIMES: RangeInclusive<Duration> =
+    Duration::from_secs(60)..=Duration::from_secs(366 * 86_400);
+const MOST_PEERS: usize = 1000;
+
+/// The bundles of a terminal.
+pub(super) fn terminal(
+    place: &Place<'_>,
+    raw: sections::Bundles,
+) -> Result<BundlesConfig, FileError> {
+    let place = place.within("bundles");
+    let hub = raw.hub.as_ref().map(|hub| hub.0.clone());
+    let first =
+        hub.map(|node| (Neighbour { node, behind: Vec::new(), everything: true }, Reach::Hub));
+    read(&place, raw, first, |place, name| {
+        Err(place.wrong("terminal", quoted(name), "no such key: this is a terminal"))
+    })
+}
+
+/// The bundles of a hub, some of whose terminals are in its file; others are in a directory of permits.
+pub(super) fn hub(
+    place: &Place<'_>,
+    raw: sections::Bundles,
+    terminals: &[PermittedTerminal],
+    permits: bool,
+) -> Result<BundlesConfig, FileError> {
+    let place = place.within("bundles");
+    if let Some(hub) = &raw.hub {
+        return Err(place.wrong("hub", quoted(&hub.0), "no such key: this is a hub"));
+    }
+    read(&place, raw, None, |place, name| {
+        let known = permits || terminals.iter().any(|terminal| terminal.name == name);
+        place.check(known, "terminal", quoted(name), "the name of a terminal of this file")
+    })
+}
+
+type Peer = (Neighbour, Reach);
+
+fn read(
+    place: &Place<'_>,
+    raw: sections::Bundles,
+    first: Option<Peer>,
+    check_terminal: impl Fn(&Place<'_>, &str) -> Result<(), FileError>,
+) -> Result<BundlesConfig, FileError> {
+    let node = raw.node.as_ref().ok_or_else(|| place.missing("node", Node::FORM))?.0.clone();
+    let limits = limits(place, &raw)?;
+    let mut peers: Vec<Peer> = first.into_iter().collect();
+    let count = raw.peer.len();
+    let expected = format!("at most {MOST_PEERS}");
+    place.check(count <= MOST_PEERS, "peer", format!("{count} nodes"), expected)?;
+    for (index, raw) in raw.peer.into_iter().enumerate() {
+        let place = place.within("peer").within(index);
+        raw.terminal.iter().try_for_each(|name| check_terminal(&place, name))?;
+        peers.push(peer(&place, raw)?);
+    }
+    check_nodes(place, &node, &peers)?;
+    let store = raw.store.ok_or_else(|| place.missing("store", "a directory of its own"))?;
+    let locate = |path: &str| place.folder().locate(Path::new(path));
+    let listen = raw.listen.map(|address| address.0.0);
+    let clients: Vec<_> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
+    let open = listen.is_some_and(|it| !it.ip().to_canonical().is_loopback());
+    if open && clients.is_empty() {
+        return Err(place.missing("clients", "those that may connect, like [\"10.1.0.0/16\"]"));
+    }
+    let (peers, reach) = peers.into_iter().unzip();
+    Ok(BundlesConfig {
+        agent: AgentConfig { node, peers, limits },
+        reach,
+        store: locate(&store),
+        inbox: raw.inbox.as_deref().map(locate),
+        listen,
+        clients,
+    })
+}
+
+fn limits(place: &Place<'_>, raw: &sections::Bundles) -> Result<Limits, FileError> {
+    let size = raw.size.map_or(SIZE, |size| size.0);
+    let expected = format!("at least {LEAST_SIZE}");
+    place.check(size >= LEAST_SIZE, "size", quoted(size), expected)?;
+    let usual = LARGEST.min(ByteCount::new(size.get() / 4));
+    let largest = raw.largest.map_or(usual, |size| size.0);
+    let good = (1_000..=size.get() / 4).contains(&largest.get());
+    let expected =
+        "1 kB to a quarter of `size`, which is what one destination leaves to the others";
+    place.check(good, "largest", quoted(largest), expected)?;
+    let bundles = number(place, "bundles", raw.bundles, (4..=1_000_000, ""))?.unwrap_or(BUNDLES);
+    let remembered = number(place, "remembered", raw.remembered, (100..=10_000_000, ""))?;
+    let lifetime = raw.longest_lifetime.map_or(LIFETIME, |time| time.0.0);
+    let written = quoted(format_duration(lifetime));
+    place.check(LIFETIMES.contains(&lifetime), "longest_lifetime", written, "1 min to 8784 h")?;
+    let window = number(place, "window", raw.window, (1..=256, ""))?;
+    Ok(Limits {
+        bytes: size,
+        bundles: bundles as usize,
+        largest,
+        remembered: remembered.unwrap_or(REMEMBERED) as usize,
+        lifetime,
+        window: window.unwrap_or(WINDOW) as usize,
+        window_bytes: WINDOW_BYTES,
+    })
+}
+
+fn peer(place: &Place<'_>, raw: sections::BundlePeer) -> Result<Peer, FileError> {
+    let node = raw.node.ok_or_else(|| place.missing("node", Node::FORM))?.0;
+    let behind = raw.behind.into_iter().map(|node| node.0).collect();
+    let neighbour = Neighbour { node, behind, everything: raw.everything.unwrap_or(false) };
+    let reach = match (raw.terminal, raw.address) {
+        (Some(name), Some(_)) => {
+            return Err(place.wrong("terminal", quoted(name), "either `terminal` or `address`"));
+        }
+        (Some(name), None) => Reach::Terminal(name),
+        (None, Some(address)) => Reach::Connect(address.0.0),
+        (None, None) => Reach::Listen,
+    };
+    Ok((neighbour, reach))
+}
+
+/// Each node is in one place, and one leads to everything else.
+fn check_nodes(place: &Place<'_>, own: &Node, peers: &[Peer]) -> Result<(), FileError> {
+    let mut seen: Vec<&Node> = vec![own];
+    let mut everything = 0;
+    for (Neighbour { node, behind, everything: all }, _) in peers {
+        for node in [node].into_iter().chain(behind) {
+            let expected = "a node that is nowhere else in [bundles]";
+            place.check(!seen.contains(&node), "peer", quoted(node), expected)?;
+            seen.push(node);
+        }
+        everything += usize::from(*all);
+    }
+    let expected = "one node at most with `everything`, which a terminal's hub has";
+    place.check(everything <= 1, "peer", format!("{everything} nodes"), expected)
+}
