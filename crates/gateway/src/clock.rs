@@ -24,6 +24,12 @@ pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+/// Milliseconds since the epoch, for bundles (RFC 9171 §4.2.6).
+pub(crate) fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
 /// The time of day, which may step.
 pub(crate) fn unix_time() -> UnixTime {
     UnixTime::from_seconds(unix_seconds())

@@ -26,6 +26,12 @@ pub enum RunError {
     /// The permits of terminals cannot be read.
     #[error(transparent)]
     Permits(#[from] FileError),
+    /// The node for bundles cannot start.
+    #[error("[bundles]: {problem}")]
+    Bundles {
+        /// What is wrong.
+        problem: String,
+    },
     /// The hub's name does not resolve.
     #[error("cannot resolve the hub {hub:?}: {cause}")]
     Resolve {

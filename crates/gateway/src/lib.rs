@@ -29,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bundles;
 mod capability;
 mod clock;
 pub mod config;

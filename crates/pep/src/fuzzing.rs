@@ -1,5 +1,7 @@
 //! Entry points for fuzzing: every parser of untrusted bytes in this crate.
 
+use crate::bundles;
+use crate::bundles::tcpcl::Role;
 use crate::compression::{Decoder, Encoder, Malformed, Slots};
 use crate::dlep;
 use crate::http;
@@ -73,6 +75,31 @@ pub fn http(bytes: &[u8]) {
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     let (asked, said) = said.split_at(said.len().min(length));
     http::fuzzing::converse(asked, said, usize::from(*piece) + 1);
+}
+
+/// What other nodes for bundles say. The first byte says where: a bundle, a stream of the hop, or a TCP
+/// connection that the node has opened or accepted; the second selects how the rest is cut into pieces.
+///
+/// # Panics
+/// On a bug in this crate.
+pub fn bundles(bytes: &[u8]) {
+    let Some(([place, pieces], said)) = bytes.split_first_chunk() else { return };
+    let (whole, piece) = (said.len().max(1), usize::from(*pieces) + 1);
+    let role = match place % 4 {
+        0 => return bundles::fuzzing::parse(said),
+        1 => {
+            let once = bundles::fuzzing::transfer(said, whole);
+            let in_pieces = bundles::fuzzing::transfer(said, piece);
+            assert!(once.starts_with(&in_pieces) || in_pieces.starts_with(&once));
+            return;
+        }
+        2 => Role::Active,
+        _ => Role::Passive,
+    };
+    bundles::fuzzing::converse(said, piece, role, true);
+    let once = bundles::fuzzing::converse(said, whole, role, false);
+    let in_pieces = bundles::fuzzing::converse(said, piece, role, false);
+    assert_eq!(once, in_pieces, "pieces make no difference");
 }
 
 /// A direction of a compressed stream. The first two bytes select how it arrives and is read in

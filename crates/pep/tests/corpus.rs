@@ -20,6 +20,11 @@ fn replay(target: &str, run: fn(&[u8])) {
 }
 
 #[test]
+fn the_corpus_of_bundles_is_harmless() {
+    replay("bundles", pep::fuzzing::bundles);
+}
+
+#[test]
 fn the_corpus_of_intercepted_packets_is_harmless() {
     replay("intercepted", pep::fuzzing::intercepted);
 }

@@ -27,13 +27,14 @@ is a terminal (and `TERM` is not `dumb`). Where a command prints a table, `--jso
 ";
 
 /// What else a command's exit code can be.
-const EXIT_CODES: [(&str, &str); 18] = [
+const EXIT_CODES: [(&str, &str); 19] = [
     ("demo", "1: a measurement failed"),
     ("check", "1: a file is invalid"),
     ("doctor", "1: a check failed; warnings leave it 0"),
     ("hub", "1: it failed while running; 2: it never ran"),
     ("terminal", "1: it failed while running; 2: it never ran"),
     ("solo", "1: it failed while running; 2: it never ran"),
+    ("bundle receive", "1: no bundle is there"),
     ("lab run", COMMANDS_OWN),
     ("lab shell", COMMANDS_OWN),
     ("lab exec", COMMANDS_OWN),

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bundle_command;
 mod check_command;
 #[cfg(test)]
 mod commands_page;
@@ -67,6 +68,11 @@ enum Command {
     Status(operate::StatusArgs),
     /// Show what the terminals of a hub have used, and their quotas
     Accounting(operate::AccountingArgs),
+    /// Send, receive and list bundles, which wait while the link is away
+    #[command(subcommand)]
+    Bundle(bundle_command::Args),
+    /// Send the files of a directory as bundles
+    Outbox(bundle_command::outbox::Args),
     /// Show the packet events of a gateway's hop
     Events(operate::EventsArgs),
     /// Set the modem rate of a running gateway
@@ -116,6 +122,8 @@ fn main() -> ExitCode {
         Command::Accounting(args) => operate::accounting(&args),
         Command::Rate(args) => operate::rate(&args),
         Command::Reload(args) => operate::reload(&args),
+        Command::Bundle(args) => bundle_command::run(args),
+        Command::Outbox(args) => bundle_command::outbox::run(&args),
         Command::Events(args) => operate::events(&args),
         Command::Drain(args) => operate::drain(&args),
         Command::Lab(args) => lab_command::run(*args),

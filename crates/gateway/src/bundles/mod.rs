@@ -1,3 +1,145 @@
 //! A node for bundles: drives `pep::bundles` with a disk, streams of the hop, and TCP.
 
+mod control;
+mod hop;
+mod incoming;
+mod node;
 mod store;
+mod tcpcl;
+mod warnings;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pep::bundles::PeerId;
+use pep::config::{BundlesConfig, Reach};
+use slacp::{ResetReason, SessionId};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use self::control::Desk;
+use self::node::{Link, Node};
+use crate::clock;
+use crate::error::RunError;
+use crate::hop::{Hop, Stream};
+use crate::operate::control::{Answer, Call, Request};
+use crate::operate::status::BundlesStatus;
+
+/// Streams of one peer that are answered at once, for each bundle of the window: what was answered
+/// ends later.
+const STREAMS: usize = 4;
+
+/// A running node. Dropping it ends everything.
+pub(crate) struct Bundles {
+    node: Arc<Node>,
+    desk: Desk,
+    tasks: JoinSet<()>,
+    /// Streams that are being answered.
+    answering: BTreeMap<PeerId, JoinSet<()>>,
+    /// What was set last.
+    links: BTreeMap<PeerId, (SessionId, bool)>,
+}
+
+impl Bundles {
+    /// Starts a node.
+    pub(crate) async fn start(config: BundlesConfig) -> Result<Self, RunError> {
+        let node = Node::open(config)?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(node.clone().run());
+        if let Some(address) = node.config.listen {
+            let bound = TcpListener::bind(address).await;
+            let listener = bound.map_err(|cause| RunError::Bundles {
+                problem: format!("cannot listen on TCP {address}: {cause}"),
+            })?;
+            tasks.spawn(tcpcl::listen(node.clone(), listener));
+        }
+        for (place, reach) in node.config.reach.iter().enumerate() {
+            if let Reach::Connect(address) = reach {
+                tasks.spawn(tcpcl::connect(node.clone(), PeerId(place), *address));
+            }
+        }
+        let desk = Desk::new(node.clone());
+        Ok(Self { node, desk, tasks, answering: BTreeMap::new(), links: BTreeMap::new() })
+    }
+
+    fn peer(&self, which: impl Fn(&Reach) -> bool) -> Option<PeerId> {
+        self.node.config.reach.iter().position(which).map(PeerId)
+    }
+
+    /// The peer that is the terminal of this name.
+    pub(crate) fn terminal(&self, name: &str) -> Option<PeerId> {
+        self.peer(|reach| matches!(reach, Reach::Terminal(it) if it == name))
+    }
+
+    /// The peer that is the hub in use.
+    pub(crate) fn hub(&self) -> Option<PeerId> {
+        self.peer(|reach| *reach == Reach::Hub)
+    }
+
+    /// Sets the session that leads to a peer, if there is one, and whether the peer can be reached.
+    pub(crate) fn set_session(
+        &mut self,
+        hop: &Hop,
+        peer: PeerId,
+        session: Option<SessionId>,
+        up: bool,
+    ) {
+        let session = session.filter(|session| hop.peer_takes_bundles(*session));
+        let wanted = session.map(|session| (session, up));
+        if self.links.get(&peer).copied() == wanted {
+            return;
+        }
+        match wanted {
+            Some(wanted) => drop(self.links.insert(peer, wanted)),
+            None => drop(self.links.remove(&peer)),
+        }
+        let link = session.map(|session| Link::Hop(hop.clone(), session));
+        self.node.set_link(peer, link, up);
+    }
+
+    /// A session is over.
+    pub(crate) fn end_session(&mut self, session: SessionId) {
+        let over = self.links.iter().filter(|(_, (its, _))| *its == session).map(|(peer, _)| *peer);
+        for peer in over.collect::<Vec<_>>() {
+            self.links.remove(&peer);
+            self.node.set_link(peer, None, false);
+        }
+    }
+
+    /// Takes the bundle that a peer's stream carries.
+    pub(crate) fn answer(&mut self, peer: PeerId, stream: Stream) {
+        let answering = self.answering.entry(peer).or_default();
+        while answering.try_join_next().is_some() {}
+        if answering.len() >= STREAMS * self.node.config.agent.limits.window {
+            return stream.reset(ResetReason::Limit);
+        }
+        answering.spawn(hop::receive(self.node.clone(), peer, stream));
+    }
+
+    /// Answers an operator's request.
+    pub(crate) fn ask(&mut self, call: Call) {
+        while self.tasks.try_join_next().is_some() {}
+        let Request::Bundle(request) = call.request.clone() else {
+            return call.answer(Answer::Error("not about bundles".to_owned()));
+        };
+        let desk = self.desk.clone();
+        self.tasks.spawn(async move {
+            let answer = desk.answer(request).await;
+            call.answer(answer.unwrap_or_else(Answer::Error));
+        });
+    }
+
+    pub(crate) fn status(&self) -> BundlesStatus {
+        BundlesStatus::at(clock::unix_millis(), &self.node.agent().stats())
+    }
+}
+
+/// Starts a node, if there is one.
+pub(crate) async fn start_bundles(
+    config: Option<BundlesConfig>,
+) -> Result<Option<Bundles>, RunError> {
+    match config {
+        Some(config) => Ok(Some(Bundles::start(config).await?)),
+        None => Ok(None),
+    }
+}

@@ -650,6 +650,11 @@ impl Hop {
         self.lock(session).endpoint.peer_exchanges(session)
     }
 
+    /// Whether the peer takes bundles.
+    pub(crate) fn peer_takes_bundles(&self, session: SessionId) -> bool {
+        self.lock(session).endpoint.peer_takes_bundles(session)
+    }
+
     /// Whether the peer accepts packets on this channel.
     pub(crate) fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.lock(session).endpoint.peer_receives(session, channel)

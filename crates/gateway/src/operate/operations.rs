@@ -29,8 +29,8 @@ use super::limits::ProcessLimits;
 use super::metrics::MetricsServer;
 use super::notify::Notifier;
 use super::status::{
-    CompressionStatus, ConnectionStatus, DemandStatus, DnsStatus, HttpStatus, HubStatus,
-    InterceptionStatus, Limit, PolicyStatus, Role, StackStatus, Status, TrafficStatus,
+    BundlesStatus, CompressionStatus, ConnectionStatus, DemandStatus, DnsStatus, HttpStatus,
+    HubStatus, InterceptionStatus, Limit, PolicyStatus, Role, StackStatus, Status, TrafficStatus,
     TunnelStatus,
 };
 use super::{log, policy};
@@ -97,6 +97,7 @@ pub(crate) struct RoleStatus {
     pub(crate) dns: Option<DnsStatus>,
     pub(crate) http: Option<HttpStatus>,
     pub(crate) stack: Option<StackStatus>,
+    pub(crate) bundles: Option<BundlesStatus>,
 }
 
 impl RoleStatus {
@@ -117,6 +118,7 @@ impl RoleStatus {
             dns: None,
             http: None,
             stack: None,
+            bundles: None,
         }
     }
 }
@@ -383,7 +385,7 @@ impl Operations {
         self.draining.is_some_and(|drain| drain.is_over(now, view.live()))
     }
 
-    /// Answers a request, or returns it if only the role can: a reload.
+    /// Answers a request, or returns it if only the role can: a reload, and what is about bundles.
     pub(crate) fn answer(
         &mut self,
         now: Instant,
@@ -432,7 +434,7 @@ impl Operations {
                 Some(accounts) => Answer::Accounts(accounts.status()),
                 None => Answer::Error("only a hub has accounts of its terminals".to_owned()),
             },
-            Request::Reload => return Some(call),
+            Request::Reload | Request::Bundle(_) => return Some(call),
         };
         call.answer(answer);
         None
@@ -453,6 +455,7 @@ impl Operations {
             dns: role.dns,
             http: role.http,
             stack: role.stack,
+            bundles: role.bundles,
             dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
             demand: view.hop.map(|hop| demand(now, hop)),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),

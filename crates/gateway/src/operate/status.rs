@@ -49,6 +49,9 @@ pub struct Status {
     /// Requests of cleartext HTTP; `null` without a section `[http]`.
     #[serde(default)]
     pub http: Option<HttpStatus>,
+    /// Bundles; `None` if there is no node for them.
+    #[serde(default)]
+    pub bundles: Option<BundlesStatus>,
     /// The DLEP modem; `None` if DLEP is not configured.
     #[serde(default)]
     pub dlep: Option<DlepStatus>,
@@ -382,6 +385,71 @@ impl HttpStatus {
             pushed_bytes: promises.pushed_bytes,
         }
     }
+}
+
+/// Bundles, since the gateway started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BundlesStatus {
+    /// In the store.
+    pub waiting: u64,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+    /// How long the oldest has been there, in seconds; 0 if there is none.
+    pub oldest_s: f64,
+    /// Taken into the store.
+    pub taken: u64,
+    /// Stored by the next node.
+    pub forwarded: u64,
+    /// Delivered here.
+    pub delivered: u64,
+    /// Expired.
+    pub expired: u64,
+    /// Had come before.
+    pub duplicates: u64,
+    /// Not taken.
+    pub refused: u64,
+    /// Remembered, to tell duplicates.
+    pub remembered: u64,
+}
+
+impl BundlesStatus {
+    /// At a time of day, in milliseconds since 1970.
+    pub(crate) fn at(now: u64, stats: &pep::bundles::AgentStats) -> Self {
+        let age = stats.oldest.map_or(0, |oldest| now.saturating_sub(oldest));
+        Self {
+            waiting: stats.waiting as u64,
+            waiting_bytes: stats.bytes.get(),
+            oldest_s: age as f64 / 1000.0,
+            taken: stats.taken,
+            forwarded: stats.forwarded,
+            delivered: stats.delivered,
+            expired: stats.expired,
+            duplicates: stats.duplicates,
+            refused: stats.refused,
+            remembered: stats.remembered as u64,
+        }
+    }
+}
+
+/// A bundle in the store.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BundleStatus {
+    /// Its identity, in 32 hexadecimal digits.
+    pub id: String,
+    /// Who has made it.
+    pub source: String,
+    /// Whom it is for.
+    pub destination: String,
+    /// Bytes of the whole bundle.
+    pub bytes: u64,
+    /// How long it has been here, in seconds.
+    pub age_s: f64,
+    /// When it expires, in seconds from now.
+    pub expires_s: f64,
+    /// `waiting` for the next node, or `arrived`.
+    pub state: String,
 }
 
 /// State of the DLEP session with the modem (RFC 8175).

@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use units::Instant;
 
+use crate::bundles::{Bundles, start_bundles};
 use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::config::permits::Permits;
@@ -115,6 +116,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         tracing::info!("serving terminals whose networks block UDP on TCP {address}");
         tokio::spawn(parts.gateway.hop().links().clone().serve(listener));
     }
+    let bundles = start_bundles(config.bundles).await?;
     let names = config.dns.map(|dns| HubResolver::new(dns, parts.gateway.counters()));
     let hub = Hub {
         parts,
@@ -134,6 +136,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         resolver: Resolver::default(),
         names,
         http: config.http.map(HubHttp::new),
+        bundles,
         lookups: JoinSet::new(),
     };
     roles::run(ops, hub, shutdown).await
@@ -235,6 +238,8 @@ struct Hub {
     names: Option<HubResolver>,
     /// Has HTTP exchanges for terminals; [`None`] unless configured.
     http: Option<HubHttp>,
+    /// The node for bundles; [`None`] unless configured.
+    bundles: Option<Bundles>,
     /// Name lookups in progress for streams.
     lookups: JoinSet<Option<Resolved>>,
 }
@@ -304,7 +309,8 @@ impl Service for Hub {
     fn role_status(&self, now: Instant) -> RoleStatus {
         let dns = self.names.as_ref().map(HubResolver::status);
         let http = self.http.as_ref().map(HubHttp::status);
-        RoleStatus { dns, http, ..self.parts.role_status(now) }
+        let bundles = self.bundles.as_ref().map(Bundles::status);
+        RoleStatus { dns, http, bundles, ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> HubEvent {
@@ -396,8 +402,12 @@ impl Service for Hub {
         Ok(notes)
     }
 
+    fn bundles(&mut self) -> Option<&mut Bundles> {
+        self.bundles.as_mut()
+    }
+
     async fn stop(self) {
-        drop((self.lookups, self.enrolments));
+        drop((self.lookups, self.enrolments, self.bundles));
         self.parts.stop().await;
     }
 }
@@ -544,7 +554,12 @@ impl Hub {
             return self.parts.gateway.serve(answer);
         }
         if open.destination == Destination::Bundles {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+            let name = &terminal.name;
+            let peer = self.bundles.as_ref().and_then(|bundles| bundles.terminal(name));
+            let (Some(bundles), Some(peer)) = (&mut self.bundles, peer) else {
+                return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+            };
+            return bundles.answer(peer, stream);
         }
         if ops.bypass_reason(self.parts.gateway.view()).is_some() {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
@@ -664,9 +679,16 @@ impl Hub {
             self.set_share(now, ops, session);
             tracing::info!("session up with {} at {address}", self.sites.name(session));
             self.open_tunnel(ops, session);
+            self.set_bundles(session, true);
             return;
         }
         self.set_tunnel(session, event);
+        match event {
+            Event::Unreachable => self.set_bundles(session, false),
+            Event::Reachable => self.set_bundles(session, true),
+            Event::Down(_) => self.bundles.iter_mut().for_each(|it| it.end_session(session)),
+            _ => {}
+        }
         let name = self.sites.name(session);
         match event {
             Event::Unreachable => {
@@ -683,6 +705,14 @@ impl Hub {
                 self.sites.remove(session);
             }
             _ => {}
+        }
+    }
+
+    /// Sends a terminal its bundles over this session, or not now.
+    fn set_bundles(&mut self, session: SessionId, up: bool) {
+        let Some(bundles) = &mut self.bundles else { return };
+        if let Some(peer) = bundles.terminal(self.sites.name(session)) {
+            bundles.set_session(self.parts.gateway.hop(), peer, Some(session), up);
         }
     }
 

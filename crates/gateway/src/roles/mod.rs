@@ -19,8 +19,10 @@ use std::pin::pin;
 
 use units::Instant;
 
+use crate::bundles::Bundles;
 use crate::clock;
 use crate::error::RunError;
+use crate::operate::control::{Answer, Request};
 use crate::operate::{Operations, RoleStatus, Task, View};
 
 /// A gateway in one of its roles. It reads no clock: [`run`] hands it the time.
@@ -62,6 +64,11 @@ pub(crate) trait Service {
     /// # Errors
     /// If the file is invalid, or a setting cannot be applied.
     fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String>;
+
+    /// Its node for bundles, if it has one.
+    fn bundles(&mut self) -> Option<&mut Bundles> {
+        None
+    }
 
     /// Ends all connections. Interception ends first, so that new connections pass unaccelerated.
     async fn stop(self);
@@ -114,6 +121,12 @@ async fn serve(
 /// Handles an operator's request, or does the housekeeping.
 fn handle_task(now: Instant, ops: &mut Operations, service: &mut impl Service, task: Task) {
     match task {
+        Task::Answer(call) if matches!(call.request, Request::Bundle(_)) => {
+            match service.bundles() {
+                Some(bundles) => bundles.ask(call),
+                None => call.answer(Answer::Error("this gateway has no section [bundles]".into())),
+            }
+        }
         Task::Answer(call) => {
             if let Some(call) = ops.answer(now, service.view(), service.role_status(now), call) {
                 let outcome = service.reload(now, ops);

@@ -7,19 +7,21 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use pep::admission::{Backoff, Bypass};
+use pep::bundles::PeerId;
 use pep::config::{DnsConfig, InterceptConfig, TerminalConfig, TunnelConfig};
 use pep::egress::Egress;
 use pep::hubs::HubId;
 use pep::traffic::Policy;
-use slacp::{Destination, Endpoint, Event, PublicKey, ResetReason, SessionId};
+use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
 use units::Instant;
 
+use crate::bundles::{Bundles, start_bundles};
 use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::config::read_terminal;
 use crate::error::RunError;
-use crate::hop::HopEvent;
 use crate::hop::peers::Peers;
+use crate::hop::{HopEvent, Stream};
 use crate::http::{self, Http};
 use crate::intercept::listener::Accepted;
 use crate::intercept::netfilter::{PASSING, Scope};
@@ -112,6 +114,7 @@ pub async fn run(
         Names::start(dns, doors, Through { http, ..through() })
     });
     let upstream = Upstream::new(manner, dialer, parts.gateway.counters());
+    let bundles = start_bundles(config.bundles.clone()).await?;
     let hop = parts.gateway.hop().clone();
     let hubs = KnownHubs::new(clock::now(), &config, hubs, hop, mark);
     let terminal = Terminal {
@@ -122,6 +125,8 @@ pub async fn run(
         upstream,
         names,
         http,
+        hub_node: bundles.as_ref().and_then(Bundles::hub),
+        bundles,
         session: None,
         hubs,
     };
@@ -169,6 +174,9 @@ struct Terminal {
     names: Option<Names>,
     /// Answers requests of cleartext HTTP; [`None`] unless configured.
     http: Option<Http>,
+    /// The node for bundles; [`None`] unless configured. The hub is one of its peers, or not.
+    bundles: Option<Bundles>,
+    hub_node: Option<PeerId>,
     /// The session that has the tunnel.
     session: Option<SessionId>,
     hubs: KnownHubs,
@@ -199,7 +207,8 @@ impl Service for Terminal {
         let dns = self.names.as_ref().map(Names::status);
         let http = self.http.as_ref().map(Http::status);
         let hubs = self.hubs.status();
-        RoleStatus { dns, http, hubs, ..self.parts.role_status(now) }
+        let bundles = self.bundles.as_ref().map(Bundles::status);
+        RoleStatus { dns, http, hubs, bundles, ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> TerminalEvent {
@@ -239,6 +248,10 @@ impl Service for Terminal {
     fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
         let bypass_reason = self.bypass_reason(ops);
         let asking = self.set_names(bypass_reason.is_none());
+        if let (Some(bundles), Some(hub)) = (&mut self.bundles, self.hub_node) {
+            let (session, up) = (self.hubs.session(), self.hubs.is_good());
+            bundles.set_session(self.parts.gateway.hop(), hub, session, up);
+        }
         let Some(intake) = &mut self.parts.intake else { return Ok(self.hubs.is_good()) };
         let offline = self.http.as_ref().map_or(&[][..], Http::offline_ports);
         let scope = Scope::ports(offline);
@@ -278,6 +291,10 @@ impl Service for Terminal {
         let mut notes = ops.configure(config.operation);
         notes.extend(ops.configure_hop(now, gateway.hop(), &config.link.rate, names));
         Ok(notes)
+    }
+
+    fn bundles(&mut self) -> Option<&mut Bundles> {
+        self.bundles.as_mut()
     }
 
     async fn stop(self) {
@@ -323,6 +340,14 @@ impl Terminal {
                 let changes = self.hubs.handle_session(now, session, &event);
                 self.follow(changes);
             }
+        }
+    }
+
+    /// Takes the bundle that the hub's stream carries.
+    fn take_bundle(&mut self, stream: Stream, open: &Open<Destination>) {
+        match (&mut self.bundles, self.hub_node) {
+            (Some(bundles), Some(hub)) => bundles.answer(hub, stream),
+            _ => self.parts.gateway.refuse(stream, open, ResetReason::Prohibited),
         }
     }
 

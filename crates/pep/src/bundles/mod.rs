@@ -13,6 +13,8 @@ mod agent;
 mod endpoint;
 mod file_name;
 mod format;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 pub mod tcpcl;
 #[cfg(test)]
 mod tests;

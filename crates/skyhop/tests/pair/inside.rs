@@ -192,7 +192,7 @@ impl Pair {
         hub
     }
 
-    fn hub_config(&self, keys: &str, more: &str) -> String {
+    pub(crate) fn hub_config(&self, keys: &str, more: &str) -> String {
         format!(
             "private_key = \"{}\"\nrate = \"100 Mbit/s\"\n{keys}\n\
              [[terminal]]\nname = \"ship\"\nkey = \"{}\"\n{more}",

@@ -10,6 +10,7 @@ mod common;
 mod quic_hosts;
 
 mod blocked;
+mod bundles;
 mod clean_up;
 mod clients;
 mod code_points;

@@ -2,13 +2,15 @@
 
 use crate::common::program::{Program, programs};
 use crate::{
-    blocked, clean_up, clients, code_points, compression, dashboard, directions, dlep, egress,
-    endings, enrol, eyeballs, fail_open, faults, http, hubs, machines, monitoring, names, operate,
-    policy, protocols, proxy, quic, semantics, shares, shown, solo, stack, stalled, transfer,
-    transparent, tunnel, voice, workers,
+    blocked, bundles, clean_up, clients, code_points, compression, dashboard, directions, dlep,
+    egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, machines, monitoring, names,
+    operate, policy, protocols, proxy, quic, semantics, shares, shown, solo, stack, stalled,
+    transfer, transparent, tunnel, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
+    bundles::inside_everything_dies,
+    bundles::inside_a_disk_is_full,
     clean_up::inside_signals_leave_nothing,
     clean_up::inside_a_terminal_is_killed,
     clean_up::inside_each_is_killed,

@@ -141,11 +141,11 @@ impl Store {
                 fs::remove_file(entry.path())?;
             }
         }
-        self.trim()
+        self.trim(self.partial)
     }
 
-    /// Removes the oldest partial bundles, of those that nobody is sending, beyond the bounds.
-    fn trim(&mut self) -> io::Result<()> {
+    /// Removes the oldest partial bundles, of those that nobody is sending, beyond `most` bytes.
+    fn trim(&mut self, most: u64) -> io::Result<()> {
         let mut idle: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(self.directory.join("partial"))? {
             let entry = entry?;
@@ -158,7 +158,7 @@ impl Store {
         let mut bytes = 0;
         for (place, (_, length, path)) in idle.iter().enumerate() {
             bytes += length;
-            if bytes > self.partial || place >= MOST_PARTIAL {
+            if bytes > most || place >= MOST_PARTIAL {
                 fs::remove_file(path)?;
             }
         }
@@ -184,9 +184,14 @@ impl Store {
         self.open.get_mut(spool).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Adds to a bundle that is coming in.
+    /// Adds to a bundle that is coming in. If the disk is full, what is left of others makes room for
+    /// those that come whole.
     pub(crate) fn append(&mut self, spool: Spool, bytes: &[u8]) -> io::Result<()> {
-        self.spool(&spool)?.write_all(bytes)
+        let added = self.spool(&spool)?.write_all(bytes);
+        if added.is_err() {
+            self.trim(0)?;
+        }
+        added
     }
 
     /// All that has come of a bundle.
@@ -227,7 +232,7 @@ impl Store {
             return Ok(());
         }
         if useful && matches!(spool, Spool::Digest(_)) {
-            return self.trim();
+            return self.trim(self.partial);
         }
         fs::remove_file(self.spooled(&spool))
     }
@@ -238,6 +243,14 @@ impl Store {
         file.seek(SeekFrom::Start(HEADER as u64))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A part of a bundle's bytes.
+    pub(crate) fn read_part(&self, id: &BundleId, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+        let file = File::open(self.held(id))?;
+        let mut bytes = vec![0; length as usize];
+        file.read_exact_at(&mut bytes, HEADER as u64 + offset)?;
         Ok(bytes)
     }
 

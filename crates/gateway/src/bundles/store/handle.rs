@@ -24,6 +24,17 @@ impl StoreHandle {
         Ok(Self(sender))
     }
 
+    /// Does something with the store, some time.
+    pub(crate) fn tell(&self, work: impl FnOnce(&mut Store) -> io::Result<()> + Send + 'static) {
+        let work = move |store: &mut Store| {
+            if let Err(error) = work(store) {
+                tracing::debug!("bundles: {error}");
+            }
+        };
+        // Without its thread, the store does nothing any more.
+        let _ = self.0.send(Box::new(work));
+    }
+
     /// Does something with the store. It is done even if nobody waits for the result any more.
     pub(crate) async fn run<R: Send + 'static>(
         &self,

@@ -58,11 +58,11 @@ mod tests {
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
-        let long = format!("dtn://{}/x", "\"".repeat(1) + &"~".repeat(240));
+        let long = format!("dtn://{}/x", "~".repeat(240));
         let record = Record {
             id: BundleId([0xa7; 16]),
             source: "ipn:2.7".parse().unwrap(),
-            destination: long.replace('"', "!").parse().unwrap(),
+            destination: long.parse().unwrap(),
             arrived: u64::MAX,
             expires: u64::MAX,
             length: u64::MAX,

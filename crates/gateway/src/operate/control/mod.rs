@@ -11,5 +11,7 @@ mod server;
 pub use client::{Control, ControlError};
 pub(crate) use path::check_usual;
 pub use path::default_directories;
-pub use protocol::{Answer, PROTOCOL, Request};
+pub use protocol::{
+    Answer, BundleAsked, BundleOffer, BundleRequest, PROTOCOL, Request, from_base64, to_base64,
+};
 pub(crate) use server::{Call, Server};

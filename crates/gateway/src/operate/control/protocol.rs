@@ -1,8 +1,10 @@
 //! Messages on the control socket.
 
+use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine as _};
 use serde::{Deserialize, Serialize};
 
-use crate::operate::status::{AccountStatus, ConnectionStatus, Status};
+use crate::operate::status::{AccountStatus, BundleStatus, ConnectionStatus, Status};
 
 /// Protocol version. Incremented when older programs can no longer understand newer ones.
 pub const PROTOCOL: u32 = 1;
@@ -58,11 +60,109 @@ pub enum Request {
     Accounts,
     /// Reload the configuration.
     Reload,
+    /// Hand over, list or receive bundles.
+    Bundle(BundleRequest),
     /// Take no new connections, and exit after the last one.
     Drain {
         /// Time limit in seconds after which remaining connections are reset; no limit if `None`.
         within_s: Option<f64>,
     },
+}
+
+/// What a program may ask of the node for bundles.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum BundleRequest {
+    /// Begin to hand over a bundle.
+    Offer(BundleOffer),
+    /// More of its payload.
+    Data {
+        /// The answer to the offer.
+        handle: u64,
+        /// At most 45,000 bytes.
+        base64: String,
+    },
+    /// All of its payload has come: store it.
+    End {
+        /// The answer to the offer.
+        handle: u64,
+    },
+    /// The bundles in the store.
+    List,
+    /// Where a bundle is.
+    State {
+        /// Its identity, in 32 hexadecimal digits.
+        id: String,
+    },
+    /// The next bundle for a service of this node. It is offered again unless it is taken.
+    Next {
+        /// A number or a name.
+        service: String,
+    },
+    /// A part of the payload of a bundle that was the answer to [`Self::Next`].
+    Read {
+        /// Its identity.
+        id: String,
+        /// From which byte on.
+        offset: u64,
+    },
+    /// A bundle that was the answer to [`Self::Next`] is taken, or not.
+    Taken {
+        /// Its identity.
+        id: String,
+        /// If so, the gateway forgets it.
+        taken: bool,
+    },
+}
+
+/// A bundle to hand over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BundleOffer {
+    /// The endpoint that it is for.
+    pub destination: String,
+    /// How long it is of use, in seconds.
+    pub lifetime_s: u64,
+    /// The name of the file that it carries.
+    pub name: Option<String>,
+    /// Bytes of its payload.
+    pub length: u64,
+    /// Creation time in milliseconds since 1970, and sequence number: of two with the same, one is a
+    /// duplicate. The gateway chooses them if `None`.
+    pub made: Option<(u64, u64)>,
+}
+
+/// The answer to a [`BundleRequest`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum BundleAsked {
+    /// To an offer and to data: more may come.
+    Handle(u64),
+    /// The bundle of this identity is on the disk, or was taken.
+    Stored(String),
+    /// The bundles in the store.
+    List(Vec<BundleStatus>),
+    /// `waiting`, `arrived`, `forwarded`, `delivered` or `expired`; `None` if it is not known.
+    State(Option<String>),
+    /// The next bundle, the name of its file, and the bytes of its payload; `None` if there is none.
+    Next(Option<(BundleStatus, Option<String>, u64)>),
+    /// A part of a payload, in base64.
+    Data(String),
+}
+
+/// The text of `base64` and `data` for these bytes.
+pub fn to_base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// The bytes of what [`to_base64`] has made.
+///
+/// # Errors
+/// If it is something else.
+pub fn from_base64(text: &str) -> Result<Vec<u8>, DecodeError> {
+    STANDARD.decode(text)
 }
 
 /// The answer to a request.
@@ -87,6 +187,8 @@ pub enum Answer {
     Accounts(Vec<AccountStatus>),
     /// The events, one JSON object each.
     Events(Vec<String>),
+    /// About bundles.
+    Bundle(Box<BundleAsked>),
 }
 
 /// Serialises a message to a line.
@@ -131,6 +233,8 @@ mod tests {
             Request::Accounts,
             Request::Reload,
             Request::Drain { within_s: None },
+            Request::Bundle(BundleRequest::List),
+            Request::Bundle(BundleRequest::Next { service: "7".into() }),
         ];
         for request in requests {
             let line = write(&request);

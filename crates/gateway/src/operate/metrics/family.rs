@@ -112,6 +112,7 @@ impl Collector for Snapshot {
         stack(&self.status, &mut families)?;
         names(&self.status, &mut families)?;
         http(&self.status, &mut families)?;
+        bundles(&self.status, &mut families)?;
         bounds(&self.status, &mut families)?;
         modem(&self.status, &mut families)?;
         sessions(&self.status, &mut families)?;
@@ -346,6 +347,27 @@ fn http(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.one("skyhop_http_entries", "Responses in the cache", http.entries as f64)?;
     families.one("skyhop_http_memory_bytes", "Memory of the cache", http.memory_bytes as f64)?;
     families.one("skyhop_http_disk_bytes", "Files of the cache", http.disk_bytes as f64)
+}
+
+fn bundles(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let Some(bundles) = &status.bundles else { return Ok(()) };
+    let fates = [
+        ("taken", bundles.taken),
+        ("forwarded", bundles.forwarded),
+        ("delivered", bundles.delivered),
+        ("expired", bundles.expired),
+        ("duplicate", bundles.duplicates),
+        ("refused", bundles.refused),
+    ];
+    let rows = fates.map(|(fate, count)| (label("fate", fate), count));
+    families.counter("skyhop_bundles", "What became of bundles", &rows)?;
+    families.one("skyhop_bundles_waiting", "Bundles in the store", bundles.waiting as f64)?;
+    let bytes = bundles.waiting_bytes as f64;
+    families.one("skyhop_bundles_waiting_bytes", "Bytes of bundles in the store", bytes)?;
+    let help = "How long the oldest bundle has been in the store; 0 if there is none";
+    families.one("skyhop_bundles_oldest_seconds", help, bundles.oldest_s)?;
+    let remembered = bundles.remembered as f64;
+    families.one("skyhop_bundles_remembered", "Bundles remembered to tell duplicates", remembered)
 }
 
 fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {

@@ -52,8 +52,8 @@ mod tests {
 
     use super::*;
     use crate::operate::status::{
-        BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus, DnsStatus,
-        InterceptionStatus, PolicyStatus, SessionStatus, TunnelStatus, UsageStatus,
+        BundlesStatus, BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus,
+        DnsStatus, InterceptionStatus, PolicyStatus, SessionStatus, TunnelStatus, UsageStatus,
     };
 
     #[test]
@@ -69,6 +69,8 @@ mod tests {
         status.policies.push(PolicyStatus { name, action, connections: 4, packets: 0 });
         status.tunnel = Some(TunnelStatus { prohibited: 6, ..TunnelStatus::default() });
         status.dns = Some(DnsStatus { hits: 8, saved_round_trips: 9, ..DnsStatus::default() });
+        status.bundles =
+            Some(BundlesStatus { waiting: 4, oldest_s: 2.5, expired: 1, ..Default::default() });
         let (state, destinations) = ("up".to_owned(), vec![DlepDestination::default()]);
         let rate_bit_s = Some(20);
         status.dlep =
@@ -110,6 +112,9 @@ mod tests {
             "skyhop_tunnel_packets_total{fate=\"prohibited\"} 6",
             "skyhop_names_total{fate=\"hit\"} 8",
             "skyhop_names_saved_round_trips_total 9",
+            "skyhop_bundles_total{fate=\"expired\"} 1",
+            "skyhop_bundles_waiting 4.0",
+            "skyhop_bundles_oldest_seconds 2.5",
             "skyhop_session_rtt_seconds{peer=\"ship-1\"} 0.6",
             "skyhop_session_rate_tripped{peer=\"ship-1\"} 1.0",
             "skyhop_session_rate_trips_total{peer=\"ship-1\"} 2",

@@ -7,9 +7,9 @@ use report::{Column, Table};
 use units::{BitRate, ByteCount, format_duration};
 
 use super::{
-    ChannelStatus, ClassStatus, CompressionStatus, ConnectionStatus, DemandStatus, DlepStatus,
-    DnsStatus, HttpStatus, InterceptionStatus, MemoryStatus, PolicyStatus, Role, SessionStatus,
-    StackStatus, Status, TrafficStatus, TunnelStatus,
+    BundlesStatus, ChannelStatus, ClassStatus, CompressionStatus, ConnectionStatus, DemandStatus,
+    DlepStatus, DnsStatus, HttpStatus, InterceptionStatus, MemoryStatus, PolicyStatus, Role,
+    SessionStatus, StackStatus, Status, TrafficStatus, TunnelStatus,
 };
 
 impl Status {
@@ -36,6 +36,9 @@ impl Status {
         }
         if let Some(http) = &self.http {
             row(&mut text, "http", &self::http(http, self.role));
+        }
+        if let Some(bundles) = &self.bundles {
+            row(&mut text, "bundles", &bundles_row(bundles));
         }
         row(&mut text, "memory", &memory(&self.memory));
         if let Some(dlep) = &self.dlep {
@@ -215,6 +218,29 @@ fn http(http: &HttpStatus, role: Role) -> String {
     ] {
         if count > 0 {
             let _ = write!(what, "; {count} {why}");
+        }
+    }
+    what
+}
+
+/// What waits of bundles, and what became of others.
+fn bundles_row(bundles: &BundlesStatus) -> String {
+    let mut what = match bundles.waiting {
+        0 => "none in the store".to_owned(),
+        waiting => format!(
+            "{waiting} in the store ({}), the oldest for {}",
+            ByteCount::new(bundles.waiting_bytes),
+            seconds(bundles.oldest_s)
+        ),
+    };
+    let _ = write!(what, "; {} forwarded, {} delivered", bundles.forwarded, bundles.delivered);
+    for (count, why) in [
+        (bundles.expired, "expired"),
+        (bundles.duplicates, "duplicates"),
+        (bundles.refused, "refused"),
+    ] {
+        if count > 0 {
+            let _ = write!(what, ", {count} {why}");
         }
     }
     what
@@ -628,6 +654,25 @@ mod tests {
         assert!(text(Role::Terminal).contains(line), "{}", text(Role::Terminal));
         assert!(text(Role::Hub).contains("names    9 questions, 3 without an answer\n"));
         assert!(!status().text(None).contains("names"));
+    }
+
+    #[test]
+    fn bundles_are_shown_where_there_is_a_node_for_them() {
+        let bundles = BundlesStatus {
+            waiting: 2,
+            waiting_bytes: 3_000_000,
+            oldest_s: 90.0,
+            forwarded: 5,
+            expired: 1,
+            ..BundlesStatus::default()
+        };
+        let text = |bundles| Status { bundles: Some(bundles), ..status() }.text(None);
+        let line = "bundles  2 in the store (3 MB), the oldest for 1 min 30 s; 5 forwarded, \
+                    0 delivered, 1 expired\n";
+        assert!(text(bundles).contains(line), "{}", text(bundles));
+        let none = text(BundlesStatus::default());
+        assert!(none.contains("bundles  none in the store; 0 forwarded, 0 delivered\n"), "{none}");
+        assert!(!status().text(None).contains("bundles"));
     }
 
     #[test]

@@ -364,8 +364,8 @@ impl Session {
             (State::Open | State::Ending, Message::XferSegment { .. }) => {
                 self.segment(now, message)
             }
-            (State::Open | State::Ending, Message::XferAck { end, id, length, .. }) => {
-                self.ack(*end, *id, *length)
+            (State::Open | State::Ending, Message::XferAck { id, length, .. }) => {
+                self.ack(*id, *length)
             }
             (State::Open | State::Ending, Message::XferRefuse { reason, id }) => {
                 self.refused(*reason, *id);
@@ -546,7 +546,9 @@ impl Session {
         self.output.extend_from_slice(part);
     }
 
-    fn ack(&mut self, end: bool, id: u64, length: u64) -> Result<(), SessionEnd> {
+    /// The flags of an acknowledgement should be those of its segment (RFC 9174 §5.2.3), and are none in
+    /// some implementations: the length says as much.
+    fn ack(&mut self, id: u64, length: u64) -> Result<(), SessionEnd> {
         let Some(outgoing) = &self.outgoing else { return Ok(()) };
         if outgoing.id != id {
             return Ok(());
@@ -554,7 +556,7 @@ impl Session {
         if length > outgoing.sent {
             return Err(SessionEnd::Violation("it acknowledges what was not sent".to_owned()));
         }
-        if end && length == outgoing.total {
+        if length == outgoing.total {
             self.outgoing = None;
             self.events.push_back(SessionEvent::Stored);
         }

@@ -1,0 +1,266 @@
+//! Bundles of programs on this machine, over the control socket.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use pep::bundles::{
+    BundleId, Decision, Endpoint, Fate, FileName, NewBundle, Origin, Record, Whereabouts, read,
+};
+use units::Instant;
+
+use super::incoming::{Incoming, Outcome};
+use super::node::Node;
+use crate::clock;
+use crate::config::keys::random_bytes;
+use crate::operate::control::{
+    Answer, BundleAsked, BundleOffer, BundleRequest, from_base64, to_base64,
+};
+use crate::operate::status::BundleStatus;
+
+/// What a bundle adds to its payload, at most.
+const AROUND: u64 = 2_000;
+/// Bundles that programs are handing over, or are being handed, at once.
+const MOST: usize = 16;
+/// How long a program may be silent before it counts as gone.
+const IDLE: Duration = Duration::from_secs(60);
+/// The most bytes of a payload in an answer.
+const PIECE: u64 = 256 << 10;
+/// The service that bundles of programs come from, for nodes of the scheme `ipn` and of `dtn`.
+const SENDERS: [&str; 2] = ["1", "outbox"];
+
+/// A bundle that a program is handing over.
+struct Upload {
+    incoming: Incoming,
+    offer: BundleOffer,
+    destination: Endpoint,
+    name: Option<FileName>,
+    came: u64,
+    used: Instant,
+}
+
+/// A bundle that a program is taking.
+struct Download {
+    payload: Range<usize>,
+    used: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    uploads: BTreeMap<u64, Upload>,
+    downloads: BTreeMap<BundleId, Download>,
+}
+
+/// Answers programs.
+#[derive(Clone)]
+pub(super) struct Desk {
+    node: Arc<Node>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Desk {
+    pub(super) fn new(node: Arc<Node>) -> Self {
+        Self { node, state: Arc::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding the transfers")
+    }
+
+    /// Ends what programs have left behind.
+    fn tidy(&self) {
+        let (now, mut state) = (clock::now(), self.state());
+        let live = |used: Instant| now.saturating_since(used) < IDLE;
+        state.uploads.retain(|_, upload| live(upload.used));
+        let gone: Vec<BundleId> =
+            state.downloads.iter().filter(|(_, it)| !live(it.used)).map(|(id, _)| *id).collect();
+        for id in gone {
+            state.downloads.remove(&id);
+            // Fails only if it is not being delivered.
+            let _ = self.node.agent().not_taken(&id);
+        }
+    }
+
+    /// Answers a request.
+    ///
+    /// # Errors
+    /// Why it cannot be done.
+    pub(super) async fn answer(&self, request: BundleRequest) -> Result<Answer, String> {
+        self.tidy();
+        let asked = match request {
+            BundleRequest::Offer(offer) => self.offer(offer).await?,
+            BundleRequest::Data { handle, base64 } => self.data(handle, &base64).await?,
+            BundleRequest::End { handle } => self.end(handle).await?,
+            BundleRequest::List => {
+                let agent = self.node.agent();
+                let now = clock::unix_millis();
+                BundleAsked::List(agent.list().map(|(it, at)| status(it, at, now)).collect())
+            }
+            BundleRequest::State { id } => {
+                let id = BundleId::from_hex(&id).ok_or("an identity has 32 hexadecimal digits")?;
+                let known = self.node.agent().whereabouts(&id);
+                BundleAsked::State(known.map(|at| word(at).to_owned()))
+            }
+            BundleRequest::Next { service } => self.next(&service).await?,
+            BundleRequest::Read { id, offset } => self.read(&id, offset).await?,
+            BundleRequest::Taken { id, taken } => self.taken(&id, taken)?,
+        };
+        Ok(Answer::Bundle(Box::new(asked)))
+    }
+
+    async fn offer(&self, offer: BundleOffer) -> Result<BundleAsked, String> {
+        let destination: Endpoint = offer
+            .destination
+            .parse()
+            .map_err(|error| format!("destination {:?}: {error}", offer.destination))?;
+        let name = offer.name.as_deref().map(|name| {
+            FileName::new(name).ok_or_else(|| format!("a file cannot be called {name:?} elsewhere"))
+        });
+        let name = name.transpose()?;
+        if self.state().uploads.len() >= MOST {
+            return Err("too many bundles are being handed over".to_owned());
+        }
+        let length = offer.length.saturating_add(AROUND);
+        let begun = self.node.begin(Origin::Here, None, length, false).await;
+        let Decision::Take((incoming, _)) = begun.map_err(|why| why.to_string())? else {
+            return Err("it is here".to_owned());
+        };
+        let handle = u64::from_be_bytes(random());
+        let upload = Upload { incoming, offer, destination, name, came: 0, used: clock::now() };
+        self.state().uploads.insert(handle, upload);
+        Ok(BundleAsked::Handle(handle))
+    }
+
+    fn take_upload(&self, handle: u64) -> Result<Upload, String> {
+        let upload = self.state().uploads.remove(&handle);
+        upload.ok_or_else(|| "no such bundle is being handed over".to_owned())
+    }
+
+    async fn data(&self, handle: u64, base64: &str) -> Result<BundleAsked, String> {
+        let mut upload = self.take_upload(handle)?;
+        let bytes = from_base64(base64).map_err(|error| error.to_string())?;
+        upload.came += bytes.len() as u64;
+        if upload.came > upload.offer.length {
+            return Err("more than was announced".to_owned());
+        }
+        upload.incoming.append(bytes).await.map_err(|why| why.to_string())?;
+        upload.used = clock::now();
+        self.state().uploads.insert(handle, upload);
+        Ok(BundleAsked::Handle(handle))
+    }
+
+    async fn end(&self, handle: u64) -> Result<BundleAsked, String> {
+        let Upload { incoming, offer, destination, name, came, .. } = self.take_upload(handle)?;
+        if came != offer.length {
+            return Err("less than was announced".to_owned());
+        }
+        let node = &self.node.config.agent.node;
+        let [number, text] = SENDERS;
+        let service = if node.numbers_services() { number } else { text };
+        let source = node.service(service).map_err(|error| error.to_string())?;
+        let (created, sequence) =
+            offer.made.unwrap_or_else(|| (clock::unix_millis(), u64::from_be_bytes(random())));
+        let lifetime = Duration::from_secs(offer.lifetime_s);
+        let make = move |payload: Vec<u8>| {
+            let bundle = NewBundle {
+                source: &source,
+                destination: &destination,
+                created,
+                sequence,
+                lifetime,
+                file_name: name.as_ref(),
+                payload: &payload,
+            };
+            bundle.encode()
+        };
+        match incoming.finish_as(make).await {
+            Ok(Outcome::Stored(id) | Outcome::Had(id)) => Ok(BundleAsked::Stored(id.to_string())),
+            Err(why) => Err(why.to_string()),
+        }
+    }
+
+    async fn next(&self, service: &str) -> Result<BundleAsked, String> {
+        if self.state().downloads.len() >= MOST {
+            return Err("too many bundles are being received".to_owned());
+        }
+        let arrived = self.node.agent().next_arrived(service);
+        let Some(record) = arrived else { return Ok(BundleAsked::Next(None)) };
+        let id = record.id;
+        let summary = self.node.store.run(move |store| {
+            let bytes = store.read(&id)?;
+            read(&bytes).map(|(summary, _)| summary).map_err(std::io::Error::other)
+        });
+        let summary = match summary.await {
+            Ok(summary) => summary,
+            Err(error) => {
+                // Fails only if it is not being delivered.
+                let _ = self.node.agent().not_taken(&id);
+                return Err(error.to_string());
+            }
+        };
+        let now = clock::unix_millis();
+        let length = summary.payload.len() as u64;
+        let download = Download { payload: summary.payload, used: clock::now() };
+        self.state().downloads.insert(id, download);
+        let status = status(&record, Whereabouts::Arrived, now);
+        let file_name = summary.file_name.map(|name| name.to_string());
+        Ok(BundleAsked::Next(Some((status, file_name, length))))
+    }
+
+    async fn read(&self, id: &str, offset: u64) -> Result<BundleAsked, String> {
+        const NONE: &str = "no such bundle is being received";
+        let id = BundleId::from_hex(id).ok_or(NONE)?;
+        let payload = {
+            let mut state = self.state();
+            let download = state.downloads.get_mut(&id).ok_or(NONE)?;
+            download.used = clock::now();
+            download.payload.clone()
+        };
+        let begin = (payload.start as u64).saturating_add(offset).min(payload.end as u64);
+        let length = (payload.end as u64 - begin).min(PIECE);
+        let bytes = self.node.store.run(move |store| store.read_part(&id, begin, length)).await;
+        let bytes = bytes.map_err(|error| error.to_string())?;
+        Ok(BundleAsked::Data(to_base64(&bytes)))
+    }
+
+    fn taken(&self, id: &str, taken: bool) -> Result<BundleAsked, String> {
+        const NONE: &str = "no such bundle is being received";
+        let id = BundleId::from_hex(id).ok_or(NONE)?;
+        self.state().downloads.remove(&id).ok_or(NONE)?;
+        let mut agent = self.node.agent();
+        let done = if taken { agent.taken(&id) } else { agent.not_taken(&id) };
+        drop(agent);
+        self.node.notify();
+        done.map_err(|error| error.to_string())?;
+        Ok(BundleAsked::Stored(id.to_string()))
+    }
+}
+
+fn random() -> [u8; 8] {
+    // Without random numbers the gateway would not have started.
+    let bytes: [u8; 32] = random_bytes().unwrap_or_default();
+    std::array::from_fn(|place| bytes[place])
+}
+
+fn word(at: Whereabouts) -> &'static str {
+    match at {
+        Whereabouts::Waiting => "waiting",
+        Whereabouts::Arrived => "arrived",
+        Whereabouts::Gone(Fate::Forwarded) => "forwarded",
+        Whereabouts::Gone(Fate::Delivered) => "delivered",
+        Whereabouts::Gone(Fate::Expired) => "expired",
+    }
+}
+
+fn status(record: &Record, at: Whereabouts, now: u64) -> BundleStatus {
+    BundleStatus {
+        id: record.id.to_string(),
+        source: record.source.to_string(),
+        destination: record.destination.to_string(),
+        bytes: record.length,
+        age_s: now.saturating_sub(record.arrived) as f64 / 1000.0,
+        expires_s: record.expires.saturating_sub(now) as f64 / 1000.0,
+        state: word(at).to_owned(),
+    }
+}

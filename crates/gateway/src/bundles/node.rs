@@ -1,0 +1,277 @@
+//! Drives the agent: hands it the time and what comes, and does what it wants.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use pep::bundles::{
+    Agent, BundleId, Fate, FileName, PeerId, Record, Refusal, Returned, forwarded, read,
+};
+use pep::config::BundlesConfig;
+use slacp::SessionId;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use units::Machine;
+
+use super::store::{Store, StoreHandle};
+use super::tcpcl::Sessions;
+use super::{hop, warnings::Warnings};
+use crate::clock;
+use crate::error::RunError;
+use crate::hop::Hop;
+use crate::roles::gateway::log_panic;
+
+/// How often bundles are looked through for those that have expired, and files for the inbox.
+const TICK: Duration = Duration::from_secs(1);
+/// Pause before the inbox is tried again.
+const INBOX: Duration = Duration::from_secs(10);
+/// Partial bundles that are kept, of the store's size.
+const PARTIAL_PART: u64 = 8;
+
+/// How a node is reached now.
+#[derive(Clone)]
+pub(super) enum Link {
+    /// Over the hop.
+    Hop(Hop, SessionId),
+    /// Over a TCPCLv4 session, which takes bundles here.
+    Tcp(mpsc::Sender<Outgoing>),
+}
+
+/// A bundle for a TCPCLv4 session.
+pub(super) struct Outgoing {
+    pub(super) id: BundleId,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// A node for bundles.
+pub(super) struct Node {
+    pub(super) config: BundlesConfig,
+    agent: Mutex<Agent>,
+    pub(super) store: StoreHandle,
+    links: Mutex<BTreeMap<PeerId, Link>>,
+    /// Those that were tried since the start.
+    tried: Mutex<BTreeSet<BundleId>>,
+    started: u64,
+    work: Notify,
+    next: AtomicU64,
+    pub(super) sessions: Sessions,
+    pub(super) warnings: Warnings,
+}
+
+/// What a task has done.
+enum Done {
+    Nothing,
+    /// The inbox does not take files now.
+    InboxFails,
+}
+
+impl Node {
+    /// Opens the store.
+    pub(super) fn open(config: BundlesConfig) -> Result<Arc<Self>, RunError> {
+        let bundles = |problem: String| RunError::Bundles { problem };
+        if let Some(inbox) = config.inbox.as_ref().filter(|inbox| !inbox.is_dir()) {
+            return Err(bundles(format!("`inbox`: {} is no directory", inbox.display())));
+        }
+        let (now, partial) = (clock::unix_millis(), config.agent.limits.bytes.get() / PARTIAL_PART);
+        let (store, records, known) = Store::open(&config.store, now, partial)
+            .map_err(|error| bundles(format!("`store`: {error}")))?;
+        let count = records.len();
+        let agent = Agent::new(config.agent.clone(), records, known);
+        let store = StoreHandle::start(store).map_err(RunError::System)?;
+        tracing::info!("bundles: node {}, {count} in the store", config.agent.node);
+        Ok(Arc::new(Self {
+            config,
+            agent: Mutex::new(agent),
+            store,
+            links: Mutex::default(),
+            tried: Mutex::default(),
+            started: now,
+            work: Notify::new(),
+            next: AtomicU64::new(0),
+            sessions: Sessions::default(),
+            warnings: Warnings::default(),
+        }))
+    }
+
+    pub(super) fn agent(&self) -> MutexGuard<'_, Agent> {
+        self.agent.lock().expect("nobody panics while holding the agent")
+    }
+
+    /// Lets the driver see what has changed.
+    pub(super) fn notify(&self) {
+        self.work.notify_one();
+    }
+
+    /// A number that nobody else gets.
+    pub(super) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sets how a node is reached, if it is, and whether it is there now.
+    pub(super) fn set_link(&self, peer: PeerId, link: Option<Link>, up: bool) {
+        let mut links = self.links.lock().expect("nobody panics while holding the links");
+        let up = up && link.is_some();
+        match link {
+            Some(link) => drop(links.insert(peer, link)),
+            None => drop(links.remove(&peer)),
+        }
+        self.agent().set_peer(peer, up);
+        drop(links);
+        self.notify();
+    }
+
+    fn link(&self, peer: PeerId) -> Option<Link> {
+        self.links.lock().expect("nobody panics while holding the links").get(&peer).cloned()
+    }
+
+    /// Whether the other side may have a part of a bundle from an earlier try.
+    pub(super) fn was_tried(&self, record: &Record) -> bool {
+        let mut tried = self.tried.lock().expect("nobody panics while holding the list");
+        !tried.insert(record.id) || record.arrived < self.started
+    }
+
+    /// Runs until dropped.
+    pub(super) async fn run(self: Arc<Self>) {
+        let mut tasks = JoinSet::new();
+        let mut tick = tokio::time::interval(TICK);
+        let mut inbox_at = clock::now();
+        loop {
+            self.drain(&mut tasks, inbox_at <= clock::now());
+            let until = self.agent().poll_timeout().map(|(until, _)| until);
+            tokio::select! {
+                () = self.work.notified() => {}
+                _ = tick.tick() => self.agent().expire(clock::unix_millis()),
+                () = clock::sleep_until(until) => {}
+                Some(done) = tasks.join_next() => match done {
+                    Ok(Done::Nothing) => {}
+                    Ok(Done::InboxFails) => inbox_at = clock::now() + INBOX,
+                    Err(error) => log_panic(Err(error)),
+                },
+            }
+            self.agent().handle_timeout(clock::now());
+        }
+    }
+
+    /// Does what the agent wants.
+    fn drain(self: &Arc<Self>, tasks: &mut JoinSet<Done>, inbox: bool) {
+        loop {
+            let Some((peer, record)) = self.agent().poll_send() else { break };
+            let node = self.clone();
+            tasks.spawn(async move { node.send(peer, record).await });
+        }
+        loop {
+            let Some((record, fate)) = self.agent().poll_remove() else { break };
+            let node = self.clone();
+            tasks.spawn(async move { node.remove(record, fate).await });
+        }
+        let Some(directory) = self.config.inbox.clone().filter(|_| inbox) else { return };
+        loop {
+            let arrived = self.agent().next_arrived(self.config.file_service());
+            let Some(record) = arrived else { break };
+            let (node, directory) = (self.clone(), directory.clone());
+            tasks.spawn(async move { node.deliver(directory, record).await });
+        }
+    }
+
+    async fn send(self: Arc<Self>, peer: PeerId, record: Record) -> Done {
+        let id = record.id;
+        let returned = |why| {
+            self.agent().returned(clock::now(), &id, why);
+            Done::Nothing
+        };
+        let Some(link) = self.link(peer) else { return returned(Returned::Lost) };
+        let bytes = match self.store.run(move |store| store.read(&id)).await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.warnings.disk("read a bundle", &error);
+                return returned(Returned::Unwanted);
+            }
+        };
+        let waited = Duration::from_millis(clock::unix_millis().saturating_sub(record.arrived));
+        let bytes = forwarded(&bytes, &self.config.agent.node, waited);
+        match link {
+            Link::Hop(hop, session) => {
+                let sent = hop::send(&self, (peer, &hop, session), &record, &bytes).await;
+                match sent {
+                    Ok(()) => self.acknowledged(&id),
+                    Err(why) => drop(returned(why)),
+                }
+            }
+            // The session says what becomes of it.
+            Link::Tcp(session) => {
+                if session.send(Outgoing { id, bytes }).await.is_err() {
+                    return returned(Returned::Lost);
+                }
+            }
+        }
+        Done::Nothing
+    }
+
+    /// The next node has a bundle.
+    pub(super) fn acknowledged(&self, id: &BundleId) {
+        self.agent().acknowledged(id);
+        self.tried.lock().expect("nobody panics while holding the list").remove(id);
+        self.notify();
+    }
+
+    async fn remove(self: Arc<Self>, record: Record, fate: Fate) -> Done {
+        let id = record.id;
+        match self.store.run(move |store| store.remove(&record, fate)).await {
+            Ok(()) => self.agent().removed(&id),
+            Err(error) => {
+                self.warnings.disk("remove a bundle", &error);
+                self.agent().not_removed(clock::now(), &id);
+            }
+        }
+        self.shorten().await;
+        Done::Nothing
+    }
+
+    /// Writes anew which bundles are gone, when that has become long.
+    async fn shorten(&self) {
+        let needed = self.agent().stats().remembered;
+        let long = self.store.run(move |store| Ok(store.is_long(needed))).await;
+        if !long.unwrap_or(false) {
+            return;
+        }
+        let entries: Vec<_> =
+            self.agent().remembered().map(|(id, fate, until)| (*id, fate, until)).collect();
+        if let Err(error) = self.store.run(move |store| store.remember(&entries)).await {
+            self.warnings.disk("write which bundles are gone", &error);
+        }
+    }
+
+    /// Puts a bundle's file into the inbox.
+    async fn deliver(self: Arc<Self>, inbox: PathBuf, record: Record) -> Done {
+        let id = record.id;
+        let delivered = self.store.run(move |store| {
+            let bytes = store.read(&id)?;
+            let (summary, _) = read(&bytes).map_err(io::Error::other)?;
+            let unnamed = || FileName::new(&format!("{id}.bundle")).expect("it is a good one");
+            let name = summary.file_name.unwrap_or_else(unnamed);
+            store.deliver(&inbox, (&id, &name), &bytes[summary.payload])
+        });
+        // Fails only if the bundle is not being delivered.
+        let outcome = match delivered.await {
+            Ok(()) => {
+                let _ = self.agent().taken(&id);
+                Done::Nothing
+            }
+            Err(error) => {
+                self.warnings.disk("write to the inbox", &error);
+                let _ = self.agent().not_taken(&id);
+                Done::InboxFails
+            }
+        };
+        self.notify();
+        outcome
+    }
+
+    /// Logs why a bundle is not taken.
+    pub(super) fn refused(&self, from: &str, why: Refusal) {
+        self.warnings.refusal(from, why);
+    }
+}

@@ -1,0 +1,331 @@
+//! Drives TCPCLv4 sessions with nodes of the LAN.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pep::bundles::tcpcl::{Role, Session, SessionConfig, SessionEvent, TermReason};
+use pep::bundles::{BundleId, Decision, Node as NodeId, Origin, PeerId, Refusal, Returned};
+use pep::config::Reach;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use units::Machine;
+
+use super::incoming::{Incoming, Outcome};
+use super::node::{Link, Node, Outgoing};
+use crate::clock;
+use crate::roles::gateway::log_panic;
+
+/// Connections at once; more wait.
+const MOST: usize = 64;
+/// Pauses between attempts to connect, which double.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Time for connecting, and for writing to a peer that does not read.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Bytes read at once.
+const PIECE: usize = 64 << 10;
+
+/// The sessions of this node: one for each peer, the newest.
+#[derive(Default)]
+pub(super) struct Sessions(Mutex<BTreeMap<PeerId, (u64, oneshot::Sender<()>)>>);
+
+impl Sessions {
+    /// Puts a session in place of the peer's earlier one, which ends.
+    fn replace(&self, peer: PeerId, number: u64) -> oneshot::Receiver<()> {
+        let (sender, ends) = oneshot::channel();
+        // Dropping the other sender ends its session.
+        self.lock().insert(peer, (number, sender));
+        ends
+    }
+
+    /// Whether it was still the newest.
+    fn remove(&self, peer: PeerId, number: u64) -> bool {
+        let mut all = self.lock();
+        let newest = all.get(&peer).is_some_and(|(newest, _)| *newest == number);
+        if newest {
+            all.remove(&peer);
+        }
+        newest
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<PeerId, (u64, oneshot::Sender<()>)>> {
+        self.0.lock().expect("nobody panics while holding the sessions")
+    }
+}
+
+/// Takes in nodes that connect.
+pub(super) async fn listen(node: Arc<Node>, listener: TcpListener) {
+    let mut connections = JoinSet::new();
+    loop {
+        while let Some(ended) = connections.try_join_next() {
+            log_panic(ended);
+        }
+        if connections.len() >= MOST {
+            connections.join_next().await;
+            continue;
+        }
+        match listener.accept().await {
+            Ok((socket, from)) if node.config.serves(from.ip().to_canonical()) => {
+                let node = node.clone();
+                connections.spawn(async move {
+                    let end = talk(&node, socket, Role::Passive, None).await;
+                    tracing::info!("bundles: session with {from} over: {end}");
+                });
+            }
+            Ok((_, from)) => tracing::debug!("bundles: {from} may not connect"),
+            // Usually out of descriptors, which is temporary.
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// Connects to a node, again and again.
+pub(super) async fn connect(node: Arc<Node>, peer: PeerId, address: SocketAddr) {
+    let mut pause = PAUSES.0;
+    loop {
+        let connected = timeout(LIMIT, TcpStream::connect(address)).await;
+        match connected.map_err(io::Error::from).and_then(|connected| connected) {
+            Ok(socket) => {
+                let began = clock::now();
+                let end = talk(&node, socket, Role::Active, Some(peer)).await;
+                tracing::info!("bundles: session with {address} over: {end}");
+                if clock::now().saturating_since(began) > PAUSES.1 {
+                    pause = PAUSES.0;
+                }
+            }
+            Err(error) => tracing::debug!("bundles: cannot connect to {address}: {error}"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(PAUSES.1);
+    }
+}
+
+/// A running session.
+struct Talk<'a> {
+    node: &'a Arc<Node>,
+    session: Session,
+    writer: OwnedWriteHalf,
+    /// The peer, once it has said who it is.
+    peer: Option<PeerId>,
+    /// The only peer that it may be.
+    expected: Option<PeerId>,
+    number: u64,
+    incoming: Option<Incoming>,
+    /// What is being sent, and what waits.
+    sending: Option<Outgoing>,
+    queue: Option<mpsc::Receiver<Outgoing>>,
+    ends: Option<oneshot::Receiver<()>>,
+}
+
+/// Runs a session to its end, and says why it ended.
+async fn talk(node: &Arc<Node>, socket: TcpStream, role: Role, expected: Option<PeerId>) -> String {
+    let config = SessionConfig {
+        node: node.config.agent.node.clone(),
+        largest: node.config.agent.limits.largest.get(),
+    };
+    // It only costs time if it cannot be set.
+    let _ = socket.set_nodelay(true);
+    let (mut reader, writer) = socket.into_split();
+    let mut talk = Talk {
+        node,
+        session: Session::new(clock::now(), role, config),
+        writer,
+        peer: None,
+        expected,
+        number: node.number(),
+        incoming: None,
+        sending: None,
+        queue: None,
+        ends: None,
+    };
+    let end = talk.run(&mut reader).await;
+    talk.leave();
+    end
+}
+
+impl Talk<'_> {
+    async fn run(&mut self, reader: &mut OwnedReadHalf) -> String {
+        let mut buffer = vec![0; PIECE];
+        loop {
+            if let Some(end) = self.drain().await {
+                return end;
+            }
+            let until = self.session.poll_timeout().map(|(until, _)| until);
+            tokio::select! {
+                read = reader.read(&mut buffer), if self.session.wants_bytes() => match read {
+                    Ok(0) | Err(_) => self.session.handle_close(),
+                    Ok(count) => self.session.handle_bytes(clock::now(), &buffer[..count]),
+                },
+                Some(outgoing) = next(&mut self.queue), if self.session.can_send() => {
+                    self.send(outgoing);
+                }
+                () = replaced(&mut self.ends) => {
+                    self.session.end(clock::now(), TermReason::ContactFailure);
+                }
+                () = clock::sleep_until(until) => self.session.handle_timeout(clock::now()),
+            }
+        }
+    }
+
+    /// Does what the session wants; the reason if it is over.
+    async fn drain(&mut self) -> Option<String> {
+        let mut over = None;
+        loop {
+            while let Some(event) = self.session.poll_event() {
+                if let SessionEvent::Over(end) = event {
+                    over = Some(end.to_string());
+                    continue;
+                }
+                self.handle(event).await;
+            }
+            self.send_parts();
+            let output = self.session.take_output();
+            if output.is_empty() {
+                return over;
+            }
+            let written = timeout(LIMIT, self.writer.write_all(&output)).await;
+            if !matches!(written, Ok(Ok(()))) && over.is_none() {
+                self.session.handle_close();
+            }
+        }
+    }
+
+    async fn handle(&mut self, event: SessionEvent) {
+        match event {
+            SessionEvent::Peer(node) => self.meet(node),
+            SessionEvent::Begins(length) => self.begin(length).await,
+            SessionEvent::Data(data) => {
+                let Some(incoming) = &mut self.incoming else { return };
+                if let Err(why) = incoming.append(data).await {
+                    self.refuse(why);
+                }
+            }
+            SessionEvent::Whole => self.finish().await,
+            SessionEvent::Broken => self.incoming = None,
+            SessionEvent::Stored => {
+                if let Some(Outgoing { id, .. }) = self.sending.take() {
+                    self.node.acknowledged(&id);
+                }
+            }
+            SessionEvent::Refused { passing } => {
+                self.give_back(if passing { Returned::NoRoom } else { Returned::Unwanted });
+            }
+            _ => {}
+        }
+    }
+
+    /// The peer has said who it is.
+    fn meet(&mut self, said: Option<NodeId>) {
+        let place = said.as_ref().and_then(|said| {
+            self.node.config.agent.peers.iter().position(|peer| peer.node == *said)
+        });
+        let by_tcp = |place: &usize| {
+            matches!(self.node.config.reach.get(*place), Some(Reach::Listen | Reach::Connect(_)))
+        };
+        let peer = place.filter(by_tcp).map(PeerId);
+        let is_expected = self.expected.is_none_or(|expected| peer == Some(expected));
+        let Some(peer) = peer.filter(|_| is_expected) else {
+            let said = said.map_or_else(|| "nobody".to_owned(), |said| said.to_string());
+            tracing::warn!("bundles: {said} connects, and is not a node of [[bundles.peer]]");
+            return self.session.end(clock::now(), TermReason::ContactFailure);
+        };
+        self.session.accept(clock::now());
+        let (sender, queue) = mpsc::channel(self.node.config.agent.limits.window);
+        (self.peer, self.queue) = (Some(peer), Some(queue));
+        self.ends = Some(self.node.sessions.replace(peer, self.number));
+        self.node.set_link(peer, Some(Link::Tcp(sender)), true);
+        tracing::info!("bundles: session with {}", self.node.name(Origin::Peer(peer)));
+    }
+
+    async fn begin(&mut self, length: u64) {
+        let Some(peer) = self.peer else { return };
+        match self.node.begin(Origin::Peer(peer), None, length, false).await {
+            Ok(Decision::Take((incoming, _))) => self.incoming = Some(incoming),
+            Ok(Decision::Have) => {}
+            Err(why) => self.refuse(why),
+        }
+    }
+
+    async fn finish(&mut self) {
+        let (Some(incoming), Some(peer)) = (self.incoming.take(), self.peer) else {
+            return self.refuse(Refusal::Busy);
+        };
+        match incoming.finish(Origin::Peer(peer)).await {
+            // A duplicate is acknowledged: it is here.
+            Ok(Outcome::Stored(_) | Outcome::Had(_)) => self.session.stored(clock::now()),
+            Err(why) => self.refuse(why),
+        }
+    }
+
+    fn refuse(&mut self, why: Refusal) {
+        self.incoming = None;
+        self.session.refuse(clock::now(), why.is_passing());
+    }
+
+    fn send(&mut self, outgoing: Outgoing) {
+        let taken = self.session.send(outgoing.bytes.len() as u64);
+        self.sending = Some(outgoing);
+        if !taken {
+            let to = self.peer.map_or_else(String::new, |peer| self.node.name(Origin::Peer(peer)));
+            self.node.warnings.unwanted(&to, "it is larger than that node takes");
+            self.give_back(Returned::Unwanted);
+        }
+    }
+
+    fn send_parts(&mut self) {
+        while let (Some(outgoing), Some((from, length))) = (&self.sending, self.session.wanted()) {
+            let part = &outgoing.bytes[from as usize..(from + length) as usize];
+            self.session.send_part(clock::now(), part);
+        }
+    }
+
+    fn give_back(&mut self, why: Returned) {
+        let Some(Outgoing { id, .. }) = self.sending.take() else { return };
+        self.give_back_one(&id, why);
+    }
+
+    fn give_back_one(&self, id: &BundleId, why: Returned) {
+        self.node.agent().returned(clock::now(), id, why);
+        self.node.notify();
+    }
+
+    /// The session is over: what it had comes back.
+    fn leave(&mut self) {
+        let Some(peer) = self.peer else { return };
+        if self.node.sessions.remove(peer, self.number) {
+            self.node.set_link(peer, None, false);
+        }
+        self.give_back(Returned::Lost);
+        let Some(mut queue) = self.queue.take() else { return };
+        queue.close();
+        while let Ok(outgoing) = queue.try_recv() {
+            self.give_back_one(&outgoing.id, Returned::Lost);
+        }
+    }
+}
+
+/// The next bundle to send; waits for ever before the peer is known.
+async fn next(queue: &mut Option<mpsc::Receiver<Outgoing>>) -> Option<Outgoing> {
+    match queue {
+        Some(queue) => queue.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the peer has another session.
+async fn replaced(ends: &mut Option<oneshot::Receiver<()>>) {
+    match ends {
+        // Its sender is dropped, never used.
+        Some(replaced) => {
+            let _ = replaced.await;
+            *ends = None;
+        }
+        None => std::future::pending().await,
+    }
+}

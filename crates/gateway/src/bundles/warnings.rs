@@ -1,0 +1,51 @@
+//! What operators must know of, once a minute at most for each cause.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use pep::bundles::Refusal;
+use units::Instant;
+
+use crate::clock;
+
+const EVERY: Duration = Duration::from_secs(60);
+
+/// When each was logged last. The causes are few: kinds of refusals for each configured node, and
+/// kinds of operations.
+#[derive(Default)]
+pub(super) struct Warnings(Mutex<BTreeMap<String, Instant>>);
+
+impl Warnings {
+    /// The disk has failed.
+    pub(super) fn disk(&self, what: &str, error: &io::Error) {
+        if self.is_due(what) {
+            tracing::error!("bundles: cannot {what}: {error}");
+        }
+    }
+
+    /// A bundle is not taken.
+    pub(super) fn refusal(&self, from: &str, why: Refusal) {
+        if self.is_due(&format!("{from}: {why}")) {
+            tracing::warn!("bundles: one from {from} is not taken: {why}");
+        }
+    }
+
+    /// The next node does not take a bundle.
+    pub(super) fn unwanted(&self, to: &str, why: &str) {
+        if self.is_due(&format!("to {to}: {why}")) {
+            tracing::warn!("bundles: {to} does not take one: {why}");
+        }
+    }
+
+    fn is_due(&self, cause: &str) -> bool {
+        let now = clock::now();
+        let mut last = self.0.lock().expect("nobody panics while holding the list");
+        let due = last.get(cause).is_none_or(|last| now.saturating_since(*last) >= EVERY);
+        if due {
+            last.insert(cause.to_owned(), now);
+        }
+        due
+    }
+}

@@ -1,0 +1,81 @@
+//! Peers that say anything, for the fuzzer.
+
+use core::time::Duration;
+
+use units::{Instant, Machine};
+
+use super::tcpcl::{Role, Session, SessionConfig, SessionEvent};
+use super::transfer::{Received, Reception, Replies};
+use super::{Node, forwarded, read};
+
+/// The largest bundle that is taken, in bytes.
+const LARGEST: u64 = 100_000;
+
+/// A bundle of another node: what is kept of it can be read again, and is the same bundle on its way.
+pub(crate) fn parse(bytes: &[u8]) {
+    let Ok((summary, other)) = read(bytes) else { return };
+    let kept = other.as_deref().unwrap_or(bytes);
+    let (again, more) = read(kept).expect("what is kept is a bundle");
+    assert_eq!((&again, more), (&summary, None), "canonical once, canonical for ever");
+    assert!(summary.payload.end <= kept.len());
+    let node: Node = "ipn:5.0".parse().expect("a node");
+    let onward = forwarded(kept, &node, Duration::from_secs(7));
+    // It may have crossed its last node.
+    if let Ok((later, _)) = read(&onward) {
+        assert_eq!(later.id, summary.id);
+        assert_eq!(onward[later.payload], kept[summary.payload], "the payload is as it was");
+    }
+}
+
+/// What a peer says on a stream of the hop: as opener and as acceptor.
+pub(crate) fn transfer(bytes: &[u8], size: usize) -> Vec<u8> {
+    let (mut reception, mut replies, mut got) =
+        (Reception::default(), Replies::default(), Vec::new());
+    for piece in bytes.chunks(size) {
+        let mut input = piece;
+        loop {
+            match reception.handle(&mut input) {
+                Ok(Some(Received::Data(data))) => got.extend_from_slice(data),
+                Ok(Some(Received::Announced(_))) => {}
+                Ok(None) => break,
+                Err(_) => return got,
+            }
+        }
+        let mut input = piece;
+        while let Ok(Some(_)) = replies.handle(&mut input) {}
+    }
+    got
+}
+
+/// What a peer says on a TCP connection; returns what happened. If the node `sends`, that depends on
+/// what has come by then.
+pub(crate) fn converse(bytes: &[u8], size: usize, role: Role, sends: bool) -> Vec<SessionEvent> {
+    let node = "ipn:1.0".parse().expect("a node");
+    let config = SessionConfig { node, largest: LARGEST };
+    let mut session = Session::new(Instant::ZERO, role, config);
+    let mut events: Vec<SessionEvent> = Vec::new();
+    for piece in bytes.chunks(size) {
+        session.handle_bytes(Instant::ZERO, piece);
+        while let Some(event) = session.poll_event() {
+            match event {
+                SessionEvent::Peer(_) => {
+                    session.accept(Instant::ZERO);
+                    if sends && session.can_send() && session.send(5) {
+                        session.send_part(Instant::ZERO, b"five!");
+                    }
+                }
+                SessionEvent::Whole => session.stored(Instant::ZERO),
+                _ => {}
+            }
+            match (events.last_mut(), event) {
+                (Some(SessionEvent::Data(before)), SessionEvent::Data(data)) => before.extend(data),
+                (_, event) => events.push(event),
+            }
+        }
+        assert!(session.input_held() <= size + (9 << 10), "more waits than a message");
+        assert!(session.take_output().len() <= 64 * bytes.len() + 4096, "it says too much");
+    }
+    let until = session.poll_timeout().map(|(until, _)| until);
+    until.into_iter().for_each(|until| session.handle_timeout(until));
+    events
+}

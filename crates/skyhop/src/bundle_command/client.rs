@@ -1,0 +1,94 @@
+//! Hands bundles to a gateway, and takes them.
+
+use std::io::Read;
+
+use gateway::control::{
+    Answer, BundleAsked, BundleOffer, BundleRequest, Control, Request, from_base64, to_base64,
+};
+use gateway::status::BundleStatus;
+
+use super::unexpected;
+
+/// Bytes of a payload in a request, which has at most 64 kB.
+const PIECE: usize = 45_000;
+
+pub(super) struct Client(Control);
+
+impl Client {
+    pub(super) fn new(control: Control) -> Self {
+        Self(control)
+    }
+
+    fn ask(&mut self, request: BundleRequest) -> anyhow::Result<BundleAsked> {
+        match self.0.ask(&Request::Bundle(request))? {
+            Answer::Bundle(answer) => Ok(*answer),
+            other => unexpected(other),
+        }
+    }
+
+    /// Hands over a bundle, and returns its identity once it is on the gateway's disk.
+    pub(super) fn send(
+        &mut self,
+        offer: BundleOffer,
+        payload: &mut impl Read,
+    ) -> anyhow::Result<String> {
+        let handle = match self.ask(BundleRequest::Offer(offer))? {
+            BundleAsked::Handle(handle) => handle,
+            other => return unexpected(other),
+        };
+        let mut piece = Vec::new();
+        while payload.by_ref().take(PIECE as u64).read_to_end(&mut piece)? > 0 {
+            self.ask(BundleRequest::Data { handle, base64: to_base64(&piece) })?;
+            piece.clear();
+        }
+        match self.ask(BundleRequest::End { handle })? {
+            BundleAsked::Stored(id) => Ok(id),
+            other => unexpected(other),
+        }
+    }
+
+    pub(super) fn list(&mut self) -> anyhow::Result<Vec<BundleStatus>> {
+        match self.ask(BundleRequest::List)? {
+            BundleAsked::List(bundles) => Ok(bundles),
+            other => unexpected(other),
+        }
+    }
+
+    /// Where a bundle is, if the gateway knows it.
+    pub(super) fn state(&mut self, id: &str) -> anyhow::Result<Option<String>> {
+        match self.ask(BundleRequest::State { id: id.to_owned() })? {
+            BundleAsked::State(state) => Ok(state),
+            other => unexpected(other),
+        }
+    }
+
+    /// The next bundle for a service, the name of its file, and the bytes of its payload.
+    pub(super) fn next(
+        &mut self,
+        service: &str,
+    ) -> anyhow::Result<Option<(BundleStatus, Option<String>, u64)>> {
+        match self.ask(BundleRequest::Next { service: service.to_owned() })? {
+            BundleAsked::Next(next) => Ok(next),
+            other => unexpected(other),
+        }
+    }
+
+    pub(super) fn payload(&mut self, id: &str, length: u64) -> anyhow::Result<Vec<u8>> {
+        let mut payload = Vec::new();
+        while (payload.len() as u64) < length {
+            let request = BundleRequest::Read { id: id.to_owned(), offset: payload.len() as u64 };
+            match self.ask(request)? {
+                BundleAsked::Data(data) if !data.is_empty() => payload.extend(from_base64(&data)?),
+                other => return unexpected(other),
+            }
+        }
+        Ok(payload)
+    }
+
+    pub(super) fn taken(&mut self, id: &str, taken: bool) -> anyhow::Result<()> {
+        match self.ask(BundleRequest::Taken { id: id.to_owned(), taken })? {
+            BundleAsked::Stored(_) => Ok(()),
+            other => unexpected(other),
+        }
+    }
+}

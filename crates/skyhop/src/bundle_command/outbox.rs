@@ -1,0 +1,267 @@
+//! `skyhop outbox`: the files of a directory, each sent once.
+//!
+//! What a bundle is called is written down (`DIR/.skyhop/NAME`) before the bundle is handed over. So a file
+//! whose bundle was handed over just before a crash is handed over again under the same name, which the
+//! gateway knows to be a duplicate.
+
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use gateway::control::BundleOffer;
+use serde::{Deserialize, Serialize};
+
+use super::client::Client;
+use super::{Which, duration};
+use crate::print;
+
+/// How often the directory is looked through.
+const EVERY: Duration = Duration::from_secs(1);
+/// A file must have been left alone for this long.
+const QUIET: Duration = Duration::from_secs(2);
+/// Where the names of bundles are written down.
+const NOTES: &str = ".skyhop";
+
+/// `skyhop outbox …`
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The directory; files in directories below are left alone, and so are hidden ones and links
+    directory: PathBuf,
+    /// The endpoint that they are for, such as ipn:1.1000 or dtn://hub/files
+    #[arg(long, value_name = "ENDPOINT")]
+    to: String,
+    /// How long each is of use; then it is sent again
+    #[arg(long, value_name = "TIME", default_value = "168h", value_parser = duration)]
+    lifetime: Duration,
+    /// Delete what the other side has stored, instead of moving it to `sent` in the directory
+    #[arg(long)]
+    delete: bool,
+    /// End when all files that are there have been sent
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// What is written down of a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Note {
+    inode: u64,
+    bytes: u64,
+    modified_ns: i128,
+    /// Creation time and sequence number of its bundle.
+    made: (u64, u64),
+    /// The bundle's identity, once the gateway has it.
+    id: Option<String>,
+}
+
+impl Note {
+    fn is_of(&self, file: &Metadata) -> bool {
+        let (inode, bytes) = (file.ino(), file.len());
+        (self.inode, self.bytes, self.modified_ns) == (inode, bytes, modified(file))
+    }
+}
+
+fn modified(file: &Metadata) -> i128 {
+    i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec())
+}
+
+/// Sends until interrupted.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    for directory in [args.directory.join(NOTES), args.directory.join("sent")] {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+        made.with_context(|| format!("cannot make {}", directory.display()))?;
+    }
+    let mut said = String::new();
+    loop {
+        let left = match look(args) {
+            Ok(left) => left,
+            // The gateway may be away for a while, or the store full.
+            Err(error) if !args.once => {
+                let now = format!("{error:#}");
+                if now != said {
+                    eprintln!("{now}");
+                    said = now;
+                }
+                1
+            }
+            Err(error) => return Err(error),
+        };
+        if args.once && left == 0 {
+            return Ok(ExitCode::SUCCESS);
+        }
+        thread::sleep(EVERY);
+    }
+}
+
+/// Looks through the directory once. Returns how many files are left to be sent.
+fn look(args: &Args) -> anyhow::Result<usize> {
+    let files = files(&args.directory)?;
+    forget_others(args, &files)?;
+    let (mut left, mut failed) = (0, None);
+    if files.is_empty() {
+        return Ok(0);
+    }
+    let mut client = args.which.client()?;
+    for (name, metadata) in files {
+        left += 1;
+        match advance(args, &mut client, &name, &metadata) {
+            Ok(sent) => left -= usize::from(sent),
+            // Others are sent all the same.
+            Err(error) => failed = Some(error.context(name)),
+        }
+    }
+    failed.map_or(Ok(left), Err)
+}
+
+/// The files to send, and what they are.
+fn files(directory: &Path) -> anyhow::Result<Vec<(String, Metadata)>> {
+    let problem = || format!("cannot read {}", directory.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).with_context(problem)? {
+        let entry = entry.with_context(problem)?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        // Of the file itself: a link is none.
+        let Ok(metadata) = fs::symlink_metadata(entry.path()) else { continue };
+        if metadata.is_file() && !name.starts_with('.') {
+            files.push((name, metadata));
+        }
+    }
+    files.sort_by_key(|(name, metadata)| (modified(metadata), name.clone()));
+    Ok(files)
+}
+
+/// Removes notes of files that are gone.
+fn forget_others(args: &Args, files: &[(String, Metadata)]) -> anyhow::Result<()> {
+    for entry in fs::read_dir(args.directory.join(NOTES))? {
+        let entry = entry?;
+        if !files.iter().any(|(name, _)| **name == *entry.file_name()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Does the next step for a file. Returns whether it has been sent.
+fn advance(
+    args: &Args,
+    client: &mut Client,
+    name: &str,
+    metadata: &Metadata,
+) -> anyhow::Result<bool> {
+    let (path, noted) = (args.directory.join(name), args.directory.join(NOTES).join(name));
+    let note = fs::read(&noted).ok().and_then(|text| serde_json::from_slice::<Note>(&text).ok());
+    let note = match note.filter(|note| note.is_of(metadata)) {
+        Some(note) => note,
+        None if !is_quiet(metadata) => return Ok(false),
+        None => new_note(&noted, metadata)?,
+    };
+    let state = match &note.id {
+        Some(id) => client.state(id)?,
+        None => None,
+    };
+    match state.as_deref() {
+        Some("forwarded" | "delivered") => {
+            finish(args, name, &path, &note)?;
+            fs::remove_file(noted)?;
+            Ok(true)
+        }
+        Some("expired") => {
+            eprintln!("{name}: its bundle has expired: it is sent again");
+            fs::remove_file(noted)?;
+            Ok(false)
+        }
+        Some(_) => Ok(false),
+        None => {
+            let id = hand_over(args, client, name, &path, &note)?;
+            write_note(&noted, &Note { id: Some(id), ..note })?;
+            Ok(false)
+        }
+    }
+}
+
+fn is_quiet(metadata: &Metadata) -> bool {
+    let age = metadata.modified().ok().and_then(|at| at.elapsed().ok());
+    // From the future: the clock has been set back.
+    age.is_none_or(|age| age >= QUIET)
+}
+
+fn new_note(path: &Path, metadata: &Metadata) -> anyhow::Result<Note> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let made = (now.as_millis() as u64, metadata.ino());
+    let note = Note {
+        inode: metadata.ino(),
+        bytes: metadata.len(),
+        modified_ns: modified(metadata),
+        made,
+        id: None,
+    };
+    write_note(path, &note)?;
+    Ok(note)
+}
+
+/// Writes a note, whole and on the disk when this returns.
+fn write_note(path: &Path, note: &Note) -> io::Result<()> {
+    // No file to send is called so.
+    let temporary = path.with_file_name(".new");
+    let _ = fs::remove_file(&temporary);
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(&serde_json::to_vec(note)?)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Opens the file that the note is of, and no other.
+fn open(path: &Path, note: &Note) -> anyhow::Result<File> {
+    let file = File::open(path).with_context(|| "cannot read it")?;
+    if !note.is_of(&file.metadata()?) {
+        bail!("it has just changed");
+    }
+    Ok(file)
+}
+
+fn hand_over(
+    args: &Args,
+    client: &mut Client,
+    name: &str,
+    path: &Path,
+    note: &Note,
+) -> anyhow::Result<String> {
+    let offer = BundleOffer {
+        destination: args.to.clone(),
+        lifetime_s: args.lifetime.as_secs(),
+        name: Some(name.to_owned()),
+        length: note.bytes,
+        made: Some(note.made),
+    };
+    client.send(offer, &mut open(path, note)?)
+}
+
+/// The other side has the file.
+fn finish(args: &Args, name: &str, path: &Path, note: &Note) -> anyhow::Result<()> {
+    // A new version under the same name is sent in its turn.
+    if !fs::symlink_metadata(path).is_ok_and(|now| note.is_of(&now)) {
+        return Ok(());
+    }
+    if args.delete {
+        fs::remove_file(path)?;
+    } else {
+        let sent = args.directory.join("sent");
+        let free = (1..).map(|number| sent.join(numbered(name, number)));
+        let to = free.into_iter().find(|path| fs::symlink_metadata(path).is_err());
+        fs::rename(path, to.context("no name is free in `sent`")?)?;
+    }
+    print(&format!("{name}\n"))?;
+    Ok(())
+}
+
+fn numbered(name: &str, number: u32) -> String {
+    if number == 1 { name.to_owned() } else { format!("{name}.{number}") }
+}

@@ -1,0 +1,256 @@
+//! Bundles cross the hop whatever happens to link and gateways, each once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab::{LAN_DEVICE, Node, find_netns};
+use nix::sys::signal::Signal;
+
+use crate::common::{as_myself, text};
+use crate::inside::{Gateway, Pair, payload};
+use crate::operate::{Sockets, skyhop, status};
+
+/// A slow geostationary hop that goes away twice.
+const FADING: [&str; 10] = [
+    "--rate",
+    "1Mbit/s",
+    "--return-rate",
+    "1Mbit/s",
+    "--delay",
+    "300ms",
+    "--outage",
+    "8s+5s",
+    "--outage",
+    "22s+6s",
+];
+const QUICK: [&str; 6] = ["--rate", "50Mbit/s", "--return-rate", "50Mbit/s", "--delay", "20ms"];
+/// Time for all files, with every outage and restart.
+const PATIENCE: Duration = Duration::from_secs(240);
+/// Files of each side.
+const FILES: usize = 120;
+const SIDES: [&str; 2] = ["hub", "terminal"];
+
+/// The directories of a pair.
+struct Site {
+    pair: Pair,
+    sockets: Sockets,
+    directory: tempfile::TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let (pair, sockets) = (Pair::new(), Sockets::new());
+        let directory = tempfile::tempdir().unwrap();
+        for side in SIDES {
+            for kind in ["inbox", "outbox"] {
+                fs::create_dir(directory.path().join(format!("{kind}-{side}"))).unwrap();
+            }
+        }
+        Self { pair, sockets, directory }
+    }
+
+    fn path(&self, kind: &str, side: &str) -> PathBuf {
+        self.directory.path().join(format!("{kind}-{side}"))
+    }
+
+    /// The section of a side, with more keys and with an inbox.
+    fn section(&self, side: &str, more: &str) -> String {
+        let (node, store) = (if side == "hub" { 1 } else { 2 }, self.path("store", side));
+        let peer = match side {
+            "hub" => "[[bundles.peer]]\nnode = \"ipn:2.0\"\nterminal = \"ship\"\n",
+            _ => "",
+        };
+        let hub = if side == "hub" { "" } else { "hub = \"ipn:1.0\"\n" };
+        format!("[bundles]\nnode = \"ipn:{node}.0\"\n{hub}store = {store:?}\n{more}{peer}")
+    }
+
+    fn inbox(&self, side: &str) -> String {
+        format!("inbox = {:?}\n", self.path("inbox", side))
+    }
+
+    fn hub(&self) -> Gateway {
+        let section = self.section("hub", &self.inbox("hub"));
+        self.pair.hub_with_keys(&self.sockets.key("hub"), &section)
+    }
+
+    /// A terminal that looks for the hub, which may be away.
+    fn terminal(&self, more: &str) -> Gateway {
+        let intercept = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n");
+        let (key, section) = (self.sockets.key("terminal"), self.section("terminal", more));
+        self.pair.terminal_with(&format!("{key}\n{intercept}{section}"))
+    }
+
+    fn ask(&self, arguments: &[&str], side: &str) -> std::process::Output {
+        skyhop(arguments, &self.sockets.path(side))
+    }
+
+    fn count(&self, side: &str, key: &str) -> u64 {
+        status(&self.sockets.path(side))["bundles"][key].as_u64().unwrap()
+    }
+}
+
+/// A command that is ended with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn outbox(site: &Site, side: &str) -> Ended {
+    let to = if side == "hub" { "ipn:2.1000" } else { "ipn:1.1000" };
+    let mut command = Command::new(std::env::var_os("SKYHOP").unwrap());
+    let directory = site.path("outbox", side);
+    command.arg("outbox").arg(directory).args(["--to", to]);
+    command.arg("--control").arg(site.sockets.path(side));
+    Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+/// The files of a directory that are not hidden.
+fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let shown = entries.filter(|path| path.is_file() && !name(path).starts_with('.'));
+    shown.map(|path| (name(&path), fs::read(path).unwrap())).collect()
+}
+
+fn fill(site: &Site, side: &str) -> BTreeMap<String, Vec<u8>> {
+    let bytes = payload(FILES * 20_000);
+    let file = |number: usize| {
+        let length = number * number * 17 % 20_000;
+        (format!("{side}-{number}.dat"), bytes[number * 20_000..][..length].to_vec())
+    };
+    let all: BTreeMap<_, _> = (0..FILES).map(file).collect();
+    for (name, contents) in &all {
+        fs::write(site.path("outbox", side).join(name), contents).unwrap();
+    }
+    all
+}
+
+#[test]
+fn every_file_arrives_once_through_outages_and_kills() {
+    as_myself(|runner| runner.inside(&FADING, "bundles::inside_everything_dies"));
+}
+
+pub(crate) fn inside_everything_dies() {
+    let site = Site::new();
+    let sent = SIDES.map(|side| fill(&site, side));
+    // What must not be sent.
+    let outside = site.path("outbox", "hub");
+    std::os::unix::fs::symlink("/etc/passwd", outside.join("link")).unwrap();
+    fs::write(outside.join(".hidden"), "hidden").unwrap();
+    let (mut hub, mut terminal) = (site.hub(), site.terminal(&site.inbox("terminal")));
+    let boxes = SIDES.map(|side| outbox(&site, side));
+    let began = Instant::now();
+    let whole = |side: &str, of: &BTreeMap<String, Vec<u8>>| {
+        files(&site.path("inbox", side)).len() >= of.len()
+            && files(
+                &site.path("outbox", if side == "hub" { "terminal" } else { "hub" }).join("sent"),
+            )
+            .len()
+                >= of.len()
+    };
+    let mut kills = 0;
+    while !(whole("terminal", &sent[0]) && whole("hub", &sent[1])) {
+        assert!(began.elapsed() < PATIENCE, "not everything arrives");
+        // Odd times, that no period of the gateways divides.
+        thread::sleep(Duration::from_millis(2_300 + kills * 170));
+        if kills < 12 {
+            if kills % 3 != 1 {
+                hub.end_by(Signal::SIGKILL);
+                hub = site.hub();
+            }
+            if kills % 3 != 0 {
+                terminal.end_by(Signal::SIGKILL);
+                terminal = site.terminal(&site.inbox("terminal"));
+            }
+            kills += 1;
+        }
+    }
+    assert!(kills >= 6, "all was over too soon");
+    for (side, other, sent) in [("terminal", "hub", &sent[0]), ("hub", "terminal", &sent[1])] {
+        assert!(files(&site.path("inbox", side)) == *sent, "inbox of {side}");
+        assert!(files(&site.path("outbox", other).join("sent")) == *sent, "sent by {other}");
+    }
+    let left: Vec<_> = files(&site.path("outbox", "hub")).into_keys().collect();
+    assert_eq!(left, ["link"], "only what is a link");
+    wait_until(|| SIDES.iter().all(|side| site.count(side, "waiting") == 0));
+    drop(boxes);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "it never is");
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_and_loses_nothing() {
+    as_myself(|runner| runner.inside(&QUICK, "bundles::inside_a_disk_is_full"));
+}
+
+pub(crate) fn inside_a_disk_is_full() {
+    let site = Site::new();
+    // The hub has a disk of 1 MB, which it believes to be larger.
+    let store = site.path("store", "hub");
+    fs::create_dir(&store).unwrap();
+    let script = "mount -t tmpfs -o size=1m tmpfs \"$1\" && exec \"$SKYHOP\" hub /dev/stdin";
+    let mut command = find_netns(Node::Hub).unwrap().command("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(&store);
+    let section = site.section("hub", "");
+    let mut hub = Gateway::run(command, &site.pair.hub_config(&site.sockets.key("hub"), &section));
+    hub.wait_for("ready");
+    let mut terminal = site.terminal("");
+    terminal.wait_for("ready");
+
+    let contents = payload(150_000);
+    let file = site.directory.path().join("file");
+    for number in 0..10u8 {
+        fs::write(&file, [&[number][..], &contents].concat()).unwrap();
+        let send = ["bundle", "send", file.to_str().unwrap(), "--to", "ipn:1.7"];
+        let sent = site.ask(&send, "terminal");
+        assert!(sent.status.success(), "{}", text(&sent.stderr));
+    }
+    hub.wait_for("No space left on device");
+    terminal.wait_for("ipn:1.0 does not take one: the disk does not take it");
+    let listed = text(&site.ask(&["bundle", "list"], "terminal").stdout);
+    assert!(listed.contains("waiting") && listed.contains("ipn:1.7"), "{listed}");
+
+    // Each that is taken makes room.
+    let mut got: Vec<u8> = Vec::new();
+    for _ in 0..10 {
+        let receive = ["bundle", "receive", "7", "--wait"];
+        let bundle = site.ask(&receive, "hub");
+        assert!(bundle.status.success(), "{}", text(&bundle.stderr));
+        let (number, rest) = bundle.stdout.split_first().unwrap();
+        assert!(rest == contents, "bundle {number}: {} bytes", rest.len());
+        got.push(*number);
+    }
+    got.sort();
+    assert_eq!(got, (0..10).collect::<Vec<u8>>());
+    let none = site.ask(&["bundle", "receive", "7"], "hub");
+    assert_eq!(none.status.code(), Some(1));
+    wait_until(|| site.count("terminal", "waiting") == 0);
+    assert_eq!(site.count("hub", "delivered"), 10);
+
+    let send = |to: &str| {
+        let sent = site.ask(&["bundle", "send", file.to_str().unwrap(), "--to", to], "terminal");
+        (sent.status.code(), text(&sent.stderr))
+    };
+    let (code, said) = send("nowhere");
+    assert!(code == Some(2) && said.contains("dtn://ship/mail"), "{said}");
+    let (code, said) = send("ipn:2.0");
+    assert!(code == Some(2) && said.contains("administrative"), "{said}");
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
