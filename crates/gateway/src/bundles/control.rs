@@ -8,6 +8,7 @@ use std::time::Duration;
 use pep::bundles::{
     BundleId, Decision, Endpoint, Fate, FileName, NewBundle, Origin, Record, Whereabouts, read,
 };
+use tokio::time::timeout;
 use units::Instant;
 
 use super::incoming::{Incoming, Outcome};
@@ -25,6 +26,8 @@ const AROUND: u64 = 2_000;
 const MOST: usize = 16;
 /// How long a program may be silent before it counts as gone.
 const IDLE: Duration = Duration::from_secs(60);
+/// How long the disk may take to note that a bundle is gone. A client waits for 10 s.
+const REMOVAL: Duration = Duration::from_secs(8);
 /// The most bytes of a payload in an answer.
 const PIECE: u64 = 256 << 10;
 /// The service that bundles of programs come from, for nodes of the scheme `ipn` and of `dtn`.
@@ -104,7 +107,7 @@ impl Desk {
             }
             BundleRequest::Next { service } => self.next(&service).await?,
             BundleRequest::Read { id, offset } => self.read(&id, offset).await?,
-            BundleRequest::Taken { id, taken } => self.taken(&id, taken)?,
+            BundleRequest::Taken { id, taken } => self.taken(&id, taken).await?,
         };
         Ok(Answer::Bundle(Box::new(asked)))
     }
@@ -224,15 +227,20 @@ impl Desk {
         Ok(BundleAsked::Data(to_base64(&bytes)))
     }
 
-    fn taken(&self, id: &str, taken: bool) -> Result<BundleAsked, String> {
+    /// What is taken is confirmed when it will not be offered again, also after a power cut.
+    async fn taken(&self, id: &str, taken: bool) -> Result<BundleAsked, String> {
         const NONE: &str = "no such bundle is being received";
         let id = BundleId::from_hex(id).ok_or(NONE)?;
         self.state().downloads.remove(&id).ok_or(NONE)?;
-        let mut agent = self.node.agent();
-        let done = if taken { agent.taken(&id) } else { agent.not_taken(&id) };
-        drop(agent);
+        let done = {
+            let mut agent = self.node.agent();
+            if taken { agent.taken(&id) } else { agent.not_taken(&id) }
+        };
         self.node.notify();
         done.map_err(|error| error.to_string())?;
+        if taken && timeout(REMOVAL, self.node.until_gone(&id)).await.is_err() {
+            return Err("the disk does not note it: the bundle may be offered again".to_owned());
+        }
         Ok(BundleAsked::Stored(id.to_string()))
     }
 }

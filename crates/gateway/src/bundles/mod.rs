@@ -6,6 +6,8 @@ mod incoming;
 mod node;
 mod store;
 mod tcpcl;
+#[cfg(test)]
+mod tests;
 mod warnings;
 
 use std::collections::BTreeMap;
@@ -41,9 +43,9 @@ pub(crate) struct Bundles {
 }
 
 impl Bundles {
-    /// Starts a node.
-    pub(crate) async fn start(config: BundlesConfig) -> Result<Self, RunError> {
-        let node = Node::open(config)?;
+    /// Starts a node; [`None`] if its disk fails.
+    pub(crate) async fn start(config: BundlesConfig) -> Result<Option<Self>, RunError> {
+        let Some(node) = Node::open(config)? else { return Ok(None) };
         let mut tasks = JoinSet::new();
         tasks.spawn(node.clone().run());
         if let Some(address) = node.config.listen {
@@ -59,7 +61,8 @@ impl Bundles {
             }
         }
         let desk = Desk::new(node.clone());
-        Ok(Self { node, desk, tasks, answering: BTreeMap::new(), links: BTreeMap::new() })
+        let (answering, links) = Default::default();
+        Ok(Some(Self { node, desk, tasks, answering, links }))
     }
 
     fn peer(&self, which: impl Fn(&Reach) -> bool) -> Option<PeerId> {
@@ -139,7 +142,7 @@ pub(crate) async fn start_bundles(
     config: Option<BundlesConfig>,
 ) -> Result<Option<Bundles>, RunError> {
     match config {
-        Some(config) => Ok(Some(Bundles::start(config).await?)),
+        Some(config) => Bundles::start(config).await,
         None => Ok(None),
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use units::Machine;
 
-use super::store::{Store, StoreHandle};
+use super::store::{Store, StoreError, StoreHandle};
 use super::tcpcl::Sessions;
 use super::{hop, warnings::Warnings};
 use crate::clock;
@@ -56,6 +56,8 @@ pub(super) struct Node {
     tried: Mutex<BTreeSet<BundleId>>,
     started: u64,
     work: Notify,
+    /// Told whenever a bundle has left the store.
+    gone: Notify,
     next: AtomicU64,
     pub(super) sessions: Sessions,
     pub(super) warnings: Warnings,
@@ -69,20 +71,26 @@ enum Done {
 }
 
 impl Node {
-    /// Opens the store.
-    pub(super) fn open(config: BundlesConfig) -> Result<Arc<Self>, RunError> {
+    /// Opens the store. [`None`] if the disk fails: the gateway has more to do than bundles.
+    pub(super) fn open(config: BundlesConfig) -> Result<Option<Arc<Self>>, RunError> {
         let bundles = |problem: String| RunError::Bundles { problem };
         if let Some(inbox) = config.inbox.as_ref().filter(|inbox| !inbox.is_dir()) {
             return Err(bundles(format!("`inbox`: {} is no directory", inbox.display())));
         }
         let (now, partial) = (clock::unix_millis(), config.agent.limits.bytes.get() / PARTIAL_PART);
-        let (store, records, known) = Store::open(&config.store, now, partial)
-            .map_err(|error| bundles(format!("`store`: {error}")))?;
+        let (store, records, known) = match Store::open(&config.store, now, partial) {
+            Ok(opened) => opened,
+            Err(error @ StoreError::System { .. }) => {
+                tracing::error!("no bundles are taken until the gateway starts again: {error}");
+                return Ok(None);
+            }
+            Err(error) => return Err(bundles(format!("`store`: {error}"))),
+        };
         let count = records.len();
         let agent = Agent::new(config.agent.clone(), records, known);
         let store = StoreHandle::start(store).map_err(RunError::System)?;
         tracing::info!("bundles: node {}, {count} in the store", config.agent.node);
-        Ok(Arc::new(Self {
+        Ok(Some(Arc::new(Self {
             config,
             agent: Mutex::new(agent),
             store,
@@ -90,10 +98,11 @@ impl Node {
             tried: Mutex::default(),
             started: now,
             work: Notify::new(),
+            gone: Notify::new(),
             next: AtomicU64::new(0),
             sessions: Sessions::default(),
             warnings: Warnings::default(),
-        }))
+        })))
     }
 
     pub(super) fn agent(&self) -> MutexGuard<'_, Agent> {
@@ -213,14 +222,28 @@ impl Node {
     /// The next node has a bundle.
     pub(super) fn acknowledged(&self, id: &BundleId) {
         self.agent().acknowledged(id);
-        self.tried.lock().expect("nobody panics while holding the list").remove(id);
         self.notify();
+    }
+
+    /// Waits until the disk knows that a bundle is gone.
+    pub(super) async fn until_gone(&self, id: &BundleId) {
+        loop {
+            let gone = self.gone.notified();
+            if !self.agent().holds(id) {
+                return;
+            }
+            gone.await;
+        }
     }
 
     async fn remove(self: Arc<Self>, record: Record, fate: Fate) -> Done {
         let id = record.id;
+        self.tried.lock().expect("nobody panics while holding the list").remove(&id);
         match self.store.run(move |store| store.remove(&record, fate)).await {
-            Ok(()) => self.agent().removed(&id),
+            Ok(()) => {
+                self.agent().removed(&id);
+                self.gone.notify_waiters();
+            }
             Err(error) => {
                 self.warnings.disk("remove a bundle", &error);
                 self.agent().not_removed(clock::now(), &id);

@@ -321,11 +321,9 @@ impl Terminal {
                     let shared = http.shared();
                     self.parts.gateway.serve(http::pushed(shared, stream, open));
                 }
+                Destination::Bundles => self.take_bundle(stream, &open),
                 // From a hub that ignores that this terminal resolves no names.
-                Destination::Name(..)
-                | Destination::Resolver
-                | Destination::Exchange(_)
-                | Destination::Bundles => {
+                Destination::Name(..) | Destination::Resolver | Destination::Exchange(_) => {
                     self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
                 }
             },

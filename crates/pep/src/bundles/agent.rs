@@ -501,6 +501,11 @@ impl Agent {
         }
     }
 
+    /// Whether a bundle is in the store, be it only to be removed.
+    pub fn holds(&self, id: &BundleId) -> bool {
+        self.index.get(id).is_some()
+    }
+
     /// Lets go of bundles that are of no more use, and forgets those that nobody can repeat. `wall` is
     /// in milliseconds since 1970.
     pub fn expire(&mut self, wall: u64) {

@@ -38,7 +38,8 @@ pub(super) fn terminal<E: Display>(
     let first = hub_of_terminal(place, raw.hub, raw.hub_key, raw.hub_tcp)?;
     let hubs = known_hubs(place, first, raw.other_hub)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
-    let needs_interception = shared.tunnel.is_some() || raw.proxy.is_none();
+    let nothing_else = raw.proxy.is_none() && raw.bundles.is_none();
+    let needs_interception = shared.tunnel.is_some() || nothing_else;
     let (intercept, proxy) = entrances::read(place, raw.intercept, raw.proxy, needs_interception)?;
     let choice = Choice { split: intercept.is_some(), tunnel: shared.tunnel.is_some() };
     let dns = raw.dns.map(|raw| dns::terminal(place, raw, intercept.is_some())).transpose()?;

@@ -1056,6 +1056,8 @@ fn bundles_have_a_section_on_both_sides() {
     assert_eq!(bare.classes.id_of("bundles"), None);
     let bundles = config.bundles.unwrap();
     assert_eq!(bundles.agent.node.to_string(), "ipn:2.0");
+    let only = terminal(&terminal_with(INTERCEPT, section)).unwrap();
+    assert!(only.intercept.is_none() && only.bundles.is_some(), "nothing else is needed");
     assert!(bundles.agent.peers[0].everything && bundles.reach == [Reach::Hub]);
     assert_eq!((bundles.listen, &bundles.inbox), (None, &None), "nothing listens by default");
     let limits = bundles.agent.limits;

@@ -78,9 +78,10 @@ impl Site {
     }
 
     /// A terminal that looks for the hub, which may be away.
-    fn terminal(&self, more: &str) -> Gateway {
+    fn terminal(&self) -> Gateway {
         let intercept = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n");
-        let (key, section) = (self.sockets.key("terminal"), self.section("terminal", more));
+        let section = self.section("terminal", &self.inbox("terminal"));
+        let key = self.sockets.key("terminal");
         self.pair.terminal_with(&format!("{key}\n{intercept}{section}"))
     }
 
@@ -145,7 +146,7 @@ pub(crate) fn inside_everything_dies() {
     let outside = site.path("outbox", "hub");
     std::os::unix::fs::symlink("/etc/passwd", outside.join("link")).unwrap();
     fs::write(outside.join(".hidden"), "hidden").unwrap();
-    let (mut hub, mut terminal) = (site.hub(), site.terminal(&site.inbox("terminal")));
+    let (mut hub, mut terminal) = (site.hub(), site.terminal());
     let boxes = SIDES.map(|side| outbox(&site, side));
     let began = Instant::now();
     let whole = |side: &str, of: &BTreeMap<String, Vec<u8>>| {
@@ -168,7 +169,7 @@ pub(crate) fn inside_everything_dies() {
             }
             if kills % 3 != 0 {
                 terminal.end_by(Signal::SIGKILL);
-                terminal = site.terminal(&site.inbox("terminal"));
+                terminal = site.terminal();
             }
             kills += 1;
         }
@@ -210,7 +211,9 @@ pub(crate) fn inside_a_disk_is_full() {
     let section = site.section("hub", "");
     let mut hub = Gateway::run(command, &site.pair.hub_config(&site.sockets.key("hub"), &section));
     hub.wait_for("ready");
-    let mut terminal = site.terminal("");
+    // A terminal that is there only for bundles.
+    let sections = format!("{}\n{}", site.sockets.key("terminal"), site.section("terminal", ""));
+    let mut terminal = site.pair.terminal_with(&sections);
     terminal.wait_for("ready");
 
     let contents = payload(150_000);

@@ -51,8 +51,23 @@ impl Known {
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let entries = whole.lines().filter_map(entry).filter(|(_, _, until)| *until > now);
         let entries: Vec<Entry> = entries.collect();
-        let known = Self::write(path, entries.iter().copied())?;
-        Ok((known, entries))
+        let known = Self::write(path, entries.iter().copied()).or_else(|error| {
+            tracing::warn!("cannot write {} anew: {error}", path.display());
+            Self::keep(path)
+        });
+        Ok((known?, entries))
+    }
+
+    /// Goes on with the file as it is, without a last line that is not whole: a disk that is full now
+    /// may have room later.
+    fn keep(path: &Path) -> io::Result<Self> {
+        let contents = std::fs::read(path)?;
+        let length = contents.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        file.set_len(length as u64)?;
+        file.seek(SeekFrom::End(0))?;
+        let lines = contents.iter().filter(|byte| **byte == b'\n').count();
+        Ok(Self { path: path.to_owned(), file, length: length as u64, lines })
     }
 
     fn write(path: &Path, entries: impl Iterator<Item = Entry>) -> io::Result<Self> {

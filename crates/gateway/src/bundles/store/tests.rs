@@ -92,6 +92,27 @@ fn a_line_that_a_power_cut_has_left_in_part_says_nothing() {
 }
 
 #[test]
+fn a_disk_that_is_full_at_the_start_forgets_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut store, ..) = open(directory.path());
+    let [first, second] = [1, 2].map(|number| keep(&mut store, number, b"it"));
+    store.remove(&first, Fate::Delivered).unwrap();
+    drop(store);
+    let file = directory.path().join("known");
+    let torn = [&fs::read(&file).unwrap()[..], b"0101"].concat();
+    fs::write(&file, torn).unwrap();
+    // The new file cannot be written: a directory that is not empty has its name.
+    fs::create_dir_all(directory.path().join("known.new/full")).unwrap();
+    let (mut store, _, known) = open(directory.path());
+    assert_eq!(known.len(), 1);
+    store.remove(&second, Fate::Forwarded).unwrap();
+    drop(store);
+    fs::remove_dir_all(directory.path().join("known.new")).unwrap();
+    let (_, _, known) = open(directory.path());
+    assert_eq!(known.iter().map(|(id, ..)| id.0[0]).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
 fn the_memory_of_what_is_gone_is_written_anew_when_it_has_grown() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, ..) = open(directory.path());

@@ -229,7 +229,7 @@ fn bundles_row(bundles: &BundlesStatus) -> String {
         0 => "none in the store".to_owned(),
         waiting => format!(
             "{waiting} in the store ({}), the oldest for {}",
-            ByteCount::new(bundles.waiting_bytes),
+            bytes(bundles.waiting_bytes),
             seconds(bundles.oldest_s)
         ),
     };
@@ -667,7 +667,7 @@ mod tests {
             ..BundlesStatus::default()
         };
         let text = |bundles| Status { bundles: Some(bundles), ..status() }.text(None);
-        let line = "bundles  2 in the store (3 MB), the oldest for 1 min 30 s; 5 forwarded, \
+        let line = "bundles  2 in the store (3 MB), the oldest for 90 s; 5 forwarded, \
                     0 delivered, 1 expired\n";
         assert!(text(bundles).contains(line), "{}", text(bundles));
         let none = text(BundlesStatus::default());

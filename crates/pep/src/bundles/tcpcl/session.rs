@@ -268,6 +268,8 @@ impl Session {
             State::Init | State::Asked | State::Open => {
                 self.say(now, &Message::SessTerm { reply: false, reason });
                 (self.state, self.began) = (State::Ending, now);
+                // Its answer may be here already.
+                self.read(now);
             }
         }
     }
