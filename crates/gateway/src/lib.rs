@@ -22,6 +22,7 @@
 //! | `relay` | connections and their sockets: dialling, copying, splicing, name lookups |
 //! | `hop` | the endpoint's driver, its UDP socket, and what is known of peers |
 //! | `tunnel` | packets that are not split |
+//! | `bundles` | a node for bundles: its store, and how they come and go |
 //! | `dlep` | the modem's reports |
 //! | `operate` | control socket, metrics, status, log, service manager |
 //! | `doctor` | checks of machine and configuration |

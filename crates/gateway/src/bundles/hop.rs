@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::bundles::transfer::{Announcement, Received, Reception, Replies, Reply, digest, explain};
+use pep::bundles::transfer::{
+    Announcement, Received, Reception, Replies, Reply, TransferError, digest, explain,
+};
 use pep::bundles::{Decision, Origin, PeerId, Record, Refusal, Returned};
 use slacp::{Destination, Open, Read, ResetReason, SessionId};
 use tokio::time::timeout;
@@ -90,10 +92,7 @@ impl Answers<'_> {
     async fn next(&mut self) -> Result<Reply, ResetReason> {
         loop {
             let mut input = &self.read[..];
-            let reply = self.replies.handle(&mut input).map_err(|error| {
-                tracing::debug!("bundles: {error}");
-                ResetReason::Prohibited
-            })?;
+            let reply = self.replies.handle(&mut input).map_err(prohibited)?;
             self.read = input.to_vec();
             if let Some(reply) = reply {
                 return Ok(reply);
@@ -125,96 +124,103 @@ async fn write(stream: &Stream, bytes: &[u8]) -> Result<(), ResetReason> {
 
 /// Takes the bundle that a peer's stream carries.
 pub(super) async fn receive(node: Arc<Node>, peer: PeerId, stream: Stream) {
+    // Nobody waits for it.
+    let _ = stream.accept();
     let from = Origin::Peer(peer);
-    match answer(&node, from, &stream).await {
+    let reception = Reception::default();
+    let answered = Receiver { node, from, stream: &stream, reception, incoming: None }.run().await;
+    match answered {
         // Read to the end, so that both directions end in order.
         Ok(()) => drain(&stream).await,
         Err(reason) => stream.reset(reason),
     }
 }
 
-/// Answers a transfer.
-///
-/// # Errors
-/// If the stream is reset, or is to be.
-async fn answer(node: &Arc<Node>, from: Origin, stream: &Stream) -> Result<(), ResetReason> {
-    // Nobody waits for it.
-    let _ = stream.accept();
-    let mut reception = Reception::default();
-    let mut incoming: Option<Incoming> = None;
-    let mut buffer = vec![0; PIECE];
-    let reply = loop {
-        let Some(count) = read(stream, &mut buffer).await? else {
-            return Err(ResetReason::Reset);
-        };
-        let mut input = &buffer[..count];
-        let mut last = None;
-        while last.is_none()
-            && let Some(received) = reception.handle(&mut input).map_err(|error| {
-                tracing::debug!("bundles: {error}");
-                ResetReason::Prohibited
-            })?
-        {
-            match received {
-                Received::Announced(said) => match begin(node, from, said, stream).await? {
-                    Ok((taken, offset)) => {
-                        reception.start(offset);
-                        incoming = Some(taken);
-                    }
-                    Err(reply) => last = Some(reply),
-                },
-                Received::Data(data) => {
-                    let Some(incoming) = &mut incoming else { continue };
-                    last = incoming.append(data.to_vec()).await.err().map(Reply::refusal);
-                }
-            }
-        }
-        if let Some(last) = last {
-            break last;
-        }
-        if reception.is_whole()
-            && let Some(incoming) = incoming.take()
-        {
-            break match incoming.finish(from).await {
-                Ok(Outcome::Stored(_) | Outcome::Had(_)) => Reply::Stored,
-                Err(why) => Reply::refusal(why),
-            };
-        }
-    };
-    write(stream, &reply.encode()).await?;
-    poll_fn(|context| stream.poll_finish(context)).await
+/// A bundle that comes on a stream.
+struct Receiver<'a> {
+    node: Arc<Node>,
+    from: Origin,
+    stream: &'a Stream,
+    reception: Reception,
+    incoming: Option<Incoming>,
 }
 
-/// Decides on what was announced. An error is the last reply.
-async fn begin(
-    node: &Arc<Node>,
-    from: Origin,
-    said: Announcement,
-    stream: &Stream,
-) -> Result<Result<(Incoming, u64), Reply>, ResetReason> {
-    let begun = node.begin(from, Some((said.id, said.digest)), said.length, said.asks).await;
-    let (incoming, mut offset) = match begun {
-        Ok(Decision::Take(taken)) => taken,
-        Ok(Decision::Have) => return Ok(Err(Reply::Stored)),
-        Err(why) => return Ok(Err(Reply::refusal(why))),
-    };
-    if offset > said.length {
-        // Not of these bytes.
-        drop(incoming);
-        let known = Some((said.id, said.digest));
-        match node.begin(from, known, said.length, false).await {
-            Ok(Decision::Take((incoming, _))) => {
-                offset = 0;
-                write(stream, &Reply::From(offset).encode()).await?;
-                return Ok(Ok((incoming, offset)));
+impl Receiver<'_> {
+    /// Answers a transfer.
+    ///
+    /// # Errors
+    /// If the stream is reset, or is to be.
+    async fn run(mut self) -> Result<(), ResetReason> {
+        let mut buffer = vec![0; PIECE];
+        let reply = loop {
+            let read = read(self.stream, &mut buffer).await?;
+            let count = read.ok_or(ResetReason::Reset)?;
+            if let Some(last) = self.handle(&buffer[..count]).await? {
+                break last;
             }
-            _ => return Ok(Err(Reply::refusal(Refusal::Damaged))),
+            if self.reception.is_whole()
+                && let Some(incoming) = self.incoming.take()
+            {
+                break match incoming.finish(self.from).await {
+                    Ok(Outcome::Stored(_) | Outcome::Had(_)) => Reply::Stored,
+                    Err(why) => Reply::refusal(why),
+                };
+            }
+        };
+        write(self.stream, &reply.encode()).await?;
+        poll_fn(|context| self.stream.poll_finish(context)).await
+    }
+
+    /// Takes what has come. Returns the last reply, if it is time for that.
+    async fn handle(&mut self, mut input: &[u8]) -> Result<Option<Reply>, ResetReason> {
+        while let Some(received) = self.reception.handle(&mut input).map_err(prohibited)? {
+            let last = match received {
+                Received::Announced(said) => self.begin(said).await?,
+                Received::Data(data) => match &mut self.incoming {
+                    Some(incoming) => {
+                        incoming.append(data.to_vec()).await.err().map(Reply::refusal)
+                    }
+                    None => None,
+                },
+            };
+            if last.is_some() {
+                return Ok(last);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Decides on what was announced. Returns the last reply if it is not taken.
+    async fn begin(&mut self, said: Announcement) -> Result<Option<Reply>, ResetReason> {
+        let known = Some((said.id, said.digest));
+        let mut begun = self.node.begin(self.from, known, said.length, said.asks).await;
+        if matches!(&begun, Ok(Decision::Take((_, offset))) if *offset > said.length) {
+            // What is here is not of these bytes; dropping it makes room for them.
+            begun = Err(Refusal::Damaged);
+            let anew = self.node.begin(self.from, known, said.length, false).await;
+            if matches!(anew, Ok(Decision::Take(_))) {
+                begun = anew;
+            }
+        }
+        match begun {
+            Ok(Decision::Take((incoming, offset))) => {
+                self.incoming = Some(incoming);
+                self.reception.start(offset);
+                if said.asks {
+                    write(self.stream, &Reply::From(offset).encode()).await?;
+                }
+                Ok(None)
+            }
+            Ok(Decision::Have) => Ok(Some(Reply::Stored)),
+            Err(why) => Ok(Some(Reply::refusal(why))),
         }
     }
-    if said.asks {
-        write(stream, &Reply::From(offset).encode()).await?;
-    }
-    Ok(Ok((incoming, offset)))
+}
+
+/// What the peer sends is no transfer.
+fn prohibited(error: TransferError) -> ResetReason {
+    tracing::debug!("bundles: {error}");
+    ResetReason::Prohibited
 }
 
 /// Reads what still comes, until the opener has seen the answer.

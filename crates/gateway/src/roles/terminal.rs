@@ -362,6 +362,10 @@ impl Terminal {
                             "the hub has no section [dns]: names are resolved without it"
                         );
                     }
+                    let takes = self.parts.gateway.hop().peer_takes_bundles(session);
+                    if self.hub_node.is_some() && !takes {
+                        tracing::warn!("the hub has no section [bundles]: bundles wait here");
+                    }
                 }
                 Change::Use(_) => {}
                 Change::Open(session, open) => {

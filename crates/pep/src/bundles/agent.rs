@@ -268,13 +268,19 @@ impl Agent {
         if length > largest.get() {
             return Err(Refusal::TooLarge);
         }
-        let (mut reserved, mut from_it) = (0, 0);
+        let (mut reserved, mut from_it, mut of_it) = (0, 0, 0);
         for other in self.incoming.values() {
             if id.is_some() && other.id == id {
                 return Err(Refusal::Busy);
             }
             reserved += other.length;
-            from_it += usize::from(other.from == from);
+            if other.from == from {
+                (from_it, of_it) = (from_it + 1, of_it + other.length);
+            }
+        }
+        // What one node announces, and perhaps never sends, leaves room for others.
+        if from_it > 0 && of_it + length > bytes.get() / 4 {
+            return Err(Refusal::Busy);
         }
         // Twice: those whose acknowledgement is under way no longer count at the sender.
         if from_it >= 2 * window {

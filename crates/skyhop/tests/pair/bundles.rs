@@ -27,6 +27,7 @@ const FADING: [&str; 10] = [
     "--outage",
     "22s+6s",
 ];
+const SLOW: [&str; 6] = ["--rate", "3Mbit/s", "--return-rate", "3Mbit/s", "--delay", "100ms"];
 const QUICK: [&str; 6] = ["--rate", "50Mbit/s", "--return-rate", "50Mbit/s", "--delay", "20ms"];
 /// Time for all files, with every outage and restart.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -77,6 +78,19 @@ impl Site {
         self.pair.hub_with_keys(&self.sockets.key("hub"), &section)
     }
 
+    /// A hub with a disk of 1 MB, which it believes to be larger, and without an inbox.
+    fn hub_with_a_small_disk(&self) -> Gateway {
+        let store = self.path("store", "hub");
+        fs::create_dir(&store).unwrap();
+        let script = "mount -t tmpfs -o size=1m tmpfs \"$1\" && exec \"$SKYHOP\" hub /dev/stdin";
+        let mut command = find_netns(Node::Hub).unwrap().command("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(&store);
+        let (key, section) = (self.sockets.key("hub"), self.section("hub", ""));
+        let mut hub = Gateway::run(command, &self.pair.hub_config(&key, &section));
+        hub.wait_for("ready");
+        hub
+    }
+
     /// A terminal that looks for the hub, which may be away.
     fn terminal(&self) -> Gateway {
         let intercept = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n");
@@ -87,6 +101,14 @@ impl Site {
 
     fn ask(&self, arguments: &[&str], side: &str) -> std::process::Output {
         skyhop(arguments, &self.sockets.path(side))
+    }
+
+    /// Whether all files of a side are at the other one, and it knows that.
+    fn has_everything_of(&self, side: &str) -> bool {
+        let other = if side == "hub" { "terminal" } else { "hub" };
+        let places = [self.path("inbox", other), self.path("outbox", side).join("sent")];
+        // The outbox makes the second one.
+        places.iter().all(|place| place.is_dir() && files(place).len() >= FILES)
     }
 
     fn count(&self, side: &str, key: &str) -> u64 {
@@ -149,16 +171,8 @@ pub(crate) fn inside_everything_dies() {
     let (mut hub, mut terminal) = (site.hub(), site.terminal());
     let boxes = SIDES.map(|side| outbox(&site, side));
     let began = Instant::now();
-    let whole = |side: &str, of: &BTreeMap<String, Vec<u8>>| {
-        files(&site.path("inbox", side)).len() >= of.len()
-            && files(
-                &site.path("outbox", if side == "hub" { "terminal" } else { "hub" }).join("sent"),
-            )
-            .len()
-                >= of.len()
-    };
     let mut kills = 0;
-    while !(whole("terminal", &sent[0]) && whole("hub", &sent[1])) {
+    while !SIDES.iter().all(|side| site.has_everything_of(side)) {
         assert!(began.elapsed() < PATIENCE, "not everything arrives");
         // Odd times, that no period of the gateways divides.
         thread::sleep(Duration::from_millis(2_300 + kills * 170));
@@ -187,6 +201,48 @@ pub(crate) fn inside_everything_dies() {
     hub.end_by(Signal::SIGTERM);
 }
 
+#[test]
+fn a_large_bundle_goes_on_where_it_was_when_a_gateway_was_killed() {
+    as_myself(|runner| runner.inside(&SLOW, "bundles::inside_a_transfer_goes_on"));
+}
+
+pub(crate) fn inside_a_transfer_goes_on() {
+    let site = Site::new();
+    let (mut hub, mut terminal) = (site.hub(), site.terminal());
+    let contents = payload(8_000_000);
+    let file = site.directory.path().join("large");
+    fs::write(&file, &contents).unwrap();
+    let send = ["bundle", "send", file.to_str().unwrap(), "--to", "ipn:1.1000"];
+    assert!(site.ask(&send, "terminal").status.success());
+    // What the hub has of it, while it is coming.
+    let partial = || {
+        let parts = fs::read_dir(site.path("store", "hub").join("partial")).unwrap().flatten();
+        parts.filter_map(|part| part.metadata().ok()).map(|part| part.len()).next()
+    };
+    let goes_on = |before: u64| match partial() {
+        Some(length) => {
+            assert!(length >= before, "it began again: {length} bytes of {before}");
+            length > before
+        }
+        None => true,
+    };
+    wait_until(|| partial().is_some_and(|length| length > 700_000));
+    hub.end_by(Signal::SIGKILL);
+    let before = partial().unwrap();
+    hub = site.hub();
+    wait_until(|| goes_on(before));
+    wait_until(|| partial().is_none_or(|length| length > before + 300_000));
+    terminal.end_by(Signal::SIGKILL);
+    let before = partial().expect("it is on its way");
+    assert!(before < contents.len() as u64, "it was too fast");
+    terminal = site.terminal();
+    wait_until(|| goes_on(before));
+    wait_until(|| files(&site.path("inbox", "hub")).len() == 1);
+    assert!(files(&site.path("inbox", "hub"))["large"] == contents);
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -202,15 +258,7 @@ fn a_full_disk_refuses_and_loses_nothing() {
 
 pub(crate) fn inside_a_disk_is_full() {
     let site = Site::new();
-    // The hub has a disk of 1 MB, which it believes to be larger.
-    let store = site.path("store", "hub");
-    fs::create_dir(&store).unwrap();
-    let script = "mount -t tmpfs -o size=1m tmpfs \"$1\" && exec \"$SKYHOP\" hub /dev/stdin";
-    let mut command = find_netns(Node::Hub).unwrap().command("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh"]).arg(&store);
-    let section = site.section("hub", "");
-    let mut hub = Gateway::run(command, &site.pair.hub_config(&site.sockets.key("hub"), &section));
-    hub.wait_for("ready");
+    let mut hub = site.hub_with_a_small_disk();
     // A terminal that is there only for bundles.
     let sections = format!("{}\n{}", site.sockets.key("terminal"), site.section("terminal", ""));
     let mut terminal = site.pair.terminal_with(&sections);
@@ -246,14 +294,15 @@ pub(crate) fn inside_a_disk_is_full() {
     wait_until(|| site.count("terminal", "waiting") == 0);
     assert_eq!(site.count("hub", "delivered"), 10);
 
-    let send = |to: &str| {
-        let sent = site.ask(&["bundle", "send", file.to_str().unwrap(), "--to", to], "terminal");
-        (sent.status.code(), text(&sent.stderr))
-    };
-    let (code, said) = send("nowhere");
-    assert!(code == Some(2) && said.contains("dtn://ship/mail"), "{said}");
-    let (code, said) = send("ipn:2.0");
-    assert!(code == Some(2) && said.contains("administrative"), "{said}");
+    wrong_destinations_are_refused(&site, &file);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
+}
+
+fn wrong_destinations_are_refused(site: &Site, file: &Path) {
+    for (to, why) in [("nowhere", "dtn://ship/mail"), ("ipn:2.0", "administrative")] {
+        let sent = site.ask(&["bundle", "send", file.to_str().unwrap(), "--to", to], "terminal");
+        let said = text(&sent.stderr);
+        assert!(sent.status.code() == Some(2) && said.contains(why), "{said}");
+    }
 }

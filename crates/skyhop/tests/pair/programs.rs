@@ -11,6 +11,7 @@ use crate::{
 pub(crate) const PROGRAMS: &[Program] = programs![
     bundles::inside_everything_dies,
     bundles::inside_a_disk_is_full,
+    bundles::inside_a_transfer_goes_on,
     clean_up::inside_signals_leave_nothing,
     clean_up::inside_a_terminal_is_killed,
     clean_up::inside_each_is_killed,

@@ -316,13 +316,7 @@ impl<'a> Message<'a> {
                 out.extend([XFER_SEGMENT, flags(*start, *end)]);
                 out.extend(id.to_be_bytes());
                 if *start {
-                    let item = total.map(|total| {
-                        let number = LENGTH_ITEM.to_be_bytes();
-                        [&[0][..], &number, &8u16.to_be_bytes(), &total.to_be_bytes()].concat()
-                    });
-                    let items = item.unwrap_or_default();
-                    out.extend((items.len() as u32).to_be_bytes());
-                    out.extend(items);
+                    write_length(out, *total);
                 }
                 out.extend(length.to_be_bytes());
             }
@@ -339,4 +333,15 @@ impl<'a> Message<'a> {
             Self::MsgReject { reason, header } => out.extend([MSG_REJECT, *reason, *header]),
         }
     }
+}
+
+/// Appends the extension items of a first segment: the length of the transfer, if it is said.
+fn write_length(out: &mut Vec<u8>, total: Option<u64>) {
+    let item = total.map(|total| {
+        let number = LENGTH_ITEM.to_be_bytes();
+        [&[0][..], &number, &8u16.to_be_bytes(), &total.to_be_bytes()].concat()
+    });
+    let items = item.unwrap_or_default();
+    out.extend((items.len() as u32).to_be_bytes());
+    out.extend(items);
 }

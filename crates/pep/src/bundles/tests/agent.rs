@@ -118,6 +118,14 @@ fn the_store_and_the_memory_are_bounded() {
         assert_eq!(offer(&mut agent, Origin::Peer(SHIP), &one(3)), Err(why));
         assert!(why.is_passing());
     }
+    // One node reserves a quarter at most, or one bundle.
+    let mut narrow = agent(Limits { bytes: ByteCount::new(8_000), ..limits() });
+    let mut announce = |from, number, length| {
+        narrow.begin(Origin::Peer(from), Some(one(number).id), length).map(drop)
+    };
+    assert_eq!(announce(SHIP, 1, 2_500), Ok(()));
+    assert_eq!(announce(SHIP, 2, 10), Err(Refusal::Busy));
+    assert_eq!(announce(SHORE, 3, 2_000), Ok(()));
     // What is coming in counts, from one node at most twice its window.
     let mut agent = agent(Limits { window: 2, ..limits() });
     let tickets: Vec<_> =
