@@ -28,6 +28,13 @@ impl Conversation {
         Some(self.say(request, head, Some(part), how).await)
     }
 
+    /// Says that there is no answer.
+    pub(super) async fn unavailable(&self, request: &RequestHead, how: &str) -> Fate {
+        let mut head = ResponseHead::own(504, "Gateway Timeout");
+        head.fields.push("Content-Length", "0");
+        self.say(request, head, None, how).await
+    }
+
     /// Says something that has a length.
     pub(super) async fn say(
         &self,

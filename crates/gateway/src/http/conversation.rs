@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::http::{Framing, Key, Parsed, Plan, RequestHead, ResponseHead};
+use pep::http::{Framing, Key, Parsed, Plan, RequestHead};
 use slacp::{Destination, Open, ResetReason};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -211,11 +211,7 @@ impl Conversation {
                 Plan::Ask(head, asked) => {
                     return self.ask(&request, head, asked, framing, entry).await;
                 }
-                Plan::Unavailable => {
-                    let mut head = ResponseHead::own(504, "Gateway Timeout");
-                    head.fields.push("Content-Length", "0");
-                    return self.say(&request, head, None, "fwd=miss").await;
-                }
+                Plan::Unavailable => return self.unavailable(&request, "fwd=miss").await,
             }
         }
     }

@@ -257,3 +257,101 @@ fn load(directory: &Path, id: EntryId, length: u64) -> Option<Bytes> {
 fn digest(body: &[u8]) -> String {
     Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use pep::http::{Key, RequestHead, ResponseHead, Stored};
+    use units::UnixTime;
+
+    use super::*;
+
+    const FIRST: EntryId = EntryId(1);
+
+    fn record(length: u64) -> Record {
+        let (destination, host, target) = ("192.0.2.1:80".into(), "a".into(), "/".into());
+        let key = Key { destination, host, target };
+        let fields = pep::http::Fields::default();
+        let request = RequestHead { method: "GET".into(), target: "/".into(), minor: 1, fields };
+        let now = UnixTime::from_seconds(1_800_000_000);
+        let stored = Stored::new(&request, &ResponseHead::own(200, "OK"), (now, now));
+        Record { key, stored, length, digest: String::new(), owner: IpAddr::from([10, 0, 0, 1]) }
+    }
+
+    /// A directory whose worker runs; what it reports as lost.
+    fn open(directory: &Path) -> (Disk, Arc<std::sync::Mutex<Vec<EntryId>>>) {
+        let (disk, worker, _) = Disk::open(directory).unwrap();
+        let lost: Arc<std::sync::Mutex<Vec<EntryId>>> = Arc::default();
+        let reported = lost.clone();
+        tokio::spawn(worker.run(move |id| reported.lock().unwrap().push(id)));
+        (disk, lost)
+    }
+
+    async fn written(disk: &Disk, body: &[u8]) {
+        assert!(disk.write(FIRST, record(body.len() as u64), Some(body.into())));
+        while disk.waiting.load(Ordering::Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_there_for_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (disk, lost) = open(directory.path());
+        written(&disk, b"hello").await;
+        assert_eq!(disk.load(FIRST, 5).await.as_deref(), Some(&b"hello"[..]));
+        assert_eq!(disk.load(FIRST, 6).await, None, "another length");
+        assert!(Disk::open(directory.path()).is_err(), "it is in use");
+        drop(disk);
+        let (disk, _, found) = Disk::open(directory.path()).unwrap();
+        assert_eq!(found, [FIRST]);
+        let records = disk.records(found).await;
+        assert_eq!(
+            (records[0].0, records[0].1.length, &records[0].1.key.target[..]),
+            (FIRST, 5, "/")
+        );
+        assert!(lost.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_not_what_was_written_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let (disk, _) = open(directory.path());
+        written(&disk, b"hello").await;
+        fs::write(path(directory.path(), FIRST, BODY), b"hullo").unwrap();
+        assert_eq!(disk.load(FIRST, 5).await, None);
+        fs::write(path(directory.path(), FIRST, BODY), b"hell").unwrap();
+        assert!(disk.records(vec![FIRST]).await.is_empty());
+        assert!(!path(directory.path(), FIRST, HEAD).exists(), "it is removed");
+        assert_eq!(disk.errors.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn files_of_others_stay_and_links_are_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let others = directory.path().join("notes.head");
+        fs::write(&others, b"mine").unwrap();
+        let secret = directory.path().join("secret");
+        fs::write(&secret, b"hello").unwrap();
+        std::os::unix::fs::symlink(&secret, path(directory.path(), FIRST, BODY)).unwrap();
+        let (disk, _) = open(directory.path());
+        written(&disk, b"hello").await;
+        assert_eq!(
+            (fs::read(&secret).unwrap(), fs::read(&others).unwrap()),
+            (b"hello".into(), b"mine".into())
+        );
+        assert_eq!(disk.load(FIRST, 5).await.as_deref(), Some(&b"hello"[..]));
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_fails_is_left_alone_for_a_while() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("cache");
+        let (disk, lost) = open(&place);
+        fs::rename(&place, directory.path().join("gone")).unwrap();
+        written(&disk, b"hello").await;
+        written(&disk, b"again").await;
+        assert_eq!((lost.lock().unwrap().len(), disk.errors.get()), (2, 1));
+    }
+}

@@ -107,6 +107,10 @@ impl Conversation {
         if let Some(address) = address(&self.open.destination) {
             counters.refusals.report(clock::now(), address, reason).await;
         }
+        if asked.validates.is_some() {
+            // What must be validated and cannot be is an error of the cache's (RFC 9111 §5.2.2.2).
+            return self.unavailable(request, "fwd=stale").await;
+        }
         Fate::Broken(reason)
     }
 

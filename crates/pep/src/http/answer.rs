@@ -89,7 +89,9 @@ fn is_not_modified(request: &RequestHead, stored: &Stored) -> bool {
                 .is_some_and(|ours| tags(&request.fields).any(|tag| opaque(tag) == opaque(ours)));
     }
     let since = request.fields.text("if-modified-since").and_then(date);
-    let changed = stored.head.fields.text("last-modified").and_then(date);
+    // What does not say when it changed has not since it was made (RFC 9111 §4.3.2).
+    let fields = &stored.head.fields;
+    let changed = fields.text("last-modified").or_else(|| fields.text("date")).and_then(date);
     matches!((since, changed), (Some(since), Some(changed)) if changed <= since)
 }
 

@@ -1,6 +1,6 @@
 //! Names: a client asks a resolver on the far side, and the pair answers.
 
-mod server;
+pub(crate) mod server;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -62,7 +62,7 @@ fn try_ask_at(resolver: SocketAddr, message: &Message, patience: Duration) -> Op
     Some(answer)
 }
 
-fn ask(name: &str, kind: RecordType) -> Message {
+pub(crate) fn ask(name: &str, kind: RecordType) -> Message {
     try_ask(&question(name, kind), PATIENCE).expect("an answer")
 }
 
@@ -81,7 +81,7 @@ fn ask_over_tcp_at(resolver: SocketAddr, message: &Message) -> Message {
     Message::from_vec(&answer).unwrap()
 }
 
-fn address(answer: &Message) -> IpAddr {
+pub(crate) fn address(answer: &Message) -> IpAddr {
     match answer.answers.last().map(|record| &record.data) {
         Some(RData::A(address)) => address.0.into(),
         Some(RData::AAAA(address)) => address.0.into(),
@@ -219,7 +219,7 @@ pub(crate) fn inside_new_names_cost_nothing() {
 }
 
 /// A lab's hosts have no default route, which would lead to the terminal as well.
-fn route_the_pool() {
+pub(crate) fn route_the_pool() {
     let mut routes = RouteSocket::open().unwrap();
     for (server, pool) in [
         (IpAddr::from(Node::Server.address4()), ([198, 18, 0, 0].into(), 15)),

@@ -20,14 +20,14 @@ const TTL: u32 = 300;
 
 /// The server, and what it was asked by whom.
 #[derive(Clone)]
-pub(super) struct DnsServer {
+pub(crate) struct DnsServer {
     asked: Arc<Mutex<Vec<(String, IpAddr)>>>,
     /// It answers nobody.
     pub(super) silent: Arc<AtomicBool>,
 }
 
 impl DnsServer {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let server = Self { asked: Arc::default(), silent: Arc::default() };
         let address = (Ipv4Addr::UNSPECIFIED, 53);
         let netns = find_netns(Node::Server).unwrap();
