@@ -139,8 +139,8 @@ impl Conversation {
             Heard::Reply(reply) => reply,
             Heard::ClientGone(reason) => return Attempt::Over(Fate::Broken(reason)),
             Heard::Failed(_) if retries => return Attempt::Stale,
-            Heard::Failed(ResetReason::Prohibited) if upstream.is_fetch() => {
-                // The hub does not for this server; it may still connect.
+            Heard::Failed(ResetReason::Prohibited | ResetReason::Limit) if upstream.is_fetch() => {
+                // The hub does not for this server, or has too much to do; it may still connect.
                 self.fetches = false;
                 return Attempt::Stale;
             }

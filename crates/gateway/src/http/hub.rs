@@ -12,7 +12,7 @@ use slacp::{Destination, Open, ResetReason};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::exchange::{Reply, read_reply};
+use super::exchange::{Reply, read_reply, sent_on};
 use super::pool::Pool;
 use super::push::{Budget, Page, Pushes};
 use super::wire::{As, Broken, Inlet, Wire, pass};
@@ -264,7 +264,10 @@ async fn read_request(stream: &Stream) -> Result<Request, ResetReason> {
     let repeats = matches!(head.method.as_str(), "GET" | "HEAD");
     let is_plain = head.framing() == Ok(Framing::None) && length == inlet.bytes.len();
     if repeats && is_plain {
-        Ok(Request { head, bytes: inlet.bytes })
+        // Written anew: a server must not find anything else in it than we did, on a connection that
+        // others use, too.
+        let bytes = sent_on(&head, Framing::None);
+        Ok(Request { head, bytes })
     } else {
         Err(ResetReason::Prohibited)
     }

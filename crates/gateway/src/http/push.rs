@@ -30,7 +30,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 const KNOWN: Duration = Duration::from_secs(600);
 const MOST_KNOWN: usize = 8192;
 /// The most of a compressed page that is read, in bytes.
-const MOST_UNPACKED: u64 = 8 << 20;
+const MOST_UNPACKED: usize = 8 << 20;
+/// What is unpacked at once.
+const PACKED_PIECE: usize = 1 << 10;
 /// Fields of the page's request that go for what it names, too.
 const SAME: [&str; 6] =
     ["user-agent", "accept-encoding", "accept-language", "cookie", "authorization", "dnt"];
@@ -132,6 +134,7 @@ pub(super) struct Page<'a> {
     reader: LinkReader,
     /// Unpacks it first.
     packed: Option<Unpacker>,
+    unpacked: usize,
     seen: BTreeSet<String>,
 }
 
@@ -167,7 +170,8 @@ impl<'a> Page<'a> {
             objects: Arc::new(AtomicU64::new(pushes.config.objects)),
         });
         let (reader, seen) = (LinkReader::new(language), BTreeSet::new());
-        let mut page = Self { http, pushes, job, request, budget, reader, packed, seen };
+        let mut page =
+            Self { http, pushes, job, request, budget, reader, packed, unpacked: 0, seen };
         in_fields(&reply.fields).iter().for_each(|name| page.push(name));
         Some(page)
     }
@@ -179,13 +183,15 @@ impl<'a> Page<'a> {
         match &mut self.packed {
             None => self.reader.read(bytes, &mut found),
             Some(unpacker) => {
-                // What cannot be unpacked names nothing.
-                if unpacker.write_all(bytes).and_then(|()| unpacker.flush()).is_err() {
-                    self.budget.objects.store(0, Ordering::Relaxed);
-                    return;
-                }
-                let unpacked = std::mem::take(unpacker.get_mut());
-                if unpacked.len() as u64 <= MOST_UNPACKED {
+                // In small pieces: what is packed may be a thousand times as long.
+                for piece in bytes.chunks(PACKED_PIECE) {
+                    let written = unpacker.write_all(piece).and_then(|()| unpacker.flush());
+                    let unpacked = std::mem::take(unpacker.get_mut());
+                    self.unpacked += unpacked.len();
+                    // What cannot be unpacked names nothing.
+                    if written.is_err() || self.unpacked > MOST_UNPACKED {
+                        break;
+                    }
                     self.reader.read(&unpacked, &mut found);
                 }
             }

@@ -19,6 +19,22 @@ const UNDERSTOOD: [u16; 16] =
 /// (RFC 9111 §4.2.2), and the longest such time.
 const HEURISTIC_PART: u32 = 10;
 const LONGEST_HEURISTIC: Duration = Duration::from_secs(24 * 3600);
+/// Fields by which a request may ask some servers for something else than it seems to: what they answer
+/// would be stored for others who do not ask so.
+const OVERRIDES: [&str; 12] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-forwarded-scheme",
+    "x-host",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+];
 /// How far a clock may be set back before ages mean nothing.
 const STEP: u64 = 5;
 const NEVER: Duration = Duration::from_secs(1 << 40);
@@ -72,12 +88,18 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
     if response.fields.has("set-cookie") && !shared {
         return false;
     }
-    if response.fields.lists("vary", "*") {
+    let overrides = OVERRIDES.iter().any(|name| request.fields.has(name));
+    if response.fields.lists("vary", "*") || overrides {
         return false;
     }
     let explicit =
         said.max_age.is_some() || said.s_maxage.is_some() || response.fields.has("expires");
     let lasts = lifetime(response, UnixTime::from_seconds(0)) > Duration::ZERO;
+    // Many servers say nothing of what they make for one user, but give it a tag. It would be another's
+    // while the server cannot be reached.
+    if request.fields.has("cookie") && !(shared || explicit && lasts) {
+        return false;
+    }
     let is_of_use = lasts || has_validator(&response.fields) || said.stale_if_error.is_some();
     (explicit || said.public || HEURISTIC.contains(&response.status)) && is_of_use
 }

@@ -65,6 +65,25 @@ fn what_a_user_had_to_show_a_password_for_is_not_shown_to_others() {
     }
 }
 
+/// Not forbidden, and yet another's.
+#[test]
+fn what_may_be_made_for_one_request_is_not_stored() {
+    let tagged = "ETag: \"1\"\nLast-Modified: Thu, 27 Oct 1994 08:49:37 GMT";
+    for (asked, lines, stored) in [
+        ("", tagged, 1),
+        ("Cookie: a=b", tagged, 0),
+        ("Cookie: a=b", "ETag: \"1\"\nCache-Control: max-age=0", 0),
+        ("Cookie: a=b", "ETag: \"1\"\nCache-Control: max-age=10", 1),
+        ("Cookie: a=b", "ETag: \"1\"\nCache-Control: public", 1),
+        ("X-Forwarded-Host: evil.example", "Cache-Control: max-age=10", 0),
+        ("X-HTTP-Method-Override: DELETE", "Cache-Control: max-age=10", 0),
+    ] {
+        let mut net = Net::new();
+        net.ask(0, &get(asked), &response(200, lines));
+        assert_eq!(net.cache.stats().entries, stored, "{asked:?} {lines:?}");
+    }
+}
+
 /// §5.2.1.
 #[test]
 fn a_request_says_what_it_takes() {
