@@ -11,7 +11,7 @@ use std::io;
 use pep::traffic::{Action, Policy, Prefix, Subject, Version};
 
 use super::address;
-use crate::intercept::netfilter::SLOTS;
+use crate::intercept::netfilter::{self, SLOTS};
 use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
 use crate::intercept::rule::{Mark, Term};
 use crate::operate::policy;
@@ -89,14 +89,13 @@ const RETURN_CHAIN: &str = "known";
 fn hooks(device: &str, mark: Mark) -> Vec<Chain> {
     let came = vec![Term::From(device.to_owned()), Term::MarkConnection(mark), Term::Accept];
     let new = vec![Term::Tcp, Term::OnlySyn, Term::Jump(ACCEPT_CHAIN)];
-    let prerouting = vec![came, new, vec![Term::Jump(RETURN_CHAIN)]];
+    // What interception has marked belongs to a socket. Its connection may have the addresses and
+    // ports of one of ours on the other side, and then shares its mark.
+    let intercepted = vec![Term::MarkedAny(netfilter::Slot(0).mark().mask), Term::Return];
+    let prerouting = vec![came, intercepted, new, vec![Term::Jump(RETURN_CHAIN)]];
     // Errors of this machine about packets of the stack, for instance too large ones.
-    let output = vec![vec![
-        Term::OfAnswer,
-        Term::OfMarkedConnection(mark),
-        Term::SetMark(mark),
-        Term::Accept,
-    ]];
+    let known = [Term::OfMarkedConnection(mark), Term::SetMark(mark), Term::Accept];
+    let output = vec![[&[Term::NotTcp], &known[..]].concat()];
     let masquerade = |version| {
         let own = Prefix::host(address(version));
         vec![Term::Version(version), Term::FromAddress(own), Term::Masquerade]

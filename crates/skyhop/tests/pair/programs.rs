@@ -113,6 +113,8 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     stack::inside_losses,
     stack::inside_one,
     stack::inside_slow,
+    stack::inside_far,
+    stack::inside_narrow,
     stalled::inside_6_stall,
     stalled::inside_60_stall,
     transfer::inside_iperf3_measures,

@@ -156,6 +156,53 @@ pub(crate) fn inside_one() {
 }
 
 #[test]
+fn the_far_gateway_needs_no_clients_of_its_own() {
+    as_each_user(|runner| runner.inside(lossless(), "stack::inside_far"));
+}
+
+pub(crate) fn inside_far() {
+    let near = solo(Node::Terminal, "transparent = true", "");
+    let config =
+        format!("transparent = true\n[wan]\nstack = \"skyhop\"\ninterfaces = [\"{HOP_DEVICE}\"]\n");
+    let mut far = Gateway::start(Node::Hub, "solo", &config);
+    far.wait_for("ready");
+    for address in both(Node::Server, PORT) {
+        let listener = listen_on(Node::Server, address);
+        let mut caller = connect_from(Node::Client, address);
+        let (callee, seen) = accept_any(&listener);
+        assert_eq!(seen.ip(), caller.local_addr().unwrap().ip());
+        caller.write_all(b"question").unwrap();
+        caller.shutdown(Shutdown::Write).unwrap();
+        assert_same(&read_all(&callee), b"question");
+        drop(callee);
+        assert_same(&read_all(&caller), b"");
+    }
+    near.end_by(Signal::SIGTERM);
+    let counted = far.end_with(Signal::SIGTERM);
+    assert!(counted.contains("connections 2 (closed 2,"), "{counted}");
+}
+
+#[test]
+fn a_narrow_satellite_is_no_black_hole() {
+    let narrow = [lossless(), &["--mtu", "1300"]].concat();
+    as_each_user(|runner| runner.inside(&narrow, "stack::inside_narrow"));
+}
+
+/// The stack's device has an MTU of 1500 bytes; routers, here the gateways' own kernels, say that the
+/// satellite takes less.
+pub(crate) fn inside_narrow() {
+    for transparent in [false, true] {
+        let keys = format!("transparent = {transparent}\ncontrol = \"none\"");
+        let one = solo(Node::Terminal, &keys, "");
+        // Linux at the far end tells a smaller segment size by itself: it has the device.
+        assert_tcp_is_tcp(false);
+        let two = solo(Node::Hub, &keys, "");
+        assert_tcp_is_tcp(false);
+        [one, two].into_iter().for_each(|gateway| gateway.end_by(Signal::SIGTERM));
+    }
+}
+
+#[test]
 fn a_slow_reader_stops_the_sender() {
     as_each_user(|runner| runner.inside(lossless(), "stack::inside_slow"));
 }

@@ -70,6 +70,8 @@ struct Solo {
     server: Server,
     windows: Windows,
     stack: Option<WanStack>,
+    /// What brings us the replies to connections with the addresses of hosts on the WAN side.
+    _replies: Option<Interception>,
     relays: JoinSet<()>,
 }
 
@@ -229,6 +231,8 @@ impl Solo {
             .as_ref()
             .map(|stack| WanStack::install(stack, &config.policies, most, counters.clone()));
         let stack = stack.transpose()?;
+        let alone = stack.is_some() && interception.is_none() && config.transparent;
+        let replies = alone.then(Interception::of_replies).transpose()?;
         let ops = Operations::start(now, Role::Solo, &config.operation, Peers::none())?;
         let dialer = Dialer { stack: dialling(stack.as_ref())?, ..dialer(&config, &windows) };
         let solo = Self {
@@ -239,6 +243,7 @@ impl Solo {
             policies: config.policies,
             windows,
             stack,
+            _replies: replies,
             relays: JoinSet::new(),
             counters,
         };
