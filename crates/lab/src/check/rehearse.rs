@@ -194,7 +194,7 @@ mod tests {
         let left = departures(&config, 7 * MS, 1500, 4);
         assert_eq!(left, [1, 2, 3, 4].map(Duration::from_millis));
         let dead = LinkConfig { rate: BitRate::from_mbit(0).into(), ..config };
-        assert_eq!(departures(&dead, 0, 1500, 4), []);
+        assert!(departures(&dead, 0, 1500, 4).is_empty());
     }
 
     #[test]
