@@ -146,8 +146,23 @@ impl Conversation {
             }
             Heard::Failed(reason) => return Attempt::Failed(reason),
         };
+        if retries && matches!(reply, Reply::Nothing) {
+            return Attempt::Stale;
+        }
+        let whole = body.is_over();
+        self.decide(request, asked, (reply, whole), upstream, entry).await
+    }
+
+    /// Deals with an answer to a request, all of which has been sent if it is `whole`.
+    async fn decide(
+        &mut self,
+        request: &RequestHead,
+        asked: &Asked,
+        (reply, whole): (Reply, bool),
+        mut upstream: Upstream,
+        entry: &Registered<'_>,
+    ) -> Attempt {
         match reply {
-            Reply::Nothing if retries => Attempt::Stale,
             Reply::Nothing if asked.validates.is_some() => Attempt::Failed(ResetReason::Reset),
             // The client hears what the server has said, and what it says when it has more of the request.
             Reply::Nothing | Reply::Malformed => self.passes(upstream).await,
@@ -156,7 +171,7 @@ impl Conversation {
                     .shared
                     .change(|cache| cache.handle_response(clock::unix_time(), asked, &reply));
                 match reply.framing(&request.method) {
-                    Ok(answered) if body.is_over() => {
+                    Ok(answered) if whole => {
                         upstream.inlet.consume(length);
                         self.settle(request, asked, (reply, answered, verdict), upstream, entry)
                             .await

@@ -17,6 +17,8 @@ mod refresh;
 mod upstream;
 mod wire;
 
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pep::config::HttpConfig;
@@ -28,7 +30,7 @@ use tokio::task::AbortHandle;
 use units::ByteCount;
 
 use self::conversation::Conversation;
-use self::disk::{Bytes, Disk};
+use self::disk::{Bytes, Disk, Worker};
 use self::record::Recorded;
 use crate::names::Route;
 use crate::names::carry::Through;
@@ -78,18 +80,10 @@ impl Drop for Http {
 impl Http {
     /// Starts with what an earlier process has left on disk. Connections go `through`.
     pub(crate) fn start(config: HttpConfig, through: Through) -> Self {
-        let mut cache = Cache::new(config.cache.clone());
-        let opened = config.directory.as_deref().and_then(|directory| {
-            let failed = |error: &std::io::Error| {
-                let directory = directory.display();
-                tracing::warn!("HTTP responses are kept in memory only: {directory}: {error}");
-            };
-            Disk::open(directory).inspect_err(failed).ok()
-        });
+        let opened = config.directory.as_deref().and_then(open);
+        let mut settings = config.cache.clone();
         if opened.is_none() {
-            let mut config = config.cache.clone();
-            config.limits.disk = ByteCount::new(0);
-            cache = Cache::new(config);
+            settings.limits.disk = ByteCount::new(0);
         }
         let most = config.cache.limits.memory.get() / PROMISED_PART;
         let promises = Mutex::new(Promises::new(ByteCount::new(most)));
@@ -98,7 +92,7 @@ impl Http {
             Some((disk, worker, found)) => (Some(disk), Some((worker, found))),
             None => (None, None),
         };
-        let cache = Mutex::new(cache);
+        let cache = Mutex::new(Cache::new(settings));
         let shared = Arc::new(Shared {
             config,
             cache,
@@ -110,21 +104,7 @@ impl Http {
             promises,
             came: Notify::new(),
         });
-        let mut tasks = Vec::new();
-        if let Some((worker, found)) = work {
-            if let Some(last) = found.last() {
-                shared.lock().store().reserve(*last);
-            }
-            // Not all of `shared`, which would keep the sender of its jobs alive for ever.
-            let cache = Arc::downgrade(&shared);
-            let lost = move |id| {
-                if let Some(shared) = cache.upgrade() {
-                    shared.change(|cache| cache.store().lost(id));
-                }
-            };
-            tasks.push(tokio::spawn(worker.run(lost)).abort_handle());
-            tasks.push(tokio::spawn(restore(shared.clone(), found)).abort_handle());
-        }
+        let tasks = work.map_or_else(Vec::new, |work| shared.use_disk(work));
         Self { shared, route: sender, tasks }
     }
 
@@ -163,6 +143,22 @@ impl Shared {
     /// Whether connections to this port are handled.
     pub(crate) fn takes(&self, port: u16) -> bool {
         self.config.takes(port)
+    }
+
+    /// Has the disk follow the cache, and takes back what is on it.
+    fn use_disk(self: &Arc<Self>, (worker, found): (Worker, Vec<EntryId>)) -> Vec<AbortHandle> {
+        if let Some(last) = found.last() {
+            self.lock().store().reserve(*last);
+        }
+        // Not `self`, which would keep the sender of its jobs alive for ever.
+        let cache = Arc::downgrade(self);
+        let lost = move |id| {
+            if let Some(shared) = cache.upgrade() {
+                shared.change(|cache| cache.store().lost(id));
+            }
+        };
+        let restored = restore(self.clone(), found);
+        vec![tokio::spawn(worker.run(lost)).abort_handle(), tokio::spawn(restored).abort_handle()]
     }
 
     fn lock(&self) -> MutexGuard<'_, Cache<Bytes>> {
@@ -216,6 +212,15 @@ impl Shared {
             }
         }
     }
+}
+
+/// The disk for a directory; without it, responses are kept in memory.
+fn open(directory: &Path) -> Option<(Disk, Worker, Vec<EntryId>)> {
+    let failed = |error: &io::Error| {
+        let directory = directory.display();
+        tracing::warn!("HTTP responses are kept in memory only: {directory}: {error}");
+    };
+    Disk::open(directory).inspect_err(failed).ok()
 }
 
 fn record(cache: &mut Cache<Bytes>, id: EntryId) -> Option<Record> {

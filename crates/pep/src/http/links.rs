@@ -124,7 +124,7 @@ impl LinkReader {
         let is_late = get("loading").is_some_and(|it| it.eq_ignore_ascii_case("lazy"));
         let name = match &element[..] {
             "img" if !is_late => get("src"),
-            "script" | "input" | "audio" | "video" if element == "script" => get("src"),
+            "script" => get("src"),
             "link" if get("rel").is_some_and(is_loaded) => get("href"),
             _ => None,
         };

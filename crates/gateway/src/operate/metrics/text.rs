@@ -53,7 +53,8 @@ mod tests {
     use super::*;
     use crate::operate::status::{
         BundlesStatus, BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus,
-        DnsStatus, InterceptionStatus, PolicyStatus, SessionStatus, TunnelStatus, UsageStatus,
+        DnsStatus, HttpStatus, InterceptionStatus, PolicyStatus, SessionStatus, TunnelStatus,
+        UsageStatus,
     };
 
     #[test]
@@ -71,6 +72,7 @@ mod tests {
         status.dns = Some(DnsStatus { hits: 8, saved_round_trips: 9, ..DnsStatus::default() });
         status.bundles =
             Some(BundlesStatus { waiting: 4, oldest_s: 2.5, expired: 1, ..Default::default() });
+        status.http = Some(HttpStatus { hits: 3, saved_bytes: 4, ..HttpStatus::default() });
         let (state, destinations) = ("up".to_owned(), vec![DlepDestination::default()]);
         let rate_bit_s = Some(20);
         status.dlep =
@@ -115,6 +117,8 @@ mod tests {
             "skyhop_bundles_total{fate=\"expired\"} 1",
             "skyhop_bundles_waiting 4.0",
             "skyhop_bundles_oldest_seconds 2.5",
+            "skyhop_http_total{fate=\"hit\"} 3",
+            "skyhop_http_saved_bytes_total 4",
             "skyhop_session_rtt_seconds{peer=\"ship-1\"} 0.6",
             "skyhop_session_rate_tripped{peer=\"ship-1\"} 1.0",
             "skyhop_session_rate_trips_total{peer=\"ship-1\"} 2",
