@@ -472,6 +472,37 @@ pub(crate) fn inside_a_terminal_restarts() {
 }
 
 #[test]
+fn a_full_disk_costs_speed_only() {
+    as_each_user(|runner| runner.inside(&LINK, "http::inside_a_disk_is_full"));
+}
+
+pub(crate) fn inside_a_disk_is_full() {
+    let server = Server::start(PORT);
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let directory = tempfile::tempdir().unwrap();
+    let hub = pair.hub();
+    let config = pair.terminal_config(&format!(
+        "{}\n[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n[http]\nports = [{PORT}]\ndirectory = {:?}",
+        sockets.key("terminal"),
+        directory.path()
+    ));
+    let mut command = lab::find_netns(Node::Terminal).unwrap().command("unshare");
+    let mount = "mount -t tmpfs -o size=64k none \"$1\" && exec \"$SKYHOP\" terminal /dev/stdin";
+    command.args(["--mount", "sh", "-c", mount, "sh"]).arg(directory.path());
+    let mut terminal = Gateway::run(command, &config);
+    terminal.wait_for("ready");
+    assert!(!get("/fresh-large").is_hit());
+    terminal.wait_for("are not written");
+    let again = get("/fresh-large");
+    assert_eq!((again.is_hit(), again.body.len()), (true, "/fresh-large".len() * 10_000));
+    assert!(!get("/fresh/1").is_hit());
+    assert_hits_are_fast("/fresh/1");
+    assert_eq!((server.asked("/fresh-large").len(), count(&sockets, "disk_errors")), (1, 1));
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
 fn without_a_hub_clients_get_what_is_stored_and_the_rest_straight() {
     as_each_user(|runner| runner.inside(&LINK, "http::inside_the_hub_is_gone"));
 }

@@ -51,6 +51,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     http::inside_a_page_is_pushed,
     http::inside_names_are_instant,
     http::inside_the_public_suite,
+    http::inside_a_disk_is_full,
     http::inside_a_terminal_restarts,
     http::inside_the_hub_is_gone,
     hubs::inside_a_hub_dies,

@@ -31,7 +31,7 @@ impl Request {
 ///
 /// | path | answer |
 /// |---|---|
-/// | `/fresh…` | fresh for 100 s |
+/// | `/fresh…` | fresh for 100 s; `/fresh-large…` more than 100 kB |
 /// | `/private…` | for one user |
 /// | `/old…` | expired, with a tag that it confirms |
 /// | `/chunks…` | fresh, in chunks |
@@ -110,6 +110,7 @@ fn answer(request: &Request, body: &[u8]) -> Vec<u8> {
     let text = match target.as_str() {
         "/page" => page(),
         _ if target.starts_with("/object") => target.repeat(60),
+        _ if target.starts_with("/fresh-large") => target.repeat(10_000),
         _ if !body.is_empty() => format!("{target} {}", String::from_utf8_lossy(body)),
         _ => format!("{target} of {}", request.field("host").unwrap_or_default()),
     };
