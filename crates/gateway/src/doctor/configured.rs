@@ -324,6 +324,7 @@ mod tests {
 
     use super::*;
     use crate::operate::status::DlepStatus;
+    use crate::testkit::in_namespace;
 
     #[test]
     fn each_role_has_its_keys() {
@@ -331,6 +332,24 @@ mod tests {
         assert_eq!(role("  hub_key=\"…\""), Role::Terminal);
         assert_eq!(role("rate = \"auto\"\n[[terminal]]\nname = \"hub\"\n# hub\n"), Role::Hub);
         assert_eq!(role("[proxy]\nlisten = \"[::1]:1080\"\n"), Role::Solo);
+    }
+
+    #[test]
+    fn a_stack_needs_forwarding_and_its_interfaces() {
+        in_namespace(|| {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("solo.toml");
+            let text =
+                "control = \"none\"\n[wan]\nstack = \"skyhop\"\ninterfaces = [\"lo\", \"wan0\"]\n";
+            fs::write(&path, text).unwrap();
+            let found = examine(&path);
+            let of_stack = found.iter().filter(|finding| finding.check == "stack");
+            let told: Vec<(&str, &str)> =
+                of_stack.map(|it| (it.verdict.as_str(), it.text.as_str())).collect();
+            assert!(told[0].0 == "FAIL" && told[0].1.contains("wan0"), "{told:?}");
+            let forwarding = |what: &&(&str, &str)| what.1.contains("net.ipv4.ip_forward=1");
+            assert_eq!(told.iter().find(forwarding).map(|told| told.0), Some("warn"), "{told:?}");
+        });
     }
 
     #[test]

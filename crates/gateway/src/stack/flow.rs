@@ -43,7 +43,7 @@ impl Flow {
     ///
     /// # Errors
     /// As connect(2).
-    pub(super) async fn connected(&self) -> io::Result<()> {
+    pub(crate) async fn connected(&self) -> io::Result<()> {
         poll_fn(|context| {
             let mut state = self.shared.lock();
             match state.stack.is_connected(self.id) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pep::config::SoloConfig;
 use slacp::Open;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::RECOVERY;
 use crate::clock;
@@ -102,9 +102,14 @@ impl Server {
         };
         match connected {
             Ok(dialled) => {
-                flow.accept();
-                self.counters.straight.increment();
                 let server = dialled.into_end(self.inward.side.quick_ack);
+                flow.accept();
+                // One who has made up an address never answers, and must not keep a server for long.
+                let connected = timeout(self.inward.timeout, flow.connected()).await;
+                if !matches!(connected, Ok(Ok(()))) {
+                    return self.counters.failed.increment();
+                }
+                self.counters.straight.increment();
                 relay::direct(flow, server, &[], entry, &self.counters).await;
             }
             Err(error) => {
