@@ -276,7 +276,7 @@ fn keepalive_after_our_end() {
     let config = Config { keepalive: Some(keepalive), ..plain(4) };
     let mut t = Trace::established(config, "mss 1000");
     t.close();
-    recv!(t, time 200, "F. 1:1 ack 1");
+    recv!(t, time 100, "F. 1:1 ack 1");
     send!(t, time 300, ". 1:1 ack 2");
     recv!(t, time 300);
     assert_eq!(t.state(), State::FinWait2);
