@@ -32,19 +32,6 @@ pub(super) enum Packet {
 pub(super) fn read(packet: &Bytes) -> Option<Packet> {
     let sliced = SlicedPacket::from_ip(packet).ok()?;
     let net = sliced.net.as_ref()?;
-    let (from, to, dscp, ecn) = match net {
-        NetSlice::Ipv4(v4) => {
-            let header = v4.header();
-            let (dscp, ecn) = (header.dcp().value(), header.ecn().value());
-            (header.source_addr().into(), header.destination_addr().into(), dscp, ecn)
-        }
-        NetSlice::Ipv6(v6) => {
-            let header = v6.header();
-            let class = header.traffic_class();
-            (header.source_addr().into(), header.destination_addr().into(), class >> 2, class & 3)
-        }
-        NetSlice::Arp(_) => return None,
-    };
     match &sliced.transport {
         Some(TransportSlice::Icmpv4(icmp)) => {
             if let Icmpv4Type::DestinationUnreachable(how) = icmp.icmp_type() {
@@ -66,9 +53,27 @@ pub(super) fn read(packet: &Bytes) -> Option<Packet> {
                 return None;
             }
             let bytes = packet.slice_ref(payload.payload);
+            let (from, to, dscp, ecn) = header(net)?;
             let (path, segment) = wire::decode(from, to, Ecn::from_bits(ecn), &bytes).ok()?;
             Some(Packet::Segment(path, segment, dscp))
         }
+    }
+}
+
+/// Source, destination, DSCP and ECN bits of a packet.
+fn header(net: &NetSlice<'_>) -> Option<(IpAddr, IpAddr, u8, u8)> {
+    match net {
+        NetSlice::Ipv4(v4) => {
+            let header = v4.header();
+            let (dscp, ecn) = (header.dcp().value(), header.ecn().value());
+            Some((header.source_addr().into(), header.destination_addr().into(), dscp, ecn))
+        }
+        NetSlice::Ipv6(v6) => {
+            let (header, class) = (v6.header(), v6.header().traffic_class());
+            let (from, to) = (header.source_addr().into(), header.destination_addr().into());
+            Some((from, to, class >> 2, class & 3))
+        }
+        NetSlice::Arp(_) => None,
     }
 }
 
@@ -114,11 +119,7 @@ fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<Packet> {
 /// not to be reached, or only because somebody forbids it. It comes from the destination, like all that
 /// the stack says.
 pub(super) fn unreachable(path: &wire::Path, seq: SeqNr, prohibited: bool) -> Option<Vec<u8>> {
-    let flags = Flags { syn: true, ..Flags::default() };
-    let syn = Segment { seq, flags, payload: Bytes::new(), ..Segment::default() };
-    let mut quote = Vec::new();
-    push_header(path, syn.wire_len(), (0, Ecn::NotEct), &mut quote)?;
-    wire::encode(path, &syn, &mut quote);
+    let quote = syn(path, seq)?;
     let mut out = Vec::new();
     match (path.to, path.from) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -155,6 +156,16 @@ pub(super) fn unreachable(path: &wire::Path, seq: SeqNr, prohibited: bool) -> Op
     }
     out.extend_from_slice(&quote);
     Some(out)
+}
+
+/// The packet of a SYN, as far as errors about it must quote it.
+fn syn(path: &wire::Path, seq: SeqNr) -> Option<Vec<u8>> {
+    let flags = Flags { syn: true, ..Flags::default() };
+    let syn = Segment { seq, flags, payload: Bytes::new(), ..Segment::default() };
+    let mut packet = Vec::new();
+    push_header(path, syn.wire_len(), (0, Ecn::NotEct), &mut packet)?;
+    wire::encode(path, &syn, &mut packet);
+    Some(packet)
 }
 
 /// Writes packets that carry `segment` along `path` into `out`, one after the other, each at most
