@@ -180,7 +180,11 @@ async fn attempt(
         socket.set_reuseaddr(true)?;
         socket.bind(source)?;
     }
-    socket.connect(destination).await
+    // Given up when the server has just accepted it, the connection must not look like one that ended.
+    SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
+    let connected = socket.connect(destination).await?;
+    tcp::reset_when_closed(&connected, false);
+    Ok(connected)
 }
 
 fn is_taken(error: &io::Error) -> bool {
@@ -212,7 +216,36 @@ pub(crate) fn reason(error: &io::Error) -> ResetReason {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::testkit::{assert_reset, read_all};
+
+    #[tokio::test]
+    async fn a_connection_given_up_as_it_is_accepted_is_reset() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let mut connecting = pin!(connect(at, Caller::default(), Duration::from_secs(10)));
+        let first = poll_fn(|context| Poll::Ready(connecting.as_mut().poll(context).is_pending()));
+        assert!(first.await);
+        let (mut server, _) = listener.accept().await.unwrap();
+        connecting.set(connect(at, Caller::default(), Duration::ZERO));
+        assert_reset(read_all(&mut server).await);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_closed_ends_cleanly() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let connect = connect(at, Caller::default(), Duration::from_secs(10));
+        let (connected, accepted) = tokio::join!(connect, listener.accept());
+        drop(connected.unwrap());
+        assert!(read_all(&mut accepted.unwrap().0).await.unwrap().is_empty());
+    }
 
     #[test]
     fn every_failure_has_its_reason() {
