@@ -5,7 +5,7 @@ use std::thread;
 use lab::{LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
 
-use crate::common::{as_each_user, as_myself};
+use crate::common::as_myself;
 use crate::directions::wait_until;
 use crate::gateways::{Keys, both};
 use crate::inside::Gateway;
@@ -26,7 +26,7 @@ fn client_hosts() -> [Node; 2] {
 
 #[test]
 fn connections_cross_a_hub_with_workers_in_all_directions() {
-    as_each_user(|runner| runner.inside(&options(bare()), "workers::inside_all_directions"));
+    as_myself(|runner| runner.inside(&options(bare()), "workers::inside_all_directions"));
 }
 
 pub(crate) fn inside_all_directions() {
