@@ -36,8 +36,12 @@ pub(crate) fn run(rounds: usize) -> Result<(), Failure> {
     for round in 1..=rounds {
         for ((workers, held), reports) in &mut all {
             eprint!("\rround {round} of {rounds}: {workers} workers        ");
+            // Removed after the hub has ended.
+            let mut groups = Vec::new();
             let hub = Hub::start(RATE, &format!("workers = {workers}\n"), &sections)?;
-            let _groups = if *held { hold(hub.pid())? } else { Vec::new() };
+            if *held {
+                groups.extend(hold(hub.pid())?);
+            }
             reports.push(run_swarm(&hub, &server, TERMINALS, TERMINALS, MEGABYTES)?);
         }
     }
