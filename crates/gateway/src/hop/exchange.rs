@@ -13,6 +13,9 @@ use units::Instant;
 
 /// Maximum mail that waits for a part. More is lost, as in the network.
 const MOST_MAIL: usize = 1024;
+/// Longest datagram that is passed on: the largest MTU of a hop. Where the kernel does not sort
+/// datagrams, strangers can make a part keep this much, [`MOST_MAIL`] times.
+const LONGEST: usize = 9216;
 /// The turn of a part that has nothing to send.
 const NO_TURN: u64 = u64::MAX;
 
@@ -79,8 +82,13 @@ impl Exchange {
         (part != self.own).then_some(part)
     }
 
-    /// Passes something on; it is lost if the part has too much already.
+    /// Passes something on; it is lost if it is too long, or the part has too much already.
     pub(crate) fn send(&self, part: u8, mail: Mail) {
+        if let Mail::Datagram(Received { bytes, .. }) = &mail
+            && bytes.len() > LONGEST
+        {
+            return;
+        }
         if let Some(desk) = self.board.desks.get(usize::from(part)) {
             let _ = desk.mail.try_send(mail);
         }
@@ -155,5 +163,10 @@ mod tests {
         }
         let received = std::iter::from_fn(|| parts[1].try_receive()).count();
         assert_eq!(received, MOST_MAIL);
+        for (length, passes) in [(LONGEST, true), (LONGEST + 1, false)] {
+            let (ours, ecn, over, bytes) = (None, Ecn::NotEct, None, vec![0x40; length]);
+            parts[0].send(1, Mail::Datagram(Received { from, ours, ecn, over, bytes }));
+            assert_eq!(parts[1].try_receive().is_some(), passes, "{length} bytes");
+        }
     }
 }

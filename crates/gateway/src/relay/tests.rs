@@ -26,8 +26,7 @@ use crate::operate::connections::Origin;
 use crate::operate::counters::Counters;
 use crate::relay::tcp;
 use crate::roles::gateway::{Admission, DialPolicy, Gateway, Report, Side, TrafficContext, bind};
-use crate::roles::hub;
-use crate::roles::workers::Workers;
+use crate::roles::workers::{self, Workers};
 use crate::testkit::{abort, assert_reset, payload, read_all, speak_urgently};
 
 fn own() -> OwnAddresses {
@@ -57,7 +56,7 @@ impl Pair {
         let classes = compressing(&mut config);
         let local = "127.0.0.1:0".parse().unwrap();
         let workers = Workers::start(PARTS.get()).unwrap();
-        let hub_links = hub::bind(local, &workers).unwrap();
+        let hub_links = workers::bind(local, &workers).unwrap();
         let hub_address = hub_links[0].local_addr().unwrap();
         let [hub_key, terminal_key] = [(); 2].map(|()| PrivateKey::generate().unwrap());
         let seed = || random_bytes().unwrap();

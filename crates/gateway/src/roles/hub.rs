@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, pending};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,7 +29,6 @@ use crate::config::read_hub;
 use crate::enrolment;
 use crate::error::RunError;
 use crate::hop::peers::Peers;
-use crate::hop::udp::{self, UdpLink};
 use crate::hop::{HopEvent, Stream};
 use crate::http::hub::HubHttp;
 use crate::intercept::netfilter::Scope;
@@ -41,7 +40,7 @@ use crate::operate::{Operations, RoleStatus, View};
 use crate::relay::names::Resolver;
 use crate::roles::gateway::{Admission, DialPolicy, Report, Side};
 use crate::roles::pair::{PairEvent, Parts, Setup};
-use crate::roles::workers::Workers;
+use crate::roles::workers::{self, Workers};
 use crate::roles::{self, Service};
 use crate::tunnel::{self, Admitted, Selection, Traffic};
 
@@ -65,8 +64,8 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     let own = OwnAddresses::open()?;
     let workers = Workers::start(config.workers).map_err(RunError::System)?;
     let links = match config.listen {
-        Some(address) => bind(address, &workers)?,
-        None => bind_anywhere(&workers)?,
+        Some(address) => workers::bind(address, &workers)?,
+        None => workers::bind_anywhere(PORT, &workers)?,
     };
     let local = links[0].local_addr().map_err(RunError::System)?;
     let listener = match config.listen_tcp {
@@ -726,31 +725,4 @@ impl Hub {
             _ => {}
         }
     }
-}
-
-/// Binds port 5900 on all addresses; IPv4 only where there is no IPv6.
-fn bind_anywhere(workers: &Workers) -> Result<Vec<UdpLink>, RunError> {
-    let v6: SocketAddr = (Ipv6Addr::UNSPECIFIED, PORT).into();
-    match bind(v6, workers) {
-        Err(RunError::Bind { cause, .. }) if is_no_ipv6(&cause) => {
-            bind((Ipv4Addr::UNSPECIFIED, PORT).into(), workers)
-        }
-        result => result,
-    }
-}
-
-/// Binds an address for all workers.
-pub(crate) fn bind(address: SocketAddr, workers: &Workers) -> Result<Vec<UdpLink>, RunError> {
-    let bound = udp::bind_parts(address, workers.count()).and_then(|sockets| {
-        let link = |(part, socket)| {
-            let _its = workers.of(part).enter();
-            UdpLink::of(socket, address.is_ipv6())
-        };
-        (0..).zip(sockets).map(link).collect()
-    });
-    bound.map_err(|cause| RunError::Bind { address, cause })
-}
-
-fn is_no_ipv6(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }

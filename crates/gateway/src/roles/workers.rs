@@ -1,12 +1,16 @@
-//! The threads of a hub: one for each of its parts. The first part is on the thread of everything
-//! else.
+//! The threads of a hub, one for each of its parts, and their sockets. The first part is on the thread
+//! of everything else.
 
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread::{self, JoinHandle};
 
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+
+use crate::error::RunError;
+use crate::hop::udp::{self, UdpLink};
 
 /// The runtimes of a gateway's parts, each with one thread.
 pub(crate) struct Workers {
@@ -73,6 +77,39 @@ impl Workers {
 /// If the process has no descriptor left.
 pub(crate) fn adopt(socket: TcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(socket.into_std()?)
+}
+
+/// Binds a port of all addresses for all workers; of IPv4 only where there is no IPv6.
+///
+/// # Errors
+/// As [`bind`].
+pub(super) fn bind_anywhere(port: u16, workers: &Workers) -> Result<Vec<UdpLink>, RunError> {
+    let v6: SocketAddr = (Ipv6Addr::UNSPECIFIED, port).into();
+    match bind(v6, workers) {
+        Err(RunError::Bind { cause, .. }) if is_no_ipv6(&cause) => {
+            bind((Ipv4Addr::UNSPECIFIED, port).into(), workers)
+        }
+        result => result,
+    }
+}
+
+/// Binds an address for all workers.
+///
+/// # Errors
+/// [`RunError::Bind`].
+pub(crate) fn bind(address: SocketAddr, workers: &Workers) -> Result<Vec<UdpLink>, RunError> {
+    let bound = udp::bind_parts(address, workers.count()).and_then(|sockets| {
+        let link = |(part, socket)| {
+            let _its = workers.of(part).enter();
+            UdpLink::of(socket, address.is_ipv6())
+        };
+        (0..).zip(sockets).map(link).collect()
+    });
+    bound.map_err(|cause| RunError::Bind { address, cause })
+}
+
+fn is_no_ipv6(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }
 
 #[cfg(test)]

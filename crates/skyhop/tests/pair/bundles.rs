@@ -11,7 +11,7 @@ use lab::{LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
 
 use crate::common::{as_myself, text};
-use crate::inside::{Gateway, Pair, payload};
+use crate::inside::{Gateway, Pair, payload, wait_until};
 use crate::operate::{Sockets, skyhop, status};
 
 /// A slow geostationary hop that goes away twice.
@@ -195,7 +195,7 @@ pub(crate) fn inside_everything_dies() {
     }
     let left: Vec<_> = files(&site.path("outbox", "hub")).into_keys().collect();
     assert_eq!(left, ["link"], "only what is a link");
-    wait_until(|| SIDES.iter().all(|side| site.count(side, "waiting") == 0));
+    wait_until(PATIENCE, || SIDES.iter().all(|side| site.count(side, "waiting") == 0));
     drop(boxes);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
@@ -226,29 +226,21 @@ pub(crate) fn inside_a_transfer_goes_on() {
         }
         None => true,
     };
-    wait_until(|| partial().is_some_and(|length| length > 700_000));
+    wait_until(PATIENCE, || partial().is_some_and(|length| length > 700_000));
     hub.end_by(Signal::SIGKILL);
     let before = partial().unwrap();
     hub = site.hub();
-    wait_until(|| goes_on(before));
-    wait_until(|| partial().is_none_or(|length| length > before + 300_000));
+    wait_until(PATIENCE, || goes_on(before));
+    wait_until(PATIENCE, || partial().is_none_or(|length| length > before + 300_000));
     terminal.end_by(Signal::SIGKILL);
     let before = partial().expect("it is on its way");
     assert!(before < contents.len() as u64, "it was too fast");
     terminal = site.terminal();
-    wait_until(|| goes_on(before));
-    wait_until(|| files(&site.path("inbox", "hub")).len() == 1);
+    wait_until(PATIENCE, || goes_on(before));
+    wait_until(PATIENCE, || files(&site.path("inbox", "hub")).len() == 1);
     assert!(files(&site.path("inbox", "hub"))["large"] == contents);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
-}
-
-fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never is");
-        thread::sleep(Duration::from_millis(100));
-    }
 }
 
 #[test]
@@ -291,7 +283,7 @@ pub(crate) fn inside_a_disk_is_full() {
     assert_eq!(got, (0..10).collect::<Vec<u8>>());
     let none = site.ask(&["bundle", "receive", "7"], "hub");
     assert_eq!(none.status.code(), Some(1));
-    wait_until(|| site.count("terminal", "waiting") == 0);
+    wait_until(PATIENCE, || site.count("terminal", "waiting") == 0);
     assert_eq!(site.count("hub", "delivered"), 10);
 
     wrong_destinations_are_refused(&site, &file);

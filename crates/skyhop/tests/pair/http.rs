@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 
 use self::server::Server;
 use crate::common::{as_each_user, as_myself, assert_takes, text};
-use crate::inside::{Gateway, Mirror, PATIENCE, Pair, addresses, connect, read_all};
+use crate::inside::{Gateway, Mirror, PATIENCE, Pair, addresses, connect, read_all, wait_until};
 use crate::names;
 use crate::operate::{Sockets, skyhop, status};
 
@@ -287,7 +287,7 @@ pub(crate) fn inside_a_page_is_pushed() {
     assert_eq!(server.asked("/object/39.png").len() as u64, rounds);
     let of_page = |name| server.asked("/object/1.js")[0].field(name).map(str::to_owned);
     assert_eq!(of_page("cookie").as_deref(), Some("a=b"));
-    pushed_to_one_client_only(&server);
+    pushed_to_one_client_only(&server, &sockets);
     let shown = text(&skyhop(&["status"], &sockets.path("terminal")).stdout);
     println!("{shown}");
     assert!(shown.contains("pushed"), "{shown}");
@@ -327,12 +327,13 @@ fn load_page() {
 }
 
 /// What was pushed for one user is not another's.
-fn pushed_to_one_client_only(server: &Server) {
+fn pushed_to_one_client_only(server: &Server, sockets: &Sockets) {
     let before = server.asked("/object/5.js").len();
+    let pushed = count(sockets, "pushed");
     let mut client = Client::new();
     client.say("GET /page HTTP/1.1\r\nHost: a.example\r\nCookie: a=secret\r\n\r\n");
     client.hear();
-    thread::sleep(RTT);
+    wait_until(PATIENCE, || count(sockets, "pushed") >= pushed + 40);
     assert_eq!(server.asked("/object/5.js").len(), before + 1);
     let other = Client::new().get("/object/5.js");
     assert!(!other.is_hit());
@@ -444,10 +445,10 @@ pub(crate) fn inside_a_terminal_restarts() {
         assert!(!get(target).is_hit());
     }
     let files = || std::fs::read_dir(directory.path().join("cache")).unwrap().count();
-    wait_until(|| files() == 5);
+    wait_until(PATIENCE, || files() == 5);
     before.end_by(Signal::SIGKILL);
     let again = terminal(&pair, &sockets, &keys);
-    wait_until(|| count(&sockets, "entries") == 2);
+    wait_until(PATIENCE, || count(&sockets, "entries") == 2);
     assert_hits_are_fast("/fresh/1");
     assert_eq!(server.asked("/fresh/1").len(), 1);
 
@@ -465,7 +466,7 @@ pub(crate) fn inside_a_terminal_restarts() {
     let [cache, gone] = ["cache", "gone"].map(|name| directory.path().join(name));
     std::fs::rename(cache, gone).unwrap();
     assert!(!get("/fresh/3").is_hit());
-    wait_until(|| count(&sockets, "disk_errors") >= 2);
+    wait_until(PATIENCE, || count(&sockets, "disk_errors") >= 2);
     assert_hits_are_fast("/fresh/3");
     again.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
@@ -590,12 +591,4 @@ pub(crate) fn inside_the_public_suite() {
     assert!(!said.contains("required fail"), "{said}");
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
-}
-
-fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never is");
-        thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -19,6 +19,15 @@ use nix::unistd::Pid;
 /// Time limit for everything in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Waits until something is so, which must come within `patience`.
+pub(crate) fn wait_until(patience: Duration, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < patience, "it never is");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// IPv4 and IPv6 address of `server` with this port.
 pub(crate) fn addresses(port: u16) -> [SocketAddr; 2] {
     let server: [IpAddr; 2] = [Node::Server.address4().into(), Node::Server.address6().into()];

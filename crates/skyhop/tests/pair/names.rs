@@ -18,7 +18,7 @@ use os::netlink::RouteSocket;
 
 use self::server::{DnsServer, LONG, SHORT};
 use crate::common::{as_each_user, assert_takes, is_present, skip, text};
-use crate::inside::{Gateway, Mirror, PATIENCE, Pair, assert_reset, connect};
+use crate::inside::{Gateway, Mirror, PATIENCE, Pair, assert_reset, connect, wait_until};
 use crate::operate::{Sockets, skyhop, status};
 
 /// A geostationary hop without losses.
@@ -421,7 +421,9 @@ pub(crate) fn inside_the_hub_is_gone() {
     assert_eq!(address(&ask("other.example.", RecordType::A)), IpAddr::V4(Node::Server.address4()));
     terminal.wait_for("hub unreachable");
     let before = server.asked(SHORT);
-    wait_until(|| ask(SHORT, RecordType::A).answers[0].ttl <= 1 && server.asked(SHORT) > before);
+    wait_until(PATIENCE, || {
+        ask(SHORT, RecordType::A).answers[0].ttl <= 1 && server.asked(SHORT) > before
+    });
 
     server.silent.store(true, Ordering::Relaxed);
     let began = Instant::now();
@@ -443,11 +445,4 @@ pub(crate) fn inside_the_hub_is_gone() {
     assert!(ask("passes.example.", RecordType::A).metadata.authoritative);
     let client: IpAddr = Node::Client.address4().into();
     assert_eq!(server.askers("passes.example."), [client]);
-}
-
-fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never is");
-    }
 }
