@@ -32,6 +32,12 @@ impl Stream {
         self.ended.get_or_insert_with(|| why.to_owned());
         self.wake();
     }
+
+    /// What reading and writing fail with after an early end.
+    fn error(&self) -> Option<io::Error> {
+        let why = self.ended.clone()?;
+        Some(io::Error::new(io::ErrorKind::ConnectionReset, why))
+    }
 }
 
 /// The reading and writing end of it. Reset when dropped, unless both directions have ended.
@@ -63,10 +69,19 @@ impl<'a> HopStream<'a> {
         what: impl FnOnce(&mut State) -> io::Result<Option<T>>,
     ) -> Poll<io::Result<T>> {
         let mut state = self.member.state.borrow_mut();
-        if let Some(why) = state.stream.as_ref().and_then(|stream| stream.ended.as_ref()) {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, why.clone())));
+        if let Some(ended) = state.stream.as_ref().and_then(Stream::error) {
+            return Poll::Ready(Err(ended));
         }
-        let done = what(&mut state)?;
+        let done = match what(&mut state) {
+            Ok(done) => done,
+            Err(error) => {
+                // The stream is gone once the last data before a reset has been read: the event
+                // that says why may still wait.
+                self.member.follow_events(&mut state);
+                let ended = state.stream.as_ref().and_then(Stream::error);
+                return Poll::Ready(Err(ended.unwrap_or(error)));
+            }
+        };
         if let (None, Some(stream)) = (&done, &mut state.stream) {
             stream.wakers[who] = Some(context.waker().clone());
             return Poll::Pending;

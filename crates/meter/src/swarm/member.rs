@@ -208,7 +208,7 @@ impl Member {
         Some(Instant::now() + at.saturating_since(now))
     }
 
-    fn follow_events(&self, state: &mut State) {
+    pub(super) fn follow_events(&self, state: &mut State) {
         while let Some((session, event)) = state.endpoint.poll_event() {
             match event {
                 Event::Up { .. } => state.session = Some(session),
