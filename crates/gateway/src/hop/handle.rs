@@ -5,29 +5,28 @@
 //! one thread, so the lock is uncontended, and it is never held across an await. A hub in several
 //! parts has an endpoint for each of its threads, and nobody holds two of the locks.
 
+mod figures;
+mod settings;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
-use std::time::Duration;
 
-use pep::accounting::{Direction, Tally, Usage};
+use pep::accounting::{Direction, Tally};
 use pep::compression::Coded;
-use pep::forecast::{Forecast, Forecasts};
-use pep::traffic::{Classes, DEFAULT_CLASS, Definition};
+use pep::forecast::Forecast;
 use slacp::{
-    AggregateId, ChannelError, ChannelId, ClassId, CloseReason, Destination, Endpoint, Event,
-    LogEntry, MOST_PARTS, Open, PathKey, PathMemory, PublicKey, Rate, RateError, ResetReason,
-    SessionId, SessionShare, Stats, StreamError, StreamId, StreamStats,
+    ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, MOST_PARTS, Open, ResetReason,
+    SessionId, StreamError, StreamId,
 };
 use tokio::sync::{Notify, watch};
-use units::{BitRate, ByteCount, Instant, Machine};
+use units::{ByteCount, Instant, Machine};
 
 use super::class::LiveClasses;
-use super::compression::{Compression, Totals};
+use super::compression::Compression;
 use super::stream::Stream;
 use super::tcp::TcpLinks;
-use crate::operate::status::{ChannelStatus, ClassStatus};
 
 pub(super) type Key = (SessionId, StreamId);
 
@@ -269,43 +268,6 @@ impl Hop {
         to.send_if_modified(|last| std::mem::replace(last, demand) != demand);
     }
 
-    /// What waits in all sessions together, and what is foreseen.
-    pub(crate) fn demand(&self, now: Instant) -> Demand {
-        self.demand_after(now, 0)
-    }
-
-    fn demand_after(&self, now: Instant, sent: u64) -> Demand {
-        let parts = self.each().map(|mut state| state.demand(now, sent));
-        parts.reduce(Demand::plus).unwrap_or_default()
-    }
-
-    /// How many forecasts came true and failed; `None` if none are made.
-    pub(crate) fn forecasts(&self) -> Option<Forecasts> {
-        let counts = self.each().filter_map(|it| it.forecast.as_ref().map(Forecast::counts));
-        counts.reduce(Forecasts::plus)
-    }
-
-    /// Bytes held by all sessions.
-    pub(crate) fn held(&self) -> u64 {
-        self.each().map(|state| state.endpoint.held().get()).sum()
-    }
-
-    /// Counts from now on what sessions carry, for [`Self::take_usage`].
-    pub(crate) fn keep_tally(&self) {
-        self.each().for_each(|mut state| _ = state.tally.get_or_insert_default());
-    }
-
-    /// Takes what was carried since the last call: whose, in which class, and how much.
-    pub(crate) fn take_usage(&self) -> Vec<(PublicKey, String, Usage)> {
-        let take = |mut state: MutexGuard<'_, State>| state.tally.as_mut().map(Tally::take);
-        let taken = self.each().filter_map(take).flatten().collect::<Vec<_>>();
-        let classes = self.0.classes.read();
-        let names: BTreeMap<ClassId, &str> =
-            classes.all().map(|(class, id)| (id, class.name.as_str())).collect();
-        let name = |id| names.get(&id).copied().unwrap_or(DEFAULT_CLASS).to_owned();
-        taken.into_iter().map(|(peer, class, usage)| (peer, name(class), usage)).collect()
-    }
-
     /// Counts a packet that came from the peer and was delivered.
     pub(super) fn count_delivered(
         &self,
@@ -350,212 +312,6 @@ impl Hop {
         }
         drop(state);
         self.notify_driver(session);
-    }
-
-    /// Ends all sessions; the peers learn of it within 150 ms.
-    pub(crate) fn shut_down(&self, now: Instant) {
-        self.command(|endpoint| endpoint.shut_down(now));
-    }
-
-    /// Sets a session's rate, as reported by its modem.
-    ///
-    /// # Errors
-    /// As [`Endpoint::set_rate`].
-    pub(crate) fn set_rate(
-        &self,
-        now: Instant,
-        session: SessionId,
-        rate: BitRate,
-        valid_for: Duration,
-    ) -> Result<(), RateError> {
-        let accepted = self.lock(session).endpoint.set_rate(now, session, rate, valid_for);
-        self.notify_driver(session);
-        accepted
-    }
-
-    /// Ends the rate that [`Self::set_rate`] has set for a session.
-    ///
-    /// # Errors
-    /// As [`Endpoint::expire_rate`].
-    pub(crate) fn expire_rate(&self, now: Instant, session: SessionId) -> Result<(), RateError> {
-        let accepted = self.lock(session).endpoint.expire_rate(now, session);
-        self.notify_driver(session);
-        accepted
-    }
-
-    /// Sets the source of the rate. Returns whether all sessions accepted it.
-    pub(crate) fn configure_rate(&self, now: Instant, rate: &Rate) -> bool {
-        let mut taken = true;
-        self.command(|endpoint| taken &= endpoint.configure_rate(now, rate.clone()));
-        taken
-    }
-
-    /// Replaces the classes; `packets` gives them channels. Existing traffic stays in the class of
-    /// the same name, or moves to the default one.
-    ///
-    /// # Errors
-    /// What is wrong with a class; then nothing changes.
-    pub(crate) fn configure_classes(
-        &self,
-        now: Instant,
-        given: &Classes,
-        packets: bool,
-    ) -> Result<(), String> {
-        let before = self.0.classes.read().clone();
-        // Only its classes and channels are used.
-        let mut link = slacp::Config::new(BitRate::from_bits_per_second(0));
-        let classes = before
-            .succeeded_by(given.definitions(), packets, &mut link)
-            .map_err(|(name, error)| format!("class {name:?}: {error}"))?;
-        let successor = |id| classes.successor(&before, id);
-        for mut state in self.each() {
-            state.endpoint.configure_classes(now, &link, successor);
-            state.follow_classes(|id| successor(id).unwrap_or(ClassId::DEFAULT));
-        }
-        self.0.classes.set(classes);
-        self.notify_drivers();
-        Ok(())
-    }
-
-    /// Traffic of each class in a session.
-    pub(crate) fn class_status(&self, session: SessionId) -> Vec<ClassStatus> {
-        let state = self.lock(session);
-        let row = |(class, id): (&Definition, ClassId)| {
-            let stats = state.endpoint.class_stats(session, id)?;
-            Some(ClassStatus {
-                name: class.name.clone(),
-                weight: class.share.weight,
-                guaranteed_bit_s: class.share.guaranteed.map(BitRate::bits_per_second),
-                maximum_bit_s: class.share.maximum.map(BitRate::bits_per_second),
-                sent_bytes: stats.bytes_sent,
-                guaranteed_sent_bytes: stats.guaranteed_bytes_sent,
-                waiting_bytes: stats.waiting.get(),
-            })
-        };
-        self.0.classes.read().all().filter_map(row).collect()
-    }
-
-    /// Traffic on a session's packet channels: those of our classes, and those on which anything
-    /// arrived.
-    pub(crate) fn channel_status(&self, session: SessionId) -> Vec<ChannelStatus> {
-        let (state, classes) = (self.lock(session), self.0.classes.read());
-        let row = |channel: ChannelId| {
-            let stats = state.endpoint.channel_stats(session, channel)?;
-            let class = classes.on_channel(channel).map(str::to_owned);
-            let used = class.is_some() || stats.received > 0 || stats.offered > 0;
-            used.then(|| ChannelStatus {
-                channel: channel.number(),
-                class,
-                ..ChannelStatus::from(&stats)
-            })
-        };
-        (0..).map_while(ChannelId::new).filter_map(row).collect()
-    }
-
-    /// Sets the terminals to serve.
-    pub(crate) fn set_allowed(&self, now: Instant, allow: &[PublicKey]) {
-        self.command(|endpoint| endpoint.set_allowed(now, allow.to_vec()));
-    }
-
-    /// Tells a terminal's endpoint at which addresses to try a hub.
-    pub(crate) fn set_hub(&self, hub: PublicKey, addresses: &[SocketAddr]) {
-        self.command(|endpoint| endpoint.set_hub(hub, addresses.to_vec()));
-    }
-
-    /// Sets whether a terminal is to have a session with a hub.
-    pub(crate) fn want_hub(&self, hub: PublicKey, wanted: bool) {
-        self.command(|endpoint| endpoint.want_hub(hub, wanted));
-    }
-
-    /// Asks a session's peer whether it is there. Ignored for a session that has ended.
-    pub(crate) fn ask(&self, now: Instant, session: SessionId) {
-        let _ = self.lock(session).endpoint.ask(now, session);
-        self.notify_driver(session);
-    }
-
-    /// Closes a session. Ignored for one that has ended.
-    pub(crate) fn close(&self, now: Instant, session: SessionId) {
-        let _ = self.lock(session).endpoint.close(now, session, CloseReason::Shutdown);
-        self.notify_driver(session);
-    }
-
-    /// Tells all peers that this side takes no new streams and is about to stop.
-    pub(crate) fn announce_leaving(&self, now: Instant) {
-        self.command(|endpoint| endpoint.announce_leaving(now));
-    }
-
-    /// Sets which terminals share a forward link.
-    pub(crate) fn set_aggregates(&self, now: Instant, of: &BTreeMap<PublicKey, AggregateId>) {
-        self.command(|endpoint| endpoint.set_aggregates(now, of.clone()));
-    }
-
-    /// Sets the memory limit of these terminals, from their next session on.
-    pub(crate) fn set_memory(&self, memory: &BTreeMap<PublicKey, ByteCount>) {
-        self.command(|endpoint| endpoint.set_memory(memory.clone()));
-    }
-
-    /// Sets a session's share of the rate. Ignored for a session that has ended.
-    pub(crate) fn set_share(&self, now: Instant, session: SessionId, share: SessionShare) {
-        let _ = self.lock(session).endpoint.set_share(now, session, share);
-        self.notify_driver(session);
-    }
-
-    /// A session's share of the rate.
-    pub(crate) fn share(&self, session: SessionId) -> Option<SessionShare> {
-        self.lock(session).endpoint.share(session)
-    }
-
-    /// What was learnt about paths.
-    pub(crate) fn memories(&self, now: Instant) -> Vec<(PathKey, PathMemory)> {
-        let mut newest: BTreeMap<PathKey, PathMemory> = BTreeMap::new();
-        for (path, memory) in self.each().flat_map(|state| state.endpoint.memories(now)) {
-            // All parts were told what is stored; the one with the terminal knows better.
-            let known = newest.entry(path).or_insert(memory);
-            if memory.age < known.age {
-                *known = memory;
-            }
-        }
-        newest.into_iter().collect()
-    }
-
-    /// Restores what an earlier gateway learnt about paths.
-    pub(crate) fn remember(&self, now: Instant, memories: &[(PathKey, PathMemory)]) {
-        for mut state in self.each() {
-            for (path, memory) in memories {
-                state.endpoint.remember(now, *path, *memory);
-            }
-        }
-    }
-
-    /// Counters of a session.
-    pub(crate) fn stats(&self, session: SessionId) -> Option<Stats> {
-        self.lock(session).endpoint.stats(session)
-    }
-
-    /// Makes a session record up to `noted` events from now on, and takes up to `taken` recorded
-    /// ones, in order of time.
-    pub(crate) fn events(&self, session: SessionId, noted: usize, taken: usize) -> Vec<LogEntry> {
-        let mut state = self.lock(session);
-        // A session that has ended records nothing.
-        let _ = state.endpoint.set_event_log(session, noted);
-        let events = std::iter::from_fn(|| state.endpoint.poll_session_log(session));
-        events.take(taken).collect()
-    }
-
-    /// Statistics of a stream.
-    pub(crate) fn stream_stats(&self, session: SessionId, stream: StreamId) -> Option<StreamStats> {
-        self.lock(session).endpoint.stream_stats(session, stream)
-    }
-
-    /// What compressed streams have carried.
-    pub(crate) fn compressed(&self) -> Totals {
-        let totals = self.each().map(|state| state.compression.totals());
-        totals.reduce(Totals::plus).unwrap_or_default()
-    }
-
-    /// Datagrams that belonged to no session.
-    pub(crate) fn ignored(&self) -> u64 {
-        self.each().map(|state| state.endpoint.ignored()).sum()
     }
 
     /// Gives a command to the endpoints of all parts.

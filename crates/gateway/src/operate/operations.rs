@@ -1,15 +1,14 @@
 //! What operators ask of a running gateway, and its housekeeping: requests, limits, life cycle.
 
-use std::cmp::Reverse;
+mod report;
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use pep::accounting::{Change, Exhausted};
 use pep::admission::{Bypass, Drain};
-use pep::bottleneck::End;
 use pep::config::{OperationConfig, PermittedTerminal};
 use pep::periodic::Periodic;
 use pep::traffic::Policy;
@@ -21,7 +20,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use units::{BitRate, Instant};
 
 use super::accounts::Accounts;
-use super::connections::{Entry, Origin};
 use super::control::{Answer, Call, Request, Server};
 use super::counters::Counters;
 use super::events::EventReader;
@@ -29,9 +27,8 @@ use super::limits::ProcessLimits;
 use super::metrics::MetricsServer;
 use super::notify::Notifier;
 use super::status::{
-    BundlesStatus, CompressionStatus, ConnectionStatus, DemandStatus, DnsStatus, HttpStatus,
-    HubStatus, InterceptionStatus, Limit, PolicyStatus, Role, StackStatus, Status, TrafficStatus,
-    TunnelStatus,
+    BundlesStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, PolicyStatus, Role,
+    StackStatus, TunnelStatus,
 };
 use super::{log, policy};
 use crate::config::restart_keys;
@@ -39,9 +36,8 @@ use crate::dlep;
 use crate::error::RunError;
 use crate::hop::Hop;
 use crate::hop::path_store::PathStore;
-use crate::hop::peers::{Peers, ms};
+use crate::hop::peers::Peers;
 use crate::intercept::intake::Intake;
-use crate::relay::tcp;
 use crate::tunnel::Tunnel;
 
 /// Interval of periodic housekeeping, which also restores routes that the kernel removed. Two
@@ -439,101 +435,6 @@ impl Operations {
         call.answer(answer);
         None
     }
-
-    fn status(&self, now: Instant, view: View<'_>, role: RoleStatus, connections: bool) -> Status {
-        Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            role: self.role,
-            pid: std::process::id(),
-            uptime_s: now.saturating_since(self.started).as_secs_f64(),
-            draining_s: self.draining.map(|drain| drain.left(now).as_secs_f64()),
-            reloads: self.reloads,
-            interception: role.interception,
-            policies: role.policies,
-            tunnel: role.tunnel,
-            hubs: role.hubs,
-            dns: role.dns,
-            http: role.http,
-            stack: role.stack,
-            bundles: role.bundles,
-            dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
-            demand: view.hop.map(|hop| demand(now, hop)),
-            sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),
-            traffic: traffic(view),
-            memory: self.limits.status(view.live(), view.held()),
-            connections: connections.then(|| {
-                let live = view.counters.live.all();
-                live.iter().map(|entry| self.connection(view.hop, now, entry)).collect()
-            }),
-        }
-    }
-
-    /// The connections with the peer of this name, or all, that have moved the most.
-    fn connections(&self, now: Instant, view: View<'_>, peer: Option<&str>, most: usize) -> Answer {
-        let sessions = peer.map(|name| self.peers.called(name));
-        let is_wanted = |entry: &Entry| match (&sessions, entry.session) {
-            (None, _) => true,
-            (Some(sessions), Some(session)) => sessions.contains(&session),
-            (Some(_), None) => false,
-        };
-        let moved = |entry: Arc<Entry>| {
-            let state = entry.lock();
-            let bytes = state.to_hop.bytes + state.from_hop.bytes;
-            drop(state);
-            (bytes, entry)
-        };
-        let live = view.counters.live.all().into_iter().filter(|entry| is_wanted(entry));
-        let mut found: Vec<(u64, Arc<Entry>)> = live.map(moved).collect();
-        let total = found.len() as u64;
-        found.sort_by_key(|(bytes, entry)| (Reverse(*bytes), entry.id));
-        let rows = found.iter().take(most);
-        let most_moved = rows.map(|(_, entry)| self.connection(view.hop, now, entry)).collect();
-        Answer::Connections { most_moved, total }
-    }
-
-    fn connection(&self, hop: Option<&Hop>, now: Instant, entry: &Entry) -> ConnectionStatus {
-        let state = entry.lock().clone();
-        let session = entry.session.and_then(|session| Some((hop?, session)));
-        let stream = session.zip(state.stream);
-        let stream = stream.and_then(|((hop, session), stream)| hop.stream_stats(session, stream));
-        let stream = stream.unwrap_or_default();
-        let (near, far, beyond) = match entry.session {
-            None => (Limit::Client, Limit::Server, Limit::Server),
-            Some(_) if matches!(entry.origin, Origin::Peer { .. }) => {
-                (Limit::Server, Limit::Client, Limit::HopOrClient)
-            }
-            Some(_) => (Limit::Client, Limit::Server, Limit::HopOrServer),
-        };
-        let limit = |bottleneck, otherwise| match bottleneck {
-            None => Limit::Idle,
-            Some(End::Socket) => near,
-            Some(End::Stream) => otherwise,
-        };
-        let onto = if session.is_none() || stream.blocked_by_peer { far } else { Limit::Hop };
-        ConnectionStatus {
-            id: entry.id,
-            peer: entry.session.and_then(|it| self.peers.name(it)).unwrap_or_default(),
-            client: entry.open.source.to_string(),
-            client_claimed: entry.origin == Origin::Peer { verified: false },
-            destination: entry.open.destination.to_string(),
-            age_s: now.saturating_since(entry.since).as_secs_f64(),
-            to_hop_bytes: state.to_hop.bytes,
-            from_hop_bytes: state.from_hop.bytes,
-            to_hop_limit: limit(state.to_hop.bottleneck(now), onto),
-            from_hop_limit: limit(state.from_hop.bottleneck(now), beyond),
-            lan_rtt_ms: state.socket.and_then(tcp::rtt).map(ms),
-            wan_rtt_ms: state.far_rtt().map(ms),
-            lan_window_segments: state.socket.and_then(tcp::congestion_window),
-            wan_window_segments: state.far_window(),
-            hop_rtt_ms: session
-                .and_then(|(hop, session)| hop.stats(session))
-                .map_or(0.0, |stats| ms(stats.rtt)),
-            held_to_send_bytes: stream.unsent + stream.unacknowledged,
-            held_to_read_bytes: stream.held_to_read,
-            resent_bytes: stream.resent,
-            recovered_bytes: stream.recovered,
-        }
-    }
 }
 
 /// The store for what was learnt about paths. Tries to create its directory.
@@ -543,240 +444,5 @@ fn store(directory: &Path, role: Role) -> PathStore {
     PathStore::new(directory.join(format!("{}-paths.json", role.as_str())))
 }
 
-fn demand(now: Instant, hop: &Hop) -> DemandStatus {
-    let (demand, forecasts) = (hop.demand(now), hop.forecasts().unwrap_or_default());
-    DemandStatus {
-        waiting_bytes: demand.waiting.get(),
-        foreseen_bytes: demand.foreseen.get(),
-        forecasts_used: forecasts.used,
-        forecasts_unused: forecasts.unused,
-        unused_bytes: forecasts.unused_bytes.get(),
-    }
-}
-
-fn traffic(view: View<'_>) -> TrafficStatus {
-    let counters = view.counters;
-    TrafficStatus {
-        connections: counters.connections.get(),
-        closed: counters.closed.get(),
-        reset: counters.reset.get(),
-        failed: counters.failed.get(),
-        to_hop_bytes: counters.bytes_to_hop.get(),
-        from_hop_bytes: counters.bytes_from_hop.get(),
-        straight: counters.straight.get(),
-        up_bytes: counters.bytes_up.get(),
-        down_bytes: counters.bytes_down.get(),
-        urgent: counters.urgent.get(),
-        datagrams_sent: counters.datagrams_sent.get(),
-        datagrams_received: counters.datagrams_received.get(),
-        datagrams_ignored: view.hop.map_or(0, Hop::ignored),
-        datagrams_too_large: counters.too_large.get(),
-        socket_errors: counters.socket_errors.get(),
-        shared_keys: counters.shared_keys.get(),
-        resets: counters.reasons.all(),
-        compression: view.hop.map_or_else(CompressionStatus::default, compression),
-    }
-}
-
-fn compression(hop: &Hop) -> CompressionStatus {
-    let totals = hop.compressed();
-    CompressionStatus {
-        streams: totals.streams,
-        to_hop_bytes: totals.sent.plain,
-        sent_bytes: totals.sent.coded,
-        from_hop_bytes: totals.received.plain,
-        received_bytes: totals.received.coded,
-        malformed: totals.malformed,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use pep::relay::Side;
-    use slacp::Open;
-
-    use super::super::connections::Registered;
-    use super::*;
-    use crate::testkit::{Hops, operations};
-
-    /// Answers a request to a gateway without a hop.
-    async fn ask(ops: &mut Operations, counters: &Counters, request: Request) -> Answer {
-        let (call, answer) = Call::new(request);
-        let view = View { hop: None, counters };
-        let left = ops.answer(Instant::ZERO, view, RoleStatus::default(), call);
-        assert!(left.is_none());
-        answer.await.unwrap()
-    }
-
-    fn open() -> Open {
-        let address = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
-        Open { destination: address, source: address, dscp: None }
-    }
-
-    fn rate(for_s: f64) -> Request {
-        Request::Rate { bit_s: 1_000_000, for_s, peer: None }
-    }
-
-    #[tokio::test]
-    async fn what_needs_a_hop_is_refused_without_one() {
-        let (mut ops, counters) = (operations(), Counters::default());
-        for request in [rate(30.0), Request::Events { reader: 1, peer: None }] {
-            let answer = ask(&mut ops, &counters, request).await;
-            let Answer::Error(why) = answer else { panic!("{answer:?}") };
-            assert!(why.contains("hop"), "{why}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_time_that_is_none_is_an_error_and_changes_nothing() {
-        let (mut ops, counters) = (operations(), Counters::default());
-        for time in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
-            for (request, key) in
-                [(rate(time), "for_s"), (Request::Drain { within_s: Some(time) }, "within_s")]
-            {
-                let answer = ask(&mut ops, &counters, request).await;
-                let Answer::Error(why) = answer else { panic!("{time}: {answer:?}") };
-                assert!(why.starts_with(key), "{why}");
-            }
-        }
-        let view = View { hop: None, counters: &counters };
-        assert_eq!(ops.bypass_reason(view), None, "it does not drain");
-    }
-
-    #[tokio::test]
-    async fn only_the_role_can_reload() {
-        let (mut ops, counters) = (operations(), Counters::default());
-        let view = View { hop: None, counters: &counters };
-        let (call, answer) = Call::new(Request::Reload);
-        let call = ops.answer(Instant::ZERO, view, RoleStatus::default(), call).unwrap();
-        assert!(ops.file().is_err(), "this one has no file");
-        ops.reloaded(call, Err("line 7".to_owned()));
-        assert_eq!(answer.await.unwrap(), Answer::Error("line 7".to_owned()));
-    }
-
-    #[tokio::test]
-    async fn a_drain_takes_no_connections_and_ends_with_the_last_or_its_time() {
-        let (mut ops, counters) = (operations(), Counters::default());
-        let view = View { hop: None, counters: &counters };
-        let live = Registered::straight(Instant::ZERO, &counters, open());
-        assert!(!ops.is_drained(Instant::MAX, view));
-        let Answer::Done(told) =
-            ask(&mut ops, &counters, Request::Drain { within_s: Some(60.0) }).await
-        else {
-            panic!("a drain can always begin")
-        };
-        assert!(told[0].contains("1 left"), "{told:?}");
-        assert_eq!(ops.bypass_reason(view), Some(Bypass::Draining));
-        let at = |s| Instant::ZERO + Duration::from_secs(s);
-        assert!(!ops.is_drained(at(59), view) && ops.is_drained(at(60), view));
-        let Answer::Status(status) =
-            ask(&mut ops, &counters, Request::Status { connections: false }).await
-        else {
-            panic!("a status is always there")
-        };
-        assert_eq!((status.draining_s, status.connections), (Some(60.0), None));
-        drop(live);
-        assert!(ops.is_drained(at(1), view));
-    }
-
-    #[tokio::test]
-    async fn limits_are_those_of_the_last_configuration_and_bytes_held_as_last_counted() {
-        let (mut ops, counters) = (operations(), Counters::default());
-        let view = View { hop: None, counters: &counters };
-        let config = |memory, connections| OperationConfig {
-            total_memory: Some(units::ByteCount::new(memory)),
-            max_connections: Some(connections),
-            ..OperationConfig::default()
-        };
-        ops.configure(config(1000, 1));
-        assert_eq!((ops.most_connections(), ops.bypass_reason(view)), (1, None));
-        let live = Registered::straight(Instant::ZERO, &counters, open());
-        assert_eq!(ops.bypass_reason(view), Some(Bypass::Connections));
-        drop(live);
-        let held = counters.in_pipes.hold(1000);
-        assert_eq!(ops.bypass_reason(view), None);
-        ops.housekeep(Instant::ZERO, view);
-        assert_eq!(ops.bypass_reason(view), Some(Bypass::Memory));
-        drop(held);
-        ops.housekeep(Instant::ZERO, view);
-        assert_eq!(ops.bypass_reason(view), None);
-        assert_eq!(ops.configure(config(1, 5)), ["configuration reloaded"]);
-        assert_eq!(ops.most_connections(), 5);
-    }
-
-    /// Who holds a connection up, as the gateway on this side can tell.
-    #[tokio::test]
-    async fn a_bottleneck_is_named_from_the_clients_point_of_view() {
-        let (ops, counters) = (operations(), Counters::default());
-        let hops = Hops::new();
-        let hub = &hops.hops[0];
-        let at = |s| Instant::ZERO + Duration::from_secs(s);
-        let limits = |entry: &Registered<'_>, here: Side, session: Option<()>| {
-            // Both directions have long waited for the far end, then moved.
-            for (from, on) in [(here, here.other()), (here.other(), here.other())] {
-                entry.blocked(at(1), from, on);
-                entry.moved(at(100), from, 1);
-            }
-            let row = ops.connection(session.map(|()| hub), at(101), entry);
-            (row.to_hop_limit, row.from_hop_limit, row.client_claimed)
-        };
-        let here = Registered::new(at(0), &counters, hops.sessions[0], open(), Origin::Here);
-        let expected = (Limit::Hop, Limit::HopOrServer, false);
-        assert_eq!(limits(&here, Side::Client, Some(())), expected);
-        for verified in [true, false] {
-            let origin = Origin::Peer { verified };
-            let peer = Registered::new(at(0), &counters, hops.sessions[0], open(), origin);
-            let expected = (Limit::Hop, Limit::HopOrClient, !verified);
-            assert_eq!(limits(&peer, Side::Server, Some(())), expected);
-        }
-        let straight = Registered::straight(at(0), &counters, open());
-        let expected = (Limit::Server, Limit::Server, false);
-        assert_eq!(limits(&straight, Side::Client, None), expected);
-        // After a while in which nothing moves, nobody holds it up.
-        let row = ops.connection(None, at(200), &straight);
-        assert_eq!((row.to_hop_limit, row.from_hop_limit), (Limit::Idle, Limit::Idle));
-    }
-
-    #[tokio::test]
-    async fn the_connections_that_moved_the_most_come_first() {
-        let (mut ops, counters) = (operations(), Counters::default());
-        let live: Vec<_> = [10, 30, 20]
-            .map(|bytes| {
-                let entry = Registered::straight(Instant::ZERO, &counters, open());
-                entry.moved(Instant::ZERO, Side::Client, bytes);
-                entry
-            })
-            .into();
-        let mut found = async |peer: Option<&str>, most| {
-            let request = Request::Connections { peer: peer.map(str::to_owned), most };
-            match ask(&mut ops, &counters, request).await {
-                Answer::Connections { most_moved, total } => {
-                    (most_moved.iter().map(|row| row.to_hop_bytes).collect::<Vec<_>>(), total)
-                }
-                other => panic!("{other:?}"),
-            }
-        };
-        assert_eq!(found(None, 2).await, (vec![30, 20], 3));
-        assert_eq!(found(None, 9).await, (vec![30, 20, 10], 3));
-        assert_eq!(found(Some("ship"), 9).await, (vec![], 0), "they have no session");
-        drop(live);
-    }
-
-    #[tokio::test]
-    async fn a_status_has_every_counter_in_its_place() {
-        let (mut ops, counters) = (operations(), Counters::default());
-        counters.straight.add(3);
-        counters.closed.add(2);
-        counters.reasons.count(slacp::ResetReason::Refused);
-        let first = Registered::straight(Instant::ZERO, &counters, open());
-        first.moved(Instant::ZERO, Side::Client, 700);
-        let request = Request::Status { connections: true };
-        let Answer::Status(status) = ask(&mut ops, &counters, request).await else { panic!() };
-        let traffic = &status.traffic;
-        assert_eq!((traffic.straight, traffic.closed, traffic.up_bytes), (3, 2, 700));
-        assert_eq!(traffic.resets, [("refused".to_owned(), 1)]);
-        assert_eq!((status.role, status.pid), (Role::Solo, std::process::id()));
-        let rows = status.connections.unwrap();
-        assert_eq!((rows.len(), rows[0].to_hop_bytes, &*rows[0].client), (1, 700, "192.0.2.1:80"));
-    }
-}
+mod tests;

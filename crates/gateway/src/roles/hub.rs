@@ -1,48 +1,46 @@
 //! The hub: connects its terminals' streams to their destinations, forwards streams between
 //! terminals, and, if configured, intercepts connections to the terminals' clients.
 
+mod quotas;
+mod streams;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, pending};
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use os::DirectoryWatch;
-use pep::accounting::{Change, Exhausted};
 use pep::admission::{Bypass, Quotas};
 use pep::config::{HubConfig, PermittedTerminal, aggregates};
-use pep::egress::Egress;
 use pep::periodic::Periodic;
-use pep::routes::{Route, Sites};
+use pep::routes::Sites;
 use pep::traffic::{Policy, Prefix};
-use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
+use slacp::{Endpoint, Event, PublicKey, SessionId};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use units::Instant;
 
+use self::streams::Resolved;
 use crate::bundles::{Bundles, start_bundles};
-use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::config::permits::Permits;
 use crate::config::read_hub;
-use crate::enrolment;
 use crate::error::RunError;
+use crate::hop::HopEvent;
 use crate::hop::peers::Peers;
-use crate::hop::{HopEvent, Stream};
 use crate::http::hub::HubHttp;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
-use crate::intercept::{self, Arrival};
 use crate::names::hub::HubResolver;
-use crate::operate::connections::Origin;
 use crate::operate::{Operations, RoleStatus, View};
 use crate::relay::names::Resolver;
-use crate::roles::gateway::{Admission, DialPolicy, Report, Side};
+use crate::roles::gateway::{DialPolicy, Report, Side};
 use crate::roles::pair::{PairEvent, Parts, Setup};
-use crate::roles::workers::{self, Workers};
-use crate::roles::{self, Service};
-use crate::tunnel::{self, Admitted, Selection, Traffic};
+use crate::roles::workers::Workers;
+use crate::roles::{Service, workers};
+use crate::tunnel::{Admitted, Selection, Traffic};
+use crate::{clock, intercept, roles, tunnel};
 
 /// How often permits are looked at, besides when their directory tells of a change.
 const LOOK: Duration = Duration::from_secs(10);
@@ -243,37 +241,6 @@ struct Hub {
     lookups: JoinSet<Option<Resolved>>,
 }
 
-/// A stream to a name, and the addresses of the name.
-struct Resolved {
-    stream: Stream,
-    open: Open<Destination>,
-    admission: Admission,
-    addresses: Result<Vec<SocketAddr>, ResetReason>,
-}
-
-/// Resolves the name a stream leads to; `None` if the stream is reset meanwhile.
-async fn look_up(
-    (resolver, names): (Resolver<PublicKey>, Option<HubResolver>),
-    asker: (PublicKey, usize),
-    (stream, open, admission): (Stream, Open<Destination>, Admission),
-    timeout: Duration,
-) -> Option<Resolved> {
-    let Destination::Name(name, port) = &open.destination else { return None };
-    let resolved = async {
-        if let Some(names) = names
-            && let Some(addresses) = names.addresses(asker.0, (name, *port)).await
-        {
-            return addresses;
-        }
-        resolver.look_up(asker, (name, *port), timeout).await
-    };
-    let addresses = tokio::select! {
-        addresses = resolved => addresses,
-        _ = stream.reset_by_peer() => return None,
-    };
-    Some(Resolved { stream, open, admission, addresses })
-}
-
 /// What a hub waits for.
 enum HubEvent {
     Pair(PairEvent),
@@ -455,213 +422,6 @@ impl Hub {
             }
             Scope::Nothing => Err(Bypass::SessionMemory),
             scope => Ok(scope),
-        }
-    }
-
-    /// Gives a session what its terminal gets now: its share, or what is left when its quota is used
-    /// up.
-    fn set_share(&self, now: Instant, ops: &Operations, session: SessionId) {
-        let hop = self.parts.gateway.hop();
-        let Some(terminal) = self.sites.of(session) else { return };
-        let exhausted = ops.exhausted(&terminal.key);
-        let share = match exhausted {
-            Some(Exhausted::Rate(rate)) => terminal.quota.share.at_most(*rate),
-            _ => terminal.quota.share,
-        };
-        if hop.share(session) != Some(share) {
-            hop.set_share(now, session, share);
-        }
-        match exhausted {
-            Some(Exhausted::Class(name)) => hop.force_class(session, Some(name)),
-            _ => hop.force_class(session, None),
-        }
-    }
-
-    /// Accounts for what was carried, and applies what that changes.
-    fn account(&mut self, now: Instant, ops: &mut Operations) {
-        let changes = ops.account(now, self.parts.gateway.hop());
-        if !changes.is_empty() {
-            self.apply(now, ops, &changes);
-        }
-    }
-
-    /// Gives terminals what they get now that their quota is used up, or no longer.
-    fn apply(&self, now: Instant, ops: &Operations, changes: &[Change]) {
-        for Change { key, now } in changes {
-            let name = ops.account_name(key);
-            match now {
-                Some(then) => tracing::warn!("{name} has used up its quota: {then}"),
-                None => tracing::info!("{name} has volume again"),
-            }
-        }
-        let changed: BTreeSet<PublicKey> = changes.iter().map(|change| change.key).collect();
-        let is_changed = |session: &SessionId| {
-            self.sites.of(*session).is_some_and(|terminal| changed.contains(&terminal.key))
-        };
-        for session in self.sites.sessions().filter(is_changed) {
-            self.set_share(now, ops, session);
-            if self.is_blocked(ops, session) {
-                self.parts.gateway.hop().end_streams(session, ResetReason::Prohibited);
-            }
-            self.open_tunnel(ops, session);
-        }
-    }
-
-    /// Whether a session's terminal is to get nothing, because its quota is used up.
-    fn is_blocked(&self, ops: &Operations, session: SessionId) -> bool {
-        let terminal = self.sites.of(session);
-        let exhausted = terminal.and_then(|terminal| ops.exhausted(&terminal.key));
-        exhausted == Some(&Exhausted::Block)
-    }
-
-    /// Lets packets pass between the tunnel and a session, unless its terminal is blocked.
-    fn open_tunnel(&self, ops: &Operations, session: SessionId) {
-        let Some(tunnel) = &self.parts.tunnel else { return };
-        if self.is_blocked(ops, session) {
-            tunnel.remove(session);
-        } else if !tunnel.has(session) {
-            tunnel.add(self.parts.gateway.hop(), session, self.sites.networks(session));
-            tunnel.set_open(session, self.sites.is_reachable(session));
-        }
-    }
-
-    /// Carries a connection, if this gateway and its terminal's quota have room. Otherwise the
-    /// terminal lets new connections pass unaccelerated for a while.
-    fn answer(&mut self, now: Instant, ops: &Operations, stream: Stream, open: Open<Destination>) {
-        let session = stream.session();
-        let Some(terminal) = self.sites.of(session) else {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-        };
-        if enrolment::is_meant(&open.destination) {
-            return self.enrol(stream, &open);
-        }
-        if terminal.invited || self.is_blocked(ops, session) {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-        }
-        let (open, exchange) = match open.destination {
-            Destination::Exchange(ref host) => (open.to(host.clone().into()), true),
-            _ => (open, false),
-        };
-        if exchange && self.http.is_none() {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-        }
-        if open.destination == Destination::Resolver {
-            let Some(names) = self.names.clone() else {
-                return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-            };
-            let answer = names.answer(terminal.key, stream);
-            return self.parts.gateway.serve(answer);
-        }
-        if open.destination == Destination::Bundles {
-            let name = &terminal.name;
-            let peer = self.bundles.as_ref().and_then(|bundles| bundles.terminal(name));
-            let (Some(bundles), Some(peer)) = (&mut self.bundles, peer) else {
-                return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-            };
-            return bundles.answer(peer, stream);
-        }
-        if ops.bypass_reason(self.parts.gateway.view()).is_some() {
-            return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
-        }
-        let permit = match self.quotas.admit(now, &terminal.key) {
-            Ok(permit) => permit,
-            Err(bound) => {
-                tracing::debug!("{} has reached its limit: {bound:?}", terminal.name);
-                return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
-            }
-        };
-        let verified = self.sites.is_behind(open.source.ip(), session);
-        let admission =
-            Admission { origin: Origin::Peer { verified }, _permit: Some(permit), exchange };
-        match &open.destination {
-            Destination::Address(address) => {
-                let addresses = vec![*address];
-                self.answer_at(ops, stream, open, addresses, admission);
-            }
-            Destination::Name(..) => {
-                let (asker, request) =
-                    ((terminal.key, terminal.quota.lookups), (stream, open, admission));
-                let timeout = self.parts.gateway.connect_timeout();
-                let resolvers = (self.resolver.clone(), self.names.clone());
-                self.lookups.spawn(look_up(resolvers, asker, request, timeout));
-            }
-            Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => {}
-        }
-    }
-
-    /// Lets a terminal replace its invitation with its own key.
-    fn enrol(&mut self, stream: Stream, open: &Open<Destination>) {
-        let terminal = self.sites.of(stream.session()).filter(|terminal| terminal.invited);
-        let file = terminal.and_then(|terminal| self.permits.file_of(&terminal.name));
-        let (Some(terminal), Some(file)) = (terminal, file) else {
-            return self.parts.gateway.refuse(stream, open, ResetReason::Prohibited);
-        };
-        if !self.enrolling.insert(terminal.key) {
-            return self.parts.gateway.refuse(stream, open, ResetReason::Limit);
-        }
-        let (name, key, file) = (terminal.name.clone(), terminal.key, file.to_owned());
-        self.enrolments.spawn(async move {
-            enrolment::serve(stream, name, key, file).await;
-            key
-        });
-    }
-
-    fn answer_resolved(&mut self, ops: &Operations, resolved: Resolved) {
-        let Resolved { stream, open, admission, addresses } = resolved;
-        match addresses {
-            Ok(addresses) => self.answer_at(ops, stream, open, addresses, admission),
-            Err(reason) => self.parts.gateway.refuse(stream, &open, reason),
-        }
-    }
-
-    /// Carries a connection to the first permitted address. If the first address is behind a
-    /// terminal or denied, the others are not tried.
-    fn answer_at(
-        &mut self,
-        ops: &Operations,
-        stream: Stream,
-        open: Open<Destination>,
-        mut addresses: Vec<SocketAddr>,
-        admission: Admission,
-    ) {
-        let session = stream.session();
-        let nowhere = Egress::nowhere();
-        let egress = self.sites.of(session).map_or(&nowhere, |terminal| &terminal.egress);
-        if let Err(why) = self.parts.gateway.check_egress(egress, &open, &mut addresses) {
-            return self.parts.gateway.prohibit(stream, &open, &why);
-        }
-        let route = |address| self.sites.route(session, open.to(address));
-        let first = addresses[0];
-        match route(first) {
-            Route::Local => {
-                addresses.retain(|address| matches!(route(*address), Route::Local));
-                let gateway = &mut self.parts.gateway;
-                match self.http.clone().filter(|_| admission.exchange) {
-                    Some(http) => gateway.exchange(http, stream, open, addresses, admission),
-                    None => gateway.answer(stream, open, addresses, admission),
-                }
-            }
-            // The other terminal is asked for a connection instead.
-            Route::Forward(_) if admission.exchange => {
-                self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-            }
-            Route::Forward(session) if self.is_blocked(ops, session) => {
-                self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-            }
-            Route::Forward(session) => {
-                self.parts.gateway.forward(stream, session, open.to(first), admission);
-            }
-            Route::Reset(reason) => self.parts.gateway.refuse(stream, &open, reason),
-        }
-    }
-
-    /// Carries a connection to a client behind a terminal.
-    fn carry(&mut self, ops: &Operations, arrival: Arrival) {
-        match self.sites.behind(arrival.open().destination.ip()) {
-            Some(session) if self.is_blocked(ops, session) => arrival.dismiss(),
-            Some(session) => self.parts.gateway.originate(session, arrival),
-            // Intercepted just as the session ended.
-            None => arrival.dismiss(),
         }
     }
 

@@ -1,0 +1,140 @@
+//! What is asked of the endpoint: counters, shares, what was learnt about paths.
+
+use std::collections::BTreeMap;
+use std::sync::MutexGuard;
+
+use pep::accounting::{Tally, Usage};
+use pep::forecast::{Forecast, Forecasts};
+use pep::traffic::{DEFAULT_CLASS, Definition};
+use slacp::{
+    ChannelId, ClassId, LogEntry, PathKey, PathMemory, PublicKey, SessionId, SessionShare, Stats,
+    StreamId, StreamStats,
+};
+use units::{BitRate, Instant};
+
+use super::super::compression::Totals;
+use super::{Demand, Hop, State};
+use crate::operate::status::{ChannelStatus, ClassStatus};
+
+impl Hop {
+    /// What waits in all sessions together, and what is foreseen.
+    pub(crate) fn demand(&self, now: Instant) -> Demand {
+        self.demand_after(now, 0)
+    }
+
+    pub(super) fn demand_after(&self, now: Instant, sent: u64) -> Demand {
+        let parts = self.each().map(|mut state| state.demand(now, sent));
+        parts.reduce(Demand::plus).unwrap_or_default()
+    }
+
+    /// How many forecasts came true and failed; `None` if none are made.
+    pub(crate) fn forecasts(&self) -> Option<Forecasts> {
+        let counts = self.each().filter_map(|it| it.forecast.as_ref().map(Forecast::counts));
+        counts.reduce(Forecasts::plus)
+    }
+
+    /// Bytes held by all sessions.
+    pub(crate) fn held(&self) -> u64 {
+        self.each().map(|state| state.endpoint.held().get()).sum()
+    }
+
+    /// Counts from now on what sessions carry, for [`Self::take_usage`].
+    pub(crate) fn keep_tally(&self) {
+        self.each().for_each(|mut state| _ = state.tally.get_or_insert_default());
+    }
+
+    /// Takes what was carried since the last call: whose, in which class, and how much.
+    pub(crate) fn take_usage(&self) -> Vec<(PublicKey, String, Usage)> {
+        let take = |mut state: MutexGuard<'_, State>| state.tally.as_mut().map(Tally::take);
+        let taken = self.each().filter_map(take).flatten().collect::<Vec<_>>();
+        let classes = self.0.classes.read();
+        let names: BTreeMap<ClassId, &str> =
+            classes.all().map(|(class, id)| (id, class.name.as_str())).collect();
+        let name = |id| names.get(&id).copied().unwrap_or(DEFAULT_CLASS).to_owned();
+        taken.into_iter().map(|(peer, class, usage)| (peer, name(class), usage)).collect()
+    }
+
+    /// Traffic of each class in a session.
+    pub(crate) fn class_status(&self, session: SessionId) -> Vec<ClassStatus> {
+        let state = self.lock(session);
+        let row = |(class, id): (&Definition, ClassId)| {
+            let stats = state.endpoint.class_stats(session, id)?;
+            Some(ClassStatus {
+                name: class.name.clone(),
+                weight: class.share.weight,
+                guaranteed_bit_s: class.share.guaranteed.map(BitRate::bits_per_second),
+                maximum_bit_s: class.share.maximum.map(BitRate::bits_per_second),
+                sent_bytes: stats.bytes_sent,
+                guaranteed_sent_bytes: stats.guaranteed_bytes_sent,
+                waiting_bytes: stats.waiting.get(),
+            })
+        };
+        self.0.classes.read().all().filter_map(row).collect()
+    }
+
+    /// Traffic on a session's packet channels: those of our classes, and those on which anything
+    /// arrived.
+    pub(crate) fn channel_status(&self, session: SessionId) -> Vec<ChannelStatus> {
+        let (state, classes) = (self.lock(session), self.0.classes.read());
+        let row = |channel: ChannelId| {
+            let stats = state.endpoint.channel_stats(session, channel)?;
+            let class = classes.on_channel(channel).map(str::to_owned);
+            let used = class.is_some() || stats.received > 0 || stats.offered > 0;
+            used.then(|| ChannelStatus {
+                channel: channel.number(),
+                class,
+                ..ChannelStatus::from(&stats)
+            })
+        };
+        (0..).map_while(ChannelId::new).filter_map(row).collect()
+    }
+
+    /// A session's share of the rate.
+    pub(crate) fn share(&self, session: SessionId) -> Option<SessionShare> {
+        self.lock(session).endpoint.share(session)
+    }
+
+    /// What was learnt about paths.
+    pub(crate) fn memories(&self, now: Instant) -> Vec<(PathKey, PathMemory)> {
+        let mut newest: BTreeMap<PathKey, PathMemory> = BTreeMap::new();
+        for (path, memory) in self.each().flat_map(|state| state.endpoint.memories(now)) {
+            // All parts were told what is stored; the one with the terminal knows better.
+            let known = newest.entry(path).or_insert(memory);
+            if memory.age < known.age {
+                *known = memory;
+            }
+        }
+        newest.into_iter().collect()
+    }
+
+    /// Counters of a session.
+    pub(crate) fn stats(&self, session: SessionId) -> Option<Stats> {
+        self.lock(session).endpoint.stats(session)
+    }
+
+    /// Makes a session record up to `noted` events from now on, and takes up to `taken` recorded
+    /// ones, in order of time.
+    pub(crate) fn events(&self, session: SessionId, noted: usize, taken: usize) -> Vec<LogEntry> {
+        let mut state = self.lock(session);
+        // A session that has ended records nothing.
+        let _ = state.endpoint.set_event_log(session, noted);
+        let events = std::iter::from_fn(|| state.endpoint.poll_session_log(session));
+        events.take(taken).collect()
+    }
+
+    /// Statistics of a stream.
+    pub(crate) fn stream_stats(&self, session: SessionId, stream: StreamId) -> Option<StreamStats> {
+        self.lock(session).endpoint.stream_stats(session, stream)
+    }
+
+    /// What compressed streams have carried.
+    pub(crate) fn compressed(&self) -> Totals {
+        let totals = self.each().map(|state| state.compression.totals());
+        totals.reduce(Totals::plus).unwrap_or_default()
+    }
+
+    /// Datagrams that belonged to no session.
+    pub(crate) fn ignored(&self) -> u64 {
+        self.each().map(|state| state.endpoint.ignored()).sum()
+    }
+}

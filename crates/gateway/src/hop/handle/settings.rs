@@ -1,0 +1,138 @@
+//! What is set while the endpoint runs.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pep::traffic::Classes;
+use slacp::{
+    AggregateId, ClassId, CloseReason, PathKey, PathMemory, PublicKey, Rate, RateError, SessionId,
+    SessionShare,
+};
+use units::{BitRate, ByteCount, Instant};
+
+use super::Hop;
+
+impl Hop {
+    /// Ends all sessions; the peers learn of it within 150 ms.
+    pub(crate) fn shut_down(&self, now: Instant) {
+        self.command(|endpoint| endpoint.shut_down(now));
+    }
+
+    /// Sets a session's rate, as reported by its modem.
+    ///
+    /// # Errors
+    /// As [`Endpoint::set_rate`].
+    pub(crate) fn set_rate(
+        &self,
+        now: Instant,
+        session: SessionId,
+        rate: BitRate,
+        valid_for: Duration,
+    ) -> Result<(), RateError> {
+        let accepted = self.lock(session).endpoint.set_rate(now, session, rate, valid_for);
+        self.notify_driver(session);
+        accepted
+    }
+
+    /// Ends the rate that [`Self::set_rate`] has set for a session.
+    ///
+    /// # Errors
+    /// As [`Endpoint::expire_rate`].
+    pub(crate) fn expire_rate(&self, now: Instant, session: SessionId) -> Result<(), RateError> {
+        let accepted = self.lock(session).endpoint.expire_rate(now, session);
+        self.notify_driver(session);
+        accepted
+    }
+
+    /// Sets the source of the rate. Returns whether all sessions accepted it.
+    pub(crate) fn configure_rate(&self, now: Instant, rate: &Rate) -> bool {
+        let mut taken = true;
+        self.command(|endpoint| taken &= endpoint.configure_rate(now, rate.clone()));
+        taken
+    }
+
+    /// Replaces the classes; `packets` gives them channels. Existing traffic stays in the class of
+    /// the same name, or moves to the default one.
+    ///
+    /// # Errors
+    /// What is wrong with a class; then nothing changes.
+    pub(crate) fn configure_classes(
+        &self,
+        now: Instant,
+        given: &Classes,
+        packets: bool,
+    ) -> Result<(), String> {
+        let before = self.0.classes.read().clone();
+        // Only its classes and channels are used.
+        let mut link = slacp::Config::new(BitRate::from_bits_per_second(0));
+        let classes = before
+            .succeeded_by(given.definitions(), packets, &mut link)
+            .map_err(|(name, error)| format!("class {name:?}: {error}"))?;
+        let successor = |id| classes.successor(&before, id);
+        for mut state in self.each() {
+            state.endpoint.configure_classes(now, &link, successor);
+            state.follow_classes(|id| successor(id).unwrap_or(ClassId::DEFAULT));
+        }
+        self.0.classes.set(classes);
+        self.notify_drivers();
+        Ok(())
+    }
+
+    /// Sets the terminals to serve.
+    pub(crate) fn set_allowed(&self, now: Instant, allow: &[PublicKey]) {
+        self.command(|endpoint| endpoint.set_allowed(now, allow.to_vec()));
+    }
+
+    /// Tells a terminal's endpoint at which addresses to try a hub.
+    pub(crate) fn set_hub(&self, hub: PublicKey, addresses: &[SocketAddr]) {
+        self.command(|endpoint| endpoint.set_hub(hub, addresses.to_vec()));
+    }
+
+    /// Sets whether a terminal is to have a session with a hub.
+    pub(crate) fn want_hub(&self, hub: PublicKey, wanted: bool) {
+        self.command(|endpoint| endpoint.want_hub(hub, wanted));
+    }
+
+    /// Asks a session's peer whether it is there. Ignored for a session that has ended.
+    pub(crate) fn ask(&self, now: Instant, session: SessionId) {
+        let _ = self.lock(session).endpoint.ask(now, session);
+        self.notify_driver(session);
+    }
+
+    /// Closes a session. Ignored for one that has ended.
+    pub(crate) fn close(&self, now: Instant, session: SessionId) {
+        let _ = self.lock(session).endpoint.close(now, session, CloseReason::Shutdown);
+        self.notify_driver(session);
+    }
+
+    /// Tells all peers that this side takes no new streams and is about to stop.
+    pub(crate) fn announce_leaving(&self, now: Instant) {
+        self.command(|endpoint| endpoint.announce_leaving(now));
+    }
+
+    /// Sets which terminals share a forward link.
+    pub(crate) fn set_aggregates(&self, now: Instant, of: &BTreeMap<PublicKey, AggregateId>) {
+        self.command(|endpoint| endpoint.set_aggregates(now, of.clone()));
+    }
+
+    /// Sets the memory limit of these terminals, from their next session on.
+    pub(crate) fn set_memory(&self, memory: &BTreeMap<PublicKey, ByteCount>) {
+        self.command(|endpoint| endpoint.set_memory(memory.clone()));
+    }
+
+    /// Sets a session's share of the rate. Ignored for a session that has ended.
+    pub(crate) fn set_share(&self, now: Instant, session: SessionId, share: SessionShare) {
+        let _ = self.lock(session).endpoint.set_share(now, session, share);
+        self.notify_driver(session);
+    }
+
+    /// Restores what an earlier gateway learnt about paths.
+    pub(crate) fn remember(&self, now: Instant, memories: &[(PathKey, PathMemory)]) {
+        for mut state in self.each() {
+            for (path, memory) in memories {
+                state.endpoint.remember(now, *path, *memory);
+            }
+        }
+    }
+}

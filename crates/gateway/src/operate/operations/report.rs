@@ -1,0 +1,178 @@
+//! The status of a gateway, put together from its parts.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use pep::bottleneck::End;
+use units::Instant;
+
+use super::super::connections::{Entry, Origin};
+use super::super::control::Answer;
+use super::super::status::{
+    CompressionStatus, ConnectionStatus, DemandStatus, Limit, Status, TrafficStatus,
+};
+use super::{Operations, RoleStatus, View};
+use crate::hop::Hop;
+use crate::hop::peers::ms;
+use crate::relay::tcp;
+
+impl Operations {
+    pub(super) fn status(
+        &self,
+        now: Instant,
+        view: View<'_>,
+        role: RoleStatus,
+        connections: bool,
+    ) -> Status {
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: self.role,
+            pid: std::process::id(),
+            uptime_s: now.saturating_since(self.started).as_secs_f64(),
+            draining_s: self.draining.map(|drain| drain.left(now).as_secs_f64()),
+            reloads: self.reloads,
+            interception: role.interception,
+            policies: role.policies,
+            tunnel: role.tunnel,
+            hubs: role.hubs,
+            dns: role.dns,
+            http: role.http,
+            stack: role.stack,
+            bundles: role.bundles,
+            dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
+            demand: view.hop.map(|hop| demand(now, hop)),
+            sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),
+            traffic: traffic(view),
+            memory: self.limits.status(view.live(), view.held()),
+            connections: connections.then(|| {
+                let live = view.counters.live.all();
+                live.iter().map(|entry| self.connection(view.hop, now, entry)).collect()
+            }),
+        }
+    }
+
+    /// The connections with the peer of this name, or all, that have moved the most.
+    pub(super) fn connections(
+        &self,
+        now: Instant,
+        view: View<'_>,
+        peer: Option<&str>,
+        most: usize,
+    ) -> Answer {
+        let sessions = peer.map(|name| self.peers.called(name));
+        let is_wanted = |entry: &Entry| match (&sessions, entry.session) {
+            (None, _) => true,
+            (Some(sessions), Some(session)) => sessions.contains(&session),
+            (Some(_), None) => false,
+        };
+        let moved = |entry: Arc<Entry>| {
+            let state = entry.lock();
+            let bytes = state.to_hop.bytes + state.from_hop.bytes;
+            drop(state);
+            (bytes, entry)
+        };
+        let live = view.counters.live.all().into_iter().filter(|entry| is_wanted(entry));
+        let mut found: Vec<(u64, Arc<Entry>)> = live.map(moved).collect();
+        let total = found.len() as u64;
+        found.sort_by_key(|(bytes, entry)| (Reverse(*bytes), entry.id));
+        let rows = found.iter().take(most);
+        let most_moved = rows.map(|(_, entry)| self.connection(view.hop, now, entry)).collect();
+        Answer::Connections { most_moved, total }
+    }
+
+    pub(super) fn connection(
+        &self,
+        hop: Option<&Hop>,
+        now: Instant,
+        entry: &Entry,
+    ) -> ConnectionStatus {
+        let state = entry.lock().clone();
+        let session = entry.session.and_then(|session| Some((hop?, session)));
+        let stream = session.zip(state.stream);
+        let stream = stream.and_then(|((hop, session), stream)| hop.stream_stats(session, stream));
+        let stream = stream.unwrap_or_default();
+        let (near, far, beyond) = match entry.session {
+            None => (Limit::Client, Limit::Server, Limit::Server),
+            Some(_) if matches!(entry.origin, Origin::Peer { .. }) => {
+                (Limit::Server, Limit::Client, Limit::HopOrClient)
+            }
+            Some(_) => (Limit::Client, Limit::Server, Limit::HopOrServer),
+        };
+        let limit = |bottleneck, otherwise| match bottleneck {
+            None => Limit::Idle,
+            Some(End::Socket) => near,
+            Some(End::Stream) => otherwise,
+        };
+        let onto = if session.is_none() || stream.blocked_by_peer { far } else { Limit::Hop };
+        ConnectionStatus {
+            id: entry.id,
+            peer: entry.session.and_then(|it| self.peers.name(it)).unwrap_or_default(),
+            client: entry.open.source.to_string(),
+            client_claimed: entry.origin == Origin::Peer { verified: false },
+            destination: entry.open.destination.to_string(),
+            age_s: now.saturating_since(entry.since).as_secs_f64(),
+            to_hop_bytes: state.to_hop.bytes,
+            from_hop_bytes: state.from_hop.bytes,
+            to_hop_limit: limit(state.to_hop.bottleneck(now), onto),
+            from_hop_limit: limit(state.from_hop.bottleneck(now), beyond),
+            lan_rtt_ms: state.socket.and_then(tcp::rtt).map(ms),
+            wan_rtt_ms: state.far_rtt().map(ms),
+            lan_window_segments: state.socket.and_then(tcp::congestion_window),
+            wan_window_segments: state.far_window(),
+            hop_rtt_ms: session
+                .and_then(|(hop, session)| hop.stats(session))
+                .map_or(0.0, |stats| ms(stats.rtt)),
+            held_to_send_bytes: stream.unsent + stream.unacknowledged,
+            held_to_read_bytes: stream.held_to_read,
+            resent_bytes: stream.resent,
+            recovered_bytes: stream.recovered,
+        }
+    }
+}
+
+fn demand(now: Instant, hop: &Hop) -> DemandStatus {
+    let (demand, forecasts) = (hop.demand(now), hop.forecasts().unwrap_or_default());
+    DemandStatus {
+        waiting_bytes: demand.waiting.get(),
+        foreseen_bytes: demand.foreseen.get(),
+        forecasts_used: forecasts.used,
+        forecasts_unused: forecasts.unused,
+        unused_bytes: forecasts.unused_bytes.get(),
+    }
+}
+
+fn traffic(view: View<'_>) -> TrafficStatus {
+    let counters = view.counters;
+    TrafficStatus {
+        connections: counters.connections.get(),
+        closed: counters.closed.get(),
+        reset: counters.reset.get(),
+        failed: counters.failed.get(),
+        to_hop_bytes: counters.bytes_to_hop.get(),
+        from_hop_bytes: counters.bytes_from_hop.get(),
+        straight: counters.straight.get(),
+        up_bytes: counters.bytes_up.get(),
+        down_bytes: counters.bytes_down.get(),
+        urgent: counters.urgent.get(),
+        datagrams_sent: counters.datagrams_sent.get(),
+        datagrams_received: counters.datagrams_received.get(),
+        datagrams_ignored: view.hop.map_or(0, Hop::ignored),
+        datagrams_too_large: counters.too_large.get(),
+        socket_errors: counters.socket_errors.get(),
+        shared_keys: counters.shared_keys.get(),
+        resets: counters.reasons.all(),
+        compression: view.hop.map_or_else(CompressionStatus::default, compression),
+    }
+}
+
+fn compression(hop: &Hop) -> CompressionStatus {
+    let totals = hop.compressed();
+    CompressionStatus {
+        streams: totals.streams,
+        to_hop_bytes: totals.sent.plain,
+        sent_bytes: totals.sent.coded,
+        from_hop_bytes: totals.received.plain,
+        received_bytes: totals.received.coded,
+        malformed: totals.malformed,
+    }
+}

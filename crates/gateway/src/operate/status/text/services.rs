@@ -1,0 +1,128 @@
+//! The rows of tunnel, stack, names, HTTP, bundles and modem.
+
+use std::fmt::Write as _;
+
+use units::ByteCount;
+
+use super::super::{
+    BundlesStatus, DlepStatus, DnsStatus, HttpStatus, Role, StackStatus, TunnelStatus,
+};
+use super::{bit_rate, bytes, seconds};
+
+/// Fate of the tunnel's packets.
+pub(super) fn packets(tunnel: &TunnelStatus) -> String {
+    format!(
+        "{} packets onto the hop, {} from it; {} prohibited, {} foreign, {} dropped",
+        tunnel.to_hop, tunnel.from_hop, tunnel.prohibited, tunnel.foreign, tunnel.dropped
+    )
+}
+
+/// Our own TCP towards the WAN.
+pub(super) fn stack(stack: &StackStatus) -> String {
+    format!(
+        "skyhop, {}: {} connections hold {}; {} opened, {} accepted, {} with SNACK (SCPS-TP), {} with \
+         SACK; {} segments resent, {} SYNs ignored",
+        stack.controller,
+        stack.connections,
+        bytes(stack.held_bytes),
+        stack.opened,
+        stack.accepted,
+        stack.snack,
+        stack.sack,
+        stack.retransmissions,
+        stack.ignored
+    )
+}
+
+/// What became of questions for names.
+pub(super) fn names(dns: &DnsStatus, role: Role) -> String {
+    if role == Role::Hub {
+        return format!("{} questions, {} without an answer", dns.questions, dns.failed);
+    }
+    let DnsStatus { questions, hits, stale, instant, prefetched, saved_round_trips, .. } = dns;
+    let mut what = format!(
+        "{questions} questions: {hits} from the cache, {stale} stale, {instant} instant; \
+         {prefetched} prefetched; {saved_round_trips} round trips saved"
+    );
+    for (count, why) in [
+        (dns.straight, "asked without the hop"),
+        (dns.failed, "without an answer"),
+        (dns.refused, "refused"),
+    ] {
+        if count > 0 {
+            let _ = write!(what, "; {count} {why}");
+        }
+    }
+    what
+}
+
+/// What became of requests of cleartext HTTP.
+pub(super) fn http(http: &HttpStatus, role: Role) -> String {
+    if role == Role::Hub {
+        let HttpStatus { requests, reused, pushed, .. } = http;
+        let what = format!("{requests} requests, {reused} over connections that were there");
+        return if *pushed > 0 { format!("{what}; {pushed} pushed") } else { what };
+    }
+    let HttpStatus { requests, hits, confirmed, saved_bytes, entries, .. } = http;
+    let mut what = format!(
+        "{requests} requests: {hits} from the cache, {confirmed} confirmed; {} saved; {entries} stored",
+        ByteCount::new(*saved_bytes)
+    );
+    if http.pushed > 0 {
+        let _ = write!(what, "; {} pushed, {} used", http.pushed, http.push_used);
+    }
+    for (count, why) in [
+        (http.stale, "expired"),
+        (http.plain, "connections left alone"),
+        (http.disk_errors, "errors of the disk"),
+    ] {
+        if count > 0 {
+            let _ = write!(what, "; {count} {why}");
+        }
+    }
+    what
+}
+
+/// What waits of bundles, and what became of others.
+pub(super) fn bundles(bundles: &BundlesStatus) -> String {
+    let mut what = match bundles.waiting {
+        0 => "none in the store".to_owned(),
+        waiting => format!(
+            "{waiting} in the store ({}), the oldest for {}",
+            bytes(bundles.waiting_bytes),
+            seconds(bundles.oldest_s)
+        ),
+    };
+    let _ = write!(what, "; {} forwarded, {} delivered", bundles.forwarded, bundles.delivered);
+    for (count, why) in [
+        (bundles.expired, "expired"),
+        (bundles.duplicates, "duplicates"),
+        (bundles.refused, "refused"),
+    ] {
+        if count > 0 {
+            let _ = write!(what, ", {count} {why}");
+        }
+    }
+    what
+}
+
+/// What the modem reports over DLEP.
+pub(super) fn modem(dlep: &DlepStatus) -> String {
+    let mut what = dlep.state.clone();
+    if let Some(peer_type) = &dlep.peer_type {
+        let _ = write!(what, " with {peer_type:?}");
+    }
+    if let Some(modem) = &dlep.modem {
+        let _ = write!(what, " at {modem}");
+    }
+    let _ = write!(what, ", for {}", seconds(dlep.since_s));
+    if let Some(rate) = dlep.rate_bit_s {
+        let up = dlep.destinations.iter().filter(|destination| destination.up).count();
+        let all = dlep.destinations.len();
+        let _ = write!(what, "; {}, {up} of {all} destinations up", bit_rate(rate));
+    }
+    if let Some(trouble) = &dlep.trouble {
+        let _ = write!(what, "; {trouble}");
+    }
+    what
+}

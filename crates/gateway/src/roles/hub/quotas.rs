@@ -1,0 +1,79 @@
+//! What a terminal gets: its share, and what is left of it when its quota is used up.
+
+use std::collections::BTreeSet;
+
+use pep::accounting::{Change, Exhausted};
+use slacp::{PublicKey, ResetReason, SessionId};
+use units::Instant;
+
+use super::Hub;
+use crate::operate::Operations;
+
+impl Hub {
+    /// Gives a session what its terminal gets now: its share, or what is left when its quota is used
+    /// up.
+    pub(super) fn set_share(&self, now: Instant, ops: &Operations, session: SessionId) {
+        let hop = self.parts.gateway.hop();
+        let Some(terminal) = self.sites.of(session) else { return };
+        let exhausted = ops.exhausted(&terminal.key);
+        let share = match exhausted {
+            Some(Exhausted::Rate(rate)) => terminal.quota.share.at_most(*rate),
+            _ => terminal.quota.share,
+        };
+        if hop.share(session) != Some(share) {
+            hop.set_share(now, session, share);
+        }
+        match exhausted {
+            Some(Exhausted::Class(name)) => hop.force_class(session, Some(name)),
+            _ => hop.force_class(session, None),
+        }
+    }
+
+    /// Accounts for what was carried, and applies what that changes.
+    pub(super) fn account(&mut self, now: Instant, ops: &mut Operations) {
+        let changes = ops.account(now, self.parts.gateway.hop());
+        if !changes.is_empty() {
+            self.apply(now, ops, &changes);
+        }
+    }
+
+    /// Gives terminals what they get now that their quota is used up, or no longer.
+    pub(super) fn apply(&self, now: Instant, ops: &Operations, changes: &[Change]) {
+        for Change { key, now } in changes {
+            let name = ops.account_name(key);
+            match now {
+                Some(then) => tracing::warn!("{name} has used up its quota: {then}"),
+                None => tracing::info!("{name} has volume again"),
+            }
+        }
+        let changed: BTreeSet<PublicKey> = changes.iter().map(|change| change.key).collect();
+        let is_changed = |session: &SessionId| {
+            self.sites.of(*session).is_some_and(|terminal| changed.contains(&terminal.key))
+        };
+        for session in self.sites.sessions().filter(is_changed) {
+            self.set_share(now, ops, session);
+            if self.is_blocked(ops, session) {
+                self.parts.gateway.hop().end_streams(session, ResetReason::Prohibited);
+            }
+            self.open_tunnel(ops, session);
+        }
+    }
+
+    /// Whether a session's terminal is to get nothing, because its quota is used up.
+    pub(super) fn is_blocked(&self, ops: &Operations, session: SessionId) -> bool {
+        let terminal = self.sites.of(session);
+        let exhausted = terminal.and_then(|terminal| ops.exhausted(&terminal.key));
+        exhausted == Some(&Exhausted::Block)
+    }
+
+    /// Lets packets pass between the tunnel and a session, unless its terminal is blocked.
+    pub(super) fn open_tunnel(&self, ops: &Operations, session: SessionId) {
+        let Some(tunnel) = &self.parts.tunnel else { return };
+        if self.is_blocked(ops, session) {
+            tunnel.remove(session);
+        } else if !tunnel.has(session) {
+            tunnel.add(self.parts.gateway.hop(), session, self.sites.networks(session));
+            tunnel.set_open(session, self.sites.is_reachable(session));
+        }
+    }
+}
