@@ -2,6 +2,7 @@
 //! check them.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -136,7 +137,13 @@ impl Checked {
     }
 }
 
+/// What a file's schema line or keys show it to be. It is read once more to be checked, which a
+/// pipe cannot be.
 fn find(path: &Path) -> Result<FileKind, FileError> {
+    if fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir()) {
+        let cause = io::Error::other("this is read only once: say what it is with --kind");
+        return Err(FileError::Read { file: path.display().to_string(), cause });
+    }
     FileKind::find(&path.display().to_string(), &Scenario::text_at(path)?)
 }
 

@@ -16,6 +16,7 @@ use slacp::Rate;
 use super::machine::has_net_admin;
 use super::{Finding, knock, reach, refused};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
+use crate::error::RunError;
 use crate::operate::control::{Answer, Control, Request, default_directories};
 use crate::operate::status::{Role, Status};
 use crate::relay::side::SocketSettings;
@@ -71,6 +72,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     let paths = config.hubs.iter().flat_map(|hub| path_to(hub.address.as_str(), config.link.mtu));
     findings.extend(paths);
     let running = running(&config.operation, Role::Terminal);
+    findings.extend(metrics(&config.operation, running.as_ref()));
     findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
     match running {
         Some(status) => {
@@ -101,6 +103,7 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     findings.extend(transparent(config.transparent));
     findings.extend(reach::of_hub(config));
     let running = running(&config.operation, Role::Hub);
+    findings.extend(metrics(&config.operation, running.as_ref()));
     findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
     match running {
         Some(status) => findings.push(of_running(&status)),
@@ -132,7 +135,9 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
         };
         findings.extend(crate::stack::lacks().into_iter().map(lack));
     }
-    findings.extend(running(&config.operation, Role::Solo).iter().map(of_running));
+    let running = running(&config.operation, Role::Solo);
+    findings.extend(metrics(&config.operation, running.as_ref()));
+    findings.extend(running.iter().map(of_running));
     findings
 }
 
@@ -187,6 +192,19 @@ fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> 
         }
     };
     Some(Finding::ok(CHECK, format!("{looked_for}, by DLEP; until it answers, {otherwise}")))
+}
+
+/// Whether metrics and dashboard can be served as configured. A gateway that runs serves them.
+fn metrics(operation: &OperationConfig, running: Option<&Status>) -> Option<Finding> {
+    const CHECK: &str = "metrics";
+    let config = operation.metrics.as_ref().filter(|_| running.is_none())?;
+    Some(match crate::operate::metrics::check(config) {
+        Ok(()) => Finding::ok(CHECK, format!("can be served on {}", config.listen)),
+        Err(error @ RunError::Metrics { .. }) => {
+            Finding::fail(CHECK, error.to_string(), "choose another `metrics.listen`")
+        }
+        Err(error) => Finding::fail(CHECK, error.to_string(), "mend the file of the token"),
+    })
 }
 
 fn of_running(status: &Status) -> Finding {
@@ -320,8 +338,9 @@ fn device_to(address: SocketAddr) -> Option<(String, std::net::IpAddr)> {
 
 #[cfg(test)]
 mod tests {
-    use pep::config::DlepConfig;
+    use pep::config::{DlepConfig, MetricsConfig};
 
+    use super::super::Verdict;
     use super::*;
     use crate::operate::status::DlepStatus;
     use crate::testkit::in_namespace;
@@ -389,10 +408,34 @@ mod tests {
     }
 
     #[test]
+    fn metrics_that_cannot_be_served_are_reported() {
+        let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let listen = taken.local_addr().unwrap();
+        let with = |token_file: Option<&str>| OperationConfig {
+            metrics: Some(MetricsConfig {
+                listen,
+                token_file: token_file.map(Into::into),
+                allow: Vec::new(),
+                hosts: Vec::new(),
+                hide_destinations: false,
+            }),
+            ..OperationConfig::default()
+        };
+        let found = |operation: &OperationConfig| metrics(operation, None).unwrap();
+        let mend = found(&with(None)).mend;
+        assert_eq!(mend.as_deref(), Some("choose another `metrics.listen`"));
+        let token = found(&with(Some("/nonexistent/token")));
+        assert!(token.text.contains("/nonexistent/token: cannot read it"), "{token:?}");
+        assert_eq!(metrics(&with(None), Some(&Status::default())), None, "it serves them itself");
+        drop(taken);
+        assert_eq!(found(&with(None)).verdict, Verdict::Ok);
+    }
+
+    #[test]
     fn a_port_in_use_is_reported() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let finding = port(Some(taken.local_addr().unwrap()));
-        assert_eq!(finding.verdict, super::super::Verdict::Fail);
+        assert_eq!(finding.verdict, Verdict::Fail);
         assert!(finding.text.contains("cannot bind"), "{finding:?}");
     }
 }

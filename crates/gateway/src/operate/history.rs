@@ -2,7 +2,8 @@
 //!
 //! Fed with a [`Status`] a second, from whose differences it tells what has happened. It is handed
 //! the time and reads no clock. Memory is bounded: [`MOST_SESSIONS`] sessions of 23 kB of figures
-//! ([`Series`]) and at most [`EVENTS_PER_SESSION`] events each. Sessions beyond that have none.
+//! ([`Series`]), 2 kB for each of at most [`MOST_CLASSES`] classes, and at most
+//! [`EVENTS_PER_SESSION`] events. Sessions beyond that have none.
 //!
 //! What happens and ends between two statuses is not seen, except outages and key renewals, which
 //! are counted.
@@ -20,6 +21,8 @@ use super::status::{SessionStatus, Status};
 
 /// Sessions of which the last hour is kept. Those that ended the longest ago are forgotten first.
 pub(crate) const MOST_SESSIONS: usize = 1024;
+/// Classes of a session of which the last hour is kept: the first that send anything.
+pub(crate) const MOST_CLASSES: usize = 8;
 /// Events kept of each session.
 pub(crate) const EVENTS_PER_SESSION: usize = 100;
 /// Events kept of the gateway and all its sessions together, without key renewals.
@@ -50,6 +53,8 @@ pub(crate) struct History {
 #[derive(Debug)]
 pub(crate) struct Track {
     pub(crate) series: Series<{ SESSION_FIGURES.len() }>,
+    /// Bit/s sent of each class that has sent anything, by its name.
+    pub(crate) classes: BTreeMap<String, Series<1>>,
     pub(crate) log: Log,
     /// The figures of the last second, not rounded.
     pub(crate) now: Figures,
@@ -181,8 +186,8 @@ impl History {
 impl Track {
     fn new(at: Instant, second: u64, session: &SessionStatus) -> Self {
         let (series, log) = (Series::new(), Log::new(EVENTS_PER_SESSION));
-        let last = session.clone();
-        Self { series, log, now: Figures::default(), last, at, second, up: false }
+        let (classes, last) = (BTreeMap::new(), session.clone());
+        Self { series, classes, log, now: Figures::default(), last, at, second, up: false }
     }
 
     fn tell(&mut self, second: u64, all: &mut Log, kind: Kind, detail: String) {
@@ -200,6 +205,7 @@ impl Track {
         self.at = now;
         self.now = if is_new { Figures::default() } else { Figures::between(&last, session, past) };
         self.series.record(second, self.now.sample(session));
+        self.record_classes(second, (!is_new).then_some(&last), session, past);
         (self.second, self.up) = (second, true);
         if is_new {
             let detail = format!("from {}", session.address);
@@ -207,6 +213,30 @@ impl Track {
         }
         for (kind, detail) in events::of_session(&last, session) {
             self.tell(second, all, kind, detail);
+        }
+    }
+
+    /// Records what the classes have sent since the status `before`, if it is of the same session.
+    fn record_classes(
+        &mut self,
+        second: u64,
+        before: Option<&SessionStatus>,
+        session: &SessionStatus,
+        past_s: f64,
+    ) {
+        let classes = &session.classes;
+        self.classes.retain(|name, _| classes.iter().any(|class| class.name == *name));
+        for class in classes.iter().filter(|class| class.sent_bytes > 0) {
+            let is_full = self.classes.len() >= MOST_CLASSES;
+            if is_full && !self.classes.contains_key(&class.name) {
+                continue;
+            }
+            // A class that was not there has begun with its first byte.
+            let earlier = before.map(|it| it.classes.iter().find(|it| it.name == class.name));
+            let sent = earlier.map(|earlier| earlier.map_or(0, |it| it.sent_bytes));
+            let rate = per_second(8, class.sent_bytes, sent.unwrap_or(class.sent_bytes), past_s);
+            let series = self.classes.entry(class.name.clone()).or_insert_with(Series::new);
+            series.record(second, [rate as f32]);
         }
     }
 }

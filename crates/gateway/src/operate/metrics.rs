@@ -53,6 +53,17 @@ pub(crate) struct MetricsServer {
     _tasks: JoinSet<()>,
 }
 
+/// Whether a gateway could serve with these settings now, on an address that nobody else uses.
+///
+/// # Errors
+/// As [`MetricsServer::start`].
+pub(crate) fn check(config: &MetricsConfig) -> Result<(), RunError> {
+    Access::new(config)?;
+    let address = config.listen;
+    let bound = std::net::TcpListener::bind(address);
+    bound.map(drop).map_err(|cause| RunError::Metrics { address, cause })
+}
+
 /// What the handlers share.
 #[derive(Clone)]
 struct Shared {

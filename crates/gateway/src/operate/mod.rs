@@ -12,7 +12,7 @@ mod events;
 mod history;
 mod limits;
 pub mod log;
-mod metrics;
+pub(crate) mod metrics;
 mod notify;
 mod operations;
 pub(crate) mod policy;

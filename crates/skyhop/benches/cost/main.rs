@@ -7,6 +7,7 @@
 //! cargo bench -p skyhop --bench cost -- sessions [GIGABYTES [ROUNDS]]
 //! cargo bench -p skyhop --bench cost -- swarm [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- workers [ROUNDS]
+//! cargo bench -p skyhop --bench cost -- page [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- huge [GIGABYTES]
 //! ```
 //!
@@ -14,11 +15,12 @@
 //! connections, and two relays with QUIC (quinn, GSO on) as the hop. The relays listen; the pair
 //! intercepts. `sessions` measures a hub with 1, 100 and 400 terminals, one of which carries the
 //! download. `swarm` measures a hub with thousands, all in one process, and
-//! `workers` one with one or two threads.
+//! `workers` one with one or two threads. `page` measures what the dashboard of such a hub takes.
 
 mod connections;
 mod cpu;
 mod huge;
+mod page;
 mod quic;
 mod relay;
 mod sessions;
@@ -72,6 +74,8 @@ fn main() -> Result<(), Failure> {
         ["sessions", gigabytes, rounds, ..] => sessions::run(gigabytes.parse()?, rounds.parse()?),
         ["swarm"] => swarm::run(5),
         ["swarm", rounds, ..] => swarm::run(rounds.parse()?),
+        ["page"] => page::run(5),
+        ["page", rounds, ..] => page::run(rounds.parse()?),
         ["workers"] => workers::run(5),
         ["workers", rounds, ..] => workers::run(rounds.parse()?),
         [] => compare(2.0, 5, ""),

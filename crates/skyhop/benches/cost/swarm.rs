@@ -99,17 +99,33 @@ pub(crate) fn run_swarm(
     busy: u32,
     megabytes: u32,
 ) -> Result<Value, Failure> {
+    let output = swarm(hub, server, terminals, busy, megabytes).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stdout).into_owned().into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Starts a swarm as of [`run_swarm`], which is ended when dropped.
+pub(crate) fn start_swarm(
+    hub: &Hub,
+    server: &Server,
+    terminals: u32,
+    busy: u32,
+    megabytes: u32,
+) -> Result<Running, Failure> {
+    let mut command = swarm(hub, server, terminals, busy, megabytes);
+    Ok(Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+}
+
+fn swarm(hub: &Hub, server: &Server, terminals: u32, busy: u32, megabytes: u32) -> Command {
     let (terminals, server) = (terminals.to_string(), &server.address);
     let mut command = Command::new(PROGRAM);
     command.args(["meter", "swarm", &hub.address, "--hub-key", &hub.key, "--json"]);
     command.args(["--terminals", &terminals, "--server", server, "--busy", &busy.to_string()]);
     command.args(["--bytes", &format!("{megabytes} MB")]);
     command.args(["--hub-pid", &hub.pid().to_string()]);
-    let output = command.output()?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stdout).into_owned().into());
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
+    command
 }
 
 /// The sections that a hub needs for a swarm, which may reach the server.
@@ -136,7 +152,7 @@ impl Server {
 }
 
 /// A process, killed when dropped.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {

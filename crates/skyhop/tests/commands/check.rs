@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use scenario::{FileKind, Shipped};
 use serde_json::Value;
@@ -140,4 +140,21 @@ fn schemas_are_printed_and_written_as_they_are_in_the_repository() {
     }
     assert_refused(&skyhop(&["schema", "router"]), &["router", "terminal"]);
     assert_refused(&skyhop(&["schema"]), &["KIND"]);
+}
+
+#[test]
+fn a_pipe_is_checked_if_its_kind_is_given() {
+    let preset = repository().join("crates/scenario/presets/geo.toml");
+    let piped = |options: &[&str]| {
+        let mut cat = Command::new("cat").arg(&preset).stdout(Stdio::piped()).spawn().unwrap();
+        let read = cat.stdout.take().unwrap();
+        let done = check(options).arg("/dev/stdin").stdin(read).output().unwrap();
+        cat.wait().unwrap();
+        (done.status.code(), text(&done.stdout))
+    };
+    let (code, said) = piped(&[]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("cannot read /dev/stdin") && said.contains("--kind"), "{said}");
+    let valid = "/dev/stdin: valid, preset".to_owned();
+    assert_eq!(piped(&["--kind", "preset"]), (Some(0), valid));
 }

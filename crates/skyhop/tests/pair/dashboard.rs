@@ -21,6 +21,9 @@ use crate::inside::{Gateway, listen};
 use crate::operate::{Sockets, skyhop, wait_for};
 
 const PORT: u16 = 4000;
+/// Destination port of a class of its own.
+const FILES: u16 = 4001;
+const CLASS: &str = "\n[[class]]\nname = \"files\"\nports = [4001]\nweight = 1\n";
 const PAGE: &str = "http://127.0.0.1:9590/";
 const METRICS: &str = "[metrics]\nlisten = \"127.0.0.1:9590\"\n";
 
@@ -54,15 +57,16 @@ fn browser(node: Node) -> Browser {
 
 /// A server that sends without end, and clients of it: one reads all, one reads slowly.
 fn downloads() {
-    let listener = listen(PORT);
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            thread::spawn(move || {
-                let mut client = client.unwrap();
-                while client.write_all(&[0; 1 << 16]).is_ok() {}
-            });
-        }
-    });
+    for listener in [PORT, FILES].map(listen) {
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                thread::spawn(move || {
+                    let mut client = client.unwrap();
+                    while client.write_all(&[0; 1 << 16]).is_ok() {}
+                });
+            }
+        });
+    }
     let read = |mut from: TcpStream, pause: Duration| {
         from.set_read_timeout(None).unwrap();
         let mut room = vec![0; 1 << 16];
@@ -71,9 +75,11 @@ fn downloads() {
         }
     };
     let pauses = [Duration::ZERO, Duration::from_millis(500)];
-    for (terminal, pause) in [(1, pauses[0]), (1, pauses[1]), (2, pauses[1])] {
+    for (terminal, port, pause) in
+        [(1, PORT, pauses[0]), (1, FILES, pauses[1]), (2, PORT, pauses[1])]
+    {
         let node = Node::client(terminal).unwrap();
-        let socket = connect_from(node, both(Node::Server, PORT)[0]);
+        let socket = connect_from(node, both(Node::Server, port)[0]);
         thread::spawn(move || read(socket, pause));
     }
 }
@@ -82,7 +88,7 @@ pub(crate) fn inside_a_download_fades() {
     let (keys, sockets) = (Keys::new(2), Sockets::new());
     let rate = "rate = \"modem\"\ninitial_rate = \"10 Mbit/s\"";
     let own = format!("{rate}\n{}", sockets.key("hub"));
-    let config = keys.hub_config(&own, METRICS);
+    let config = keys.hub_config(&own, &(METRICS.to_owned() + CLASS));
     let config = config.replace("name = \"1\"", "name = \"MV Aurora\"");
     let mut hub = Gateway::start(
         Node::Hub,
@@ -108,6 +114,8 @@ pub(crate) fn inside_a_download_fades() {
     // What was repaired, and who is waited for.
     browser.wait_for("parseFloat(document.querySelector('#repairs tbody td').textContent) > 0");
     browser.wait_for("document.querySelector('#connections').innerText.includes('client')");
+    browser.wait_for("document.querySelector('#class-rates').innerText.includes('files')");
+    browser.wait_for("session.history.fine.figures['class files'].some(rate => rate > 1e5)");
     browser.wait_for("session.history.fine.figures.up.slice(-15).every(up => up === 1)");
     for (name, width, height) in [("desktop", 1280, 800), ("phone", 390, 844)] {
         for is_dark in [false, true] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pep::admission::Bypass;
 
 use super::*;
-use crate::operate::status::InterceptionStatus;
+use crate::operate::status::{ClassStatus, InterceptionStatus};
 
 fn at(seconds: f64) -> Instant {
     Instant::ZERO + Duration::from_secs_f64(seconds)
@@ -179,9 +179,36 @@ fn memory_is_bounded_for_any_number_of_sessions_and_events() {
     assert_eq!(history.tracks.len(), 1);
 }
 
-/// The size that the documentation states.
+/// The sizes that the documentation states.
 #[test]
-fn the_figures_of_a_session_take_23_kb() {
-    let bytes = (ring::FINE + ring::COARSE) * SESSION_FIGURES.len() * size_of::<u16>();
-    assert_eq!(bytes, 23_040);
+fn the_figures_of_a_session_take_23_kb_and_those_of_a_class_2() {
+    let bytes = |figures| (ring::FINE + ring::COARSE) * figures * size_of::<u16>();
+    assert_eq!((bytes(SESSION_FIGURES.len()), bytes(1)), (23_040, 1_920));
+}
+
+#[test]
+fn classes_have_a_history_once_they_have_sent_something() {
+    let of = |name: &str, sent_bytes| ClassStatus {
+        name: name.to_owned(),
+        sent_bytes,
+        ..ClassStatus::default()
+    };
+    let with = |since_s, classes| SessionStatus { classes, ..session("a", since_s) };
+    let mut history = History::new(at(0.0));
+    let mut record = |second: u32, classes| {
+        history.record(at(second.into()), &status(vec![with(f64::from(second) + 9.0, classes)]));
+        let latest = |(name, series): (&String, &Series<1>)| (name.clone(), series.latest()[0]);
+        history.track("a").unwrap().classes.iter().map(latest).collect::<Vec<_>>()
+    };
+    let is = |found: Vec<(String, f32)>, expected: &[(&str, f32)]| {
+        let found: Vec<_> = found.iter().map(|(name, rate)| (name.as_str(), *rate)).collect();
+        assert_eq!(found, expected);
+    };
+    is(record(0, vec![of("bulk", 500), of("voice", 0)]), &[("bulk", 0.0)]);
+    let both = vec![of("bulk", 600), of("voice", 250)];
+    is(record(1, both), &[("bulk", 800.0), ("voice", 2000.0)]);
+    // A class that is configured no longer is forgotten.
+    is(record(2, vec![of("voice", 250)]), &[("voice", 0.0)]);
+    let many = (0..20).map(|number| of(&number.to_string(), 1)).collect();
+    assert_eq!(record(3, many).len(), MOST_CLASSES);
 }

@@ -134,7 +134,21 @@ fn session(
     if first {
         value["history"] = whole(&track.series, &SESSION_FIGURES);
     }
+    for (name, series) in &track.classes {
+        add_class(&mut value, &format!("class {name}"), series);
+    }
     value
+}
+
+/// Adds the figure of a class to those of its session.
+fn add_class(session: &mut Value, figure: &str, series: &Series<1>) {
+    session["now"][figure] = sample(series, &[figure])[figure].take();
+    if let Some(history) = session.get_mut("history") {
+        let mut own = whole(series, &[figure]);
+        for range in ["fine", "coarse"] {
+            history[range]["figures"][figure] = own[range]["figures"][figure].take();
+        }
+    }
 }
 
 /// The events that were not sent yet.

@@ -31,9 +31,12 @@ class History {
   }
   put(ring, slot, sample, most) {
     const gap = Math.min(slot - ring.last, most);
+    // Classes come and go.
+    for (const name of Object.keys(sample)) ring.figures[name] ||= [];
     for (const [name, values] of Object.entries(ring.figures)) {
+      const value = sample[name] ?? null;
       for (let i = 1; i < gap; i++) values.push(null);
-      if (gap > 0) values.push(sample[name]); else values[values.length - 1] = sample[name];
+      if (gap > 0 || !values.length) values.push(value); else values[values.length - 1] = value;
       if (values.length > most) values.splice(0, values.length - most);
     }
     ring.last = Math.max(slot, ring.last);

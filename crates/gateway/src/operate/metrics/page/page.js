@@ -18,6 +18,15 @@ const charts = {
   cost: new Chart(id("repair-cost"), "Cost of repairs", [rates("repairs", "FEC repairs sent", "d")], 1000),
 };
 
+const CLASS_STYLES = ["a", "b", "c", "d", "e", "a dash", "b dash", "c dash"];
+// The graph of these classes, made anew when there are others.
+function classChart(names) {
+  if (charts.classes && charts.classes.names.join() === names.join()) return charts.classes;
+  id("class-rates").replaceChildren();
+  charts.classes = new Chart(id("class-rates"), "Sent of each class", names.map((name, i) => rates("class " + name, name, CLASS_STYLES[i % CLASS_STYLES.length])), 1000);
+  return Object.assign(charts.classes, { names });
+}
+
 const column = (label, text, more = {}) => ({ label, text, ...more });
 const number = (label, text, more = {}) => column(label, text, { number: true, ...more });
 const COLUMNS = [
@@ -171,6 +180,10 @@ function showSession() {
     ...(s.ecn ? [["ECN", s.ecn, count(s.ce_reported) + " marked"]] : []),
   ]);
   for (const name of ["rates", "delays", "losses", "cost"]) charts[name].show(session.history, range, own);
+  // One class alone sends what the session does.
+  const classes = s.classes.map(row => row.name).filter(name => "class " + name in now);
+  id("class-rates").hidden = classes.length < 2;
+  if (classes.length > 1) classChart(classes).show(session.history, range, own);
   showRepairs(s);
   const waits = before && session.t - before.t;
   const sentNow = row => { const old = waits && before.status.classes.find(it => it.name === row.name); return old ? Math.max(row.sent_bytes - old.sent_bytes, 0) * 8 / waits : null; };

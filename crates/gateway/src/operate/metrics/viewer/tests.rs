@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
 use units::Instant;
 
 use super::super::live::Live;
@@ -150,35 +149,4 @@ async fn a_viewer_of_a_thousand_terminals_gets_little() {
         let bytes = viewer.next().await.unwrap().len();
         assert!(bytes < 20_000, "{bytes} bytes");
     }
-}
-
-/// The cost of the page on a hub with 1,000 terminals:
-/// `cargo test -p skyhop-gateway --lib page_costs -- --ignored --nocapture`.
-#[tokio::test]
-#[ignore = "a measurement"]
-async fn page_costs() {
-    let statuses: Vec<Status> = (0..100).map(|second| crowd(1000, 1000, second)).collect();
-    let live = Live::new(at(0), false);
-    let key = format!("{:043}=", 0);
-    let mut viewers = Vec::new();
-    let (mut recording, mut sending, mut bytes) = (Duration::ZERO, Duration::ZERO, 0);
-    // Processor time of this thread, which does all of it.
-    let cpu = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap());
-    for (second, status) in (0..).zip(statuses) {
-        let began = cpu();
-        live.publish(at(second), status, BTreeMap::new());
-        recording += cpu() - began;
-        if viewers.is_empty() {
-            let wish = json!({ "session": key, "sort": "sent", "descending": true });
-            viewers = (0..32).map(|_| viewer(&live, wish.clone())).collect();
-        }
-        let began = cpu();
-        for viewer in &mut viewers {
-            bytes += viewer.next().await.unwrap().len();
-        }
-        sending += cpu() - began;
-    }
-    let per = |time: Duration, count: u32| time.as_secs_f64() * 1e3 / f64::from(count);
-    println!("recording a status: {:.2} ms", per(recording, 100));
-    println!("a message to a viewer: {:.2} ms, {} bytes", per(sending, 3200), bytes / 3200);
 }
