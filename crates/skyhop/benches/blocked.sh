@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The pair over TCP, as where a network drops UDP, beside the pair over UDP and plain TCP: a download
-# of a minute, a page, and the time until a terminal that starts serves its clients.
+# of a minute after one of 15 s, a page, and the time until a terminal that starts serves its clients.
 #
 #   crates/skyhop/benches/blocked.sh [ROUNDS [LAB OPTIONS]]      for example: 3 --per 1%
 #
@@ -38,6 +38,7 @@ if [ "$1" != plain ]; then
     done
     printf '%-5s ready after %.1f s\n' "$1" "$(echo "$(date +%s.%N) - $begun" | bc)"
 fi
+"$SKYHOP" meter bulk server --time 15s --cc bbr >/dev/null 2>&1
 printf '%-5s %s\n' "$1" "$("$SKYHOP" meter bulk server --time 60s --cc bbr 2>&1 | tail -1)"
 printf '%-5s %s\n' "$1" "$("$SKYHOP" meter page server --cc bbr 2>&1 | tail -1)"
 INSIDE

@@ -10,7 +10,7 @@ use units::{BitRate, ByteCount};
 use crate::channels::{ChannelConfig, ChannelId, ConfigError, MAX_DEADLINE};
 use crate::keys::phases::KeyLimits;
 use crate::scheduler::{ClassConfig, ClassId, MAX_CLASSES};
-use crate::{Destination, Law, Open, Rate};
+use crate::{Destination, IndexShare, Law, Open, Rate};
 
 /// The settings of this side of the hop.
 #[derive(Debug, Clone)]
@@ -65,6 +65,9 @@ pub struct Config {
     /// each handshake costs the hub two Diffie–Hellman operations. Default 100; 0 always asks for
     /// the cookie.
     pub handshakes_per_second: u32,
+    /// The hub's share of the indices by which packets find their sessions, if several hubs with one
+    /// key are behind one address. Default [`IndexShare::WHOLE`].
+    pub index_share: IndexShare,
     /// A terminal renews its session keys after this time. A shorter time limits how much traffic a
     /// stolen key reveals; each renewal costs two packets each way. Default 2 min.
     pub rekey_after: Duration,
@@ -129,6 +132,7 @@ impl Config {
             keepalive: Duration::from_secs(15),
             give_up: Duration::from_secs(900),
             handshakes_per_second: 100,
+            index_share: IndexShare::WHOLE,
             rekey_after: Duration::from_secs(120),
             rekey_packets: 1 << 22,
             aes: false,

@@ -5,6 +5,7 @@ pub(crate) mod foreign;
 pub(crate) mod gate;
 pub(crate) mod handshake;
 pub(crate) mod hub;
+pub(crate) mod index_share;
 pub(crate) mod knock;
 pub(crate) mod parts;
 pub(crate) mod replacement;

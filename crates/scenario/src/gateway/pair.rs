@@ -7,7 +7,7 @@ use pep::config::{
     HubAddress, HubConfig, KnownHub, PermitDefaults, PermittedTerminal, TerminalConfig,
 };
 use pep::keys::KEY_FORM;
-use slacp::{KeyPair, MOST_PARTS, PublicKey};
+use slacp::{IndexShare, KeyPair, MOST_PARTS, PublicKey};
 
 use super::hop::Hop;
 use super::operation::Operation;
@@ -139,6 +139,7 @@ pub(super) fn hub<E: Display>(
     let bundles = |raw| bundles::hub(place, raw, &terminals, permits.is_some());
     let bundles = raw.bundles.map(bundles).transpose()?;
     shared.link.bundles = bundles.is_some();
+    shared.link.index_share = raw.shared_address.map_or(IndexShare::WHOLE, |share| share.0);
     let transparent = raw.transparent.unwrap_or(false);
     let needs_networks = permits.is_none() && (raw.intercept.is_some() || transparent);
     check_networks(place, &terminals, needs_networks)?;

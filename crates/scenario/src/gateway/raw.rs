@@ -3,8 +3,10 @@
 pub(super) mod sections;
 pub(super) mod values;
 
+use pep::config::{HubAddress, LogFilter};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use slacp::IndexShare;
 use units::{BitRate, ByteCount, Probability};
 
 pub(crate) use self::sections::PermittedTerminal as RawPermit;
@@ -14,7 +16,6 @@ use self::sections::{
 };
 use self::values::{Address, HubOrder, InitialRate, Key, RateChoice};
 use crate::text::{Text, Time};
-use pep::config::{HubAddress, LogFilter};
 
 /// The configuration of a terminal (docs/configuration.md).
 #[derive(Deserialize, JsonSchema)]
@@ -171,6 +172,9 @@ pub(crate) struct RawHub {
     /// The number of threads that carry sessions.
     #[schemars(range(min = 1, max = 64), extend("default" = 1))]
     pub(super) workers: Option<i64>,
+    /// Which hub this is, of how many with the same key behind one address; by default the only one.
+    #[schemars(extend("examples" = ["1 of 2"]))]
+    pub(super) shared_address: Option<Text<IndexShare>>,
     /// The longest IP packet to send over the hop, in bytes.
     #[schemars(range(min = 576, max = 9216), extend("default" = 1500))]
     pub(super) mtu: Option<i64>,

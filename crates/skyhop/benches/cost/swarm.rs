@@ -115,6 +115,7 @@ pub(crate) fn start_swarm(
     megabytes: u32,
 ) -> Result<Running, Failure> {
     let mut command = swarm(hub, server, terminals, busy, megabytes);
+    command.args(["--limit", "1h"]);
     Ok(Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
 }
 

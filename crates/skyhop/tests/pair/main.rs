@@ -33,6 +33,7 @@ mod inside;
 mod machines;
 mod monitoring;
 mod names;
+mod one_address;
 mod operate;
 mod policy;
 mod programs;

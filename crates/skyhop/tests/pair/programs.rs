@@ -4,8 +4,8 @@ use crate::common::program::{Program, programs};
 use crate::{
     blocked, bundles, clean_up, clients, code_points, compression, dashboard, directions, dlep,
     egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, machines, monitoring, names,
-    operate, policy, protocols, proxy, quic, semantics, shares, shown, solo, stack, stalled,
-    transfer, transparent, tunnel, voice, workers,
+    one_address, operate, policy, protocols, proxy, quic, semantics, shares, shown, solo, stack,
+    stalled, transfer, transparent, tunnel, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -75,6 +75,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     names::inside_a_resolver_listens,
     names::inside_curl_asks,
     names::inside_the_hub_is_gone,
+    one_address::inside_two_hubs_share_it,
     operate::inside_a_pair_is_asked,
     operate::inside_clients_are_claimed,
     operate::inside_a_terminal_drains,

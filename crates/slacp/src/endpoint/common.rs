@@ -144,8 +144,12 @@ impl Core {
 
     /// Reserves an unused index for packets to come.
     pub(crate) fn claim_index(&mut self, owner: Owner) -> Option<Index> {
-        let is_free = |index: &Index| *index != NO_INDEX && !self.indices.contains_key(index);
-        let mut draws = (0..INDEX_DRAWS).filter_map(|_| self.part.index(self.rng.next_u32()));
+        let share = self.config.index_share;
+        let is_free = |index: &Index| {
+            *index != NO_INDEX && share.has(*index) && !self.indices.contains_key(index)
+        };
+        let mut draws =
+            (0..INDEX_DRAWS).filter_map(|_| self.part.index(share.place(self.rng.next_u32())));
         let index = draws.find(is_free)?;
         self.indices.insert(index, owner);
         Some(index)

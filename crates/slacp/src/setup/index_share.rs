@@ -1,0 +1,103 @@
+//! Hubs with one identity behind one address: each draws the receiver indices of its sessions from a
+//! share of its own, so that a balancer before them knows a packet's hub by its index, whatever
+//! address it comes from.
+
+use core::fmt;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+
+use crate::wire::packet::Index;
+
+/// Maximum number of hubs behind one address.
+pub const MOST_SHARES: u8 = 64;
+
+/// Which of the hubs behind one address this is. As text: `1 of 2`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexShare {
+    /// From 0.
+    number: u8,
+    of: u8,
+}
+
+impl IndexShare {
+    /// An endpoint that shares its address with no other.
+    pub const WHOLE: Self = Self { number: 0, of: 1 };
+
+    /// The hub with this number, from 1, `of` so many; `None` unless 1 ≤ `number` ≤ `of` ≤
+    /// [`MOST_SHARES`].
+    pub fn new(number: u8, of: u8) -> Option<Self> {
+        let is_one = (1..=of).contains(&number) && of <= MOST_SHARES;
+        is_one.then(|| Self { number: number - 1, of })
+    }
+
+    /// The first bytes of its indices, in network byte order. The shares of all hubs are about
+    /// equal and cover all bytes.
+    pub fn first_bytes(self) -> RangeInclusive<u8> {
+        let begin = |number: u8| (256 * u16::from(number)).div_ceil(self.of.into());
+        begin(self.number) as u8..=(begin(self.number + 1) - 1) as u8
+    }
+
+    /// The index of this share that a random number stands for.
+    pub(crate) fn place(self, random: u32) -> Index {
+        let bytes = self.first_bytes();
+        let count = u32::from(bytes.end() - bytes.start()) + 1;
+        let first = u32::from(*bytes.start()) + (random >> 24) % count;
+        first << 24 | random & 0x00ff_ffff
+    }
+
+    pub(crate) fn has(self, index: Index) -> bool {
+        self.first_bytes().contains(&((index >> 24) as u8))
+    }
+}
+
+impl FromStr for IndexShare {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let share = text.split_once(" of ").and_then(|(number, of)| {
+            Self::new(number.trim().parse().ok()?, of.trim().parse().ok()?)
+        });
+        share.ok_or_else(|| {
+            format!("{text:?}: expected which hub of how many, at most {MOST_SHARES}: \"1 of 2\"")
+        })
+    }
+}
+
+impl fmt::Display for IndexShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.number + 1, self.of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn it_is_written_as_which_of_how_many() {
+        let share: IndexShare = "2 of 3".parse().unwrap();
+        assert_eq!((share.to_string(), share.first_bytes()), ("2 of 3".to_owned(), 86..=170));
+        assert_eq!("1 of 1".parse(), Ok(IndexShare::WHOLE));
+        for wrong in ["", "1", "0 of 2", "3 of 2", "1 of 0", "1 of 65", "1 of 300", "one of two"] {
+            let error = wrong.parse::<IndexShare>().unwrap_err();
+            assert!(error.contains("1 of 2"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_shares_divide_all_indices(of in 1..=MOST_SHARES, random: u32) {
+            let all: Vec<IndexShare> =
+                (1..=of).map(|number| IndexShare::new(number, of).unwrap()).collect();
+            prop_assert_eq!(all.iter().filter(|share| share.has(random)).count(), 1);
+            for share in all {
+                prop_assert!(share.has(share.place(random)));
+                let size = share.first_bytes().count();
+                prop_assert!(size.abs_diff(256 / usize::from(of)) <= 1, "{size}");
+            }
+            prop_assert_eq!(IndexShare::WHOLE.place(random), random);
+        }
+    }
+}
