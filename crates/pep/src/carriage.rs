@@ -17,6 +17,7 @@
 //!
 //! Not modelled: a path on which UDP is slow instead of blocked.
 
+pub mod control;
 #[cfg(test)]
 mod tests;
 

@@ -27,6 +27,7 @@ cd "$(dirname "$0")"
 started=()
 trap 'kill "${started[@]}" 2>/dev/null || true' EXIT
 if [ "$1" != plain ]; then
+    : >terminal.log
     "$SKYHOP" lab exec hub -- "$SKYHOP" hub hub.toml >hub.log 2>&1 &
     started+=($!)
     begun=$(date +%s.%N)

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use os::socket::TcpInfo;
+use pep::carriage::control::{Control, ControlChoice, Figures};
 use slacp::SessionId;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
@@ -22,6 +24,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
+use units::Instant;
+
+use crate::clock;
 
 /// The first bytes of a connection.
 const PREFACE: &[u8; 8] = b"SLACP\0\0\x01";
@@ -44,6 +49,8 @@ const MOST_LINKS: usize = 16_384;
 const PROOF: Duration = Duration::from_secs(10);
 /// A connection without datagrams for this long is closed. Longer than any session survives silence.
 const IDLE: Duration = Duration::from_secs(20 * 60);
+/// How often a connection that sends is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// Pause after a failure to accept, such as a lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -350,6 +357,8 @@ impl TcpLinks {
         level: &Level,
     ) -> io::Result<()> {
         let mut bytes = Vec::new();
+        let mut looked = clock::now();
+        let mut choice = ControlChoice::new(looked);
         while let Some(frame) = outgoing.recv().await {
             bytes.clear();
             bytes.extend(frame);
@@ -359,6 +368,7 @@ impl TcpLinks {
                 bytes.extend(frame);
             }
             writer.write_all(&bytes).await?;
+            follow(&mut choice, &mut looked, writer.as_ref());
             let before = level.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
             if before - bytes.len() <= ROOM && level.full.swap(false, Ordering::Relaxed) {
                 let session = self.lock().links.get(&address).and_then(|link| link.session);
@@ -382,12 +392,32 @@ async fn read_datagram(reader: &mut BufReader<OwnedReadHalf>) -> io::Result<Vec<
     Ok(datagram)
 }
 
+/// Looks at a connection that sends, once a second, and changes its congestion control if it should
+/// have another. Where there is no BBR, it has the default, or CUBIC.
+fn follow(choice: &mut ControlChoice, looked: &mut Instant, stream: &TcpStream) {
+    let now = clock::now();
+    if now.saturating_since(*looked) < LOOK {
+        return;
+    }
+    *looked = now;
+    let Ok(info) = TcpInfo::of(stream) else { return };
+    let figures = Figures {
+        sent: info.segments_sent(),
+        resent: info.retransmitted_segments(),
+        window: info.congestion_window(),
+    };
+    if let Some(control) = choice.look(now, figures) {
+        let set = SockRef::from(stream).set_tcp_congestion(control.name().as_bytes());
+        tracing::debug!("TCP connection of the hop: {} ({set:?})", control.name());
+    }
+}
+
 /// Settings of a connection that carries datagrams. Each is an improvement only.
 fn prepare(socket: &SockRef<'_>) {
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_tcp_notsent_lowat(UNSENT);
     // The losses of a satellite link are not congestion. Where there is no BBR, the default stays.
-    let _ = socket.set_tcp_congestion(b"bbr");
+    let _ = socket.set_tcp_congestion(Control::Bbr.name().as_bytes());
 }
 
 #[cfg(test)]

@@ -1,0 +1,181 @@
+//! Which congestion control the kernel's TCP has under a session.
+//!
+//! BBR bears the losses of a satellite link. But every 10 s it measures the delay, for which it sends
+//! next to nothing for about a round trip and 200 ms (`PROBE_RTT`): over 600 ms this is an eighth of
+//! the rate. CUBIC goes on, but takes each loss for congestion. As the session paces itself, CUBIC
+//! has no queue to fill. So it is CUBIC while nothing is lost, and BBR otherwise.
+
+use core::time::Duration;
+
+use units::Instant;
+
+/// How long nothing must be lost before CUBIC; doubled each time that CUBIC lasts for less than
+/// [`STEADY`].
+const PATIENCE: Duration = Duration::from_secs(10);
+const MOST_PATIENCE: Duration = Duration::from_secs(60);
+const STEADY: Duration = Duration::from_secs(60);
+/// Segments without a loss that say anything: a loss rate below 0.1 %.
+const ENOUGH: u32 = 1000;
+
+/// A congestion control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// For paths that lose packets.
+    Bbr,
+    /// For those that do not.
+    Cubic,
+}
+
+impl Control {
+    /// The kernel's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bbr => "bbr",
+            Self::Cubic => "cubic",
+        }
+    }
+}
+
+/// The kernel's figures of a connection, in segments. Counters may wrap.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Sent so far.
+    pub sent: u32,
+    /// Sent again so far.
+    pub resent: u32,
+    /// Congestion window.
+    pub window: u32,
+}
+
+/// Follows a connection that begins with BBR.
+#[derive(Debug)]
+pub struct ControlChoice {
+    control: Control,
+    /// Since when this control is used, or, with BBR, nothing has been lost.
+    since: Instant,
+    before: Figures,
+    /// The widest window so far.
+    widest: u32,
+    patience: Duration,
+}
+
+impl ControlChoice {
+    /// A connection that has just been made.
+    pub fn new(now: Instant) -> Self {
+        let (control, before) = (Control::Bbr, Figures::default());
+        Self { control, since: now, before, widest: 0, patience: PATIENCE }
+    }
+
+    /// Takes the kernel's figures of this moment, a second after the last or later. Returns what the
+    /// connection is to have from now on, if that changes.
+    pub fn look(&mut self, now: Instant, figures: Figures) -> Option<Control> {
+        let calm = now.saturating_since(self.since);
+        self.widest = self.widest.max(figures.window);
+        if figures.resent != self.before.resent {
+            (self.since, self.before) = (now, figures);
+            if self.control == Control::Bbr {
+                return None;
+            }
+            let doubled = (2 * self.patience).min(MOST_PATIENCE);
+            self.patience = if calm >= STEADY { PATIENCE } else { doubled };
+            return self.change(Control::Bbr);
+        }
+        let sent = figures.sent.wrapping_sub(self.before.sent);
+        // CUBIC begins with the window that it finds, which is small while BBR measures.
+        let is_wide = figures.window >= self.widest / 2;
+        if self.control == Control::Bbr && calm >= self.patience && sent >= ENOUGH && is_wide {
+            self.since = now;
+            return self.change(Control::Cubic);
+        }
+        None
+    }
+
+    fn change(&mut self, to: Control) -> Option<Control> {
+        self.control = to;
+        Some(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection that is looked at every second.
+    struct Connection(ControlChoice, Figures, Instant);
+
+    impl Connection {
+        fn new() -> Self {
+            let now = Instant::from_nanos(1);
+            Self(ControlChoice::new(now), Figures { window: 100, ..Figures::default() }, now)
+        }
+
+        /// What changes, and after how many seconds, in `seconds` with so many segments in each, of
+        /// which `resent` are resent.
+        fn run(&mut self, seconds: u32, sent: u32, resent: u32) -> Vec<(u32, Control)> {
+            let mut second = |second| {
+                let Self(choice, figures, now) = self;
+                figures.sent = figures.sent.wrapping_add(sent);
+                figures.resent = figures.resent.wrapping_add(resent);
+                *now = *now + Duration::from_secs(1);
+                choice.look(*now, *figures).map(|control| (second, control))
+            };
+            (1..=seconds).filter_map(&mut second).collect()
+        }
+    }
+
+    #[test]
+    fn without_losses_it_is_cubic_and_the_first_loss_ends_that() {
+        let mut connection = Connection::new();
+        assert_eq!(connection.run(100, 1000, 0), [(10, Control::Cubic)]);
+        assert_eq!(connection.run(3, 1000, 1), [(1, Control::Bbr)]);
+        assert_eq!(connection.run(100, 1000, 0), [(10, Control::Cubic)], "that was a long calm");
+        assert_eq!(connection.run(1, 1000, 1), [(1, Control::Bbr)]);
+    }
+
+    #[test]
+    fn with_losses_it_stays_bbr() {
+        let mut connection = Connection::new();
+        assert_eq!(connection.run(1000, 1000, 10), []);
+    }
+
+    #[test]
+    fn losses_that_come_again_make_it_patient() {
+        let mut connection = Connection::new();
+        let mut waited = Vec::new();
+        for _ in 0..5 {
+            let changes = connection.run(70, 1000, 0);
+            waited.push(changes[0].0);
+            connection.run(1, 1000, 1);
+        }
+        assert_eq!(waited, [10, 10, 10, 10, 10], "each lasted for a minute");
+        for _ in 0..5 {
+            let changes = connection.run(61, 1000, 0);
+            waited.push(changes[0].0);
+            connection.run(1, 1000, 1);
+        }
+        assert_eq!(waited[5..], [10, 20, 40, 60, 60]);
+    }
+
+    #[test]
+    fn a_connection_that_sends_little_and_one_that_measures_keep_bbr() {
+        let mut connection = Connection::new();
+        assert_eq!(connection.run(99, 10, 0), []);
+        assert_eq!(connection.run(1, 10, 0), [(1, Control::Cubic)], "1000 without a loss");
+        let mut connection = Connection::new();
+        connection.run(9, 1000, 0);
+        connection.1.window = 4;
+        assert_eq!(connection.run(5, 1000, 0), []);
+        connection.1.window = 100;
+        assert_eq!(connection.run(5, 1000, 0), [(1, Control::Cubic)]);
+    }
+
+    #[test]
+    fn counters_that_wrap_are_counted_on() {
+        let mut connection = Connection::new();
+        connection.1.sent = u32::MAX - 500;
+        connection.1.resent = u32::MAX;
+        assert_eq!(connection.run(1, 1000, 0), []);
+        assert_eq!(connection.run(1, 1000, 1), []);
+        assert_eq!(connection.run(10, 1000, 0), [(10, Control::Cubic)]);
+    }
+}
