@@ -141,6 +141,9 @@ pub enum RunError {
         /// What is wrong with it, and what would be right.
         why: String,
     },
+    /// The certificate for TLS or its key cannot be used: file and reason.
+    #[error("{0}")]
+    Certificate(String),
     /// The UDP socket failed during operation.
     #[error("the UDP socket failed: {0}")]
     Socket(io::Error),

@@ -1,15 +1,15 @@
 //! What carries a terminal's packets to its hub: UDP, or TCP where UDP is blocked.
 //!
 //! A hub that does not answer may be blocked, out of sight (a fade), or down. Only TCP that connects
-//! tells them apart, so this is tried after 2 s, and again as long as the silence lasts. On
-//! TCP, UDP is asked now and then, beside the session, and taken back when it answers. While nothing
+//! tells them apart, so this is tried after 2 s, and again as long as the silence lasts. A connection
+//! on which the hub is silent for longer is replaced. On TCP, UDP is asked now and then, beside the session, and taken back when it answers. While nothing
 //! answers, nothing changes: a fade costs neither a session nor its carrier.
 //!
 //! ```text
 //!          silent for 2 s, and TCP connects
 //!      ┌──────────────────────────────────────┐
 //!  ┌───┴─┐                                 ┌──▼──┐
-//!  │ UDP │                                 │ TCP ├──┐ silent for 2 s, and another
+//!  │ UDP │                                 │ TCP ├──┐ silent for 8 s, and another
 //!  └───▲─┘                                 └──┬▲─┘  │ connection is accepted
 //!      └──────────────────────────────────────┘└────┘
 //!        UDP answers, or the connection ends
@@ -28,6 +28,11 @@ use units::Instant;
 
 /// How long a hub is silent before TCP is tried.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a hub is silent on a connection before another is tried: longer than TCP takes to repair
+/// a loss whose repair was lost, too, over 600 ms. Doubled for each connection on which it stays
+/// silent, because what was on its way there is lost, and the hub has to find the terminal again.
+const TCP_PATIENCE: Duration = Duration::from_secs(8);
+const TCP_PATIENCE_MOST: Duration = Duration::from_secs(60);
 /// Pauses between attempts to connect, which double while they fail.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(30);
@@ -74,6 +79,8 @@ pub struct Fallback {
     /// The earliest time of the next attempt to connect.
     connect_at: Instant,
     retry: Duration,
+    /// How long the hub may be silent on this connection.
+    patience: Duration,
     /// When to ask over UDP; `None` on UDP, or while the question is out.
     ask_at: Option<Instant>,
     ask: Duration,
@@ -91,6 +98,7 @@ impl Fallback {
             connecting: false,
             connect_at: now,
             retry: RETRY_FIRST,
+            patience: TCP_PATIENCE,
             ask_at: None,
             ask: ASK_FIRST,
             returned: None,
@@ -110,7 +118,7 @@ impl Fallback {
 
     /// The hub answers.
     pub fn handle_answer(&mut self, now: Instant) {
-        self.silent = None;
+        (self.silent, self.patience) = (None, TCP_PATIENCE);
         (self.connect_at, self.retry) = (now, RETRY_FIRST);
     }
 
@@ -127,6 +135,8 @@ impl Fallback {
                 self.ask = ASK_FIRST;
             }
             self.ask_at = Some(now + self.ask);
+        } else {
+            self.patience = (self.patience * 2).min(TCP_PATIENCE_MOST);
         }
         self.carriage = Carriage::Tcp;
         // It is to answer over this connection now.
@@ -185,7 +195,11 @@ impl Fallback {
     /// When to connect, if the hub stays silent until then.
     fn connect_due(&self) -> Option<Instant> {
         let silent = self.silent.filter(|_| !self.connecting)?;
-        Some((silent + PATIENCE).max(self.connect_at))
+        let patience = match self.carriage {
+            Carriage::Udp => PATIENCE,
+            Carriage::Tcp => self.patience,
+        };
+        Some((silent + patience).max(self.connect_at))
     }
 
     fn pause(&mut self, now: Instant) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use gateway::Prefix;
-use gateway::config::HubAddress;
 use gateway::config::pair::NewPair;
+use gateway::config::{HubAddress, TcpAddress};
 use gateway::enrolment::join::join;
 use gateway::enrolment::permit::{self, Invitation};
 use gateway::enrolment::token::Token;
@@ -44,7 +44,7 @@ pub(crate) struct InviteArgs {
     hub: HubAddress,
     /// Where terminals reach this hub over TCP, if the hub has `listen_tcp`
     #[arg(long, value_name = "HOST:PORT")]
-    tcp: Option<HubAddress>,
+    tcp: Option<TcpAddress>,
     /// A further hub with the same permits, and its public key; may be repeated
     #[arg(long, value_name = "HOST:PORT=KEY", value_parser = other_hub)]
     other_hub: Vec<(HubAddress, PublicKey)>,

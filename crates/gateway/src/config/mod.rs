@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 pub use self::cpu::has_aes;
-pub use pep::config::{HubAddress, HubConfig, SoloConfig, TerminalConfig};
+pub use pep::config::{HubAddress, HubConfig, SoloConfig, TcpAddress, TerminalConfig};
 pub use scenario::FileError;
 use scenario::FileKind;
 use scenario::gateway::{ConfigFile, KeySource, RestartKeys};

@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use pep::config::HubAddress;
+use pep::config::TcpAddress;
 use scenario::{FileError, FileKind};
 use slacp::PublicKey;
 use thiserror::Error;
@@ -50,7 +50,7 @@ pub struct NewPair {
     /// Every byte of the hop is paid for: no padding measures a rate that is `auto`.
     pub metered: bool,
     /// Where the hub takes the terminal's packets over TCP.
-    pub hub_tcp: Option<HubAddress>,
+    pub hub_tcp: Option<TcpAddress>,
     /// Further hubs of the terminal.
     pub other_hubs: Vec<TokenHub>,
 }
@@ -196,7 +196,7 @@ impl NewPair {
         let _ = writeln!(text, "hub = {:?}", self.hub);
         let _ = writeln!(text, "hub_key = \"{}\"", format_public_key(hub_key));
         if let Some(tcp) = &self.hub_tcp {
-            let _ = writeln!(text, "hub_tcp = {:?}", tcp.as_str());
+            let _ = writeln!(text, "hub_tcp = \"{tcp}\"");
         }
         text += &self.rate(&self.terminal_rate, "the return link, from here to the hub");
         text += LOG;
@@ -205,7 +205,7 @@ impl NewPair {
             let (address, key) = (address.as_str(), format_public_key(key));
             let _ = writeln!(text, "\n[[other_hub]]\naddress = {address:?}\nkey = \"{key}\"");
             if let Some(tcp) = tcp {
-                let _ = writeln!(text, "tcp = {:?}", tcp.as_str());
+                let _ = writeln!(text, "tcp = \"{tcp}\"");
             }
         }
         text + ACCEPT

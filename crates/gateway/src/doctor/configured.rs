@@ -9,6 +9,7 @@ use nix::net::if_::InterfaceFlags;
 use os::netlink::RouteSocket;
 use pep::config::{
     ControlPath, HubConfig, InterceptConfig, Modem, OperationConfig, SoloConfig, TerminalConfig,
+    TlsFiles,
 };
 use scenario::FileKind;
 use slacp::Rate;
@@ -101,6 +102,7 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     }
     findings.extend(config.tunnel.as_ref().map(refused::tunnel));
     findings.extend(transparent(config.transparent));
+    findings.extend(config.tls.as_ref().map(certificate));
     findings.extend(reach::of_hub(config));
     let running = running(&config.operation, Role::Hub);
     findings.extend(metrics(&config.operation, running.as_ref()));
@@ -192,6 +194,18 @@ fn modem(rate: &Rate, operation: &OperationConfig, running: Option<&Status>) -> 
         }
     };
     Some(Finding::ok(CHECK, format!("{looked_for}, by DLEP; until it answers, {otherwise}")))
+}
+
+/// Whether the certificate for TLS can be used.
+fn certificate(files: &TlsFiles) -> Finding {
+    const CHECK: &str = "certificate";
+    match crate::hop::tls::acceptor(files) {
+        Ok(_) => Finding::ok(CHECK, format!("{} can be used", files.certificate.display())),
+        Err(error) => {
+            let mend = "give `listen_tcp_certificate` and `listen_tcp_key` PEM files of one pair";
+            Finding::fail(CHECK, error, mend)
+        }
+    }
 }
 
 /// Whether metrics and dashboard can be served as configured. A gateway that runs serves them.
@@ -405,6 +419,35 @@ mod tests {
             assert!(nobody.text.contains("skyhop rate") && nobody.text.contains(otherwise));
         }
         assert_eq!(modem(&Rate::auto(), &OperationConfig::default(), None), None);
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_used_is_reported() {
+        let made = rcgen::generate_simple_self_signed(["hub".to_owned()]).unwrap();
+        let other = rcgen::generate_simple_self_signed(["hub".to_owned()]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let pem = write("certificate", &made.cert.pem());
+        let found = |key: &Path, of: &Path| {
+            certificate(&TlsFiles { certificate: of.to_owned(), key: key.to_owned() })
+        };
+        let key = write("key", &made.signing_key.serialize_pem());
+        assert_eq!(found(&key, &pem).verdict, Verdict::Ok);
+        let none = write("none", "no PEM\n");
+        for (key, of, why) in [
+            (&write("other", &other.signing_key.serialize_pem()), &pem, "other: "),
+            (&none, &pem, "none: it holds no private key"),
+            (&key, &none, "none: it holds no certificate"),
+            (&key, &folder.path().join("missing"), "missing: cannot read it"),
+        ] {
+            let finding = found(key, of);
+            assert_eq!(finding.verdict, Verdict::Fail);
+            assert!(finding.text.contains(why), "{finding:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pep::config::{HubAddress, PermittedTerminal};
+use pep::config::{HubAddress, PermittedTerminal, TcpAddress};
 use pep::traffic::Prefix;
 use report::{Column, Table};
 use scenario::FileError;
@@ -76,7 +76,7 @@ pub struct Invitation {
     /// Where it reaches this hub: host and UDP port.
     pub hub: HubAddress,
     /// Where the hub takes TCP instead.
-    pub tcp: Option<HubAddress>,
+    pub tcp: Option<TcpAddress>,
     /// Further hubs with the same permits: address and key of each.
     pub others: Vec<(HubAddress, PublicKey)>,
     /// Addresses of its clients.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use pep::config::HubAddress;
+use pep::config::{HubAddress, TcpAddress};
 use serde::{Deserialize, Serialize};
 use slacp::PublicKey;
 use thiserror::Error;
@@ -35,7 +35,7 @@ pub struct TokenHub {
     /// Host and UDP port.
     pub address: HubAddress,
     /// Host and TCP port, if the hub takes TCP.
-    pub tcp: Option<HubAddress>,
+    pub tcp: Option<TcpAddress>,
     /// Its public key.
     pub key: PublicKey,
 }
@@ -64,7 +64,7 @@ impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hub = |hub: &TokenHub| WrittenHub {
             address: hub.address.as_str().to_owned(),
-            tcp: hub.tcp.as_ref().map(|tcp| tcp.as_str().to_owned()),
+            tcp: hub.tcp.as_ref().map(ToString::to_string),
             key: format_public_key(&hub.key),
         };
         let written = Written {
@@ -85,10 +85,11 @@ impl FromStr for Token {
         let json = URL_SAFE_NO_PAD.decode(body.ok_or(TokenError)?).map_err(|_| TokenError)?;
         let written: Written = serde_json::from_slice(&json).map_err(|_| TokenError)?;
         let hub = |hub: &WrittenHub| {
-            let address = |text: &str| text.parse::<HubAddress>().map_err(|_| TokenError);
+            let address = hub.address.parse::<HubAddress>().map_err(|_| TokenError)?;
+            let tcp = hub.tcp.as_deref().map(str::parse::<TcpAddress>).transpose();
             Ok(TokenHub {
-                address: address(&hub.address)?,
-                tcp: hub.tcp.as_deref().map(address).transpose()?,
+                address,
+                tcp: tcp.map_err(|_| TokenError)?,
                 key: parse_public_key(&hub.key).map_err(|_| TokenError)?,
             })
         };

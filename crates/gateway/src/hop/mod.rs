@@ -18,6 +18,7 @@ mod stream;
 pub(crate) mod tcp;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tls;
 pub(crate) mod udp;
 
 pub(crate) use handle::{Demand, Hop, HopEvent};

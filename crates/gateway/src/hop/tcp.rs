@@ -1,7 +1,7 @@
 //! Datagrams over TCP connections, where a network blocks UDP.
 //!
 //! A connection begins with [`PREFACE`] from the side that opened it. Then each datagram follows its
-//! length in two bytes, big-endian. A connection carries the datagrams for its address; a terminal
+//! length in two bytes, big-endian; both may be within TLS. A connection carries the datagrams for its address; a terminal
 //! diverts those for a hub's UDP addresses to one ([`TcpLinks::divert`]).
 //!
 //! TCP has its own queue and its own losses. A connection therefore lets little wait in the kernel,
@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -18,14 +19,15 @@ use os::socket::TcpInfo;
 use pep::carriage::control::{Control, ControlChoice, Figures};
 use slacp::SessionId;
 use socket2::SockRef;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use units::Instant;
 
+use super::tls;
 use crate::clock;
 
 /// The first bytes of a connection.
@@ -226,11 +228,17 @@ impl TcpLinks {
         }
     }
 
-    /// Connects to a hub. The connection carries nothing until [`Self::divert`].
+    /// Connects to a hub, within TLS if this host is given. The connection carries nothing until
+    /// [`Self::divert`].
     ///
     /// # Errors
-    /// The system's; `TimedOut` after 10 s.
-    pub(crate) async fn connect(&self, hub: SocketAddr, mark: Option<u32>) -> io::Result<()> {
+    /// The system's, and those of TLS; `TimedOut` after 10 s.
+    pub(crate) async fn connect(
+        &self,
+        hub: SocketAddr,
+        mark: Option<u32>,
+        tls_host: Option<&str>,
+    ) -> io::Result<()> {
         let socket = match hub {
             SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
             SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
@@ -239,23 +247,31 @@ impl TcpLinks {
             SockRef::from(&socket).set_mark(mark)?;
         }
         prepare(&SockRef::from(&socket));
-        let connected = timeout(PROOF, socket.connect(hub)).await;
-        let mut stream = connected.map_err(|_| io::ErrorKind::TimedOut)??;
-        stream.write_all(PREFACE).await?;
+        let connected = timeout(PROOF, async {
+            let stream = socket.connect(hub).await?;
+            let mut connection = match tls_host {
+                Some(host) => Connection::to_hub(stream, host).await?,
+                None => Connection::plain(stream)?,
+            };
+            connection.writer.write_all(PREFACE).await?;
+            connection.writer.flush().await?;
+            Ok::<_, io::Error>(connection)
+        });
+        let connection = connected.await.map_err(|_| io::ErrorKind::TimedOut)??;
         self.close(hub);
-        self.add(hub, stream, false);
+        self.add(hub, Arrived::Ours(connection));
         Ok(())
     }
 
-    /// Accepts terminals' connections until dropped.
-    pub(crate) async fn serve(self, listener: TcpListener) {
+    /// Accepts terminals' connections until dropped; with `tls`, also those within TLS.
+    pub(crate) async fn serve(self, listener: TcpListener, tls: Option<TlsAcceptor>) {
         loop {
             match listener.accept().await {
                 Ok((stream, address)) => {
                     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
                     if self.has_room(address.ip()) {
                         prepare(&SockRef::from(&stream));
-                        self.add(address, stream, true);
+                        self.add(address, Arrived::Theirs(stream, tls.clone()));
                     }
                 }
                 Err(error) => {
@@ -277,10 +293,9 @@ impl TcpLinks {
     }
 
     /// Carries the datagrams of a connection. The far end of an accepted one has to prove itself.
-    fn add(&self, address: SocketAddr, stream: TcpStream, accepted: bool) {
+    fn add(&self, address: SocketAddr, arrived: Arrived) {
         let (frames, outgoing) = mpsc::unbounded_channel();
         let level = Arc::<Level>::default();
-        let (reader, writer) = stream.into_split();
         let mut state = self.lock();
         state.next += 1;
         let number = state.next;
@@ -289,15 +304,33 @@ impl TcpLinks {
         state.links.insert(address, link);
         let links = self.clone();
         let task = tokio::spawn(async move {
-            let ended = tokio::select! {
-                ended = links.read(address, reader, accepted) => ended,
-                ended = links.write(address, writer, outgoing, &level) => ended,
-            };
+            let ended = links.carry(address, arrived, outgoing, &level).await;
             tracing::debug!(%address, "TCP connection of the hop ended: {ended:?}");
             links.end(address, number).await;
         });
         if let Some(link) = state.links.get_mut(&address) {
             link.task = Some(task.abort_handle());
+        }
+    }
+
+    async fn carry(
+        &self,
+        address: SocketAddr,
+        arrived: Arrived,
+        outgoing: UnboundedReceiver<Vec<u8>>,
+        level: &Level,
+    ) -> io::Result<()> {
+        let begun = tokio::time::Instant::now();
+        let (connection, accepted) = match arrived {
+            Arrived::Ours(connection) => (connection, false),
+            Arrived::Theirs(stream, tls) => {
+                (timeout(PROOF, Connection::of_terminal(stream, tls)).await??, true)
+            }
+        };
+        let Connection { socket, reader, writer } = connection;
+        tokio::select! {
+            ended = self.read(address, reader, accepted.then_some(begun)) => ended,
+            ended = self.write(address, (writer, &socket), outgoing, level) => ended,
         }
     }
 
@@ -319,27 +352,30 @@ impl TcpLinks {
         let _ = self.0.events.send(TcpEvent::Ended(address)).await;
     }
 
-    /// Reads datagrams until the connection ends or breaks the rules.
+    /// Reads datagrams until the connection ends or breaks the rules. One that was accepted must
+    /// prove itself soon after it has `begun`.
     async fn read(
         &self,
         address: SocketAddr,
-        reader: OwnedReadHalf,
-        accepted: bool,
+        reader: Reader,
+        begun: Option<tokio::time::Instant>,
     ) -> io::Result<()> {
-        let begun = tokio::time::Instant::now();
         let mut reader = BufReader::with_capacity(64 << 10, reader);
-        if accepted {
+        if begun.is_some() {
             let mut preface = [0; PREFACE.len()];
             timeout(PROOF, reader.read_exact(&mut preface)).await??;
             if preface != *PREFACE {
                 return Err(io::ErrorKind::InvalidData.into());
             }
         }
-        let mut proven = !accepted;
+        let mut proven = begun.is_none();
         loop {
             proven = proven
                 || self.lock().links.get(&address).is_some_and(|link| link.session.is_some());
-            let patience = if proven { IDLE } else { PROOF.saturating_sub(begun.elapsed()) };
+            let patience = match begun {
+                Some(begun) if !proven => PROOF.saturating_sub(begun.elapsed()),
+                _ => IDLE,
+            };
             let datagram = timeout(patience, read_datagram(&mut reader)).await??;
             let event = TcpEvent::Datagram(address, datagram);
             if self.0.events.send(event).await.is_err() {
@@ -352,7 +388,7 @@ impl TcpLinks {
     async fn write(
         &self,
         address: SocketAddr,
-        mut writer: OwnedWriteHalf,
+        (mut writer, socket): (Writer, &OwnedFd),
         mut outgoing: UnboundedReceiver<Vec<u8>>,
         level: &Level,
     ) -> io::Result<()> {
@@ -368,7 +404,8 @@ impl TcpLinks {
                 bytes.extend(frame);
             }
             writer.write_all(&bytes).await?;
-            follow(&mut choice, &mut looked, writer.as_ref());
+            writer.flush().await?;
+            follow(&mut choice, &mut looked, socket);
             let before = level.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
             if before - bytes.len() <= ROOM && level.full.swap(false, Ordering::Relaxed) {
                 let session = self.lock().links.get(&address).and_then(|link| link.session);
@@ -381,8 +418,56 @@ impl TcpLinks {
     }
 }
 
+type Reader = Box<dyn AsyncRead + Send + Unpin>;
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// A connection, plain or within TLS.
+struct Connection {
+    /// The socket itself, for its settings and figures.
+    socket: OwnedFd,
+    reader: Reader,
+    writer: Writer,
+}
+
+/// A connection that is to carry datagrams.
+enum Arrived {
+    /// This side has opened it.
+    Ours(Connection),
+    /// A terminal has opened it, within TLS or not.
+    Theirs(TcpStream, Option<TlsAcceptor>),
+}
+
+impl Connection {
+    fn plain(stream: TcpStream) -> io::Result<Self> {
+        let socket = stream.as_fd().try_clone_to_owned()?;
+        let (reader, writer) = stream.into_split();
+        Ok(Self { socket, reader: Box::new(reader), writer: Box::new(writer) })
+    }
+
+    /// Asks for this host by TLS.
+    async fn to_hub(stream: TcpStream, host: &str) -> io::Result<Self> {
+        let socket = stream.as_fd().try_clone_to_owned()?;
+        let within = tls::connector()?.connect(tls::server_name(host)?, stream).await?;
+        let (reader, writer) = tokio::io::split(within);
+        Ok(Self { socket, reader: Box::new(reader), writer: Box::new(writer) })
+    }
+
+    /// Looks whether a terminal speaks TLS.
+    async fn of_terminal(stream: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<Self> {
+        let Some(tls) = tls else { return Self::plain(stream) };
+        let mut first = [0];
+        stream.peek(&mut first).await?;
+        if first[0] != tls::FIRST {
+            return Self::plain(stream);
+        }
+        let socket = stream.as_fd().try_clone_to_owned()?;
+        let (reader, writer) = tokio::io::split(tls.accept(stream).await?);
+        Ok(Self { socket, reader: Box::new(reader), writer: Box::new(writer) })
+    }
+}
+
 /// Reads one datagram behind its length.
-async fn read_datagram(reader: &mut BufReader<OwnedReadHalf>) -> io::Result<Vec<u8>> {
+async fn read_datagram(reader: &mut BufReader<Reader>) -> io::Result<Vec<u8>> {
     let length = usize::from(reader.read_u16().await?);
     if length == 0 || length > LONGEST {
         return Err(io::ErrorKind::InvalidData.into());
@@ -394,20 +479,20 @@ async fn read_datagram(reader: &mut BufReader<OwnedReadHalf>) -> io::Result<Vec<
 
 /// Looks at a connection that sends, once a second, and changes its congestion control if it should
 /// have another. Where there is no BBR, it has the default, or CUBIC.
-fn follow(choice: &mut ControlChoice, looked: &mut Instant, stream: &TcpStream) {
+fn follow(choice: &mut ControlChoice, looked: &mut Instant, socket: &OwnedFd) {
     let now = clock::now();
     if now.saturating_since(*looked) < LOOK {
         return;
     }
     *looked = now;
-    let Ok(info) = TcpInfo::of(stream) else { return };
+    let Ok(info) = TcpInfo::of(socket) else { return };
     let figures = Figures {
         sent: info.segments_sent(),
         resent: info.retransmitted_segments(),
         window: info.congestion_window(),
     };
     if let Some(control) = choice.look(now, figures) {
-        let set = SockRef::from(stream).set_tcp_congestion(control.name().as_bytes());
+        let set = SockRef::from(socket).set_tcp_congestion(control.name().as_bytes());
         tracing::debug!("TCP connection of the hop: {} ({set:?})", control.name());
     }
 }
@@ -431,7 +516,7 @@ mod tests {
         let at = listener.local_addr().unwrap();
         let links = TcpLinks::new();
         let events = links.take_events().unwrap();
-        links.connect(at, None).await.unwrap();
+        links.connect(at, None, None).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
         links.prove(at, session);
         while links.send(at, &[7; 1400]) != Sent::Full(session) {}
@@ -454,7 +539,7 @@ mod tests {
         let (links, mut events, old, _far) = full(session).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let new = listener.local_addr().unwrap();
-        links.connect(new, None).await.unwrap();
+        links.connect(new, None, None).await.unwrap();
         links.prove(new, session);
         assert!(links.carries(new) && !links.carries(old));
         let event = events.recv().await;
@@ -471,7 +556,7 @@ mod tests {
             held.push(TcpStream::connect(at).await.unwrap());
             let (stream, from) = listener.accept().await.unwrap();
             assert!(links.has_room(from.ip()));
-            links.add(from, stream, true);
+            links.add(from, Arrived::Theirs(stream, None));
         }
         assert!(!links.has_room(at.ip()));
         assert!(links.has_room(IpAddr::from([192, 0, 2, 1])));

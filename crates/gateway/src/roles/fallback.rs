@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use pep::carriage::{Carriage, Fallback, Step};
+use pep::config::TcpAddress;
 use tokio::net::lookup_host;
 use units::Instant;
 
@@ -19,7 +20,7 @@ const LINGER: Duration = Duration::from_secs(5);
 pub(super) struct TcpFallback {
     fallback: Fallback,
     /// Where the hub listens on TCP.
-    at: String,
+    at: TcpAddress,
     links: TcpLinks,
     /// Mark of packets that the terminal itself must not intercept.
     mark: Option<u32>,
@@ -37,7 +38,7 @@ pub(super) enum Done {
 
 /// What takes a while.
 pub(super) enum Task {
-    Connect { at: String, links: TcpLinks, mark: Option<u32> },
+    Connect { at: TcpAddress, links: TcpLinks, mark: Option<u32> },
     Ask(Box<Knock>),
 }
 
@@ -53,7 +54,7 @@ impl Task {
 impl TcpFallback {
     /// For a hub that takes TCP at `at`. It is silent for as long as it is waited for
     /// ([`Self::handle_silence`]).
-    pub(super) fn new(now: Instant, at: String, links: TcpLinks, mark: Option<u32>) -> Self {
+    pub(super) fn new(now: Instant, at: TcpAddress, links: TcpLinks, mark: Option<u32>) -> Self {
         let mut fallback = Fallback::new(now);
         fallback.handle_answer(now);
         Self { fallback, at, links, mark, newest: None }
@@ -138,10 +139,11 @@ impl TcpFallback {
 }
 
 /// Connects to the first of the hub's addresses that accepts.
-async fn connect(hub: &str, links: &TcpLinks, mark: Option<u32>) -> io::Result<SocketAddr> {
+async fn connect(hub: &TcpAddress, links: &TcpLinks, mark: Option<u32>) -> io::Result<SocketAddr> {
+    let host = hub.tls.then(|| hub.address.host());
     let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in lookup_host(hub).await? {
-        match links.connect(address, mark).await {
+    for address in lookup_host(hub.address.as_str()).await? {
+        match links.connect(address, mark, host).await {
             Ok(()) => return Ok(address),
             Err(error) => failed = error,
         }

@@ -29,6 +29,7 @@ use crate::config::read_hub;
 use crate::error::RunError;
 use crate::hop::HopEvent;
 use crate::hop::peers::Peers;
+use crate::hop::tls;
 use crate::http::hub::HubHttp;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
@@ -73,6 +74,8 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         }
         None => None,
     };
+    let tls = config.tls.as_ref().map(tls::acceptor).transpose();
+    let tls = tls.map_err(RunError::Certificate)?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
     let permits = Permits::read(&config)?;
     let watch = permits.directory().and_then(watch);
@@ -111,7 +114,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     tracing::info!("serving {} terminals on UDP {local}{threads}", terminals.len());
     if let Some((address, listener)) = listener {
         tracing::info!("serving terminals whose networks block UDP on TCP {address}");
-        tokio::spawn(parts.gateway.hop().links().clone().serve(listener));
+        tokio::spawn(parts.gateway.hop().links().clone().serve(listener, tls));
     }
     let bundles = start_bundles(config.bundles).await?;
     let names = config.dns.map(|dns| HubResolver::new(dns, parts.gateway.counters()));

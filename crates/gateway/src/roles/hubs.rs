@@ -119,7 +119,7 @@ impl KnownHubs {
             let fallback = hub
                 .tcp
                 .as_ref()
-                .map(|at| TcpFallback::new(now, at.as_str().to_owned(), hop.links().clone(), mark));
+                .map(|at| TcpFallback::new(now, at.clone(), hop.links().clone(), mark));
             hop.set_hub(key, &addresses);
             let (name, address) = (hub.name.clone(), hub.address.clone());
             let resolve_at = Some(now + RESOLVE);

@@ -116,7 +116,7 @@ mod tests {
                 let Self(choice, figures, now) = self;
                 figures.sent = figures.sent.wrapping_add(sent);
                 figures.resent = figures.resent.wrapping_add(resent);
-                *now = *now + Duration::from_secs(1);
+                *now += Duration::from_secs(1);
                 choice.look(*now, *figures).map(|control| (second, control))
             };
             (1..=seconds).filter_map(&mut second).collect()

@@ -166,6 +166,29 @@ fn a_hub_without_tcp_is_tried_again_at_most_twice_a_minute() {
 }
 
 #[test]
+fn silent_connections_are_replaced_more_and_more_seldom() {
+    let mut fallback = Fallback::new(at(0));
+    let connected = |fallback: &mut Fallback, until: u64| -> Vec<u64> {
+        let mut times = Vec::new();
+        for ms in (0..until).step_by(10) {
+            while let Some(step) = fallback.poll_step(at(ms)) {
+                if step == Step::Connect {
+                    times.push(ms);
+                    fallback.handle_connected(at(ms));
+                }
+            }
+        }
+        times
+    };
+    let seconds = [2, 10, 26, 58, 118, 178].map(|second| second * 1000);
+    assert_eq!(connected(&mut fallback, 200_000), seconds);
+    // An answer begins anew.
+    fallback.handle_answer(at(200_000));
+    fallback.handle_silence(at(200_000));
+    assert_eq!(fallback.poll_timeout(), Some(at(208_000)));
+}
+
+#[test]
 fn a_connection_that_ends_gives_way_to_udp_and_to_another() {
     let mut fallback = Fallback::new(at(0));
     let steps = |fallback: &mut Fallback, ms| -> Vec<Step> {

@@ -28,6 +28,9 @@ pub struct HubConfig {
     pub listen: Option<SocketAddr>,
     /// Local TCP address for terminals whose networks block UDP. Key `listen_tcp`, default none.
     pub listen_tcp: Option<SocketAddr>,
+    /// What the hub shows terminals that come there with TLS. Keys `listen_tcp_certificate` and
+    /// `listen_tcp_key`, default none.
+    pub tls: Option<TlsFiles>,
     /// Number of threads that carry sessions, 1 to [`slacp::MOST_PARTS`]. Key `workers`, default 1.
     pub workers: u8,
     /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `probe`, `mtu`, `memory`, `stream_window`.
@@ -115,4 +118,13 @@ pub struct PermittedTerminal {
     /// Whether the key is that of an invitation: whoever has it can do nothing but replace it with the
     /// terminal's own. Key `invite` instead of `key`.
     pub invited: bool,
+}
+
+/// A certificate, and the key that belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// PEM: the certificate, then those that lead from it to its authority.
+    pub certificate: PathBuf,
+    /// PEM: the private key.
+    pub key: PathBuf,
 }

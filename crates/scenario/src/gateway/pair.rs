@@ -4,7 +4,8 @@ use core::fmt::Display;
 use std::path::Path;
 
 use pep::config::{
-    HubAddress, HubConfig, KnownHub, PermitDefaults, PermittedTerminal, TerminalConfig,
+    HubAddress, HubConfig, KnownHub, PermitDefaults, PermittedTerminal, TcpAddress, TerminalConfig,
+    TlsFiles,
 };
 use pep::keys::KEY_FORM;
 use slacp::{IndexShare, KeyPair, MOST_PARTS, PublicKey};
@@ -73,7 +74,7 @@ fn hub_of_terminal(
     place: &Place<'_>,
     address: Option<Text<HubAddress>>,
     key: Option<Text<Key>>,
-    tcp: Option<Text<HubAddress>>,
+    tcp: Option<Text<TcpAddress>>,
 ) -> Result<KnownHub, FileError> {
     let address = address.ok_or_else(|| place.missing("hub", HubAddress::FORM))?.0;
     let key = public_key(place, "hub_key", key)?;
@@ -149,6 +150,11 @@ pub(super) fn hub<E: Display>(
         identity: shared.identity,
         listen: shared.listen,
         listen_tcp: raw.listen_tcp.map(|address| address.0.0),
+        tls: tls(
+            place,
+            raw.listen_tcp.is_some(),
+            (raw.listen_tcp_certificate, raw.listen_tcp_key),
+        )?,
         workers: workers(place, raw.workers)?,
         link: shared.link,
         connect_timeout: shared.connect_timeout,
@@ -174,6 +180,28 @@ pub(super) fn public_key(
     key: Option<Text<Key>>,
 ) -> Result<PublicKey, FileError> {
     key.map(|key| key.0.0).ok_or_else(|| place.missing(name, KEY_FORM))
+}
+
+/// The files of the keys `listen_tcp_certificate` and `listen_tcp_key`.
+fn tls(
+    place: &Place<'_>,
+    listens: bool,
+    files: (Option<String>, Option<String>),
+) -> Result<Option<TlsFiles>, FileError> {
+    let at = |path: String| place.folder().locate(Path::new(&path));
+    match files {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) if !listens => {
+            Err(place.missing("listen_tcp", "as there is a certificate"))
+        }
+        (Some(certificate), Some(key)) => {
+            Ok(Some(TlsFiles { certificate: at(certificate), key: at(key) }))
+        }
+        (None, Some(_)) => {
+            Err(place.missing("listen_tcp_certificate", "the certificate of the key"))
+        }
+        (Some(_), None) => Err(place.missing("listen_tcp_key", "the key of the certificate")),
+    }
 }
 
 /// The number of a hub's threads.

@@ -3,7 +3,7 @@
 pub(super) mod sections;
 pub(super) mod values;
 
-use pep::config::{HubAddress, LogFilter};
+use pep::config::{HubAddress, LogFilter, TcpAddress};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use slacp::IndexShare;
@@ -29,9 +29,10 @@ pub(crate) struct RawTerminal {
     /// Host and UDP port of the hub.
     #[schemars(required, extend("examples" = ["hub.example.net:5900"]))]
     pub(super) hub: Option<Text<HubAddress>>,
-    /// Host and TCP port of the hub, for when it does not answer over UDP: its `listen_tcp`.
-    #[schemars(extend("examples" = ["hub.example.net:443"]))]
-    pub(super) hub_tcp: Option<Text<HubAddress>>,
+    /// Host and TCP port of the hub, for when it does not answer over UDP: its `listen_tcp`. With
+    /// `tls://` within TLS.
+    #[schemars(extend("examples" = ["hub.example.net:443", "tls://hub.example.net:443"]))]
+    pub(super) hub_tcp: Option<Text<TcpAddress>>,
     /// The hub's public key.
     #[schemars(required)]
     pub(super) hub_key: Option<Text<Key>>,
@@ -169,6 +170,10 @@ pub(crate) struct RawHub {
     /// The local TCP address for terminals whose networks block UDP; by default none.
     #[schemars(extend("examples" = ["[::]:443"]))]
     pub(super) listen_tcp: Option<Text<Address>>,
+    /// A file with the certificate for terminals that come there with TLS (PEM).
+    pub(super) listen_tcp_certificate: Option<String>,
+    /// The file with its private key (PEM).
+    pub(super) listen_tcp_key: Option<String>,
     /// The number of threads that carry sessions.
     #[schemars(range(min = 1, max = 64), extend("default" = 1))]
     pub(super) workers: Option<i64>,

@@ -25,7 +25,8 @@ const OF_A_PAIR: &[&str] = &[
     "transparent",
     "tunnel",
 ];
-const OF_A_HUB: &[&str] = &["listen_tcp", "shared_address", "workers"];
+const OF_A_HUB: &[&str] =
+    &["listen_tcp", "listen_tcp_certificate", "listen_tcp_key", "shared_address", "workers"];
 const OF_A_TERMINAL: &[&str] =
     &["connect_timeout", "hub", "hub_key", "hub_order", "hub_tcp", "other_hub"];
 /// Keys of section `[intercept]`; its other keys can be reloaded.

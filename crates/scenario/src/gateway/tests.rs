@@ -130,7 +130,7 @@ fn further_hubs_have_names_and_keys_of_their_own() {
     let config = with(&second).unwrap();
     let names: Vec<&str> = config.hubs.iter().map(|hub| &hub.name[..]).collect();
     assert_eq!(names, ["hub", "hub-2"]);
-    assert_eq!(config.hubs[1].tcp.as_ref().map(|tcp| tcp.as_str()), Some("b:443"));
+    assert_eq!(config.hubs[1].tcp.as_ref().map(ToString::to_string).as_deref(), Some("b:443"));
     assert_eq!(config.ranking(), [HubId(0), HubId(1)]);
     for (sections, parts) in [
         (second.replace(&other, PUBLIC), ["other_hub.0.key", "hub has the same key"]),
@@ -717,6 +717,14 @@ fn a_bad_hub_configuration_is_a_one_line_error() {
             &["unknown key `nam` in terminal.0, did you mean `name`?"],
         ),
         ("rate", "hub = \"x:1\"\nrate", &["hub", "unknown key"]),
+        ("rate", "shared_address = \"3 of 2\"\nrate", &["shared_address", "3 of 2", "1 of 2"]),
+        ("rate", "listen_tcp_certificate = \"a\"\nrate", &["listen_tcp_key is missing"]),
+        ("rate", "listen_tcp_key = \"a\"\nrate", &["listen_tcp_certificate is missing"]),
+        (
+            "rate",
+            "listen_tcp_certificate = \"a\"\nlisten_tcp_key = \"b\"\nrate",
+            &["listen_tcp is missing"],
+        ),
     ];
     for (from, to, expected) in cases {
         let error = hub(&hub_with(from, to)).unwrap_err().to_string();

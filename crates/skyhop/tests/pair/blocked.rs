@@ -1,5 +1,6 @@
 //! Where a network drops UDP, the pair goes on over TCP, and comes back to UDP.
 
+use std::fs;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
 use std::thread;
@@ -9,7 +10,7 @@ use lab::{LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
 use os::testkit::skip;
 
-use crate::common::as_each_user;
+use crate::common::{as_each_user, as_myself};
 use crate::inside::{Mirror, Pair, assert_same, exchange, payload, read_all};
 use crate::lossless;
 
@@ -113,6 +114,46 @@ pub(crate) fn inside_strangers_are_turned_away() {
     let mut terminal = pair.terminal_with(&terminal());
     terminal.wait_for("ready");
     exchange(&mut mirror.connect_carried());
+    terminal.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+/// Drops what begins like SLACP on the TCP port, as firewalls do that look for TLS. A header with
+/// time stamps has 32 bytes.
+const INSPECTION: &str = "table inet inspection {
+    chain input {
+        type filter hook input priority filter; policy accept;
+        tcp dport 443 @th,256,32 0x534c4143 drop
+    }
+}";
+
+#[test]
+fn tls_passes_where_only_that_is_let_through() {
+    if path("nft").is_none() {
+        return skip("no nft");
+    }
+    as_myself(|runner| runner.inside(lossless(), "blocked::inside_tls_passes"));
+}
+
+pub(crate) fn inside_tls_passes() {
+    let (mirror, pair) = (Mirror::start(PORT), Pair::new());
+    let made = rcgen::generate_simple_self_signed(["hub".to_owned()]).unwrap();
+    let files = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: String| {
+        let path = files.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let certificate = write("hub.pem", made.cert.pem());
+    let key = write("hub-key.pem", made.signing_key.serialize_pem());
+    block();
+    nft(&[INSPECTION]);
+    let own = format!("{HUB}\nlisten_tcp_certificate = {certificate:?}\nlisten_tcp_key = {key:?}");
+    let hub = pair.hub_with_keys(&own, "");
+    let mut terminal = pair.terminal_with(&terminal().replace("hub:443", "tls://hub:443"));
+    terminal.wait_for("going on over TCP");
+    terminal.wait_for("ready");
+    echo_much(&mirror.connect_carried());
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
 }

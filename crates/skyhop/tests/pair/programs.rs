@@ -9,6 +9,7 @@ use crate::{
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
+    blocked::inside_tls_passes,
     bundles::inside_everything_dies,
     bundles::inside_a_disk_is_full,
     bundles::inside_a_transfer_goes_on,

@@ -2,7 +2,7 @@
 
 use pep::accounting::{Exhausted, Period};
 use pep::bundles::Node;
-use pep::config::HubAddress;
+use pep::config::{HubAddress, TcpAddress};
 use pep::egress::Target;
 use pep::names::Domain;
 use pep::traffic::Prefix;
@@ -366,7 +366,7 @@ pub(in crate::gateway) struct OtherHub {
     pub(in crate::gateway) address: Option<Text<HubAddress>>,
     /// Host and TCP port of the hub, for when it does not answer over UDP: its `listen_tcp`.
     #[schemars(extend("examples" = ["hub-2.example.net:443"]))]
-    pub(in crate::gateway) tcp: Option<Text<HubAddress>>,
+    pub(in crate::gateway) tcp: Option<Text<TcpAddress>>,
     /// The hub's public key.
     #[schemars(required)]
     pub(in crate::gateway) key: Option<Text<Key>>,

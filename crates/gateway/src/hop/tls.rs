@@ -1,0 +1,114 @@
+//! TLS around the hop's TCP connections, for networks that let nothing else pass on port 443.
+//!
+//! It protects nothing: SLACP authenticates both sides and encrypts all within. So a terminal takes
+//! any certificate, also that of a proxy which looks into TLS.
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+
+use pep::config::TlsFiles;
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use tokio_rustls::rustls::crypto::{self, CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme,
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// The first byte of a TLS connection: a handshake record (RFC 8446 §5.1).
+pub(super) const FIRST: u8 = 0x16;
+
+/// The hub's side.
+///
+/// # Errors
+/// What is wrong with a file, and with which.
+pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, String> {
+    let said = |path: &Path, why: String| format!("{}: {why}", path.display());
+    let open = |path: &Path| {
+        let file = File::open(path).map_err(|error| said(path, format!("cannot read it: {error}")));
+        file.map(BufReader::new)
+    };
+    let chain = CertificateDer::pem_reader_iter(open(&files.certificate)?);
+    let chain: Vec<_> = chain
+        .collect::<Result<_, _>>()
+        .map_err(|error| said(&files.certificate, error.to_string()))?;
+    if chain.is_empty() {
+        return Err(said(&files.certificate, "it holds no certificate (PEM)".to_owned()));
+    }
+    let key = PrivateKeyDer::from_pem_reader(open(&files.key)?)
+        .map_err(|error| said(&files.key, format!("it holds no private key (PEM): {error}")))?;
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
+    let config = config.map_err(|error| said(&files.key, error.to_string()))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// The terminal's side.
+pub(super) fn connector() -> io::Result<TlsConnector> {
+    let provider = provider();
+    let any = Arc::new(AnyCertificate(Arc::clone(&provider)));
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(any)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// What the terminal asks the hub to be.
+pub(super) fn server_name(host: &str) -> io::Result<ServerName<'static>> {
+    let name = ServerName::try_from(host.to_owned());
+    name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// Accepts every certificate whose owner has its key.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
