@@ -363,7 +363,10 @@ impl Cell {
     }
 
     fn assert_fails(&self, address: SocketAddr, expected: ErrorKind) {
-        assert_eq!(self.is_answered_and_fails(address, expected), !self.deferred);
+        let began = Instant::now();
+        let is_answered = self.is_answered_and_fails(address, expected);
+        let (from, took) = (self.from, began.elapsed());
+        assert_eq!(is_answered, !self.deferred, "{from:?} to {address} after {took:?}");
     }
 
     /// After other refusals there, the connection may pass unaccelerated.

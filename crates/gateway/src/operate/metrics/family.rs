@@ -9,8 +9,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::operate::status::{
-    AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, PolicyStatus, SessionStatus,
-    Status, UsageStatus,
+    AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, HubStatus, PolicyStatus,
+    SessionStatus, Status, UsageStatus,
 };
 
 /// The status at the time of a scrape, and the accounts of a hub's terminals.
@@ -108,6 +108,7 @@ impl Collector for Snapshot {
         connections(&self.status, &mut families)?;
         bypass(&self.status, &mut families)?;
         policies(&self.status, &mut families)?;
+        hubs(&self.status, &mut families)?;
         tunnel(&self.status, &mut families)?;
         stack(&self.status, &mut families)?;
         names(&self.status, &mut families)?;
@@ -257,6 +258,17 @@ fn policies(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.counter(name, help, &rows(|policy| policy.connections))?;
     let (name, help) = ("skyhop_policy_packets", "Other packets that a policy decided");
     families.counter(name, help, &rows(|policy| policy.packets))
+}
+
+fn hubs(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    if status.hubs.is_empty() {
+        return Ok(());
+    }
+    let row = |hub: &HubStatus| {
+        (vec![("hub", hub.name.clone()), ("state", hub.state.replace(' ', "-"))], 1.0)
+    };
+    let rows: Vec<_> = status.hubs.iter().map(row).collect();
+    families.gauge("skyhop_hub_state", "1 for the state of each hub of a terminal", &rows)
 }
 
 fn tunnel(status: &Status, families: &mut Families<'_>) -> fmt::Result {

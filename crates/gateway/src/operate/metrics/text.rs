@@ -53,8 +53,8 @@ mod tests {
     use super::*;
     use crate::operate::status::{
         BundlesStatus, BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus,
-        DnsStatus, HttpStatus, InterceptionStatus, PolicyStatus, SessionStatus, TunnelStatus,
-        UsageStatus,
+        DnsStatus, HttpStatus, HubStatus, InterceptionStatus, PolicyStatus, SessionStatus,
+        TunnelStatus, UsageStatus,
     };
 
     #[test]
@@ -68,6 +68,11 @@ mod tests {
             Some(InterceptionStatus { bypassed, ..InterceptionStatus::default() });
         let (name, action) = ("mail".to_owned(), "bypass".to_owned());
         status.policies.push(PolicyStatus { name, action, connections: 4, packets: 0 });
+        status.hubs = vec![HubStatus {
+            name: "hub-2".to_owned(),
+            state: "in use".to_owned(),
+            ..HubStatus::default()
+        }];
         status.tunnel = Some(TunnelStatus { prohibited: 6, ..TunnelStatus::default() });
         status.dns = Some(DnsStatus { hits: 8, saved_round_trips: 9, ..DnsStatus::default() });
         status.bundles =
@@ -111,6 +116,7 @@ mod tests {
             "skyhop_bypass_seconds_total{reason=\"memory\"} 1.5",
             "skyhop_policy_connections_total{policy=\"mail\",action=\"bypass\"} 4",
             "skyhop_policy_packets_total{policy=\"mail\",action=\"bypass\"} 0",
+            "skyhop_hub_state{hub=\"hub-2\",state=\"in-use\"} 1.0",
             "skyhop_tunnel_packets_total{fate=\"prohibited\"} 6",
             "skyhop_names_total{fate=\"hit\"} 8",
             "skyhop_names_saved_round_trips_total 9",
