@@ -12,6 +12,7 @@ pub mod fuzzing;
 mod math;
 mod options;
 mod pacer;
+pub mod packet;
 mod payload;
 mod profile;
 mod prr;

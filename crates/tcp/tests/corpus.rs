@@ -1,5 +1,5 @@
-//! Replays the fuzzer's corpus (`fuzz/corpus/segments`, seeded with scripted exchanges), and random
-//! bytes of the same form.
+//! Replays the fuzzer's corpora (`fuzz/corpus/segments` and `packets`, seeded with scripted exchanges),
+//! and random bytes of the same form.
 
 #![cfg(feature = "fuzzing")]
 
@@ -8,16 +8,25 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-#[test]
-fn the_corpus_is_harmless() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/segments");
+fn replay(target: &str, run: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let inputs: Vec<_> = fs::read_dir(corpus).unwrap().collect();
     assert!(inputs.len() >= 20, "the corpus has only {} inputs", inputs.len());
     for input in inputs {
         let path = input.unwrap().path();
         println!("{}", path.display());
-        tcp::fuzzing::segments(&fs::read(path).unwrap());
+        run(&fs::read(path).unwrap());
     }
+}
+
+#[test]
+fn the_corpus_of_segments_is_harmless() {
+    replay("segments", tcp::fuzzing::segments);
+}
+
+#[test]
+fn the_corpus_of_packets_is_harmless() {
+    replay("packets", tcp::fuzzing::packets);
 }
 
 /// A segment in the form that the target reads, close to what the connections expect.

@@ -13,13 +13,13 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use os::Timer;
 use slacp::Open;
+use tcp::packet::{self, Packet};
 use tcp::{Config, FlowId, SeqNr, Stack, StackError, StackEvent, wire};
 use tokio::sync::{Notify, mpsc};
 use units::{Instant, Machine};
 
 use super::flow::Flow;
 use super::mtu::PathMtus;
-use super::packet::{self, Packet};
 use crate::clock;
 use crate::operate::counters::{Counter, Counters};
 use crate::tunnel::LONGEST_PACKET;

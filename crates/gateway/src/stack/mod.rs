@@ -13,7 +13,6 @@
 mod driver;
 mod flow;
 mod mtu;
-mod packet;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -1,15 +1,19 @@
-//! IP packets with TCP segments, and ICMP errors about them. Pure: no device, no clock.
+//! IP packets with TCP segments, and ICMP errors about them, as bytes.
+
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::net::IpAddr;
 
+use crate::segment::{Ecn, Flags, Segment};
+use crate::{SeqNr, wire};
 use bytes::Bytes;
 use etherparse::{
     Icmpv4Header, Icmpv4Type, Icmpv6Header, Icmpv6Type, IpDscp, IpEcn, IpNumber, Ipv4Header,
     Ipv6Header, LaxNetSlice, LaxSlicedPacket, NetSlice, SlicedPacket, TransportSlice, icmpv4,
     icmpv6,
 };
-use tcp::{Ecn, Flags, Segment, SeqNr, wire};
 
 const HOP_LIMIT: u8 = 64;
 /// The smallest path MTUs that are believed (RFC 8200 §5; for IPv4, Linux's `min_pmtu`): a forged
@@ -17,9 +21,9 @@ const HOP_LIMIT: u8 = 64;
 const LEAST_V4: u16 = 552;
 const LEAST_V6: u16 = 1280;
 
-/// What an IP packet from the network means to the stack.
-#[derive(Debug, PartialEq)]
-pub(super) enum Packet {
+/// What an IP packet from the network means to a [`Stack`](crate::Stack).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Packet {
     /// A segment, and the DSCP of its packet.
     Segment(wire::Path, Segment<Bytes>, u8),
     /// Our segment with this number, sent along this path, did not find its destination.
@@ -29,7 +33,7 @@ pub(super) enum Packet {
 }
 
 /// Reads an IP packet. `None` if it is neither a valid TCP segment nor an ICMP error about one.
-pub(super) fn read(packet: &Bytes) -> Option<Packet> {
+pub fn read(packet: &Bytes) -> Option<Packet> {
     let sliced = SlicedPacket::from_ip(packet).ok()?;
     let net = sliced.net.as_ref()?;
     match &sliced.transport {
@@ -61,7 +65,7 @@ pub(super) fn read(packet: &Bytes) -> Option<Packet> {
 }
 
 /// Source, destination, DSCP and ECN bits of a packet.
-fn header(net: &NetSlice<'_>) -> Option<(IpAddr, IpAddr, u8, u8)> {
+pub(crate) fn header(net: &NetSlice<'_>) -> Option<(IpAddr, IpAddr, u8, u8)> {
     match net {
         NetSlice::Ipv4(v4) => {
             let header = v4.header();
@@ -118,7 +122,7 @@ fn quoted(quote: &[u8], mtu: Option<u16>) -> Option<Packet> {
 /// The ICMP error that answers a SYN with the number `seq`, which came along `path`: its destination is
 /// not to be reached, or only because somebody forbids it. It comes from the destination, like all that
 /// the stack says.
-pub(super) fn unreachable(path: &wire::Path, seq: SeqNr, prohibited: bool) -> Option<Vec<u8>> {
+pub fn unreachable(path: &wire::Path, seq: SeqNr, prohibited: bool) -> Option<Vec<u8>> {
     let quote = syn(path, seq)?;
     let mut out = Vec::new();
     match (path.to, path.from) {
@@ -174,7 +178,7 @@ fn syn(path: &wire::Path, seq: SeqNr) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// Those of `send`.
-pub(super) fn write(
+pub fn write(
     path: &wire::Path,
     segment: Segment<Bytes>,
     (dscp, mtu): (u8, u16),
@@ -238,168 +242,4 @@ fn push_header(
         _ => return None,
     }
     Some(())
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn paths() -> [wire::Path; 2] {
-        [("192.0.2.1", "198.51.100.2"), ("2001:db8::1", "2001:db8::2")].map(|(from, to)| {
-            let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
-            wire::Path { from, from_port: 4000, to, to_port: 80 }
-        })
-    }
-
-    fn segment(length: usize) -> Segment<Bytes> {
-        let payload: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
-        let flags = Flags { fin: true, psh: true, cwr: true, ..Flags::default() };
-        let (seq, ack) = (SeqNr::new(7), Some(SeqNr::new(9)));
-        Segment { seq, ack, flags, ecn: Ecn::Ect0, payload: payload.into(), ..Segment::default() }
-    }
-
-    fn written(path: &wire::Path, segment: Segment<Bytes>, mtu: u16) -> Vec<Bytes> {
-        let (mut packets, mut out) = (Vec::new(), Vec::new());
-        let send = |packet: &[u8]| {
-            packets.push(Bytes::copy_from_slice(packet));
-            Ok(())
-        };
-        write(path, segment, (46, mtu), &mut out, send).unwrap();
-        packets
-    }
-
-    #[test]
-    fn what_is_written_is_read_back() {
-        for path in paths() {
-            let packets = written(&path, segment(1000), 1500);
-            let [packet] = &packets[..] else { panic!("{} packets", packets.len()) };
-            assert_eq!(read(packet), Some(Packet::Segment(path, segment(1000), 46)));
-            // Checksums protect all of it but the hop limit of IPv6.
-            let mut changed = packet.to_vec();
-            *changed.last_mut().unwrap() ^= 1;
-            assert_eq!(read(&changed.into()), None);
-        }
-    }
-
-    #[test]
-    fn a_segment_too_long_for_the_path_is_cut() {
-        for path in paths() {
-            let packets = written(&path, segment(3000), 1300);
-            assert!(packets.len() == 3 && packets.iter().all(|packet| packet.len() <= 1300));
-            let mut next = SeqNr::new(7);
-            let mut whole = Vec::new();
-            for (index, packet) in packets.iter().enumerate() {
-                let Some(Packet::Segment(_, part, _)) = read(packet) else { panic!("no segment") };
-                assert_eq!((part.seq, part.ack), (next, Some(SeqNr::new(9))));
-                let is_last = index == 2;
-                let Flags { fin, psh, cwr, .. } = part.flags;
-                assert_eq!((fin, psh, cwr), (is_last, is_last, index == 0));
-                next = next.advance(part.payload.len() as u64);
-                whole.extend_from_slice(&part.payload);
-            }
-            assert_eq!(whole, segment(3000).payload);
-        }
-    }
-
-    /// An ICMP error of a router about the first bytes of `packet`. A path MTU makes it one of IPv6's
-    /// errors of that kind.
-    fn error(path: &wire::Path, packet: &[u8], code: u8, mtu: u16) -> Bytes {
-        let [a, b] = mtu.to_be_bytes();
-        match path.from {
-            IpAddr::V4(from) => {
-                // RFC 792: the IP header and eight bytes.
-                let quote = &packet[..28];
-                let (length, icmp) = (8 + quote.len() as u16, IpNumber::ICMP);
-                let header = Ipv4Header::new(length, 64, icmp, [10, 0, 0, 1], from.octets());
-                let message = [3, code, 0, 0, 0, 0, a, b];
-                [&header.unwrap().to_bytes()[..], &message, quote].concat().into()
-            }
-            IpAddr::V6(from) => {
-                let quote = &packet[..packet.len().min(1232)];
-                let header = Ipv6Header {
-                    payload_length: 8 + quote.len() as u16,
-                    next_header: IpNumber::IPV6_ICMP,
-                    destination: from.octets(),
-                    ..Ipv6Header::default()
-                };
-                let message = [if mtu == 0 { 1 } else { 2 }, code, 0, 0, 0, 0, a, b];
-                [&header.to_bytes()[..], &message, quote].concat().into()
-            }
-        }
-    }
-
-    #[test]
-    fn errors_about_our_segments_name_them() {
-        let seq = SeqNr::new(7);
-        let [v4, v6] = paths();
-        for path in [v4, v6] {
-            let packet = &written(&path, segment(1000), 1500)[0];
-            let codes = if path.from.is_ipv4() { [1, 13] } else { [0, 4] };
-            for code in codes {
-                let expected = Packet::Unreachable(path, seq);
-                assert_eq!(read(&error(&path, packet, code, 0)), Some(expected), "code {code}");
-            }
-        }
-        let packet = &written(&v4, segment(1000), 1500)[0];
-        for (told, believed) in [(1400, 1400), (0, LEAST_V4), (68, LEAST_V4)] {
-            assert_eq!(read(&error(&v4, packet, 4, told)), Some(Packet::TooBig(v4, believed)));
-        }
-        assert_eq!(read(&error(&v4, packet, 5, 0)), None, "source routes: not ours");
-        let packet = &written(&v6, segment(1000), 1500)[0];
-        for (told, believed) in [(1400, 1400), (68, LEAST_V6)] {
-            assert_eq!(read(&error(&v6, packet, 0, told)), Some(Packet::TooBig(v6, believed)));
-        }
-    }
-
-    #[test]
-    fn a_syn_that_is_not_answered_may_be_told_why() {
-        for path in paths() {
-            for prohibited in [false, true] {
-                let error = unreachable(&path, SeqNr::new(9), prohibited).unwrap();
-                let told = read(&error.clone().into());
-                assert_eq!(told, Some(Packet::Unreachable(path, SeqNr::new(9))));
-                let sliced = SlicedPacket::from_ip(&error).unwrap();
-                let is_intact = match sliced.transport.unwrap() {
-                    TransportSlice::Icmpv4(it) => {
-                        Icmpv4Header::with_checksum(it.icmp_type(), it.payload()).checksum
-                            == it.checksum()
-                    }
-                    TransportSlice::Icmpv6(it) => {
-                        let octets = |address: IpAddr| match address {
-                            IpAddr::V6(address) => address.octets(),
-                            IpAddr::V4(_) => unreachable!("it is IPv6"),
-                        };
-                        it.is_checksum_valid(octets(path.to), octets(path.from))
-                    }
-                    _ => false,
-                };
-                assert!(is_intact);
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_read_or_refused(
-            bytes in prop::collection::vec(any::<u8>(), 0..200),
-            kind in 0usize..4,
-        ) {
-            // Foreign bytes, and such behind valid headers.
-            let [v4, v6] = paths();
-            let packet: Bytes = match kind {
-                0 => bytes.into(),
-                1 => error(&v4, &[bytes, vec![0; 28]].concat(), 4, 1400),
-                2 => error(&v6, &[bytes, vec![0; 28]].concat(), 0, 1400),
-                _ => {
-                    let mut packet = written(&v4, segment(100), 1500)[0].to_vec();
-                    let at = usize::from(bytes.len() as u16) % packet.len();
-                    packet.truncate(at);
-                    packet.into()
-                }
-            };
-            let _ = read(&packet);
-        }
-    }
 }
