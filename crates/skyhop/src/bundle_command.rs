@@ -57,6 +57,9 @@ pub(crate) struct SendArgs {
     /// How long it is of use
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
     lifetime: Duration,
+    /// Ask for a report of its delivery or deletion, which this gateway logs
+    #[arg(long)]
+    report: bool,
     /// Its name in the other side's inbox [default: that of the file]
     #[arg(long)]
     name: Option<String>,
@@ -111,6 +114,7 @@ fn send(args: &SendArgs) -> anyhow::Result<ExitCode> {
         name: args.name.clone().or(own),
         length: contents.len() as u64,
         made: None,
+        report: args.report,
     };
     let id = args.which.client()?.send(offer, &mut &contents[..])?;
     print(&format!("{id}\n"))?;

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pep::bundles::{
-    BundleId, Decision, Endpoint, Fate, FileName, NewBundle, Origin, Record, Whereabouts, read,
+    BundleId, Decision, Endpoint, Fate, FileName, NewBundle, Origin, Purpose, Record, Whereabouts,
+    read,
 };
 use tokio::time::timeout;
 use units::Instant;
 
 use super::incoming::{Incoming, Outcome};
-use super::node::Node;
+use super::node::{Node, random};
 use crate::clock;
-use crate::config::keys::random_bytes;
 use crate::operate::control::{
     Answer, BundleAsked, BundleOffer, BundleRequest, from_base64, to_base64,
 };
@@ -129,7 +129,7 @@ impl Desk {
         let Decision::Take((incoming, _)) = begun.map_err(|why| why.to_string())? else {
             return Err("it is here".to_owned());
         };
-        let handle = u64::from_be_bytes(random());
+        let handle = random();
         let upload = Upload { incoming, offer, destination, name, came: 0, used: clock::now() };
         self.state().uploads.insert(handle, upload);
         Ok(BundleAsked::Handle(handle))
@@ -162,9 +162,9 @@ impl Desk {
         let [number, text] = SENDERS;
         let service = if node.numbers_services() { number } else { text };
         let source = node.service(service).map_err(|error| error.to_string())?;
-        let (created, sequence) =
-            offer.made.unwrap_or_else(|| (clock::unix_millis(), u64::from_be_bytes(random())));
+        let (created, sequence) = offer.made.unwrap_or_else(|| (clock::unix_millis(), random()));
         let lifetime = Duration::from_secs(offer.lifetime_s);
+        let purpose = if offer.report { Purpose::Reported } else { Purpose::Data };
         let make = move |payload: Vec<u8>| {
             let bundle = NewBundle {
                 source: &source,
@@ -173,6 +173,7 @@ impl Desk {
                 sequence,
                 lifetime,
                 file_name: name.as_ref(),
+                purpose,
                 payload: &payload,
             };
             bundle.encode()
@@ -187,7 +188,7 @@ impl Desk {
         if self.state().downloads.len() >= MOST {
             return Err("too many bundles are being received".to_owned());
         }
-        let arrived = self.node.agent().next_arrived(service);
+        let arrived = self.node.agent().next_arrived(Some(service));
         let Some(record) = arrived else { return Ok(BundleAsked::Next(None)) };
         let id = record.id;
         let summary = self.node.store.run(move |store| {
@@ -243,12 +244,6 @@ impl Desk {
         }
         Ok(BundleAsked::Stored(id.to_string()))
     }
-}
-
-fn random() -> [u8; 8] {
-    // Without random numbers the gateway would not have started.
-    let bytes: [u8; 32] = random_bytes().unwrap_or_default();
-    std::array::from_fn(|place| bytes[place])
 }
 
 fn word(at: Whereabouts) -> &'static str {

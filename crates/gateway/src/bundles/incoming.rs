@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use pep::bundles::transfer::{Digest, digest};
-use pep::bundles::{BundleId, Decision, Origin, Record, Refusal, Summary, Ticket, read};
+use pep::bundles::{BundleId, Decision, Happening, Origin, Record, Refusal, Summary, Ticket, read};
 
 use super::node::Node;
 use super::store::Spool;
@@ -116,7 +116,7 @@ impl Incoming {
         let work = tokio::spawn(async move {
             let name = self.node.name(from);
             let node = self.node.clone();
-            let outcome = self.store(make).await;
+            let outcome = self.store(from, make).await;
             outcome.as_ref().err().into_iter().for_each(|why| node.refused(&name, *why));
             node.notify();
             outcome
@@ -126,6 +126,7 @@ impl Incoming {
 
     async fn store(
         mut self,
+        from: Origin,
         make: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, bool), Refusal> + Send + 'static,
     ) -> Result<Outcome, Refusal> {
         let spool = self.spool;
@@ -145,7 +146,14 @@ impl Incoming {
         };
         let offered = self.node.agent().offer(self.ticket, clock::unix_millis(), &summary);
         match offered {
-            Ok(Decision::Take(record)) => self.keep(record, other).await,
+            Ok(Decision::Take(record)) => {
+                let node = self.node.clone();
+                let kept = self.keep(record, other).await;
+                if kept.is_ok() && from != Origin::Here {
+                    node.tell(&summary, Happening::Received);
+                }
+                kept
+            }
             Ok(Decision::Have) => {
                 self.end(false);
                 Ok(Outcome::Had(summary.id))

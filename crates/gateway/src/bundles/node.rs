@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pep::bundles::{
-    Agent, BundleId, Fate, FileName, PeerId, Record, Refusal, Returned, forwarded, read,
+    Agent, BundleId, Decision, Fate, FileName, Happening, Origin, PeerId, Record, Refusal, Report,
+    Returned, Summary, forwarded, read, read_report,
 };
 use pep::config::BundlesConfig;
 use slacp::SessionId;
@@ -20,6 +21,7 @@ use super::store::{Store, StoreError, StoreHandle};
 use super::tcpcl::Sessions;
 use super::{hop, warnings::Warnings};
 use crate::clock;
+use crate::config::keys::random_bytes;
 use crate::error::RunError;
 use crate::hop::Hop;
 use crate::roles::gateway::log_panic;
@@ -61,6 +63,20 @@ pub(super) struct Node {
     next: AtomicU64,
     pub(super) sessions: Sessions,
     pub(super) warnings: Warnings,
+}
+
+pub(super) fn random() -> u64 {
+    // Without random numbers the gateway would not have started.
+    let bytes: [u8; 32] = random_bytes().unwrap_or_default();
+    u64::from_be_bytes(std::array::from_fn(|place| bytes[place]))
+}
+
+fn happening(fate: Fate) -> Happening {
+    match fate {
+        Fate::Forwarded => Happening::Forwarded,
+        Fate::Delivered => Happening::Delivered,
+        Fate::Expired => Happening::Expired,
+    }
 }
 
 /// What a task has done.
@@ -176,9 +192,14 @@ impl Node {
             let node = self.clone();
             tasks.spawn(async move { node.remove(record, fate).await });
         }
+        loop {
+            let Some(record) = self.agent().next_arrived(None) else { break };
+            let node = self.clone();
+            tasks.spawn(async move { node.note(record).await });
+        }
         let Some(directory) = self.config.inbox.clone().filter(|_| inbox) else { return };
         loop {
-            let arrived = self.agent().next_arrived(self.config.file_service());
+            let arrived = self.agent().next_arrived(Some(self.config.file_service()));
             let Some(record) = arrived else { break };
             let (node, directory) = (self.clone(), directory.clone());
             tasks.spawn(async move { node.deliver(directory, record).await });
@@ -239,6 +260,7 @@ impl Node {
     async fn remove(self: Arc<Self>, record: Record, fate: Fate) -> Done {
         let id = record.id;
         self.tried.lock().expect("nobody panics while holding the list").remove(&id);
+        self.tell_of(id, happening(fate)).await;
         match self.store.run(move |store| store.remove(&record, fate)).await {
             Ok(()) => {
                 self.agent().removed(&id);
@@ -291,6 +313,51 @@ impl Node {
         };
         self.notify();
         outcome
+    }
+
+    /// Hands in the report of what happened to a bundle, if it asks for that.
+    pub(super) fn tell(self: &Arc<Self>, about: &Summary, what: Happening) {
+        let now = (clock::now(), clock::unix_millis());
+        let Some(bytes) = self.agent().report(now, about, what, random()) else { return };
+        let node = self.clone();
+        tokio::spawn(async move {
+            if let Ok(Decision::Take((incoming, _))) =
+                node.begin(Origin::Here, None, bytes.len() as u64, false).await
+            {
+                // Whoever cannot be reached hears nothing: the refusal is logged.
+                let _ = incoming.finish_as(|_| bytes).await;
+            }
+        });
+    }
+
+    /// The same of a bundle in the store.
+    async fn tell_of(self: &Arc<Self>, id: BundleId, what: Happening) {
+        if !self.agent().config().reports {
+            return;
+        }
+        let read = self.store.run(move |store| read(&store.read(&id)?).map_err(io::Error::other));
+        if let Ok((summary, _)) = read.await {
+            self.tell(&summary, what);
+        }
+    }
+
+    /// Logs what another node reports of a bundle of ours.
+    async fn note(self: Arc<Self>, record: Record) -> Done {
+        let id = record.id;
+        let payload = self.store.run(move |store| {
+            let bytes = store.read(&id)?;
+            let (summary, _) = read(&bytes).map_err(io::Error::other)?;
+            Ok(bytes[summary.payload].to_vec())
+        });
+        let report = payload.await.ok().and_then(|payload| read_report(&payload));
+        if let Some(Report { id, source, happenings }) = report {
+            let from = record.source.node();
+            self.warnings.report(&format!("{source}: {id} {}, says {from}", happenings.join(", ")));
+        }
+        // Fails only if the bundle is not being delivered.
+        let _ = self.agent().taken(&id);
+        self.notify();
+        Done::Nothing
     }
 
     /// Logs why a bundle is not taken.

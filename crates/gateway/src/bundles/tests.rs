@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pep::bundles::tcpcl::{ContactHeader, Message, TermReason};
-use pep::bundles::{AgentConfig, Limits, Neighbour, NewBundle};
+use pep::bundles::{AgentConfig, Limits, Neighbour, NewBundle, Purpose};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use units::ByteCount;
@@ -32,7 +32,7 @@ fn config(node: &str, store: &Path, peers: &[(&str, Reach)]) -> BundlesConfig {
     };
     let (node, peers_of) = (node.parse().unwrap(), peers.iter().map(neighbour).collect());
     BundlesConfig {
-        agent: AgentConfig { node, peers: peers_of, limits },
+        agent: AgentConfig { node, peers: peers_of, limits, reports: true },
         reach: peers.iter().map(|(_, reach)| reach.clone()).collect(),
         store: store.to_owned(),
         inbox: None,
@@ -78,6 +78,7 @@ async fn send(
         name: None,
         length: payload.len() as u64,
         made: Some(made),
+        report: true,
     };
     let BundleAsked::Handle(handle) = ask(node, BundleRequest::Offer(offer)).await? else {
         panic!("a handle")
@@ -135,6 +136,9 @@ async fn nodes_exchange_bundles_over_tcp_also_after_a_restart() {
         (state == BundleAsked::State(Some("forwarded".to_owned()))).then_some(())
     })
     .await;
+    // It asked for a report, which has come back and been read.
+    until(async || (node.status().delivered == 1).then_some(())).await;
+    assert_eq!(first.status().reports, 1);
     // The same again is a duplicate; the other way, and an empty one.
     assert_eq!(send(&node, "ipn:1.7", &large, twice).await.unwrap(), id);
     send(&first, "ipn:2.5", b"", made(2)).await.unwrap();
@@ -205,6 +209,7 @@ async fn strangers_and_liars_get_nothing_in() {
         sequence: 1,
         lifetime: Duration::from_secs(60),
         file_name: None,
+        purpose: Purpose::Data,
         payload: b"payload",
     };
     let foreign = made(&stranger).encode();

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use pep::admission::Bucket;
 use pep::bundles::Refusal;
 use units::Instant;
 
@@ -14,8 +15,16 @@ const EVERY: Duration = Duration::from_secs(60);
 
 /// When each was logged last. The causes are few: kinds of refusals for each configured node, and
 /// kinds of operations.
-#[derive(Default)]
-pub(super) struct Warnings(Mutex<BTreeMap<String, Instant>>);
+pub(super) struct Warnings {
+    last: Mutex<BTreeMap<String, Instant>>,
+    reports: Mutex<Bucket>,
+}
+
+impl Default for Warnings {
+    fn default() -> Self {
+        Self { last: Mutex::default(), reports: Mutex::new(Bucket::new(10, 100)) }
+    }
+}
 
 impl Warnings {
     /// The disk has failed.
@@ -39,9 +48,18 @@ impl Warnings {
         }
     }
 
+    /// Another node has reported on a bundle of ours. These are not warnings, but as many as others like:
+    /// the log has ten a second at most.
+    pub(super) fn report(&self, what: &str) {
+        let mut reports = self.reports.lock().expect("nobody panics while holding the bucket");
+        if reports.take(clock::now()) {
+            tracing::info!("bundles: report: {what}");
+        }
+    }
+
     fn is_due(&self, cause: &str) -> bool {
         let now = clock::now();
-        let mut last = self.0.lock().expect("nobody panics while holding the list");
+        let mut last = self.last.lock().expect("nobody panics while holding the list");
         let due = last.get(cause).is_none_or(|last| now.saturating_since(*last) >= EVERY);
         if due {
             last.insert(cause.to_owned(), now);

@@ -13,6 +13,8 @@ use self::index::{Held, Index, State};
 pub use self::routes::{AgentConfig, Limits, Neighbour, PeerId, Place, Refusal};
 use super::endpoint::Endpoint;
 use super::format::{BundleId, Summary};
+use super::report::{Happening, report};
+use crate::admission::Bucket;
 
 /// First and longest pause after a node could not be reached, or has no room.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -20,6 +22,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 const UNWANTED: Duration = Duration::from_secs(300);
 /// Pause before a file is removed again that could not be.
 const REMOVAL: Duration = Duration::from_secs(10);
+/// Status reports, against those who have many sent to somebody else. Bundles decide whom they are for.
+const REPORTS_PER_SECOND: u32 = 10;
+const REPORTS_AT_ONCE: u32 = 100;
 
 /// A bundle in the store, as its file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +119,8 @@ pub struct AgentStats {
     pub duplicates: u64,
     /// Bundles refused.
     pub refused: u64,
+    /// Status reports sent.
+    pub reports: u64,
     /// Bundles remembered.
     pub remembered: usize,
 }
@@ -170,6 +177,7 @@ pub struct Agent {
     incoming: BTreeMap<Ticket, Incoming>,
     next_ticket: u64,
     peers: Vec<Peer>,
+    reporting: Bucket,
     stats: AgentStats,
 }
 
@@ -189,6 +197,7 @@ impl Agent {
             incoming: BTreeMap::new(),
             next_ticket: 0,
             peers,
+            reporting: Bucket::new(REPORTS_PER_SECOND, REPORTS_AT_ONCE),
             stats: AgentStats::default(),
         };
         for (id, fate, expires) in known {
@@ -435,16 +444,34 @@ impl Agent {
         Some(peer)
     }
 
-    /// The oldest bundle for a service of this node that nobody is taking, at most once until
-    /// [`Self::taken`] or [`Self::not_taken`].
-    pub fn next_arrived(&mut self, service: &str) -> Option<Record> {
+    /// The bundle that reports what happened to another one, if that asks for it and this node does so.
+    /// `number` tells it from others; `wall` is in milliseconds since 1970. The owner hands it in like one
+    /// of its own; if that fails, there is no report.
+    pub fn report(
+        &mut self,
+        (now, wall): (Instant, u64),
+        about: &Summary,
+        what: Happening,
+        number: u64,
+    ) -> Option<Vec<u8>> {
+        let asked = about.reports.as_ref().is_some_and(|request| request.asks(what));
+        if !self.config.reports || !asked || !self.reporting.take(now) {
+            return None;
+        }
+        self.stats.reports += 1;
+        report(about, what, &self.config.node, wall, number)
+    }
+
+    /// The oldest bundle for a service of this node, or for the node itself, that nobody is taking, at
+    /// most once until [`Self::taken`] or [`Self::not_taken`].
+    pub fn next_arrived(&mut self, service: Option<&str>) -> Option<Record> {
         let record = self.index.first_here(service)?.clone();
         self.index.set(&record.id, State::Delivering);
         Some(record)
     }
 
     /// Whether a bundle waits for a service of this node.
-    pub fn has_arrived(&self, service: &str) -> bool {
+    pub fn has_arrived(&self, service: Option<&str>) -> bool {
         self.index.first_here(service).is_some()
     }
 

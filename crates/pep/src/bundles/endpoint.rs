@@ -59,6 +59,11 @@ impl Node {
         !matches!(self.0, NodeId::Dtn(_))
     }
 
+    /// The endpoint of the node itself.
+    pub(super) fn itself(&self) -> Endpoint {
+        Endpoint { eid: self.eid(), node: self.clone() }
+    }
+
     pub(super) fn eid(&self) -> Eid {
         self.0.clone().into()
     }

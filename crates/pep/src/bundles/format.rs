@@ -18,9 +18,10 @@ use thiserror::Error;
 
 use super::endpoint::{Endpoint, EndpointError, Node};
 use super::file_name::FileName;
+use super::report::ReportRequest;
 
 /// From 1970 to the beginning of DTN time, 2000-01-01 (RFC 9171 §4.2.6), in milliseconds.
-const DTN_EPOCH: u64 = 946_684_800_000;
+pub(super) const DTN_EPOCH: u64 = 946_684_800_000;
 /// Our block with the name of the file that a bundle carries, of the range for private use (RFC 9171
 /// §9.1). Others ignore it and get the file's contents.
 const FILE_NAME: Type = Type::Unrecognised(192);
@@ -35,7 +36,7 @@ const PAYLOAD: u64 = 1;
 pub struct BundleId(pub [u8; 16]);
 
 impl BundleId {
-    fn of(id: &Id) -> Self {
+    pub(super) fn of(id: &Id) -> Self {
         let (created, sequence) = id.timestamp.clone().into_parts();
         let mut hash = Sha256::new();
         let mut put = |number: u64| hash.update(number.to_be_bytes());
@@ -65,6 +66,15 @@ impl fmt::Display for BundleId {
     }
 }
 
+/// The place of a part in a larger bundle (RFC 9171 §4.3.1), in bytes of the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fragment {
+    /// Where it begins.
+    pub offset: u64,
+    /// Length of the whole payload.
+    pub total: u64,
+}
+
 /// What a bundle says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
@@ -84,8 +94,14 @@ pub struct Summary {
     pub file_name: Option<FileName>,
     /// The payload, within the bundle.
     pub payload: Range<usize>,
-    /// Whether it is a part of a larger bundle.
-    pub is_fragment: bool,
+    /// Tells it from others of the same source and time.
+    pub sequence: u64,
+    /// Which part of a larger bundle it is, if it is one.
+    pub fragment: Option<Fragment>,
+    /// Whether it carries a record for the node itself (RFC 9171 §6).
+    pub is_administrative: bool,
+    /// The status reports that it asks for.
+    pub reports: Option<ReportRequest>,
     /// Length of the whole bundle, in bytes.
     pub length: u64,
 }
@@ -169,9 +185,32 @@ fn summary(bundle: &Bundle, bytes: &[u8]) -> Result<Summary, Unreadable> {
         age: bundle.age,
         file_name: file_name(bundle, bytes),
         payload,
-        is_fragment: bundle.id.fragment_info.is_some(),
+        sequence: bundle.id.timestamp.clone().into_parts().1,
+        fragment: bundle
+            .id
+            .fragment_info
+            .as_ref()
+            .map(|it| Fragment { offset: it.offset, total: it.total_adu_length }),
+        is_administrative: bundle.flags.is_admin_record,
+        reports: reports(bundle),
         length: bytes.len() as u64,
     })
+}
+
+/// The reports that a bundle asks for; those of administrative bundles are not heeded, against loops
+/// (RFC 9171 §4.2.3).
+fn reports(bundle: &Bundle) -> Option<ReportRequest> {
+    let flags = &bundle.flags;
+    let request = ReportRequest {
+        to: bundle.report_to.clone().try_into().ok()?,
+        received: flags.receipt_report_requested,
+        forwarded: flags.forward_report_requested,
+        delivered: flags.delivery_report_requested,
+        deleted: flags.delete_report_requested,
+        time: flags.report_status_time,
+    };
+    let asks = request.received || request.forwarded || request.delivered || request.deleted;
+    (asks && !flags.is_admin_record).then_some(request)
 }
 
 /// The name in our block; of several, the one in the block with the lowest number.
@@ -179,6 +218,17 @@ fn file_name(bundle: &Bundle, bytes: &[u8]) -> Option<FileName> {
     let named = bundle.blocks.iter().filter(|(_, block)| block.block_type == FILE_NAME);
     let (_, block) = named.min_by_key(|(number, _)| **number)?;
     FileName::new(core::str::from_utf8(block.payload(bytes)?).ok()?)
+}
+
+/// What a new bundle is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Data of a program.
+    Data,
+    /// The same, and the source's node is to hear when it was delivered, or deleted.
+    Reported,
+    /// A record of a node for another one (RFC 9171 §6).
+    Administration,
 }
 
 /// A bundle to make.
@@ -197,6 +247,8 @@ pub struct NewBundle<'a> {
     pub lifetime: Duration,
     /// The name of the file that it carries.
     pub file_name: Option<&'a FileName>,
+    /// What it is for.
+    pub purpose: Purpose,
     /// What it carries.
     pub payload: &'a [u8],
 }
@@ -208,15 +260,25 @@ impl NewBundle<'_> {
     /// Never: what is invalid cannot be expressed.
     pub fn encode(&self) -> Vec<u8> {
         let clocked = self.created.checked_sub(DTN_EPOCH).filter(|since| *since > 0);
-        let flags = Flags { do_not_fragment: true, ..Flags::default() };
+        let reported = self.purpose == Purpose::Reported;
+        let flags = Flags {
+            do_not_fragment: true,
+            is_admin_record: self.purpose == Purpose::Administration,
+            delivery_report_requested: reported,
+            delete_report_requested: reported,
+            report_status_time: reported,
+            ..Flags::default()
+        };
         let mut builder = Builder::new(self.source.eid().clone(), self.destination.eid().clone())
             .with_flags(flags)
-            .with_lifetime(self.lifetime)
-            .with_hop_count(&HopInfo { limit: HOP_LIMIT, count: 0 });
+            .with_report_to(self.source.node().eid())
+            .with_lifetime(self.lifetime);
         let mut add = |kind: Type, data: Vec<u8>| {
             let block = std::mem::replace(&mut builder, scratch()).add_extension_block(kind);
             builder = block.expect("it is not the primary one").build(data.into());
         };
+        // Not by `with_hop_count`: its flag to report failures is forbidden in records (§4.2.4).
+        add(Type::HopCount, hardy_cbor::encode::emit(&HopInfo { limit: HOP_LIMIT, count: 0 }).0);
         if clocked.is_none() {
             add(Type::BundleAge, hardy_cbor::encode::emit(&BundleAge::from(0)).0);
         }

@@ -6,7 +6,7 @@ use units::{Instant, Machine};
 
 use super::tcpcl::{Role, Session, SessionConfig, SessionEvent};
 use super::transfer::{Received, Reception, Replies};
-use super::{Node, forwarded, read};
+use super::{Happening, Node, forwarded, read, read_report, report};
 
 /// The largest bundle that is taken, in bytes.
 const LARGEST: u64 = 100_000;
@@ -19,6 +19,12 @@ pub(crate) fn parse(bytes: &[u8]) {
     assert_eq!((&again, more), (&summary, None), "canonical once, canonical for ever");
     assert!(summary.payload.end <= kept.len());
     let node: Node = "ipn:5.0".parse().expect("a node");
+    let _ = read_report(&kept[summary.payload.clone()]);
+    if let Some(said) = report(&summary, Happening::Delivered, &node, 1 << 40, 1) {
+        let (about, _) = read(&said).expect("what is made is a bundle");
+        let said = read_report(&said[about.payload]).expect("and a report");
+        assert_eq!(said.id, summary.id);
+    }
     let onward = forwarded(kept, &node, Duration::from_secs(7));
     // It may have crossed its last node.
     if let Ok((later, _)) = read(&onward) {

@@ -6,8 +6,7 @@
 //! Bundles are read and written by `hardy-bpv7`.
 //!
 //! Not modelled: fragmentation (fragments of others are passed on, and taken for no endpoint here),
-//! status reports, which RFC 9171 §5 leaves to policy, BPSec (RFC 9172: blocks of others pass), and
-//! routes that are learned: they are configured.
+//! BPSec (RFC 9172: blocks of others pass), and routes that are learned: they are configured.
 
 mod agent;
 mod endpoint;
@@ -15,6 +14,7 @@ mod file_name;
 mod format;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod report;
 pub mod tcpcl;
 #[cfg(test)]
 mod tests;
@@ -26,4 +26,5 @@ pub use agent::{
 };
 pub use endpoint::{Endpoint, EndpointError, Node, NodeError};
 pub use file_name::FileName;
-pub use format::{BundleId, NewBundle, Summary, Unreadable, forwarded, read};
+pub use format::{BundleId, Fragment, NewBundle, Purpose, Summary, Unreadable, forwarded, read};
+pub use report::{Happening, Report, ReportRequest, read_report, report};

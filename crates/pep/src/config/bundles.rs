@@ -14,7 +14,7 @@ pub const FILE_SERVICES: [&str; 2] = ["1000", "files"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundlesConfig {
     /// The node, those it exchanges bundles with, and what it may keep. Keys `node`, `hub`, `size`,
-    /// `bundles`, `largest`, `remembered`, `longest_lifetime`, `window` and sections
+    /// `bundles`, `largest`, `remembered`, `longest_lifetime`, `window`, `reports` and sections
     /// `[[bundles.peer]]`.
     pub agent: AgentConfig,
     /// How each of the agent's peers is reached, in the same order.

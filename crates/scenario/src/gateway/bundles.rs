@@ -87,7 +87,7 @@ fn read(
     }
     let (peers, reach) = peers.into_iter().unzip();
     Ok(BundlesConfig {
-        agent: AgentConfig { node, peers, limits },
+        agent: AgentConfig { node, peers, limits, reports: raw.reports.unwrap_or(false) },
         reach,
         store: locate(&store),
         inbox: raw.inbox.as_deref().map(locate),

@@ -240,6 +240,7 @@ fn hand_over(
         name: Some(name.to_owned()),
         length: note.bytes,
         made: Some(note.made),
+        report: false,
     };
     client.send(offer, &mut open(path, note)?)
 }

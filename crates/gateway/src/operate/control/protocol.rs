@@ -131,6 +131,9 @@ pub struct BundleOffer {
     /// Creation time in milliseconds since 1970, and sequence number: of two with the same, one is a
     /// duplicate. The gateway chooses them if `None`.
     pub made: Option<(u64, u64)>,
+    /// Whether this node is to hear when the bundle is delivered, or deleted.
+    #[serde(default)]
+    pub report: bool,
 }
 
 /// The answer to a [`BundleRequest`].

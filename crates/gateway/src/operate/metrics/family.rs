@@ -379,7 +379,13 @@ fn bundles(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let help = "How long the oldest bundle has been in the store; 0 if there is none";
     families.one("skyhop_bundles_oldest_seconds", help, bundles.oldest_s)?;
     let remembered = bundles.remembered as f64;
-    families.one("skyhop_bundles_remembered", "Bundles remembered to tell duplicates", remembered)
+    families.one(
+        "skyhop_bundles_remembered",
+        "Bundles remembered to tell duplicates",
+        remembered,
+    )?;
+    let rows = [(Vec::new(), bundles.reports)];
+    families.counter("skyhop_bundle_reports", "Status reports sent", &rows)
 }
 
 fn bounds(status: &Status, families: &mut Families<'_>) -> fmt::Result {

@@ -212,6 +212,9 @@ pub struct BundlesStatus {
     pub refused: u64,
     /// Remembered, to tell duplicates.
     pub remembered: u64,
+    /// Status reports sent.
+    #[serde(default)]
+    pub reports: u64,
 }
 
 impl BundlesStatus {
@@ -229,6 +232,7 @@ impl BundlesStatus {
             duplicates: stats.duplicates,
             refused: stats.refused,
             remembered: stats.remembered as u64,
+            reports: stats.reports,
         }
     }
 }

@@ -143,9 +143,9 @@ impl Index {
         self.first(Place::Peer(peer)).next()
     }
 
-    /// The first that waits for a service of this node.
-    pub(super) fn first_here(&self, service: &str) -> Option<&Record> {
-        let is_for = |it: &&Record| it.destination.service().as_deref() == Some(service);
+    /// The first that waits for a service of this node, or for the node itself.
+    pub(super) fn first_here(&self, service: Option<&str>) -> Option<&Record> {
+        let is_for = |it: &&Record| it.destination.service().as_deref() == service;
         self.first(Place::Here).find(is_for)
     }
 

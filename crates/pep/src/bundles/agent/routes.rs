@@ -35,6 +35,8 @@ pub struct AgentConfig {
     pub peers: Vec<Neighbour>,
     /// What it may keep.
     pub limits: Limits,
+    /// Whether it reports to those whom bundles name what happened to these.
+    pub reports: bool,
 }
 
 /// A node that bundles are exchanged with.
@@ -104,8 +106,8 @@ pub enum Refusal {
     /// The node that hands it over may not hand over bundles of its source.
     #[error("its source is not behind the node that sends it")]
     Source,
-    /// It is a fragment for this node, or for the node itself.
-    #[error("its destination takes no fragments and no administrative records")]
+    /// It is a fragment for this node; or a record for a service, or anything else for the node itself.
+    #[error("its destination takes no fragments, or no bundles of its kind")]
     Endpoint,
     /// It is not what was announced, or no bundle.
     #[error("it is malformed")]
@@ -157,7 +159,11 @@ impl AgentConfig {
         }
         match self.route(&bundle.destination, peer) {
             None | Some(Place::Nowhere) => Err(Refusal::NoRoute),
-            Some(Place::Here) if bundle.is_fragment || bundle.destination.service().is_none() => {
+            // A node takes records, its services do not.
+            Some(Place::Here)
+                if bundle.fragment.is_some()
+                    || bundle.is_administrative == bundle.destination.service().is_some() =>
+            {
                 Err(Refusal::Endpoint)
             }
             Some(place) => Ok(place),

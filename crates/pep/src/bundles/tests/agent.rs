@@ -6,8 +6,9 @@ use units::{ByteCount, Instant, Machine};
 
 use super::pair::limits;
 use crate::bundles::{
-    Agent, AgentConfig, AgentWake, BundleId, Decision, Endpoint, Fate, Limits, Neighbour, Origin,
-    PeerId, Record, Refusal, Returned, Summary, Whereabouts,
+    Agent, AgentConfig, AgentWake, BundleId, Decision, Endpoint, Fate, Fragment, Happening, Limits,
+    Neighbour, Origin, PeerId, Record, Refusal, ReportRequest, Returned, Summary, Whereabouts,
+    read, read_report,
 };
 
 const NOW: u64 = 1_795_600_000_000;
@@ -23,7 +24,11 @@ fn agent(limits: Limits) -> Agent {
     };
     let peers =
         vec![neighbour("ipn:2.0", &["dtn://boat/"], false), neighbour("ipn:3.0", &[], true)];
-    Agent::new(AgentConfig { node: "ipn:1.0".parse().unwrap(), peers, limits }, vec![], vec![])
+    Agent::new(
+        AgentConfig { node: "ipn:1.0".parse().unwrap(), peers, limits, reports: true },
+        vec![],
+        vec![],
+    )
 }
 
 fn bundle(number: u8, source: &str, destination: &str) -> Summary {
@@ -36,7 +41,10 @@ fn bundle(number: u8, source: &str, destination: &str) -> Summary {
         age: None,
         file_name: None,
         payload: 0..0,
-        is_fragment: false,
+        sequence: 5,
+        fragment: None,
+        is_administrative: false,
+        reports: None,
         length: 1000,
     }
 }
@@ -88,7 +96,7 @@ fn a_bundle_that_is_too_much_is_refused_with_a_reason() {
     long.lifetime = limits().lifetime + Duration::from_secs(1);
     old.created = Some(NOW - 60_000);
     new.created = Some(NOW + 3_601_000);
-    part.is_fragment = true;
+    part.fragment = Some(Fragment { offset: 0, total: 2000 });
     for (it, why) in [
         (large, Refusal::TooLarge),
         (long, Refusal::Lifetime),
@@ -145,11 +153,11 @@ fn a_duplicate_is_known_while_it_is_here_and_for_its_lifetime() {
     take(&mut agent, Origin::Peer(SHIP), &it);
     assert_eq!(offer(&mut agent, Origin::Peer(SHIP), &it), Ok(Decision::Have));
     assert_eq!(agent.whereabouts(&it.id), Some(Whereabouts::Arrived));
-    assert!(agent.next_arrived("2").is_none());
-    assert_eq!(agent.next_arrived("1").unwrap().id, it.id);
-    assert!(agent.next_arrived("1").is_none(), "somebody is taking it");
+    assert!(agent.next_arrived(Some("2")).is_none());
+    assert_eq!(agent.next_arrived(Some("1")).unwrap().id, it.id);
+    assert!(agent.next_arrived(Some("1")).is_none(), "somebody is taking it");
     agent.not_taken(&it.id).unwrap();
-    assert_eq!(agent.next_arrived("1").unwrap().id, it.id);
+    assert_eq!(agent.next_arrived(Some("1")).unwrap().id, it.id);
     agent.taken(&it.id).unwrap();
     assert!(agent.taken(&it.id).is_err());
     let (record, fate) = agent.poll_remove().unwrap();
@@ -224,10 +232,62 @@ fn after_a_restart_a_bundle_whose_end_is_noted_is_only_removed() {
     let records = vec![record(2, "ipn:1.1"), record(1, "ipn:1.1"), record(3, "ipn:2.1")];
     let known = vec![(BundleId([1; 16]), Fate::Delivered, NOW + 60_000)];
     let mut agent = Agent::new(config, records, known);
-    assert_eq!(agent.next_arrived("1").unwrap().id.0[0], 2);
-    assert_eq!(agent.next_arrived("1"), None);
+    assert_eq!(agent.next_arrived(Some("1")).unwrap().id.0[0], 2);
+    assert_eq!(agent.next_arrived(Some("1")), None);
     assert_eq!(agent.poll_remove().unwrap().1, Fate::Delivered);
     agent.set_peer(SHIP, true);
     assert_eq!(agent.poll_send().unwrap().1.id.0[0], 3);
     assert_eq!((agent.list().count(), agent.stats().oldest), (3, Some(NOW + 1)));
+}
+
+#[test]
+fn whoever_asks_for_reports_gets_them_within_bounds() {
+    let request = ReportRequest {
+        to: "ipn:2.0".parse().unwrap(),
+        received: false,
+        forwarded: false,
+        delivered: true,
+        deleted: true,
+        time: true,
+    };
+    let about = Summary { reports: Some(request), ..bundle(1, "ipn:2.7", "ipn:1.1") };
+    let at = (Instant::from_nanos(1), NOW);
+    let mut agent = agent(limits());
+    assert_eq!(agent.report(at, &about, Happening::Received, 1), None, "not asked for");
+    for (what, word) in [(Happening::Delivered, "delivered"), (Happening::Expired, "expired")] {
+        let bytes = agent.report(at, &about, what, 1).unwrap();
+        let (summary, _) = read(&bytes).unwrap();
+        assert!(summary.is_administrative && summary.reports.is_none(), "no reports of reports");
+        assert_eq!(summary.source.to_string(), "ipn:1.0");
+        assert_eq!(summary.destination.to_string(), "ipn:2.0");
+        let report = read_report(&bytes[summary.payload.clone()]).unwrap();
+        assert_eq!((report.source.as_str(), &report.happenings[..]), ("ipn:2.7", &[word][..]));
+        take(
+            &mut agent,
+            Origin::Here,
+            &Summary { id: BundleId([word.len() as u8; 16]), ..summary },
+        );
+    }
+    let sent = (0..1000)
+        .filter(|number| agent.report(at, &about, Happening::Delivered, *number).is_some());
+    assert_eq!(sent.count(), 98, "a hundred at once");
+    let off = AgentConfig { reports: false, ..agent.config().clone() };
+    let mut silent = Agent::new(off, vec![], vec![]);
+    let later = (Instant::from_nanos(u64::MAX), NOW);
+    assert_eq!(silent.report(later, &about, Happening::Delivered, 1), None, "not allowed");
+    assert_eq!(agent.stats().reports, 100);
+}
+
+#[test]
+fn records_are_for_nodes_and_data_for_services() {
+    for (to, is_administrative, expected) in [
+        ("ipn:1.0", true, Ok(())),
+        ("ipn:1.0", false, Err(Refusal::Endpoint)),
+        ("ipn:1.1", true, Err(Refusal::Endpoint)),
+    ] {
+        let it = Summary { is_administrative, ..bundle(1, "ipn:2.7", to) };
+        let mut agent = agent(limits());
+        assert_eq!(offer(&mut agent, Origin::Peer(SHIP), &it).map(drop), expected, "{to}");
+        assert_eq!(agent.next_arrived(None).is_some(), expected.is_ok());
+    }
 }

@@ -4,7 +4,9 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::bundles::{FileName, NewBundle, Node, forwarded, read};
+use crate::bundles::{
+    FileName, Happening, NewBundle, Node, Purpose, forwarded, read, read_report, report,
+};
 
 /// 2026-11-25 in milliseconds since 1970.
 const NOW: u64 = 1_795_600_000_000;
@@ -19,6 +21,7 @@ fn made(created: u64, payload: &[u8], name: Option<&str>) -> Vec<u8> {
         sequence: 5,
         lifetime: Duration::from_secs(60),
         file_name: name.as_ref(),
+        purpose: Purpose::Reported,
         payload,
     };
     bundle.encode()
@@ -67,7 +70,30 @@ fn a_bundle_that_circles_ends() {
     assert!(read(&bytes).unwrap_err().to_string().contains("as many nodes"));
 }
 
+#[test]
+fn a_report_names_its_bundle() {
+    let hub: Node = "ipn:1.0".parse().unwrap();
+    // With a clock and without.
+    for created in [NOW, 1000] {
+        let (about, _) = read(&made(created, b"hello", None)).unwrap();
+        assert_eq!(about.reports.as_ref().unwrap().to.to_string(), "dtn://ship/");
+        let bytes = report(&about, Happening::Delivered, &hub, NOW, 9).unwrap();
+        let (summary, other) = read(&bytes).unwrap();
+        assert_eq!((summary.destination.to_string().as_str(), other), ("dtn://ship/", None));
+        let said = read_report(&bytes[summary.payload]).unwrap();
+        assert_eq!((said.id, said.source.as_str()), (about.id, "dtn://ship/out"));
+        assert_eq!(said.happenings, ["delivered"]);
+        assert_eq!(report(&about, Happening::Received, &hub, NOW, 9), None);
+    }
+    assert_eq!(read_report(b"hello"), None);
+}
+
 proptest! {
+    #[test]
+    fn any_bytes_are_a_report_or_not(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = read_report(&bytes);
+    }
+
     #[test]
     fn a_damaged_bundle_is_refused(at in any::<prop::sample::Index>(), bit in 0u8..8) {
         let mut bytes = made(NOW, b"some contents that matter", Some("a.txt"));

@@ -12,7 +12,7 @@ use units::{ByteCount, Instant, Machine};
 use crate::bundles::transfer::{Announcement, Digest, Received, Reception, Replies, Reply};
 use crate::bundles::{
     Agent, AgentConfig, BundleId, Decision, Fate, Limits, Neighbour, NewBundle, Node, Origin,
-    PeerId, Record, Returned, Ticket, forwarded, read,
+    PeerId, Purpose, Record, Returned, Ticket, forwarded, read,
 };
 
 /// 2026-11-25 in milliseconds since 1970.
@@ -171,6 +171,7 @@ impl World {
             sequence: number,
             lifetime: Duration::from_secs(20 * 86_400),
             file_name: None,
+            purpose: Purpose::Data,
             payload: &payload,
         };
         let bytes = bundle.encode();
@@ -297,7 +298,12 @@ impl World {
         }
         let neighbour =
             Neighbour { node: node(1 - side), behind: Vec::new(), everything: side == 1 };
-        let config = AgentConfig { node: node(side), peers: vec![neighbour], limits: self.limits };
+        let config = AgentConfig {
+            node: node(side),
+            peers: vec![neighbour],
+            limits: self.limits,
+            reports: false,
+        };
         let disk = &self.sides[side].disk;
         let records = disk.files.values().map(|(record, _)| record.clone()).collect();
         self.sides[side].agent = Some(Agent::new(config, records, disk.known.clone()));
@@ -378,7 +384,7 @@ impl World {
             disk.known.push((record.id, fate, record.expires));
             self.wrote(side, Written::Noted(record));
         }
-        while let Some(record) = self.agent_of(side).and_then(|it| it.next_arrived(SERVICE)) {
+        while let Some(record) = self.agent_of(side).and_then(|it| it.next_arrived(Some(SERVICE))) {
             let disk = &mut self.sides[side].disk;
             // Naming the file is one step, after which it is never named again.
             if disk.named.insert(record.id) {

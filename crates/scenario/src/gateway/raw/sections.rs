@@ -237,6 +237,9 @@ pub(in crate::gateway) struct Bundles {
     /// Those (prefixes) that may connect there; required when others can reach `listen`.
     #[serde(default)]
     pub(in crate::gateway) clients: Vec<Text<Prefix>>,
+    /// Whether to send the status reports that bundles ask for, at most 10 a second.
+    #[schemars(extend("default" = false))]
+    pub(in crate::gateway) reports: Option<bool>,
     /// Nodes to exchange bundles with.
     #[serde(default)]
     pub(in crate::gateway) peer: Vec<BundlePeer>,

@@ -1,0 +1,150 @@
+//! Status reports: what happened to a bundle, for whoever its source has named (RFC 9171 §6.1.1).
+
+use core::fmt;
+use core::time::Duration;
+
+use hardy_bpv7::bundle::{FragmentInfo, Id};
+use hardy_bpv7::creation_timestamp::CreationTimestamp;
+use hardy_bpv7::dtn_time::DtnTime;
+use hardy_bpv7::status_report::{
+    AdministrativeRecord, BundleStatusReport, ReasonCode, StatusAssertion,
+};
+
+use super::endpoint::{Endpoint, Node};
+use super::format::{BundleId, DTN_EPOCH, NewBundle, Purpose, Summary};
+
+/// What can happen to a bundle that is worth a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Happening {
+    /// This node has stored it.
+    Received,
+    /// The next node has stored it.
+    Forwarded,
+    /// It was delivered here.
+    Delivered,
+    /// Its lifetime was over.
+    Expired,
+}
+
+impl fmt::Display for Happening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Received => "received",
+            Self::Forwarded => "forwarded",
+            Self::Delivered => "delivered",
+            Self::Expired => "expired",
+        })
+    }
+}
+
+/// Which reports a bundle asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportRequest {
+    /// Whom they are for.
+    pub to: Endpoint,
+    /// When the bundle is received.
+    pub received: bool,
+    /// When it is forwarded.
+    pub forwarded: bool,
+    /// When it is delivered.
+    pub delivered: bool,
+    /// When it is deleted.
+    pub deleted: bool,
+    /// Whether they are to say when that was.
+    pub time: bool,
+}
+
+impl ReportRequest {
+    /// Whether a report is asked for when this happens.
+    pub fn asks(&self, happening: Happening) -> bool {
+        match happening {
+            Happening::Received => self.received,
+            Happening::Forwarded => self.forwarded,
+            Happening::Delivered => self.delivered,
+            Happening::Expired => self.deleted,
+        }
+    }
+}
+
+/// A report of another node, about one thing that happened to a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The bundle.
+    pub id: BundleId,
+    /// Who has made it.
+    pub source: String,
+    /// What happened: one of [`Happening`], or `deleted` for other reasons.
+    pub happenings: Vec<&'static str>,
+}
+
+/// The bundle by which `node` tells whoever has asked for it what happened to another one, `now`, in
+/// milliseconds since 1970. [`None`] if nobody has asked. Reports never ask for reports.
+///
+/// # Panics
+/// Never: what is invalid cannot be expressed.
+pub fn report(
+    about: &Summary,
+    what: Happening,
+    node: &Node,
+    now: u64,
+    sequence: u64,
+) -> Option<Vec<u8>> {
+    let request = about.reports.as_ref().filter(|request| request.asks(what))?;
+    let clock = now.checked_sub(DTN_EPOCH).filter(|since| *since > 0);
+    let time = clock.filter(|_| request.time).map(|since| DtnTime::new(since).into());
+    let said = |it| (it == what).then_some(StatusAssertion(time));
+    let record = AdministrativeRecord::BundleStatusReport(BundleStatusReport {
+        bundle_id: identity(about),
+        received: said(Happening::Received),
+        forwarded: said(Happening::Forwarded),
+        delivered: said(Happening::Delivered),
+        deleted: said(Happening::Expired),
+        reason: match what {
+            Happening::Expired => ReasonCode::LifetimeExpired,
+            _ => ReasonCode::NoAdditionalInformation,
+        },
+    });
+    let bundle = NewBundle {
+        source: &node.itself(),
+        destination: &request.to,
+        created: now,
+        sequence,
+        lifetime: about.lifetime.max(Duration::from_secs(60)),
+        file_name: None,
+        purpose: Purpose::Administration,
+        payload: &hardy_cbor::encode::emit(&record).0,
+    };
+    Some(bundle.encode())
+}
+
+fn identity(about: &Summary) -> Id {
+    let created = about.created.map(|time| DtnTime::new(time.saturating_sub(DTN_EPOCH)));
+    let fragment = about.fragment;
+    Id {
+        source: about.source.eid().clone(),
+        timestamp: CreationTimestamp::from_parts(created, about.sequence),
+        fragment_info: fragment
+            .map(|it| FragmentInfo { offset: it.offset, total_adu_length: it.total }),
+    }
+}
+
+/// Reads the payload of an administrative bundle; [`None`] if it is no status report.
+pub fn read_report(payload: &[u8]) -> Option<Report> {
+    let (record, length) =
+        hardy_cbor::decode::parse::<(AdministrativeRecord, usize)>(payload).ok()?;
+    let AdministrativeRecord::BundleStatusReport(report) = record;
+    let expired = report.reason == ReasonCode::LifetimeExpired;
+    let happenings = [
+        (&report.received, "received"),
+        (&report.forwarded, "forwarded"),
+        (&report.delivered, "delivered"),
+        (&report.deleted, if expired { "expired" } else { "deleted" }),
+    ];
+    let happenings = happenings.into_iter().filter(|(it, _)| it.is_some()).map(|(_, what)| what);
+    let source = Endpoint::try_from(report.bundle_id.source.clone()).ok()?;
+    (length == payload.len()).then(|| Report {
+        id: BundleId::of(&report.bundle_id),
+        source: source.to_string(),
+        happenings: happenings.collect(),
+    })
+}
