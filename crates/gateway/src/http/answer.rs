@@ -21,7 +21,7 @@ impl Conversation {
         let Some(part) = part else { return Some(self.say(request, head, None, how).await) };
         let body = match body {
             Some(body) => body,
-            None => self.shared.body(entry).await?,
+            None => self.shared.kept.body(entry).await?,
         };
         let from = usize::try_from(part.from).ok()?;
         let part = body.get(from..from + usize::try_from(part.length).ok()?)?;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::http::{Framing, Key, Parsed, Plan, RequestHead};
+use pep::http::{Asked, Framing, Key, Parsed, Plan, RequestHead};
 use slacp::{Destination, Open, ResetReason};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::flight::{Boarding, Flight, Lead, Patience};
 use super::upstream::{End, Upstream, session};
 use super::wire::{Inlet, Wire};
 use super::{Shared, refresh};
@@ -25,6 +26,9 @@ const HEAD: Duration = Duration::from_secs(2);
 /// Time for what was said last to be heard.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 
+/// How often a client waits for the answer to another's request before it asks for itself.
+const MOST_WAITS: u32 = 2;
+
 /// A client's connection.
 pub(super) struct Conversation {
     pub(super) shared: Arc<Shared>,
@@ -38,6 +42,8 @@ pub(super) struct Conversation {
     spoke: bool,
     /// Whether the hub fetches from this server.
     pub(super) fetches: bool,
+    /// That of the request under way, if others may wait for its answer.
+    pub(super) lead: Option<Lead>,
 }
 
 /// What comes next on a connection.
@@ -67,7 +73,7 @@ impl Conversation {
         let _ = tcp::prepare(&socket, &shared.through.counters.keepalive);
         tcp::reset_when_closed(&socket, true);
         let (leg, inlet) = (Leg::new(socket), Inlet::default());
-        Self { shared, leg, inlet, open, upstream: None, spoke: false, fetches: true }
+        Self { shared, leg, inlet, open, upstream: None, spoke: false, fetches: true, lead: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -193,10 +199,13 @@ impl Conversation {
         if let Some(fate) = self.promised(&key, &request).await {
             return fate;
         }
+        let now = clock::unix_time();
+        let mut plan = self
+            .shared
+            .kept
+            .change(|cache| cache.handle_request(now, key.clone(), &request, framing, client));
+        let mut waits = MOST_WAITS;
         loop {
-            let plan = self.shared.change(|cache| {
-                cache.handle_request(clock::unix_time(), key.clone(), &request, framing, client)
-            });
             match plan {
                 Plan::Answer(answer, again) => {
                     if let Some((head, asked)) = again {
@@ -208,11 +217,41 @@ impl Conversation {
                         return fate;
                     }
                 }
-                Plan::Ask(head, asked) => {
-                    return self.ask(&request, head, asked, framing, entry).await;
-                }
+                Plan::Ask(head, asked) => match self.board(&asked, waits) {
+                    Some(flight) => match self.follow(flight, &request).await {
+                        Ok(fate) => return fate,
+                        Err(Patience::Left) => waits -= 1,
+                        Err(Patience::Over) => waits = 0,
+                    },
+                    None => {
+                        let fate = self.ask(&request, head, asked, framing, entry).await;
+                        self.lead = None;
+                        return fate;
+                    }
+                },
                 Plan::Unavailable => return self.unavailable(&request, "fwd=miss").await,
             }
+            let now = clock::unix_time();
+            plan = self
+                .shared
+                .kept
+                .change(|cache| cache.reconsider(now, key.clone(), &request, framing, client));
+        }
+    }
+
+    /// Where to wait for the answer to the same request of another client. Without one, or if it has waited
+    /// in vain too often, this one is sent on.
+    fn board(&mut self, asked: &Asked, waits: u32) -> Option<Arc<Flight>> {
+        if waits == 0 {
+            return None;
+        }
+        match self.shared.kept.board(asked) {
+            Boarding::Lead(lead) => {
+                self.lead = Some(lead);
+                None
+            }
+            Boarding::Join(flight) => Some(flight),
+            Boarding::Alone => None,
         }
     }
 

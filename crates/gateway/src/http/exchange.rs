@@ -6,6 +6,7 @@ use slacp::ResetReason;
 
 use super::answer::persist;
 use super::conversation::{Conversation, Fate, address};
+use super::flight::{Lead, Seat};
 use super::record::Recording;
 use super::upstream::{End, Upstream};
 use super::wire::{As, Broken, Inlet, Wire, pass};
@@ -98,7 +99,7 @@ impl Conversation {
     /// What the cache has may do. Otherwise the client hears of the failure as it would without us.
     async fn fail(&mut self, request: &RequestHead, asked: &Asked, reason: ResetReason) -> Fate {
         let now = clock::unix_time();
-        if let Some(answer) = self.shared.change(|cache| cache.handle_failure(now, asked))
+        if let Some(answer) = self.shared.kept.change(|cache| cache.handle_failure(now, asked))
             && let Some(fate) = self.answer(request, answer, "hit; detail=unreachable").await
         {
             return fate;
@@ -169,6 +170,7 @@ impl Conversation {
             Reply::Head(reply, length) => {
                 let verdict = self
                     .shared
+                    .kept
                     .change(|cache| cache.handle_response(clock::unix_time(), asked, &reply));
                 match reply.framing(&request.method) {
                     Ok(answered) if whole => {
@@ -232,7 +234,7 @@ impl Conversation {
     ) -> Heard {
         let Upstream { end, inlet, .. } = upstream;
         let client = Wire::Socket(self.leg.socket());
-        let mut uploaded = body.is_over();
+        let (mut uploaded, mut gone) = (body.is_over(), false);
         let moved = |count| entry.moved(clock::now(), Side::Client, count);
         let ends = ((client, &mut self.inlet), (end.wire(), As::Itself));
         let upload = pass(ends.0, ends.1, body, |_| {}, moved);
@@ -252,7 +254,13 @@ impl Conversation {
                     Ok(reply) => Heard::Reply(reply),
                     Err(reason) => Heard::Failed(reason),
                 },
-                () = self.leg.failure() => return Heard::ClientGone(ResetReason::Reset),
+                () = self.leg.failure(), if !gone => {
+                    // Others may wait for the answer, too.
+                    if !self.lead.as_ref().is_some_and(Lead::is_followed) {
+                        return Heard::ClientGone(ResetReason::Reset);
+                    }
+                    gone = true;
+                }
                 // Over a hop that is gone, nothing will come for a while, and the cache may do.
                 Ok(()) = route.changed(), if asked.validates.is_some() => {
                     if route.borrow().hub.is_none() && matches!(end, End::Stream(_)) {
@@ -275,6 +283,17 @@ impl Conversation {
         let keeps = reply.keeps_alive();
         match verdict {
             Verdict::Pass { store } => {
+                if !store {
+                    self.lead.take().into_iter().for_each(Lead::end_alone);
+                }
+                if let (Framing::Length(length), Some(lead)) = (framing, &self.lead) {
+                    if lead.announce(asked, &reply, length) {
+                        let answer = (&reply, framing);
+                        return Attempt::Over(self.share(request, answer, upstream, entry).await);
+                    }
+                    // There is no room for it: nobody waits for what will not be there.
+                    self.lead.take().into_iter().for_each(Lead::end_alone);
+                }
                 let answer = (&reply, framing, store);
                 let fate = self.pass_on(request, asked, answer, &mut upstream, entry).await;
                 if keeps && framing != Framing::UntilClose && matches!(fate, Fate::Open) {
@@ -315,15 +334,14 @@ impl Conversation {
         }
     }
 
-    /// Passes an answer on to the client, and stores it if that is wanted.
-    async fn pass_on(
-        &mut self,
+    /// Passes on the head of an answer. Returns whether the connection stays open behind its body.
+    async fn begin(
+        &self,
         request: &RequestHead,
-        asked: &Asked,
-        (reply, framing, store): (&ResponseHead, Framing, bool),
-        upstream: &mut Upstream,
+        reply: &ResponseHead,
+        framing: Framing,
         entry: &Registered<'_>,
-    ) -> Fate {
+    ) -> Result<bool, ResetReason> {
         let old = request.minor == 0;
         let until_close = framing == Framing::UntilClose || (old && framing == Framing::Chunked);
         let keeps = request.keeps_alive() && !until_close;
@@ -336,20 +354,75 @@ impl Conversation {
         let mut bytes = Vec::new();
         head.write(&mut bytes);
         entry.moved(clock::now(), Side::Server, bytes.len());
-        if let Err(reason) = self.client().write(&bytes).await {
-            return Fate::Broken(reason);
+        self.client().write(&bytes).await?;
+        Ok(keeps)
+    }
+
+    /// The client of an answer. What the hub pushes must be known before it has read what names it.
+    fn client_of(&self, end: &End) -> Wire<'_> {
+        match end {
+            End::Fetch(_) => Wire::Held(self.leg.socket(), &self.shared.through.hop),
+            _ => self.client(),
         }
-        let mut recording = store.then(|| Recording::new(&self.shared));
+    }
+
+    /// Passes on an answer that is stored, and that others may have, too. It is taken in even if this client
+    /// does not read it.
+    async fn share(
+        &mut self,
+        request: &RequestHead,
+        (reply, framing): (&ResponseHead, Framing),
+        upstream: Upstream,
+        entry: &Registered<'_>,
+    ) -> Fate {
+        let (Some(lead), Framing::Length(length)) = (self.lead.take(), framing) else {
+            return Fate::Broken(ResetReason::Reset);
+        };
+        let mut seat = Seat::new(lead.flight.clone());
+        let client = self.client_of(&upstream.end);
+        let taken = tokio::spawn(lead.take_in(upstream, framing));
+        let moved = |count| entry.moved(clock::now(), Side::Server, count);
+        let said = async {
+            let keeps = self.begin(request, reply, framing, entry).await?;
+            seat.write(client, (0, usize::try_from(length).unwrap_or(usize::MAX)), moved).await?;
+            Ok(keeps)
+        };
+        let keeps = match said.await {
+            Ok(keeps) => keeps,
+            Err(reason) => return Fate::Broken(reason),
+        };
+        // All of it has come.
+        if let Ok(Some(upstream)) = taken.await {
+            if reply.keeps_alive() {
+                self.keep(upstream);
+            } else {
+                tokio::spawn(upstream.close());
+            }
+        }
+        if keeps { Fate::Open } else { Fate::Close }
+    }
+
+    /// Passes an answer on to the client, and stores it if that is wanted.
+    async fn pass_on(
+        &mut self,
+        request: &RequestHead,
+        asked: &Asked,
+        (reply, framing, store): (&ResponseHead, Framing, bool),
+        upstream: &mut Upstream,
+        entry: &Registered<'_>,
+    ) -> Fate {
+        let old = request.minor == 0;
+        let keeps = match self.begin(request, reply, framing, entry).await {
+            Ok(keeps) => keeps,
+            Err(reason) => return Fate::Broken(reason),
+        };
+        let mut recording = store.then(|| Recording::new(&self.shared.kept));
         let record = |bytes: &[u8]| recording.iter_mut().for_each(|it| it.add(bytes));
         let form = if old && framing == Framing::Chunked { As::Content } else { As::Itself };
         let mut body = Body::new(framing);
         let Upstream { end, inlet, .. } = upstream;
         let moved = |count| entry.moved(clock::now(), Side::Server, count);
-        // What the hub pushes must be known before the client has read what names it.
-        let client = match end {
-            End::Fetch(_) => Wire::Held(self.leg.socket(), &self.shared.through.hop),
-            _ => self.client(),
-        };
+        let client = self.client_of(end);
         let passed = pass((end.wire(), inlet), (client, form), &mut body, record, moved).await;
         match passed {
             Ok(true) => {

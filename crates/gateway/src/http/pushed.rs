@@ -49,7 +49,7 @@ async fn take(
         target: request.target.clone(),
     };
     let (client, now) = (open.source.ip(), clock::now());
-    let has = shared.lock().has(clock::unix_time(), &key, &request);
+    let has = shared.kept.lock().has(clock::unix_time(), &key, &request);
     let wanted = !has && shared.promises().handle_promise(now, client, key.clone());
     stream.heard();
     if !wanted {
@@ -76,7 +76,7 @@ async fn receive(
     };
     inlet.consume(length);
     let framing = reply.framing("GET").map_err(|_| ResetReason::Prohibited)?;
-    let mut recording = Recording::new(shared);
+    let mut recording = Recording::new(&shared.kept);
     let mut body = Body::new(framing);
     let record = |bytes: &[u8]| recording.add(bytes);
     match pass((wire, inlet), (wire, As::Nothing), &mut body, record, |_| {}).await {
@@ -100,7 +100,7 @@ async fn receive(
         at,
     };
     let now = (clock::now(), clock::unix_time());
-    shared.change(|cache| cache.handle_pushed(now.1, &asked, &reply, body.clone()));
+    shared.kept.change(|cache| cache.handle_pushed(now.1, &asked, &reply, body.clone()));
     shared.promises().handle_response(now, (client, key), request, &reply, body);
     Ok(())
 }

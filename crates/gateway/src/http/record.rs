@@ -1,41 +1,109 @@
 //! Bodies that are kept while they pass.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 
 use pep::http::{Asked, ResponseHead};
+use units::ByteCount;
 
-use super::Shared;
 use super::disk::Bytes;
+use super::kept::Kept;
 use crate::clock;
 
 /// A body that will be stored, as far as it has come.
 pub(super) struct Recording<'a> {
-    shared: &'a Shared,
+    kept: &'a Kept,
     /// [`None`] once it has become too long.
     bytes: Option<Vec<u8>>,
     longest: u64,
 }
 
-/// Memory of all recordings.
-#[derive(Debug, Default)]
-pub(super) struct Recorded(AtomicU64);
+/// Memory of all bodies that are being recorded: as much as the cache may take.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    most: u64,
+    taken: Mutex<Taken>,
+}
 
-impl<'a> Recording<'a> {
-    pub(super) fn new(shared: &'a Shared) -> Self {
-        let longest = shared.lock().store().longest();
-        Self { shared, bytes: Some(Vec::new()), longest }
+#[derive(Debug, Default)]
+struct Taken {
+    all: u64,
+    /// For bodies that have not come yet, by who asked for them.
+    ahead: BTreeMap<IpAddr, u64>,
+}
+
+/// Memory for a whole body, which has still to come.
+pub(super) struct Room {
+    kept: Arc<Kept>,
+    client: IpAddr,
+    length: u64,
+}
+
+impl Recorded {
+    pub(super) fn new(most: ByteCount) -> Self {
+        Self { most: most.get(), taken: Mutex::default() }
     }
 
-    /// Adds what has come. All recordings together may take as much memory as the cache.
+    fn change<R>(&self, change: impl FnOnce(&mut Taken) -> R) -> R {
+        change(&mut self.taken.lock().expect("nobody panics while holding this"))
+    }
+
+    fn take(&self, length: u64) -> bool {
+        self.change(|taken| {
+            let fits = taken.all + length <= self.most;
+            taken.all += if fits { length } else { 0 };
+            fits
+        })
+    }
+
+    fn release(&self, length: u64) {
+        self.change(|taken| taken.all -= length);
+    }
+}
+
+impl Room {
+    /// Room for a body of `length` bytes. A client gets no more than half of what there is: its server may
+    /// promise a body that never comes.
+    pub(super) fn new(kept: &Arc<Kept>, client: IpAddr, length: u64) -> Option<Self> {
+        let recorded = &kept.recorded;
+        let longest = kept.lock().store().longest();
+        let ahead = recorded.change(|taken| taken.ahead.get(&client).copied().unwrap_or(0));
+        if length > longest || ahead + length > recorded.most / 2 || !recorded.take(length) {
+            return None;
+        }
+        recorded.change(|taken| *taken.ahead.entry(client).or_default() += length);
+        Some(Self { kept: kept.clone(), client, length })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let (client, length) = (self.client, self.length);
+        self.kept.recorded.change(|taken| {
+            taken.all -= length;
+            let of_client = taken.ahead.entry(client).or_default();
+            *of_client -= length;
+            if *of_client == 0 {
+                taken.ahead.remove(&client);
+            }
+        });
+    }
+}
+
+impl<'a> Recording<'a> {
+    pub(super) fn new(kept: &'a Kept) -> Self {
+        let longest = kept.lock().store().longest();
+        Self { kept, bytes: Some(Vec::new()), longest }
+    }
+
+    /// Adds what has come.
     pub(super) fn add(&mut self, more: &[u8]) {
         let Some(bytes) = &mut self.bytes else { return };
         let length = (bytes.len() + more.len()) as u64;
-        let all = &self.shared.recorded.0;
-        let most = self.shared.config.cache.limits.memory.get();
-        if length > self.longest || all.load(Ordering::Relaxed) + more.len() as u64 > most {
+        if length > self.longest || !self.kept.recorded.take(more.len() as u64) {
             return self.give_up();
         }
-        all.fetch_add(more.len() as u64, Ordering::Relaxed);
         bytes.extend_from_slice(more);
     }
 
@@ -48,7 +116,7 @@ impl<'a> Recording<'a> {
 
     fn give_up(&mut self) {
         let length = self.bytes.take().map_or(0, |bytes| bytes.len() as u64);
-        self.shared.recorded.0.fetch_sub(length, Ordering::Relaxed);
+        self.kept.recorded.release(length);
     }
 
     /// Stores it: it is whole.
@@ -56,7 +124,7 @@ impl<'a> Recording<'a> {
         let Some(bytes) = &self.bytes else { return };
         let (body, length) = (bytes.as_slice().into(), bytes.len() as u64);
         let now = clock::unix_time();
-        self.shared.change(|cache| cache.handle_body(now, asked, reply, body, length));
+        self.kept.change(|cache| cache.handle_body(now, asked, reply, body, length));
         self.give_up();
     }
 }

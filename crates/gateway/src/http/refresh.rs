@@ -26,7 +26,7 @@ pub(super) async fn refresh(
 ) {
     let refreshed = timeout(LIMIT, exchange(&shared, &open, &head, &asked)).await;
     if !matches!(refreshed, Ok(Ok(()))) {
-        shared.change(|cache| cache.handle_failure(clock::unix_time(), &asked));
+        shared.kept.change(|cache| cache.handle_failure(clock::unix_time(), &asked));
     }
 }
 
@@ -44,10 +44,11 @@ async fn exchange(
     let reply = read_reply(wire, inlet, None).await?;
     let Reply::Head(reply, length) = reply else { return Err(ResetReason::Reset) };
     inlet.consume(length);
-    let verdict = shared.change(|cache| cache.handle_response(clock::unix_time(), asked, &reply));
+    let verdict =
+        shared.kept.change(|cache| cache.handle_response(clock::unix_time(), asked, &reply));
     let framing = reply.framing(&asked.request.method).map_err(|_| ResetReason::Prohibited)?;
     if verdict == (Verdict::Pass { store: true }) {
-        let mut recording = Recording::new(shared);
+        let mut recording = Recording::new(&shared.kept);
         let mut body = Body::new(framing);
         let record = |bytes: &[u8]| recording.add(bytes);
         let passed = pass((wire, inlet), (wire, As::Nothing), &mut body, record, |_| {}).await;

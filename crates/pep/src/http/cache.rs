@@ -36,6 +36,8 @@ pub struct CacheStats {
     pub misses: u64,
     /// Those that are not a cache's business: other methods, parts of what is not stored.
     pub passed: u64,
+    /// Those answered by what was on its way for another client.
+    pub collapsed: u64,
     /// Bytes of bodies that did not cross the hop.
     pub saved_bytes: u64,
     /// Responses stored since the start.
@@ -145,6 +147,18 @@ impl<B: Clone> Cache<B> {
         client: IpAddr,
     ) -> Plan<B> {
         self.stats.requests += 1;
+        self.reconsider(now, key, request, framing, client)
+    }
+
+    /// Decides again about a request whose first plan came to nothing.
+    pub fn reconsider(
+        &mut self,
+        now: UnixTime,
+        key: Key,
+        request: &RequestHead,
+        framing: Framing,
+        client: IpAddr,
+    ) -> Plan<B> {
         let asked =
             Asked { key, request: request.clone(), keep: false, validates: None, client, at: now };
         let cacheable =
@@ -332,6 +346,29 @@ impl<B: Clone> Cache<B> {
         if self.store.insert(key, &asked.request, stored, (body, length), asked.client) {
             self.stats.stored += 1;
         }
+    }
+
+    /// What a client gets of the answer to another's request, whose body has `length` bytes: what it would
+    /// get from the store (RFC 9111 §4). [`None`] if it must ask for itself.
+    pub fn handle_collapsed(
+        &mut self,
+        now: UnixTime,
+        (asked, response): (&Asked, &ResponseHead),
+        length: u64,
+        request: &RequestHead,
+    ) -> Option<(ResponseHead, Option<Part>)> {
+        let mut stored = Stored::new(&asked.request, response, (asked.at, now));
+        stored.head.fields.remove("content-length");
+        let serves = is_storable(&asked.request, response)
+            && stored.is_selected_by(request)
+            && stored.reuse(now, request) == Reuse::Fresh;
+        if !serves {
+            return None;
+        }
+        let (head, part) = answer(now, request, &stored, length);
+        self.stats.collapsed += 1;
+        self.stats.saved_bytes += part.map_or(0, |part| part.length);
+        Some((head, part))
     }
 
     /// Stores what was pushed, if that may be stored. Nobody has asked for it yet.

@@ -15,6 +15,7 @@
 mod answer;
 mod body;
 mod cache;
+mod collapse;
 mod directives;
 mod fields;
 #[cfg(feature = "fuzzing")]
@@ -31,6 +32,7 @@ mod tests;
 pub use answer::Part;
 pub use body::{BadChunk, Body};
 pub use cache::{Answer, Asked, Cache, CacheConfig, CacheStats, Plan, Verdict};
+pub use collapse::{Boarding, Flights};
 pub use fields::Fields;
 pub use head::{Framing, LONGEST_HEAD, Parsed, RequestHead, ResponseHead, Unfit};
 pub use links::{Language, LinkReader, in_fields, resolve};

@@ -88,8 +88,7 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
     if response.fields.has("set-cookie") && !shared {
         return false;
     }
-    let overrides = OVERRIDES.iter().any(|name| request.fields.has(name));
-    if response.fields.lists("vary", "*") || overrides {
+    if response.fields.lists("vary", "*") || overrides(&request.fields) {
         return false;
     }
     let explicit =
@@ -107,6 +106,11 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
 /// Whether a response that comes now may be stored, and stays fresh for this time.
 pub fn stays(request: &RequestHead, response: &ResponseHead, time: Duration) -> bool {
     is_storable(request, response) && lifetime(response, UnixTime::from_seconds(0)) >= time
+}
+
+/// Whether a request may ask its server for something else than it seems to.
+pub(super) fn overrides(fields: &Fields) -> bool {
+    OVERRIDES.iter().any(|name| fields.has(name))
 }
 
 fn has_validator(fields: &Fields) -> bool {

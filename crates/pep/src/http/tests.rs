@@ -1,6 +1,7 @@
 //! The cache against what the standards say, case by case; and its bounds, with seeds.
 
 mod bounds;
+mod collapse;
 mod promises;
 mod record;
 mod rules;

@@ -167,6 +167,7 @@ pub(crate) fn inside_answers_are_cached() {
     let used: Vec<_> = server.asked("/chunks/1").iter().map(|it| it.connection).collect();
     assert_eq!(used, [used[0]; 3]);
     nobody_speaks_for_others(&server);
+    together(&server);
     let shown = text(&skyhop(&["status"], &sockets.path("terminal")).stdout);
     println!("{shown}");
     assert!(shown.contains("from the cache") && count(&sockets, "hits") >= 4, "{shown}");
@@ -213,6 +214,32 @@ fn several_on_one_connection(server: &Server) {
     let reply = old.hear();
     assert!(reply.is_hit() && reply.field("content-length").is_some());
     assert_eq!(read_all(old.0.get_ref()), b"");
+}
+
+/// What several clients ask for at the same time crosses the hop once, if all may have it.
+fn together(server: &Server) {
+    let [shared, private] = ["/fresh-large/9", "/private/9"].map(|target| {
+        let asking = (0..6).map(|_| thread::spawn(move || timed(|| get(target))));
+        let asking: Vec<_> = asking.collect();
+        asking.into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert!(shared.iter().all(|(_, it)| it.body == "/fresh-large/9".repeat(10_000)));
+    let collapsed = |(_, it): &&(Duration, Reply)| {
+        it.field("cache-status") == Some("skyhop; fwd=miss; collapsed")
+    };
+    assert_eq!(
+        (shared.iter().filter(collapsed).count(), server.asked("/fresh-large/9").len()),
+        (5, 1)
+    );
+    assert!(private.iter().all(|(_, it)| it.body == "/private/9 of a.example"));
+    assert_eq!(
+        (private.iter().filter(collapsed).count(), server.asked("/private/9").len()),
+        (0, 6)
+    );
+    // Known by now not to be for others: nobody waits for another's answer first.
+    let again: Vec<_> = (0..3).map(|_| thread::spawn(|| timed(|| get("/private/9")))).collect();
+    let slowest = again.into_iter().map(|it| it.join().unwrap().0).max().unwrap();
+    assert!(slowest < RTT * 3 / 2, "{slowest:?}");
 }
 
 /// A host is whoever was connected to: its own answers are its own.

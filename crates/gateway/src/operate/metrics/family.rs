@@ -338,6 +338,7 @@ fn http(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         ("stale", http.stale),
         ("miss", http.misses),
         ("passed", http.passed),
+        ("collapsed", http.collapsed),
         ("stored", http.stored),
         ("pushed", http.pushed),
         ("push_used", http.push_used),

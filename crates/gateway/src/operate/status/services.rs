@@ -126,6 +126,8 @@ pub struct HttpStatus {
     pub passed: u64,
     /// Connections that were no HTTP, or not HTTP that the cache handles.
     pub plain: u64,
+    /// Answered by what was on its way for another client.
+    pub collapsed: u64,
     /// Bytes of bodies that did not cross the hop.
     pub saved_bytes: u64,
     /// Round trips over the hop for which clients did not wait: `hits` and `push_used`.
@@ -172,6 +174,7 @@ impl HttpStatus {
             misses: stats.misses,
             passed: stats.passed,
             plain,
+            collapsed: stats.collapsed,
             saved_bytes: stats.saved_bytes,
             saved_round_trips: stats.hits + promises.used,
             stored: stats.stored,

@@ -72,6 +72,7 @@ pub(super) fn http(http: &HttpStatus, role: Role) -> String {
         let _ = write!(what, "; {} pushed, {} used", http.pushed, http.push_used);
     }
     for (count, why) in [
+        (http.collapsed, "with another's request"),
         (http.stale, "expired"),
         (http.plain, "connections left alone"),
         (http.disk_errors, "errors of the disk"),

@@ -1,0 +1,390 @@
+//! An answer on its way that several clients wait for (`pep::http::Flights`).
+//!
+//! Once its head has come, and says how long it is, a task takes it in, and every client gets it as fast as
+//! it reads. So nobody waits for the slowest, and who asked first may leave. It is given up when all have.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use pep::http::{Asked, Body, Framing, Key, RequestHead, ResponseHead};
+use slacp::ResetReason;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::answer::persist;
+use super::conversation::{Conversation, Fate};
+use super::kept::Kept;
+use super::record::Room;
+use super::upstream::Upstream;
+use super::wire::{As, Wire, pass};
+use crate::clock;
+
+/// How long a client waits for the head of an answer to another's request.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// What a client gets of a body at once, in bytes.
+const PIECE: usize = 64 << 10;
+
+/// What clients wait at.
+#[derive(Default)]
+pub(super) struct Flight {
+    progress: watch::Sender<Progress>,
+    body: Mutex<Vec<u8>>,
+    room: OnceLock<Room>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Progress {
+    /// What is coming, once that is known.
+    coming: Option<Arc<Coming>>,
+    /// Bytes of its body that have come.
+    have: usize,
+    /// Whether nothing more will come.
+    over: bool,
+}
+
+#[derive(Debug)]
+struct Coming {
+    asked: Asked,
+    reply: ResponseHead,
+    /// Of the body, in bytes.
+    length: usize,
+}
+
+impl Progress {
+    /// Whether waiting is over: it is coming, or nothing is.
+    fn is_known(&self) -> bool {
+        self.over || self.coming.is_some()
+    }
+
+    fn coming(&self) -> Option<Arc<Coming>> {
+        let coming = self.coming.clone()?;
+        (!self.over || self.have == coming.length).then_some(coming)
+    }
+}
+
+impl Flight {
+    fn add(&self, bytes: &[u8]) {
+        self.body().extend_from_slice(bytes);
+        self.progress.send_modify(|it| it.have += bytes.len());
+    }
+
+    fn body(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
+        self.body.lock().expect("nobody panics while holding this")
+    }
+}
+
+/// A request that is sent on, at whose answer others wait. Dropping it sends them to the cache again.
+pub(super) struct Lead {
+    kept: Arc<Kept>,
+    pub(super) flight: Arc<Flight>,
+    key: Key,
+    number: u64,
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.kept.flights().land(&self.key, self.number);
+        self.flight.progress.send_modify(|it| it.over = true);
+    }
+}
+
+impl Kept {
+    fn flights(&self) -> std::sync::MutexGuard<'_, pep::http::Flights<Arc<Flight>>> {
+        self.flights.lock().expect("nobody panics while holding this")
+    }
+
+    /// Whether a request that the cache wants to send on leads, or joins another.
+    pub(super) fn board(self: &Arc<Self>, asked: &Asked) -> Boarding {
+        let flight = Arc::<Flight>::default();
+        let found = self.flights().board(clock::now(), asked, &flight);
+        match found {
+            pep::http::Boarding::Lead(number) => {
+                let (kept, key) = (self.clone(), asked.key.clone());
+                Boarding::Lead(Lead { kept, flight, key, number })
+            }
+            pep::http::Boarding::Join(flight) => Boarding::Join(flight),
+            pep::http::Boarding::Alone => Boarding::Alone,
+        }
+    }
+}
+
+impl Lead {
+    /// Whether others wait.
+    pub(super) fn is_followed(&self) -> bool {
+        self.flight.progress.receiver_count() > 0
+    }
+
+    /// The answer is for its client only.
+    pub(super) fn end_alone(self) {
+        self.kept.flights().was_alone(clock::now(), self.key.clone());
+    }
+
+    /// Tells what is coming: something that is stored. Returns whether there is room for it.
+    pub(super) fn announce(&self, asked: &Asked, reply: &ResponseHead, length: u64) -> bool {
+        let Some(room) = Room::new(&self.kept, asked.client, length) else { return false };
+        let Ok(length) = usize::try_from(length) else { return false };
+        let coming = Arc::new(Coming { asked: asked.clone(), reply: reply.clone(), length });
+        let is_first = self.flight.room.set(room).is_ok();
+        self.flight.progress.send_modify(|it| it.coming = Some(coming));
+        is_first
+    }
+
+    /// Takes the body in, and stores it. Returns the way to its server, if that can be used again.
+    pub(super) async fn take_in(
+        self,
+        mut upstream: Upstream,
+        framing: Framing,
+    ) -> Option<Upstream> {
+        let flight = self.flight.clone();
+        let Upstream { end, inlet, .. } = &mut upstream;
+        let (wire, mut body) = (end.wire(), Body::new(framing));
+        let add = |bytes: &[u8]| flight.add(bytes);
+        let passed = tokio::select! {
+            passed = pass((wire, inlet), (wire, As::Nothing), &mut body, add, |_| {}) => passed,
+            () = flight.progress.closed() => return None,
+        };
+        if passed != Ok(true) {
+            return None;
+        }
+        let coming = flight.progress.borrow().coming.clone()?;
+        let (body, now) = (flight.body().as_slice().into(), clock::unix_time());
+        let (asked, reply, length) = (&coming.asked, &coming.reply, coming.length as u64);
+        self.kept.change(|cache| cache.handle_body(now, asked, reply, body, length));
+        Some(upstream)
+    }
+}
+
+/// What a request finds.
+pub(super) enum Boarding {
+    Lead(Lead),
+    Join(Arc<Flight>),
+    Alone,
+}
+
+/// A client that gets the body of an answer.
+pub(super) struct Seat {
+    flight: Arc<Flight>,
+    progress: watch::Receiver<Progress>,
+}
+
+impl Seat {
+    pub(super) fn new(flight: Arc<Flight>) -> Self {
+        let progress = flight.progress.subscribe();
+        Self { flight, progress }
+    }
+
+    /// The next bytes from `sent` on; [`None`] if they do not come.
+    async fn piece(&mut self, sent: usize) -> Option<Vec<u8>> {
+        let have = {
+            let come = self.progress.wait_for(|it| it.over || it.have > sent).await.ok()?;
+            come.have
+        };
+        let body = self.flight.body();
+        let piece = body.get(sent..have.min(sent + PIECE))?;
+        (!piece.is_empty()).then(|| piece.to_vec())
+    }
+
+    /// Writes this part of the body as it comes.
+    pub(super) async fn write(
+        &mut self,
+        to: Wire<'_>,
+        (from, length): (usize, usize),
+        moved: impl Fn(usize),
+    ) -> Result<(), ResetReason> {
+        let mut sent = from;
+        while sent < from + length {
+            let mut piece = self.piece(sent).await.ok_or(ResetReason::Reset)?;
+            piece.truncate(from + length - sent);
+            to.write(&piece).await?;
+            moved(piece.len());
+            sent += piece.len();
+        }
+        Ok(())
+    }
+}
+
+impl Conversation {
+    /// Answers with what comes for another client. [`None`] if that is no answer for this one, who then
+    /// is told nothing; and whether the client should wait for others again.
+    pub(super) async fn follow(
+        &self,
+        flight: Arc<Flight>,
+        request: &RequestHead,
+    ) -> Result<Fate, Patience> {
+        let mut seat = Seat::new(flight);
+        let coming = tokio::select! {
+            known = timeout(PATIENCE, seat.progress.wait_for(Progress::is_known)) => match known {
+                Ok(Ok(known)) => known.coming(),
+                _ => return Err(Patience::Over),
+            },
+            () = self.leg.failure() => return Ok(Fate::Broken(ResetReason::Reset)),
+        };
+        let coming = coming.ok_or(Patience::Left)?;
+        let (now, length) = (clock::unix_time(), coming.length as u64);
+        let served = self.shared.kept.change(|cache| {
+            cache.handle_collapsed(now, (&coming.asked, &coming.reply), length, request)
+        });
+        let (mut head, part) = served.ok_or(Patience::Over)?;
+        let keeps = request.keeps_alive();
+        head.fields.push("Cache-Status", "skyhop; fwd=miss; collapsed");
+        persist(&mut head, request, keeps);
+        let mut first = Vec::new();
+        head.write(&mut first);
+        let whole = part.map_or((0, 0), |part| (part.from as usize, part.length as usize));
+        let said = async {
+            self.client().write(&first).await?;
+            seat.write(self.client(), whole, |_| {}).await
+        };
+        Ok(match said.await {
+            Ok(()) if keeps => Fate::Open,
+            Ok(()) => Fate::Close,
+            Err(reason) => Fate::Broken(reason),
+        })
+    }
+}
+
+/// Whether a client that waited in vain may wait again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    Left,
+    Over,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use pep::http::{CacheConfig, Parsed, Plan, StoreLimits};
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpStream;
+    use units::ByteCount;
+
+    use super::*;
+    use crate::http::upstream::End;
+    use crate::http::wire::Inlet;
+    use crate::testkit::connected;
+
+    const MEMORY: u64 = 1000;
+    const BODY: &[u8; 300] = &[7; 300];
+
+    fn kept() -> Arc<Kept> {
+        let size = ByteCount::new(MEMORY);
+        let limits = StoreLimits { memory: ByteCount::new(100_000), disk: size, object: size };
+        let config = CacheConfig { limits, stale: Duration::ZERO };
+        Kept::start(config, None).0
+    }
+
+    fn asked(kept: &Kept, target: &str) -> Asked {
+        let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let Parsed::Head(request, _) = RequestHead::parse(text.as_bytes()) else {
+            panic!("{text}")
+        };
+        let key =
+            Key { destination: String::new(), host: "a".to_owned(), target: target.to_owned() };
+        let (now, client) = (clock::unix_time(), IpAddr::from([10, 0, 0, 1]));
+        match kept.change(|it| it.handle_request(now, key, &request, Framing::None, client)) {
+            Plan::Ask(_, asked) => asked,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn reply(length: u64) -> ResponseHead {
+        let text = format!(
+            "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: {length}\r\n\r\n"
+        );
+        let Parsed::Head(head, _) = ResponseHead::parse(text.as_bytes()) else { panic!("{text}") };
+        head
+    }
+
+    fn lead(kept: &Arc<Kept>, asked: &Asked) -> Lead {
+        let Boarding::Lead(lead) = kept.board(asked) else { panic!("another leads") };
+        lead
+    }
+
+    /// A flight whose body comes from a socket: its task, the server, and the client that leads.
+    async fn flying(
+        kept: &Arc<Kept>,
+        target: &str,
+    ) -> (tokio::task::JoinHandle<Option<Upstream>>, TcpStream, Seat) {
+        let asked = asked(kept, target);
+        let lead = lead(kept, &asked);
+        assert!(lead.announce(&asked, &reply(300), 300));
+        let [near, server] = connected().await;
+        let upstream = Upstream { end: End::Socket(near), inlet: Inlet::default(), used: false };
+        let seat = Seat::new(lead.flight.clone());
+        (tokio::spawn(lead.take_in(upstream, Framing::Length(300))), server, seat)
+    }
+
+    fn join(kept: &Arc<Kept>, target: &str) -> Seat {
+        let Boarding::Join(flight) = kept.board(&asked(kept, target)) else { panic!("none flies") };
+        Seat::new(flight)
+    }
+
+    #[tokio::test]
+    async fn who_waits_gets_it_though_the_first_has_left_and_one_does_not_read() {
+        let kept = kept();
+        let (task, mut server, first) = flying(&kept, "/").await;
+        let (_asleep, mut second) = (join(&kept, "/"), join(&kept, "/"));
+        server.write_all(&BODY[..100]).await.unwrap();
+        drop(first);
+        assert_eq!(second.piece(0).await.unwrap(), &BODY[..100]);
+        server.write_all(&BODY[100..]).await.unwrap();
+        assert!(task.await.unwrap().is_some(), "the connection can be used again");
+        let [near, mut far] = connected().await;
+        second.write(Wire::Socket(&near), (0, 300), |_| {}).await.unwrap();
+        drop(near);
+        assert_eq!(crate::testkit::read_all(&mut far).await.unwrap(), BODY);
+        assert_eq!(kept.stats().0.stored, 1);
+        assert!(kept.flights().is_empty());
+    }
+
+    #[tokio::test]
+    async fn it_is_given_up_when_everybody_has_left() {
+        let kept = kept();
+        let (task, server, first) = flying(&kept, "/").await;
+        let second = join(&kept, "/");
+        drop((first, second));
+        assert!(task.await.unwrap().is_none());
+        assert_eq!(kept.stats().0.stored, 0);
+        lead(&kept, &asked(&kept, "/"));
+        drop(server);
+    }
+
+    #[tokio::test]
+    async fn what_is_cut_off_is_an_end_for_all_and_not_stored() {
+        let kept = kept();
+        let (task, mut server, mut first) = flying(&kept, "/").await;
+        server.write_all(&BODY[..100]).await.unwrap();
+        assert!(first.piece(0).await.is_some());
+        drop(server);
+        assert!(task.await.unwrap().is_none());
+        assert_eq!(first.piece(100).await, None);
+        assert_eq!(kept.stats().0.stored, 0);
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_are_told_when_the_first_has_nothing_for_them() {
+        let kept = kept();
+        let asked = asked(&kept, "/");
+        let lead = lead(&kept, &asked);
+        let second = join(&kept, "/");
+        assert!(lead.is_followed());
+        lead.end_alone();
+        let progress = second.progress.borrow().clone();
+        assert!(progress.is_known() && progress.coming().is_none());
+        assert!(matches!(kept.board(&asked), Boarding::Alone));
+    }
+
+    #[tokio::test]
+    async fn a_client_takes_half_of_the_room_with_what_has_not_come() {
+        let kept = kept();
+        let longest = kept.lock().store().longest();
+        let rooms: Vec<_> =
+            (0..).map_while(|_| Room::new(&kept, [10, 0, 0, 1].into(), longest)).collect();
+        assert_eq!(rooms.len() as u64, 50_000 / longest);
+        assert!(Room::new(&kept, [10, 0, 0, 2].into(), longest).is_some());
+        assert!(Room::new(&kept, [10, 0, 0, 2].into(), longest + 1).is_none());
+        drop(rooms);
+        assert!(Room::new(&kept, [10, 0, 0, 1].into(), longest).is_some());
+    }
+}
