@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pep::config::HubHttpConfig;
-use pep::http::{Body, Framing, LONGEST_HEAD, Parsed, RequestHead, ResponseHead};
+use pep::http::{
+    Answer, Asked, Body, Framing, LONGEST_HEAD, Parsed, RequestHead, ResponseHead, Verdict,
+};
 use pep::relay::Side;
 use slacp::{Destination, Open, ResetReason};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::disk::Bytes;
 use super::exchange::{Reply, read_reply, sent_on};
+use super::hub_store::{Asker, HubStore};
 use super::pool::Pool;
 use super::push::{Budget, Page, Pushes};
 use super::wire::{As, Broken, Inlet, Wire, pass};
@@ -34,6 +38,7 @@ pub(crate) struct HubHttp(Arc<Inner>);
 struct Inner {
     pool: Pool,
     pushes: Option<Pushes>,
+    store: Option<HubStore>,
 }
 
 /// A request of a terminal's client, and how to carry it out.
@@ -46,6 +51,7 @@ pub(crate) struct Job {
     pub(crate) policy: DialPolicy,
     pub(crate) counters: Arc<Counters>,
     pub(crate) hop: Hop,
+    pub(crate) asker: Asker,
 }
 
 /// What a terminal has sent.
@@ -59,6 +65,15 @@ enum Failed {
     /// The server had closed a connection that it had kept open.
     Stale,
     For(ResetReason),
+    /// The terminal has got some of the answer.
+    Within(ResetReason),
+}
+
+/// Why a request was not answered.
+pub(super) struct Unanswered {
+    pub(super) reason: ResetReason,
+    /// Whether the terminal has got some of an answer.
+    pub(super) begun: bool,
 }
 
 impl From<ResetReason> for Failed {
@@ -69,8 +84,8 @@ impl From<ResetReason> for Failed {
 
 impl HubHttp {
     pub(crate) fn new(config: HubHttpConfig) -> Self {
-        let pushes = config.push.map(Pushes::new);
-        Self(Arc::new(Inner { pool: Pool::default(), pushes }))
+        let (pushes, store) = (config.push.map(Pushes::new), config.cache.map(HubStore::start));
+        Self(Arc::new(Inner { pool: Pool::default(), pushes, store }))
     }
 
     pub(super) fn pushes(&self) -> Option<&Pushes> {
@@ -80,7 +95,8 @@ impl HubHttp {
     pub(crate) fn status(&self) -> HttpStatus {
         let pool = &self.0.pool;
         let pushed = self.pushes().map_or((0, 0), |it| (it.pushed.get(), it.pushed_bytes.get()));
-        HttpStatus::of_hub(pool.exchanges.get(), pool.reused.get(), pushed)
+        let stats = self.0.store.as_ref().map(HubStore::stats).unwrap_or_default();
+        HttpStatus::of_hub((pool.exchanges.get(), pool.reused.get()), pushed, stats)
     }
 
     /// Closes connections that have been idle for long.
@@ -117,7 +133,7 @@ impl HubHttp {
         self.carry(job, (&request, &job.stream), None, Some(entry), &mut None).await
     }
 
-    /// Sends a request, over a connection that is there if possible, and passes the answer on to a stream.
+    /// Answers a request on a stream: from the cache, if there is one and it can, or else as the server does.
     /// What is pushed has a budget. `told` gets the length of the body, and the head.
     pub(super) async fn carry(
         &self,
@@ -127,32 +143,83 @@ impl HubHttp {
         entry: Option<&Registered<'_>>,
         told: &mut Option<(u64, ResponseHead)>,
     ) -> Result<(), ResetReason> {
+        let errand = Errand { http: self, job, request, to, budget, entry };
+        match &self.0.store {
+            Some(store) => store.answer(&errand, told).await,
+            None => {
+                let sent = errand.send(request, None, told).await;
+                sent.map(|_| ()).map_err(|it| it.reason)
+            }
+        }
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.0.pool
+    }
+}
+
+/// A request of a terminal, and the stream that gets the answer.
+#[derive(Clone, Copy)]
+pub(super) struct Errand<'a> {
+    pub(super) http: &'a HubHttp,
+    pub(super) job: &'a Arc<Job>,
+    pub(super) request: &'a Request,
+    pub(super) to: &'a Stream,
+    /// What it may cost, if it is pushed.
+    pub(super) budget: Option<&'a Budget>,
+    pub(super) entry: Option<&'a Registered<'a>>,
+}
+
+/// What is to be done next about a request.
+pub(super) enum Sent {
+    Answered,
+    /// The server has confirmed this, which is stored.
+    Stored(Answer<Bytes>),
+    /// This is to be sent instead.
+    Again(RequestHead, Box<Asked>),
+}
+
+impl Errand<'_> {
+    /// Sends a request in place of the terminal's, over a connection that is there if possible, and passes
+    /// the answer on, unless what is stored does. `asked` is what the cache has asked.
+    pub(super) async fn send(
+        &self,
+        request: &Request,
+        asked: Option<(&HubStore, &Asked)>,
+        told: &mut Option<(u64, ResponseHead)>,
+    ) -> Result<Sent, Unanswered> {
+        let job = self.job;
         let caller = job.policy.caller(&job.open);
         let source = caller.source.map(|source| source.ip());
-        let pool = &self.0.pool;
+        let pool = self.http.pool();
         loop {
             let idle = pool.take(clock::now(), &job.addresses, source);
             let used = idle.is_some();
             let socket = match idle {
                 Some(socket) => socket,
-                None => connect(job).await?,
-            };
-            let _ = to.accept();
-            let over = Over { http: self, job, request, to, used, budget, entry };
-            match over.run(&socket, told).await {
-                Ok(true) => {
-                    pool.give_back(clock::now(), socket, source);
-                    return Ok(());
+                None => {
+                    let failed = |reason| Unanswered { reason, begun: false };
+                    connect(job).await.map_err(failed)?
                 }
-                Ok(false) => return Ok(()),
+            };
+            let _ = self.to.accept();
+            let over = Over { errand: self, request, asked, used };
+            match over.run(&socket, told).await {
+                Ok((sent, reusable)) => {
+                    if reusable {
+                        pool.give_back(clock::now(), socket, source);
+                    }
+                    return Ok(sent);
+                }
                 Err(Failed::Stale) => {}
-                Err(Failed::For(reason)) => return Err(reason),
+                Err(Failed::For(reason)) => return Err(Unanswered { reason, begun: false }),
+                Err(Failed::Within(reason)) => return Err(Unanswered { reason, begun: true }),
             }
         }
     }
 }
 
-async fn connect(job: &Job) -> Result<TcpStream, ResetReason> {
+pub(super) async fn connect(job: &Job) -> Result<TcpStream, ResetReason> {
     let caller = job.policy.caller(&job.open);
     let connect = |address, limit| dial::connect(address, caller, limit);
     let connected = names::try_each(job.addresses.clone(), job.policy.timeout, connect).await;
@@ -164,30 +231,26 @@ async fn connect(job: &Job) -> Result<TcpStream, ResetReason> {
 
 /// A request over one connection.
 struct Over<'a> {
-    http: &'a HubHttp,
-    job: &'a Arc<Job>,
+    errand: &'a Errand<'a>,
     request: &'a Request,
-    to: &'a Stream,
+    asked: Option<(&'a HubStore, &'a Asked)>,
     /// Whether the connection was there.
     used: bool,
-    /// What it may cost, if it is pushed.
-    budget: Option<&'a Budget>,
-    entry: Option<&'a Registered<'a>>,
 }
 
 impl Over<'_> {
     fn moved(&self, from: Side, bytes: usize) {
-        self.entry.into_iter().for_each(|entry| entry.moved(clock::now(), from, bytes));
+        self.errand.entry.into_iter().for_each(|entry| entry.moved(clock::now(), from, bytes));
     }
 
-    /// Returns whether the connection can be used again.
+    /// Returns whether the connection can be used again, too.
     async fn run(
         &self,
         socket: &TcpStream,
         told: &mut Option<(u64, ResponseHead)>,
-    ) -> Result<bool, Failed> {
+    ) -> Result<(Sent, bool), Failed> {
         let (wire, mut inlet) = (Wire::Socket(socket), Inlet::default());
-        let terminal = Wire::Stream(self.to);
+        let terminal = Wire::Stream(self.errand.to);
         let stale = |reason| if self.used { Failed::Stale } else { Failed::For(reason) };
         self.moved(Side::Client, self.request.bytes.len());
         wire.write(&self.request.bytes).await.map_err(stale)?;
@@ -200,16 +263,29 @@ impl Over<'_> {
             let mut rest = Body::new(Framing::UntilClose);
             let (from, to) = ((wire, &mut inlet), (terminal, As::Itself));
             let passed = pass(from, to, &mut rest, |_| {}, |_| {}).await;
-            return finish(passed, Framing::UntilClose, terminal).await.map(|()| false);
+            return finish(passed, Framing::UntilClose, terminal)
+                .await
+                .map(|()| (Sent::Answered, false));
         };
         let framing = head.framing(&self.request.head.method);
         let reusable = head.keeps_alive() && framing.is_ok() && framing != Ok(Framing::UntilClose);
-        self.check_budget(&head, framing.ok())?;
+        let mut recording = None;
+        if let Some((store, asked)) = self.asked {
+            let bare = reusable && framing == Ok(Framing::None) && inlet.bytes.len() == length;
+            match store.heard(asked, &head) {
+                Verdict::Pass { store: true } => recording = Some(store.record()),
+                Verdict::Pass { store: false } => {}
+                Verdict::Answer(answer) => return Ok((Sent::Stored(answer), bare)),
+                Verdict::Again(head, asked) => {
+                    return Ok((Sent::Again(head, Box::new(asked)), bare));
+                }
+            }
+        }
+        self.errand.check_budget(&head, framing.ok())?;
         // What it names goes first.
-        let mut page =
-            Page::of(self.http, self.job, &self.request.head, &head, self.budget.cloned());
+        let mut page = self.errand.page(&head);
         self.moved(Side::Server, length);
-        terminal.write(&inlet.bytes[..length]).await?;
+        terminal.write(&inlet.bytes[..length]).await.map_err(Failed::Within)?;
         inlet.consume(length);
         // What can be read in two ways passes to its end: nothing else comes over this connection.
         let framing = framing.unwrap_or(Framing::UntilClose);
@@ -217,13 +293,49 @@ impl Over<'_> {
         let content = |bytes: &[u8]| {
             count += bytes.len() as u64;
             page.iter_mut().for_each(|page| page.read(bytes));
+            recording.iter_mut().for_each(|it| it.add(bytes));
         };
         let moved = |count| self.moved(Side::Server, count);
         let (from, to) = ((wire, &mut inlet), (terminal, As::Itself));
         let passed = pass(from, to, &mut body, content, moved).await;
+        let is_whole = passed == Ok(true);
         finish(passed, framing, terminal).await?;
+        if let (Some(recording), Some((_, asked)), true) = (recording, self.asked, is_whole) {
+            recording.store(asked, &head);
+        }
         *told = Some((count, head));
-        Ok(reusable && inlet.bytes.is_empty() && !inlet.ended)
+        Ok((Sent::Answered, reusable && inlet.bytes.is_empty() && !inlet.ended))
+    }
+}
+
+impl Errand<'_> {
+    /// The page that an answer is, if it is one.
+    fn page(&self, head: &ResponseHead) -> Option<Page<'_>> {
+        Page::of(self.http, self.job, &self.request.head, head, self.budget.cloned())
+    }
+
+    /// Answers with something that has a length.
+    pub(super) async fn say(
+        &self,
+        head: ResponseHead,
+        body: &[u8],
+        told: &mut Option<(u64, ResponseHead)>,
+    ) -> Result<(), ResetReason> {
+        let framing = Framing::Length(body.len() as u64);
+        let refused = |_| ResetReason::Limit;
+        self.check_budget(&head, Some(framing)).map_err(refused)?;
+        let _ = self.to.accept();
+        if let Some(mut page) = self.page(&head) {
+            page.read(body);
+        }
+        let mut first = Vec::new();
+        head.write(&mut first);
+        let terminal = Wire::Stream(self.to);
+        terminal.write(&first).await?;
+        terminal.write(body).await?;
+        terminal.finish().await?;
+        *told = Some((body.len() as u64, head));
+        Ok(())
     }
 
     /// What is pushed must be something whole, of a known length, that the page's budget has room for.
@@ -243,9 +355,11 @@ async fn finish(
     terminal: Wire<'_>,
 ) -> Result<(), Failed> {
     match passed {
-        Ok(whole) if whole || framing == Framing::UntilClose => Ok(terminal.finish().await?),
-        Ok(_) => Err(Failed::For(ResetReason::Reset)),
-        Err(Broken::From(reason) | Broken::To(reason)) => Err(Failed::For(reason)),
+        Ok(whole) if whole || framing == Framing::UntilClose => {
+            terminal.finish().await.map_err(Failed::Within)
+        }
+        Ok(_) => Err(Failed::Within(ResetReason::Reset)),
+        Err(Broken::From(reason) | Broken::To(reason)) => Err(Failed::Within(reason)),
     }
 }
 

@@ -10,6 +10,7 @@ mod disk;
 mod exchange;
 mod flight;
 pub(crate) mod hub;
+pub(crate) mod hub_store;
 mod kept;
 mod pool;
 mod push;

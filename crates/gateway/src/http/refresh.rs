@@ -9,13 +9,14 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::exchange::{Reply, read_reply, sent_on};
+use super::kept::Kept;
 use super::record::Recording;
 use super::upstream::Upstream;
-use super::wire::{As, Broken, pass};
+use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
 
 /// How long a server may take.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Sends a request for the cache's sake, and deals with the answer.
 pub(super) async fn refresh(
@@ -38,17 +39,27 @@ async fn exchange(
 ) -> Result<(), ResetReason> {
     let route = *shared.route.borrow();
     let mut upstream = Upstream::open(&shared.through, route, open).await?;
-    upstream.end.wire().write(&sent_on(head, Framing::None)).await?;
     let Upstream { end, inlet, .. } = &mut upstream;
-    let wire = end.wire();
+    validate(&shared.kept, (end.wire(), inlet), head, asked).await?;
+    upstream.close().await;
+    Ok(())
+}
+
+/// Asks a server, and deals with the answer.
+pub(super) async fn validate(
+    kept: &Kept,
+    (wire, inlet): (Wire<'_>, &mut Inlet),
+    head: &RequestHead,
+    asked: &Asked,
+) -> Result<(), ResetReason> {
+    wire.write(&sent_on(head, Framing::None)).await?;
     let reply = read_reply(wire, inlet, None).await?;
     let Reply::Head(reply, length) = reply else { return Err(ResetReason::Reset) };
     inlet.consume(length);
-    let verdict =
-        shared.kept.change(|cache| cache.handle_response(clock::unix_time(), asked, &reply));
+    let verdict = kept.change(|cache| cache.handle_response(clock::unix_time(), asked, &reply));
     let framing = reply.framing(&asked.request.method).map_err(|_| ResetReason::Prohibited)?;
     if verdict == (Verdict::Pass { store: true }) {
-        let mut recording = Recording::new(&shared.kept);
+        let mut recording = Recording::new(kept);
         let mut body = Body::new(framing);
         let record = |bytes: &[u8]| recording.add(bytes);
         let passed = pass((wire, inlet), (wire, As::Nothing), &mut body, record, |_| {}).await;
@@ -58,6 +69,5 @@ async fn exchange(
             Err(Broken::From(reason) | Broken::To(reason)) => return Err(reason),
         }
     }
-    upstream.close().await;
     Ok(())
 }

@@ -21,6 +21,7 @@ use crate::hop::exchange::Exchange;
 use crate::hop::udp::UdpLink;
 use crate::hop::{Hop, HopEvent, Stream};
 use crate::http::hub::{HubHttp, Job};
+use crate::http::hub_store::Asker;
 use crate::intercept::Arrival;
 use crate::intercept::listener::Accepted;
 use crate::intercept::netfilter::PASSING;
@@ -248,11 +249,11 @@ impl Gateway {
         http: HubHttp,
         stream: Stream,
         open: Open<Destination>,
-        addresses: Vec<SocketAddr>,
+        (addresses, asker): (Vec<SocketAddr>, Asker),
         admission: Admission,
     ) {
         let (policy, counters, hop) = (self.policy, self.counters.clone(), self.hop.clone());
-        let job = Job { stream, open, addresses, admission, policy, counters, hop };
+        let job = Job { stream, open, addresses, admission, policy, counters, hop, asker };
         self.relays.spawn(http.exchange(job));
     }
 

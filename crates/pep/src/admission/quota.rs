@@ -140,6 +140,7 @@ mod tests {
             networks,
             egress,
             carrier: None,
+            cache: None,
             quota,
             volume: None,
             expires: None,

@@ -21,10 +21,21 @@ pub struct HttpConfig {
 }
 
 /// How a hub has HTTP exchanges for its terminals. Section `[http]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubHttpConfig {
     /// What is pushed; `None` pushes nothing. Key `push`, default false.
     pub push: Option<PushConfig>,
+    /// What is stored; `None` stores nothing. Key `cache`, default false.
+    pub cache: Option<HubCacheConfig>,
+}
+
+/// A hub's cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubCacheConfig {
+    /// What is stored, and for how long it may be used. Keys `memory`, `disk`, `object` and `stale`.
+    pub cache: CacheConfig,
+    /// Where it is stored, besides memory. Key `directory`, default none.
+    pub directory: Option<PathBuf>,
 }
 
 /// What a hub may push.

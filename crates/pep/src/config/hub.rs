@@ -107,6 +107,9 @@ pub struct PermittedTerminal {
     /// The forward link that it shares with other terminals of the same name; `None` shares none.
     /// Matters with `rate = "auto"`. Key `carrier`, by default the hub's `carrier`.
     pub carrier: Option<String>,
+    /// Whose responses in the hub's cache it shares: those of terminals with the same name. `None` shares
+    /// with nobody. Key `cache`, default none.
+    pub cache: Option<String>,
     /// Limits on its use of the hub. Keys `max_connections`, `connections_per_second`, `lookups`,
     /// by default those of section `limits`; and `memory`.
     pub quota: Quota,

@@ -220,6 +220,7 @@ mod tests {
             networks: networks.map(|network| network.parse().unwrap()).to_vec(),
             egress: Egress::everywhere(),
             carrier: None,
+            cache: None,
             quota: Quota::default(),
             expires: None,
             invited: false,

@@ -3,7 +3,7 @@
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
-use pep::config::{Answer, HttpConfig, HubHttpConfig, InterceptConfig, PushConfig};
+use pep::config::{Answer, HttpConfig, HubCacheConfig, HubHttpConfig, InterceptConfig, PushConfig};
 use pep::http::{CacheConfig, StoreLimits};
 use std::path::Path;
 use units::{ByteCount, format_duration};
@@ -12,6 +12,7 @@ use super::raw::sections;
 use super::{hop, number};
 use crate::FileError;
 use crate::place::{Place, quoted};
+use crate::text::{Text, Time};
 
 const PORT: i64 = 80;
 const MOST_PORTS: usize = 16;
@@ -37,8 +38,42 @@ pub(super) fn terminal(
     place.check(answer == Answer::Early, "intercept.answer", "\"deferred\"", EARLY)?;
     let place = place.within("http");
     let ports = ports(&place, raw.ports)?;
+    let kept = kept(
+        &place,
+        Kept {
+            memory: raw.memory,
+            directory: raw.directory,
+            disk: raw.disk,
+            object: raw.object,
+            stale: raw.stale,
+        },
+    )?;
+    let offline = raw.offline.unwrap_or(true);
+    Ok(HttpConfig { ports, cache: kept.cache, directory: kept.directory, offline })
+}
+
+/// Keys of what is stored, on either side.
+struct Kept {
+    memory: Option<Text<ByteCount>>,
+    directory: Option<String>,
+    disk: Option<Text<ByteCount>>,
+    object: Option<Text<ByteCount>>,
+    stale: Option<Text<Time>>,
+}
+
+impl Kept {
+    fn is_given(&self) -> bool {
+        self.memory.is_some()
+            || self.directory.is_some()
+            || self.disk.is_some()
+            || self.object.is_some()
+            || self.stale.is_some()
+    }
+}
+
+fn kept(place: &Place<'_>, raw: Kept) -> Result<HubCacheConfig, FileError> {
     let directory = raw.directory.map(|path| place.folder().locate(Path::new(&path)));
-    let disk = hop::size(&place, "disk", raw.disk)?;
+    let disk = hop::size(place, "disk", raw.disk)?;
     if disk.is_some() && directory.is_none() {
         return Err(place.missing("directory", "where to store it, like \"/var/cache/skyhop\""));
     }
@@ -47,16 +82,15 @@ pub(super) fn terminal(
     let stale_is_good = STALE_TIMES.contains(&stale);
     place.check(stale_is_good, "stale", quoted(format_duration(stale)), "0 s to 720 h")?;
     let limits = StoreLimits {
-        memory: hop::size(&place, "memory", raw.memory)?.unwrap_or(MEMORY),
+        memory: hop::size(place, "memory", raw.memory)?.unwrap_or(MEMORY),
         disk,
-        object: hop::size(&place, "object", raw.object)?.unwrap_or(OBJECT),
+        object: hop::size(place, "object", raw.object)?.unwrap_or(OBJECT),
     };
-    let offline = raw.offline.unwrap_or(true);
-    Ok(HttpConfig { ports, cache: CacheConfig { limits, stale }, directory, offline })
+    Ok(HubCacheConfig { cache: CacheConfig { limits, stale }, directory })
 }
 
 /// How a hub has exchanges for its terminals.
-pub(super) fn hub(place: &Place<'_>, raw: &sections::HubHttp) -> Result<HubHttpConfig, FileError> {
+pub(super) fn hub(place: &Place<'_>, raw: sections::HubHttp) -> Result<HubHttpConfig, FileError> {
     let place = place.within("http");
     let objects = number(&place, "objects", raw.objects, (1..=256, ""))?.unwrap_or(OBJECTS);
     let push = PushConfig {
@@ -64,7 +98,22 @@ pub(super) fn hub(place: &Place<'_>, raw: &sections::HubHttp) -> Result<HubHttpC
         objects: objects as u64,
         hour: hop::size(&place, "hour", raw.hour)?.unwrap_or(HOUR),
     };
-    Ok(HubHttpConfig { push: raw.push.unwrap_or(false).then_some(push) })
+    let given = Kept {
+        memory: raw.memory,
+        directory: raw.directory,
+        disk: raw.disk,
+        object: raw.object,
+        stale: raw.stale,
+    };
+    let cached = raw.cache.unwrap_or(false);
+    if !cached && given.is_given() {
+        return Err(place.missing("cache", "true: the other keys say how much it keeps"));
+    }
+    let cache = kept(&place, given)?;
+    Ok(HubHttpConfig {
+        push: raw.push.unwrap_or(false).then_some(push),
+        cache: cached.then_some(cache),
+    })
 }
 
 fn ports(place: &Place<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {

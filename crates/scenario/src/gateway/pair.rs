@@ -117,7 +117,7 @@ pub(super) fn hub<E: Display>(
     let mut shared = shared_keys!(raw).read(place, file, key)?;
     let dns = raw.dns.map(|raw| dns::hub(place, raw)).transpose()?;
     (shared.link.names, shared.link.questions) = (true, dns.is_some());
-    let http = raw.http.as_ref().map(|raw| http::hub(place, raw)).transpose()?;
+    let http = raw.http.map(|raw| http::hub(place, raw)).transpose()?;
     shared.link.exchanges = http.is_some();
     egress::no_allow_loopback(place, raw.allow_loopback)?;
     let volume = limits::usual_volume(place, raw.limits.as_ref())?;
@@ -217,9 +217,18 @@ pub(super) fn carrier(
     place: &Place<'_>,
     name: Option<String>,
 ) -> Result<Option<String>, FileError> {
+    name_of(place, ("carrier", "the name of a forward link, like \"ku-1\""), name)
+}
+
+/// A name that terminals share; if there is one, it says something.
+pub(super) fn name_of(
+    place: &Place<'_>,
+    (key, expected): (&str, &'static str),
+    name: Option<String>,
+) -> Result<Option<String>, FileError> {
     let named = name.as_ref().is_none_or(|name| !name.trim().is_empty());
     let written = quoted(name.as_deref().unwrap_or_default());
-    place.check(named, "carrier", written, "the name of a forward link, like \"ku-1\"")?;
+    place.check(named, key, written, expected)?;
     Ok(name)
 }
 

@@ -13,7 +13,7 @@ use pep::traffic::{Classes, Prefix, PrefixMap};
 use slacp::{PublicKey, Rate};
 use units::BitRate;
 
-use super::pair::{carrier, public_key};
+use super::pair::{carrier, name_of, public_key};
 use super::raw::RawPermit;
 use super::raw::values::Key;
 use super::{ConfigFile, egress, guarantees, limits};
@@ -166,6 +166,7 @@ impl<'a> List<'a> {
         let networks = raw.networks.into_iter().map(|network| network.0).collect();
         let egress = egress::of_terminal(place, &self.defaults.egress, raw.reach, raw.deny)?;
         let carrier = carrier(place, raw.carrier)?.or_else(|| self.defaults.carrier.clone());
+        let cache = name_of(place, ("cache", "the name of a cache, like \"fleet\""), raw.cache)?;
         let expires = raw.expires.map(|expires| expires.0);
         let invited = raw.invite.is_some();
         self.insert(PermittedTerminal {
@@ -174,6 +175,7 @@ impl<'a> List<'a> {
             networks,
             egress,
             carrier,
+            cache,
             quota,
             volume,
             expires,

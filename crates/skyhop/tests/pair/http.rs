@@ -291,6 +291,43 @@ pub(crate) fn inside_the_hub_fetches() {
 }
 
 #[test]
+fn a_hub_s_cache_answers_for_the_servers() {
+    as_each_user(|runner| runner.inside(&LINK, "http::inside_the_hub_stores"));
+}
+
+/// The terminal forgets everything when it restarts; the hub does not.
+pub(crate) fn inside_the_hub_stores() {
+    let server = Server::start(PORT);
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let hub = pair.hub_with_keys(&sockets.key("hub"), "[http]\ncache = true\npush = true\n");
+    let before = terminal(&pair, &sockets, "");
+    let (page, object) = ("/page", "/object/39.png");
+    for target in ["/fresh-large/1", "/chunks/1", "/old", "/private/1"] {
+        assert!(!get(target).is_hit());
+    }
+    before.end_by(Signal::SIGTERM);
+    let again = terminal(&pair, &sockets, "");
+    assert_eq!(get("/fresh-large/1").body, "/fresh-large/1".repeat(10_000));
+    assert_eq!(
+        (get("/chunks/1").body, get("/private/1").status),
+        ("/chunks/1 of a.example".to_owned(), 200)
+    );
+    let asked = |target| server.asked(target).len();
+    assert_eq!((asked("/fresh-large/1"), asked("/chunks/1"), asked("/private/1")), (1, 1, 2));
+    // What has expired is confirmed by the server, and the terminal gets the body.
+    assert_eq!(get("/old").body, "/old of a.example");
+    assert_eq!(server.asked("/old")[1].field("if-none-match"), Some("\"1\""));
+    assert_eq!((get(page).body, get(object).status), (server::page(), 200));
+    let seen = &status(&sockets.path("hub"))["http"];
+    let count = |key: &str| seen[key].as_u64().unwrap();
+    assert!(count("hits") >= 2 && count("confirmed") >= 1 && count("entries") >= 3, "{seen}");
+    let shown = text(&skyhop(&["status"], &sockets.path("hub")).stdout);
+    assert!(shown.contains("from the cache"), "{shown}");
+    again.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
 fn a_page_of_forty_objects_takes_little_more_than_a_round_trip() {
     as_each_user(|runner| runner.inside(&LINK, "http::inside_a_page_is_pushed"));
 }

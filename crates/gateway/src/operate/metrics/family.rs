@@ -351,7 +351,11 @@ fn http(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         ("skyhop_http_reused", "Requests over a hub's connection that was there", http.reused),
         ("skyhop_http_pushed_bytes", "Bytes of bodies that were pushed", http.pushed_bytes),
         ("skyhop_http_plain", "Connections to HTTP ports that pass as they are", http.plain),
-        ("skyhop_http_saved_bytes", "Bytes of bodies that did not cross the hop", http.saved_bytes),
+        (
+            "skyhop_http_saved_bytes",
+            "Bytes of bodies from the cache that were not sent again",
+            http.saved_bytes,
+        ),
         ("skyhop_http_disk_errors", "Files that could not be written or read", http.disk_errors),
     ] {
         let counter = ConstCounter::new(count);

@@ -1,5 +1,6 @@
 //! What a gateway does besides carrying connections: tunnel, stack, names, HTTP, bundles, modem.
 
+use pep::http::PromiseStats;
 use serde::{Deserialize, Serialize};
 
 /// Traffic of a tunnel, in packets.
@@ -107,8 +108,8 @@ impl From<&pep::names::NamesStats> for DnsStatus {
     }
 }
 
-/// Requests of cleartext HTTP, since the gateway started. A hub has `requests`, `reused`,
-/// `pushed` and `pushed_bytes` only.
+/// Requests of cleartext HTTP, since the gateway started. A hub has `requests`, `reused`, `pushed` and
+/// `pushed_bytes`, and those of its cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HttpStatus {
@@ -128,7 +129,7 @@ pub struct HttpStatus {
     pub plain: u64,
     /// Answered by what was on its way for another client.
     pub collapsed: u64,
-    /// Bytes of bodies that did not cross the hop.
+    /// Bytes of bodies that did not cross the hop; of a hub, those that its servers did not send.
     pub saved_bytes: u64,
     /// Round trips over the hop for which clients did not wait: `hits` and `push_used`.
     pub saved_round_trips: u64,
@@ -155,15 +156,20 @@ pub struct HttpStatus {
 }
 
 impl HttpStatus {
-    /// That of a hub.
-    pub(crate) fn of_hub(requests: u64, reused: u64, (pushed, pushed_bytes): (u64, u64)) -> Self {
-        Self { requests, reused, pushed, pushed_bytes, ..Self::default() }
+    /// That of a hub, whose cache has done `stats`.
+    pub(crate) fn of_hub(
+        (requests, reused): (u64, u64),
+        (pushed, pushed_bytes): (u64, u64),
+        (stats, disk_errors): (pep::http::CacheStats, u64),
+    ) -> Self {
+        let cache = Self::of_terminal(&stats, &PromiseStats::default(), (0, disk_errors));
+        Self { requests, reused, pushed, pushed_bytes, saved_round_trips: 0, ..cache }
     }
 
     /// That of a terminal.
     pub(crate) fn of_terminal(
         stats: &pep::http::CacheStats,
-        promises: &pep::http::PromiseStats,
+        promises: &PromiseStats,
         (plain, disk_errors): (u64, u64),
     ) -> Self {
         Self {

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pep::egress::Egress;
 use pep::routes::Route;
 use slacp::{Destination, Open, PublicKey, ResetReason};
 use units::Instant;
@@ -11,6 +10,7 @@ use units::Instant;
 use super::Hub;
 use crate::enrolment;
 use crate::hop::Stream;
+use crate::http::hub_store::Asker;
 use crate::intercept::Arrival;
 use crate::names::hub::HubResolver;
 use crate::operate::Operations;
@@ -156,8 +156,11 @@ impl Hub {
         admission: Admission,
     ) {
         let session = stream.session();
-        let nowhere = Egress::nowhere();
-        let egress = self.sites.of(session).map_or(&nowhere, |terminal| &terminal.egress);
+        let Some(terminal) = self.sites.of(session) else {
+            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+        };
+        let (egress, asker) =
+            (&terminal.egress, Asker::new(&terminal.key, terminal.cache.as_deref()));
         if let Err(why) = self.parts.gateway.check_egress(egress, &open, &mut addresses) {
             return self.parts.gateway.prohibit(stream, &open, &why);
         }
@@ -168,7 +171,9 @@ impl Hub {
                 addresses.retain(|address| matches!(route(*address), Route::Local));
                 let gateway = &mut self.parts.gateway;
                 match self.http.clone().filter(|_| admission.exchange) {
-                    Some(http) => gateway.exchange(http, stream, open, addresses, admission),
+                    Some(http) => {
+                        gateway.exchange(http, stream, open, (addresses, asker), admission);
+                    }
                     None => gateway.answer(stream, open, addresses, admission),
                 }
             }

@@ -182,6 +182,24 @@ pub(in crate::gateway) struct HubHttp {
     /// The most bytes that are pushed to one terminal in an hour.
     #[schemars(extend("default" = "100 MB"))]
     pub(in crate::gateway) hour: Option<Text<ByteCount>>,
+    /// Keep responses, and answer terminals' requests from them.
+    #[schemars(extend("default" = false))]
+    pub(in crate::gateway) cache: Option<bool>,
+    /// With `cache`: the most memory.
+    #[schemars(extend("default" = "64 MB"))]
+    pub(in crate::gateway) memory: Option<Text<ByteCount>>,
+    /// With `cache`: a directory in which it is kept, too; without it, in memory only.
+    #[schemars(extend("examples" = ["/var/cache/skyhop"]))]
+    pub(in crate::gateway) directory: Option<String>,
+    /// With `directory`: the most bytes there.
+    #[schemars(extend("default" = "2 GB"))]
+    pub(in crate::gateway) disk: Option<Text<ByteCount>>,
+    /// With `cache`: the longest response that is stored.
+    #[schemars(extend("default" = "16 MB"))]
+    pub(in crate::gateway) object: Option<Text<ByteCount>>,
+    /// With `cache`: how long an expired response may be used while its server cannot be reached.
+    #[schemars(extend("default" = "24 h"))]
+    pub(in crate::gateway) stale: Option<Text<Time>>,
 }
 
 /// How a hub answers its terminals' questions.
@@ -405,6 +423,9 @@ pub(crate) struct PermittedTerminal {
     /// The forward link that it shares with other terminals; by default `carrier` of the hub.
     #[schemars(length(min = 1))]
     pub(in crate::gateway) carrier: Option<String>,
+    /// With `[http] cache`: what is stored for terminals with the same name serves all of them.
+    #[schemars(length(min = 1))]
+    pub(in crate::gateway) cache: Option<String>,
     /// Share of the hub's rate, relative to other terminals.
     #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
     pub(in crate::gateway) weight: Option<i64>,

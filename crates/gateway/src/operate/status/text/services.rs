@@ -59,9 +59,16 @@ pub(super) fn names(dns: &DnsStatus, role: Role) -> String {
 /// What became of requests of cleartext HTTP.
 pub(super) fn http(http: &HttpStatus, role: Role) -> String {
     if role == Role::Hub {
-        let HttpStatus { requests, reused, pushed, .. } = http;
-        let what = format!("{requests} requests, {reused} over connections that were there");
-        return if *pushed > 0 { format!("{what}; {pushed} pushed") } else { what };
+        let HttpStatus { requests, reused, pushed, hits, confirmed, saved_bytes, .. } = http;
+        let mut what = format!("{requests} requests, {reused} over connections that were there");
+        if http.hits + http.misses > 0 {
+            let saved = ByteCount::new(*saved_bytes);
+            let _ = write!(what, "; {hits} from the cache, {confirmed} confirmed, {saved} saved");
+        }
+        if *pushed > 0 {
+            let _ = write!(what, "; {pushed} pushed");
+        }
+        return what;
     }
     let HttpStatus { requests, hits, confirmed, saved_bytes, entries, .. } = http;
     let mut what = format!(

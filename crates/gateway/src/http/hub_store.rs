@@ -1,0 +1,216 @@
+//! A hub's cache: the terminal's, with the terminals as its clients.
+//!
+//! A response is stored for the terminals that share it (`[[terminal]] cache`), and no others: what one
+//! customer has asked for, and what their server answered, is not another's. Otherwise its place is the one
+//! that it has in a terminal's cache: the address or name that the connection went to, and the host.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use pep::config::HubCacheConfig;
+use pep::http::{
+    Answer, Asked, CacheStats, Framing, Key, Plan, RequestHead, ResponseHead, Verdict,
+};
+use slacp::{PublicKey, ResetReason};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::disk::Bytes;
+use super::exchange::sent_on;
+use super::hub::{Errand, Request, Sent, Unanswered, connect};
+use super::kept::Kept;
+use super::record::Recording;
+use super::refresh::{LIMIT, validate};
+use super::wire::{Inlet, Wire};
+use crate::clock;
+
+/// A terminal that asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Asker {
+    /// Names those that share what is stored.
+    network: String,
+    /// Stands for the terminal among those whose responses give way to each other.
+    owner: IpAddr,
+}
+
+impl Asker {
+    /// A terminal that shares what is stored with all of the same `cache`, or with nobody.
+    pub(crate) fn new(key: &PublicKey, cache: Option<&str>) -> Self {
+        let hex = |bytes: &[u8]| bytes.iter().map(|it| format!("{it:02x}")).collect::<String>();
+        let network = match cache {
+            Some(name) => format!("name:{}", hex(name.as_bytes())),
+            None => format!("key:{}", hex(&key.0)),
+        };
+        // Only whether two are the same matters.
+        let (half, _) = key.0.split_at(16);
+        let owner = half.try_into().map_or(Ipv6Addr::UNSPECIFIED, |it: [u8; 16]| it.into());
+        Self { network, owner: owner.into() }
+    }
+}
+
+/// The cache.
+pub(super) struct HubStore {
+    kept: Arc<Kept>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Drop for HubStore {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl HubStore {
+    pub(super) fn start(config: HubCacheConfig) -> Self {
+        let (kept, tasks) = Kept::start(config.cache, config.directory.as_deref());
+        Self { kept, tasks }
+    }
+
+    /// What it has done, and how often its disk has failed.
+    pub(super) fn stats(&self) -> (CacheStats, u64) {
+        self.kept.stats()
+    }
+
+    pub(super) fn heard(&self, asked: &Asked, reply: &ResponseHead) -> Verdict<Bytes> {
+        self.kept.change(|cache| cache.handle_response(clock::unix_time(), asked, reply))
+    }
+
+    pub(super) fn record(&self) -> Recording<'_> {
+        Recording::new(&self.kept)
+    }
+
+    /// Answers a request from what is stored, or has it sent.
+    pub(super) async fn answer(
+        &self,
+        errand: &Errand<'_>,
+        told: &mut Option<(u64, ResponseHead)>,
+    ) -> Result<(), ResetReason> {
+        let (head, asker) = (&errand.request.head, &errand.job.asker);
+        let key = Key {
+            destination: format!("{} {}", asker.network, errand.job.open.destination),
+            host: head.host().unwrap_or_default(),
+            target: head.target.clone(),
+        };
+        let now = clock::unix_time();
+        let mut plan = self.kept.change(|cache| {
+            cache.handle_request(now, key.clone(), head, Framing::None, asker.owner)
+        });
+        loop {
+            match plan {
+                Plan::Answer(answer, again) => {
+                    let said = self.say(errand, answer, told).await?;
+                    if let Some((head, asked)) = again {
+                        self.refresh(errand, &head, &asked).await;
+                    }
+                    if said {
+                        return Ok(());
+                    }
+                }
+                Plan::Ask(head, asked) => return self.ask(errand, head, asked, told).await,
+                Plan::Unavailable => return unavailable(errand, told).await,
+            }
+            let now = clock::unix_time();
+            plan = self.kept.change(|cache| {
+                cache.reconsider(now, key.clone(), head, Framing::None, asker.owner)
+            });
+        }
+    }
+
+    /// Says what is stored. Returns `false` if its body is lost.
+    async fn say(
+        &self,
+        errand: &Errand<'_>,
+        answer: Answer<Bytes>,
+        told: &mut Option<(u64, ResponseHead)>,
+    ) -> Result<bool, ResetReason> {
+        let Answer { head, part, body, entry } = answer;
+        let Some(part) = part else {
+            errand.say(head, &[], told).await?;
+            return Ok(true);
+        };
+        let body = match body {
+            Some(body) => Some(body),
+            None => self.kept.body(entry).await,
+        };
+        let (from, length) = (part.from as usize, part.length as usize);
+        let Some(part) = body.as_deref().and_then(|body| body.get(from..from + length)) else {
+            return Ok(false);
+        };
+        errand.say(head, part, told).await?;
+        Ok(true)
+    }
+
+    /// Validates what was used although it had expired. The terminal has its answer.
+    async fn refresh(&self, errand: &Errand<'_>, head: &RequestHead, asked: &Asked) {
+        let refreshed = timeout(LIMIT, async {
+            let socket = connect(errand.job).await?;
+            let to = (Wire::Socket(&socket), &mut Inlet::default());
+            validate(&self.kept, to, head, asked).await
+        });
+        if !matches!(refreshed.await, Ok(Ok(()))) {
+            self.kept.change(|cache| cache.handle_failure(clock::unix_time(), asked));
+        }
+    }
+
+    async fn ask(
+        &self,
+        errand: &Errand<'_>,
+        mut head: RequestHead,
+        mut asked: Asked,
+        told: &mut Option<(u64, ResponseHead)>,
+    ) -> Result<(), ResetReason> {
+        loop {
+            let request = request(&head);
+            match errand.send(&request, Some((self, &asked)), told).await {
+                Ok(Sent::Answered) => return Ok(()),
+                Ok(Sent::Stored(answer)) => {
+                    if self.say(errand, answer, told).await? {
+                        return Ok(());
+                    }
+                    asked = Asked { validates: None, ..asked };
+                    head = asked.request.clone();
+                }
+                Ok(Sent::Again(again, next)) => (head, asked) = (again, *next),
+                Err(Unanswered { reason, begun: true }) => return Err(reason),
+                Err(Unanswered { reason, begun: false }) => {
+                    let now = clock::unix_time();
+                    let answer = self.kept.change(|cache| cache.handle_failure(now, &asked));
+                    let answer = answer.ok_or(reason)?;
+                    let said = self.say(errand, answer, told).await?;
+                    return if said { Ok(()) } else { Err(reason) };
+                }
+            }
+        }
+    }
+}
+
+fn request(head: &RequestHead) -> Request {
+    let bytes = sent_on(head, Framing::None);
+    Request { head: head.clone(), bytes }
+}
+
+async fn unavailable(
+    errand: &Errand<'_>,
+    told: &mut Option<(u64, ResponseHead)>,
+) -> Result<(), ResetReason> {
+    let mut head = ResponseHead::own(504, "Gateway Timeout");
+    head.fields.push("Content-Length", "0");
+    errand.say(head, &[], told).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_share_with_those_of_the_same_name_only() {
+        let of = |key, cache| Asker::new(&PublicKey([key; 32]), cache);
+        assert_eq!(of(1, Some("fleet")).network, of(2, Some("fleet")).network);
+        assert_ne!(of(1, Some("fleet")).owner, of(2, Some("fleet")).owner);
+        let key = "01".repeat(32);
+        let others = [of(1, None), of(2, None), of(3, Some(&key)), of(3, Some("fleet"))];
+        for (number, one) in others.iter().enumerate() {
+            assert!(others[..number].iter().all(|other| other.network != one.network), "{one:?}");
+        }
+    }
+}
