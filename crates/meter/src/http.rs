@@ -1,7 +1,7 @@
 //! The subset of HTTP/1.0 (RFC 1945) and HTTP/1.1 (RFC 9112) that a page needs.
 //!
 //! An object is `/object/KEY/SIZE` (key in hexadecimal, size in bytes). `?cc=NAME` selects the
-//! congestion control of the server's socket. The body is the server's payload ([`crate::payload`])
+//! congestion control of the server's socket, and `fresh=SECONDS` how long caches may use the object. The body is the server's payload ([`crate::payload`])
 //! for that key.
 
 pub mod head;
@@ -22,6 +22,8 @@ pub(crate) struct Object {
     pub(crate) key: u64,
     pub(crate) size: u64,
     pub(crate) congestion_control: Option<CongestionControl>,
+    /// For how long a cache may use it, in seconds; `None` says nothing of caches.
+    pub(crate) fresh: Option<u32>,
 }
 
 /// A request.
@@ -85,20 +87,26 @@ pub(crate) async fn read_head<R: AsyncBufRead + Unpin>(
 impl Object {
     fn target(&self) -> String {
         let path = format!("/object/{:016x}/{}", self.key, self.size);
-        let name = self.congestion_control.as_ref();
-        name.map_or_else(|| path.clone(), |name| format!("{path}?cc={name}"))
+        let name = self.congestion_control.as_ref().map(|name| format!("cc={name}"));
+        let fresh = self.fresh.map(|seconds| format!("fresh={seconds}"));
+        let options: Vec<String> = name.into_iter().chain(fresh).collect();
+        if options.is_empty() { path } else { format!("{path}?{}", options.join("&")) }
     }
 
     fn of_target(target: &str) -> Option<Self> {
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         let (key, size) = path.strip_prefix("/object/")?.split_once('/')?;
-        let congestion_control = match query {
-            Some(query) => Some(query.strip_prefix("cc=")?.parse().ok()?),
-            None => None,
-        };
+        let (mut congestion_control, mut fresh) = (None, None);
+        for option in query.into_iter().flat_map(|query| query.split('&')) {
+            match option.split_once('=')? {
+                ("cc", name) => congestion_control = Some(name.parse().ok()?),
+                ("fresh", seconds) => fresh = Some(seconds.parse().ok()?),
+                _ => return None,
+            }
+        }
         let key = u64::from_str_radix(key, 16).ok()?;
-        Some(Self { key, size: size.parse().ok()?, congestion_control })
+        Some(Self { key, size: size.parse().ok()?, congestion_control, fresh })
     }
 }
 
@@ -121,6 +129,11 @@ impl RequestHead {
 impl ResponseHead {
     pub(crate) fn encode(&self) -> String {
         head::ok(self.length, self.persistent)
+    }
+
+    /// As [`Self::encode`], for caches that may use it for some seconds.
+    pub(crate) fn encode_fresh(&self, seconds: u32) -> String {
+        self.encode().replacen("\r\n", &format!("\r\nCache-Control: max-age={seconds}\r\n"), 1)
     }
 
     pub(crate) fn decode(head: &str) -> Result<Self, HttpError> {
@@ -160,14 +173,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn heads_read_back(key: u64, size: u64, persistent: bool, name in prop::option::of("[a-z]{1,15}")) {
+        fn heads_read_back(key: u64, size: u64, persistent: bool, name in prop::option::of("[a-z]{1,15}"), fresh: Option<u32>) {
             let congestion_control = name.map(|name| name.parse().unwrap());
-            let head = RequestHead { object: Object { key, size, congestion_control }, persistent };
+            let head = RequestHead { object: Object { key, size, congestion_control, fresh }, persistent };
             for version in ["1.0", "1.1"] {
                 prop_assert_eq!(RequestHead::decode(&head.encode(version, "host")), Ok(head.clone()));
             }
             let reply = ResponseHead { length: size, persistent };
-            prop_assert_eq!(ResponseHead::decode(&reply.encode()), Ok(reply));
+            prop_assert_eq!(ResponseHead::decode(&reply.encode()), Ok(reply.clone()));
+            let fresh = reply.encode_fresh(60);
+            prop_assert!(fresh.contains("\r\nCache-Control: max-age=60\r\n"));
+            prop_assert_eq!(ResponseHead::decode(&fresh), Ok(reply));
         }
 
         #[test]

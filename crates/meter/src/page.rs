@@ -49,6 +49,8 @@ pub struct PageOptions {
     pub connections: u32,
     /// Congestion control of the server's sockets; `None` for their default.
     pub congestion_control: Option<CongestionControl>,
+    /// For how long caches on the way may use the objects, in seconds; `None` says nothing of caches.
+    pub fresh: Option<u32>,
     /// Time limit of the page; `None` for no limit while data is moving.
     pub limit: Option<Duration>,
     /// Payload key; a new one for each run.

@@ -48,6 +48,7 @@ fn options(server: SocketAddr, mode: HttpMode, objects: &[u64], connections: u32
         objects: objects.iter().copied().map(ByteCount::new).collect(),
         connections,
         congestion_control: None,
+        fresh: None,
         limit: None,
         key: KEY,
         progress: Progress::default(),

@@ -48,6 +48,10 @@ ack-delay = "none"
 "#;
 
 const PAIR: &str = "[gateways]\nsplit = \"three\"\nhop = \"slacp\"\n";
+/// What the hub has stored needs no server.
+const CACHE: &str = "[cache]\nhit-ratio = \"100 %\"\n";
+const CACHE_AND_PAIR: &str =
+    "[cache]\nhit-ratio = \"100 %\"\n[gateways]\nsplit = \"three\"\nhop = \"slacp\"\n";
 /// SLACP under IP: the pair carries packets.
 const TUNNEL: &str = "[gateways]\nsplit = \"packets\"\nhop = \"slacp\"\n";
 
@@ -66,7 +70,9 @@ const fn check(name: &'static str, flow: &'static str) -> Check {
 /// (7 %); without it all are within 3 %.
 const WITHIN: f64 = 0.08;
 
-const CHECKS: [Check; 11] = [
+const PAGE: &str = "kind = \"page\"\nmethod = \"http/1.0\"\nconnections = 2\nrequest = \"200 B\"\nobjects = [\"4 x 20 kB\"]\nstart = \"1 s\"";
+
+const CHECKS: [Check; 13] = [
     check("kernel, down", "kind = \"bulk\"\nbytes = \"1 MB\""),
     check("kernel, up", "kind = \"bulk\"\ndirection = \"up\"\nbytes = \"300 kB\""),
     check("kernel, by time", "kind = \"bulk\"\ntime = \"3 s\"\ncount = 2"),
@@ -81,6 +87,8 @@ const CHECKS: [Check; 11] = [
         "kind = \"request\"\nrequest = \"200 B\"\nreply = \"10 kB\"\nrepeat = 5\nstart = \"500 ms\"",
     ),
     check("datagrams", "kind = \"udp\"\ndirection = \"up\"\nrate = \"1 Mbit/s\"\ntime = \"2 s\""),
+    Check { gateways: CACHE, ..check("page, cached", PAGE) },
+    Check { gateways: CACHE_AND_PAIR, ..check("page, cached, pair", PAGE) },
     Check { gateways: PAIR, ..check("pair", "kind = \"bulk\"\nbytes = \"1 MB\"\nstart = \"1 s\"") },
     Check {
         gateways: TUNNEL,

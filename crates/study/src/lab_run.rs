@@ -28,7 +28,7 @@ use link::{Counters, Tally as Packets};
 use meter::CongestionError;
 use os::clock;
 use os::station::StationError;
-use scenario::{Case, Flow, Gateways, Split, Traffic};
+use scenario::{Case, Flow, Split, Traffic};
 use sim::{LinkUse, Metric, State, Tally, capacities};
 use thiserror::Error;
 use units::{ByteCount, Instant};
@@ -102,9 +102,15 @@ pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRun
     let lab = Lab::start(&preset, seed)?;
     prepare_kernel(case, &lab)?;
     let server = Server::start(&lab, Node::Server)?;
-    let start = |gateways| Pair::carrying(carried(gateways), &lab, &preset, program);
-    let mut pair = case.gateways.as_ref().map(start).transpose()?;
-    let stage = Stage { case, lab: &lab, server: server.address, origin: clock::now() + LEAD };
+    let start = |carry| Pair::carrying(carry, &lab, &preset, program);
+    let mut pair = carried(case, server.address.port()).map(start).transpose()?;
+    let cached = case.cache.as_ref().map(|_| meter::fresh_key()).transpose()?;
+    let at = |origin| Stage { case, lab: &lab, server: server.address, cached, origin };
+    if let (Some(pair), Some(_)) = (&mut pair, cached) {
+        at(clock::now()).warm()?;
+        pair.forget(&lab, &preset, program)?;
+    }
+    let stage = at(clock::now() + LEAD);
     let measured = stage.measure();
     if let Some(pair) = &mut pair {
         pair.check()?;
@@ -117,11 +123,17 @@ pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRun
     }
 }
 
-/// What the pair does with connections. [`can_run`] has refused what it cannot do.
-fn carried(gateways: &Gateways) -> Carry {
-    match gateways.split {
-        Split::Packets => Carry::Packets { queue: gateways.queue },
-        _ => Carry::Streams,
+/// What gateways there are, and what they do with connections. [`can_run`] has refused what it cannot do.
+fn carried(case: &Case, port: u16) -> Option<Carry> {
+    let gateways = case.gateways.as_ref();
+    match (gateways.map(|gateways| gateways.split), &case.cache) {
+        (None, None) => None,
+        (None, Some(_)) => Some(Carry::CachedAtHub { port }),
+        (Some(_), Some(_)) => Some(Carry::Cached { port }),
+        (Some(Split::Packets), None) => {
+            gateways.map(|gateways| Carry::Packets { queue: gateways.queue })
+        }
+        (Some(_), None) => Some(Carry::Streams),
     }
 }
 
@@ -148,6 +160,8 @@ struct Stage<'a> {
     lab: &'a Lab,
     /// The meter's server.
     server: std::net::SocketAddr,
+    /// The key of objects that the hub's cache has.
+    cached: Option<u64>,
     /// The time zero of the case.
     origin: Instant,
 }

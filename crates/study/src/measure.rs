@@ -155,6 +155,7 @@ impl Measurement<'_> {
             objects: vec![OBJECT; OBJECTS as usize],
             connections: PAGE_CONNECTIONS,
             congestion_control: self.way.congestion_control().cloned(),
+            fresh: None,
             limit: Some(self.allowance),
             key,
             progress: progress.clone(),

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use gateway::keys::{KeyError, PrivateKey, format_public_key};
-use lab::{LAN_DEVICE, Lab, LinkSpec, Node, Preset, Site};
+use lab::{HOP_DEVICE, LAN_DEVICE, Lab, LinkSpec, Node, Preset, Site};
 use link::TrafficClass;
 use link::dama::Category;
 use sim::World;
@@ -29,6 +29,8 @@ const PORT: u16 = 5900;
 const READY_LIMIT: Duration = Duration::from_secs(10);
 /// Polling interval of the gateways while a command runs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// The rate between gateways on one host: more than any hop of the lab.
+const NEAR: BitRate = BitRate::from_mbit(1000);
 /// Minimum window: more than enough for any link at these rates.
 const LEAST_WINDOW: ByteCount = ByteCount::new(64_000_000);
 
@@ -80,21 +82,42 @@ pub enum Carry {
         /// The most that waits in front of SLACP.
         queue: ByteCount,
     },
+    /// It splits them, and the hub has a cache for HTTP on this port.
+    Cached {
+        /// The servers' port.
+        port: u16,
+    },
+    /// Both gateways are on the hub's host, with a cache for this port: it splits connections there, and those
+    /// over the hop are between client and hub.
+    CachedAtHub {
+        /// The servers' port.
+        port: u16,
+    },
 }
 
 impl Carry {
     /// A terminal's sections for it.
     fn policy(self) -> &'static str {
         match self {
-            Self::Streams => "",
+            Self::Streams | Self::Cached { .. } | Self::CachedAtHub { .. } => "",
             Self::Packets { .. } => "[[policy]]\naction = \"tunnel\"\n",
+        }
+    }
+
+    /// The sections about HTTP of a hub and of a terminal.
+    fn http(self) -> [String; 2] {
+        match self {
+            Self::Streams | Self::Packets { .. } => Default::default(),
+            Self::Cached { port } | Self::CachedAtHub { port } => {
+                ["[http]\ncache = true\n".to_owned(), format!("[http]\nports = [{port}]\n")]
+            }
         }
     }
 
     /// Either side's class for it: packets wait as in the simulator ([`sim::World::add_tunnel`]).
     fn class(self) -> String {
         match self {
-            Self::Streams => String::new(),
+            Self::Streams | Self::Cached { .. } | Self::CachedAtHub { .. } => String::new(),
             Self::Packets { queue } => format!(
                 "[[class]]\nname = \"default\"\nqueue = \"{queue}\"\nqueue_time = \"{}\"\n",
                 format_duration(World::TUNNEL_QUEUE_TIME)
@@ -107,6 +130,8 @@ impl Carry {
 pub struct Pair {
     hub: Gateway,
     terminals: Vec<Gateway>,
+    /// Where each terminal runs, and its configuration.
+    places: Vec<(Node, String)>,
     /// Stop after the gateways.
     _modems: Option<Modems>,
 }
@@ -131,29 +156,92 @@ impl Pair {
         preset: &Preset,
         program: &Path,
     ) -> Result<Self, PairError> {
+        if matches!(carry, Carry::CachedAtHub { .. }) {
+            return Self::at_hub(carry, lab, preset, program);
+        }
         let hub_key = PrivateKey::generate()?;
         let hosts: Vec<Node> = lab.nodes().filter(|node| is_terminal(*node)).collect();
         let keys = hosts.iter().map(|_| PrivateKey::generate()).collect::<Result<Vec<_>, _>>()?;
         let modems = Modems::start(lab, preset, &hosts)?;
-        let limit = READY_LIMIT + 5 * preset.rtt();
-        let control = |node| control(lab, node);
-        let config = control(Node::Hub)
+        let control = |node: Node| control(lab, &node.to_string());
+        let [hub_http, http] = carry.http();
+        let hub = control(Node::Hub)
             + &hub_config(preset, &hub_key, hosts.iter().zip(&keys))
-            + &carry.class();
-        let start = |host, role, config: &str| start(lab, host, (program, role), config);
-        let mut hub = start(Node::Hub, "hub", &config)?;
-        hub.wait_ready(limit)?;
-        let config = |host, key| {
-            control(host)
+            + &carry.class()
+            + &hub_http;
+        let config = |(host, key)| {
+            let config = control(host)
                 + &terminal_config(lab, preset, &hub_key, (host, key))
                 + carry.policy()
                 + &carry.class()
+                + &http;
+            (host, config)
         };
-        let start = |(host, key)| start(host, "terminal", &config(host, key));
-        let terminals = hosts.into_iter().zip(&keys).map(start);
-        let mut terminals = terminals.collect::<Result<Vec<_>, _>>()?;
-        terminals.iter_mut().try_for_each(|terminal| terminal.wait_ready(limit))?;
-        Ok(Self { hub, terminals, _modems: modems })
+        let places = hosts.into_iter().zip(&keys).map(config).collect();
+        Self::run((lab, preset, program), &hub, places, modems)
+    }
+
+    /// Both gateways on the hub's host.
+    fn at_hub(carry: Carry, lab: &Lab, preset: &Preset, program: &Path) -> Result<Self, PairError> {
+        let [hub_key, key] = [PrivateKey::generate()?, PrivateKey::generate()?];
+        let public = format_public_key(&key.public());
+        let [hub_http, http] = carry.http();
+        let common = |key: &PrivateKey| {
+            format!("private_key = \"{}\"\nrate = \"{NEAR}\"\n", key.to_base64())
+        };
+        let hub = control(lab, "hub")
+            + &common(&hub_key)
+            + &format!(
+                "listen = \"127.0.0.1:{PORT}\"\n[[terminal]]\nname = \"near\"\nkey = \"{public}\"\n"
+            )
+            + &hub_http;
+        let public = format_public_key(&hub_key.public());
+        let near = control(lab, "near")
+            + &common(&key)
+            + &format!(
+                "hub = \"127.0.0.1:{PORT}\"\nhub_key = \"{public}\"\n[intercept]\ninterfaces = [\"{HOP_DEVICE}\"]\n"
+            )
+            + &http;
+        Self::run((lab, preset, program), &hub, vec![(Node::Hub, near)], None)
+    }
+
+    fn run(
+        (lab, preset, program): (&Lab, &Preset, &Path),
+        hub: &str,
+        places: Vec<(Node, String)>,
+        modems: Option<Modems>,
+    ) -> Result<Self, PairError> {
+        let mut hub = start(lab, Node::Hub, (program, "hub"), hub)?;
+        hub.wait_ready(limit(preset))?;
+        let mut pair = Self { hub, terminals: Vec::new(), places, _modems: modems };
+        pair.start_terminals(lab, preset, program)?;
+        Ok(pair)
+    }
+
+    fn start_terminals(
+        &mut self,
+        lab: &Lab,
+        preset: &Preset,
+        program: &Path,
+    ) -> Result<(), PairError> {
+        let places = self.places.iter();
+        let terminals = places.map(|(node, it)| start(lab, *node, (program, "terminal"), it));
+        self.terminals = terminals.collect::<Result<_, _>>()?;
+        self.terminals.iter_mut().try_for_each(|terminal| terminal.wait_ready(limit(preset)))
+    }
+
+    /// Has the terminals forget what they have seen: others take their places.
+    ///
+    /// # Errors
+    /// If one cannot be ended or started.
+    pub(crate) fn forget(
+        &mut self,
+        lab: &Lab,
+        preset: &Preset,
+        program: &Path,
+    ) -> Result<(), PairError> {
+        std::mem::take(&mut self.terminals).into_iter().try_for_each(Gateway::stop)?;
+        self.start_terminals(lab, preset, program)
     }
 
     /// Runs `work` while a pair is in service, if it is the way to cross.
@@ -224,6 +312,11 @@ impl Pair {
     }
 }
 
+/// How long a gateway may take to come into service.
+fn limit(preset: &Preset) -> Duration {
+    READY_LIMIT + 5 * preset.rtt()
+}
+
 fn is_terminal(node: Node) -> bool {
     node.site().is_some_and(|site| node == site.terminal())
 }
@@ -242,8 +335,8 @@ fn start(
 
 /// The configuration line for the control socket: the place where `skyhop status` in the lab looks,
 /// named after the host.
-fn control(lab: &Lab, node: Node) -> String {
-    let path = lab.run_directory().join(format!("{node}.sock"));
+fn control(lab: &Lab, name: &str) -> String {
+    let path = lab.run_directory().join(format!("{name}.sock"));
     format!("control = \"{}\"\n", path.display())
 }
 

@@ -55,7 +55,11 @@ pub(crate) async fn serve(stream: &mut TcpStream, first: &[u8]) -> Result<(), Ht
             return Err(error.into());
         }
         let reply = ResponseHead { length: request.object.size, persistent: request.persistent };
-        writer.write_all(reply.encode().as_bytes()).await?;
+        let head = match request.object.fresh {
+            Some(seconds) => reply.encode_fresh(seconds),
+            None => reply.encode(),
+        };
+        writer.write_all(head.as_bytes()).await?;
         let payload = Payload::new(request.object.key, Side::Server);
         Source::new(payload).send(&mut writer, 0..request.object.size).await?;
         if !request.persistent {

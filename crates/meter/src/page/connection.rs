@@ -153,6 +153,7 @@ impl Connection {
             key: self.key(object),
             size: self.size(object),
             congestion_control: options.congestion_control.clone(),
+            fresh: options.fresh,
         };
         let head = RequestHead { object: wanted, persistent };
         let text = head.encode(version, &options.server.to_string());

@@ -66,6 +66,7 @@ impl PageArgs {
             objects: objects(&self.objects)?,
             connections: self.connections,
             congestion_control: self.tcp.cc.clone(),
+            fresh: None,
             limit: self.tcp.limit,
             key: fresh_key()?,
             progress: Progress::default(),

@@ -2,8 +2,8 @@
 
 use link::Rate;
 use scenario::{
-    Case, Direction, Flow, Gateways, IpVersion, LinkSpec, Method, Overhead, RateSpec, Split,
-    Traffic,
+    CacheSpec, Case, Direction, Flow, Gateways, IpVersion, LinkSpec, Method, Overhead, RateSpec,
+    Split, Traffic,
 };
 use tcp::{Config, SynData};
 use thiserror::Error;
@@ -47,7 +47,7 @@ pub fn can_run(case: &Case) -> Result<(), NotInLab> {
     check_network(case)?;
     check_links(case)?;
     forbid(!case.next_hops.is_empty(), "next-hop", "the lab has one hop")?;
-    forbid(case.cache.is_some(), "cache", "the lab has no cache")?;
+    case.cache.as_ref().map_or(Ok(()), |cache| check_cache(case, cache))?;
     case.gateways.as_ref().map_or(Ok(()), |gateways| check_gateways(case, gateways))?;
     let all: u64 = case.flows.iter().map(|flow| u64::from(flow.count)).sum();
     let why = || format!("the lab runs {MOST_APPLICATIONS} applications at most, here are {all}");
@@ -129,6 +129,25 @@ fn check_gateways(case: &Case, gateways: &Gateways) -> Checked {
     let why =
         "towards hosts the lab's gateways have the kernel's TCP, and this one's window limits";
     forbid(!good, key("lan-tcp"), why)
+}
+
+/// The lab's cache is filled by loading each page once, and has what may be stored. It is the gateways': it
+/// splits connections at the hub also without the pair.
+fn check_cache(case: &Case, cache: &CacheSpec) -> Checked {
+    let all = cache.hit_ratio.get() == 1.0 && cache.largest.is_none();
+    forbid(!all, "cache", "the lab's cache has everything")?;
+    let why = "the lab's pair caches what it splits";
+    let packets = case.gateways.as_ref().is_some_and(|it| it.split == Split::Packets);
+    forbid(packets, "cache", why)?;
+    case.flows.iter().try_for_each(|flow| {
+        let key = |name: &str| format!("flow.{}.{name}", flow.name);
+        let Traffic::Page { repeat, .. } = &flow.traffic else {
+            return forbid(true, key("kind"), "beside a cache the lab has pages only");
+        };
+        let why = "a terminal of the lab would have a page the second time";
+        let once = *repeat == 1 && flow.count == 1 && case.network.terminals == 1;
+        forbid(!once, key("count"), why)
+    })
 }
 
 fn check_flow(case: &Case, flow: &Flow) -> Checked {

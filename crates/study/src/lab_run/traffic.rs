@@ -1,5 +1,6 @@
 //! Applications on the kernel's TCP, by the meter.
 
+use std::thread;
 use std::time::Duration;
 
 use meter::{
@@ -16,6 +17,8 @@ use units::{ByteCount, Instant};
 use super::hosts::Hosts;
 use super::{LabRunError, Stage, limits};
 
+/// For how long caches may use objects, in seconds: longer than any case takes.
+const FRESH: u32 = 86_400;
 /// More than any transfer that ends by its time.
 const ENDLESS: ByteCount = ByteCount::new(1 << 50);
 
@@ -28,11 +31,38 @@ impl Stage<'_> {
         let Hosts::Kernel(controls) = limits::hosts_of(self.case, flow) else {
             return Ok(Tally::default());
         };
-        let key = meter::fresh_key()?;
+        self.perform(flow, number, controls, Self::start(flow, number))
+    }
+
+    /// Has caches on the way fetch what flows will ask for. Takes as long as the pages do.
+    pub(super) fn warm(&self) -> Result<(), LabRunError> {
+        let pages =
+            self.case.flows.iter().filter(|flow| matches!(flow.traffic, Traffic::Page { .. }));
+        for flow in pages {
+            let Hosts::Kernel(controls) = limits::hosts_of(self.case, flow) else { continue };
+            let warming = thread::scope(|scope| {
+                let all = scope.spawn(|| self.perform(flow, 0, controls, Duration::ZERO));
+                all.join().map_err(|_| LabRunError::Panicked)?
+            })?;
+            if !warming.done {
+                let what = "it did not load while the cache was filled".to_owned();
+                return Err(LabRunError::Wrong { flow: flow.name.clone(), what });
+            }
+        }
+        Ok(())
+    }
+
+    fn perform(
+        &self,
+        flow: &Flow,
+        number: u32,
+        controls: [CongestionControl; 2],
+        start: Duration,
+    ) -> Result<Tally, LabRunError> {
+        let key = self.cached.map_or_else(meter::fresh_key, Ok)?;
         let client = self.lab.node(self.client(number)).clone();
         client.enter()?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let start = Self::start(flow, number);
         let one = Application { stage: self, flow, controls, key, start };
         runtime.block_on(one.run())
     }
@@ -178,7 +208,7 @@ impl Application<'_> {
             Method::Http10(_) => objects.split_at(1),
             _ => (objects, &[][..]),
         };
-        let mut took = Duration::ZERO;
+        let (mut took, mut key) = (Duration::ZERO, self.key);
         for part in [document, rest].into_iter().filter(|part| !part.is_empty()) {
             let options = PageOptions {
                 server: self.stage.server,
@@ -186,10 +216,13 @@ impl Application<'_> {
                 objects: part.iter().copied().map(ByteCount::new).collect(),
                 connections: method.connections(),
                 congestion_control: Some(self.controls[1].clone()),
+                fresh: self.stage.cached.map(|_| FRESH),
                 limit: Some(self.left(begun + took)),
-                key: self.key,
+                key,
                 progress: Progress::default(),
             };
+            // No object is asked for twice: a terminal would have it.
+            key = key.wrapping_add(1);
             let report = meter::page(&options).await;
             took += report.total;
             let outcomes = report.objects.iter().map(|object| &object.outcome);
