@@ -85,14 +85,35 @@ impl RequestTransport {
     }
 }
 
-/// Contention slots for requests: the last ones of each frame, on the last carrier that carries
-/// grants. What they take cannot be granted.
+/// Contention slots for requests. What they take cannot be granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestSlots {
-    /// Slots in each frame: at least the replicas of the scheme, at most those of a carrier.
-    pub slots: u16,
+    /// Where they are.
+    pub place: RequestPlace,
     /// How terminals share them.
     pub channel: ContentionChannel,
+}
+
+/// Where the contention slots for requests are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestPlace {
+    /// The last slots of each frame on the last carrier that carries grants: at least the replicas
+    /// of the scheme, at most those of a carrier.
+    Slots(u16),
+    /// Whole carriers, the last ones before those for packets. A frame of each is a contention
+    /// block, and a terminal draws one of them at random for each attempt. At least one carrier must
+    /// remain for grants.
+    Carriers(u32),
+}
+
+impl RequestPlace {
+    /// Slots of each frame and whole carriers that it takes from grants.
+    const fn taken(self) -> (u32, u32) {
+        match self {
+            Self::Slots(slots) => (slots as u32, 0),
+            Self::Carriers(carriers) => (0, carriers),
+        }
+    }
 }
 
 /// Random access for packets: carriers on which nothing is granted. The slots of a frame on one of
@@ -329,11 +350,18 @@ impl Grantable {
 }
 
 impl DamaConfig {
+    /// Slots of each frame on one carrier that requests take, and whole carriers that contention
+    /// takes.
+    fn contended(&self) -> (u32, u32) {
+        let requests = self.requests.transport.slots().map(|request| request.place.taken());
+        let (slots, carriers) = requests.unwrap_or_default();
+        (slots, carriers.saturating_add(self.random_access.map_or(0, |access| access.carriers)))
+    }
+
     /// Slots of each frame that contention takes.
-    pub(super) fn contention_slots(&self) -> u32 {
-        let requests = self.requests.transport.slots().map_or(0, |channel| channel.slots.into());
-        let carriers = self.random_access.map_or(0, |access| access.carriers);
-        carriers.saturating_mul(self.frames.slots).saturating_add(requests)
+    fn contention_slots(&self) -> u32 {
+        let (slots, carriers) = self.contended();
+        carriers.saturating_mul(self.frames.slots).saturating_add(slots)
     }
 
     /// Slots of a superframe that can be granted: all but those for contention.
@@ -343,9 +371,8 @@ impl DamaConfig {
 
     /// What contention leaves to grants.
     pub(super) fn grantable(&self) -> Grantable {
-        let access = self.random_access.map_or(0, |access| access.carriers);
-        let requests = self.requests.transport.slots().map_or(0, |channel| channel.slots.into());
-        Grantable { carriers: self.frames.carriers.saturating_sub(access), requests }
+        let (requests, contended) = self.contended();
+        Grantable { carriers: self.frames.carriers.saturating_sub(contended), requests }
     }
 
     fn check_contention(&self) -> Result<(), DamaError> {
@@ -359,13 +386,27 @@ impl DamaConfig {
         }
         if let Some(request) = self.requests.transport.slots() {
             let error = DamaError::RequestSlots;
-            request.channel.block(request.slots.into(), slots).map_err(error)?;
+            let slots = self.request_block(request.place).map_err(error)?;
+            request.channel.block(slots, self.frames.slots).map_err(error)?;
             if self.capacity() == 0 {
                 let slots = self.contention_slots();
                 return Err(error(ContentionError::NothingLeft { slots }));
             }
         }
         Ok(())
+    }
+
+    /// The number of slots in a contention block for requests.
+    pub(super) fn request_block(&self, place: RequestPlace) -> Result<u32, ContentionError> {
+        let access = self.random_access.map_or(0, |access| access.carriers);
+        let all = self.frames.carriers.saturating_sub(access);
+        match place {
+            RequestPlace::Slots(slots) => Ok(slots.into()),
+            RequestPlace::Carriers(carriers) if (1..all).contains(&carriers) => {
+                Ok(self.frames.slots)
+            }
+            RequestPlace::Carriers(carriers) => Err(ContentionError::Carriers { carriers, all }),
+        }
     }
 
     /// The rate of the slots that can be granted.

@@ -48,7 +48,8 @@ pub use ahead::BACKLOG_LASTS;
 pub use category::{Categories, Category};
 pub use config::{
     Allocation, ContentionChannel, ContentionError, DamaConfig, DamaError, FreeCapacity, MacLimit,
-    Policy, RandomAccess, RequestSlots, RequestTransport, Requests, Sharing, TerminalConfig,
+    Policy, RandomAccess, RequestPlace, RequestSlots, RequestTransport, Requests, Sharing,
+    TerminalConfig,
 };
 pub use frames::{Cell, Frames, FramesError};
 pub use layout::Run;

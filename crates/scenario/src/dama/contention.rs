@@ -2,7 +2,7 @@
 
 use link::dama::random_access::{AccessLimits, AccessScheme, BackoffLimits, BlockError};
 use link::dama::{
-    ContentionChannel, ContentionError, RandomAccess, RequestSlots, RequestTransport,
+    ContentionChannel, ContentionError, RandomAccess, RequestPlace, RequestSlots, RequestTransport,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,11 @@ pub(super) struct RawRequests {
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     slots: Option<u16>,
+    /// Instead of slots: whole carriers for requests, the last ones before those for packets. A
+    /// terminal draws one at random for each attempt. Nothing is granted on them.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    carriers: Option<u32>,
     /// How terminals share them: slotted-aloha, dsa REPLICAS, crdsa REPLICAS \[iterations=16\].
     #[schemars(extend("default" = "slotted-aloha", "examples" = ["slotted-aloha", "crdsa 3"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,9 +100,18 @@ pub(super) fn transport(
 ) -> Result<RequestTransport, FileError> {
     let Some(raw) = raw else { return Ok(RequestTransport::Assigned) };
     let contended = || {
-        let slots = raw.slots.ok_or_else(|| place.missing("slots", "1 or more in each frame"))?;
+        let missing = "1 or more in each frame, or carriers = 1 or more";
+        let place = match (raw.slots, raw.carriers) {
+            (Some(slots), None) => RequestPlace::Slots(slots),
+            (None, Some(carriers)) => RequestPlace::Carriers(carriers),
+            (None, None) => return Err(place.missing("slots", missing)),
+            (Some(_), Some(carriers)) => {
+                let expected = "either slots, or carriers whose slots are all for requests";
+                return Err(place.wrong("carriers", carriers, expected));
+            }
+        };
         let channel = channel(raw.scheme, raw.backoff, raw.load_control);
-        Ok(RequestSlots { slots, channel })
+        Ok(RequestSlots { place, channel })
     };
     match raw.transport {
         RawTransport::Piggyback => contended().map(RequestTransport::Piggyback),
@@ -105,6 +119,7 @@ pub(super) fn transport(
         RawTransport::Assigned => {
             let useless = [
                 ("slots", raw.slots.map(|slots| slots.to_string())),
+                ("carriers", raw.carriers.map(|carriers| carriers.to_string())),
                 ("scheme", raw.scheme.map(|text| quoted(text.0))),
                 ("backoff", raw.backoff.map(|words| quoted(words.0))),
                 ("load-control", raw.load_control.map(|on| on.to_string())),
@@ -126,8 +141,14 @@ pub(super) fn wrong_slots(
     transport: &RequestTransport,
     error: ContentionError,
 ) -> FileError {
-    let slots = transport.slots().map_or(0, |request| request.slots);
+    let slots = match transport.slots().map(|request| request.place) {
+        Some(RequestPlace::Slots(slots)) => slots,
+        _ => 0,
+    };
     match error {
+        ContentionError::Carriers { carriers, all } => {
+            place.wrong("carriers", carriers, grants_remain(all))
+        }
         ContentionError::Slots { most, .. } => {
             place.wrong("slots", slots, format!("1 to a carrier's {most}"))
         }
@@ -142,6 +163,14 @@ pub(super) fn wrong_slots(
     }
 }
 
+/// How many of `all` carriers contention may have.
+fn grants_remain(all: u32) -> String {
+    match all {
+        0 | 1 => "more than 1 carrier in all: one must remain for grants".to_owned(),
+        all => format!("1 to {} of the {all} carriers", all - 1),
+    }
+}
+
 /// Why the carriers for random access cannot be had, by its key.
 pub(super) fn wrong_access(
     place: &Place<'_>,
@@ -150,11 +179,7 @@ pub(super) fn wrong_access(
 ) -> FileError {
     match (error, access) {
         (ContentionError::Carriers { carriers, all }, _) => {
-            let expected = match all {
-                1 => "more than 1 carrier in all: one must remain for grants".to_owned(),
-                all => format!("1 to {} of the {all} carriers", all - 1),
-            };
-            place.wrong("carriers", carriers, expected)
+            place.wrong("carriers", carriers, grants_remain(all))
         }
         (ContentionError::Block(BlockError::Slots { slots, .. }), Some(access)) => {
             let expected = format!("at most as many replicas as a frame has slots, {slots}");
@@ -173,9 +198,14 @@ impl RawRequests {
             RequestTransport::Contention(slots) => (RawTransport::Contention, slots),
         };
         let ContentionChannel { scheme, backoff, load_control } = request.channel;
+        let (slots, carriers) = match request.place {
+            RequestPlace::Slots(slots) => (Some(slots), None),
+            RequestPlace::Carriers(carriers) => (None, Some(carriers)),
+        };
         Some(Self {
             transport,
-            slots: Some(request.slots),
+            slots,
+            carriers,
             scheme: Some(Text(scheme)),
             backoff: Some(Words(backoff)),
             load_control: Some(load_control),

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 
 use link::TrafficClass;
 use link::dama::random_access::AccessScheme;
-use link::dama::{Category, Dama, FreeCapacity, MacLimit, Policy, RequestSlots, RequestTransport};
+use link::dama::{
+    Category, Dama, FreeCapacity, MacLimit, Policy, RequestPlace, RequestSlots, RequestTransport,
+};
 use units::{BitRate, Instant};
 
 use crate::{FileError, Preset, Scenario};
@@ -119,7 +121,9 @@ limits = { head = "3 kB", load = "0.3" }
 fn requests_and_packets_by_contention_are_read_and_written() {
     let preset = changed("request-period = 10", CONTENTION).unwrap();
     let dama = preset.dama.as_ref().unwrap();
-    let RequestTransport::Piggyback(RequestSlots { slots: 3, channel }) = dama.transport else {
+    let RequestTransport::Piggyback(RequestSlots { place: RequestPlace::Slots(3), channel }) =
+        dama.transport
+    else {
         panic!("{:?}", dama.transport)
     };
     assert_eq!(channel.scheme, AccessScheme::Dsa { replicas: 2 });
@@ -133,6 +137,29 @@ fn requests_and_packets_by_contention_are_read_and_written() {
     assert_eq!(config.capacity(), 2 * (3 * 16 - 3));
     let again = Preset::from_text(&preset.to_string()).unwrap();
     assert_eq!(again.dama, preset.dama);
+}
+
+#[test]
+fn requests_may_have_carriers_of_their_own() {
+    let own = CONTENTION.replace("slots = 3", "carriers = 2");
+    let preset = changed("request-period = 10", &own).unwrap();
+    let dama = preset.dama.as_ref().unwrap();
+    let place = dama.transport.slots().map(|request| request.place);
+    assert_eq!(place, Some(RequestPlace::Carriers(2)));
+    let [_, ret] = preset.links();
+    // Of 5 carriers, two are for packets by contention and two for requests.
+    assert_eq!(dama.config(&preset.forward, &ret, 2).unwrap().capacity(), 2 * 16);
+    assert_eq!(Preset::from_text(&preset.to_string()).unwrap().dama, preset.dama);
+    for (from, to, named) in [
+        ("carriers = 2", "carriers = 0", ["dama.requests.carriers = 0", "1 to 2 of the 3"]),
+        ("carriers = 2", "carriers = 3", ["dama.requests.carriers = 3", "1 to 2 of the 3"]),
+        ("carriers = 2", "carriers = 2\nslots = 3", ["requests.carriers = 2", "either slots"]),
+        ("\"piggyback\"", "\"assigned\"", ["dama.requests.carriers = 2", "\"contention\""]),
+    ] {
+        let wrong = own.replacen(from, to, 1);
+        let error = changed("request-period = 10", &wrong).unwrap_err().to_string();
+        assert!(named.iter().all(|part| error.contains(part)), "{to}: {error}");
+    }
 }
 
 #[test]

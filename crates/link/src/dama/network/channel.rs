@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use units::{Instant, Probability};
 
-use crate::dama::config::{ContentionChannel, ContentionError, DamaConfig};
+use crate::dama::config::{ContentionChannel, ContentionError, DamaConfig, RequestPlace};
 use crate::dama::frames::Frames;
 use crate::dama::random_access::{
     Backoff, Block, Burst, BurstSlots, LoadControl, Receiver, Reception,
@@ -110,10 +110,15 @@ impl Channel {
         let Some(request) = config.requests.transport.slots() else { return Ok(None) };
         let (slots, others) =
             (config.frames.slots, config.random_access.map_or(0, |access| access.carriers));
-        let block = request.channel.block(request.slots.into(), slots)?;
-        let mut channel = Self::new(config, &request.channel, block, 1)?;
-        channel.first_slot = slots - u32::from(request.slots);
-        channel.first_carrier = config.frames.carriers - others - 1;
+        let number = config.request_block(request.place)?;
+        let carriers = match request.place {
+            RequestPlace::Slots(_) => 1,
+            RequestPlace::Carriers(carriers) => carriers,
+        };
+        let block = request.channel.block(number, slots)?;
+        let mut channel = Self::new(config, &request.channel, block, carriers)?;
+        channel.first_slot = slots - number;
+        channel.first_carrier = config.frames.carriers - others - carriers;
         Ok(Some(channel))
     }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::dama::random_access::{AccessLimits, AccessScheme, BackoffLimits};
-use crate::dama::{ContentionChannel, ContentionError, RandomAccess, RequestSlots};
+use crate::dama::{ContentionChannel, ContentionError, RandomAccess, RequestPlace, RequestSlots};
 
 const ALOHA: ContentionChannel = ContentionChannel {
     scheme: AccessScheme::SlottedAloha,
@@ -15,7 +15,7 @@ const ALOHA: ContentionChannel = ContentionChannel {
 };
 
 fn slots(slots: u16) -> RequestSlots {
-    RequestSlots { slots, channel: ALOHA }
+    RequestSlots { place: RequestPlace::Slots(slots), channel: ALOHA }
 }
 
 fn access(carriers: u32) -> Option<RandomAccess> {
@@ -148,13 +148,42 @@ mod requests {
         assert!(attempts[2].0 == 2 && attempts[2].1 >= 12, "{attempts:?}");
     }
 
+    /// Of 40 terminals that ask in the same frame, some reach the hub with the first attempt: on one
+    /// carrier of 16 slots few, on eight carriers most, which are all used.
+    #[test]
+    fn requests_spread_over_all_their_carriers() {
+        let first_time = |carriers| {
+            let place = RequestPlace::Carriers(carriers);
+            let transport = RequestTransport::Contention(RequestSlots { place, channel: ALOHA });
+            let mut config = shared(vec![terminal(0, 0, 512); 40], transport, None);
+            config.frames.carriers = 1 + carriers;
+            let mut network: Dama<usize> = Dama::new(config, 1).unwrap();
+            network.record();
+            (0..40).for_each(|index| network.handle_packet(millis(100), index, 40));
+            arrivals(&mut network, millis(500));
+            let received = events(&mut network).into_iter().find_map(|event| match event {
+                Event::Received { senders, .. } => Some(senders),
+                _ => None,
+            });
+            received.unwrap()
+        };
+        let decoded = |senders: &[Received]| senders.iter().map(|each| each.decoded).sum::<u32>();
+        let (one, eight) = (first_time(1), first_time(8));
+        assert_eq!((one.len(), eight.len()), (40, 40));
+        // 40 e^(-40/16) is 3, 40 e^(-40/128) is 29.
+        assert!(decoded(&one) <= 8 && decoded(&eight) >= 22, "{one:?} {eight:?}");
+        let used: std::collections::BTreeSet<_> = eight.iter().map(|each| each.carrier).collect();
+        assert_eq!(used, (1..9).collect());
+    }
+
     #[test]
     fn what_is_given_up_is_counted_and_asked_for_again() {
         let channel = ContentionChannel {
             backoff: BackoffLimits { first: 1, greatest: 1, attempts: 2 },
             ..ALOHA
         };
-        let transport = RequestTransport::Contention(RequestSlots { slots: 1, channel });
+        let transport =
+            RequestTransport::Contention(RequestSlots { place: RequestPlace::Slots(1), channel });
         for (rbdc, vbdc) in [(0, 512), (64_000, 0)] {
             let mut network = build(vec![terminal(0, rbdc, vbdc)], transport, None);
             let outage =
@@ -375,6 +404,15 @@ fn impossible_channels_are_refused() {
     assert!(many.ends_with("17 slots: expected 1 to 16"), "{many}");
     let few = error(contention(slots(0)), None);
     assert!(few.ends_with("slotted-aloha in 0 slots: expected at least 1 slots"), "{few}");
+    let whole = |carriers| {
+        let place = RequestPlace::Carriers(carriers);
+        contention(RequestSlots { place, channel: ALOHA })
+    };
+    for (carriers, access, all) in [(0, None, 1), (1, None, 1), (2, access(2), 1)] {
+        let wrong = ContentionError::Carriers { carriers, all };
+        let wrong = format!("contention slots for requests: {wrong}");
+        assert_eq!(error(whole(carriers), access), wrong);
+    }
     let mut all = shared(vec![terminal(0, 0, 512)], RequestTransport::Assigned, access(1));
     all.frames.carriers = 1;
     let error = DamaError::RandomAccess(ContentionError::Carriers { carriers: 1, all: 1 });
@@ -395,8 +433,12 @@ pub(super) fn any_transport() -> impl Strategy<Value = (RequestTransport, Option
             load_control,
         },
     );
-    let transport = (0..3, channel.clone(), 2u16..6).prop_map(|(kind, channel, slots)| {
-        let slots = RequestSlots { slots, channel };
+    let place = prop_oneof![
+        (2u16..6).prop_map(RequestPlace::Slots),
+        (1u32..4).prop_map(RequestPlace::Carriers)
+    ];
+    let transport = (0..3, channel.clone(), place).prop_map(|(kind, channel, place)| {
+        let slots = RequestSlots { place, channel };
         match kind {
             0 => RequestTransport::Assigned,
             1 => RequestTransport::Piggyback(slots),
@@ -414,9 +456,66 @@ pub(super) fn any_transport() -> impl Strategy<Value = (RequestTransport, Option
 pub(super) fn apply(config: &mut DamaConfig, chosen: (RequestTransport, Option<RandomAccess>)) {
     (config.requests.transport, config.random_access) = chosen;
     config.frames.carriers += chosen.1.map_or(0, |access| access.carriers);
+    config.frames.carriers += request_carriers(chosen.0);
+}
+
+/// Whole carriers for requests.
+fn request_carriers(transport: RequestTransport) -> u32 {
+    match transport.slots().map(|request| request.place) {
+        Some(RequestPlace::Carriers(carriers)) => carriers,
+        _ => 0,
+    }
 }
 
 proptest! {
+    /// Grants, requests and packets by contention never meet: each carrier of a frame is for one of
+    /// them, but for the block of requests at the end of a carrier with grants. A terminal sends one
+    /// request in a frame, on one carrier.
+    #[test]
+    fn every_carrier_is_for_one_thing(
+        packets in prop::collection::vec((0u64..5_000, 0usize..12, 1usize..1_400), 1..100),
+        chosen in any_transport(), seed: u64,
+    ) {
+        let mut packets = packets;
+        packets.sort();
+        let mut config = config(vec![terminal(0, 0, 512); 12]);
+        apply(&mut config, chosen);
+        let for_packets = config.random_access.map_or(0, |access| access.carriers);
+        let for_requests = request_carriers(config.requests.transport);
+        let grants = config.frames.carriers - for_packets - for_requests;
+        let last = match config.requests.transport.slots().map(|request| request.place) {
+            Some(RequestPlace::Slots(slots)) => 16 - u32::from(slots),
+            _ => 16,
+        };
+        prop_assert_eq!(config.capacity(), 2 * (16 * (grants - 1) + last));
+        let mut network: Dama<usize> = Dama::new(config, seed).unwrap();
+        network.record();
+        for (after, index, len) in packets {
+            network.handle_packet(millis(after), index, len);
+        }
+        arrivals(&mut network, millis(60_000));
+        for event in events(&mut network) {
+            match event {
+                Event::Allocated { plan, .. } => {
+                    for run in plan.iter().flatten() {
+                        let end = if run.carrier == grants - 1 { last } else { 16 };
+                        prop_assert!(run.carrier < grants && run.slot + run.count <= end);
+                    }
+                }
+                Event::Contended { channel: ChannelKind::Packets, carrier, .. } => {
+                    prop_assert!(carrier >= grants + for_requests);
+                }
+                Event::Contended { carrier, slots, .. } => {
+                    prop_assert_eq!(slots.len(), 1);
+                    let own = (grants..grants + for_requests).contains(&carrier);
+                    let shared = carrier == grants - 1 && slots[0].iter().all(|slot| *slot >= last);
+                    prop_assert!(own || (for_requests == 0 && shared), "{} {:?}", carrier, slots);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Every request is received, given up and counted, or being made; and packets of a terminal
     /// arrive in order, all of them if nothing is given up.
     #[test]
