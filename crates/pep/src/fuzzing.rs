@@ -7,7 +7,7 @@ use crate::dlep;
 use crate::http;
 use crate::names;
 use crate::proxy::fuzzing::converse;
-use crate::traffic::{Packet, Syn};
+use crate::traffic::{Packet, Syn, clamped};
 
 /// An IP packet from a client, as delivered by the kernel.
 ///
@@ -15,6 +15,9 @@ use crate::traffic::{Packet, Syn};
 /// On a bug in this crate.
 pub fn intercepted(bytes: &[u8]) {
     let packet = Packet::parse(bytes);
+    if let Some(small) = clamped(bytes, || Some(1_280)) {
+        assert!(clamped(&small, || Some(1_280)).is_none(), "once is enough");
+    }
     let Some(syn) = Syn::parse(bytes) else { return };
     assert!(packet.is_some_and(|packet| packet.source == syn.open().source.ip()));
     assert_eq!(Syn::parse(syn.packet()).as_ref(), Some(&syn), "whole once, whole for ever");

@@ -39,14 +39,16 @@ use crate::path::rtt::{FirstRtt, Rtt};
 use crate::rate::ecn::Marking;
 use crate::rate::{Allowance, Auto, Change, Control, Grant, Spent, Switch};
 use crate::recovery::Recovery;
+use crate::recovery::fec::{REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::scheduler::ClassId;
 use crate::setup::handshake::Keys;
 use crate::stats::{ChannelStats, ClassStats, Stats};
 use crate::streams::Streams;
 use crate::streams::flow::{Limits, Pace};
 use crate::wire::ecn::Ecn;
+use crate::wire::frame::{self, CHANNEL_SIZE};
 use crate::wire::open::Openings;
-use crate::wire::packet::{Header, Index};
+use crate::wire::packet::{Header, Index, TAG};
 use crate::{Config, Event, PathKey, PathMemory, PublicKey, Rate, RateError};
 
 /// Why a session asked to be woken.
@@ -287,6 +289,15 @@ impl Session {
     /// Whether the peer has the channel.
     pub(crate) fn peer_receives(&self, channel: ChannelId) -> bool {
         self.peer.limits.channels & channel.bit() != 0
+    }
+
+    /// The longest packet of a channel that surely fits into one packet, next to the announcement of
+    /// the channel and whatever the lengths of header and frame.
+    pub(crate) fn longest_whole_packet(&self) -> usize {
+        let around = ip_udp_overhead(self.peer.address) + TAG + Header::MAX_LEN;
+        let repair = if self.link_layer { 0 } else { REPAIR_HEAD + SHARD_OVERHEAD };
+        let frame = CHANNEL_SIZE + frame::Packet::MOST_HEAD;
+        self.path.pmtu.likely().saturating_sub(around + repair + frame)
     }
 
     /// Queues a packet of a channel.

@@ -411,6 +411,11 @@ impl Hop {
         self.lock(session).endpoint.peer_takes_bundles(session)
     }
 
+    /// The longest packet of a packet channel that is surely sent in one packet of the hop.
+    pub(crate) fn longest_whole_packet(&self, session: SessionId) -> Option<usize> {
+        self.lock(session).endpoint.longest_whole_packet(session)
+    }
+
     /// Whether the peer accepts packets on this channel.
     pub(crate) fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.lock(session).endpoint.peer_receives(session, channel)

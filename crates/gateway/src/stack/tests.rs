@@ -25,7 +25,7 @@ fn config() -> StackConfig {
     let tcp = tcp::Config { snack: true, ..tcp::Profile::Linux.config() };
     StackConfig {
         tcp: tcp.into(),
-        device: TunnelConfig { name, device, mtu },
+        device: TunnelConfig { name, device, mtu, clamp_mss: true },
         interfaces: Vec::new(),
     }
 }

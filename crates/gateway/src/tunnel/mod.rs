@@ -24,7 +24,7 @@ use nix::net::if_::if_nametoindex;
 use pep::config::{InterceptConfig, TunnelConfig};
 use pep::egress::Egress;
 use pep::routes::Paths;
-use pep::traffic::{DEFAULT_CHANNEL, Packet, Policy, Prefix};
+use pep::traffic::{DEFAULT_CHANNEL, Packet, Policy, Prefix, TCP, clamped};
 use slacp::SessionId;
 use tokio::task::JoinHandle;
 
@@ -67,6 +67,8 @@ pub(crate) struct Port {
     paths: Mutex<Paths>,
     classes: Arc<LiveClasses>,
     counters: Arc<Counters>,
+    /// Whether SYNs announce only what fits into one packet of the hop.
+    clamps_mss: bool,
     /// Whether the rules lack changes of the open sessions.
     is_stale: AtomicBool,
 }
@@ -97,8 +99,9 @@ impl Tunnel {
         tracing::info!("tunnel {}: {}, MTU {}", config.name, device.kind(), config.mtu);
         let paths = Mutex::new(Paths::new(mesh));
         let table = Mutex::new(table);
-        let is_stale = AtomicBool::new(false);
-        let port = Arc::new(Port { device, table, paths, classes, counters, is_stale });
+        let (is_stale, clamps_mss) = (AtomicBool::new(false), config.clamp_mss);
+        let port = Port { device, table, paths, classes, counters, clamps_mss, is_stale };
+        let port = Arc::new(port);
         Ok(Self { port, reader: None, route, carries_v6: without_v6.is_none() })
     }
 
@@ -261,12 +264,29 @@ impl Port {
         let sent = packet.and_then(|packet| {
             let session = self.paths().to(packet.destination)?;
             let channel = self.classes.read().of_packet(&packet);
+            let clamped = self.clamp(hop, session, &packet, bytes);
+            let bytes = clamped.as_deref().unwrap_or(bytes);
             hop.send_packet(clock::now(), session, channel, bytes).ok()
         });
         match sent {
             Some(()) => self.counters.packets_to_hop.increment(),
             None => self.counters.packets_dropped.increment(),
         }
+    }
+
+    /// A copy of a SYN that announces no longer segments than fit into one packet of the hop, if it
+    /// does. The other gateway's packets are about as long as ours.
+    fn clamp(
+        &self,
+        hop: &Hop,
+        session: SessionId,
+        packet: &Packet,
+        bytes: &[u8],
+    ) -> Option<Vec<u8>> {
+        if !self.clamps_mss || packet.protocol != TCP {
+            return None;
+        }
+        clamped(bytes, || hop.longest_whole_packet(session))
     }
 
     /// Passes a packet from the hop to the kernel for routing. Returns whether the kernel took it.
@@ -354,7 +374,7 @@ mod tests {
                 let classes = Arc::new(LiveClasses::new(classes.unwrap()));
                 let mut hops = Hops::with(link);
                 let (name, device) = ("test0".to_owned(), TunnelDevice::Auto);
-                let config = TunnelConfig { name, device, mtu: 1400 };
+                let config = TunnelConfig { name, device, mtu: 1400, clamp_mss: true };
                 let selection = Selection {
                     traffic: Traffic::ToTerminals { hop: 5900 },
                     policies: vec![],
@@ -428,6 +448,7 @@ mod tests {
                 name: name.to_owned(),
                 device: TunnelDevice::Auto,
                 mtu: 1400,
+                clamp_mss: true,
             };
             runtime.unwrap().block_on(async {
                 let install = || {

@@ -86,6 +86,10 @@ pub struct TunnelConfig {
     /// default 1500, or the hop's MTU if larger. It may exceed the hop's MTU: packets are
     /// split on the hop.
     pub mtu: u16,
+    /// Whether the MSS of TCP connections is lowered to what fits into one packet of the hop, so that
+    /// full segments are not split there. Key `clamp_mss`, default on. Unused by a solo gateway's
+    /// stack, which writes its own SYNs.
+    pub clamp_mss: bool,
 }
 
 /// Type of a tunnel's network device.

@@ -2,6 +2,7 @@
 //! the class that each belongs to.
 
 mod class;
+mod mss;
 mod packet;
 mod policy;
 mod ports;
@@ -12,6 +13,7 @@ mod syn;
 pub use class::{
     Classes, DEFAULT_CHANNEL, DEFAULT_CLASS, Definition, MOST_CLASSES, PacketQueue, Traffic,
 };
+pub use mss::clamped;
 pub use packet::Packet;
 pub use policy::{Action, MOST_RULES, Match, Policy, Subject, policy_rules};
 pub use ports::{Ports, TCP, UDP};

@@ -1,5 +1,6 @@
 //! SYNs as delivered by the kernel, and the packets that refuse them. No I/O.
 
+use core::ops::Range;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use slacp::Open;
@@ -11,11 +12,11 @@ const TTL: u8 = 64;
 const SYN: u8 = 0x02;
 const FIN_SYN_RST_ACK: u8 = 0x17;
 const RST_ACK: u8 = 0x14;
-const IPV4_HEADER: usize = 20;
-const IPV6_HEADER: usize = 40;
-const TCP_HEADER: usize = 20;
+pub(super) const IPV4_HEADER: usize = 20;
+pub(super) const IPV6_HEADER: usize = 40;
+pub(super) const TCP_HEADER: usize = 20;
 /// Offset of the checksum in the TCP header (RFC 9293 §3.1).
-const CHECKSUM: usize = 16;
+pub(super) const CHECKSUM: usize = 16;
 /// IPv6 extension headers that may precede TCP: hop-by-hop options, routing, destination options
 /// (RFC 8200 §4.1). Each contains its length in units of 8 bytes, minus one.
 const EXTENSIONS: [u8; 3] = [0, 43, 60];
@@ -32,11 +33,7 @@ pub struct Syn {
 impl Syn {
     /// Parses an IP packet; `None` if it is not a SYN, or damaged.
     pub fn parse(packet: &[u8]) -> Option<Self> {
-        let (source, destination, segment, length) = match packet.first()? >> 4 {
-            4 => parse_v4(packet)?,
-            6 => parse_v6(packet)?,
-            _ => return None,
-        };
+        let (source, destination, segment, length) = parse(packet)?;
         let mut packet = packet.get(..length)?.to_vec();
         let tcp = packet.get(segment..).filter(|tcp| tcp.len() >= TCP_HEADER)?;
         let header = usize::from(tcp[12] >> 4) * 4;
@@ -102,6 +99,20 @@ impl Syn {
 }
 
 type Parsed = (IpAddr, IpAddr, usize, usize);
+
+fn parse(packet: &[u8]) -> Option<Parsed> {
+    match packet.first()? >> 4 {
+        4 => parse_v4(packet),
+        6 => parse_v6(packet),
+        _ => None,
+    }
+}
+
+/// Where the TCP segment of an IP packet is that is no fragment.
+pub(super) fn segment_of(packet: &[u8]) -> Option<Range<usize>> {
+    let (.., begin, end) = parse(packet)?;
+    Some(begin..end)
+}
 
 /// Source, destination, offset of TCP, and end of the packet.
 fn parse_v4(packet: &[u8]) -> Option<Parsed> {
@@ -198,14 +209,21 @@ fn ip_header(from: IpAddr, to: IpAddr) -> Vec<u8> {
 /// wire.
 #[cfg(any(test, feature = "testkit"))]
 pub fn syn_packet(v6: bool, partial: bool, data: &[u8]) -> Vec<u8> {
+    syn_with(v6, partial, &[2, 4, 5, 0xb4], data)
+}
+
+/// A SYN with these options, whose length is a multiple of 4.
+#[cfg(any(test, feature = "testkit"))]
+pub(super) fn syn_with(v6: bool, partial: bool, options: &[u8], data: &[u8]) -> Vec<u8> {
     let ends: [IpAddr; 2] = if v6 {
         ["fd00:1::2", "fd00:2::2"].map(|text| text.parse().unwrap())
     } else {
         ["10.1.0.2", "10.2.0.2"].map(|text| text.parse().unwrap())
     };
     let mut tcp = vec![0x12, 0x34, 0, 80, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-    tcp.extend([6 << 4, SYN, 0xfa, 0xf0, 0, 0, 0, 0, 2, 4, 5, 0xb4]);
-    tcp.extend(data);
+    let words = ((TCP_HEADER + options.len()) / 4) as u8;
+    tcp.extend([words << 4, SYN, 0xfa, 0xf0, 0, 0, 0, 0]);
+    tcp.extend([options, data].concat());
     let pseudo = pseudo_header(ends[0], ends[1], tcp.len());
     let checksum = if partial { sum(pseudo, &[]) } else { !sum(pseudo, &tcp) };
     tcp[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
@@ -216,18 +234,19 @@ pub fn syn_packet(v6: bool, partial: bool, data: &[u8]) -> Vec<u8> {
     [header, tcp].concat()
 }
 
+/// Whether the checksum of a TCP packet is right.
+#[cfg(test)]
+pub(super) fn has_right_checksum(packet: &[u8]) -> bool {
+    let (source, destination, begin, length) = parse(packet).unwrap();
+    let tcp = &packet[begin..length];
+    sum(pseudo_header(source, destination, tcp.len()), tcp) == 0xffff
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    fn is_whole(packet: &[u8]) -> bool {
-        let (source, destination, begin, length) =
-            if packet[0] >> 4 == 4 { parse_v4(packet) } else { parse_v6(packet) }.unwrap();
-        let tcp = &packet[begin..length];
-        sum(pseudo_header(source, destination, tcp.len()), tcp) == 0xffff
-    }
 
     #[test]
     fn a_syn_is_read_and_its_checksum_completed() {
@@ -276,7 +295,7 @@ mod tests {
     fn a_refusal_acknowledges_the_syn_and_its_data() {
         for v6 in [false, true] {
             let refusal = Syn::parse(&syn_packet(v6, false, b"abc")).unwrap().refusal();
-            assert!(is_whole(&refusal));
+            assert!(has_right_checksum(&refusal));
             let tcp = &refusal[if v6 { IPV6_HEADER } else { IPV4_HEADER }..];
             assert_eq!(tcp[..4], [0, 80, 0x12, 0x34]);
             assert_eq!(tcp[8..12], [0, 0, 0, 3], "behind 0xffffffff, SYN and three bytes");
@@ -315,7 +334,7 @@ mod tests {
             bytes.truncate(cut);
             for bytes in [bytes, junk] {
                 if let Some(syn) = Syn::parse(&bytes) {
-                    prop_assert!(is_whole(&syn.refusal()));
+                    prop_assert!(has_right_checksum(&syn.refusal()));
                     let _ = syn.unreachable(true);
                 }
             }

@@ -363,11 +363,13 @@ fn a_tunnel_has_a_device_and_every_channel() {
     let plain = terminal(&terminal_with("", "")).unwrap();
     assert_eq!(plain.tunnel, None);
     let config = terminal(&(terminal_with("", "") + "[tunnel]\n")).unwrap();
-    let usual = TunnelConfig { name: "skyhop0".to_owned(), device: TunnelDevice::Auto, mtu: 1500 };
+    let (name, device) = ("skyhop0".to_owned(), TunnelDevice::Auto);
+    let usual = TunnelConfig { name, device, mtu: 1500, clamp_mss: true };
     assert_eq!(config.tunnel, Some(usual));
-    let all = "[tunnel]\nname = \"sky.1\"\ndevice = \"veth\"\nmtu = 1400\n";
+    let all = "[tunnel]\nname = \"sky.1\"\ndevice = \"veth\"\nmtu = 1400\nclamp_mss = false\n";
     let config = terminal(&(terminal_with("", "") + all)).unwrap();
-    let told = TunnelConfig { name: "sky.1".to_owned(), device: TunnelDevice::Veth, mtu: 1400 };
+    let (name, device) = ("sky.1".to_owned(), TunnelDevice::Veth);
+    let told = TunnelConfig { name, device, mtu: 1400, clamp_mss: false };
     assert_eq!(config.tunnel, Some(told));
     let jumbo = terminal_with("rate", "mtu = 9000\nrate") + "[tunnel]\n";
     assert_eq!(terminal(&jumbo).unwrap().tunnel.unwrap().mtu, 9000);

@@ -21,9 +21,10 @@ pub(super) fn read(
     raw: sections::Tunnel,
     link: &slacp::Config,
 ) -> Result<TunnelConfig, FileError> {
-    let sections::Tunnel { name, device, mtu } = raw;
+    let sections::Tunnel { name, device, mtu, clamp_mss } = raw;
     let usual_mtu = link.mtu.max(USUAL_MTU);
-    device_of(&place.within("tunnel"), (name, device, mtu), (NAME, usual_mtu))
+    let device = device_of(&place.within("tunnel"), (name, device, mtu), (NAME, usual_mtu))?;
+    Ok(TunnelConfig { clamp_mss: clamp_mss.unwrap_or(device.clamp_mss), ..device })
 }
 
 /// The keys `name`, `device` and `mtu` of a network device, with the defaults of name and MTU.
@@ -42,5 +43,6 @@ pub(super) fn device_of(
         name,
         device: device.map_or(TunnelDevice::Auto, Into::into),
         mtu: mtu.map_or(usual_mtu, |mtu| mtu as u16),
+        clamp_mss: true,
     })
 }

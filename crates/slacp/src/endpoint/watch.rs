@@ -88,6 +88,13 @@ impl Endpoint {
         all.into_iter().collect()
     }
 
+    /// The longest packet of a packet channel, in bytes, that the session surely sends in one packet of
+    /// the hop; longer ones may be split. While path MTU discovery has not begun to fail, that of the
+    /// configured MTU, which usually passes. `None` if there is no such session.
+    pub fn longest_whole_packet(&self, session: SessionId) -> Option<usize> {
+        Some(self.core.session(session)?.longest_whole_packet())
+    }
+
     /// Whether a session's peer receives packets on a channel.
     pub fn peer_receives(&self, session: SessionId, channel: ChannelId) -> bool {
         self.core.session(session).is_some_and(|session| session.peer_receives(channel))

@@ -82,6 +82,11 @@ impl Pmtu {
         self.size
     }
 
+    /// The current packet size, or before anything has failed the largest, which usually works.
+    pub(crate) fn likely(&self) -> usize {
+        if self.size == self.base && self.failed > self.most { self.most } else { self.size }
+    }
+
     /// The largest size to try.
     pub(crate) fn most(&self) -> usize {
         self.most

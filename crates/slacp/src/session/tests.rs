@@ -676,3 +676,20 @@ fn an_acknowledgement_grows_by_three_bytes_twice_if_a_codepoint_came() {
     let grown = codepoints.map(|ecn| answer(ecn) - plain);
     assert_eq!(grown, [3, 3, 0, 3, 3, 3, 0]);
 }
+
+/// One packet of the hop takes it whole, also the first, which announces its channel. A little more is
+/// cut in two.
+#[test]
+fn the_longest_whole_packet_is_not_split() {
+    for link_layer in [false, true] {
+        let mut session = session(&Config { link_layer, ..config() });
+        let longest = session.longest_whole_packet();
+        assert!(longest >= 1_200, "{longest} of 1280");
+        for (ms, more, packets) in [(0, 0, 1), (1_000, 0, 1), (2_000, 100, 2)] {
+            session.send_packet(at(ms), ChannelId(1), &vec![0x45; longest + more]).unwrap();
+            let sizes = [ms, ms + 10].map(|ms| sizes(&mut session, at(ms))).concat();
+            let carrying = sizes.iter().filter(|size| **size > 100).count();
+            assert_eq!(carrying, packets, "{link_layer}, {more}: {sizes:?}");
+        }
+    }
+}

@@ -148,6 +148,9 @@ pub(crate) struct TruncatedOffset {
 const FULL_BITS: u32 = 62;
 
 impl TruncatedOffset {
+    /// The most bytes that the sequence number of a packet channel takes.
+    pub(crate) const MOST_LEN: usize = varint::len((1 << SEQUENCE_BITS) - 1);
+
     /// Truncates the sequence number of a packet channel.
     pub(crate) fn new(sequence: u64) -> Self {
         Self::of(sequence, SEQUENCE_BITS)

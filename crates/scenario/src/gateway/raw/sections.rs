@@ -298,6 +298,9 @@ pub(in crate::gateway) struct Tunnel {
     /// that is larger.
     #[schemars(range(min = 1280, max = 9216))]
     pub(in crate::gateway) mtu: Option<i64>,
+    /// Whether the MSS that SYNs announce is lowered to what fits into one packet of the hop.
+    #[schemars(extend("default" = true))]
+    pub(in crate::gateway) clamp_mss: Option<bool>,
 }
 
 /// A class of traffic: what matches one of `dscp`, `ports` and `protocols`.

@@ -81,6 +81,9 @@ impl Gone {
 }
 
 impl<'a> Packet<'a> {
+    /// The most that [`Self::head`] can be of a whole packet: type, channel, lane and sequence number.
+    pub(crate) const MOST_HEAD: usize = 1 + 1 + 1 + TruncatedOffset::MOST_LEN;
+
     /// Size of the frame before its data, without a length, in bytes.
     pub(crate) fn head(&self) -> usize {
         let part = self
