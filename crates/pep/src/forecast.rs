@@ -6,6 +6,11 @@
 //! and counted into what waits, before the reply is there: a grant takes longer than a reply. What is
 //! foreseen includes the acknowledgement of that reply.
 //!
+//! The second message of a connection follows no pair to go by. It is expected when that of the last
+//! connection with two came, or after [`FIRST_GAP`]. Such forecasts leave half of the initial budget to
+//! the others. Of the first messages of connections is also learned how many follow ([`Habits`]): where
+//! connections end after two, no third one is asked for.
+//!
 //! The message is expected after as much time as lay between the two before. It is asked for from a
 //! round of request and grant before that on. A forecast comes true when the message comes, and fails
 //! when it is late by such a round, or when the connection ends. The budget bounds what failed forecasts cost: asking takes
@@ -40,6 +45,17 @@ const MOST_MESSAGE: u64 = 1_280;
 const OVERHEAD: u64 = 300;
 /// A round of request and grant on a geostationary link, with everything that may delay it.
 const ROUND: Duration = Duration::from_millis(1_300);
+/// The time from the first message of a connection to its second, as long as none had two: the wait for
+/// the first grant, a round trip, and no more for the server.
+const FIRST_GAP: Duration = Duration::from_millis(1_800);
+/// Of the budget, what second messages leave to later ones.
+const RESERVE: u64 = INITIAL_BUDGET / 2;
+/// A first message of more bytes than this is an upload, after which no second one is foreseen.
+const LONG_FIRST: u64 = 4_096;
+/// How many connections decide whether a message is foreseen.
+const REMEMBERED: i8 = 3;
+/// The messages of a connection of which is learned whether another one follows: the first ones.
+const LEARNED: usize = 3;
 /// When a message is asked for a second time: half of the time that a round takes at least, so that
 /// the grants of both come in turn.
 const SECOND: Duration = Duration::from_millis(300);
@@ -96,7 +112,42 @@ pub struct Forecast<K> {
     budget: u64,
     /// Bytes asked for ahead now.
     asked: u64,
+    habits: Habits,
     counts: Forecasts,
+}
+
+/// What connections do after their first messages.
+#[derive(Debug, Clone, Copy, Default)]
+struct Habits {
+    /// For each of the first messages: connections that sent another one after it, less those that
+    /// were expected to and did not; of the last few.
+    scores: [i8; LEARNED],
+    /// The time between the first two messages of the last connection that had two.
+    first_gap: Option<Duration>,
+}
+
+impl Habits {
+    fn score(&mut self, messages: u32) -> Option<&mut i8> {
+        self.scores.get_mut((messages as usize).wrapping_sub(1))
+    }
+
+    /// Another one came after so many messages.
+    fn came(&mut self, messages: u32, gap: Duration) {
+        if messages == 1 {
+            self.first_gap = Some(gap);
+        }
+        self.score(messages).into_iter().for_each(|score| *score = (*score + 1).min(REMEMBERED));
+    }
+
+    /// None came in time.
+    fn failed(&mut self, messages: u32) {
+        self.score(messages).into_iter().for_each(|score| *score = (*score - 1).max(-REMEMBERED));
+    }
+
+    /// Whether another one is to be expected after so many.
+    fn follows(&self, messages: u32) -> bool {
+        self.scores.get((messages as usize).wrapping_sub(1)).is_none_or(|score| *score >= 0)
+    }
 }
 
 /// A connection on which we have sent something.
@@ -106,6 +157,8 @@ struct Connection {
     began: Instant,
     /// Its bytes so far.
     bytes: u64,
+    /// Messages of ours, this one included.
+    messages: u32,
     /// Whether the other side has spoken since.
     answered: bool,
     /// The time between the last two messages of ours that the other side's came between.
@@ -147,6 +200,7 @@ impl<K> Default for Forecast<K> {
             dues: BTreeSet::new(),
             budget: INITIAL_BUDGET,
             asked: 0,
+            habits: Habits::default(),
             counts: Forecasts::default(),
         }
     }
@@ -160,7 +214,11 @@ impl<K: Copy + Ord> Forecast<K> {
         let new = Connection::new(now, bytes);
         let has_room = self.connections.len() < MOST_CONNECTIONS;
         match self.connections.get_mut(&key) {
-            None if has_room => drop(self.connections.insert(key, new)),
+            None if has_room => {
+                self.connections.insert(key, new);
+                let gap = self.habits.first_gap.unwrap_or(FIRST_GAP);
+                self.foresee(now, key, Some(gap).filter(|_| self.habits.follows(1)));
+            }
             None => {}
             Some(known) if !known.answered => {
                 known.bytes = known.bytes.saturating_add(bytes);
@@ -170,9 +228,12 @@ impl<K: Copy + Ord> Forecast<K> {
             Some(known) => {
                 let gap = now.saturating_since(known.began);
                 let (next, failed) = (known.next.take(), known.failed);
-                *known = Connection { gap: Some(gap), failed: failed && next.is_none(), ..new };
+                self.habits.came(known.messages, gap);
+                let messages = known.messages.saturating_add(1);
+                let failed = failed && next.is_none();
+                *known = Connection { gap: Some(gap), failed, messages, ..new };
                 next.into_iter().for_each(|next| self.succeed(key, next));
-                self.foresee(now, key);
+                self.foresee(now, key, Some(gap));
             }
         }
     }
@@ -207,12 +268,12 @@ impl<K: Copy + Ord> Forecast<K> {
         self.counts
     }
 
-    /// Foresees the next message of a connection.
-    fn foresee(&mut self, now: Instant, key: K) {
+    /// Foresees the next message of a connection, a time after the one now.
+    fn foresee(&mut self, now: Instant, key: K, gap: Option<Duration>) {
         let Some(known) = self.connections.get_mut(&key) else { return };
-        let Some(gap) = known.gap.filter(|gap| *gap <= FURTHEST) else { return };
+        let Some(gap) = gap.filter(|gap| *gap <= FURTHEST) else { return };
         let begin = now + gap.saturating_sub(ROUND);
-        let ask = (!known.failed).then_some(begin);
+        let ask = (!known.failed && self.habits.follows(known.messages)).then_some(begin);
         let next = Next { until: now + gap + ROUND, ask, bytes: known.size(), asked: 0 };
         known.next = Some(next);
         self.dues.insert((next.due(), key));
@@ -222,10 +283,12 @@ impl<K: Copy + Ord> Forecast<K> {
     /// Asks for a foreseen message, the first or the second time.
     fn ask(&mut self, now: Instant, key: K) {
         let Some(known) = self.connections.get_mut(&key) else { return };
+        let is_upload = known.gap.is_none() && known.bytes > LONG_FIRST;
+        let reserve = if known.gap.is_none() { RESERVE } else { 0 };
         let Some(next) = known.next.as_mut() else { return };
         self.dues.remove(&(next.due(), key));
         next.ask = (next.asked == 0).then_some(now + SECOND);
-        if next.bytes <= self.budget {
+        if next.bytes + reserve <= self.budget && !is_upload {
             next.asked += 1;
             self.budget -= next.bytes;
             self.asked += next.bytes;
@@ -261,7 +324,9 @@ impl<K: Copy + Ord> Forecast<K> {
     fn fail(&mut self, key: K) {
         let Some(known) = self.connections.get_mut(&key) else { return };
         let Some(next) = known.next.take() else { return };
-        known.failed = true;
+        // That there was no second message says nothing about a third.
+        known.failed = known.gap.is_some();
+        self.habits.failed(known.messages);
         self.dues.remove(&(next.due(), key));
         self.counts.unused += next.asked.min(1);
         self.counts.unused_bytes = sum(self.counts.unused_bytes, next.all());
@@ -275,7 +340,7 @@ fn sum(bytes: ByteCount, more: u64) -> ByteCount {
 
 impl Connection {
     fn new(began: Instant, bytes: u64) -> Self {
-        Self { began, bytes, answered: false, gap: None, next: None, failed: false }
+        Self { began, bytes, messages: 1, answered: false, gap: None, next: None, failed: false }
     }
 
     /// Bytes to ask for, for a message like the last one.

@@ -352,6 +352,28 @@ fn utilisation_and_losses_are_of_the_links() {
     assert!(value(&metrics, "ftp", "srtt-s") >= 0.5);
 }
 
+/// Terminals of a mesh share the carriers of capacity on demand, and hear each other without the hub:
+/// one satellite hop, not two. All ask for 100 kbit/s of 128.
+#[test]
+fn terminals_of_a_mesh_share_capacity_on_demand() {
+    let mesh = "description = \"x\"\ntime = \"40 s\"\n\
+                [network]\nterminals = 4\nmesh = true\n\
+                [hop.forward]\nrate = \"512 kbit/s\"\ndelay = \"250 ms\"\nqueue = \"40 kB\"\n\
+                [hop.return]\nrate = \"128 kbit/s\"\ndelay = \"250 ms\"\nqueue = \"40 kB\"\n\
+                encapsulation = \"aal5\"\n\
+                [hop.dama]\nframe = \"53 ms\"\nframes-per-superframe = 2\nrequest-period = 4\n\
+                [hop.dama.terminal]\nvbdc = 512\nmac-buffer = \"600 cells\"\n\
+                [[flow]]\nname = \"udp\"\nkind = \"udp\"\ncount = 4\nrate = \"100 kbit/s\"\n\
+                direction = \"up\"\ntime = \"30 s\"\n";
+    let metrics = run(&Scenario::parse("x.toml", mesh).unwrap().cases[0], 1);
+    assert_eq!(value(&metrics, "forward", "delivered-packets"), 0.0, "nobody hears the hub");
+    let bytes = value(&metrics, "return", "delivered-packets") * 1028.0;
+    // Of 53 bytes 48 are packets'; 1,028 bytes and AAL5's trailer fill 22 cells of 48.
+    let capacity = 128e3 / 8.0 * 1028.0 / (22.0 * 53.0);
+    let rate = bytes / 40.0;
+    assert!((0.8 * capacity..=capacity).contains(&rate), "{rate} of {capacity} bytes a second");
+}
+
 /// What Rec. ITU-R S.1711-1, 2.2.1.1 (TEST-A) measures with UDP: each VSAT fills the carrier that it
 /// sends on, whatever the one it hears.
 #[test]
