@@ -8,7 +8,7 @@ use std::time::Duration;
 use pep::bundles::transfer::{
     Announcement, Received, Reception, Replies, Reply, TransferError, digest, explain,
 };
-use pep::bundles::{Decision, Origin, PeerId, Record, Refusal, Returned};
+use pep::bundles::{BundleId, Decision, Origin, PeerId, Refusal, Returned};
 use slacp::{Destination, Open, Read, ResetReason, SessionId};
 use tokio::time::timeout;
 
@@ -22,25 +22,20 @@ const LIMIT: Duration = Duration::from_secs(20 * 60);
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
-/// Sends a bundle over a session.
+/// Sends a bundle over a session, which `asks` how much of it the peer has already.
 ///
 /// # Errors
 /// Why it comes back.
 pub(super) async fn send(
     node: &Node,
     (peer, hop, session): (PeerId, &Hop, SessionId),
-    record: &Record,
+    (id, asks): (BundleId, bool),
     bytes: &[u8],
 ) -> Result<(), Returned> {
     let source = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let open = Open { destination: Destination::Bundles, source, dscp: None };
     let stream = hop.open(clock::now(), session, open).map_err(|_| Returned::Lost)?;
-    let announced = Announcement {
-        id: record.id,
-        digest: digest(bytes),
-        length: bytes.len() as u64,
-        asks: node.was_tried(record),
-    };
+    let announced = Announcement { id, digest: digest(bytes), length: bytes.len() as u64, asks };
     match transfer(&stream, announced, bytes).await {
         Ok(Reply::Stored) => Ok(()),
         Ok(Reply::Refused(code)) => {

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use pep::bundles::{
-    Agent, BundleId, Decision, Fate, FileName, Happening, Origin, PeerId, Record, Refusal, Report,
-    Returned, Summary, forwarded, read, read_report,
+    Agent, BundleId, Decision, Fate, FileName, Happening, Join, Joiner, Origin, PartsError, PeerId,
+    Record, Refusal, Report, Returned, Summary, forwarded, parts, read, read_report,
 };
 use pep::config::BundlesConfig;
 use slacp::SessionId;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use units::Machine;
 
@@ -32,20 +33,33 @@ const TICK: Duration = Duration::from_secs(1);
 const INBOX: Duration = Duration::from_secs(10);
 /// Partial bundles that are kept, of the store's size.
 const PARTIAL_PART: u64 = 8;
+/// Bundles whose parts that have crossed are remembered, if the others have not.
+const PASSED: usize = 64;
 
 /// How a node is reached now.
 #[derive(Clone)]
 pub(super) enum Link {
     /// Over the hop.
     Hop(Hop, SessionId),
-    /// Over a TCPCLv4 session, which takes bundles here.
-    Tcp(mpsc::Sender<Outgoing>),
+    /// Over a TCPCLv4 session, which takes bundles here, up to a size.
+    Tcp(mpsc::Sender<Outgoing>, u64),
 }
 
-/// A bundle for a TCPCLv4 session.
+/// A bundle for a TCPCLv4 session, and whom to tell what becomes of it: nobody is told if the session
+/// ends.
 pub(super) struct Outgoing {
-    pub(super) id: BundleId,
     pub(super) bytes: Vec<u8>,
+    pub(super) done: oneshot::Sender<Result<(), Returned>>,
+}
+
+impl Link {
+    /// The largest bundle that it takes, if that is known.
+    fn largest(&self) -> u64 {
+        match self {
+            Self::Hop(..) => u64::MAX,
+            Self::Tcp(_, largest) => *largest,
+        }
+    }
 }
 
 /// A node for bundles.
@@ -56,6 +70,10 @@ pub(super) struct Node {
     links: Mutex<BTreeMap<PeerId, Link>>,
     /// Those that were tried since the start.
     tried: Mutex<BTreeSet<BundleId>>,
+    /// Transfers to each peer at once, whole or parts: it takes twice its window.
+    turns: Vec<Semaphore>,
+    /// The parts of bundles under way that the next nodes have.
+    passed: Mutex<BTreeMap<BundleId, BTreeSet<BundleId>>>,
     started: u64,
     work: Notify,
     /// Told whenever a bundle has left the store.
@@ -78,6 +96,9 @@ fn happening(fate: Fate) -> Happening {
         Fate::Expired => Happening::Expired,
     }
 }
+
+/// Parts of a bundle, with their identities.
+type Parts = Vec<(BundleId, Vec<u8>)>;
 
 /// What a task has done.
 enum Done {
@@ -103,6 +124,8 @@ impl Node {
             Err(error) => return Err(bundles(format!("`store`: {error}"))),
         };
         let count = records.len();
+        let window = config.agent.limits.window;
+        let turns = config.agent.peers.iter().map(|_| Semaphore::new(window)).collect();
         let agent = Agent::new(config.agent.clone(), records, known);
         let store = StoreHandle::start(store).map_err(RunError::System)?;
         tracing::info!("bundles: node {}, {count} in the store", config.agent.node);
@@ -112,6 +135,8 @@ impl Node {
             store,
             links: Mutex::default(),
             tried: Mutex::default(),
+            turns,
+            passed: Mutex::default(),
             started: now,
             work: Notify::new(),
             gone: Notify::new(),
@@ -152,8 +177,8 @@ impl Node {
         self.links.lock().expect("nobody panics while holding the links").get(&peer).cloned()
     }
 
-    /// Whether the other side may have a part of a bundle from an earlier try.
-    pub(super) fn was_tried(&self, record: &Record) -> bool {
+    /// Whether the other side may have something of a bundle from an earlier try.
+    fn was_tried(&self, record: &Record) -> bool {
         let mut tried = self.tried.lock().expect("nobody panics while holding the list");
         !tried.insert(record.id) || record.arrived < self.started
     }
@@ -197,6 +222,10 @@ impl Node {
             let node = self.clone();
             tasks.spawn(async move { node.note(record).await });
         }
+        if let Some(join) = self.agent().poll_join() {
+            let node = self.clone();
+            tasks.spawn(async move { node.join(join).await });
+        }
         let Some(directory) = self.config.inbox.clone().filter(|_| inbox) else { return };
         loop {
             let arrived = self.agent().next_arrived(Some(self.config.file_service()));
@@ -222,28 +251,86 @@ impl Node {
         };
         let waited = Duration::from_millis(clock::unix_millis().saturating_sub(record.arrived));
         let bytes = forwarded(&bytes, &self.config.agent.node, waited);
-        match link {
-            Link::Hop(hop, session) => {
-                let sent = hop::send(&self, (peer, &hop, session), &record, &bytes).await;
-                match sent {
-                    Ok(()) => self.acknowledged(&id),
-                    Err(why) => drop(returned(why)),
-                }
+        let asks = self.was_tried(&record);
+        let sent = match self.cut(peer, &link, &bytes) {
+            Ok(None) => self.pass_on(peer, &link, (id, asks), bytes).await,
+            Ok(Some(parts)) => self.pass_parts((peer, &link), (id, asks), parts).await,
+            Err(why) => {
+                self.warnings.unwanted(&self.name(Origin::Peer(peer)), &why.to_string());
+                Err(Returned::Unwanted)
             }
-            // The session says what becomes of it.
-            Link::Tcp(session) => {
-                if session.send(Outgoing { id, bytes }).await.is_err() {
-                    return returned(Returned::Lost);
-                }
-            }
+        };
+        match sent {
+            Ok(()) => self.agent().acknowledged(&id),
+            Err(why) => drop(returned(why)),
         }
+        self.notify();
         Done::Nothing
     }
 
-    /// The next node has a bundle.
-    pub(super) fn acknowledged(&self, id: &BundleId) {
-        self.agent().acknowledged(id);
-        self.notify();
+    /// The parts in which a bundle goes over a link, if it does.
+    fn cut(&self, peer: PeerId, link: &Link, bytes: &[u8]) -> Result<Option<Parts>, PartsError> {
+        let Some(limit) = self.config.fragment.get(peer.0).copied().flatten() else {
+            return Ok(None);
+        };
+        let largest = limit.get().min(link.largest());
+        if bytes.len() as u64 <= largest {
+            return Ok(None);
+        }
+        match parts(bytes, largest) {
+            Ok(parts) => Ok(Some(parts)),
+            // It fits the link; the limit is only a wish.
+            Err(_) if bytes.len() as u64 <= link.largest() => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Sends a bundle, or a part of one; `asks` if an earlier try may have left something of it there.
+    async fn pass_on(
+        &self,
+        peer: PeerId,
+        link: &Link,
+        (id, asks): (BundleId, bool),
+        bytes: Vec<u8>,
+    ) -> Result<(), Returned> {
+        let _turn = self.turns.get(peer.0).ok_or(Returned::Lost)?.acquire().await;
+        match link {
+            Link::Hop(hop, session) => {
+                hop::send(self, (peer, hop, *session), (id, asks), &bytes).await
+            }
+            Link::Tcp(session, _) => {
+                let (done, told) = oneshot::channel();
+                session.send(Outgoing { bytes, done }).await.map_err(|_| Returned::Lost)?;
+                told.await.unwrap_or(Err(Returned::Lost))
+            }
+        }
+    }
+
+    /// Sends the parts of a bundle, a window of them at once, but for those that have crossed already.
+    async fn pass_parts(
+        &self,
+        (peer, link): (PeerId, &Link),
+        (whole, asks): (BundleId, bool),
+        parts: Parts,
+    ) -> Result<(), Returned> {
+        let has = self.passed().get(&whole).cloned().unwrap_or_default();
+        let left = parts.into_iter().filter(|(part, _)| !has.contains(part));
+        let sent = left.map(|(part, bytes)| async move {
+            self.pass_on(peer, link, (part, asks), bytes).await?;
+            let mut passed = self.passed();
+            // Without them, the parts cross again.
+            if passed.len() >= PASSED && !passed.contains_key(&whole) {
+                passed.pop_first();
+            }
+            passed.entry(whole).or_default().insert(part);
+            Ok(())
+        });
+        let window = self.config.agent.limits.window;
+        stream::iter(sent).buffer_unordered(window).try_collect::<()>().await
+    }
+
+    fn passed(&self) -> MutexGuard<'_, BTreeMap<BundleId, BTreeSet<BundleId>>> {
+        self.passed.lock().expect("nobody panics while holding the list")
     }
 
     /// Waits until the disk knows that a bundle is gone.
@@ -260,7 +347,11 @@ impl Node {
     async fn remove(self: Arc<Self>, record: Record, fate: Fate) -> Done {
         let id = record.id;
         self.tried.lock().expect("nobody panics while holding the list").remove(&id);
-        self.tell_of(id, happening(fate)).await;
+        self.passed().remove(&id);
+        // A part was not delivered: the whole will be.
+        if record.part.is_none() || fate != Fate::Delivered {
+            self.tell_of(id, happening(fate)).await;
+        }
         match self.store.run(move |store| store.remove(&record, fate)).await {
             Ok(()) => {
                 self.agent().removed(&id);
@@ -313,6 +404,43 @@ impl Node {
         };
         self.notify();
         outcome
+    }
+
+    /// Makes a bundle of its parts.
+    async fn join(self: Arc<Self>, join: Join) -> Done {
+        let (wanted, number) = (join.parts.clone(), self.number());
+        let joined = self.store.run(move |store| {
+            let mut joiner = Joiner::default();
+            for id in &wanted {
+                joiner.add(store.read(id)?).map_err(io::Error::other)?;
+            }
+            let bytes = joiner.finish().map_err(io::Error::other)?;
+            let summary = read(&bytes).map_err(io::Error::other)?.0;
+            Ok((summary, bytes))
+        });
+        let stored = match joined.await {
+            Ok((summary, bytes)) => {
+                let offered = self.agent().offer_joined(&join, clock::unix_millis(), &summary);
+                let Some(record) = offered else { return self.done() };
+                let kept = record.clone();
+                let stored = self.store.run(move |store| store.put(number, &kept, &bytes)).await;
+                stored.map(|()| record)
+            }
+            Err(error) => Err(error),
+        };
+        match stored {
+            Ok(record) => self.agent().joined(&join, record),
+            Err(error) => {
+                self.warnings.disk("join the parts of a bundle", &error);
+                self.agent().not_joined(clock::now(), &join);
+            }
+        }
+        self.done()
+    }
+
+    fn done(&self) -> Done {
+        self.notify();
+        Done::Nothing
     }
 
     /// Hands in the report of what happened to a bundle, if it asks for that.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pep::bundles::tcpcl::{Role, Session, SessionConfig, SessionEvent, TermReason};
-use pep::bundles::{BundleId, Decision, Node as NodeId, Origin, PeerId, Refusal, Returned};
+use pep::bundles::{Decision, Node as NodeId, Origin, PeerId, Refusal, Returned};
 use pep::config::Reach;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -209,8 +209,9 @@ impl Talk<'_> {
             SessionEvent::Whole => self.finish().await,
             SessionEvent::Broken => self.incoming = None,
             SessionEvent::Stored => {
-                if let Some(Outgoing { id, .. }) = self.sending.take() {
-                    self.node.acknowledged(&id);
+                if let Some(Outgoing { done, .. }) = self.sending.take() {
+                    // Its task ends only with the node.
+                    let _ = done.send(Ok(()));
                 }
             }
             SessionEvent::Refused { passing } => {
@@ -239,7 +240,7 @@ impl Talk<'_> {
         let (sender, queue) = mpsc::channel(self.node.config.agent.limits.window);
         (self.peer, self.queue) = (Some(peer), Some(queue));
         self.ends = Some(self.node.sessions.replace(peer, self.number));
-        self.node.set_link(peer, Some(Link::Tcp(sender)), true);
+        self.node.set_link(peer, Some(Link::Tcp(sender, self.session.largest())), true);
         tracing::info!("bundles: session with {}", self.node.name(Origin::Peer(peer)));
     }
 
@@ -286,26 +287,15 @@ impl Talk<'_> {
     }
 
     fn give_back(&mut self, why: Returned) {
-        let Some(Outgoing { id, .. }) = self.sending.take() else { return };
-        self.give_back_one(&id, why);
+        let Some(Outgoing { done, .. }) = self.sending.take() else { return };
+        let _ = done.send(Err(why));
     }
 
-    fn give_back_one(&self, id: &BundleId, why: Returned) {
-        self.node.agent().returned(clock::now(), id, why);
-        self.node.notify();
-    }
-
-    /// The session is over: what it had comes back.
+    /// The session is over: what it had comes back, since nobody says what became of it.
     fn leave(&mut self) {
         let Some(peer) = self.peer else { return };
         if self.node.sessions.remove(peer, self.number) {
             self.node.set_link(peer, None, false);
-        }
-        self.give_back(Returned::Lost);
-        let Some(mut queue) = self.queue.take() else { return };
-        queue.close();
-        while let Ok(outgoing) = queue.try_recv() {
-            self.give_back_one(&outgoing.id, Returned::Lost);
         }
     }
 }

@@ -33,6 +33,7 @@ fn config(node: &str, store: &Path, peers: &[(&str, Reach)]) -> BundlesConfig {
     let (node, peers_of) = (node.parse().unwrap(), peers.iter().map(neighbour).collect());
     BundlesConfig {
         agent: AgentConfig { node, peers: peers_of, limits, reports: true },
+        fragment: peers.iter().map(|_| Some(ByteCount::new(100_000))).collect(),
         reach: peers.iter().map(|(_, reach)| reach.clone()).collect(),
         store: store.to_owned(),
         inbox: None,
@@ -136,9 +137,9 @@ async fn nodes_exchange_bundles_over_tcp_also_after_a_restart() {
         (state == BundleAsked::State(Some("forwarded".to_owned()))).then_some(())
     })
     .await;
-    // It asked for a report, which has come back and been read.
+    // It crossed in parts, and asked for a report, which has come back and been read.
     until(async || (node.status().delivered == 1).then_some(())).await;
-    assert_eq!(first.status().reports, 1);
+    assert_eq!((first.status().reports, first.status().joined), (1, 1));
     // The same again is a duplicate; the other way, and an empty one.
     assert_eq!(send(&node, "ipn:1.7", &large, twice).await.unwrap(), id);
     send(&first, "ipn:2.5", b"", made(2)).await.unwrap();

@@ -15,7 +15,7 @@ use scenario::FileKind;
 use slacp::Rate;
 
 use super::machine::has_net_admin;
-use super::{Finding, knock, reach, refused};
+use super::{Finding, bundles, knock, reach, refused};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::error::RunError;
 use crate::operate::control::{Answer, Control, Request, default_directories};
@@ -73,6 +73,8 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     let paths = config.hubs.iter().flat_map(|hub| path_to(hub.address.as_str(), config.link.mtu));
     findings.extend(paths);
     let running = running(&config.operation, Role::Terminal);
+    let of_bundles = |it| bundles::examine(it, running.is_some());
+    findings.extend(config.bundles.iter().flat_map(of_bundles));
     findings.extend(metrics(&config.operation, running.as_ref()));
     findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
     match running {
@@ -105,6 +107,8 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     findings.extend(config.tls.as_ref().map(certificate));
     findings.extend(reach::of_hub(config));
     let running = running(&config.operation, Role::Hub);
+    let of_bundles = |it| bundles::examine(it, running.is_some());
+    findings.extend(config.bundles.iter().flat_map(of_bundles));
     findings.extend(metrics(&config.operation, running.as_ref()));
     findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
     match running {

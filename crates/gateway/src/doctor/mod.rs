@@ -3,6 +3,7 @@
 //! Nothing is changed, and no privilege is needed: checks that need root run in a network namespace
 //! of our own, or are reported as unknown.
 
+mod bundles;
 mod configured;
 pub(crate) mod knock;
 mod machine;

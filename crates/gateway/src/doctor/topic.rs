@@ -1,7 +1,7 @@
 //! The section of docs/troubleshooting.md for each check.
 
 /// Checks and their sections; all others are about a gateway that does not start.
-const SECTIONS: [(&str, &[&str]); 8] = [
+const SECTIONS: [(&str, &[&str]); 9] = [
     ("the-session-does-not-come-up", &["hub", "route", "running"]),
     ("packets-of-full-size-do-not-pass-mtu", &["mtu"]),
     ("drops-at-the-modem", &["modem"]),
@@ -12,6 +12,7 @@ const SECTIONS: [(&str, &[&str]); 8] = [
         &["UDP buffers", "TCP buffers", "fast open", "descriptors", "IPv6", "loopback"],
     ),
     ("what-may-be-reached", &["reach", "accept"]),
+    ("bundles-wait", &["bundles"]),
     ("the-lab-does-not-start", &["namespaces"]),
 ];
 const OTHERWISE: &str = "the-gateway-does-not-start";

@@ -1,6 +1,7 @@
 //! The agent of a node: takes bundles, passes each on, and forgets it when the next node has it.
 
 mod index;
+mod joining;
 mod routes;
 
 use core::time::Duration;
@@ -10,9 +11,11 @@ use thiserror::Error;
 use units::{ByteCount, Instant, Machine, earliest};
 
 use self::index::{Held, Index, State};
+use self::joining::Groups;
+pub use self::joining::Join;
 pub use self::routes::{AgentConfig, Limits, Neighbour, PeerId, Place, Refusal};
 use super::endpoint::Endpoint;
-use super::format::{BundleId, Summary};
+use super::format::{BundleId, Fragment, Summary};
 use super::report::{Happening, report};
 use crate::admission::Bucket;
 
@@ -41,6 +44,34 @@ pub struct Record {
     pub expires: u64,
     /// Bytes that it takes in the store.
     pub length: u64,
+    /// Which part of a larger bundle it is, if it is one.
+    pub part: Option<Part>,
+}
+
+/// A part of a larger bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The identity of that bundle.
+    pub whole: BundleId,
+    /// Its place.
+    pub place: Fragment,
+    /// Bytes of the payload that it has.
+    pub length: u64,
+}
+
+impl Record {
+    /// The record of a bundle that comes `now`, in milliseconds since 1970.
+    fn new(bundle: &Summary, now: u64) -> Self {
+        Self {
+            id: bundle.id,
+            source: bundle.source.clone(),
+            destination: bundle.destination.clone(),
+            arrived: now,
+            expires: bundle.expires(now),
+            length: bundle.length,
+            part: Part::of(bundle),
+        }
+    }
 }
 
 /// What became of a bundle that is no longer in the store.
@@ -119,6 +150,8 @@ pub struct AgentStats {
     pub duplicates: u64,
     /// Bundles refused.
     pub refused: u64,
+    /// Bundles that came in parts.
+    pub joined: u64,
     /// Status reports sent.
     pub reports: u64,
     /// Bundles remembered.
@@ -130,7 +163,7 @@ pub struct AgentStats {
 pub enum AgentWake {
     /// A node may be tried again.
     Peer,
-    /// A bundle may be tried again.
+    /// A bundle may be tried again, or parts of one may be joined.
     Bundle,
 }
 
@@ -165,8 +198,8 @@ struct Peer {
 /// Inputs: [`Agent::begin`], [`Agent::offer`], [`Agent::stored`] or [`Agent::abandon`] for what comes
 /// in; [`Agent::set_peer`]; [`Agent::acknowledged`] or [`Agent::returned`] for what
 /// [`Agent::poll_send`] has given out; [`Agent::removed`] or [`Agent::not_removed`] for what
-/// [`Agent::poll_remove`] has; [`Agent::taken`] for what is delivered here. After each, drain both
-/// `poll_*`, in any order. The time of day is handed in where the life of bundles depends on it.
+/// [`Agent::poll_remove`] has; [`Agent::joined`] or [`Agent::not_joined`] for what [`Agent::poll_join`]
+/// has; [`Agent::taken`] for what is delivered here. After each, drain all `poll_*`, in any order. The time of day is handed in where the life of bundles depends on it.
 ///
 /// What is promised to others is done only when the owner says that the disk has it: a bundle may be
 /// acknowledged after [`Agent::stored`], and its file is removed only when its identity is remembered.
@@ -177,6 +210,7 @@ pub struct Agent {
     incoming: BTreeMap<Ticket, Incoming>,
     next_ticket: u64,
     peers: Vec<Peer>,
+    groups: Groups,
     reporting: Bucket,
     stats: AgentStats,
 }
@@ -197,6 +231,7 @@ impl Agent {
             incoming: BTreeMap::new(),
             next_ticket: 0,
             peers,
+            groups: Groups::default(),
             reporting: Bucket::new(REPORTS_PER_SECOND, REPORTS_AT_ONCE),
             stats: AgentStats::default(),
         };
@@ -218,6 +253,7 @@ impl Agent {
     fn place(&mut self, record: Record) {
         // A route that is no longer configured may come back.
         let place = self.config.route(&record.destination, None).unwrap_or(Place::Nowhere);
+        self.keep_part(&record, place);
         self.index.insert(record, place, State::Waiting);
     }
 
@@ -327,10 +363,19 @@ impl Agent {
         let twin = |it: &(&Ticket, &Incoming)| *it.0 != ticket && it.1.id == Some(bundle.id);
         let checked = match said {
             Some(said) if said != bundle.id => Err(Refusal::Malformed),
-            _ if self.incoming.iter().any(|it| twin(&it)) => Err(Refusal::Busy),
+            _ if self.incoming.iter().any(|it| twin(&it)) || self.is_joining(&bundle.id) => {
+                Err(Refusal::Busy)
+            }
             _ => self.config.check(from, bundle, now),
         };
         let checked = checked.and_then(|place| self.share(place, bundle.length).map(|()| place));
+        let new = checked.and_then(|place| self.is_new_part(place, bundle));
+        if new == Ok(false) {
+            self.incoming.remove(&ticket);
+            self.stats.duplicates += 1;
+            return Ok(Decision::Have);
+        }
+        let checked = new.and(checked);
         match (checked, self.incoming.get_mut(&ticket)) {
             (Ok(place), Some(incoming)) => {
                 (incoming.place, incoming.length) = (Some(place), bundle.length);
@@ -341,14 +386,7 @@ impl Agent {
                 return Err(checked.err().unwrap_or(Refusal::Busy));
             }
         }
-        Ok(Decision::Take(Record {
-            id: bundle.id,
-            source: bundle.source.clone(),
-            destination: bundle.destination.clone(),
-            arrived: now,
-            expires: bundle.expires(now),
-            length: bundle.length,
-        }))
+        Ok(Decision::Take(Record::new(bundle, now)))
     }
 
     /// Whether there is room for a bundle that goes to one place: a quarter of the store is left for
@@ -507,6 +545,9 @@ impl Agent {
             Fate::Expired => &mut self.stats.expired,
         };
         *count += 1;
+        if let Some(Held { record: Record { part: Some(part), .. }, .. }) = self.index.get(id) {
+            self.groups.remove(*id, part);
+        }
         self.index.set(id, State::Leaving(fate));
     }
 
@@ -560,7 +601,8 @@ impl Machine for Agent {
 
     fn poll_timeout(&self) -> Option<(Instant, AgentWake)> {
         let peers = self.peers.iter().filter(|peer| peer.up).filter_map(|peer| peer.paused).min();
-        let bundles = self.index.first_paused();
+        let later = [self.index.first_paused(), self.groups.first_later()];
+        let bundles = later.into_iter().flatten().min();
         earliest(peers.map(|at| (at, AgentWake::Peer)), bundles.map(|at| (at, AgentWake::Bundle)))
     }
 
@@ -569,5 +611,6 @@ impl Machine for Agent {
             peer.paused.take_if(|until| *until <= now);
         }
         self.index.unpause(now);
+        self.groups.handle_timeout(now);
     }
 }

@@ -28,15 +28,16 @@ const FILE_NAME: Type = Type::Unrecognised(192);
 /// Nodes that one of our bundles may cross, against loops.
 const HOP_LIMIT: u64 = 32;
 /// The block number of every payload (RFC 9171 §4.1).
-const PAYLOAD: u64 = 1;
+pub(super) const PAYLOAD: u64 = 1;
 
-/// Identifies a bundle (RFC 9171 §4.2.7: source, creation time, sequence and place as a fragment) by
-/// the first half of the SHA-256 of these.
+/// Identifies a bundle (RFC 9171 §4.2.7: source, creation time and sequence, and for a fragment its place
+/// and length) by the first half of the SHA-256 of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BundleId(pub [u8; 16]);
 
 impl BundleId {
-    pub(super) fn of(id: &Id) -> Self {
+    /// `length` is that of a fragment's payload.
+    pub(super) fn of(id: &Id, length: u64) -> Self {
         let (created, sequence) = id.timestamp.clone().into_parts();
         let mut hash = Sha256::new();
         let mut put = |number: u64| hash.update(number.to_be_bytes());
@@ -44,8 +45,8 @@ impl BundleId {
         put(sequence);
         let fragment = id.fragment_info.as_ref();
         put(fragment.map_or(0, |fragment| fragment.offset));
-        // No fragment is of nothing.
-        put(fragment.map_or(0, |fragment| fragment.total_adu_length));
+        // A fragment of nothing is not the whole.
+        put(fragment.map_or(0, |_| length.saturating_add(1)));
         hash.update(id.source.to_string());
         let whole: [u8; 32] = hash.finalize().into();
         Self(std::array::from_fn(|place| whole[place]))
@@ -98,6 +99,8 @@ pub struct Summary {
     pub sequence: u64,
     /// Which part of a larger bundle it is, if it is one.
     pub fragment: Option<Fragment>,
+    /// The identity of that larger bundle, or its own.
+    pub whole: BundleId,
     /// Whether it carries a record for the node itself (RFC 9171 §6).
     pub is_administrative: bool,
     /// The status reports that it asks for.
@@ -177,7 +180,7 @@ fn summary(bundle: &Bundle, bytes: &[u8]) -> Result<Summary, Unreadable> {
     let payload = payload.ok_or_else(|| Unreadable::Malformed("it has no payload".to_owned()))?;
     let created = bundle.id.timestamp.creation_time();
     Ok(Summary {
-        id: BundleId::of(&bundle.id),
+        id: BundleId::of(&bundle.id, payload.len() as u64),
         source: bundle.id.source.clone().try_into()?,
         destination: bundle.destination.clone().try_into()?,
         created: created.map(|time| time.millisecs().saturating_add(DTN_EPOCH)),
@@ -191,6 +194,7 @@ fn summary(bundle: &Bundle, bytes: &[u8]) -> Result<Summary, Unreadable> {
             .fragment_info
             .as_ref()
             .map(|it| Fragment { offset: it.offset, total: it.total_adu_length }),
+        whole: BundleId::of(&Id { fragment_info: None, ..bundle.id.clone() }, 0),
         is_administrative: bundle.flags.is_admin_record,
         reports: reports(bundle),
         length: bytes.len() as u64,
@@ -262,7 +266,7 @@ impl NewBundle<'_> {
         let clocked = self.created.checked_sub(DTN_EPOCH).filter(|since| *since > 0);
         let reported = self.purpose == Purpose::Reported;
         let flags = Flags {
-            do_not_fragment: true,
+            do_not_fragment: self.purpose == Purpose::Administration,
             is_admin_record: self.purpose == Purpose::Administration,
             delivery_report_requested: reported,
             delete_report_requested: reported,

@@ -6,7 +6,7 @@ use units::{Instant, Machine};
 
 use super::tcpcl::{Role, Session, SessionConfig, SessionEvent};
 use super::transfer::{Received, Reception, Replies};
-use super::{Happening, Node, forwarded, read, read_report, report};
+use super::{Happening, Joiner, Node, Summary, forwarded, parts, read, read_report, report};
 
 /// The largest bundle that is taken, in bytes.
 const LARGEST: u64 = 100_000;
@@ -25,11 +25,32 @@ pub(crate) fn parse(bytes: &[u8]) {
         let said = read_report(&said[about.payload]).expect("and a report");
         assert_eq!(said.id, summary.id);
     }
+    cut_and_join(kept, &summary);
     let onward = forwarded(kept, &node, Duration::from_secs(7));
     // It may have crossed its last node.
     if let Ok((later, _)) = read(&onward) {
         assert_eq!(later.id, summary.id);
         assert_eq!(onward[later.payload], kept[summary.payload], "the payload is as it was");
+    }
+}
+
+/// A bundle that may go in parts is the same again when they are joined.
+fn cut_and_join(bytes: &[u8], whole: &Summary) {
+    let largest = bytes.len() as u64 - whole.payload.len() as u64 + 60;
+    let Ok(cut) = parts(bytes, largest) else { return };
+    let mut joiner = Joiner::default();
+    for (id, part) in cut {
+        let (summary, _) = read(&part).expect("a part is a bundle");
+        assert_eq!((summary.id, summary.whole), (id, whole.whole));
+        assert!(part.len() as u64 <= largest);
+        if whole.fragment.is_none() {
+            joiner.add(part).expect("it follows the one before");
+        }
+    }
+    if let Ok(joined) = joiner.finish() {
+        let (again, _) = read(&joined).expect("the whole is a bundle");
+        assert_eq!((again.id, again.fragment), (whole.id, None));
+        assert_eq!(joined[again.payload], bytes[whole.payload.clone()], "the payload is as it was");
     }
 }
 

@@ -5,8 +5,8 @@
 //!
 //! Bundles are read and written by `hardy-bpv7`.
 //!
-//! Not modelled: fragmentation (fragments of others are passed on, and taken for no endpoint here),
-//! BPSec (RFC 9172: blocks of others pass), and routes that are learned: they are configured.
+//! Not modelled: BPSec (RFC 9172: blocks of others pass), and routes that are learned: they are
+//! configured.
 
 mod agent;
 mod endpoint;
@@ -14,6 +14,7 @@ mod file_name;
 mod format;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod parts;
 mod report;
 pub mod tcpcl;
 #[cfg(test)]
@@ -21,10 +22,11 @@ mod tests;
 pub mod transfer;
 
 pub use agent::{
-    Agent, AgentConfig, AgentStats, AgentWake, Decision, Fate, Limits, Neighbour, NoSuchBundle,
-    Origin, PeerId, Place, Record, Refusal, Returned, Ticket, Whereabouts,
+    Agent, AgentConfig, AgentStats, AgentWake, Decision, Fate, Join, Limits, Neighbour,
+    NoSuchBundle, Origin, Part, PeerId, Place, Record, Refusal, Returned, Ticket, Whereabouts,
 };
 pub use endpoint::{Endpoint, EndpointError, Node, NodeError};
 pub use file_name::FileName;
 pub use format::{BundleId, Fragment, NewBundle, Purpose, Summary, Unreadable, forwarded, read};
+pub use parts::{Joiner, MOST_PARTS, PartsError, parts};
 pub use report::{Happening, Report, ReportRequest, read_report, report};

@@ -119,12 +119,14 @@ pub fn report(
 
 fn identity(about: &Summary) -> Id {
     let created = about.created.map(|time| DtnTime::new(time.saturating_sub(DTN_EPOCH)));
-    let fragment = about.fragment;
     Id {
         source: about.source.eid().clone(),
         timestamp: CreationTimestamp::from_parts(created, about.sequence),
-        fragment_info: fragment
-            .map(|it| FragmentInfo { offset: it.offset, total_adu_length: it.total }),
+        // A report has the payload's length in this place (§6.1.1).
+        fragment_info: about.fragment.map(|it| FragmentInfo {
+            offset: it.offset,
+            total_adu_length: about.payload.len() as u64,
+        }),
     }
 }
 
@@ -142,8 +144,9 @@ pub fn read_report(payload: &[u8]) -> Option<Report> {
     ];
     let happenings = happenings.into_iter().filter(|(it, _)| it.is_some()).map(|(_, what)| what);
     let source = Endpoint::try_from(report.bundle_id.source.clone()).ok()?;
+    let part = report.bundle_id.fragment_info.as_ref().map_or(0, |it| it.total_adu_length);
     (length == payload.len()).then(|| Report {
-        id: BundleId::of(&report.bundle_id),
+        id: BundleId::of(&report.bundle_id, part),
         source: source.to_string(),
         happenings: happenings.collect(),
     })

@@ -3,4 +3,5 @@
 mod agent;
 mod format;
 mod pair;
+mod parts;
 mod seeds;

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use units::ByteCount;
+
 use super::intercept::serves;
 use crate::bundles::AgentConfig;
 use crate::traffic::Prefix;
@@ -19,6 +21,9 @@ pub struct BundlesConfig {
     pub agent: AgentConfig,
     /// How each of the agent's peers is reached, in the same order.
     pub reach: Vec<Reach>,
+    /// Above which size a bundle goes to each of them in parts, if it may. Key `fragment`, of the node and
+    /// of a peer; default: bundles go whole.
+    pub fragment: Vec<Option<ByteCount>>,
     /// Directory of the store. Key `store`.
     pub store: PathBuf,
     /// Directory in which files appear that are sent to this node; [`None`] leaves them in the store.

@@ -24,6 +24,8 @@ const WINDOW_BYTES: ByteCount = ByteCount::new(4_000_000);
 const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 const LIFETIMES: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(366 * 86_400);
+/// Smaller parts would be mostly headers, and files of 8 kB each.
+const LEAST_FRAGMENT: ByteCount = ByteCount::new(10_000);
 const MOST_PEERS: usize = 1000;
 
 /// The bundles of a terminal.
@@ -33,8 +35,8 @@ pub(super) fn terminal(
 ) -> Result<BundlesConfig, FileError> {
     let place = place.within("bundles");
     let hub = raw.hub.as_ref().map(|hub| hub.0.clone());
-    let first =
-        hub.map(|node| (Neighbour { node, behind: Vec::new(), everything: true }, Reach::Hub));
+    let first = hub
+        .map(|node| (Neighbour { node, behind: Vec::new(), everything: true }, Reach::Hub, None));
     read(&place, raw, first, |place, name| {
         Err(place.wrong("terminal", quoted(name), "no such key: this is a terminal"))
     })
@@ -57,7 +59,7 @@ pub(super) fn hub(
     })
 }
 
-type Peer = (Neighbour, Reach);
+type Peer = (Neighbour, Reach, Option<ByteCount>);
 
 fn read(
     place: &Place<'_>,
@@ -85,8 +87,11 @@ fn read(
     if open && clients.is_empty() {
         return Err(place.missing("clients", "those that may connect, like [\"10.1.0.0/16\"]"));
     }
-    let (peers, reach) = peers.into_iter().unzip();
+    let usual = fragment(place, raw.fragment.map(|size| size.0))?;
+    let fragment = peers.iter().map(|(.., own)| own.or(usual)).collect();
+    let (peers, reach) = peers.into_iter().map(|(peer, reach, _)| (peer, reach)).unzip();
     Ok(BundlesConfig {
+        fragment,
         agent: AgentConfig { node, peers, limits, reports: raw.reports.unwrap_or(false) },
         reach,
         store: locate(&store),
@@ -123,6 +128,13 @@ fn limits(place: &Place<'_>, raw: &sections::Bundles) -> Result<Limits, FileErro
     })
 }
 
+fn fragment(place: &Place<'_>, size: Option<ByteCount>) -> Result<Option<ByteCount>, FileError> {
+    let good = size.is_none_or(|size| size >= LEAST_FRAGMENT);
+    let expected = format!("at least {LEAST_FRAGMENT}");
+    place.check(good, "fragment", size.map_or_else(String::new, quoted), expected)?;
+    Ok(size)
+}
+
 fn peer(place: &Place<'_>, raw: sections::BundlePeer) -> Result<Peer, FileError> {
     let node = raw.node.ok_or_else(|| place.missing("node", Node::FORM))?.0;
     let behind = raw.behind.into_iter().map(|node| node.0).collect();
@@ -135,14 +147,15 @@ fn peer(place: &Place<'_>, raw: sections::BundlePeer) -> Result<Peer, FileError>
         (None, Some(address)) => Reach::Connect(address.0.0),
         (None, None) => Reach::Listen,
     };
-    Ok((neighbour, reach))
+    let fragment = fragment(place, raw.fragment.map(|size| size.0))?;
+    Ok((neighbour, reach, fragment))
 }
 
 /// Each node is in one place, and one leads to everything else.
 fn check_nodes(place: &Place<'_>, own: &Node, peers: &[Peer]) -> Result<(), FileError> {
     let mut seen: Vec<&Node> = vec![own];
     let mut everything = 0;
-    for (Neighbour { node, behind, everything: all }, _) in peers {
+    for (Neighbour { node, behind, everything: all }, ..) in peers {
         for node in [node].into_iter().chain(behind) {
             let expected = "a node that is nowhere else in [bundles]";
             place.check(!seen.contains(&node), "peer", quoted(node), expected)?;

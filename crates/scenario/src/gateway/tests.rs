@@ -1078,7 +1078,7 @@ fn bundles_have_a_section_on_both_sides() {
                    listen = \"10.0.0.1:4556\"\nclients = [\"10.0.0.0/8\"]\n\
                    [[bundles.peer]]\nnode = \"ipn:2.0\"\nterminal = \"ship-1\"\n\
                    [[bundles.peer]]\nnode = \"ipn:7.0\"\nbehind = [\"dtn://far/\"]\n\
-                   address = \"10.0.0.9:4556\"\n[[bundles.peer]]\nnode = \"ipn:9.0\"\n";
+                   address = \"10.0.0.9:4556\"\nfragment = \"64 kB\"\n[[bundles.peer]]\nnode = \"ipn:9.0\"\n";
     let with = |from: &str, to: &str| {
         hub(&hub_with("[[terminal]]", &format!("{}[[terminal]]", section.replace(from, to))))
     };
@@ -1088,6 +1088,7 @@ fn bundles_have_a_section_on_both_sides() {
     assert_eq!(bundles.reach, [ship, Reach::Connect(address), Reach::Listen]);
     assert!(bundles.serves([10, 9, 9, 9].into()) && !bundles.serves([11, 0, 0, 1].into()));
     assert!(bundles.inbox.is_some() && bundles.file_service() == "files");
+    assert_eq!(bundles.fragment, [None, Some(ByteCount::new(64_000)), None]);
     for (from, to, told) in [
         ("node = \"dtn://hub/\"\n", "", &["bundles.node is missing", "dtn://ship/"][..]),
         ("dtn://hub/", "hub", &["bundles.node", "ipn:2.0"]),
@@ -1096,6 +1097,7 @@ fn bundles_have_a_section_on_both_sides() {
         ("store", "size = \"1 kB\"\nstore", &["bundles.size", "at least 1 MB"]),
         ("store", "largest = \"300 MB\"\nstore", &["bundles.largest", "quarter"]),
         ("store", "window = 0\nstore", &["bundles.window", "1 to 256"]),
+        ("store", "fragment = \"9 kB\"\nstore", &["bundles.fragment", "at least 10 kB"]),
         ("store", "longest_lifetime = \"1 s\"\nstore", &["longest_lifetime", "8784 h"]),
         ("clients = [\"10.0.0.0/8\"]\n", "", &["bundles.clients is missing"]),
         ("\"ship-1\"", "\"boat\"", &["bundles.peer.0.terminal", "boat", "of this file"]),

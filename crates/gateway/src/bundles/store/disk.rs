@@ -225,6 +225,17 @@ impl Store {
         Ok(())
     }
 
+    /// Stores a bundle made here; `number` is nobody else's. It is on the disk when this returns.
+    pub(crate) fn put(&mut self, number: u64, record: &Record, bytes: &[u8]) -> io::Result<()> {
+        let spool = Spool::New(number);
+        self.begin(spool, false)?;
+        let kept = self.append(spool, bytes).and_then(|()| self.keep(spool, record, None));
+        if kept.is_err() {
+            self.abandon(spool, false)?;
+        }
+        kept
+    }
+
     /// Ends a bundle that does not come, or is not kept. What has come of it is `useful` when it comes
     /// again.
     pub(crate) fn abandon(&mut self, spool: Spool, useful: bool) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! What a file of the store says before its bundle.
 
-use pep::bundles::{BundleId, Record};
+use pep::bundles::{BundleId, Fragment, Part, Record};
 use serde::{Deserialize, Serialize};
 
 /// Length of the header, in bytes: a block of most file systems.
@@ -17,6 +17,9 @@ struct Header {
     arrived_ms: u64,
     expires_ms: u64,
     length: u64,
+    /// Of a part: the identity and the length of the whole, its place, and bytes of payload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    part: Option<(String, u64, u64, u64)>,
 }
 
 /// The header of a bundle's file.
@@ -29,6 +32,9 @@ pub(super) fn write(record: &Record) -> [u8; HEADER] {
         arrived_ms: record.arrived,
         expires_ms: record.expires,
         length: record.length,
+        part: record.part.map(|Part { whole, place, length }| {
+            (whole.to_string(), place.total, place.offset, length)
+        }),
     };
     let text = serde_json::to_vec(&header).expect("it is plain data");
     let mut bytes = [b' '; HEADER];
@@ -42,6 +48,13 @@ pub(super) fn write(record: &Record) -> [u8; HEADER] {
 pub(super) fn read(bytes: &[u8; HEADER]) -> Option<Record> {
     let header: Header = serde_json::from_slice(bytes).ok()?;
     (header.skyhop_bundle == VERSION).then_some(())?;
+    let part = match header.part {
+        Some((whole, total, offset, length)) => {
+            let (whole, place) = (BundleId::from_hex(&whole)?, Fragment { offset, total });
+            Some(Part { whole, place, length })
+        }
+        None => None,
+    };
     Some(Record {
         id: BundleId::from_hex(&header.id)?,
         source: header.source.parse().ok()?,
@@ -49,6 +62,7 @@ pub(super) fn read(bytes: &[u8; HEADER]) -> Option<Record> {
         arrived: header.arrived_ms,
         expires: header.expires_ms,
         length: header.length,
+        part,
     })
 }
 
@@ -59,6 +73,7 @@ mod tests {
     #[test]
     fn a_header_is_read_as_it_was_written() {
         let long = format!("dtn://{}/x", "~".repeat(240));
+        let place = Fragment { offset: u64::MAX, total: u64::MAX };
         let record = Record {
             id: BundleId([0xa7; 16]),
             source: "ipn:2.7".parse().unwrap(),
@@ -66,6 +81,7 @@ mod tests {
             arrived: u64::MAX,
             expires: u64::MAX,
             length: u64::MAX,
+            part: Some(Part { whole: BundleId([0xb8; 16]), place, length: u64::MAX }),
         };
         let bytes = write(&record);
         assert_eq!(read(&bytes), Some(record));

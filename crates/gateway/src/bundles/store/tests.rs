@@ -18,6 +18,7 @@ fn record(number: u8, length: usize) -> Record {
         arrived: NOW,
         expires: NOW + 60_000,
         length: length as u64,
+        part: None,
     }
 }
 

@@ -372,6 +372,7 @@ fn bundles(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         ("taken", bundles.taken),
         ("forwarded", bundles.forwarded),
         ("delivered", bundles.delivered),
+        ("joined", bundles.joined),
         ("expired", bundles.expired),
         ("duplicate", bundles.duplicates),
         ("refused", bundles.refused),

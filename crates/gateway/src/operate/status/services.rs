@@ -224,6 +224,9 @@ pub struct BundlesStatus {
     /// Status reports sent.
     #[serde(default)]
     pub reports: u64,
+    /// Made of parts that have come.
+    #[serde(default)]
+    pub joined: u64,
 }
 
 impl BundlesStatus {
@@ -242,6 +245,7 @@ impl BundlesStatus {
             refused: stats.refused,
             remembered: stats.remembered as u64,
             reports: stats.reports,
+            joined: stats.joined,
         }
     }
 }

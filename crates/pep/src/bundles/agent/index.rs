@@ -145,7 +145,8 @@ impl Index {
 
     /// The first that waits for a service of this node, or for the node itself.
     pub(super) fn first_here(&self, service: Option<&str>) -> Option<&Record> {
-        let is_for = |it: &&Record| it.destination.service().as_deref() == service;
+        let is_for =
+            |it: &&Record| it.part.is_none() && it.destination.service().as_deref() == service;
         self.first(Place::Here).find(is_for)
     }
 

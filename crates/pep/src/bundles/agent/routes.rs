@@ -6,7 +6,7 @@ use thiserror::Error;
 use units::ByteCount;
 
 use super::Origin;
-use crate::bundles::{Endpoint, Node, Summary};
+use crate::bundles::{Endpoint, Fragment, Node, Summary};
 
 /// How far the clocks of nodes may differ.
 const CLOCKS: Duration = Duration::from_secs(3600);
@@ -106,8 +106,8 @@ pub enum Refusal {
     /// The node that hands it over may not hand over bundles of its source.
     #[error("its source is not behind the node that sends it")]
     Source,
-    /// It is a fragment for this node; or a record for a service, or anything else for the node itself.
-    #[error("its destination takes no fragments, or no bundles of its kind")]
+    /// It is a record for a service, or anything else for the node itself.
+    #[error("its destination takes no bundles of its kind")]
     Endpoint,
     /// It is not what was announced, or no bundle.
     #[error("it is malformed")]
@@ -161,13 +161,27 @@ impl AgentConfig {
             None | Some(Place::Nowhere) => Err(Refusal::NoRoute),
             // A node takes records, its services do not.
             Some(Place::Here)
-                if bundle.fragment.is_some()
-                    || bundle.is_administrative == bundle.destination.service().is_some() =>
+                if bundle.is_administrative == bundle.destination.service().is_some() =>
             {
                 Err(Refusal::Endpoint)
             }
+            Some(place @ Place::Here) => self.check_part(bundle).map(|()| place),
             Some(place) => Ok(place),
         }
+    }
+
+    /// Whether a bundle for this node is a part of one that it may take.
+    fn check_part(&self, bundle: &Summary) -> Result<(), Refusal> {
+        let Some(Fragment { offset, total }) = bundle.fragment else { return Ok(()) };
+        let end = offset.checked_add(bundle.payload.len() as u64);
+        if bundle.is_administrative || bundle.payload.is_empty() || end.is_none_or(|it| it > total)
+        {
+            return Err(Refusal::Malformed);
+        }
+        if total > self.limits.largest.get() {
+            return Err(Refusal::TooLarge);
+        }
+        Ok(())
     }
 
     /// Whether a node may hand over bundles of this source.

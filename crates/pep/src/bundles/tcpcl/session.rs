@@ -509,6 +509,11 @@ impl Session {
         }
     }
 
+    /// The largest bundle that the peer takes, in bytes, once it is known.
+    pub fn largest(&self) -> u64 {
+        self.largest
+    }
+
     /// Whether a bundle may be sent now.
     pub fn can_send(&self) -> bool {
         self.state == State::Open && self.outgoing.is_none()

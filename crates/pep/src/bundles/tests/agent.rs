@@ -43,6 +43,7 @@ fn bundle(number: u8, source: &str, destination: &str) -> Summary {
         payload: 0..0,
         sequence: 5,
         fragment: None,
+        whole: BundleId([number; 16]),
         is_administrative: false,
         reports: None,
         length: 1000,
@@ -102,7 +103,7 @@ fn a_bundle_that_is_too_much_is_refused_with_a_reason() {
         (long, Refusal::Lifetime),
         (old, Refusal::Expired),
         (new, Refusal::Future),
-        (part, Refusal::Endpoint),
+        (part, Refusal::Malformed),
     ] {
         let mut agent = agent(limits());
         assert_eq!(offer(&mut agent, Origin::Peer(SHIP), &it), Err(why));
@@ -227,6 +228,7 @@ fn after_a_restart_a_bundle_whose_end_is_noted_is_only_removed() {
         arrived: NOW + u64::from(number),
         expires: NOW + 60_000,
         length: 10,
+        part: None,
     };
     let config = agent(limits()).config().clone();
     let records = vec![record(2, "ipn:1.1"), record(1, "ipn:1.1"), record(3, "ipn:2.1")];

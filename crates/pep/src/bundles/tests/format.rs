@@ -5,7 +5,7 @@ use core::time::Duration;
 use proptest::prelude::*;
 
 use crate::bundles::{
-    FileName, Happening, NewBundle, Node, Purpose, forwarded, read, read_report, report,
+    FileName, Happening, NewBundle, Node, Purpose, forwarded, parts, read, read_report, report,
 };
 
 /// 2026-11-25 in milliseconds since 1970.
@@ -85,6 +85,14 @@ fn a_report_names_its_bundle() {
         assert_eq!(said.happenings, ["delivered"]);
         assert_eq!(report(&about, Happening::Received, &hub, NOW, 9), None);
     }
+    // Parts of the same place but other lengths are different bundles, also in reports.
+    let whole = made(NOW, &[7; 900], None);
+    let [small, large] = [500, 700].map(|largest| parts(&whole, largest).unwrap().swap_remove(0));
+    assert_ne!(small.0, large.0);
+    let (about, _) = read(&large.1).unwrap();
+    let bytes = report(&about, Happening::Delivered, &hub, NOW, 9).unwrap();
+    let said = read_report(&bytes[read(&bytes).unwrap().0.payload]).unwrap();
+    assert_eq!(said.id, large.0);
     assert_eq!(read_report(b"hello"), None);
 }
 

@@ -89,7 +89,7 @@ enum Written {
 enum Event {
     /// On a transfer's stream, to its acceptor or to its opener.
     Piece(u64, bool, Vec<u8>),
-    Written(usize, u32, Written),
+    Written(usize, u32, Box<Written>),
     Kill(usize),
     Start(usize),
     Link(bool),
@@ -231,7 +231,7 @@ impl World {
             Event::Piece(..) if !self.link => self.frozen.push(event),
             Event::Piece(transfer, forward, bytes) => self.carry(transfer, forward, &bytes),
             Event::Written(side, life, written) if self.sides[side].life == life => {
-                self.written(side, written);
+                self.written(side, *written);
             }
             Event::Written(..) => {}
             Event::Tick => {
@@ -343,7 +343,7 @@ impl World {
     fn wrote(&mut self, side: usize, what: Written) {
         let after = Duration::from_millis(1 + self.below(20));
         let life = self.sides[side].life;
-        self.at(after, Event::Written(side, life, what));
+        self.at(after, Event::Written(side, life, Box::new(what)));
     }
 
     fn written(&mut self, side: usize, written: Written) {

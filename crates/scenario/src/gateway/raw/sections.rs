@@ -240,6 +240,9 @@ pub(in crate::gateway) struct Bundles {
     /// How many bundles are remembered to tell duplicates, until each expires.
     #[schemars(range(min = 100, max = 10_000_000), extend("default" = 100_000))]
     pub(in crate::gateway) remembered: Option<i64>,
+    /// Above which size a bundle goes to other nodes in parts, if it may; at least 10 kB. Bundles go whole by
+    /// default.
+    pub(in crate::gateway) fragment: Option<Text<ByteCount>>,
     /// The longest lifetime of a bundle; 1 min to 8784 h.
     #[schemars(extend("default" = "720 h"))]
     pub(in crate::gateway) longest_lifetime: Option<Text<Time>>,
@@ -282,6 +285,8 @@ pub(in crate::gateway) struct BundlePeer {
     /// Connect to it by TCPCLv4 at this address. Without it, it may connect to `listen`.
     #[schemars(extend("examples" = ["10.1.0.9:4556"]))]
     pub(in crate::gateway) address: Option<Text<Address>>,
+    /// Above which size a bundle goes to it in parts, if it may; by default that of `[bundles]`.
+    pub(in crate::gateway) fragment: Option<Text<ByteCount>>,
 }
 
 /// The tunnel for traffic that is not split.

@@ -1,0 +1,98 @@
+//! Checks what `[bundles]` requires of the machine.
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{AccessFlags, access};
+use pep::config::BundlesConfig;
+use units::ByteCount;
+
+use super::Finding;
+
+/// `is_running`: the gateway of this configuration runs, and has its port.
+pub(super) fn examine(config: &BundlesConfig, is_running: bool) -> Vec<Finding> {
+    let mut findings = vec![store(&config.store, config.agent.limits.bytes)];
+    findings.extend(config.inbox.as_deref().map(inbox));
+    if let Some(address) = config.listen.filter(|_| !is_running)
+        && let Err(error) = TcpListener::bind(address)
+    {
+        let what = format!("TCP {address} for other nodes: {error}");
+        findings.push(Finding::fail("bundles", what, "change `listen` in [bundles]"));
+    }
+    findings
+}
+
+fn may_write(path: &Path) -> bool {
+    access(path, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
+}
+
+fn store(path: &Path, size: ByteCount) -> Finding {
+    let Some(there) = path.ancestors().find(|it| it.exists()) else {
+        return Finding::fail("bundles", format!("there is no {}", path.display()), "make it");
+    };
+    if !there.is_dir() || !may_write(there) {
+        let what = format!("this user cannot write to {} for the store", there.display());
+        return Finding::fail("bundles", what, "make the directory, for the gateway's user");
+    }
+    let used = held(path);
+    let free =
+        statvfs(there).map_or(0, |it| it.blocks_available().saturating_mul(it.fragment_size()));
+    if free.saturating_add(used) < size.get() {
+        let what = format!(
+            "{} has {} left, `size` is {size}: bundles are refused when the disk is full",
+            there.display(),
+            ByteCount::new(free)
+        );
+        return Finding::warn("bundles", what, "make room, or lower `size` in [bundles]");
+    }
+    Finding::ok("bundles", format!("{} has room for {size}", there.display()))
+}
+
+/// Bytes that the store has already.
+fn held(path: &Path) -> u64 {
+    let files = std::fs::read_dir(path.join("held")).into_iter().flatten().flatten();
+    files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+}
+
+fn inbox(path: &Path) -> Finding {
+    let mend = "make the directory, writable for the gateway's user";
+    if !path.is_dir() {
+        return Finding::fail(
+            "bundles",
+            format!("no directory {} for the inbox", path.display()),
+            mend,
+        );
+    }
+    if !may_write(path) {
+        let what = format!("this user cannot write to the inbox {}", path.display());
+        return Finding::fail("bundles", what, mend);
+    }
+    Finding::ok("bundles", format!("files appear in {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(findings: &[Finding]) -> Vec<String> {
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_store_wants_a_directory_and_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let small = ByteCount::new(1_000_000);
+        let fine = store(&directory.path().join("not/yet/there"), small).to_string();
+        assert!(fine.contains("has room for 1 MB"), "{fine}");
+        let much = store(directory.path(), ByteCount::new(u64::MAX)).to_string();
+        assert!(much.contains("refused when the disk is full"), "{much}");
+        let file = directory.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        let none = store(&file.join("store"), small).to_string();
+        assert!(none.contains("cannot write"), "{none}");
+        let [here, gone] = [inbox(directory.path()), inbox(&file)];
+        let said = texts(&[here, gone]);
+        assert!(said[0].contains("files appear") && said[1].contains("no directory"), "{said:?}");
+    }
+}

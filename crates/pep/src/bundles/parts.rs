@@ -1,0 +1,154 @@
+//! Parts of a bundle that is too large for the next node: made, and joined (RFC 9171 §5.8 and §5.9).
+
+use hardy_bpv7::block::Type;
+use hardy_bpv7::bpsec::no_keys;
+use hardy_bpv7::bundle::{Bundle, FragmentInfo, RewrittenBundle};
+use hardy_bpv7::editor::{Chunk, Editor};
+use thiserror::Error;
+
+use super::format::{BundleId, Fragment, PAYLOAD};
+
+/// The most parts of a bundle that are made or kept: each is a file, and remembered.
+pub const MOST_PARTS: usize = 1000;
+/// What the numbers of a part, and the heads of its blocks, may add to a bundle, in bytes.
+const HEADS: usize = 48;
+
+/// Why a bundle is not sent in parts, or parts are not joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PartsError {
+    /// Its source forbids it, or has signed or encrypted it (RFC 9172 §3.3).
+    #[error("it must not be sent in parts")]
+    Forbidden,
+    /// There would be more than [`MOST_PARTS`].
+    #[error("it would be in more than {MOST_PARTS} parts")]
+    TooMany,
+    /// The bytes are no bundle, or not parts of one.
+    #[error("malformed")]
+    Malformed,
+}
+
+fn parse(bytes: &[u8]) -> Result<Bundle, PartsError> {
+    match RewrittenBundle::parse(bytes, no_keys) {
+        Ok(RewrittenBundle::Valid { bundle, .. }) => Ok(bundle),
+        _ => Err(PartsError::Malformed),
+    }
+}
+
+/// A bundle in parts of at most `largest` bytes each, with their identities. All have the same blocks but
+/// for the payload: none is lost if a part is.
+///
+/// # Errors
+/// [`PartsError`].
+pub fn parts(bytes: &[u8], largest: u64) -> Result<Vec<(BundleId, Vec<u8>)>, PartsError> {
+    let bundle = parse(bytes)?;
+    let secured = |kind: &Type| matches!(kind, Type::BlockIntegrity | Type::BlockSecurity);
+    let is_secured = bundle.blocks.values().any(|block| secured(&block.block_type));
+    if bundle.flags.do_not_fragment || is_secured {
+        return Err(PartsError::Forbidden);
+    }
+    let block = bundle.blocks.get(&PAYLOAD).ok_or(PartsError::Malformed)?;
+    let payload = bytes.get(block.payload_range()).ok_or(PartsError::Malformed)?;
+    let around = bytes.len() - payload.len() + HEADS;
+    let piece = usize::try_from(largest).unwrap_or(usize::MAX).saturating_sub(around);
+    if piece == 0 || payload.len().div_ceil(piece) > MOST_PARTS {
+        return Err(PartsError::TooMany);
+    }
+    let of = bundle.id.fragment_info.clone();
+    let (start, total) =
+        of.map_or((0, payload.len() as u64), |it| (it.offset, it.total_adu_length));
+    let pieces = payload.chunks(piece).enumerate();
+    let made = pieces.map(|(place, data)| {
+        let offset = start + (place * piece) as u64;
+        let info = FragmentInfo { offset, total_adu_length: total };
+        let mut id = bundle.id.clone();
+        id.fragment_info = Some(info.clone());
+        Ok((BundleId::of(&id, data.len() as u64), rewritten(&bundle, bytes, Some(info), data)?))
+    });
+    made.collect()
+}
+
+/// The bundle with another payload, as a part or as a whole.
+fn rewritten(
+    bundle: &Bundle,
+    bytes: &[u8],
+    part: Option<FragmentInfo>,
+    payload: &[u8],
+) -> Result<Vec<u8>, PartsError> {
+    let malformed = |_| PartsError::Malformed;
+    let editor = Editor::new(bundle, bytes).with_fragment_info(part).map_err(malformed)?;
+    let block = editor.update_block(PAYLOAD).map_err(malformed)?.with_data(payload.into());
+    let chunks = block.rebuild().rebuild().map_err(|_| PartsError::Malformed)?;
+    Ok(Chunk::flatten(chunks, bytes).into_vec())
+}
+
+/// Any part of a bundle, with any contents.
+#[cfg(test)]
+pub(super) fn part_of(
+    whole: &[u8],
+    (offset, total_adu_length): (u64, u64),
+    data: &[u8],
+) -> Result<Vec<u8>, PartsError> {
+    rewritten(&parse(whole)?, whole, Some(FragmentInfo { offset, total_adu_length }), data)
+}
+
+/// Joins parts, which come in the order of their places. Where they overlap, the earlier one counts. It
+/// holds the payload, and one part at a time.
+#[derive(Debug, Default)]
+pub struct Joiner {
+    /// The first part, whose blocks the whole has.
+    first: Option<Vec<u8>>,
+    payload: Vec<u8>,
+    total: u64,
+}
+
+impl Joiner {
+    /// Adds a part.
+    ///
+    /// # Errors
+    /// If it is none, or leaves a gap.
+    pub fn add(&mut self, bytes: Vec<u8>) -> Result<(), PartsError> {
+        let bundle = parse(&bytes)?;
+        let info = bundle.id.fragment_info.as_ref().ok_or(PartsError::Malformed)?;
+        let block = bundle.blocks.get(&PAYLOAD).ok_or(PartsError::Malformed)?;
+        let data = bytes.get(block.payload_range()).ok_or(PartsError::Malformed)?;
+        let known = (self.payload.len() as u64).checked_sub(info.offset);
+        let known = known.and_then(|known| usize::try_from(known).ok());
+        self.payload
+            .extend_from_slice(data.get(known.ok_or(PartsError::Malformed)?..).unwrap_or(&[]));
+        self.total = info.total_adu_length;
+        self.first.get_or_insert(bytes);
+        Ok(())
+    }
+
+    /// The whole.
+    ///
+    /// # Errors
+    /// If it is not whole.
+    pub fn finish(self) -> Result<Vec<u8>, PartsError> {
+        let first = self.first.ok_or(PartsError::Malformed)?;
+        if self.payload.len() as u64 != self.total {
+            return Err(PartsError::Malformed);
+        }
+        rewritten(&parse(&first)?, &first, None, &self.payload)
+    }
+}
+
+/// Which of the parts of a whole are needed, in their order: those that add bytes to the ones before.
+/// [`None`] if they leave a gap. `parts` has the place and the length of each, in the order of places.
+pub(super) fn needed<T>(
+    total: u64,
+    parts: impl Iterator<Item = (Fragment, u64, T)>,
+) -> Option<Vec<T>> {
+    let (mut until, mut needed) = (0, Vec::new());
+    for (Fragment { offset, .. }, length, part) in parts {
+        if offset > until {
+            return None;
+        }
+        if offset + length > until {
+            until = offset + length;
+            needed.push(part);
+        }
+    }
+    (until == total).then_some(needed)
+}
