@@ -47,6 +47,7 @@ mod proxy;
 mod refusal;
 mod relay;
 mod roles;
+mod rotation;
 mod stack;
 #[cfg(test)]
 mod testkit;

@@ -103,7 +103,7 @@ impl ConfigFile<'_> {
     /// If it is not a valid hub's configuration, or `key` fails.
     pub fn hub<E: Display>(
         &self,
-        key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
+        key: impl Fn(KeySource) -> Result<KeyPair, E>,
     ) -> Result<HubConfig, FileError> {
         self.parse(FileKind::Hub, |place, raw| pair::hub(place, raw, self, key))
     }

@@ -190,6 +190,19 @@ impl Config {
     }
 }
 
+/// How a terminal was last heard, so that another process can call it in the hub's place
+/// ([`Endpoint::call`](crate::Endpoint::call)). Not secret, but whoever has it and the hub's public key
+/// can make the terminal ask the hub, once every 5 s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contact {
+    /// The terminal's address.
+    pub address: SocketAddr,
+    /// The index that its packets carry.
+    pub index: u32,
+    /// The number of its last packet.
+    pub number: u64,
+}
+
 /// Identifies a session of an endpoint. The endpoint never reuses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub(crate) u64);

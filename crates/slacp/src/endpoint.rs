@@ -16,6 +16,7 @@ use crate::{
 mod aggregates;
 mod commands;
 mod common;
+mod contacts;
 mod link;
 mod parts;
 mod probing;
@@ -51,10 +52,9 @@ impl Endpoint {
     /// A hub that serves the terminals with the keys in `allow`. Its ephemeral keys are derived
     /// from `seed`, which must be unpredictable except in tests.
     pub fn hub(config: Config, identity: KeyPair, allow: Vec<PublicKey>, seed: [u8; 32]) -> Self {
-        let own = identity.public();
-        let mut core = Core::new(config, identity, seed);
+        let mut core = Core::new(config, identity.clone(), seed);
         let gate = Gate::new(core.config.handshakes_per_second, &mut core.rng);
-        Self { core, role: Role::Hub(Box::new(Hub::new(own, allow, gate))) }
+        Self { core, role: Role::Hub(Box::new(Hub::new(identity, allow, gate))) }
     }
 
     /// A terminal of the hub with the key `hub`, which is tried at each of `addresses` in turn.

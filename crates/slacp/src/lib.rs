@@ -27,7 +27,7 @@ mod streams;
 mod wire;
 
 pub use api::{
-    CloseReason, Config, DownReason, Effort, Event, Footprint, Notice, PublicKey, Read,
+    CloseReason, Config, Contact, DownReason, Effort, Event, Footprint, Notice, PublicKey, Read,
     ResetReason, SessionId, StreamError, StreamId,
 };
 pub use channels::{

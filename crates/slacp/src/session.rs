@@ -269,6 +269,11 @@ impl Session {
         header.receiver == self.peer.index && self.sender.may_have_sent(number)
     }
 
+    /// The largest number of a packet received, or restored.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.receiver.received.expected().saturating_sub(1)
+    }
+
     pub(crate) fn channel_stats(&self, channel: ChannelId) -> Option<ChannelStats> {
         Some(self.receiver.inbound.stats(channel, self.sender.outbound.stats(channel)?))
     }

@@ -53,6 +53,11 @@ impl Permits {
         Ok(permits)
     }
 
+    /// The hub's configuration.
+    pub(crate) fn config(&self) -> &HubConfig {
+        &self.config
+    }
+
     /// The directory with the permits.
     pub(crate) fn directory(&self) -> Option<&Path> {
         self.config.permits.as_deref()

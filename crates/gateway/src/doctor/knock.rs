@@ -14,6 +14,7 @@ use units::Machine;
 use super::Finding;
 use crate::clock;
 use crate::config::keys::{format_public_key, random_bytes};
+use crate::rotation::HubKeys;
 
 const CHECK: &str = "hub";
 /// Time limit for the hub's answer: several retries over the slowest hop.
@@ -21,10 +22,11 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Requests a session from each hub, as this terminal would.
 pub(super) fn hubs(config: &TerminalConfig) -> impl Iterator<Item = Finding> {
-    config.hubs.iter().map(|hub| knock(config, hub))
+    let keys = HubKeys::load(config);
+    config.hubs.iter().map(move |hub| knock(config, hub, keys.current(&hub.key)))
 }
 
-fn knock(config: &TerminalConfig, hub: &KnownHub) -> Finding {
+fn knock(config: &TerminalConfig, hub: &KnownHub, hub_key: PublicKey) -> Finding {
     let name = hub.address.as_str();
     let addresses: Vec<SocketAddr> = match name.to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
@@ -34,7 +36,7 @@ fn knock(config: &TerminalConfig, hub: &KnownHub) -> Finding {
         }
     };
     let (link, identity) = (config.link.clone(), config.identity.clone());
-    match Knock::new(link, identity, hub.key, addresses).ask() {
+    match Knock::new(link, identity, hub_key, addresses).ask() {
         Ok(Answer::Yes(address, time)) => {
             let ms = time.as_secs_f64() * 1e3;
             Finding::ok(

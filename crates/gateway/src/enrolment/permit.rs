@@ -90,7 +90,9 @@ fn permits(hub: &Path) -> Result<(Permits, PublicKey, PathBuf), PermitError> {
     let config = read_hub(hub)?;
     let none = || PermitError::NoDirectory { hub: hub.to_owned() };
     let directory = config.permits.clone().ok_or_else(none)?;
-    Ok((Permits::read(&config)?, config.identity.public(), directory))
+    // A terminal that joins while the key is replaced begins with the new one.
+    let identity = config.next_identity.as_ref().unwrap_or(&config.identity).public();
+    Ok((Permits::read(&config)?, identity, directory))
 }
 
 impl Invitation {

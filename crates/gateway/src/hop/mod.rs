@@ -9,6 +9,7 @@ pub(crate) mod class;
 mod compression;
 #[cfg(test)]
 mod compression_tests;
+pub(crate) mod contact_store;
 pub(crate) mod driver;
 pub(crate) mod exchange;
 mod handle;

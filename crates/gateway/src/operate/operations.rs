@@ -27,8 +27,8 @@ use super::limits::ProcessLimits;
 use super::metrics::MetricsServer;
 use super::notify::Notifier;
 use super::status::{
-    BundlesStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, PolicyStatus, Role,
-    StackStatus, TunnelStatus,
+    BundlesStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, NextKeyStatus,
+    PolicyStatus, Role, StackStatus, TunnelStatus,
 };
 use super::{log, policy};
 use crate::config::restart_keys;
@@ -94,6 +94,8 @@ pub(crate) struct RoleStatus {
     pub(crate) http: Option<HttpStatus>,
     pub(crate) stack: Option<StackStatus>,
     pub(crate) bundles: Option<BundlesStatus>,
+    /// The hub's next key, if it has one.
+    pub(crate) next_key: Option<NextKeyStatus>,
 }
 
 impl RoleStatus {
@@ -115,6 +117,7 @@ impl RoleStatus {
             http: None,
             stack: None,
             bundles: None,
+            next_key: None,
         }
     }
 }

@@ -71,6 +71,12 @@ pub struct Status {
     /// The hubs of a terminal that has several, in the order of its configuration.
     #[serde(default)]
     pub hubs: Vec<HubStatus>,
+    /// The key that replaces the hub's; `None` unless configured.
+    #[serde(default)]
+    pub next_key: Option<NextKeyStatus>,
+    /// The threads that carry sessions; none if there is one.
+    #[serde(default)]
+    pub workers: Vec<WorkerStatus>,
     /// All sessions.
     pub sessions: Vec<SessionStatus>,
     /// Totals over all connections.
@@ -92,6 +98,32 @@ pub struct HubStatus {
     /// What it is to the terminal: `in use`, `ready`, `asked`, `silent`, `draining`, `ending` (it
     /// carries connections that began on it), `not needed`.
     pub state: String,
+}
+
+/// The key that replaces a hub's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NextKeyStatus {
+    /// The key, as base64.
+    pub key: String,
+    /// When the hub stops answering to the key before (RFC 3339).
+    pub until: Option<String>,
+    /// Whether it has stopped.
+    pub in_force: bool,
+    /// Terminals that have kept the key since the hub started.
+    pub known: u64,
+    /// Names of the others, which have not yet.
+    pub unaware: Vec<String>,
+}
+
+/// A thread that carries sessions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WorkerStatus {
+    /// Sessions that it carries.
+    pub sessions: u64,
+    /// Bytes that they hold.
+    pub held_bytes: u64,
 }
 
 /// Role of a gateway.

@@ -1,6 +1,7 @@
 //! The hub: connects its terminals' streams to their destinations, forwards streams between
 //! terminals, and, if configured, intercepts connections to the terminals' clients.
 
+mod next_key;
 mod quotas;
 mod streams;
 
@@ -19,8 +20,9 @@ use pep::traffic::{Policy, Prefix};
 use slacp::{Endpoint, Event, PublicKey, SessionId};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use units::Instant;
+use units::{Instant, UnixTime};
 
+use self::next_key::{NextKey, Told};
 use self::streams::Resolved;
 use crate::bundles::{Bundles, start_bundles};
 use crate::config::keys::random_bytes;
@@ -28,6 +30,7 @@ use crate::config::permits::Permits;
 use crate::config::read_hub;
 use crate::error::RunError;
 use crate::hop::HopEvent;
+use crate::hop::contact_store::ContactStore;
 use crate::hop::peers::Peers;
 use crate::hop::tls;
 use crate::http::hub::HubHttp;
@@ -90,6 +93,7 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         endpoint.set_memory(Quotas::memory(&terminals));
         endpoint.set_aggregates(clock::now(), aggregates(&terminals));
     }
+    let next_key = NextKey::new(clock::now(), &config);
     let selection =
         selection(local.port(), config.intercept.is_some(), (&config.policies, &terminals));
     let setup = Setup {
@@ -118,8 +122,10 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     }
     let bundles = start_bundles(config.bundles).await?;
     let names = config.dns.map(|dns| HubResolver::new(dns, parts.gateway.counters()));
-    let hub = Hub {
+    let mut hub = Hub {
         parts,
+        next_key,
+        contacts: config.operation.state.as_deref().map(|at| ContactStore::new(clock::now(), at)),
         quotas: Quotas::new(&terminals, ops.most_connections()),
         sites: Sites::new(terminals, config.mesh, config.transparent),
         expired: permits.expired(wall),
@@ -139,6 +145,8 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         bundles,
         lookups: JoinSet::new(),
     };
+    hub.configure_keys(wall);
+    hub.call();
     roles::run(ops, hub, shutdown).await
 }
 
@@ -214,6 +222,9 @@ pub(crate) fn admitted(terminals: &[PermittedTerminal]) -> Vec<Admitted> {
 struct Hub {
     parts: Parts,
     permits: Permits,
+    next_key: NextKey,
+    /// Where terminals were last heard; [`None`] without `state`.
+    contacts: Option<ContactStore>,
     watch: Option<DirectoryWatch>,
     /// When to look at the permits without being told: a network file system does not tell.
     look: Periodic,
@@ -253,6 +264,8 @@ enum HubEvent {
     Permits,
     /// The terminal with this invitation has replaced it, or failed to.
     Enrolled(PublicKey),
+    /// A terminal has been told the next key.
+    Told(Told),
 }
 
 /// The next change of the permits. Cancel-safe.
@@ -279,7 +292,8 @@ impl Service for Hub {
         let dns = self.names.as_ref().map(HubResolver::status);
         let http = self.http.as_ref().map(HubHttp::status);
         let bundles = self.bundles.as_ref().map(Bundles::status);
-        RoleStatus { dns, http, bundles, ..self.parts.role_status(now) }
+        let next_key = self.next_key.status(self.permits.config(), &self.sites);
+        RoleStatus { dns, http, bundles, next_key, ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> HubEvent {
@@ -288,6 +302,7 @@ impl Service for Hub {
             Some(resolved) = self.lookups.join_next() => HubEvent::Resolved(resolved.ok().flatten()),
             () = changed(&mut self.watch) => HubEvent::Permits,
             Some(Ok(invitation)) = self.enrolments.join_next() => HubEvent::Enrolled(invitation),
+            Some(told) = self.next_key.next() => HubEvent::Told(told),
         }
     }
 
@@ -319,6 +334,9 @@ impl Service for Hub {
                 self.stale = true;
                 self.enrolling.remove(&invitation);
             }
+            HubEvent::Told(told) => {
+                self.next_key.handle(&told, self.parts.gateway.hop(), &self.sites);
+            }
         }
         Ok(())
     }
@@ -346,6 +364,10 @@ impl Service for Hub {
         if changed || self.permits.expired(clock::unix_time()) != self.expired {
             self.serve(now, ops);
         }
+        let hop = self.parts.gateway.hop();
+        self.contacts.iter_mut().for_each(|contacts| contacts.housekeep(now, hop));
+        let of = (self.permits.config(), hop);
+        self.next_key.housekeep(now, clock::unix_time(), of, &self.sites);
     }
 
     fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
@@ -366,6 +388,7 @@ impl Service for Hub {
         let mut notes = ops.configure(config.operation);
         notes.extend(ops.configure_hop(now, hop, &config.link.rate, BTreeMap::new()));
         self.mesh = config.mesh;
+        self.configure_keys(clock::unix_time());
         self.serve(now, ops);
         self.apply(now, ops, &changes);
         Ok(notes)
@@ -378,10 +401,28 @@ impl Service for Hub {
     async fn stop(self) {
         drop((self.lookups, self.enrolments, self.bundles));
         self.parts.stop().await;
+        if let Some(contacts) = self.contacts {
+            contacts.remove().await;
+        }
     }
 }
 
 impl Hub {
+    /// Calls the terminals of a process before this one that did not end in order.
+    fn call(&self) {
+        let contacts = self.contacts.as_ref().map(ContactStore::load).unwrap_or_default();
+        if !contacts.is_empty() {
+            tracing::info!("calling {} terminals that had sessions before", contacts.len());
+            self.parts.gateway.hop().call(contacts);
+        }
+    }
+
+    /// Answers to the keys of the configuration that are in force at this time of day.
+    fn configure_keys(&mut self, wall: UnixTime) {
+        let hop = self.parts.gateway.hop();
+        self.next_key.configure(wall, self.permits.config(), hop, &self.sites);
+    }
+
     /// Serves the terminals that are permitted now, and no others.
     fn serve(&mut self, now: Instant, ops: &mut Operations) {
         let wall = clock::unix_time();
@@ -442,12 +483,16 @@ impl Hub {
             tracing::info!("session up with {} at {address}", self.sites.name(session));
             self.open_tunnel(ops, session);
             self.set_bundles(session, true);
+            self.next_key.tell(self.parts.gateway.hop(), &self.sites, session);
             return;
         }
         self.set_tunnel(session, event);
         match event {
             Event::Unreachable => self.set_bundles(session, false),
-            Event::Reachable => self.set_bundles(session, true),
+            Event::Reachable => {
+                self.set_bundles(session, true);
+                self.next_key.tell(self.parts.gateway.hop(), &self.sites, session);
+            }
             Event::Down(_) => self.bundles.iter_mut().for_each(|it| it.end_session(session)),
             _ => {}
         }

@@ -1,22 +1,25 @@
 //! The hubs of a terminal: does what [`pep::hubs::Hubs`] decides, chooses between UDP and TCP for
 //! each, and follows their addresses.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use pep::config::{HubAddress, TerminalConfig};
 use pep::hubs::{HubId, Hubs, Step};
-use slacp::{Event, KeyPair, PublicKey, SessionId};
+use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 use units::Instant;
 
 use crate::clock;
+use crate::config::keys::format_public_key;
 use crate::doctor::knock::Knock;
 use crate::error::RunError;
-use crate::hop::Hop;
+use crate::hop::{Hop, Stream};
 use crate::operate::status::HubStatus;
 use crate::roles::fallback::{self, TcpFallback};
+use crate::rotation::{self, HubKeys};
 
 /// How long a hub that is waited for keeps its addresses before its name is resolved again.
 const RESOLVE: Duration = Duration::from_secs(30);
@@ -30,14 +33,14 @@ impl Resolved {
     ///
     /// # Errors
     /// If none can be resolved.
-    pub(super) async fn of(config: &TerminalConfig) -> Result<Self, RunError> {
+    pub(super) async fn of(config: &TerminalConfig, keys: &HubKeys) -> Result<Self, RunError> {
         let (mut resolved, mut failed) = (Vec::new(), Vec::new());
         for hub in &config.hubs {
             let addresses = resolve(&hub.address, with_v6(config)).await.unwrap_or_else(|cause| {
                 failed.push(RunError::Resolve { hub: hub.address.as_str().to_owned(), cause });
                 Vec::new()
             });
-            resolved.push((hub.key, addresses));
+            resolved.push((keys.current(&hub.key), addresses));
         }
         if failed.len() == resolved.len() {
             return Err(failed.remove(0));
@@ -72,6 +75,8 @@ async fn resolve(hub: &HubAddress, v6: bool) -> io::Result<Vec<SocketAddr>> {
 pub(super) struct KnownHubs {
     choice: Hubs,
     hubs: Vec<KnownHub>,
+    /// What has become of the keys in the configuration.
+    keys: HubKeys,
     hop: Hop,
     tasks: JoinSet<(HubId, Done)>,
     v6: bool,
@@ -81,6 +86,8 @@ pub(super) struct KnownHubs {
 
 struct KnownHub {
     name: String,
+    /// The key in the configuration, and the present one.
+    configured: PublicKey,
     key: PublicKey,
     address: HubAddress,
     addresses: Vec<SocketAddr>,
@@ -92,10 +99,13 @@ struct KnownHub {
 }
 
 /// What a terminal's hubs wait for.
-#[derive(Debug)]
 pub(super) enum Done {
     Carrier(fallback::Done),
     Resolved(io::Result<Vec<SocketAddr>>),
+    /// The hub has said its next key, or something else.
+    NextKey(Stream, Result<PublicKey, ResetReason>),
+    /// The hub was told that its next key is kept.
+    Confirmed,
 }
 
 /// What the terminal has to follow.
@@ -111,7 +121,7 @@ impl KnownHubs {
     pub(super) fn new(
         now: Instant,
         config: &TerminalConfig,
-        resolved: Resolved,
+        (resolved, keys): (Resolved, HubKeys),
         hop: Hop,
         mark: Option<u32>,
     ) -> Self {
@@ -121,15 +131,17 @@ impl KnownHubs {
                 .as_ref()
                 .map(|at| TcpFallback::new(now, at.clone(), hop.links().clone(), mark));
             hop.set_hub(key, &addresses);
+            hop.set_next_hub_key(key, keys.next(&hub.key));
             let (name, address) = (hub.name.clone(), hub.address.clone());
             let resolve_at = Some(now + RESOLVE);
-            KnownHub { name, key, address, addresses, session: None, fallback, resolve_at }
+            let (configured, session) = (hub.key, None);
+            KnownHub { name, configured, key, address, addresses, session, fallback, resolve_at }
         };
         let hubs = config.hubs.iter().zip(resolved.0).map(hub).collect();
         let choice = Hubs::new(now, config.ranking());
         let (v6, tasks) = (with_v6(config), JoinSet::new());
         let (link, identity) = (config.link.clone(), config.identity.clone());
-        Self { choice, hubs, hop, tasks, v6, link, identity }
+        Self { choice, hubs, keys, hop, tasks, v6, link, identity }
     }
 
     /// The session for new connections.
@@ -173,9 +185,66 @@ impl KnownHubs {
                 }
             }
             Some((id, Done::Resolved(addresses))) => self.handle_resolved(now, id, addresses),
-            None => {}
+            Some((id, Done::NextKey(stream, key))) => self.handle_next_key(id, stream, key),
+            Some((_, Done::Confirmed)) | None => {}
         }
         self.follow(now)
+    }
+
+    /// Takes what a hub says on a stream to be its next key.
+    pub(super) fn hear(&mut self, stream: Stream) {
+        let session = Some(stream.session());
+        match self.hubs.iter().position(|hub| hub.session == session) {
+            Some(index) => drop(self.tasks.spawn(async move {
+                let key = rotation::hear(&stream).await;
+                (HubId(index), Done::NextKey(stream, key))
+            })),
+            None => stream.reset(ResetReason::Prohibited),
+        }
+    }
+
+    fn handle_next_key(&mut self, id: HubId, stream: Stream, key: Result<PublicKey, ResetReason>) {
+        let hub = &self.hubs[id.0];
+        let key = match key {
+            Ok(key) => key,
+            Err(reason) => return stream.reset(reason),
+        };
+        let known = self.keys.next(&hub.configured);
+        if let Err(error) = self.keys.learn(&hub.configured, key) {
+            tracing::warn!("the next key of {} is not kept: {error}", hub.name);
+            return stream.reset(ResetReason::Prohibited);
+        }
+        let next = self.keys.next(&hub.configured);
+        if next != known {
+            let said = next.as_ref().map_or("the present one".to_owned(), format_public_key);
+            tracing::info!("the next key of {} is {said}", hub.name);
+        }
+        self.hop.set_next_hub_key(hub.key, next);
+        self.tasks.spawn(async move {
+            rotation::confirm(stream).await;
+            (id, Done::Confirmed)
+        });
+    }
+
+    /// Follows a hub to the key with which its session was set up.
+    fn follow_key(&mut self, id: HubId, key: PublicKey) {
+        let hub = &mut self.hubs[id.0];
+        if hub.key != key {
+            tracing::info!("{} has the key {} now", hub.name, format_public_key(&key));
+            hub.key = key;
+        }
+        if let Err(error) = self.keys.used(&hub.configured, &key) {
+            tracing::error!("the new key of {} is lost at a restart: {error}", hub.name);
+        }
+    }
+
+    /// All keys of the hubs, with their names.
+    pub(super) fn names(&self) -> BTreeMap<PublicKey, String> {
+        let of = |hub: &KnownHub| {
+            let name = hub.name.clone();
+            self.keys.all(&hub.configured).map(move |key| (key, name.clone()))
+        };
+        self.hubs.iter().flat_map(of).collect()
     }
 
     fn handle_resolved(&mut self, now: Instant, id: HubId, found: io::Result<Vec<SocketAddr>>) {
@@ -254,9 +323,11 @@ impl KnownHubs {
         peer: &PublicKey,
         address: SocketAddr,
     ) -> Vec<Change> {
-        let Some(id) = self.hubs.iter().position(|hub| hub.key == *peer).map(HubId) else {
+        let has = |hub: &KnownHub| self.keys.all(&hub.configured).any(|key| key == *peer);
+        let Some(id) = self.hubs.iter().position(has).map(HubId) else {
             return Vec::new();
         };
+        self.follow_key(id, *peer);
         tracing::info!("session up with {} at {address}", self.called(id));
         self.hubs[id.0].session = Some(session);
         self.choice.handle_up(now, id);

@@ -39,6 +39,7 @@ use crate::roles::hubs::{Change, Done, KnownHubs, Resolved};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
 use crate::roles::{self, Service};
+use crate::rotation::{self, HubKeys};
 use crate::tunnel::{self, Selection};
 
 /// A terminal does not know which networks are behind a hub, so the client's address stays
@@ -54,7 +55,8 @@ pub async fn run(
     config: TerminalConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let hubs = Resolved::of(&config).await?;
+    let keys = HubKeys::load(&config);
+    let hubs = Resolved::of(&config, &keys).await?;
     let own = OwnAddresses::open()?;
     let looking = hubs.addresses().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let link = bind(config.listen.unwrap_or_else(|| any_address(&hubs)))?;
@@ -116,7 +118,7 @@ pub async fn run(
     let upstream = Upstream::new(manner, dialer, parts.gateway.counters());
     let bundles = start_bundles(config.bundles.clone()).await?;
     let hop = parts.gateway.hop().clone();
-    let hubs = KnownHubs::new(clock::now(), &config, hubs, hop, mark);
+    let hubs = KnownHubs::new(clock::now(), &config, (hubs, keys), hop, mark);
     let terminal = Terminal {
         parts,
         full: Backoff::default(),
@@ -284,7 +286,8 @@ impl Service for Terminal {
             }
         }
         gateway.hop().configure_classes(now, &config.classes, tunnel.is_some())?;
-        let names = names(&config);
+        let mut names = names(&config);
+        names.extend(self.hubs.names());
         *policies = config.policies;
         self.accept = config.accept;
         gateway.counters().keepalive.set(config.operation.keepalive);
@@ -306,6 +309,9 @@ impl Service for Terminal {
 impl Terminal {
     fn handle_hop(&mut self, now: Instant, ops: &mut Operations, event: HopEvent) {
         if let HopEvent::Session(session, event) = &event {
+            if let Event::Up { .. } = event {
+                ops.peers.set_names(self.hubs.names());
+            }
             ops.peers.handle_event(now, self.parts.gateway.hop(), *session, event);
         }
         match event {
@@ -321,6 +327,7 @@ impl Terminal {
                     let shared = http.shared();
                     self.parts.gateway.serve(http::pushed(shared, stream, open));
                 }
+                _ if rotation::is_meant(&open.destination) => self.hubs.hear(stream),
                 Destination::Bundles => self.take_bundle(stream, &open),
                 // From a hub that ignores that this terminal resolves no names.
                 Destination::Name(..) | Destination::Resolver | Destination::Exchange(_) => {

@@ -24,6 +24,11 @@ use crate::traffic::{Classes, Policy, Prefix};
 pub struct HubConfig {
     /// The hub's key. Key `private_key` or `private_key_file`.
     pub identity: KeyPair,
+    /// The key that will replace it, to which the hub answers, too, and which it tells its terminals.
+    /// Key `next_key_file`, default none.
+    pub next_identity: Option<KeyPair>,
+    /// When it no longer answers to `identity`, if there is a next one. Key `key_until`, default never.
+    pub identity_until: Option<UnixTime>,
     /// Local UDP address; `None` is port 5900 on all addresses. Key `listen`.
     pub listen: Option<SocketAddr>,
     /// Local TCP address for terminals whose networks block UDP. Key `listen_tcp`, default none.
@@ -69,6 +74,17 @@ pub struct HubConfig {
     /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then
     /// sections `[[policy]]`.
     pub policies: Vec<Policy>,
+}
+
+impl HubConfig {
+    /// The keys to which the hub answers at this time, at least one.
+    pub fn identities(&self, now: UnixTime) -> Vec<KeyPair> {
+        let Some(next) = self.next_identity.clone() else { return vec![self.identity.clone()] };
+        match self.identity_until.is_some_and(|end| end <= now) {
+            true => vec![next],
+            false => vec![self.identity.clone(), next],
+        }
+    }
 }
 
 /// Which terminals share a forward link.

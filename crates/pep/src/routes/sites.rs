@@ -165,6 +165,11 @@ impl<S: Copy + Ord> Sites<S> {
         self.terminals.get(self.sessions.get(&session)?.terminal?)
     }
 
+    /// All permitted terminals.
+    pub fn terminals(&self) -> &[PermittedTerminal] {
+        &self.terminals
+    }
+
     /// Number of current sessions.
     pub fn session_count(&self) -> usize {
         self.sessions.len()

@@ -36,6 +36,8 @@ pub(super) fn terminal<E: Display>(
     key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
 ) -> Result<TerminalConfig, FileError> {
     let mut shared = shared_keys!(raw).read(place, file, key)?;
+    // It resolves none, but a hub says its next key where a name is expected.
+    shared.link.names = true;
     let first = hub_of_terminal(place, raw.hub, raw.hub_key, raw.hub_tcp)?;
     let hubs = known_hubs(place, first, raw.other_hub)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
@@ -112,9 +114,14 @@ pub(super) fn hub<E: Display>(
     place: &Place<'_>,
     raw: RawHub,
     file: &ConfigFile<'_>,
-    key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
+    key: impl Fn(KeySource) -> Result<KeyPair, E>,
 ) -> Result<HubConfig, FileError> {
-    let mut shared = shared_keys!(raw).read(place, file, key)?;
+    let next_identity = next_identity(place, raw.next_key_file.as_deref(), &key)?;
+    let identity_until = raw.key_until.map(|end| end.0);
+    if identity_until.is_some() && next_identity.is_none() {
+        return Err(place.missing("next_key_file", "the file with the key after `key_until`"));
+    }
+    let mut shared = shared_keys!(raw).read(place, file, &key)?;
     let dns = raw.dns.map(|raw| dns::hub(place, raw)).transpose()?;
     (shared.link.names, shared.link.questions) = (true, dns.is_some());
     let http = raw.http.map(|raw| http::hub(place, raw)).transpose()?;
@@ -148,6 +155,8 @@ pub(super) fn hub<E: Display>(
     let choice = Choice { split: raw.intercept.is_some(), tunnel: shared.tunnel.is_some() };
     Ok(HubConfig {
         identity: shared.identity,
+        next_identity,
+        identity_until,
         listen: shared.listen,
         listen_tcp: raw.listen_tcp.map(|address| address.0.0),
         tls: tls(
@@ -172,6 +181,18 @@ pub(super) fn hub<E: Display>(
         classes: shared.classes,
         policies: policies::read(place, bypass, raw.policy, choice)?,
     })
+}
+
+/// The key of the key `next_key_file`.
+fn next_identity<E: Display>(
+    place: &Place<'_>,
+    file: Option<&str>,
+    key: impl Fn(KeySource) -> Result<KeyPair, E>,
+) -> Result<Option<KeyPair>, FileError> {
+    const NAME: &str = "next_key_file";
+    let Some(file) = file else { return Ok(None) };
+    let source = KeySource::File(place.folder().locate(Path::new(file)));
+    key(source).map(Some).map_err(|error| place.unreadable(NAME, error))
 }
 
 pub(super) fn public_key(

@@ -7,7 +7,7 @@ use pep::config::{HubAddress, LogFilter, TcpAddress};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use slacp::IndexShare;
-use units::{BitRate, ByteCount, Probability};
+use units::{BitRate, ByteCount, Probability, UnixTime};
 
 pub(crate) use self::sections::PermittedTerminal as RawPermit;
 use self::sections::{
@@ -131,6 +131,12 @@ pub(crate) struct RawHub {
     pub(super) private_key: Option<String>,
     /// A file with the private key, which only its owner can read.
     pub(super) private_key_file: Option<String>,
+    /// A file with the private key that will replace this one. The hub answers to both, and tells its
+    /// terminals.
+    pub(super) next_key_file: Option<String>,
+    /// With `next_key_file`: when the hub no longer answers to the present key; by default never.
+    #[schemars(extend("examples" = ["2027-01-31T00:00:00Z"]))]
+    pub(super) key_until: Option<Text<UnixTime>>,
     /// The rate of the forward link, on which this side sends: a rate, `auto` or `modem`.
     #[schemars(required, extend("examples" = ["50 Mbit/s", "auto", "modem"]))]
     pub(super) rate: Option<Text<RateChoice>>,

@@ -19,7 +19,6 @@ const OF_A_PAIR: &[&str] = &[
     "listen",
     "memory",
     "mtu",
-    "private_key_file",
     "probe_share",
     "stream_window",
     "transparent",
@@ -28,7 +27,7 @@ const OF_A_PAIR: &[&str] = &[
 const OF_A_HUB: &[&str] =
     &["listen_tcp", "listen_tcp_certificate", "listen_tcp_key", "shared_address", "workers"];
 const OF_A_TERMINAL: &[&str] =
-    &["connect_timeout", "hub", "hub_key", "hub_order", "hub_tcp", "other_hub"];
+    &["connect_timeout", "hub", "hub_key", "hub_order", "hub_tcp", "other_hub", "private_key_file"];
 /// Keys of section `[intercept]`; its other keys can be reloaded.
 const OF_INTERCEPT: [(&str, &str); 2] =
     [("answer", "intercept.answer"), ("own_traffic", "intercept.own_traffic")];

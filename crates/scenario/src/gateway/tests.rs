@@ -1113,3 +1113,17 @@ fn bundles_have_a_section_on_both_sides() {
         told.iter().for_each(|part| assert!(error.contains(part), "{part}: {error}"));
     }
 }
+
+#[test]
+fn a_hub_may_have_a_next_key_and_a_time_for_the_present_one() {
+    let with = |keys: &str| hub(&hub_with("rate =", &format!("{keys}rate =")));
+    let at = |text: &str| text.parse::<units::UnixTime>().unwrap();
+    assert_eq!(with("").unwrap().identities(at("2027-01-01T00:00:00Z")).len(), 1);
+    let keys = "next_key_file = \"next.key\"\nkey_until = \"2027-01-31T00:00:00Z\"\n";
+    let replaced = with(keys).unwrap();
+    for (time, count) in [("2027-01-30T23:59:59Z", 2), ("2027-01-31T00:00:00Z", 1)] {
+        assert_eq!(replaced.identities(at(time)).len(), count, "{time}");
+    }
+    let alone = with("key_until = \"2027-01-31T00:00:00Z\"\n").unwrap_err().to_string();
+    assert!(alone.contains("next_key_file"), "{alone}");
+}

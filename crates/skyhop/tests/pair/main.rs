@@ -41,6 +41,7 @@ mod protocols;
 mod proxy;
 mod quic;
 mod refusals;
+mod rotation;
 mod semantics;
 mod shares;
 mod shown;

@@ -4,8 +4,8 @@ use crate::common::program::{Program, programs};
 use crate::{
     blocked, bundles, clean_up, clients, code_points, compression, dashboard, directions, dlep,
     egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, machines, monitoring, names,
-    one_address, operate, policy, protocols, proxy, quic, semantics, shares, shown, solo, stack,
-    stalled, transfer, transparent, tunnel, voice, workers,
+    one_address, operate, policy, protocols, proxy, quic, rotation, semantics, shares, shown, solo,
+    stack, stalled, transfer, transparent, tunnel, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -59,6 +59,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     hubs::inside_a_hub_dies,
     hubs::inside_a_hub_drains,
     hubs::inside_a_fade,
+    rotation::inside_rotation,
     faults::inside_a_terminal_is_full,
     faults::inside_a_hub_is_full,
     faults::inside_a_terminal_has_no_descriptors,

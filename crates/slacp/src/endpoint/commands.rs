@@ -10,7 +10,7 @@ use super::{Endpoint, Role};
 use crate::session::Session;
 use crate::{
     AggregateId, ChannelConfig, ChannelError, ChannelId, ClassId, CloseReason, Config, Destination,
-    Open, PathKey, PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId,
+    KeyPair, Open, PathKey, PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId,
     SessionShare, StreamError, StreamId,
 };
 
@@ -179,6 +179,25 @@ impl Endpoint {
             hub.set_allowed(&mut self.core, now, allow);
         }
         self.core.settle();
+    }
+
+    /// Sets the keys that a hub answers to, so that one can replace another while terminals know
+    /// either. Sessions go on whatever key they were set up with. No keys at all change nothing. Has no
+    /// effect on a terminal.
+    pub fn set_identities(&mut self, identities: Vec<KeyPair>) {
+        if let Role::Hub(hub) = &mut self.role {
+            hub.set_identities(identities);
+        }
+    }
+
+    /// Tells a terminal which key will replace the one of this hub; [`None`] if none will. Both are
+    /// tried, the next one first, until a session is set up with the next one
+    /// ([`crate::Event::Up`] says so). From then on it is the hub's key, and the one before is used no
+    /// more. Has no effect on a hub, or for an unknown one.
+    pub fn set_next_hub_key(&mut self, hub: PublicKey, next: Option<PublicKey>) {
+        if let Role::Terminal(terminal) = &mut self.role {
+            terminal.set_next_key(hub, next);
+        }
     }
 
     /// Tells a terminal where a hub is tried, at each of `addresses` in turn. A hub that is new to it

@@ -51,7 +51,7 @@ impl Endpoint {
             let mut core = Core::new(config.clone(), identity.clone(), *draw(&mut rng));
             core.set_part(part);
             let gate = Gate::with_secret(config.handshakes_per_second, &cookies);
-            let hub = Hub::new(identity.public(), allow.to_vec(), gate);
+            let hub = Hub::new(identity.clone(), allow.to_vec(), gate);
             let hub = if part.number == 0 { hub.in_front_of(parts) } else { hub };
             Self { core, role: Role::Hub(Box::new(hub)) }
         };

@@ -103,6 +103,11 @@ impl Sessions {
         self.all.iter().map(|(id, entry)| (*id, &entry.session))
     }
 
+    /// All sessions, with the indices that their packets carry.
+    pub(super) fn with_indices(&self) -> impl Iterator<Item = (Index, &Session)> {
+        self.all.values().map(|entry| (entry.index, &entry.session))
+    }
+
     /// All sessions, mutably, for commands to all.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         #[cfg(test)]

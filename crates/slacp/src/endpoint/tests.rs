@@ -4,6 +4,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use units::BitRate;
 
+mod rotation;
 mod several_hubs;
 
 use super::*;

@@ -16,10 +16,19 @@ use crate::{Notice, PublicKey, SessionId};
 /// How long a terminal waits after a refusal by the hub, and how long it ignores further hints that
 /// its session is unknown.
 const PAUSE: Duration = Duration::from_secs(5);
+/// How often a message for one of two keys is sent before the other one has its turn.
+const SENDINGS_EACH: u32 = 3;
 
 /// A terminal's session with one hub, and the handshake for the next one.
 pub(super) struct Association {
-    knock_key: KnockKey,
+    /// The hub's key.
+    key: KnockKey,
+    /// The key that will replace it, as far as is known.
+    next: Option<KnockKey>,
+    /// The key that it has replaced, by which the owner may still name the hub.
+    former: Option<PublicKey>,
+    /// Whether the last handshake was for the next key. While there are two, they take turns.
+    for_next: bool,
     /// Whether there is to be a session.
     wanted: bool,
     /// Possible addresses of the hub, tried in turn by handshake messages.
@@ -37,7 +46,10 @@ pub(super) struct Association {
 impl Association {
     pub(super) fn new(hub: PublicKey, addresses: Vec<SocketAddr>, wanted: bool) -> Self {
         Self {
-            knock_key: KnockKey::new(hub),
+            key: KnockKey::new(hub),
+            next: None,
+            former: None,
+            for_next: false,
             wanted,
             addresses,
             turn: 0,
@@ -50,9 +62,23 @@ impl Association {
         }
     }
 
-    /// The hub's key.
-    pub(super) fn hub(&self) -> PublicKey {
-        self.knock_key.hub
+    /// Whether the hub has, had or will have this key.
+    pub(super) fn is_known_as(&self, key: &PublicKey) -> bool {
+        let next = self.next.as_ref().map(|next| &next.hub);
+        self.key.hub == *key || next == Some(key) || self.former.as_ref() == Some(key)
+    }
+
+    /// Sets the key that will replace the hub's, if any. It is tried first from the next handshake on.
+    pub(super) fn set_next_key(&mut self, next: Option<PublicKey>) {
+        self.next = next.filter(|next| *next != self.key.hub).map(KnockKey::new);
+        if self.initiator.is_none() {
+            self.for_next = false;
+        }
+    }
+
+    /// The key that the last handshake was for.
+    fn tried(&self) -> &KnockKey {
+        self.next.as_ref().filter(|_| self.for_next).unwrap_or(&self.key)
     }
 
     /// Whether a handshake is in progress.
@@ -119,16 +145,22 @@ impl Association {
         self.session.and_then(|id| core.session(id)).map(|session| session.name)
     }
 
-    fn initiate(&self, core: &mut Core, now: Instant) -> Option<Initiator> {
+    fn initiate(&mut self, core: &mut Core, now: Instant) -> Option<Initiator> {
         let index = core.claim_index(Owner::Initiator)?;
         let params = core.params(self.present(core));
-        Some(Initiator::new(now, &core.identity, &self.knock_key, index, &params, &mut core.rng))
+        self.for_next = self.next.is_some() && !self.for_next;
+        let (identity, hub) = (&core.identity, self.tried());
+        let mut initiator = Initiator::new(now, identity, hub, index, &params, &mut core.rng);
+        if self.next.is_some() {
+            initiator.send_at_most(SENDINGS_EACH);
+        }
+        Some(initiator)
     }
 
     /// Whether a short answer belongs to the handshake in progress.
     fn is_answered_by(&self, answer: &[u8]) -> bool {
         let initiator = self.initiator.as_ref();
-        initiator.is_some_and(|initiator| initiator.is_answered_by(&self.knock_key, answer))
+        initiator.is_some_and(|initiator| initiator.is_answered_by(self.tried(), answer))
     }
 
     /// Handles a request for a cookie, whose receiver is the handshake in progress.
@@ -143,8 +175,10 @@ impl Association {
         if !self.is_answered_by(answer) {
             return core.ignore();
         }
-        let Some(initiator) = &mut self.initiator else { return };
-        initiator.take_cookie(now, &core.identity, &self.knock_key, &params, cookie, &mut core.rng);
+        let Some(mut initiator) = self.initiator.take() else { return };
+        let hub = self.tried();
+        initiator.take_cookie(now, &core.identity, hub, &params, cookie, &mut core.rng);
+        self.initiator = Some(initiator);
         // The cookie came from the address the last message went to, so use that one again.
         self.turn = self.turn.wrapping_sub(1);
     }
@@ -171,7 +205,9 @@ impl Association {
     /// its key, so it is only a reason to ask: the session lives until the hub confirms the loss in
     /// a handshake.
     pub(super) fn handle_unknown(&mut self, core: &mut Core, now: Instant, hint: &[u8]) {
-        if now < self.hint_again || !self.knock_key.is_answer(hint, None) {
+        let keys = [Some(&self.key), self.next.as_ref()];
+        let authentic = keys.into_iter().flatten().any(|key| key.is_answer(hint, None));
+        if now < self.hint_again || !authentic {
             return core.ignore();
         }
         self.doubted = true;
@@ -213,7 +249,8 @@ impl Association {
             return core.release_index(receiver);
         }
         let rtt = initiator.first_rtt(now);
-        let key = self.hub();
+        self.follow_key();
+        let key = self.key.hub;
         // From an address other than the one asked: perhaps a copy of the answer.
         let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));
         let known = self.addresses.contains(&from);
@@ -230,6 +267,15 @@ impl Association {
         }
         self.last_notice = None;
         self.session = Some(core.establish(receiver, session));
+    }
+
+    /// Follows the hub to the key of the session that has just been set up. The key before it is not
+    /// tried again: whoever has it may have stolen it.
+    fn follow_key(&mut self) {
+        if let Some(next) = self.next.take_if(|_| self.for_next) {
+            self.former = Some(core::mem::replace(&mut self.key, next).hub);
+        }
+        self.for_next = false;
     }
 
     /// The two sides are incompatible, which will not change soon.

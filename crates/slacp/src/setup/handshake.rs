@@ -223,6 +223,7 @@ pub(crate) struct Initiator {
     knock: Mac,
     pub(crate) index: Index,
     sendings: u32,
+    most_sendings: u32,
     cookies: u32,
     /// When this message was first sent, and how often it has been sent.
     first_sending: Instant,
@@ -252,6 +253,7 @@ impl Initiator {
             knock,
             index,
             sendings,
+            most_sendings: SENDINGS,
             cookies,
             first_sending,
             copies,
@@ -291,6 +293,11 @@ impl Initiator {
         self.next_sending
     }
 
+    /// Limits how often the message is sent before it is stale.
+    pub(crate) fn send_at_most(&mut self, times: u32) {
+        self.most_sendings = times;
+    }
+
     /// Makes [`Self::poll`] return the message at once.
     pub(crate) fn send_now(&mut self, now: Instant) {
         self.next_sending = self.next_sending.min(now);
@@ -303,7 +310,7 @@ impl Initiator {
 
     /// Whether the message was sent often enough without an answer.
     pub(crate) fn is_stale(&self, now: Instant) -> bool {
-        self.sendings >= SENDINGS && now >= self.next_sending
+        self.sendings >= self.most_sendings && now >= self.next_sending
     }
 
     /// Returns the datagram if it is due to be sent, or sent again.

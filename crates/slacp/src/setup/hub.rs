@@ -1,7 +1,7 @@
 //! The hub's side of session set-up (`docs/slacp.md`, Session set-up).
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use units::{ByteCount, Instant};
@@ -16,7 +16,9 @@ use crate::setup::knock::{KnockKey, MAC, Mac};
 use crate::setup::parts::{Dispatch, Handover};
 use crate::setup::replacement::{Present, Replacement, Verdict};
 use crate::wire::packet::{self, Datagram, Echo, Header, Index, VERSION};
-use crate::{AggregateId, CloseReason, Config, Effort, Notice, PublicKey, SessionId};
+use crate::{
+    AggregateId, CloseReason, Config, Contact, Effort, KeyPair, Notice, PublicKey, SessionId,
+};
 
 /// How long an answered handshake waits for the terminal's first packet.
 const CONFIRM: Duration = Duration::from_secs(30);
@@ -25,13 +27,47 @@ const ANSWER_AGAIN: Duration = Duration::from_millis(200);
 /// Another handshake with the same key within this time counts as failed: a terminal waits a second
 /// for the answer to its first message.
 const SOONEST_AGAIN: Duration = Duration::from_secs(1);
+/// Interval between calls, by which a hub tells terminals that their sessions are lost: no faster than
+/// it serves those who ask then.
+const CALL_EVERY: Duration = Duration::from_millis(1);
+/// The most calls that are made up for after a pause.
+const CALLS_AT_ONCE: u32 = 50;
 /// Maximum size of an initiation; longer ones are ignored. Initiations of every version fit in the
 /// smallest IPv6 packet: 1280 bytes less the IP and UDP headers.
 const MOST_INITIATION: usize = 1280 - 40 - 8;
 
+/// A key of the hub, and the knocks that belong to it.
+struct Identity {
+    pair: KeyPair,
+    knock_key: KnockKey,
+}
+
+impl Identity {
+    fn new(pair: KeyPair) -> Self {
+        Self { knock_key: KnockKey::new(pair.public()), pair }
+    }
+}
+
+/// An initiation whose knock is right.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    from: SocketAddr,
+    sender: Index,
+    knock: Mac,
+    /// Which of the hub's keys it is for.
+    identity: usize,
+    /// Whether it has the cookie of its sender's address.
+    proven: bool,
+}
+
 /// The terminals that a hub serves. Strangers leave no state behind.
 pub(crate) struct Hub {
-    knock_key: KnockKey,
+    /// The keys that it answers to, at least one. There are two while one replaces another.
+    identities: Vec<Identity>,
+    /// Hashes computed with keys that are no longer there.
+    hashes_before: u64,
+    /// Number of hints sent, which take turns with the keys.
+    hints: usize,
     gate: Gate,
     peers: BTreeMap<PublicKey, KnownPeer>,
     /// Memory limits of terminals for which [`Config::memory`] is overridden.
@@ -46,6 +82,9 @@ pub(crate) struct Hub {
     reads: u64,
     /// Which terminals belong to another part of the hub.
     dispatch: Dispatch,
+    /// Terminals to be called, and when the next one is.
+    calls: VecDeque<Contact>,
+    next_call: Instant,
 }
 
 #[derive(Default)]
@@ -69,11 +108,13 @@ struct Tentative {
 }
 
 impl Hub {
-    pub(crate) fn new(own: PublicKey, allow: Vec<PublicKey>, gate: Gate) -> Self {
+    pub(crate) fn new(identity: KeyPair, allow: Vec<PublicKey>, gate: Gate) -> Self {
         let peers = allow.into_iter().map(|key| (key, KnownPeer::default())).collect();
         let (answered, expiries) = (BTreeMap::new(), BTreeSet::new());
         Self {
-            knock_key: KnockKey::new(own),
+            identities: vec![Identity::new(identity)],
+            hashes_before: 0,
+            hints: 0,
             gate,
             peers,
             answered,
@@ -82,6 +123,8 @@ impl Hub {
             memory: BTreeMap::new(),
             reads: 0,
             dispatch: Dispatch::default(),
+            calls: VecDeque::new(),
+            next_call: Instant::ZERO,
         }
     }
 
@@ -90,6 +133,19 @@ impl Hub {
         self.dispatch = Dispatch::new(parts);
         self.dispatch.set_allowed(&self.peers.keys().copied().collect());
         self
+    }
+
+    /// Replaces the keys that the hub answers to; none of them changes nothing.
+    pub(crate) fn set_identities(&mut self, pairs: Vec<KeyPair>) {
+        if !pairs.is_empty() {
+            self.hashes_before += self.hashes();
+            self.identities = pairs.into_iter().map(Identity::new).collect();
+        }
+    }
+
+    /// Hashes computed with the present keys.
+    fn hashes(&self) -> u64 {
+        self.identities.iter().map(|identity| identity.knock_key.hashes()).sum()
     }
 
     /// Keeps terminals that share a link in one part of the hub.
@@ -149,7 +205,8 @@ impl Hub {
 
     /// What handshakes have cost so far.
     pub(crate) fn effort(&self) -> Effort {
-        Effort { hashes: self.knock_key.hashes() + self.gate.hashes(), handshakes: self.reads }
+        let hashes = self.hashes_before + self.hashes() + self.gate.hashes();
+        Effort { hashes, handshakes: self.reads }
     }
 
     /// Number of answered handshakes waiting for their terminals.
@@ -168,21 +225,23 @@ impl Hub {
         if core.shut || datagram.len() > MOST_INITIATION {
             return core.ignore();
         }
-        let Some(knock) = self.knock_key.check(datagram) else { return core.ignore() };
+        let Some(request) = self.knocked(from, sender, datagram) else { return core.ignore() };
+        let knock = request.knock;
         if self.answered.contains_key(&knock) {
-            return self.answer_again(core, now, from, sender, &knock);
+            return self.answer_again(core, now, &request);
         }
         if let Some(part) = self.dispatch.repeated(now, &knock) {
             return core.hand_over(part, from, datagram, true);
         }
-        let proven = self.is_proven(now, from, datagram);
+        let request = self.with_proof(now, request, datagram);
+        let proven = request.proven;
         if !proven && !self.gate.admits_unproven(now) {
-            return self.ask_for_cookie(core, now, from, sender, &knock);
+            return self.ask_for_cookie(core, now, &request);
         }
         if proven && !self.gate.admits_proven(now, from) {
             return core.ignore();
         }
-        let responder = self.read(core, datagram);
+        let responder = self.read(core, &request, datagram);
         let responder = responder.filter(|responder| self.peers.contains_key(&responder.peer));
         if proven && responder.as_ref().is_none_or(|it| self.had_another(now, &it.peer)) {
             self.gate.was_in_vain(now, from);
@@ -191,60 +250,69 @@ impl Hub {
         if let Some(part) = self.dispatch.pass_on(now, &responder.peer, knock) {
             return core.hand_over(part, from, datagram, false);
         }
-        self.admit(core, now, from, sender, (knock, proven), responder);
+        self.admit(core, now, &request, responder);
+    }
+
+    /// An initiation of any version, if its knock is right.
+    fn knocked(&self, from: SocketAddr, sender: Index, datagram: &[u8]) -> Option<Request> {
+        let (identity, knock) = self.knock(datagram)?;
+        Some(Request { from, sender, knock, identity, proven: false })
+    }
+
+    /// The knock of an initiation, and which of the hub's keys it is for.
+    fn knock(&self, datagram: &[u8]) -> Option<(usize, Mac)> {
+        let knocks = self.identities.iter().map(|it| it.knock_key.check(datagram));
+        knocks.enumerate().find_map(|(identity, knock)| Some((identity, knock?)))
     }
 
     /// Handles an initiation that the first part of the hub has let pass.
     pub(crate) fn handle_handover(&mut self, core: &mut Core, now: Instant, handover: &Handover) {
         let Handover { from, datagram, is_repeated, .. } = handover;
         let Some(Datagram::Initiation { sender }) = packet::parse(datagram) else { return };
-        let Some(knock) = self.knock_key.check(datagram).filter(|_| !core.shut) else { return };
-        if self.answered.contains_key(&knock) {
-            return self.answer_again(core, now, *from, sender, &knock);
+        if core.shut {
+            return;
+        }
+        let Some(request) = self.knocked(*from, sender, datagram) else { return };
+        if self.answered.contains_key(&request.knock) {
+            return self.answer_again(core, now, &request);
         }
         if *is_repeated {
             return core.ignore();
         }
-        let proven = self.is_proven(now, *from, datagram);
-        let responder = self.read(core, datagram);
+        let request = self.with_proof(now, request, datagram);
+        let responder = self.read(core, &request, datagram);
         match responder.filter(|responder| self.peers.contains_key(&responder.peer)) {
-            Some(responder) => self.admit(core, now, *from, sender, (knock, proven), responder),
+            Some(responder) => self.admit(core, now, &request, responder),
             None => core.ignore(),
         }
     }
 
-    /// Whether an initiation has the cookie of its sender's address.
-    fn is_proven(&self, now: Instant, from: SocketAddr, initiation: &[u8]) -> bool {
+    /// Looks whether an initiation has the cookie of its sender's address.
+    fn with_proof(&self, now: Instant, request: Request, initiation: &[u8]) -> Request {
         let cookie = handshake::cookie_of(initiation);
-        cookie.is_some_and(|cookie| self.gate.is_cookie(now, from, cookie))
+        let proven = cookie.is_some_and(|cookie| self.gate.is_cookie(now, request.from, cookie));
+        Request { proven, ..request }
     }
 
     /// Answers an authentic initiation of a terminal that is served, unless it is held off.
-    fn admit(
-        &mut self,
-        core: &mut Core,
-        now: Instant,
-        from: SocketAddr,
-        sender: Index,
-        (knock, proven): (Mac, bool),
-        responder: Responder,
-    ) {
+    fn admit(&mut self, core: &mut Core, now: Instant, request: &Request, responder: Responder) {
         // A replayed message must not displace the session of a fresh one.
-        if !proven && self.tentative(&responder.peer).is_some() {
-            return self.ask_for_cookie(core, now, from, sender, &knock);
+        if !request.proven && self.tentative(&responder.peer).is_some() {
+            return self.ask_for_cookie(core, now, request);
         }
         let key = responder.peer;
         let held = self.peers.get(&key).is_some_and(|known| known.replacement.holds(now));
-        if held && !self.may_replace(core, now, from, key) {
+        if held && !self.may_replace(core, now, request.from, key) {
             return core.ignore();
         }
-        self.answer(core, now, from, sender, knock, responder);
+        self.answer(core, now, request, responder);
     }
 
     /// Reads an initiation. This costs more than all checks before it.
-    fn read(&mut self, core: &mut Core, initiation: &[u8]) -> Option<Responder> {
+    fn read(&mut self, core: &mut Core, request: &Request, initiation: &[u8]) -> Option<Responder> {
         self.reads += 1;
-        Responder::read(&core.identity, initiation, &mut core.rng).ok()
+        let own = &self.identities.get(request.identity)?.pair;
+        Responder::read(own, initiation, &mut core.rng).ok()
     }
 
     fn tentative(&self, key: &PublicKey) -> Option<&Tentative> {
@@ -270,12 +338,12 @@ impl Hub {
         if !core.may_answer() || datagram.len() > MOST_INITIATION {
             return core.ignore();
         }
-        let Some(knock) = self.knock_key.check(datagram) else { return core.ignore() };
+        let Some((identity, knock)) = self.knock(datagram) else { return core.ignore() };
         if self.foreign.is_news(now, from.ip(), version) {
             let (ours, theirs) = (VERSION, version);
             core.notices.push_back(Notice::ForeignTerminal { address: from, ours, theirs });
         }
-        let answer = self.knock_key.versions(echo, &knock);
+        let answer = self.identities[identity].knock_key.versions(echo, &knock);
         if answer.len() <= datagram.len() {
             core.answer_later(from, answer);
         }
@@ -295,40 +363,31 @@ impl Hub {
         let hint = packet::unknown(header);
         let answered = hint.len() + MAC <= size && core.may_answer();
         if answered && self.gate.admits_hint(now, from) {
-            core.answer_later(from, self.knock_key.seal_answer(hint, None));
+            // Which key the terminal knows is not in its packet. It sends more of them.
+            let own = &self.identities[self.hints % self.identities.len()].knock_key;
+            self.hints = self.hints.wrapping_add(1);
+            core.answer_later(from, own.seal_answer(hint, None));
         }
     }
 
-    fn ask_for_cookie(
-        &self,
-        core: &mut Core,
-        now: Instant,
-        from: SocketAddr,
-        sender: Index,
-        knock: &Mac,
-    ) {
+    fn ask_for_cookie(&self, core: &mut Core, now: Instant, request: &Request) {
         if !core.may_answer() {
             return;
         }
-        let cookie = self.gate.cookie(now, from);
-        let request = self.knock_key.cookie_request(sender, &cookie, knock);
-        core.answer_later(from, request);
+        let Request { from, sender, knock, identity, .. } = request;
+        let cookie = self.gate.cookie(now, *from);
+        let own = &self.identities[*identity].knock_key;
+        core.answer_later(*from, own.cookie_request(*sender, &cookie, knock));
     }
 
     /// Handles a repeated initiation. The answer was lost, or somebody replays the message; in the
     /// latter case the terminal must prove its address.
-    fn answer_again(
-        &mut self,
-        core: &mut Core,
-        now: Instant,
-        from: SocketAddr,
-        sender: Index,
-        knock: &Mac,
-    ) {
-        let known = self.answered.get(knock).and_then(|key| self.peers.get_mut(key));
+    fn answer_again(&mut self, core: &mut Core, now: Instant, request: &Request) {
+        let from = request.from;
+        let known = self.answered.get(&request.knock).and_then(|key| self.peers.get_mut(key));
         let Some(tentative) = known.and_then(|known| known.tentative.as_mut()) else { return };
         if tentative.session.peer.address != from {
-            return self.ask_for_cookie(core, now, from, sender, knock);
+            return self.ask_for_cookie(core, now, request);
         }
         if now >= tentative.last_answered + ANSWER_AGAIN {
             tentative.last_answered = now;
@@ -336,15 +395,8 @@ impl Hub {
         }
     }
 
-    fn answer(
-        &mut self,
-        core: &mut Core,
-        now: Instant,
-        from: SocketAddr,
-        sender: Index,
-        knock: Mac,
-        responder: Responder,
-    ) {
+    fn answer(&mut self, core: &mut Core, now: Instant, request: &Request, responder: Responder) {
+        let Request { from, sender, knock, .. } = *request;
         let params = match responder.params {
             Ok(params) => params,
             Err(unsupported) => {
@@ -446,13 +498,35 @@ impl Hub {
         false
     }
 
+    /// Tells these terminals that their sessions are lost, in turn.
+    pub(crate) fn call(&mut self, contacts: Vec<Contact>) {
+        self.calls = contacts.into();
+    }
+
+    /// Makes the calls that are due.
+    fn follow_calls(&mut self, core: &mut Core, now: Instant) {
+        self.next_call = self.next_call.max(now - CALL_EVERY * CALLS_AT_ONCE);
+        while self.next_call <= now && core.may_answer() {
+            let Some(contact) = self.calls.pop_front() else { return };
+            self.next_call += CALL_EVERY;
+            let hint = packet::unknown(&Header::of(contact.index, contact.number));
+            for own in &self.identities {
+                let sealed = own.knock_key.seal_answer(hint.clone(), None);
+                core.answer_later(contact.address, sealed);
+            }
+        }
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.expiries.first().map(|(expiry, _)| *expiry)
+        let expiry = self.expiries.first().map(|(expiry, _)| *expiry);
+        let call = (!self.calls.is_empty()).then_some(self.next_call);
+        expiry.into_iter().chain(call).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, core: &mut Core, now: Instant) {
         while let Some((_, key)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
             self.forget_tentative(core, &key);
         }
+        self.follow_calls(core, now);
     }
 }

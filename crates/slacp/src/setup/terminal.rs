@@ -25,7 +25,7 @@ impl Terminal {
 
     /// Adds a hub without a session, or replaces the addresses of a known one.
     pub(crate) fn set_addresses(&mut self, hub: PublicKey, addresses: Vec<SocketAddr>) {
-        match self.hubs.iter_mut().find(|known| known.hub() == hub) {
+        match self.find(&hub) {
             Some(known) => known.set_addresses(addresses),
             None => self.hubs.push(Association::new(hub, addresses, false)),
         }
@@ -33,9 +33,20 @@ impl Terminal {
 
     /// Sets whether there is to be a session with a hub. Unknown hubs are ignored.
     pub(crate) fn set_wanted(&mut self, core: &mut Core, hub: PublicKey, wanted: bool) {
-        if let Some(known) = self.hubs.iter_mut().find(|known| known.hub() == hub) {
+        if let Some(known) = self.find(&hub) {
             known.set_wanted(core, wanted);
         }
+    }
+
+    /// Sets the key that will replace a hub's, if any. Unknown hubs are ignored.
+    pub(crate) fn set_next_key(&mut self, hub: PublicKey, next: Option<PublicKey>) {
+        if let Some(known) = self.find(&hub) {
+            known.set_next_key(next);
+        }
+    }
+
+    fn find(&mut self, hub: &PublicKey) -> Option<&mut Association> {
+        self.hubs.iter_mut().find(|known| known.is_known_as(hub))
     }
 
     /// Number of handshakes in progress, at most one for each hub.

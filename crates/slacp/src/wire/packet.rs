@@ -90,6 +90,12 @@ impl Header {
         Self { receiver, truncated, number_len, source, phase: false }
     }
 
+    /// That of a packet as it would come with its number in full.
+    pub(crate) fn of(receiver: Index, number: u64) -> Self {
+        let truncated = number & u64::from(u32::MAX);
+        Self { receiver, truncated, number_len: 4, source: false, phase: false }
+    }
+
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let source = if self.source { SOURCE } else { 0 };
         let phase = if self.phase { PHASE } else { 0 };

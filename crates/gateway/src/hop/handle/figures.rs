@@ -7,14 +7,14 @@ use pep::accounting::{Tally, Usage};
 use pep::forecast::{Forecast, Forecasts};
 use pep::traffic::{DEFAULT_CLASS, Definition};
 use slacp::{
-    ChannelId, ClassId, LogEntry, PathKey, PathMemory, PublicKey, SessionId, SessionShare, Stats,
-    StreamId, StreamStats,
+    ChannelId, ClassId, Contact, LogEntry, PathKey, PathMemory, PublicKey, SessionId, SessionShare,
+    Stats, StreamId, StreamStats,
 };
 use units::{BitRate, Instant};
 
 use super::super::compression::Totals;
 use super::{Demand, Hop, State};
-use crate::operate::status::{ChannelStatus, ClassStatus};
+use crate::operate::status::{ChannelStatus, ClassStatus, WorkerStatus};
 
 impl Hop {
     /// What waits in all sessions together, and what is foreseen.
@@ -36,6 +36,26 @@ impl Hop {
     /// Bytes held by all sessions.
     pub(crate) fn held(&self) -> u64 {
         self.each().map(|state| state.endpoint.held().get()).sum()
+    }
+
+    /// The threads that carry sessions; none if there is one.
+    pub(crate) fn workers(&self) -> Vec<WorkerStatus> {
+        if self.parts() < 2 {
+            return Vec::new();
+        }
+        let row = |state: MutexGuard<'_, State>| WorkerStatus {
+            sessions: state.endpoint.footprint().sessions as u64,
+            held_bytes: state.endpoint.held().get(),
+        };
+        self.each().map(row).collect()
+    }
+
+    /// Where sessions' peers were last heard over UDP.
+    pub(crate) fn contacts(&self) -> Vec<Contact> {
+        let mut contacts: Vec<Contact> =
+            self.each().flat_map(|state| state.endpoint.contacts()).collect();
+        contacts.retain(|contact| !self.links().carries(contact.address));
+        contacts
     }
 
     /// Counts from now on what sessions carry, for [`Self::take_usage`].

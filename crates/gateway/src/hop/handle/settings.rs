@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use pep::traffic::Classes;
 use slacp::{
-    AggregateId, ClassId, CloseReason, PathKey, PathMemory, PublicKey, Rate, RateError, SessionId,
-    SessionShare,
+    AggregateId, ClassId, CloseReason, Contact, KeyPair, PathKey, PathMemory, PublicKey, Rate,
+    RateError, SessionId, SessionShare,
 };
 use units::{BitRate, ByteCount, Instant};
 
@@ -82,6 +82,22 @@ impl Hop {
     /// Sets the terminals to serve.
     pub(crate) fn set_allowed(&self, now: Instant, allow: &[PublicKey]) {
         self.command(|endpoint| endpoint.set_allowed(now, allow.to_vec()));
+    }
+
+    /// Sets the keys that a hub answers to.
+    pub(crate) fn set_identities(&self, identities: &[KeyPair]) {
+        self.command(|endpoint| endpoint.set_identities(identities.to_vec()));
+    }
+
+    /// Tells terminals of an earlier process that their sessions are lost.
+    pub(crate) fn call(&self, contacts: Vec<Contact>) {
+        self.part(0).endpoint.call(contacts);
+        self.notify_drivers();
+    }
+
+    /// Tells a terminal's endpoint which key will replace a hub's.
+    pub(crate) fn set_next_hub_key(&self, hub: PublicKey, next: Option<PublicKey>) {
+        self.command(|endpoint| endpoint.set_next_hub_key(hub, next));
     }
 
     /// Tells a terminal's endpoint at which addresses to try a hub.

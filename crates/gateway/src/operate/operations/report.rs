@@ -35,6 +35,8 @@ impl Operations {
             policies: role.policies,
             tunnel: role.tunnel,
             hubs: role.hubs,
+            next_key: role.next_key,
+            workers: view.hop.map_or_else(Vec::new, Hop::workers),
             dns: role.dns,
             http: role.http,
             stack: role.stack,

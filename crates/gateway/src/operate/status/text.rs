@@ -52,6 +52,13 @@ impl Status {
         for hub in &self.hubs {
             row(&mut text, "hub", &format!("{} at {}: {}", hub.name, hub.address, hub.state));
         }
+        if let Some(next) = &self.next_key {
+            row(&mut text, "next key", &services::next_key(next));
+        }
+        for (number, worker) in (1..).zip(&self.workers) {
+            let (sessions, held) = (worker.sessions, bytes(worker.held_bytes));
+            row(&mut text, "worker", &format!("{number}: {sessions} sessions, {held} held"));
+        }
         if self.sessions.is_empty() && self.role != Role::Solo {
             row(&mut text, "session", "none");
         }

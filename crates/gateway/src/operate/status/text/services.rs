@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use units::ByteCount;
 
 use super::super::{
-    BundlesStatus, DlepStatus, DnsStatus, HttpStatus, Role, StackStatus, TunnelStatus,
+    BundlesStatus, DlepStatus, DnsStatus, HttpStatus, NextKeyStatus, Role, StackStatus,
+    TunnelStatus,
 };
 use super::{bit_rate, bytes, seconds};
 
@@ -16,6 +17,28 @@ pub(super) fn packets(tunnel: &TunnelStatus) -> String {
         tunnel.to_hop, tunnel.from_hop, tunnel.prohibited, tunnel.foreign, tunnel.dropped
     )
 }
+
+/// How far the rotation of the hub's key has come.
+pub(super) fn next_key(next: &NextKeyStatus) -> String {
+    let mut text = next.key.clone();
+    match &next.until {
+        _ if next.in_force => text += ", in force",
+        Some(until) => _ = write!(text, ", alone from {until}"),
+        None => {}
+    }
+    let _ = write!(text, "; known to {} terminals", next.known);
+    let (some, rest) = next.unaware.split_at(next.unaware.len().min(MOST_UNAWARE));
+    if !some.is_empty() {
+        let _ = write!(text, ", not to {}", some.join(", "));
+    }
+    if !rest.is_empty() {
+        let _ = write!(text, " and {} more", rest.len());
+    }
+    text
+}
+
+/// The most terminals named that do not know the next key.
+const MOST_UNAWARE: usize = 8;
 
 /// Our own TCP towards the WAN.
 pub(super) fn stack(stack: &StackStatus) -> String {

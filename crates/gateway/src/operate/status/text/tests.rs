@@ -248,3 +248,28 @@ fn three_digits_are_enough() {
         assert_eq!(three_digits(value), rounded);
     }
 }
+
+#[test]
+fn workers_and_the_next_key_have_rows_where_there_are_any() {
+    let plain = status().text(None);
+    assert!(!plain.contains("worker") && !plain.contains("next key"), "{plain}");
+    let next_key = NextKeyStatus {
+        key: "abc=".to_owned(),
+        until: Some("2027-01-31T00:00:00Z".to_owned()),
+        known: 2,
+        unaware: (1..=10).map(|number| format!("ship-{number}")).collect(),
+        ..NextKeyStatus::default()
+    };
+    let workers = vec![WorkerStatus { sessions: 4, held_bytes: 0 }; 2];
+    let text = Status { next_key: Some(next_key.clone()), workers, ..status() }.text(None);
+    assert!(text.contains("  worker   2: 4 sessions, 0 B held\n"), "{text}");
+    assert!(
+        text.contains(
+            "  next key abc=, alone from 2027-01-31T00:00:00Z; known to 2 terminals, not to ship-1, "
+        ) && text.contains("ship-8 and 2 more\n"),
+        "{text}"
+    );
+    let next_key = NextKeyStatus { in_force: true, unaware: Vec::new(), ..next_key };
+    let text = Status { next_key: Some(next_key), ..status() }.text(None);
+    assert!(text.contains("abc=, in force; known to 2 terminals\n"), "{text}");
+}

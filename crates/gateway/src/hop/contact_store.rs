@@ -1,0 +1,146 @@
+//! Stores where a hub's terminals were last heard, so that the process after a crash can call them
+//! (`docs/slacp.md`, Lost sessions).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pep::periodic::Periodic;
+use serde::{Deserialize, Serialize};
+use slacp::Contact;
+use tokio::task::{JoinHandle, spawn_blocking};
+use units::Instant;
+
+use super::Hop;
+use crate::operate::whole_file::{self, PRIVATE};
+
+/// The file in the directory of the key `state`.
+const FILE: &str = "hub-contacts.json";
+/// Version of the file format.
+const FORMAT: u32 = 1;
+/// Maximum file size in bytes: enough for 100,000 terminals.
+const LONGEST: u64 = 8 << 20;
+/// How often the sessions are looked at. What a crash loses of the newest is found by their keepalives.
+const EVERY: Duration = Duration::from_secs(2);
+/// How long after the start the file stays as it is: until those that were called have come.
+const AT_FIRST: Duration = Duration::from_secs(30);
+
+/// The file with the contacts of a hub.
+pub(crate) struct ContactStore {
+    path: PathBuf,
+    look: Periodic,
+    /// The sessions that are in the file.
+    written: BTreeSet<(SocketAddr, u32)>,
+    /// A thread that writes the file.
+    writing: Option<JoinHandle<io::Result<()>>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Contents {
+    skyhop_contacts: u32,
+    /// Address, index, number.
+    contacts: Vec<(SocketAddr, u32, u64)>,
+}
+
+impl ContactStore {
+    /// A store in this directory.
+    pub(crate) fn new(now: Instant, directory: &Path) -> Self {
+        let (path, look) = (directory.join(FILE), Periodic::new(EVERY, now + AT_FIRST));
+        Self { path, look, written: BTreeSet::new(), writing: None }
+    }
+
+    /// Reads the file. A missing file is empty; a damaged one is logged and ignored.
+    pub(crate) fn load(&self) -> Vec<Contact> {
+        let read = whole_file::read(&self.path, LONGEST).and_then(|text| parse(&text));
+        read.unwrap_or_else(|error| {
+            tracing::warn!("{} is ignored: {error}", self.path.display());
+            Vec::new()
+        })
+    }
+
+    /// Writes the contacts if sessions have come, gone or moved, on a thread of its own.
+    pub(crate) fn housekeep(&mut self, now: Instant, hop: &Hop) {
+        if !self.look.is_due(now) || self.writing.as_ref().is_some_and(|it| !it.is_finished()) {
+            return;
+        }
+        let contacts = hop.contacts();
+        let sessions = contacts.iter().map(|contact| (contact.address, contact.index)).collect();
+        if sessions == self.written {
+            return;
+        }
+        self.written = sessions;
+        let path = self.path.clone();
+        self.writing = Some(spawn_blocking(move || {
+            let written = whole_file::replace(&path, &format(&contacts), PRIVATE);
+            written.inspect_err(|error| tracing::warn!("cannot save {}: {error}", path.display()))
+        }));
+    }
+
+    /// Removes the file: the terminals have been told that the hub stops.
+    pub(crate) async fn remove(self) {
+        if let Some(writing) = self.writing {
+            // It has logged its failure.
+            let _ = writing.await;
+        }
+        // There may be none.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn format(contacts: &[Contact]) -> Vec<u8> {
+    let row = |contact: &Contact| (contact.address, contact.index, contact.number);
+    let contacts = contacts.iter().map(row).collect();
+    let contents = Contents { skyhop_contacts: FORMAT, contacts };
+    serde_json::to_vec(&contents).expect("contacts are plain data")
+}
+
+fn parse(text: &[u8]) -> io::Result<Vec<Contact>> {
+    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
+    if contents.skyhop_contacts != FORMAT {
+        return Err(wrong(format!("its format is {}, not {FORMAT}", contents.skyhop_contacts)));
+    }
+    let contact = |(address, index, number)| Contact { address, index, number };
+    Ok(contents.contacts.into_iter().map(contact).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::Hops;
+
+    #[tokio::test]
+    async fn contacts_are_written_after_a_while_and_removed_at_the_end() {
+        let (directory, hops) = (tempfile::tempdir().unwrap(), Hops::new());
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        let mut store = ContactStore::new(at(0), directory.path());
+        assert_eq!(store.load(), []);
+        store.housekeep(at(29), &hops.hops[0]);
+        assert!(store.writing.is_none(), "those of before may still be needed");
+        store.housekeep(at(30), &hops.hops[0]);
+        store.writing.take().unwrap().await.unwrap().unwrap();
+        assert_eq!(store.load(), hops.hops[0].contacts());
+        assert_eq!(store.load().len(), 1);
+        store.housekeep(at(40), &hops.hops[0]);
+        assert!(store.writing.is_none(), "nothing has changed");
+        store.remove().await;
+        assert!(fs::read_dir(directory.path()).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn a_damaged_file_calls_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = ContactStore::new(Instant::ZERO, directory.path());
+        for damaged in ["{", "{\"skyhop_contacts\":2,\"contacts\":[]}", "[]"] {
+            fs::write(directory.path().join(FILE), damaged).unwrap();
+            assert_eq!(store.load(), [], "{damaged}");
+        }
+    }
+}

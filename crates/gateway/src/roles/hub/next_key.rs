@@ -1,0 +1,166 @@
+//! Replaces the hub's key by the next one: answers to both for a time, and tells the terminals.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use pep::config::{HubConfig, PermittedTerminal};
+use pep::periodic::Periodic;
+use pep::routes::Sites;
+use slacp::{KeyPair, PublicKey, ResetReason, SessionId};
+use tokio::task::JoinSet;
+use units::{Instant, UnixTime};
+
+use crate::config::keys::format_public_key;
+use crate::hop::Hop;
+use crate::operate::status::NextKeyStatus;
+use crate::rotation;
+
+/// How often terminals that have not kept the key are told again, besides when they come up.
+const AGAIN: Duration = Duration::from_secs(3600);
+
+/// The hub's keys, and who knows the next one.
+pub(super) struct NextKey {
+    /// The keys that the hub answers to.
+    served: Vec<PublicKey>,
+    key: Option<PublicKey>,
+    until: Option<UnixTime>,
+    /// Terminals that have kept the next key.
+    known: BTreeSet<PublicKey>,
+    telling: JoinSet<Told>,
+    /// Terminals that are being told.
+    busy: BTreeSet<PublicKey>,
+    again: Periodic,
+}
+
+/// What has come of telling a terminal.
+pub(super) struct Told {
+    terminal: PublicKey,
+    key: PublicKey,
+    result: Result<(), ResetReason>,
+}
+
+impl NextKey {
+    /// Of a hub that answers to `config.identity` so far.
+    pub(super) fn new(now: Instant, config: &HubConfig) -> Self {
+        Self {
+            served: vec![config.identity.public()],
+            key: None,
+            until: None,
+            known: BTreeSet::new(),
+            telling: JoinSet::new(),
+            busy: BTreeSet::new(),
+            again: Periodic::new(AGAIN, now + AGAIN),
+        }
+    }
+
+    /// Applies the keys of a configuration that are in force at this time of day, and tells terminals
+    /// with sessions of another next key.
+    pub(super) fn configure(
+        &mut self,
+        wall: UnixTime,
+        config: &HubConfig,
+        hop: &Hop,
+        sites: &Sites,
+    ) {
+        let identities = config.identities(wall);
+        self.serve(&identities, hop);
+        self.until = config.identity_until;
+        let next = config.next_identity.as_ref().map(KeyPair::public);
+        // One that is no longer replaced says so to those that believe it is.
+        let key = next.or_else(|| self.key.map(|_| config.identity.public()));
+        if key != self.key {
+            self.known.clear();
+            self.key = key;
+            self.tell_all(hop, sites);
+        }
+    }
+
+    fn serve(&mut self, identities: &[KeyPair], hop: &Hop) {
+        let keys: Vec<PublicKey> = identities.iter().map(KeyPair::public).collect();
+        if keys == self.served {
+            return;
+        }
+        let list = keys.iter().map(format_public_key).collect::<Vec<_>>().join(" and ");
+        if keys.iter().any(|key| self.served.contains(key)) {
+            tracing::info!("terminals reach this hub by the key {list}");
+        } else {
+            tracing::warn!("terminals that know none but the key before cannot reach {list}");
+        }
+        hop.set_identities(identities);
+        self.served = keys;
+    }
+
+    /// Follows the time of day, and tells again whoever has not kept the key.
+    pub(super) fn housekeep(
+        &mut self,
+        now: Instant,
+        wall: UnixTime,
+        (config, hop): (&HubConfig, &Hop),
+        sites: &Sites,
+    ) {
+        if self.until.is_some() {
+            self.serve(&config.identities(wall), hop);
+        }
+        if self.again.is_due(now) {
+            self.tell_all(hop, sites);
+        }
+    }
+
+    fn tell_all(&mut self, hop: &Hop, sites: &Sites) {
+        sites.sessions().for_each(|session| self.tell(hop, sites, session));
+    }
+
+    /// Tells the terminal of a session, if it is to know a key and does not.
+    pub(super) fn tell(&mut self, hop: &Hop, sites: &Sites, session: SessionId) {
+        let Some((key, terminal)) = self.key.zip(sites.of(session)) else { return };
+        let terminal = terminal.key;
+        let is_new = !self.known.contains(&terminal) && !self.busy.contains(&terminal);
+        if !is_new || sites.of(session).is_some_and(|terminal| terminal.invited) {
+            return;
+        }
+        self.busy.insert(terminal);
+        let told = rotation::tell(hop.clone(), session, key);
+        self.telling.spawn(async move { Told { terminal, key, result: told.await } });
+    }
+
+    /// Waits until a terminal has been told. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Told> {
+        self.telling.join_next().await?.ok()
+    }
+
+    pub(super) fn handle(&mut self, told: &Told, hop: &Hop, sites: &Sites) {
+        self.busy.remove(&told.terminal);
+        if self.key != Some(told.key) {
+            let is_its = |session: &SessionId| {
+                sites.of(*session).is_some_and(|terminal| terminal.key == told.terminal)
+            };
+            let session = sites.sessions().find(is_its);
+            return session.into_iter().for_each(|session| self.tell(hop, sites, session));
+        }
+        let its = sites.terminals().iter().find(|terminal| terminal.key == told.terminal);
+        let Some(name) = its.map(|terminal| &terminal.name) else { return };
+        match told.result {
+            Ok(()) => {
+                tracing::debug!("{name} has kept the next key");
+                self.known.insert(told.terminal);
+            }
+            Err(reason) => tracing::warn!(
+                "{name} has not kept the next key ({reason:?}): does it have a `state`, and this version?"
+            ),
+        }
+    }
+
+    /// Who knows the next key, if there is one.
+    pub(super) fn status(&self, config: &HubConfig, sites: &Sites) -> Option<NextKeyStatus> {
+        let key = config.next_identity.as_ref()?.public();
+        let is_unaware = |terminal: &&PermittedTerminal| !self.known.contains(&terminal.key);
+        let unaware = sites.terminals().iter().filter(is_unaware);
+        Some(NextKeyStatus {
+            key: format_public_key(&key),
+            until: self.until.map(|until| until.to_string()),
+            in_force: !self.served.contains(&config.identity.public()),
+            known: self.known.len() as u64,
+            unaware: unaware.map(|terminal| terminal.name.clone()).collect(),
+        })
+    }
+}

@@ -1,0 +1,295 @@
+//! What a terminal knows of its hubs' keys beyond its configuration.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pep::config::TerminalConfig;
+use serde::{Deserialize, Serialize};
+use slacp::PublicKey;
+use thiserror::Error;
+
+use crate::config::keys::{format_public_key, parse_public_key};
+use crate::operate::whole_file::{self, PRIVATE};
+
+/// The file in the directory of the key `state`.
+const FILE: &str = "terminal-hub-keys.json";
+/// Version of the file format.
+const FORMAT: u32 = 1;
+/// Maximum file size in bytes; a terminal has at most 8 hubs.
+const LONGEST: u64 = 64 << 10;
+
+/// The keys of a terminal's hubs, by the key in the configuration.
+#[derive(Debug)]
+pub(crate) struct HubKeys {
+    path: Option<PathBuf>,
+    keys: BTreeMap<PublicKey, Known>,
+}
+
+/// What has become of a key in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Known {
+    /// The key that has replaced it.
+    current: Option<PublicKey>,
+    /// The key that will replace that one.
+    next: Option<PublicKey>,
+}
+
+/// Why a key is not kept.
+#[derive(Debug, Error)]
+pub(crate) enum LearnError {
+    /// There is no directory for it.
+    #[error("there is no `state` to keep it in")]
+    NoState,
+    /// It is the key of another hub.
+    #[error("it is the key of another hub")]
+    Taken,
+    /// The file cannot be written.
+    #[error("cannot write {}: {cause}", path.display())]
+    Write { path: PathBuf, cause: io::Error },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Contents {
+    skyhop_hub_keys: u32,
+    hubs: Vec<Written>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    configured: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+impl HubKeys {
+    /// Those of a terminal with this configuration. A file that cannot be read is logged and ignored,
+    /// and so is what it says of keys that are no longer in the configuration.
+    pub(crate) fn load(config: &TerminalConfig) -> Self {
+        let path = config.operation.state.as_deref().map(|directory| directory.join(FILE));
+        let kept = path.as_deref().map(read).unwrap_or_default();
+        let known = |hub: &pep::config::KnownHub| {
+            (hub.key, kept.get(&hub.key).copied().unwrap_or_default())
+        };
+        Self { path, keys: config.hubs.iter().map(known).collect() }
+    }
+
+    /// The present key of the hub that the configuration knows by this one.
+    pub(crate) fn current(&self, configured: &PublicKey) -> PublicKey {
+        self.keys.get(configured).and_then(|known| known.current).unwrap_or(*configured)
+    }
+
+    /// The key that will replace it, as far as is known.
+    pub(crate) fn next(&self, configured: &PublicKey) -> Option<PublicKey> {
+        self.keys.get(configured)?.next
+    }
+
+    /// All keys that a hub has or will have.
+    pub(crate) fn all(&self, configured: &PublicKey) -> impl Iterator<Item = PublicKey> + use<> {
+        [Some(*configured), Some(self.current(configured)), self.next(configured)]
+            .into_iter()
+            .flatten()
+    }
+
+    /// Keeps a key that a hub has said it will have. The present key, said again, means that it will
+    /// keep it after all.
+    ///
+    /// # Errors
+    /// If it cannot be kept; then nothing changes.
+    pub(crate) fn learn(
+        &mut self,
+        configured: &PublicKey,
+        key: PublicKey,
+    ) -> Result<(), LearnError> {
+        let mut others = self.keys.keys().filter(|other| *other != configured);
+        if others.any(|other| self.all(other).any(|its| its == key)) {
+            return Err(LearnError::Taken);
+        }
+        let next = Some(key).filter(|key| *key != self.current(configured));
+        self.change(configured, |known| known.next = next)
+    }
+
+    /// A session was set up with this key of a hub: if it is the next one, it has replaced the one
+    /// before.
+    ///
+    /// # Errors
+    /// If that cannot be written; it counts until the terminal ends.
+    pub(crate) fn used(
+        &mut self,
+        configured: &PublicKey,
+        key: &PublicKey,
+    ) -> Result<bool, LearnError> {
+        if self.next(configured) != Some(*key) {
+            return Ok(false);
+        }
+        let known = Known { current: Some(*key), next: None };
+        self.keys.insert(*configured, known);
+        self.save(&self.keys).map(|()| true)
+    }
+
+    fn change(
+        &mut self,
+        configured: &PublicKey,
+        change: impl FnOnce(&mut Known),
+    ) -> Result<(), LearnError> {
+        let mut keys = self.keys.clone();
+        change(keys.entry(*configured).or_default());
+        // Written even if nothing changes: that it is kept must be true.
+        self.save(&keys)?;
+        self.keys = keys;
+        Ok(())
+    }
+
+    fn save(&self, keys: &BTreeMap<PublicKey, Known>) -> Result<(), LearnError> {
+        let path = self.path.as_deref().ok_or(LearnError::NoState)?;
+        let failed = |cause| LearnError::Write { path: path.to_owned(), cause };
+        whole_file::replace(path, &format(keys), PRIVATE).map_err(failed)
+    }
+}
+
+fn format(keys: &BTreeMap<PublicKey, Known>) -> Vec<u8> {
+    let written = |(configured, known): (&PublicKey, &Known)| Written {
+        configured: format_public_key(configured),
+        current: known.current.as_ref().map(format_public_key),
+        next: known.next.as_ref().map(format_public_key),
+    };
+    let changed = keys.iter().filter(|(_, known)| **known != Known::default());
+    let contents = Contents { skyhop_hub_keys: FORMAT, hubs: changed.map(written).collect() };
+    serde_json::to_vec_pretty(&contents).expect("keys are plain data")
+}
+
+fn read(path: &Path) -> BTreeMap<PublicKey, Known> {
+    let keys = whole_file::read(path, LONGEST).and_then(|text| parse(&text));
+    keys.unwrap_or_else(|error| {
+        tracing::warn!("{} is ignored: {error}", path.display());
+        BTreeMap::new()
+    })
+}
+
+fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, Known>> {
+    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    if text.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
+    if contents.skyhop_hub_keys != FORMAT {
+        return Err(wrong(format!("its format is {}, not {FORMAT}", contents.skyhop_hub_keys)));
+    }
+    let key = |text: &String| parse_public_key(text).map_err(|e| wrong(e.to_string()));
+    let known = |hub: Written| {
+        let known = Known {
+            current: hub.current.as_ref().map(key).transpose()?,
+            next: hub.next.as_ref().map(key).transpose()?,
+        };
+        Ok((key(&hub.configured)?, known))
+    };
+    contents.hubs.into_iter().map(known).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::config::keys::PrivateKey;
+    use crate::config::read_terminal;
+
+    fn key(seed: u8) -> PublicKey {
+        slacp::KeyPair::from_private([seed; 32]).public()
+    }
+
+    /// A terminal with the hubs 1 and 2, in a directory of its own.
+    fn terminal(state: bool) -> (tempfile::TempDir, TerminalConfig) {
+        let directory = tempfile::tempdir().unwrap();
+        PrivateKey::generate().unwrap().write_file(&directory.path().join("key")).unwrap();
+        let mut text = format!(
+            "private_key_file = \"key\"\nhub = \"192.0.2.1:1\"\nhub_key = \"{}\"\nrate = \"auto\"\n",
+            format_public_key(&key(1))
+        );
+        if state {
+            text += &format!("state = {:?}\n", directory.path());
+        }
+        text += &format!(
+            "[[other_hub]]\naddress = \"192.0.2.2:1\"\nkey = \"{}\"\n[intercept]\ninterfaces = [\"x\"]\n",
+            format_public_key(&key(2))
+        );
+        let path = directory.path().join("terminal.toml");
+        fs::write(&path, text).unwrap();
+        let config = read_terminal(&path).unwrap();
+        (directory, config)
+    }
+
+    #[test]
+    fn keys_are_followed_across_restarts() {
+        let (directory, config) = terminal(true);
+        let mut keys = HubKeys::load(&config);
+        assert_eq!((keys.current(&key(1)), keys.next(&key(1))), (key(1), None));
+        assert!(!keys.used(&key(1), &key(3)).unwrap(), "nothing was said of it");
+        keys.learn(&key(1), key(3)).unwrap();
+        let mut keys = HubKeys::load(&config);
+        assert_eq!((keys.current(&key(1)), keys.next(&key(1))), (key(1), Some(key(3))));
+        assert!(!keys.used(&key(1), &key(1)).unwrap());
+        assert!(keys.used(&key(1), &key(3)).unwrap());
+        // The one after that, and the other hub's.
+        keys.learn(&key(1), key(4)).unwrap();
+        keys.learn(&key(2), key(5)).unwrap();
+        let keys = HubKeys::load(&config);
+        assert_eq!((keys.current(&key(1)), keys.next(&key(1))), (key(3), Some(key(4))));
+        assert_eq!((keys.current(&key(2)), keys.next(&key(2))), (key(2), Some(key(5))));
+        let file = directory.path().join(FILE);
+        assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+        // Once the configuration has the new key, the old one is forgotten.
+        let mut renewed = config;
+        renewed.hubs[0].key = key(3);
+        let keys = HubKeys::load(&renewed);
+        assert_eq!((keys.current(&key(3)), keys.next(&key(3))), (key(3), None));
+    }
+
+    #[test]
+    fn a_hub_that_keeps_its_key_after_all_says_it_again() {
+        let (_directory, config) = terminal(true);
+        let mut keys = HubKeys::load(&config);
+        keys.learn(&key(1), key(3)).unwrap();
+        keys.learn(&key(1), key(1)).unwrap();
+        assert_eq!(HubKeys::load(&config).next(&key(1)), None);
+    }
+
+    #[test]
+    fn a_hub_cannot_take_another_s_key() {
+        let (_directory, config) = terminal(true);
+        let mut keys = HubKeys::load(&config);
+        keys.learn(&key(2), key(5)).unwrap();
+        for taken in [key(2), key(5)] {
+            assert!(matches!(keys.learn(&key(1), taken), Err(LearnError::Taken)));
+        }
+        assert_eq!(keys.next(&key(1)), None);
+    }
+
+    #[test]
+    fn without_a_place_to_keep_it_a_key_is_not_learnt() {
+        let (_directory, config) = terminal(false);
+        let mut keys = HubKeys::load(&config);
+        assert!(matches!(keys.learn(&key(1), key(3)), Err(LearnError::NoState)));
+        assert_eq!(keys.next(&key(1)), None);
+        let (directory, config) = terminal(true);
+        let mut keys = HubKeys::load(&config);
+        drop(directory);
+        assert!(matches!(keys.learn(&key(1), key(3)), Err(LearnError::Write { .. })));
+        assert_eq!(keys.next(&key(1)), None);
+    }
+
+    #[test]
+    fn a_damaged_file_leaves_the_keys_of_the_configuration() {
+        let (directory, config) = terminal(true);
+        let foreign = "{\"skyhop_hub_keys\":1,\"hubs\":[{\"configured\":\"x\"}]}";
+        for damaged in ["{", "{\"skyhop_hub_keys\":2,\"hubs\":[]}", foreign] {
+            fs::write(directory.path().join(FILE), damaged).unwrap();
+            assert_eq!(HubKeys::load(&config).current(&key(1)), key(1), "{damaged}");
+        }
+    }
+}

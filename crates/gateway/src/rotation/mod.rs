@@ -1,0 +1,147 @@
+//! The rotation of a hub's key: the hub says its next key over its sessions, and terminals keep it.
+//!
+//! ```text
+//! hub with both keys                          terminal
+//!  next_key_file ───stream to next-key.invalid: the next key──▶ state/terminal-hub-keys.json
+//!                ◀──end of the stream: it is kept─────────────
+//!                ◀──next handshake, with the next key─────────  the key before is dropped
+//! ```
+
+mod known;
+
+use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use slacp::{Destination, HostName, Open, PublicKey, Read, ResetReason, SessionId};
+use tokio::time::timeout;
+
+use crate::clock;
+use crate::config::keys::{format_public_key, parse_public_key};
+use crate::hop::{Hop, Stream};
+
+pub(crate) use known::HubKeys;
+
+/// Where a hub says its next key. No name ends in this (RFC 6761 §6.4), so it is resolved nowhere.
+const PLACE: &str = "next-key.invalid";
+/// The port, which means nothing.
+const PORT: u16 = 1;
+/// Time for the other side to say, or to keep, a key.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest key, in bytes.
+const LONGEST: usize = 64;
+
+/// Whether a stream carries the hub's next key.
+pub(crate) fn is_meant(destination: &Destination) -> bool {
+    matches!(destination, Destination::Name(name, _) if name.as_str() == PLACE)
+}
+
+/// Tells a terminal the hub's next key.
+///
+/// # Errors
+/// Why the terminal does not keep it.
+pub(crate) async fn tell(hop: Hop, session: SessionId, key: PublicKey) -> Result<(), ResetReason> {
+    let name = HostName::new(PLACE).ok_or(ResetReason::Prohibited)?;
+    let source = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let open = Open { destination: Destination::Name(name, PORT), source, dscp: None };
+    let opened = hop.open(clock::now(), session, open);
+    // A terminal of an earlier version takes no names.
+    let stream = opened.map_err(|_| ResetReason::Prohibited)?;
+    let told = async {
+        write(&stream, format_public_key(&key).as_bytes()).await?;
+        read(&stream).await
+    };
+    let said = timeout(PATIENCE, told).await.unwrap_or(Err(ResetReason::TimedOut))?;
+    if said.is_empty() { Ok(()) } else { Err(ResetReason::Prohibited) }
+}
+
+/// Reads the key that the hub says on a stream. The caller ends the stream when it has kept the key.
+///
+/// # Errors
+/// If it says no key.
+pub(crate) async fn hear(stream: &Stream) -> Result<PublicKey, ResetReason> {
+    stream.accept()?;
+    let said = timeout(PATIENCE, read(stream)).await.unwrap_or(Err(ResetReason::TimedOut))?;
+    let text = str::from_utf8(&said).map_err(|_| ResetReason::Prohibited)?;
+    parse_public_key(text).map_err(|_| ResetReason::Prohibited)
+}
+
+/// Tells the hub that its key is kept.
+pub(crate) async fn confirm(stream: Stream) {
+    // One that is lost meanwhile is told again.
+    let _ = poll_fn(|context| stream.poll_finish(context)).await;
+}
+
+async fn write(stream: &Stream, mut bytes: &[u8]) -> Result<(), ResetReason> {
+    while !bytes.is_empty() {
+        let count = poll_fn(|context| stream.poll_write(context, bytes)).await?;
+        bytes = &bytes[count..];
+    }
+    poll_fn(|context| stream.poll_finish(context)).await
+}
+
+/// Reads until the end of the stream.
+async fn read(stream: &Stream) -> Result<Vec<u8>, ResetReason> {
+    let (mut said, mut buffer) = (Vec::new(), [0; LONGEST]);
+    loop {
+        match poll_fn(|context| stream.poll_read(context, &mut buffer)).await? {
+            Read::Data(count) => said.extend_from_slice(&buffer[..count]),
+            Read::Blocked => {}
+            Read::End => return Ok(said),
+        }
+        if said.len() > LONGEST {
+            return Err(ResetReason::Prohibited);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use slacp::Config;
+    use units::BitRate;
+
+    use super::*;
+    use crate::hop::HopEvent;
+    use crate::testkit::Hops;
+
+    /// What a terminal hears when a hub says this on a stream for its next key, and then ends it.
+    async fn heard(said: &[u8]) -> Result<PublicKey, ResetReason> {
+        let mut config = Config::new(BitRate::from_mbit(100));
+        config.names = true;
+        let mut hops = Hops::with(config);
+        let (name, source) = (HostName::new(PLACE).unwrap(), ([0, 0, 0, 0], 0).into());
+        let open = Open { destination: Destination::Name(name, PORT), source, dscp: None };
+        let near = hops.hops[0].open(hops.now, hops.sessions[0], open).unwrap();
+        let [_, events] = hops.run();
+        let far = events.into_iter().find_map(|event| match event {
+            HopEvent::Opened(stream, open) => {
+                assert!(is_meant(&open.destination));
+                Some(stream)
+            }
+            _ => None,
+        });
+        let far = far.expect("the terminal hears of the stream");
+        let (mut says, mut hears) = (pin!(write(&near, said)), pin!(hear(&far)));
+        let (mut context, mut is_said) = (Context::from_waker(Waker::noop()), false);
+        loop {
+            is_said = is_said || says.as_mut().poll(&mut context).is_ready();
+            if let Poll::Ready(heard) = hears.as_mut().poll(&mut context) {
+                return heard;
+            }
+            hops.run();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_terminal_hears_one_key_and_nothing_else() {
+        let key = Hops::key(0);
+        assert_eq!(heard(format_public_key(&key).as_bytes()).await, Ok(key));
+        let twice = format_public_key(&key).repeat(2);
+        for wrong in [&b""[..], b"AAAA", b"\xff\xfe", &[b'A'; 1 << 16], twice.as_bytes()] {
+            assert_eq!(heard(wrong).await, Err(ResetReason::Prohibited), "{} bytes", wrong.len());
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! A hub that has lost its sessions calls its terminals, instead of waiting until each has something to
+//! send (`docs/slacp.md`, Lost sessions).
+
+use super::{Endpoint, Role};
+use crate::Contact;
+
+impl Endpoint {
+    /// How each session's peer was last heard. For whoever takes this endpoint's place without its
+    /// sessions.
+    pub fn contacts(&self) -> Vec<Contact> {
+        let usable = self.core.sessions.with_indices().filter(|(_, session)| session.is_usable());
+        let contact = |(index, session): (u32, &crate::session::Session)| Contact {
+            address: session.peer.address,
+            index,
+            number: session.last_number(),
+        };
+        usable.map(contact).collect()
+    }
+
+    /// Tells terminals that their sessions with this hub are lost, a thousand a second. Each then asks
+    /// for a new one. A terminal whose session is not lost keeps it. Replaces what an earlier call has
+    /// not yet said. Has no effect on a terminal.
+    pub fn call(&mut self, contacts: Vec<Contact>) {
+        if let Role::Hub(hub) = &mut self.role {
+            hub.call(contacts);
+        }
+    }
+}
