@@ -26,6 +26,12 @@ pub enum RunError {
     /// The permits of terminals cannot be read.
     #[error(transparent)]
     Permits(#[from] FileError),
+    /// A running hub cannot be replaced.
+    #[error("cannot take over from the running hub: {problem}")]
+    TakeOver {
+        /// What is wrong.
+        problem: String,
+    },
     /// The node for bundles cannot start.
     #[error("[bundles]: {problem}")]
     Bundles {

@@ -233,7 +233,7 @@ impl Place {
             format_public_key(&other.public())
         );
         let config = read_hub(&self.write("hub.toml", &text)).unwrap();
-        Running::start(self.lab.node(Node::Hub), move |stop| gateway::hub::run(config, stop))
+        Running::start(self.lab.node(Node::Hub), move |stop| gateway::hub::run(config, false, stop))
     }
 
     fn terminal(&self, intercept: &str) -> Running {

@@ -14,7 +14,7 @@ use units::ByteCount;
 use crate::option;
 
 pub use marked::{Marked, send_marked};
-pub use steering::{Steering, steer};
+pub use steering::{Before, Steering, steer};
 pub use tcp_info::TcpInfo;
 
 /// Longest saved SYN in bytes: IPv6 and TCP headers with all options, and some extensions.

@@ -20,6 +20,9 @@ pub(crate) struct HubArgs {
     /// Print the interception and tunnel rules in nft and ip syntax, and exit
     #[arg(long)]
     print_rules: bool,
+    /// Take the place of the hub that runs with this file; `skyhop upgrade` does this
+    #[arg(long)]
+    take_over: bool,
 }
 
 /// `skyhop terminal …`
@@ -58,7 +61,7 @@ pub(crate) fn hub(args: &HubArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     gateway::log::start(config.operation.log.as_ref())?;
-    serve(|stop| gateway::hub::run(config, stop))
+    serve(|stop| gateway::hub::run(config, args.take_over, stop))
 }
 
 /// Runs a terminal until SIGINT or SIGTERM.

@@ -79,6 +79,8 @@ enum Command {
     Rate(operate::RateArgs),
     /// Reload a gateway's configuration
     Reload(operate::ReloadArgs),
+    /// Replace a running hub by the program that is installed now; connections go on
+    Upgrade(operate::UpgradeArgs),
     /// Stop taking new connections and exit after the last one
     Drain(operate::DrainArgs),
     /// Emulate a satellite link on this machine, with real packets
@@ -125,6 +127,7 @@ fn main() -> ExitCode {
         Command::Bundle(args) => bundle_command::run(args),
         Command::Outbox(args) => bundle_command::outbox::run(&args),
         Command::Events(args) => operate::events(&args),
+        Command::Upgrade(args) => operate::upgrade(&args),
         Command::Drain(args) => operate::drain(&args),
         Command::Lab(args) => lab_command::run(*args),
         Command::Meter(command) => meter_command::run(command),

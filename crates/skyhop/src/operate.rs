@@ -1,4 +1,4 @@
-//! `skyhop status`, `accounting`, `events`, `rate`, `reload` and `drain`: commands for a running gateway.
+//! `skyhop status`, `accounting`, `events`, `rate`, `reload`, `upgrade` and `drain`: commands for a running gateway.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::IsTerminal;
@@ -19,6 +19,8 @@ use crate::progress::can_rewrite;
 const LOOK: Duration = Duration::from_secs(1);
 /// Polling interval of `drain --wait`.
 const DRAINED_EVERY: Duration = Duration::from_millis(100);
+/// How long a new process may take to be there.
+const UPGRADED_WITHIN: Duration = Duration::from_secs(30);
 /// Polling interval for events. A large batch is followed by another request at once.
 const EVENTS_EVERY: Duration = Duration::from_millis(200);
 const MANY_EVENTS: usize = 10_000;
@@ -88,6 +90,16 @@ pub(crate) struct DrainArgs {
     /// Return only when the gateway has stopped
     #[arg(long)]
     wait: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// `skyhop upgrade …`
+#[derive(clap::Args)]
+pub(crate) struct UpgradeArgs {
+    /// Reset the connections that are left in the old process after this time
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5min")]
+    within: Duration,
     #[command(flatten)]
     which: Which,
 }
@@ -190,6 +202,31 @@ pub(crate) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
         thread::sleep(DRAINED_EVERY);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Replaces a running hub by the program that is installed now.
+pub(crate) fn upgrade(args: &UpgradeArgs) -> anyhow::Result<ExitCode> {
+    let mut gateway = Control::one(args.which.control.as_deref())?;
+    let path = gateway.path().to_owned();
+    let before = ask_status(&mut gateway, false)?.pid;
+    let within_s = args.within.as_secs_f64();
+    do_it(&mut gateway, &Request::Upgrade { within_s })?;
+    drop(gateway);
+    let began = Instant::now();
+    while began.elapsed() < UPGRADED_WITHIN {
+        // Between the two nobody answers.
+        let now = Control::connect(&path).ok().and_then(|mut it| ask_status(&mut it, false).ok());
+        if let Some(now) = now.filter(|now| now.pid != before) {
+            let within = units::format_duration(args.within);
+            print(&format!(
+                "pid {} serves; connections of pid {before} may go on for {within}\n",
+                now.pid
+            ))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        thread::sleep(DRAINED_EVERY);
+    }
+    bail!("pid {before} has not been replaced: the gateway's log says why")
 }
 
 /// Prints the hop's packet events as they happen.

@@ -1,7 +1,7 @@
 //! The types an owner of an endpoint configures it with and receives from it.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use thiserror::Error;
@@ -188,6 +188,16 @@ impl Config {
         self.channels.insert(channel, config);
         Ok(())
     }
+}
+
+/// Another process at a hub's address, which carries the sessions that it has until they end. What
+/// belongs to them does not come here, or not for long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sibling {
+    /// From which its indices are.
+    pub indices: IndexShare,
+    /// The names of its sessions ([`Endpoint::names`](crate::Endpoint::names)).
+    pub sessions: BTreeSet<u64>,
 }
 
 /// How a terminal was last heard, so that another process can call it in the hub's place

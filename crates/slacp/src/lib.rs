@@ -28,7 +28,7 @@ mod wire;
 
 pub use api::{
     CloseReason, Config, Contact, DownReason, Effort, Event, Footprint, Notice, PublicKey, Read,
-    ResetReason, SessionId, StreamError, StreamId,
+    ResetReason, SessionId, Sibling, StreamError, StreamId,
 };
 pub use channels::{
     ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,

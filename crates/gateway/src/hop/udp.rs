@@ -5,9 +5,9 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 
 use nix::sys::socket::{setsockopt, sockopt};
-use os::socket::{Buffer, Marked, Steering, send_marked, set_buffer, steer};
+use os::socket::{Before, Buffer, Marked, Steering, send_marked, set_buffer, steer};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use slacp::{Ecn, PACKET_MARK, PacketMark};
+use slacp::{Ecn, IndexShare, PACKET_MARK, PacketMark};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -158,6 +158,8 @@ pub(crate) fn bind_parts(local: SocketAddr, parts: u8) -> io::Result<Vec<Socket>
     // Alone, to find out whether the address is free.
     let alone = bind(local, false)?;
     if parts <= 1 {
+        // From now on another process of this user may bind beside it.
+        alone.set_reuse_port(true)?;
         return Ok(vec![alone]);
     }
     let port = alone.local_addr()?.as_socket().map_or(local.port(), |bound| bound.port());
@@ -165,11 +167,30 @@ pub(crate) fn bind_parts(local: SocketAddr, parts: u8) -> io::Result<Vec<Socket>
     let local = SocketAddr::new(local.ip(), port);
     let sockets = (0..parts).map(|_| bind(local, true)).collect::<io::Result<Vec<_>>>()?;
     let PacketMark { mask, kind, index_at } = PACKET_MARK;
-    let steering = Steering { mask, kind, number_at: index_at, sockets: parts };
+    let steering = Steering { mask, kind, number_at: index_at, sockets: parts, before: None };
     if let Err(error) = steer(&sockets[0], steering) {
         tracing::debug!("the kernel does not sort datagrams: {error}");
     }
     Ok(sockets)
+}
+
+/// Binds sockets as [`bind_parts`] does beside those of another process of this user.
+/// Packets of its sessions go to it, all others come here.
+///
+/// # Errors
+/// The system's; also if it cannot sort datagrams.
+pub(crate) fn bind_beside(
+    local: SocketAddr,
+    parts: u8,
+    (sockets, its): (u8, IndexShare),
+) -> io::Result<Vec<Socket>> {
+    let bound = (0..parts.max(1)).map(|_| bind(local, true)).collect::<io::Result<Vec<_>>>()?;
+    let PacketMark { mask, kind, index_at } = PACKET_MARK;
+    let (least, largest) = its.first_bytes().into_inner();
+    let before = Some(Before { sockets, first_bytes: (least, largest) });
+    let steering = Steering { mask, kind, number_at: index_at, sockets: parts.max(1), before };
+    steer(&bound[0], steering)?;
+    Ok(bound)
 }
 
 /// Buffer for one system call.

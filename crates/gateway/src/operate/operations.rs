@@ -5,6 +5,7 @@ mod report;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use pep::accounting::{Change, Exhausted};
@@ -20,7 +21,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use units::{BitRate, Instant};
 
 use super::accounts::Accounts;
-use super::control::{Answer, Call, Request, Server};
+use super::control::{Answer, Call, Control, Request, Server, path_of};
 use super::counters::Counters;
 use super::events::EventReader;
 use super::limits::ProcessLimits;
@@ -96,6 +97,8 @@ pub(crate) struct RoleStatus {
     pub(crate) bundles: Option<BundlesStatus>,
     /// The hub's next key, if it has one.
     pub(crate) next_key: Option<NextKeyStatus>,
+    /// The process before this one, while it carries connections.
+    pub(crate) predecessor: Option<u32>,
 }
 
 impl RoleStatus {
@@ -118,6 +121,7 @@ impl RoleStatus {
             stack: None,
             bundles: None,
             next_key: None,
+            predecessor: None,
         }
     }
 }
@@ -127,9 +131,11 @@ pub(crate) struct Operations {
     role: Role,
     started: Instant,
     calls: mpsc::Receiver<Call>,
-    _sender: mpsc::Sender<Call>,
-    _server: Option<Server>,
-    _metrics: Option<MetricsServer>,
+    sender: mpsc::Sender<Call>,
+    server: Option<Server>,
+    metrics: Option<MetricsServer>,
+    /// The program, where it was when this process started.
+    program: Option<PathBuf>,
     hangup: Signal,
     notifier: Notifier,
     store: Option<PathStore>,
@@ -181,9 +187,10 @@ impl Operations {
             role,
             started: now,
             calls,
-            _sender: sender,
-            _server: server,
-            _metrics: metrics,
+            sender,
+            server,
+            metrics,
+            program: std::env::current_exe().ok(),
             hangup,
             save: Periodic::new(SAVE, now + SAVE),
             notify: Periodic::new(notifier.watchdog().unwrap_or(NOTIFY).min(NOTIFY), now),
@@ -341,6 +348,57 @@ impl Operations {
         }
     }
 
+    /// Starts the program anew with this gateway's file, to take its place.
+    ///
+    /// # Errors
+    /// Why it cannot be started.
+    pub(crate) fn start_successor(&self) -> Result<Child, String> {
+        let program = self.program.as_ref().ok_or("the program's place is not known")?;
+        let mut command = Command::new(program);
+        command.arg(self.role.as_str()).arg(self.file()?).arg("--take-over");
+        // It is another process.
+        command.env_remove("WATCHDOG_PID").stdin(Stdio::null());
+        let started = command.spawn();
+        started.map_err(|error| format!("cannot start {}: {error}", program.display()))
+    }
+
+    /// Gives up what only one process can have, but for the control socket, and saves what the next one
+    /// reads.
+    pub(crate) fn release(&mut self, now: Instant, view: View<'_>) {
+        self.metrics = None;
+        self.save(now, view);
+        self.store = None;
+        if let (Some(mut accounts), Some(hop)) = (self.accounts.take(), view.hop) {
+            accounts.follow(hop);
+            accounts.save();
+        }
+    }
+
+    /// Gives up the control socket. Returns whether it has just done so.
+    pub(crate) fn release_control(&mut self) -> bool {
+        self.server.take().is_some()
+    }
+
+    /// Whether another process has the control socket.
+    pub(crate) fn is_succeeded(&self) -> bool {
+        let path = path_of(&self.config.control, self.role);
+        self.server.is_none() && path.is_some_and(|path| Control::connect(&path).is_ok())
+    }
+
+    /// Listens for operators again, because no other process has come.
+    pub(crate) fn resume(&mut self) {
+        match Server::start(&self.config.control, self.role, self.sender.clone()) {
+            Ok(server) => self.server = server,
+            Err(error) => tracing::error!("{error}"),
+        }
+    }
+
+    /// Tells the service manager which process is the gateway from now on.
+    pub(crate) fn name_successor(&mut self, pid: Option<u32>) {
+        pid.iter().for_each(|pid| self.notifier.notify(&format!("MAINPID={pid}")));
+        self.notifier = Notifier::silent();
+    }
+
     /// Announces the end of the gateway.
     pub(crate) fn stop(&mut self, now: Instant, view: View<'_>) {
         self.notifier.notify("STOPPING=1");
@@ -433,7 +491,9 @@ impl Operations {
                 Some(accounts) => Answer::Accounts(accounts.status()),
                 None => Answer::Error("only a hub has accounts of its terminals".to_owned()),
             },
-            Request::Reload | Request::Bundle(_) => return Some(call),
+            Request::Reload | Request::Bundle(_) | Request::Upgrade { .. } | Request::HandOver => {
+                return Some(call);
+            }
         };
         call.answer(answer);
         None

@@ -74,6 +74,9 @@ pub struct Status {
     /// The key that replaces the hub's; `None` unless configured.
     #[serde(default)]
     pub next_key: Option<NextKeyStatus>,
+    /// The process that this one has replaced, while it still carries connections.
+    #[serde(default)]
+    pub predecessor: Option<u32>,
     /// The threads that carry sessions; none if there is one.
     #[serde(default)]
     pub workers: Vec<WorkerStatus>,

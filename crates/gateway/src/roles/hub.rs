@@ -4,11 +4,13 @@
 mod next_key;
 mod quotas;
 mod streams;
+mod upgrade;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, pending};
 use std::io;
 use std::path::Path;
+use std::process::Child;
 use std::time::Duration;
 
 use os::DirectoryWatch;
@@ -24,6 +26,8 @@ use units::{Instant, UnixTime};
 
 use self::next_key::{NextKey, Told};
 use self::streams::Resolved;
+pub use self::upgrade::HandOver;
+use self::upgrade::{Predecessor, Stage};
 use crate::bundles::{Bundles, start_bundles};
 use crate::config::keys::random_bytes;
 use crate::config::permits::Permits;
@@ -37,6 +41,7 @@ use crate::http::hub::HubHttp;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
 use crate::names::hub::HubResolver;
+use crate::operate::control::Answer;
 use crate::operate::{Operations, RoleStatus, View};
 use crate::relay::names::Resolver;
 use crate::roles::gateway::{DialPolicy, Report, Side};
@@ -49,6 +54,9 @@ use crate::{clock, intercept, roles, tunnel};
 /// How often permits are looked at, besides when their directory tells of a change.
 const LOOK: Duration = Duration::from_secs(10);
 
+/// How long connections go on at another process's side, unless it is said.
+const UPGRADE_WITHIN: Duration = Duration::from_secs(300);
+
 /// Default UDP port of a hub.
 pub const PORT: u16 = 5900;
 
@@ -57,17 +65,28 @@ const SESSIONS_AT_ONCE: usize = 64;
 /// These intervals. Housekeeping comes twice a second, so at the latest then.
 const SCOPE_EVERY: Duration = Duration::from_millis(250);
 
-/// Runs a hub until `shutdown` completes. Prints `ready` on standard output when terminals can
+/// Runs a hub until `shutdown` completes, perhaps in place of the one that runs with the same
+/// configuration (`take_over`), which then ends with its last connection. Prints `ready` on standard output when terminals can
 /// connect.
 ///
 /// # Errors
 /// If it cannot start ([`RunError::is_setup`]) or its socket fails.
-pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+pub async fn run(
+    mut config: HubConfig,
+    take_over: bool,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let predecessor = take_over.then(|| Predecessor::ask(&config)).transpose();
+    let predecessor = predecessor.map_err(|problem| RunError::TakeOver { problem })?;
+    // The process before and the one after have the other half.
+    let second_half = predecessor.as_ref().is_some_and(|it| !it.told.second_half);
+    config.link.index_share = config.link.index_share.half(second_half);
     let own = OwnAddresses::open()?;
     let workers = Workers::start(config.workers).map_err(RunError::System)?;
+    let beside = predecessor.as_ref().map(Predecessor::sockets);
     let links = match config.listen {
-        Some(address) => workers::bind(address, &workers)?,
-        None => workers::bind_anywhere(PORT, &workers)?,
+        Some(address) => workers::bind(address, &workers, beside)?,
+        None => workers::bind_anywhere(PORT, &workers, beside)?,
     };
     let local = links[0].local_addr().map_err(RunError::System)?;
     let listener = match config.listen_tcp {
@@ -116,14 +135,22 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
     parts.gateway.hop().keep_tally();
     let threads = if count > 1 { format!(" with {count} workers") } else { String::new() };
     tracing::info!("serving {} terminals on UDP {local}{threads}", terminals.len());
+    let mut listeners = JoinSet::new();
     if let Some((address, listener)) = listener {
         tracing::info!("serving terminals whose networks block UDP on TCP {address}");
-        tokio::spawn(parts.gateway.hop().links().clone().serve(listener, tls));
+        listeners.spawn(parts.gateway.hop().links().clone().serve(listener, tls));
     }
+    parts.gateway.hop().set_sibling(predecessor.as_ref().map(Predecessor::sibling).as_ref());
     let bundles = start_bundles(config.bundles).await?;
     let names = config.dns.map(|dns| HubResolver::new(dns, parts.gateway.counters()));
     let mut hub = Hub {
         parts,
+        listeners,
+        second_half,
+        predecessor,
+        successor: None,
+        within: UPGRADE_WITHIN,
+        stage: None,
         next_key,
         contacts: config.operation.state.as_deref().map(|at| ContactStore::new(clock::now(), at)),
         quotas: Quotas::new(&terminals, ops.most_connections()),
@@ -146,7 +173,9 @@ pub async fn run(config: HubConfig, shutdown: impl Future<Output = ()>) -> Resul
         lookups: JoinSet::new(),
     };
     hub.configure_keys(wall);
-    hub.call();
+    if !take_over {
+        hub.call();
+    }
     roles::run(ops, hub, shutdown).await
 }
 
@@ -222,6 +251,17 @@ pub(crate) fn admitted(terminals: &[PermittedTerminal]) -> Vec<Admitted> {
 struct Hub {
     parts: Parts,
     permits: Permits,
+    /// The task that accepts TCP connections of terminals.
+    listeners: JoinSet<()>,
+    /// Which half of the indices is this process's.
+    second_half: bool,
+    /// The process before this one, while it carries connections.
+    predecessor: Option<Predecessor>,
+    /// The process that is to take this one's place, how long connections may go on then, and how far
+    /// that is.
+    successor: Option<Child>,
+    within: Duration,
+    stage: Option<Stage>,
     next_key: NextKey,
     /// Where terminals were last heard; [`None`] without `state`.
     contacts: Option<ContactStore>,
@@ -293,7 +333,8 @@ impl Service for Hub {
         let http = self.http.as_ref().map(HubHttp::status);
         let bundles = self.bundles.as_ref().map(Bundles::status);
         let next_key = self.next_key.status(self.permits.config(), &self.sites);
-        RoleStatus { dns, http, bundles, next_key, ..self.parts.role_status(now) }
+        let predecessor = self.predecessor.as_ref().map(|it| it.told.pid);
+        RoleStatus { dns, http, bundles, next_key, predecessor, ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> HubEvent {
@@ -364,6 +405,7 @@ impl Service for Hub {
         if changed || self.permits.expired(clock::unix_time()) != self.expired {
             self.serve(now, ops);
         }
+        self.follow_upgrade(now, ops);
         let hop = self.parts.gateway.hop();
         self.contacts.iter_mut().for_each(|contacts| contacts.housekeep(now, hop));
         let of = (self.permits.config(), hop);
@@ -394,6 +436,33 @@ impl Service for Hub {
         Ok(notes)
     }
 
+    fn upgrade(
+        &mut self,
+        _: Instant,
+        ops: &Operations,
+        within: Duration,
+    ) -> Result<Answer, String> {
+        self.may_hand_over()?;
+        if self.successor.as_mut().is_some_and(|it| matches!(it.try_wait(), Ok(None))) {
+            return Err("another process is starting already".to_owned());
+        }
+        let successor = ops.start_successor()?;
+        let line = format!("started pid {}", successor.id());
+        (self.successor, self.within) = (Some(successor), within);
+        Ok(Answer::Done(vec![line]))
+    }
+
+    fn hand_over(&mut self, now: Instant) -> Result<Answer, String> {
+        self.may_hand_over()?;
+        self.stage = Some(Stage::Prepared { since: now, within: self.within });
+        Ok(Answer::HandOver(HandOver {
+            pid: std::process::id(),
+            sockets: self.parts.gateway.hop().parts(),
+            second_half: self.second_half,
+            sessions: self.parts.gateway.hop().names(),
+        }))
+    }
+
     fn bundles(&mut self) -> Option<&mut Bundles> {
         self.bundles.as_mut()
     }
@@ -408,6 +477,60 @@ impl Service for Hub {
 }
 
 impl Hub {
+    /// Whether another process can take this one's place.
+    fn may_hand_over(&self) -> Result<(), String> {
+        if let Some(key) = upgrade::obstacle(self.permits.config()) {
+            return Err(format!("a hub with {key} is not upgraded while it runs: restart it"));
+        }
+        if let Some(predecessor) = &self.predecessor {
+            let pid = predecessor.told.pid;
+            return Err(format!("pid {pid} still carries connections of before"));
+        }
+        match self.stage {
+            None => Ok(()),
+            Some(_) => Err("another process is taking over already".to_owned()),
+        }
+    }
+
+    /// Goes on with giving the place to another process, and sees whether the one before has ended.
+    fn follow_upgrade(&mut self, now: Instant, ops: &mut Operations) {
+        if self.predecessor.take_if(|predecessor| !predecessor.runs()).is_some() {
+            tracing::info!("the process before this one has ended");
+            self.parts.gateway.hop().set_sibling(None);
+        }
+        let Some(stage) = self.stage else { return };
+        let view = self.parts.gateway.view();
+        match stage {
+            Stage::Prepared { since, within } => {
+                ops.release(now, view);
+                self.listeners.abort_all();
+                self.contacts = None;
+                self.stage = Some(Stage::Released { since, within });
+            }
+            Stage::Released { .. } if ops.release_control() => {}
+            Stage::Released { within, .. } if ops.is_succeeded() => {
+                tracing::info!("another process has taken over");
+                ops.name_successor(self.successor.as_ref().map(Child::id));
+                ops.drain(now, view, Some(within));
+                self.stage = Some(Stage::Leaving);
+            }
+            Stage::Released { .. } if stage.is_late(now) => {
+                tracing::error!(
+                    "no other process has taken over: restart for metrics, TCP and state"
+                );
+                ops.resume();
+                self.stage = None;
+            }
+            Stage::Released { .. } => {}
+            Stage::Leaving => {
+                let hop = self.parts.gateway.hop();
+                for session in upgrade::idle(hop, self.sites.sessions()) {
+                    hop.close(now, session);
+                }
+            }
+        }
+    }
+
     /// Calls the terminals of a process before this one that did not end in order.
     fn call(&self) {
         let contacts = self.contacts.as_ref().map(ContactStore::load).unwrap_or_default();

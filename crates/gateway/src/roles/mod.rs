@@ -16,6 +16,7 @@ pub(crate) mod workers;
 use std::future::Future;
 use std::io::{self, Write};
 use std::pin::pin;
+use std::time::Duration;
 
 use units::Instant;
 
@@ -64,6 +65,22 @@ pub(crate) trait Service {
     /// # Errors
     /// If the file is invalid, or a setting cannot be applied.
     fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String>;
+
+    /// Starts another process that is to take this one's place.
+    ///
+    /// # Errors
+    /// Why that is impossible.
+    fn upgrade(&mut self, _: Instant, _: &Operations, _: Duration) -> Result<Answer, String> {
+        Err("only a hub is upgraded while it runs: restart this gateway".to_owned())
+    }
+
+    /// Prepares to give its place to the process that asks.
+    ///
+    /// # Errors
+    /// Why that is impossible.
+    fn hand_over(&mut self, _: Instant) -> Result<Answer, String> {
+        Err("only a hub is upgraded while it runs".to_owned())
+    }
 
     /// Its node for bundles, if it has one.
     fn bundles(&mut self) -> Option<&mut Bundles> {
@@ -126,6 +143,17 @@ fn handle_task(now: Instant, ops: &mut Operations, service: &mut impl Service, t
                 Some(bundles) => bundles.ask(call),
                 None => call.answer(Answer::Error("this gateway has no section [bundles]".into())),
             }
+        }
+        Task::Answer(call) if matches!(call.request, Request::HandOver) => {
+            let answer = service.hand_over(now);
+            call.answer(answer.unwrap_or_else(Answer::Error));
+        }
+        Task::Answer(call) if let Request::Upgrade { within_s } = call.request => {
+            let within = Duration::try_from_secs_f64(within_s);
+            let answer = within
+                .map_err(|error| format!("within_s = {within_s}: {error}"))
+                .and_then(|within| service.upgrade(now, ops, within));
+            call.answer(answer.unwrap_or_else(Answer::Error));
         }
         Task::Answer(call) => {
             if let Some(call) = ops.answer(now, service.view(), service.role_status(now), call) {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread::{self, JoinHandle};
 
+use slacp::IndexShare;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -83,22 +84,35 @@ pub(crate) fn adopt(socket: TcpStream) -> io::Result<TcpStream> {
 ///
 /// # Errors
 /// As [`bind`].
-pub(super) fn bind_anywhere(port: u16, workers: &Workers) -> Result<Vec<UdpLink>, RunError> {
+pub(super) fn bind_anywhere(
+    port: u16,
+    workers: &Workers,
+    beside: Option<(u8, IndexShare)>,
+) -> Result<Vec<UdpLink>, RunError> {
     let v6: SocketAddr = (Ipv6Addr::UNSPECIFIED, port).into();
-    match bind(v6, workers) {
+    match bind(v6, workers, beside) {
         Err(RunError::Bind { cause, .. }) if is_no_ipv6(&cause) => {
-            bind((Ipv4Addr::UNSPECIFIED, port).into(), workers)
+            bind((Ipv4Addr::UNSPECIFIED, port).into(), workers, beside)
         }
         result => result,
     }
 }
 
-/// Binds an address for all workers.
+/// Binds an address for all workers, perhaps beside the sockets of another process that keeps these
+/// indices.
 ///
 /// # Errors
 /// [`RunError::Bind`].
-pub(crate) fn bind(address: SocketAddr, workers: &Workers) -> Result<Vec<UdpLink>, RunError> {
-    let bound = udp::bind_parts(address, workers.count()).and_then(|sockets| {
+pub(crate) fn bind(
+    address: SocketAddr,
+    workers: &Workers,
+    beside: Option<(u8, IndexShare)>,
+) -> Result<Vec<UdpLink>, RunError> {
+    let sockets = match beside {
+        Some(others) => udp::bind_beside(address, workers.count(), others),
+        None => udp::bind_parts(address, workers.count()),
+    };
+    let bound = sockets.and_then(|sockets| {
         let link = |(part, socket)| {
             let _its = workers.of(part).enter();
             UdpLink::of(socket, address.is_ipv6())

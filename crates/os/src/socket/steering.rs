@@ -10,6 +10,9 @@ const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
 const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
 const MODULO: u32 = libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K;
+const ADD: u32 = libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K;
+const IF_AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+const IF_ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
 const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 const RETURN_RESULT: u32 = libc::BPF_RET | libc::BPF_A;
@@ -27,6 +30,17 @@ pub struct Steering {
     pub number_at: u8,
     /// Number of sockets; at least 1.
     pub sockets: u8,
+    /// The sockets of another process that were bound before these.
+    pub before: Option<Before>,
+}
+
+/// Sockets of another process, and what goes to them instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Before {
+    /// Their number; at least 1.
+    pub sockets: u8,
+    /// The least and the largest first byte of the numbers that are theirs.
+    pub first_bytes: (u8, u8),
 }
 
 /// Applies to all sockets that are bound to the same address with `SO_REUSEPORT`, as this one is
@@ -36,26 +50,41 @@ pub struct Steering {
 /// # Errors
 /// Those of setsockopt(2).
 pub fn steer(socket: impl AsFd, steering: Steering) -> io::Result<()> {
-    let Steering { mask, kind, number_at, sockets } = steering;
-    let step = |code: u32, k: u32| instruction(code, k, 0);
-    let mut program = [
+    let Steering { mask, kind, number_at, sockets, before } = steering;
+    let step = |code: u32, k: u32| instruction(code, k, [0, 0]);
+    let place = |first: u8, sockets: u8| {
+        [
+            step(LOAD_WORD, number_at.into()),
+            step(MODULO, sockets.max(1).into()),
+            step(ADD, first.into()),
+            step(RETURN_RESULT, 0),
+        ]
+    };
+    let first = before.map_or(0, |before| before.sockets);
+    let mut program = vec![
         step(LOAD_BYTE, 0),
         step(AND, mask.into()),
-        instruction(IF_EQUAL, kind.into(), 3),
-        step(LOAD_WORD, number_at.into()),
-        step(MODULO, sockets.max(1).into()),
-        step(RETURN_RESULT, 0),
-        step(RETURN, 0),
+        instruction(IF_EQUAL, kind.into(), [1, 0]),
+        step(RETURN, first.into()),
     ];
+    if let Some(Before { sockets, first_bytes: (least, largest) }) = before {
+        program.extend([
+            step(LOAD_BYTE, number_at.into()),
+            instruction(IF_AT_LEAST, least.into(), [0, 5]),
+            instruction(IF_ABOVE, largest.into(), [4, 0]),
+        ]);
+        program.extend(place(0, sockets));
+    }
+    program.extend(place(first, sockets));
     let length = program.len() as u16;
     let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
     option::set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, program)
 }
 
-/// An instruction; a comparison that fails skips `skipped` further ones.
-fn instruction(code: u32, k: u32, skipped: u8) -> libc::sock_filter {
+/// An instruction; a comparison skips so many further ones if it is true, and if it is false.
+fn instruction(code: u32, k: u32, skipped: [u8; 2]) -> libc::sock_filter {
     // The codes have 16 bits.
-    libc::sock_filter { code: code as u16, jt: 0, jf: skipped, k }
+    libc::sock_filter { code: code as u16, jt: skipped[0], jf: skipped[1], k }
 }
 
 #[cfg(test)]
@@ -92,7 +121,8 @@ mod tests {
     #[test]
     fn datagrams_go_where_their_numbers_say() {
         let (sockets, port) = group();
-        let steering = Steering { mask: 0xcc, kind: 0x40, number_at: 1, sockets: SOCKETS };
+        let (mask, kind, number_at) = (0xcc, 0x40, 1);
+        let steering = Steering { mask, kind, number_at, sockets: SOCKETS, before: None };
         steer(&sockets[0], steering).unwrap();
         // From many ports, so that the kernel's own choice would differ.
         for number in 0..30u32 {
@@ -109,5 +139,29 @@ mod tests {
                 assert_eq!(buffer[..length], datagram[..], "{number}");
             }
         }
+    }
+    #[test]
+    fn a_process_that_was_there_before_keeps_its_numbers() {
+        let (sockets, port) = group();
+        let (mask, kind, number_at) = (0xcc, 0x40, 1);
+        let before = Some(Before { sockets: 1, first_bytes: (0x40, 0x7f) });
+        let steering = Steering { mask, kind, number_at, sockets: SOCKETS - 1, before };
+        steer(&sockets[2], steering).unwrap();
+        let arrives_at = |datagram: &[u8], place: usize| {
+            let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            sender.send_to(datagram, (Ipv4Addr::LOCALHOST, port)).unwrap();
+            let mut buffer = [0; 16];
+            let length = sockets[place].recv(&mut buffer).unwrap();
+            assert_eq!(buffer[..length], *datagram, "place {place}");
+        };
+        for low in 0..10 {
+            let own = 1 + usize::from(low % 2);
+            arrives_at(&[0x41, 0x40, 0, 0, low, 9], 0);
+            arrives_at(&[0x41, 0x7f, 0, 0, low, 9], 0);
+            arrives_at(&[0x41, 0x3f, 0, 0, low, 9], own);
+            arrives_at(&[0x41, 0x80, 0, 0, low, 9], own);
+            arrives_at(&[0x01, 0x40, 0, 0, low, 9], 1);
+        }
+        arrives_at(&[0x41, 0x40], 0);
     }
 }

@@ -51,6 +51,7 @@ mod stalled;
 mod transfer;
 mod transparent;
 mod tunnel;
+mod upgrade;
 mod voice;
 mod workers;
 

@@ -5,7 +5,7 @@ use crate::{
     blocked, bundles, clean_up, clients, code_points, compression, dashboard, directions, dlep,
     egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, machines, monitoring, names,
     one_address, operate, policy, protocols, proxy, quic, rotation, semantics, shares, shown, solo,
-    stack, stalled, transfer, transparent, tunnel, voice, workers,
+    stack, stalled, transfer, transparent, tunnel, upgrade, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -60,6 +60,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     hubs::inside_a_hub_drains,
     hubs::inside_a_fade,
     rotation::inside_rotation,
+    upgrade::inside_upgrade,
     faults::inside_a_terminal_is_full,
     faults::inside_a_hub_is_full,
     faults::inside_a_terminal_has_no_descriptors,

@@ -2,7 +2,7 @@
 //! send (`docs/slacp.md`, Lost sessions).
 
 use super::{Endpoint, Role};
-use crate::Contact;
+use crate::{Contact, Sibling};
 
 impl Endpoint {
     /// How each session's peer was last heard. For whoever takes this endpoint's place without its
@@ -15,6 +15,21 @@ impl Endpoint {
             number: session.last_number(),
         };
         usable.map(contact).collect()
+    }
+
+    /// The names of all sessions. Not secret, but no one else's business.
+    pub fn names(&self) -> Vec<u64> {
+        let usable = self.core.sessions.iter().filter(|(_, session)| session.is_usable());
+        usable.map(|(_, session)| session.name).collect()
+    }
+
+    /// Tells a hub which sessions are another process's at its address. Terminals that ask for a new
+    /// session hear that theirs is still there, and packets of those sessions get no answer. [`None`]
+    /// when that process has ended. Has no effect on a terminal.
+    pub fn set_sibling(&mut self, sibling: Option<Sibling>) {
+        if let Role::Hub(hub) = &mut self.role {
+            hub.set_sibling(sibling);
+        }
     }
 
     /// Tells terminals that their sessions with this hub are lost, a thousand a second. Each then asks

@@ -6,6 +6,7 @@ use units::BitRate;
 
 mod rotation;
 mod several_hubs;
+mod siblings;
 
 use super::*;
 use crate::setup::handshake::Message;

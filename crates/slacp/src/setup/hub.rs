@@ -18,6 +18,7 @@ use crate::setup::replacement::{Present, Replacement, Verdict};
 use crate::wire::packet::{self, Datagram, Echo, Header, Index, VERSION};
 use crate::{
     AggregateId, CloseReason, Config, Contact, Effort, KeyPair, Notice, PublicKey, SessionId,
+    Sibling,
 };
 
 /// How long an answered handshake waits for the terminal's first packet.
@@ -82,6 +83,8 @@ pub(crate) struct Hub {
     reads: u64,
     /// Which terminals belong to another part of the hub.
     dispatch: Dispatch,
+    /// Another process at the same address.
+    sibling: Option<Sibling>,
     /// Terminals to be called, and when the next one is.
     calls: VecDeque<Contact>,
     next_call: Instant,
@@ -123,6 +126,7 @@ impl Hub {
             memory: BTreeMap::new(),
             reads: 0,
             dispatch: Dispatch::default(),
+            sibling: None,
             calls: VecDeque::new(),
             next_call: Instant::ZERO,
         }
@@ -360,6 +364,9 @@ impl Hub {
         size: usize,
     ) {
         core.ignore();
+        if self.sibling.as_ref().is_some_and(|sibling| sibling.indices.has(header.receiver)) {
+            return;
+        }
         let hint = packet::unknown(header);
         let answered = hint.len() + MAC <= size && core.may_answer();
         if answered && self.gate.admits_hint(now, from) {
@@ -408,7 +415,9 @@ impl Hub {
         self.forget_tentative(core, &key);
         let Some(known) = self.peers.get(&key) else { return };
         let live = known.session.and_then(|id| core.session(id)).map(|session| session.name);
-        let present = live.filter(|name| params.present == Some(*name));
+        let elsewhere =
+            |name: &u64| self.sibling.as_ref().is_some_and(|it| it.sessions.contains(name));
+        let present = params.present.filter(|name| live == Some(*name) || elsewhere(name));
         let Params { limits, rate, times, ecn, link_layer, leaving, .. } = params;
         let peer = Peer {
             key,
@@ -496,6 +505,10 @@ impl Hub {
             }
         }
         false
+    }
+
+    pub(crate) fn set_sibling(&mut self, sibling: Option<Sibling>) {
+        self.sibling = sibling;
     }
 
     /// Tells these terminals that their sessions are lost, in turn.

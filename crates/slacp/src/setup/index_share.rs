@@ -30,6 +30,12 @@ impl IndexShare {
         is_one.then(|| Self { number: number - 1, of })
     }
 
+    /// A half of it: the first one, or the second.
+    #[must_use]
+    pub fn half(self, second: bool) -> Self {
+        Self { number: 2 * self.number + u8::from(second), of: 2 * self.of }
+    }
+
     /// The first bytes of its indices, in network byte order. The shares of all hubs are about
     /// equal and cover all bytes.
     pub fn first_bytes(self) -> RangeInclusive<u8> {
@@ -98,6 +104,11 @@ mod tests {
                 prop_assert!(size.abs_diff(256 / usize::from(of)) <= 1, "{size}");
             }
             prop_assert_eq!(IndexShare::WHOLE.place(random), random);
+            let share = IndexShare::new(of, of).unwrap();
+            let bounds = |share: IndexShare| share.first_bytes().into_inner();
+            let [first, second] = [false, true].map(|second| bounds(share.half(second)));
+            prop_assert_eq!((first.0, second.1), bounds(share));
+            prop_assert_eq!(first.1 + 1, second.0);
         }
     }
 }

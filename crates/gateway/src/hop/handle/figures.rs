@@ -50,6 +50,11 @@ impl Hop {
         self.each().map(row).collect()
     }
 
+    /// The names of all sessions.
+    pub(crate) fn names(&self) -> Vec<u64> {
+        self.each().flat_map(|state| state.endpoint.names()).collect()
+    }
+
     /// Where sessions' peers were last heard over UDP.
     pub(crate) fn contacts(&self) -> Vec<Contact> {
         let mut contacts: Vec<Contact> =

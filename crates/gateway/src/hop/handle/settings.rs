@@ -7,7 +7,7 @@ use std::time::Duration;
 use pep::traffic::Classes;
 use slacp::{
     AggregateId, ClassId, CloseReason, Contact, KeyPair, PathKey, PathMemory, PublicKey, Rate,
-    RateError, SessionId, SessionShare,
+    RateError, SessionId, SessionShare, Sibling,
 };
 use units::{BitRate, ByteCount, Instant};
 
@@ -93,6 +93,11 @@ impl Hop {
     pub(crate) fn call(&self, contacts: Vec<Contact>) {
         self.part(0).endpoint.call(contacts);
         self.notify_drivers();
+    }
+
+    /// Sets which sessions are another process's at the same address.
+    pub(crate) fn set_sibling(&self, sibling: Option<&Sibling>) {
+        self.command(|endpoint| endpoint.set_sibling(sibling.cloned()));
     }
 
     /// Tells a terminal's endpoint which key will replace a hub's.

@@ -9,8 +9,8 @@ mod protocol;
 mod server;
 
 pub use client::{Control, ControlError};
-pub(crate) use path::check_usual;
 pub use path::default_directories;
+pub(crate) use path::{check_usual, path_of};
 pub use protocol::{
     Answer, BundleAsked, BundleOffer, BundleRequest, PROTOCOL, Request, from_base64, to_base64,
 };

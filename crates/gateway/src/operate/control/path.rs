@@ -9,6 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use os::{PlaceError, Places, RUN_VARIABLE};
+use pep::config::ControlPath;
 
 use crate::operate::status::Role;
 
@@ -29,6 +30,15 @@ pub(crate) fn check_usual() -> Result<(), PlaceError> {
 /// Default path of a gateway's socket. Creates the directory.
 pub(super) fn usual(role: Role) -> Result<PathBuf, PlaceError> {
     Ok(places().usable()?.path().join(socket_name(role)))
+}
+
+/// Where the control socket of a gateway is that runs with this configuration; [`None`] if it has none.
+pub(crate) fn path_of(place: &ControlPath, role: Role) -> Option<PathBuf> {
+    match place {
+        ControlPath::None => None,
+        ControlPath::At(path) => Some(path.clone()),
+        ControlPath::Usual => usual(role).ok(),
+    }
 }
 
 fn socket_name(role: Role) -> String {

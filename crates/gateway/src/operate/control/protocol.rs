@@ -4,6 +4,7 @@ use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
 use serde::{Deserialize, Serialize};
 
+use crate::hub::HandOver;
 use crate::operate::status::{AccountStatus, BundleStatus, ConnectionStatus, Status};
 
 /// Protocol version. Incremented when older programs can no longer understand newer ones.
@@ -62,6 +63,13 @@ pub enum Request {
     Reload,
     /// Hand over, list or receive bundles.
     Bundle(BundleRequest),
+    /// Start the program anew from its file, in this one's place, which ends after its last connection.
+    Upgrade {
+        /// Time limit in seconds after which remaining connections are reset.
+        within_s: f64,
+    },
+    /// The new process asks for its predecessor's place.
+    HandOver,
     /// Take no new connections, and exit after the last one.
     Drain {
         /// Time limit in seconds after which remaining connections are reset; no limit if `None`.
@@ -192,6 +200,8 @@ pub enum Answer {
     Events(Vec<String>),
     /// About bundles.
     Bundle(Box<BundleAsked>),
+    /// What the new process needs to know.
+    HandOver(HandOver),
 }
 
 /// Serialises a message to a line.
@@ -236,6 +246,8 @@ mod tests {
             Request::Accounts,
             Request::Reload,
             Request::Drain { within_s: None },
+            Request::Upgrade { within_s: 1.5 },
+            Request::HandOver,
             Request::Bundle(BundleRequest::List),
             Request::Bundle(BundleRequest::Next { service: "7".into() }),
         ];

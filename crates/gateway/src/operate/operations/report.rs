@@ -36,6 +36,7 @@ impl Operations {
             tunnel: role.tunnel,
             hubs: role.hubs,
             next_key: role.next_key,
+            predecessor: role.predecessor,
             workers: view.hop.map_or_else(Vec::new, Hop::workers),
             dns: role.dns,
             http: role.http,

@@ -55,6 +55,9 @@ impl Status {
         if let Some(next) = &self.next_key {
             row(&mut text, "next key", &services::next_key(next));
         }
+        if let Some(pid) = self.predecessor {
+            row(&mut text, "upgrade", &format!("pid {pid} still carries connections of before"));
+        }
         for (number, worker) in (1..).zip(&self.workers) {
             let (sessions, held) = (worker.sessions, bytes(worker.held_bytes));
             row(&mut text, "worker", &format!("{number}: {sessions} sessions, {held} held"));

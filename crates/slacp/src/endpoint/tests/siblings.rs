@@ -1,0 +1,101 @@
+//! A hub that is replaced by another process at its address.
+
+use super::*;
+use crate::{Contact, IndexShare, Sibling};
+
+fn half(second: bool) -> Endpoint {
+    hub(Config { index_share: IndexShare::WHOLE.half(second), ..config() })
+}
+
+/// Everything that the terminal sends in a while, none of which arrives.
+fn lost(terminal: &mut Endpoint, from: &mut u64, ms: u64) -> Vec<Vec<u8>> {
+    let mut sent = Vec::new();
+    for _ in 0..ms / 10 {
+        *from += 10;
+        sent.extend(drain(terminal, at(*from)));
+    }
+    sent
+}
+
+#[test]
+fn what_belongs_to_the_process_before_is_left_to_it() {
+    let (mut before, mut after, mut terminal) = (half(false), half(true), terminal(5));
+    connect(&mut terminal, &mut before);
+    let sessions = before.names().into_iter().collect();
+    let sibling = Sibling { indices: IndexShare::WHOLE.half(false), sessions };
+    after.set_sibling(Some(sibling));
+
+    // The terminal's packets get no answer there, neither a hint.
+    let mut now = 10;
+    let sent = lost(&mut terminal, &mut now, 20_000);
+    let data = |it: &&Vec<u8>| matches!(packet::parse(it), Some(Datagram::Data(_)));
+    assert!(sent.iter().filter(data).count() > 0);
+    for packet in sent.iter().filter(data) {
+        after.handle_datagram(at(now), address(TERMINAL), &mut packet.clone());
+    }
+    assert_eq!(drain(&mut after, at(now)), [] as [Vec<u8>; 0]);
+
+    // It asks, hears that its session is there, and keeps it.
+    let event = |terminal: &mut Endpoint| terminal.poll_event().map(|(_, event)| event);
+    assert_eq!(event(&mut terminal), Some(Event::Unreachable));
+    for _ in 0..3_000 {
+        now += 10;
+        carry(&mut terminal, TERMINAL, &mut after, at(now));
+        carry(&mut after, HUB, &mut terminal, at(now));
+    }
+    assert_eq!((event(&mut terminal), after.footprint().sessions), (None, 0));
+    for _ in 0..500 {
+        now += 10;
+        carry(&mut terminal, TERMINAL, &mut before, at(now));
+        carry(&mut before, HUB, &mut terminal, at(now));
+    }
+    assert_eq!(event(&mut terminal), Some(Event::Reachable));
+
+    // The process before has ended without a word.
+    after.set_sibling(None);
+    for _ in 0..6_000 {
+        now += 10;
+        carry(&mut terminal, TERMINAL, &mut after, at(now));
+        carry(&mut after, HUB, &mut terminal, at(now));
+    }
+    let events: Vec<Event> = core::iter::from_fn(|| event(&mut terminal)).collect();
+    assert!(matches!(events.last(), Some(Event::Up { .. })), "{events:?}");
+    assert_eq!(after.footprint().sessions, 1);
+}
+
+#[test]
+fn a_process_that_is_called_away_calls_its_terminals() {
+    let (mut before, mut after, mut terminal) = (half(false), half(true), terminal(5));
+    connect(&mut terminal, &mut before);
+    drain(&mut terminal, at(100));
+    let contact = before.contacts()[0];
+    // What does not belong to the terminal's session means nothing to it.
+    let initiates = |it: &Vec<u8>| matches!(packet::parse(it), Some(Datagram::Initiation { .. }));
+    for (contact, believed) in [
+        (Contact { index: contact.index ^ 1, ..contact }, false),
+        (Contact { number: contact.number + (1 << 20), ..contact }, false),
+        (contact, true),
+    ] {
+        after.call(vec![contact]);
+        assert_eq!(carry(&mut after, HUB, &mut terminal, at(200)), 1);
+        let said = drain(&mut terminal, at(200));
+        assert_eq!(said.iter().any(initiates), believed, "{contact:?}");
+        for mut datagram in said {
+            after.handle_datagram(at(200), address(TERMINAL), &mut datagram);
+        }
+    }
+    carry(&mut after, HUB, &mut terminal, at(300));
+    assert!(matches!(terminal.poll_event(), Some((_, Event::Down(DownReason::Replaced)))));
+    assert!(is_up(&mut terminal));
+}
+
+/// A thousand a second, also after a pause, and no more than there are.
+#[test]
+fn calls_are_spread() {
+    let mut hub = hub(config());
+    let contact = |index| Contact { address: address(7), index, number: 3 };
+    hub.call((1..=500).map(contact).collect());
+    let mut count = |ms| drain(&mut hub, at(ms)).len();
+    assert_eq!([count(0), count(100), count(110)], [51, 51, 10]);
+    assert_eq!((0..10).map(|i| count(1_000 + i * 50)).sum::<usize>(), 500 - 51 - 51 - 10);
+}
