@@ -1,5 +1,5 @@
-//! The permits of a hub's terminals: files in a directory, each with what a section `[[terminal]]`
-//! has.
+//! The permits of a hub's terminals: files in a directory, or texts in etcd, each with what a section
+//! `[[terminal]]` has.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,6 +12,8 @@ use pep::egress::Egress;
 use scenario::FileError;
 use scenario::gateway::{ConfigFile, Permitted};
 use units::UnixTime;
+
+use crate::enrolment::etcd::Texts;
 
 /// The longest permit that is read, in bytes, and the most permits.
 const LONGEST: u64 = 64 << 10;
@@ -27,6 +29,8 @@ pub(crate) struct Permits {
     config: HubConfig,
     /// The permits as they were last read.
     files: BTreeMap<PathBuf, (Mark, String)>,
+    /// The permits in etcd, by what stands for their paths.
+    remote: BTreeMap<PathBuf, String>,
     /// The last valid text of each permit.
     good: BTreeMap<PathBuf, String>,
     terminals: Vec<PermittedTerminal>,
@@ -44,6 +48,7 @@ impl Permits {
         let mut permits = Self {
             config: config.clone(),
             files: BTreeMap::new(),
+            remote: BTreeMap::new(),
             good: BTreeMap::new(),
             terminals: Vec::new(),
             paths: BTreeMap::new(),
@@ -69,7 +74,11 @@ impl Permits {
     /// As for [`Self::read`].
     pub(crate) fn configure(&mut self, config: &HubConfig) -> Result<(), FileError> {
         let mut next = Self::read(config)?;
-        if next.config.permits == self.config.permits {
+        let same = next.config.permits == self.config.permits;
+        if next.config.etcd.is_some() {
+            next.remote = std::mem::take(&mut self.remote);
+        }
+        if same || !next.remote.is_empty() {
             next.good = std::mem::take(&mut self.good);
             next.follow();
         }
@@ -88,6 +97,18 @@ impl Permits {
                 return false;
             }
         }
+        true
+    }
+
+    /// Applies what etcd has, by name. Returns whether that has changed.
+    pub(crate) fn set_remote(&mut self, texts: &Texts) -> bool {
+        let place = |(name, text): (&String, &String)| (remote_path(name), text.clone());
+        let remote: BTreeMap<PathBuf, String> = texts.iter().map(place).collect();
+        if remote == self.remote {
+            return false;
+        }
+        self.remote = remote;
+        self.follow();
         true
     }
 
@@ -128,6 +149,8 @@ impl Permits {
     fn follow(&mut self) {
         let texts: BTreeMap<PathBuf, String> =
             self.files.iter().map(|(path, (_, text))| (path.clone(), text.clone())).collect();
+        let texts: BTreeMap<PathBuf, String> =
+            texts.into_iter().chain(self.remote.clone()).collect();
         let mut permitted = self.parse(&texts);
         let mut used = texts;
         if !permitted.refused.is_empty() {
@@ -185,10 +208,33 @@ impl Permits {
         self.paths.keys().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// The file with the permit of a terminal.
-    pub(crate) fn file_of(&self, name: &str) -> Option<&Path> {
-        self.paths.get(name).map(PathBuf::as_path)
+    /// Where the permit of a terminal is.
+    pub(crate) fn place_of(&self, name: &str) -> Option<PermitPlace> {
+        let path = self.paths.get(name)?;
+        let remote = path.strip_prefix(REMOTE).ok().filter(|_| self.remote.contains_key(path));
+        Some(match remote {
+            // Only the ending is not of the key.
+            Some(key) => PermitPlace::Etcd(key.with_extension("").display().to_string()),
+            None => PermitPlace::File(path.clone()),
+        })
     }
+}
+
+/// Where a permit is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PermitPlace {
+    /// In this file.
+    File(PathBuf),
+    /// In etcd, under this key without the prefix.
+    Etcd(String),
+}
+
+/// The beginning of what stands for the path of a permit in etcd, in messages.
+const REMOTE: &str = "etcd:";
+
+/// What stands for the path of a permit in etcd.
+pub(crate) fn remote_path(name: &str) -> PathBuf {
+    Path::new(REMOTE).join(format!("{name}.{ENDING}"))
 }
 
 fn read_permit(path: &Path, length: u64) -> io::Result<String> {
@@ -264,10 +310,33 @@ mod tests {
         site.write(".ship.toml.new", "half a permit");
         assert!(permits.refresh() && !permits.refresh());
         assert_eq!(names(&permits), ["base", "rig-7", "ship"]);
-        assert!(permits.file_of("rig-7").unwrap().ends_with("rig.toml"));
-        fs::remove_file(permits.file_of("ship").unwrap()).unwrap();
+        let file = |name: &str| match permits.place_of(name) {
+            Some(PermitPlace::File(path)) => path,
+            other => panic!("{other:?}"),
+        };
+        assert!(file("rig-7").ends_with("rig.toml"));
+        fs::remove_file(file("ship")).unwrap();
         assert!(permits.refresh());
         assert_eq!(names(&permits), ["base", "rig-7"]);
+    }
+
+    #[test]
+    fn permits_in_etcd_are_beside_those_in_files() {
+        let site = Site::new("");
+        let mut permits = site.permits();
+        site.write("ship.toml", &format!("key = \"{}\"\n", key(2)));
+        let text = |seed| format!("key = \"{}\"\n", key(seed));
+        let mut texts = Texts::from([("rig.7".to_owned(), text(3)), ("buoy".to_owned(), text(4))]);
+        assert!(permits.set_remote(&texts) && !permits.set_remote(&texts));
+        assert!(permits.refresh());
+        assert_eq!(names(&permits), ["base", "buoy", "rig.7", "ship"]);
+        assert_eq!(permits.place_of("rig.7"), Some(PermitPlace::Etcd("rig.7".to_owned())));
+        assert!(matches!(permits.place_of("ship"), Some(PermitPlace::File(_))));
+        // One that is no longer valid counts as it was; one that is gone is gone.
+        texts.insert("buoy".to_owned(), "kye".to_owned());
+        texts.remove("rig.7");
+        assert!(permits.set_remote(&texts));
+        assert_eq!(names(&permits), ["base", "buoy", "ship"]);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //!  session of the invitation is closed          session with the own key: it is served
 //! ```
 
+pub(crate) mod etcd;
 pub mod join;
 pub mod permit;
 mod serve;

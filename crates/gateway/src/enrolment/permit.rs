@@ -2,23 +2,26 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pep::config::{HubAddress, PermittedTerminal, TcpAddress};
+use pep::config::{HubAddress, HubConfig, PermittedTerminal, TcpAddress};
 use pep::traffic::Prefix;
 use report::{Column, Table};
 use scenario::FileError;
 use serde::Serialize;
 use slacp::PublicKey;
 use thiserror::Error;
+use tokio::runtime::Builder;
 use units::UnixTime;
 
+use super::etcd::{Etcd, EtcdError};
 use super::token::{Token, TokenHub};
 use crate::clock;
 use crate::config::keys::{KeyError, PrivateKey, format_public_key};
-use crate::config::permits::Permits;
+use crate::config::permits::{PermitPlace, Permits};
 use crate::config::read_hub;
 use crate::operate::whole_file::{PUBLIC, replace};
 
@@ -30,7 +33,7 @@ pub enum PermitError {
     #[error(transparent)]
     Hub(#[from] FileError),
     /// The hub has no directory with permits.
-    #[error("{}: permits is missing: expected a directory, like permits = \"permits\"", hub.display())]
+    #[error("{}: permits is missing: expected a directory, like permits = \"permits\", or a section [etcd]", hub.display())]
     NoDirectory {
         /// The hub's configuration.
         hub: PathBuf,
@@ -66,6 +69,21 @@ pub enum PermitError {
     /// There are no keys.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// etcd does not do it.
+    #[error("{0}")]
+    Etcd(String),
+}
+
+impl From<EtcdError> for PermitError {
+    fn from(error: EtcdError) -> Self {
+        Self::Etcd(error.to_string())
+    }
+}
+
+/// Where a hub's permits are.
+enum Store {
+    Directory(PathBuf),
+    Etcd(Etcd),
 }
 
 /// An invitation for a new terminal.
@@ -85,14 +103,34 @@ pub struct Invitation {
     pub valid_for: Duration,
 }
 
-/// The permits of the hub with the configuration at `hub`, and their directory.
-fn permits(hub: &Path) -> Result<(Permits, PublicKey, PathBuf), PermitError> {
+/// All permits of a hub with this configuration.
+fn read(config: &HubConfig) -> Result<Permits, PermitError> {
+    let mut permits = Permits::read(config)?;
+    if let Some(etcd) = &config.etcd {
+        permits.set_remote(&wait(Etcd::new(etcd).read())?);
+    }
+    Ok(permits)
+}
+
+/// Waits for etcd.
+fn wait<T>(what: impl Future<Output = Result<T, EtcdError>>) -> Result<T, PermitError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| PermitError::Etcd(error.to_string()))?;
+    Ok(runtime.block_on(what)?)
+}
+
+/// The permits of the hub with the configuration at `hub`, its key, and where new ones go.
+fn permits(hub: &Path) -> Result<(Permits, PublicKey, Store), PermitError> {
     let config = read_hub(hub)?;
     let none = || PermitError::NoDirectory { hub: hub.to_owned() };
-    let directory = config.permits.clone().ok_or_else(none)?;
+    let store = match (&config.etcd, &config.permits) {
+        (Some(etcd), _) => Store::Etcd(Etcd::new(etcd)),
+        (None, Some(directory)) => Store::Directory(directory.clone()),
+        (None, None) => return Err(none()),
+    };
     // A terminal that joins while the key is replaced begins with the new one.
     let identity = config.next_identity.as_ref().unwrap_or(&config.identity).public();
-    Ok((Permits::read(&config)?, identity, directory))
+    Ok((read(&config)?, identity, store))
 }
 
 impl Invitation {
@@ -102,7 +140,7 @@ impl Invitation {
     /// # Errors
     /// [`PermitError`].
     pub fn write(&self, hub: &Path) -> Result<Token, PermitError> {
-        let (permits, key, directory) = permits(hub)?;
+        let (permits, key, store) = permits(hub)?;
         let name = &self.name;
         let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
         if name.is_empty() || name.starts_with('.') || !name.bytes().all(known) {
@@ -112,9 +150,14 @@ impl Invitation {
             return Err(PermitError::Exists { name: name.clone() });
         }
         let secret = PrivateKey::generate()?;
-        let path = directory.join(format!("{name}.toml"));
         let text = self.text(&secret.public());
-        create(&path, &text).map_err(|cause| PermitError::Write { path, cause })?;
+        match store {
+            Store::Directory(directory) => {
+                let path = directory.join(format!("{name}.toml"));
+                create(&path, &text).map_err(|cause| PermitError::Write { path, cause })?;
+            }
+            Store::Etcd(etcd) => wait(etcd.put(name, None, &text))?,
+        }
         let other = |(address, key): &(HubAddress, PublicKey)| TokenHub {
             address: address.clone(),
             tcp: None,
@@ -145,10 +188,15 @@ impl Invitation {
 /// # Errors
 /// [`PermitError`].
 pub fn revoke(hub: &Path, name: &str) -> Result<(), PermitError> {
-    let (permits, ..) = permits(hub)?;
+    let (permits, _, store) = permits(hub)?;
     let unknown = || PermitError::Unknown { name: name.to_owned(), known: permits.names() };
-    let path = permits.file_of(name).ok_or_else(unknown)?;
-    fs::remove_file(path).map_err(|cause| PermitError::Write { path: path.to_owned(), cause })
+    match (permits.place_of(name).ok_or_else(unknown)?, store) {
+        (PermitPlace::File(path), _) => {
+            fs::remove_file(&path).map_err(|cause| PermitError::Write { path, cause })
+        }
+        (PermitPlace::Etcd(key), Store::Etcd(etcd)) => wait(etcd.remove(&key)).map(drop),
+        (PermitPlace::Etcd(_), Store::Directory(_)) => Err(unknown()),
+    }
 }
 
 /// A terminal that may connect.
@@ -172,7 +220,7 @@ pub struct Listed {
 /// # Errors
 /// [`PermitError`].
 pub fn list(hub: &Path) -> Result<Vec<Listed>, PermitError> {
-    let permits = Permits::read(&read_hub(hub)?)?;
+    let permits = read(&read_hub(hub)?)?;
     let listed = |terminal: &PermittedTerminal| Listed {
         name: terminal.name.clone(),
         key: format_public_key(&terminal.key),

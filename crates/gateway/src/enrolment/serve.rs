@@ -3,7 +3,7 @@
 use std::fs;
 use std::future::poll_fn;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use scenario::gateway::Permitted;
@@ -11,7 +11,9 @@ use slacp::{Destination, PublicKey, Read, ResetReason};
 use tokio::time::timeout;
 
 use super::PLACE;
+use super::etcd::Etcd;
 use crate::config::keys::{format_public_key, parse_public_key};
+use crate::config::permits::{PermitPlace, remote_path};
 use crate::hop::Stream;
 use crate::operate::whole_file::{PUBLIC, replace};
 
@@ -27,20 +29,30 @@ pub(crate) fn is_meant(destination: &Destination) -> bool {
 
 /// Takes the key that the terminal `name` says on `stream`, and replaces the invitation with the key
 /// `invitation` in its permit.
-pub(crate) async fn serve(stream: Stream, name: String, invitation: PublicKey, permit: PathBuf) {
+pub(crate) async fn serve(
+    stream: Stream,
+    name: String,
+    invitation: PublicKey,
+    (place, etcd): (PermitPlace, Option<Etcd>),
+) {
     let key = match timeout(PATIENCE, read(&stream)).await {
         Ok(Ok(key)) => key,
         Ok(Err(reason)) => return stream.reset(reason),
         Err(_) => return stream.reset(ResetReason::TimedOut),
     };
-    match write(&permit, &invitation, &key) {
+    let written = match (&place, etcd) {
+        (PermitPlace::File(path), _) => write(path, &invitation, &key),
+        (PermitPlace::Etcd(permit), Some(etcd)) => put(&etcd, permit, &invitation, &key).await,
+        (PermitPlace::Etcd(_), None) => Err(io::ErrorKind::NotFound.into()),
+    };
+    match written {
         Ok(()) => {
             tracing::info!("{name} has joined with the key {}", format_public_key(&key));
             // That the permit has changed ends the session, so nothing needs to be said.
             let _ = timeout(PATIENCE, stream.reset_by_peer()).await;
         }
         Err(error) => {
-            tracing::error!("{name} cannot join: {}: {error}", permit.display());
+            tracing::error!("{name} cannot join: {error}");
             stream.reset(ResetReason::Prohibited);
         }
     }
@@ -65,8 +77,18 @@ async fn read(stream: &Stream) -> Result<PublicKey, ResetReason> {
 
 /// Puts the terminal's key in place of the invitation.
 fn write(permit: &Path, invitation: &PublicKey, key: &PublicKey) -> io::Result<()> {
-    let text = fs::read_to_string(permit)?;
+    let failed = |error| io::Error::other(format!("{}: {error}", permit.display()));
+    let text = fs::read_to_string(permit).map_err(failed)?;
     let enrolled = Permitted::enrol(permit, &text, invitation, key);
     let enrolled = enrolled.map_err(io::Error::other)?;
     replace(permit, enrolled.as_bytes(), PUBLIC)
+}
+
+/// The same for a permit in etcd, which must not change meanwhile.
+async fn put(etcd: &Etcd, permit: &str, invitation: &PublicKey, key: &PublicKey) -> io::Result<()> {
+    let before = etcd.get(permit).await.map_err(io::Error::other)?;
+    let before = before.ok_or(io::ErrorKind::NotFound)?;
+    let enrolled = Permitted::enrol(&remote_path(permit), &before.text, invitation, key);
+    let enrolled = enrolled.map_err(io::Error::other)?;
+    etcd.put(permit, Some(&before), &enrolled).await.map_err(io::Error::other)
 }

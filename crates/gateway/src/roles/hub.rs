@@ -3,6 +3,7 @@
 
 mod next_key;
 mod quotas;
+mod shared_permits;
 mod streams;
 mod upgrade;
 
@@ -25,6 +26,7 @@ use tokio::task::JoinSet;
 use units::{Instant, UnixTime};
 
 use self::next_key::{NextKey, Told};
+use self::shared_permits::SharedPermits;
 use self::streams::Resolved;
 pub use self::upgrade::HandOver;
 use self::upgrade::{Predecessor, Stage};
@@ -99,8 +101,10 @@ pub async fn run(
     let tls = config.tls.as_ref().map(tls::acceptor).transpose();
     let tls = tls.map_err(RunError::Certificate)?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
-    let permits = Permits::read(&config)?;
+    let mut permits = Permits::read(&config)?;
     let watch = permits.directory().and_then(watch);
+    let mut shared = SharedPermits::start(&config);
+    shared.apply(&mut permits);
     let wall = clock::unix_time();
     let terminals = permits.served(wall);
     let allow: Vec<PublicKey> = terminals.iter().map(|terminal| terminal.key).collect();
@@ -158,6 +162,7 @@ pub async fn run(
         expired: permits.expired(wall),
         permits,
         watch,
+        shared,
         look: Periodic::new(LOOK, clock::now() + LOOK),
         intercepts: config.intercept.is_some(),
         mesh: config.mesh,
@@ -266,6 +271,8 @@ struct Hub {
     /// Where terminals were last heard; [`None`] without `state`.
     contacts: Option<ContactStore>,
     watch: Option<DirectoryWatch>,
+    /// The permits in etcd.
+    shared: SharedPermits,
     /// When to look at the permits without being told: a network file system does not tell.
     look: Periodic,
     /// Terminals that have expired.
@@ -342,6 +349,7 @@ impl Service for Hub {
             event = self.parts.next() => HubEvent::Pair(event),
             Some(resolved) = self.lookups.join_next() => HubEvent::Resolved(resolved.ok().flatten()),
             () = changed(&mut self.watch) => HubEvent::Permits,
+            () = self.shared.changed() => HubEvent::Permits,
             Some(Ok(invitation)) = self.enrolments.join_next() => HubEvent::Enrolled(invitation),
             Some(told) = self.next_key.next() => HubEvent::Told(told),
         }
@@ -401,7 +409,9 @@ impl Service for Hub {
         self.account(now, ops);
         self.http.iter().for_each(HubHttp::housekeep);
         let looks = self.look.is_due(now);
-        let changed = (std::mem::take(&mut self.stale) || looks) && self.permits.refresh();
+        let told = std::mem::take(&mut self.stale);
+        let mut changed = (told || looks) && self.permits.refresh();
+        changed |= told && self.shared.apply(&mut self.permits);
         if changed || self.permits.expired(clock::unix_time()) != self.expired {
             self.serve(now, ops);
         }
@@ -416,6 +426,7 @@ impl Service for Hub {
         let config = read_hub(&ops.file()?).map_err(|error| error.to_string())?;
         self.permits.configure(&config).map_err(|error| error.to_string())?;
         self.watch = self.permits.directory().and_then(watch);
+        self.shared.configure(&config);
         let Parts { gateway, intake, tunnel, policies } = &mut self.parts;
         gateway.set_connect_timeout(config.connect_timeout);
         if let (Some(intake), Some(intercept)) = (intake, &config.intercept) {

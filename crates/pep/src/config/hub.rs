@@ -12,6 +12,7 @@ use super::dns::HubDnsConfig;
 use super::http::HubHttpConfig;
 use super::intercept::{InterceptConfig, TunnelConfig};
 use super::operation::OperationConfig;
+use super::terminal::HubAddress;
 use units::UnixTime;
 
 use crate::accounting::{VolumeDefaults, VolumeQuota};
@@ -55,6 +56,8 @@ pub struct HubConfig {
     pub terminals: Vec<PermittedTerminal>,
     /// Directory with the permits of further terminals, one in each file. Key `permits`, default none.
     pub permits: Option<PathBuf>,
+    /// The etcd that has the permits of further terminals. Section `etcd`, default none.
+    pub etcd: Option<EtcdConfig>,
     /// What applies to terminals whose sections or permits do not say otherwise.
     pub defaults: PermitDefaults,
     /// Operational settings. Keys `control`, `metrics`, `state`, `total_memory`, `max_connections`,
@@ -137,6 +140,21 @@ pub struct PermittedTerminal {
     /// Whether the key is that of an invitation: whoever has it can do nothing but replace it with the
     /// terminal's own. Key `invite` instead of `key`.
     pub invited: bool,
+}
+
+/// An etcd that keeps permits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdConfig {
+    /// Its members' client addresses, at least one. Key `members`.
+    pub members: Vec<HubAddress>,
+    /// What the keys of permits begin with; ends in `/`. Key `prefix`, default
+    /// [`Self::PREFIX`].
+    pub prefix: String,
+}
+
+impl EtcdConfig {
+    /// The usual prefix.
+    pub const PREFIX: &str = "/skyhop/terminals/";
 }
 
 /// A certificate, and the key that belongs to it.

@@ -13,7 +13,7 @@ mod terminal;
 pub use bundles::{BundlesConfig, FILE_SERVICES, Reach};
 pub use dns::{DnsConfig, HubDnsConfig};
 pub use http::{HttpConfig, HubCacheConfig, HubHttpConfig, PushConfig};
-pub use hub::{HubConfig, PermitDefaults, PermittedTerminal, TlsFiles, aggregates};
+pub use hub::{EtcdConfig, HubConfig, PermitDefaults, PermittedTerminal, TlsFiles, aggregates};
 pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice};
 pub use log::{LogFilter, LogFilterError};
 pub use operation::{ControlPath, DlepConfig, MetricsConfig, Modem, OperationConfig};

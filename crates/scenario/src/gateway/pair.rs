@@ -4,8 +4,8 @@ use core::fmt::Display;
 use std::path::Path;
 
 use pep::config::{
-    HubAddress, HubConfig, KnownHub, PermitDefaults, PermittedTerminal, TcpAddress, TerminalConfig,
-    TlsFiles,
+    EtcdConfig, HubAddress, HubConfig, KnownHub, PermitDefaults, PermittedTerminal, TcpAddress,
+    TerminalConfig, TlsFiles,
 };
 use pep::keys::KEY_FORM;
 use slacp::{IndexShare, KeyPair, MOST_PARTS, PublicKey};
@@ -135,8 +135,11 @@ pub(super) fn hub<E: Display>(
         carrier: carrier(place, raw.carrier)?,
     };
     let permits = raw.permits.map(|directory| place.folder().locate(Path::new(&directory)));
-    if raw.terminal.is_empty() && permits.is_none() {
-        return Err(place.missing("terminal", "at least one section [[terminal]], or `permits`"));
+    let etcd = raw.etcd.map(|raw| etcd(&place.within("etcd"), raw)).transpose()?;
+    let elsewhere = permits.is_some() || etcd.is_some();
+    if raw.terminal.is_empty() && !elsewhere {
+        let expected = "at least one section [[terminal]], `permits` or [etcd]";
+        return Err(place.missing("terminal", expected));
     }
     let classes = &shared.classes;
     let mut list = List::new(&defaults, &shared.link.rate, classes, shared.tunnel.is_some());
@@ -144,12 +147,12 @@ pub(super) fn hub<E: Display>(
         list.add(&place.within("terminal").within(index), raw)?;
     }
     let terminals = list.terminals;
-    let bundles = |raw| bundles::hub(place, raw, &terminals, permits.is_some());
+    let bundles = |raw| bundles::hub(place, raw, &terminals, elsewhere);
     let bundles = raw.bundles.map(bundles).transpose()?;
     shared.link.bundles = bundles.is_some();
     shared.link.index_share = raw.shared_address.map_or(IndexShare::WHOLE, |share| share.0);
     let transparent = raw.transparent.unwrap_or(false);
-    let needs_networks = permits.is_none() && (raw.intercept.is_some() || transparent);
+    let needs_networks = !elsewhere && (raw.intercept.is_some() || transparent);
     check_networks(place, &terminals, needs_networks)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
     let choice = Choice { split: raw.intercept.is_some(), tunnel: shared.tunnel.is_some() };
@@ -175,6 +178,7 @@ pub(super) fn hub<E: Display>(
         intercept: raw.intercept.map(|raw| entrances::intercept(place, raw)).transpose()?,
         terminals,
         permits,
+        etcd,
         defaults,
         operation: shared.operation,
         tunnel: shared.tunnel,
@@ -182,6 +186,25 @@ pub(super) fn hub<E: Display>(
         policies: policies::read(place, bypass, raw.policy, choice)?,
     })
 }
+
+/// The section `[etcd]`.
+fn etcd(place: &Place<'_>, raw: sections::Etcd) -> Result<EtcdConfig, FileError> {
+    let members: Vec<HubAddress> = raw.members.into_iter().map(|member| member.0).collect();
+    let expected = "the client addresses of its members, like [\"127.0.0.1:2379\"]";
+    place.check((1..=MOST_MEMBERS).contains(&members.len()), "members", members.len(), expected)?;
+    let prefix = raw.prefix.unwrap_or_else(|| EtcdConfig::PREFIX.to_owned());
+    let good = prefix.ends_with('/') && prefix.bytes().all(|byte| byte.is_ascii_graphic());
+    place.check(
+        good,
+        "prefix",
+        quoted(&prefix),
+        "the beginning of keys, like \"/skyhop/terminals/\"",
+    )?;
+    Ok(EtcdConfig { members, prefix })
+}
+
+/// The most members of an etcd.
+const MOST_MEMBERS: usize = 16;
 
 /// The key of the key `next_key_file`.
 fn next_identity<E: Display>(

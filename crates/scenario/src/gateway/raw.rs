@@ -11,8 +11,8 @@ use units::{BitRate, ByteCount, Probability, UnixTime};
 
 pub(crate) use self::sections::PermittedTerminal as RawPermit;
 use self::sections::{
-    Accept, Bundles, Class, Dlep, Dns, Egress, Http, HubDns, HubHttp, Intercept, Limits, Metrics,
-    OtherHub, PermittedTerminal, Policy, Proxy, Side, Tunnel, Wan,
+    Accept, Bundles, Class, Dlep, Dns, Egress, Etcd, Http, HubDns, HubHttp, Intercept, Limits,
+    Metrics, OtherHub, PermittedTerminal, Policy, Proxy, Side, Tunnel, Wan,
 };
 use self::values::{Address, HubOrder, InitialRate, Key, RateChoice};
 use crate::text::{Text, Time};
@@ -242,6 +242,8 @@ pub(crate) struct RawHub {
     /// A directory with further terminals, one in each file `*.toml` (docs/enrol.md). It is watched.
     #[schemars(extend("examples" = ["permits"]))]
     pub(super) permits: Option<String>,
+    /// An etcd with further terminals (docs/enrol.md). It is watched.
+    pub(super) etcd: Option<Etcd>,
 }
 
 /// The configuration of a solo gateway (docs/solo.md).

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use gateway::keys::PrivateKey;
 use lab::{LAN_DEVICE, Node, find_netns};
 use nix::sys::signal::Signal;
+use os::testkit::skip;
 
+use crate::clean_up::path;
 use crate::common::{as_each_user, text};
 use crate::inside::{Gateway, Mirror, PATIENCE, assert_reset, connect_carried_until, exchange};
 use crate::lossless;
@@ -143,4 +145,104 @@ pub(crate) fn inside_an_invitation() {
     terminal.wait_for("the other side no longer serves this one");
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
+}
+
+/// A running etcd on the hubs' host, with its data in this directory.
+struct Etcd(std::process::Child);
+
+impl Etcd {
+    fn start(directory: &Path) -> Self {
+        let mut etcd = find_netns(Node::Hub).unwrap().command(path("etcd").unwrap());
+        etcd.args(["--data-dir"]).arg(directory.join("etcd"));
+        etcd.args(["--listen-client-urls", "http://127.0.0.1:2379"]);
+        etcd.args(["--advertise-client-urls", "http://127.0.0.1:2379"]);
+        etcd.args(["--listen-peer-urls", "http://127.0.0.1:2380"]);
+        let etcd = etcd.env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
+        Self(etcd.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn two_hubs_share_their_permits_in_etcd() {
+    if path("etcd").is_none() {
+        return skip("no etcd");
+    }
+    as_each_user(|runner| runner.inside(lossless(), "enrol::inside_etcd"));
+}
+
+pub(crate) fn inside_etcd() {
+    let (mirror, directory) = (Mirror::start(PORT), tempfile::tempdir().unwrap());
+    let at = |name: &str| directory.path().join(name);
+    let start = |number: u16| {
+        let name = format!("hub-{number}");
+        fs::create_dir_all(at(&name)).unwrap();
+        let file = at(&name).join("hub.toml");
+        if !file.exists() {
+            PrivateKey::generate().unwrap().write_file(&at(&name).join("hub.key")).unwrap();
+            let text = format!(
+                "private_key_file = \"hub.key\"\nlisten = \"[::]:{}\"\nrate = \"100 Mbit/s\"\n\
+                 control = {:?}\nstate = {:?}\n[etcd]\nmembers = [\"127.0.0.1:2379\"]\n",
+                5900 + number,
+                at(&name).join("control"),
+                at(&name),
+            );
+            fs::write(&file, text).unwrap();
+        }
+        let mut hub = Gateway::start_from(Node::Hub, "hub", &file);
+        hub.wait_for("ready");
+        hub
+    };
+    // The hubs may be there first.
+    let mut hubs = [0, 1].map(start);
+    let etcd = Etcd::start(directory.path());
+    hubs.iter_mut().for_each(|hub| hub.wait_for("etcd answers again"));
+    let enrol = |command: &str, rest: &[&str]| {
+        let skyhop = std::env::var_os("SKYHOP").unwrap();
+        let mut enrol = find_netns(Node::Hub).unwrap().command(skyhop);
+        let output = enrol.args(["enrol", command]).arg(at("hub-0").join("hub.toml")).args(rest);
+        let output = output.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).trim().to_owned()
+    };
+    let other = PrivateKey::read_file(&at("hub-1").join("hub.key")).unwrap().public();
+    let other = format!("hub:5901={}", gateway::keys::format_public_key(&other));
+    let token = enrol("invite", &["ship-1", "--hub", "hub:5900", "--other-hub", &other]);
+    hubs.iter_mut().for_each(|hub| hub.wait_for("serving 1 terminals"));
+    let joined = join(&token, &at("ship"));
+    assert!(joined.status.success(), "{}", text(&joined.stderr));
+    assert!(enrol("list", &[]).contains("joined"));
+    let mut terminal =
+        Gateway::start_from(Node::Terminal, "terminal", &at("ship").join("ship-1.toml"));
+    terminal.wait_for("ready");
+    let mut held = connect_carried_until(&mirror);
+
+    // While etcd is away nobody notices, and a hub that starts then serves whom it knew.
+    drop(etcd);
+    hubs.iter_mut().for_each(|hub| hub.wait_for("the terminals stay as they are"));
+    exchange(&mut held);
+    exchange(&mut mirror.connect_carried());
+    let used = terminal.line_with("using hub").contains("hub-2");
+    let [first, second] = hubs;
+    let (kept, other) = if used { (second, first) } else { (first, second) };
+    other.end_by(Signal::SIGTERM);
+    let mut again = start(u16::from(!used));
+    again.wait_for("serving 1 terminals");
+
+    let _etcd = Etcd::start(directory.path());
+    let mut hubs = [kept, again];
+    hubs.iter_mut().for_each(|hub| hub.wait_for("etcd answers again"));
+    enrol("revoke", &["ship-1"]);
+    let revoked = std::time::Instant::now();
+    hubs.iter_mut().for_each(|hub| hub.wait_for("serving 0 terminals"));
+    println!("both hubs know of a revocation after {:?}", revoked.elapsed());
+    assert_reset(&held);
+    terminal.end_by(Signal::SIGTERM);
+    hubs.into_iter().for_each(|hub| hub.end_by(Signal::SIGTERM));
 }

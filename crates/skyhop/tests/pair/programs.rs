@@ -40,6 +40,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     endings::inside_nobody_has_this_address,
     endings::inside_either_end_resets,
     endings::inside_the_sender_has_left_long_ago,
+    enrol::inside_etcd,
     enrol::inside_a_terminal_joins,
     enrol::inside_an_invitation,
     eyeballs::inside_an_address_refuses,

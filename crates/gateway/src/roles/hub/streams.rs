@@ -9,6 +9,7 @@ use units::Instant;
 
 use super::Hub;
 use crate::enrolment;
+use crate::enrolment::etcd::Etcd;
 use crate::hop::Stream;
 use crate::http::hub_store::Asker;
 use crate::intercept::Arrival;
@@ -123,16 +124,17 @@ impl Hub {
     /// Lets a terminal replace its invitation with its own key.
     pub(super) fn enrol(&mut self, stream: Stream, open: &Open<Destination>) {
         let terminal = self.sites.of(stream.session()).filter(|terminal| terminal.invited);
-        let file = terminal.and_then(|terminal| self.permits.file_of(&terminal.name));
-        let (Some(terminal), Some(file)) = (terminal, file) else {
+        let place = terminal.and_then(|terminal| self.permits.place_of(&terminal.name));
+        let (Some(terminal), Some(place)) = (terminal, place) else {
             return self.parts.gateway.refuse(stream, open, ResetReason::Prohibited);
         };
         if !self.enrolling.insert(terminal.key) {
             return self.parts.gateway.refuse(stream, open, ResetReason::Limit);
         }
-        let (name, key, file) = (terminal.name.clone(), terminal.key, file.to_owned());
+        let (name, key) = (terminal.name.clone(), terminal.key);
+        let place = (place, self.permits.config().etcd.as_ref().map(Etcd::new));
         self.enrolments.spawn(async move {
-            enrolment::serve(stream, name, key, file).await;
+            enrolment::serve(stream, name, key, place).await;
             key
         });
     }

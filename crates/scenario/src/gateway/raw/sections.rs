@@ -215,6 +215,18 @@ pub(in crate::gateway) struct HubDns {
     pub(in crate::gateway) questions: Option<i64>,
 }
 
+/// An etcd that keeps permits.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::gateway) struct Etcd {
+    /// Client addresses of its members: host and port. They are asked in this order.
+    #[schemars(extend("examples" = [["127.0.0.1:2379"]]))]
+    pub(in crate::gateway) members: Vec<Text<HubAddress>>,
+    /// What the keys of permits begin with. The rest of a key is the terminal's name.
+    #[schemars(extend("default" = "/skyhop/terminals/"))]
+    pub(in crate::gateway) prefix: Option<String>,
+}
+
 /// A node for bundles (BPv7).
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,0 +1,66 @@
+//! The permits as they were last, for a start while etcd is away.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Texts;
+use crate::operate::whole_file::{self, PRIVATE};
+
+/// The file in the directory of the key `state`.
+const FILE: &str = "hub-permits.json";
+/// Version of the file format.
+const FORMAT: u32 = 1;
+/// Maximum file size in bytes.
+const LONGEST: u64 = 64 << 20;
+
+/// The file with the permits.
+#[derive(Debug, Clone)]
+pub(crate) struct Cache(PathBuf);
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Contents {
+    skyhop_permits: u32,
+    permits: Texts,
+}
+
+impl Cache {
+    /// A file in this directory.
+    pub(crate) fn new(directory: &Path) -> Self {
+        Self(directory.join(FILE))
+    }
+
+    /// The permits that were saved last; [`None`] if there are none, or the file is damaged.
+    pub(crate) fn load(&self) -> Option<Texts> {
+        match whole_file::read(&self.0, LONGEST).and_then(|text| parse(&text)) {
+            Ok(permits) => permits,
+            Err(error) => {
+                tracing::warn!("{} is ignored: {error}", self.0.display());
+                None
+            }
+        }
+    }
+
+    /// Saves the permits.
+    pub(crate) fn save(&self, permits: &Texts) {
+        let contents = Contents { skyhop_permits: FORMAT, permits: permits.clone() };
+        let text = serde_json::to_vec_pretty(&contents).expect("permits are plain data");
+        if let Err(error) = whole_file::replace(&self.0, &text, PRIVATE) {
+            tracing::warn!("cannot save {}: {error}", self.0.display());
+        }
+    }
+}
+
+fn parse(text: &[u8]) -> io::Result<Option<Texts>> {
+    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let contents: Contents = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;
+    match contents.skyhop_permits {
+        FORMAT => Ok(Some(contents.permits)),
+        other => Err(wrong(format!("its format is {other}, not {FORMAT}"))),
+    }
+}

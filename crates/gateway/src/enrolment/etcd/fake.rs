@@ -1,0 +1,198 @@
+//! An etcd with one member and no disk, for tests: the part of its JSON API that is used.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::broadcast;
+use tokio::task::JoinSet;
+
+/// A running member. Its connections end when it is dropped; what it holds can be given to another.
+pub(crate) struct Fake {
+    pub(crate) address: SocketAddr,
+    pub(crate) store: Store,
+    _tasks: JoinSet<()>,
+}
+
+/// What it holds.
+#[derive(Clone)]
+pub(crate) struct Store(Arc<Mutex<Held>>, broadcast::Sender<Value>);
+
+struct Held {
+    revision: i64,
+    /// Value and revision of each key.
+    keys: BTreeMap<String, (String, i64)>,
+    /// All changes, the first one of revision 1.
+    changes: Vec<Value>,
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        let held = Held { revision: 0, keys: BTreeMap::new(), changes: Vec::new() };
+        Self(Arc::new(Mutex::new(held)), broadcast::channel(64).0)
+    }
+
+    pub(crate) fn put(&self, key: &str, value: &str) {
+        self.change(&STANDARD.encode(key), Some(&STANDARD.encode(value)));
+    }
+
+    pub(crate) fn remove(&self, key: &str) {
+        self.change(&STANDARD.encode(key), None);
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<String> {
+        let held = self.0.lock().unwrap();
+        let (value, _) = held.keys.get(&STANDARD.encode(key))?;
+        Some(String::from_utf8(STANDARD.decode(value).unwrap()).unwrap())
+    }
+
+    fn change(&self, key: &str, value: Option<&str>) -> bool {
+        let mut held = self.0.lock().unwrap();
+        held.revision += 1;
+        let revision = held.revision;
+        let before = match value {
+            Some(value) => held.keys.insert(key.to_owned(), (value.to_owned(), revision)),
+            None => held.keys.remove(key),
+        };
+        let mut change = json!({ "kv": { "key": key, "mod_revision": revision.to_string() } });
+        match value {
+            Some(value) => change["kv"]["value"] = value.into(),
+            None => change["type"] = "DELETE".into(),
+        }
+        let told = json!({ "result": { "header": { "revision": revision.to_string() }, "events": [change] } });
+        held.changes.push(told.clone());
+        // Nobody may be watching.
+        let _ = self.1.send(told);
+        before.is_some()
+    }
+
+    fn answer(&self, path: &str, asked: &Value) -> Value {
+        match path {
+            "/v3/kv/range" => self.range(asked),
+            "/v3/kv/deleterange" => {
+                let key = asked["key"].as_str().unwrap();
+                let known = self.0.lock().unwrap().keys.contains_key(key);
+                if known && self.change(key, None) { json!({ "deleted": "1" }) } else { json!({}) }
+            }
+            "/v3/kv/txn" => {
+                let compare = &asked["compare"][0];
+                let key = compare["key"].as_str().unwrap();
+                let present = self.0.lock().unwrap().keys.get(key).map(|(_, revision)| *revision);
+                let wanted = match compare["target"].as_str().unwrap() {
+                    "CREATE" => &compare["create_revision"],
+                    _ => &compare["mod_revision"],
+                };
+                if *wanted != json!(present.unwrap_or(0).to_string()) {
+                    return json!({});
+                }
+                let put = &asked["success"][0]["request_put"];
+                self.change(key, put["value"].as_str());
+                json!({ "succeeded": true })
+            }
+            other => panic!("nobody asks for {other}"),
+        }
+    }
+
+    fn range(&self, asked: &Value) -> Value {
+        let held = self.0.lock().unwrap();
+        let bytes = |value: &Value| value.as_str().map(|text| STANDARD.decode(text).unwrap());
+        let first = bytes(&asked["key"]).unwrap();
+        let end = bytes(&asked["range_end"]);
+        let is_in = |key: &&String| {
+            let key = STANDARD.decode(key).unwrap();
+            end.as_ref().map_or(key == first, |end| key >= first && key < *end)
+        };
+        let found = held.keys.keys().filter(is_in).map(|key| {
+            let (value, revision) = &held.keys[key];
+            json!({ "key": key, "value": value, "mod_revision": revision.to_string() })
+        });
+        let kvs: Vec<Value> = found.collect();
+        let mut answer = json!({ "header": { "revision": held.revision.to_string() } });
+        // It leaves out what is empty.
+        if !kvs.is_empty() {
+            answer["kvs"] = kvs.into();
+        }
+        answer
+    }
+
+    /// The changes from a revision on, and those to come.
+    fn watch(&self, from: usize) -> (Vec<Value>, broadcast::Receiver<Value>) {
+        let held = self.0.lock().unwrap();
+        let past = held.changes.iter().skip(from.saturating_sub(1)).cloned().collect();
+        (past, self.1.subscribe())
+    }
+}
+
+impl Fake {
+    /// A member with this store, at a free port, or at this address.
+    pub(crate) async fn start(store: Store, at: Option<SocketAddr>) -> Self {
+        let at = at.unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
+        let listener = TcpListener::bind(at).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (mut tasks, held) = (JoinSet::new(), store.clone());
+        tasks.spawn(async move {
+            let mut clients = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let store = held.clone();
+                clients.spawn(async move { serve(stream, &store).await });
+            }
+        });
+        Self { address, store, _tasks: tasks }
+    }
+}
+
+/// Answers one request.
+async fn serve(stream: TcpStream, store: &Store) -> io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let (mut path, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await?;
+        let line = line.trim().to_ascii_lowercase();
+        if let Some(rest) = line.strip_prefix("post ") {
+            path = rest.split(' ').next().unwrap().to_owned();
+        } else if let Some(rest) = line.strip_prefix("content-length:") {
+            length = rest.trim().parse().unwrap();
+        } else if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await?;
+    let asked: Value = serde_json::from_slice(&body).unwrap();
+    if path == "/v3/watch" {
+        return watch(stream.into_inner(), store, &asked).await;
+    }
+    let answer = store.answer(&path, &asked).to_string();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", answer.len());
+    stream.write_all((head + &answer).as_bytes()).await
+}
+
+async fn watch(mut stream: TcpStream, store: &Store, asked: &Value) -> io::Result<()> {
+    let from = &asked["create_request"]["start_revision"];
+    let (past, mut coming) = store.watch(from.as_str().unwrap().parse().unwrap());
+    stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
+    let created = json!({ "result": { "header": { "revision": "1" }, "created": true } });
+    for line in std::iter::once(created).chain(past) {
+        chunk(&mut stream, &line).await?;
+    }
+    while let Ok(line) = coming.recv().await {
+        chunk(&mut stream, &line).await?;
+    }
+    Ok(())
+}
+
+/// Sends a line in two chunks, as a network may.
+async fn chunk(stream: &mut TcpStream, line: &Value) -> io::Result<()> {
+    let line = format!("{line}\n");
+    for part in [&line[..line.len() / 2], &line[line.len() / 2..]] {
+        stream.write_all(format!("{:x}\r\n{part}\r\n", part.len()).as_bytes()).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! Permits in etcd, by its JSON API (v3), as another place beside a directory of files.
+//!
+//! A hub reads all permits under a prefix, then follows their changes. What it knows stays in force while
+//! etcd is away, and is kept in `state` for a start while etcd is away.
+
+mod api;
+mod cache;
+#[cfg(test)]
+pub(crate) mod fake;
+mod follow;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use api::{Etcd, EtcdError};
+pub(crate) use cache::Cache;
+pub(crate) use follow::follow;
+
+use std::collections::BTreeMap;
+
+/// The permits in a store: their texts by the names of their keys, without the prefix.
+pub(crate) type Texts = BTreeMap<String, String>;

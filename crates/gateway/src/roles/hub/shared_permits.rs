@@ -1,0 +1,78 @@
+//! The permits that hubs share in etcd.
+
+use std::future::pending;
+
+use pep::config::{EtcdConfig, HubConfig};
+use tokio::sync::watch::{self, Receiver};
+use tokio::task::{AbortHandle, spawn_blocking};
+
+use crate::config::permits::Permits;
+use crate::enrolment::etcd::{Cache, Etcd, Texts, follow};
+
+/// Follows the permits in etcd, if there is one.
+pub(super) struct SharedPermits {
+    cache: Option<Cache>,
+    followed: Option<Followed>,
+}
+
+struct Followed {
+    config: EtcdConfig,
+    texts: Receiver<Option<Texts>>,
+    task: AbortHandle,
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl SharedPermits {
+    /// Follows the etcd of this configuration. Until it answers, the permits are what they were last.
+    pub(super) fn start(config: &HubConfig) -> Self {
+        let cache = config.operation.state.as_deref().map(Cache::new);
+        let mut shared = Self { cache, followed: None };
+        shared.configure(config);
+        shared
+    }
+
+    /// Follows another etcd, or none.
+    pub(super) fn configure(&mut self, config: &HubConfig) {
+        let present = self.followed.as_ref().map(|followed| &followed.config);
+        if present == config.etcd.as_ref() {
+            return;
+        }
+        self.followed = config.etcd.clone().map(|config| {
+            let kept = self.cache.as_ref().and_then(Cache::load);
+            let (to, mut texts) = watch::channel(kept);
+            texts.mark_changed();
+            let task = tokio::spawn(follow(Etcd::new(&config), to)).abort_handle();
+            Followed { config, texts, task }
+        });
+    }
+
+    /// Waits for a change. Cancel-safe.
+    pub(super) async fn changed(&mut self) {
+        match &mut self.followed {
+            // The task goes on for as long as this.
+            Some(followed) => match followed.texts.changed().await {
+                Ok(()) => {}
+                Err(_) => pending().await,
+            },
+            None => pending().await,
+        }
+    }
+
+    /// Applies what etcd has said last, and saves it. Returns whether anything has changed.
+    pub(super) fn apply(&mut self, permits: &mut Permits) -> bool {
+        let Some(followed) = &mut self.followed else {
+            return permits.set_remote(&Texts::new());
+        };
+        let Some(texts) = followed.texts.borrow_and_update().clone() else { return false };
+        let changed = permits.set_remote(&texts);
+        if let (Some(cache), true) = (self.cache.clone(), changed) {
+            spawn_blocking(move || cache.save(&texts));
+        }
+        changed
+    }
+}
