@@ -329,14 +329,14 @@ mod tests {
         let mut texts = Texts::from([("rig.7".to_owned(), text(3)), ("buoy".to_owned(), text(4))]);
         assert!(permits.set_remote(&texts) && !permits.set_remote(&texts));
         assert!(permits.refresh());
-        assert_eq!(names(&permits), ["base", "buoy", "rig.7", "ship"]);
+        assert_eq!(names(&permits), ["base", "ship", "buoy", "rig.7"]);
         assert_eq!(permits.place_of("rig.7"), Some(PermitPlace::Etcd("rig.7".to_owned())));
         assert!(matches!(permits.place_of("ship"), Some(PermitPlace::File(_))));
         // One that is no longer valid counts as it was; one that is gone is gone.
         texts.insert("buoy".to_owned(), "kye".to_owned());
         texts.remove("rig.7");
         assert!(permits.set_remote(&texts));
-        assert_eq!(names(&permits), ["base", "buoy", "ship"]);
+        assert_eq!(names(&permits), ["base", "ship", "buoy"]);
     }
 
     #[test]
