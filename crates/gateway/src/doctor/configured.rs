@@ -8,8 +8,8 @@ use std::path::Path;
 use nix::net::if_::InterfaceFlags;
 use os::netlink::RouteSocket;
 use pep::config::{
-    ControlPath, HubConfig, InterceptConfig, Modem, OperationConfig, SoloConfig, TerminalConfig,
-    TlsFiles,
+    ControlPath, HttpConfig, HubConfig, InterceptConfig, Modem, OperationConfig, SoloConfig,
+    TerminalConfig, TlsFiles,
 };
 use scenario::FileKind;
 use slacp::Rate;
@@ -69,6 +69,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     }
     findings.extend(config.tunnel.as_ref().map(refused::tunnel));
     findings.extend(transparent(config.transparent));
+    findings.extend(config.http.as_ref().and_then(sites));
     findings.extend(reach::of_terminal(config));
     let paths = config.hubs.iter().flat_map(|hub| path_to(hub.address.as_str(), config.link.mtu));
     findings.extend(paths);
@@ -210,6 +211,21 @@ fn certificate(files: &TlsFiles) -> Finding {
             Finding::fail(CHECK, error, mend)
         }
     }
+}
+
+/// Whether the certificates of sites can be used.
+fn sites(http: &HttpConfig) -> Option<Finding> {
+    const CHECK: &str = "sites";
+    let hosts: Vec<&str> =
+        http.sites.iter().flat_map(|site| &site.hosts).map(String::as_str).collect();
+    (!hosts.is_empty()).then(|| match crate::http::check_sites(http) {
+        Ok(()) => Finding::ok(CHECK, format!("TLS is ended here for {}", hosts.join(", "))),
+        Err(error) => {
+            let mend = "give `certificate` and `key` of [[http.site]] PEM files of one pair, and \
+                        `authorities` a PEM file if the system has none";
+            Finding::fail(CHECK, error, mend)
+        }
+    })
 }
 
 /// Whether metrics and dashboard can be served as configured. A gateway that runs serves them.

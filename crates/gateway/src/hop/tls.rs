@@ -16,7 +16,7 @@ use tokio_rustls::rustls::crypto::{self, CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
-    ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme,
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -28,6 +28,14 @@ pub(super) const FIRST: u8 = 0x16;
 /// # Errors
 /// What is wrong with a file, and with which.
 pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, String> {
+    acceptor_of(files, &[])
+}
+
+/// A server's side that speaks these protocols (ALPN).
+///
+/// # Errors
+/// What is wrong with a file, and with which.
+pub(crate) fn acceptor_of(files: &TlsFiles, protocols: &[&[u8]]) -> Result<TlsAcceptor, String> {
     let said = |path: &Path, why: String| format!("{}: {why}", path.display());
     let open = |path: &Path| {
         let file = File::open(path).map_err(|error| said(path, format!("cannot read it: {error}")));
@@ -45,7 +53,8 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, String> {
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
-    let config = config.map_err(|error| said(&files.key, error.to_string()))?;
+    let mut config = config.map_err(|error| said(&files.key, error.to_string()))?;
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
@@ -59,6 +68,39 @@ pub(super) fn connector() -> io::Result<TlsConnector> {
         .dangerous()
         .with_custom_certificate_verifier(any)
         .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// A client's side that verifies the server, by the authorities in a file (PEM) or by the system's, and
+/// speaks these protocols (ALPN).
+///
+/// # Errors
+/// What is wrong with the file, or that the system has no authorities.
+pub(crate) fn verifying(
+    authorities: Option<&Path>,
+    protocols: &[&[u8]],
+) -> Result<TlsConnector, String> {
+    let mut roots = RootCertStore::empty();
+    let found = match authorities {
+        Some(path) => {
+            let said = |why: String| format!("{}: {why}", path.display());
+            let file =
+                File::open(path).map_err(|error| said(format!("cannot read it: {error}")))?;
+            let found = CertificateDer::pem_reader_iter(BufReader::new(file));
+            found.collect::<Result<Vec<_>, _>>().map_err(|error| said(error.to_string()))?
+        }
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    let (good, _) = roots.add_parsable_certificates(found);
+    if good == 0 {
+        let place = authorities.map_or("this system".to_owned(), |it| it.display().to_string());
+        return Err(format!("{place} has no certificate of an authority to verify servers by"));
+    }
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
     Ok(TlsConnector::from(Arc::new(config)))
 }
 

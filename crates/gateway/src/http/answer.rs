@@ -35,6 +35,16 @@ impl Conversation {
         self.say(request, head, None, how).await
     }
 
+    /// Says that another host's request has no place on this connection (RFC 9110 §15.5.20).
+    pub(super) async fn misdirected(&self, request: &RequestHead) -> Fate {
+        let mut head = ResponseHead::own(421, "Misdirected Request");
+        head.fields.push("Content-Length", "0");
+        match self.say(request, head, None, "fwd=bypass").await {
+            Fate::Open => Fate::Close,
+            fate => fate,
+        }
+    }
+
     /// Says something that has a length.
     pub(super) async fn say(
         &self,

@@ -3,20 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::http::{Asked, Framing, Key, Parsed, Plan, RequestHead};
+use pep::http::{Asked, Body, Framing, Key, Parsed, Plan, RequestHead};
 use slacp::{Destination, Open, ResetReason};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::flight::{Boarding, Flight, Lead, Patience};
+use super::secure::{Secure, Under};
+use super::sites::{HANDSHAKE, Met, Server, Site};
 use super::upstream::{End, Upstream, session};
-use super::wire::{Inlet, Wire};
+use super::wire::{As, Broken, Inlet, Wire, pass};
 use super::{Shared, refresh};
 use crate::clock;
 use crate::operate::connections::{Origin, Registered};
 use crate::proxy::client_network;
 use crate::relay::leg::{Leg, shut_down};
-use crate::relay::{self, tcp};
+use crate::relay::{self, dial, tcp};
 
 /// How long a client may be silent before its server is connected, which may be the one to speak first.
 const SILENCE: Duration = Duration::from_millis(250);
@@ -44,6 +46,8 @@ pub(super) struct Conversation {
     pub(super) fetches: bool,
     /// That of the request under way, if others may wait for its answer.
     pub(super) lead: Option<Lead>,
+    /// The site that the client has asked for, and its TLS.
+    pub(super) secure: Option<(Site, Secure)>,
 }
 
 /// What comes next on a connection.
@@ -73,7 +77,17 @@ impl Conversation {
         let _ = tcp::prepare(&socket, &shared.through.counters.keepalive);
         tcp::reset_when_closed(&socket, true);
         let (leg, inlet) = (Leg::new(socket), Inlet::default());
-        Self { shared, leg, inlet, open, upstream: None, spoke: false, fetches: true, lead: None }
+        Self {
+            shared,
+            leg,
+            inlet,
+            open,
+            upstream: None,
+            spoke: false,
+            fetches: true,
+            lead: None,
+            secure: None,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -99,10 +113,68 @@ impl Conversation {
     }
 
     pub(super) fn client(&self) -> Wire<'_> {
-        Wire::Socket(self.leg.socket())
+        wire(&self.leg, &self.secure)
+    }
+
+    /// What the client's server must prove to be.
+    pub(super) fn server(&self) -> Option<&Server> {
+        self.secure.as_ref().map(|(site, _)| &site.server)
+    }
+
+    /// A way to the server.
+    pub(super) async fn way_to_server(&self) -> Result<Upstream, ResetReason> {
+        let route = *self.shared.route.borrow();
+        Upstream::open(&self.shared.through, route, &self.open, self.server()).await
+    }
+
+    /// Reads a ClientHello. If it is for one of our sites, its TLS ends here.
+    ///
+    /// # Errors
+    /// If the client cannot agree with us on TLS.
+    async fn meet(&mut self) -> Result<Option<Fate>, ResetReason> {
+        let site = match timeout(HEAD, self.hello()).await {
+            Ok(Ok(Some(site))) => site,
+            Ok(Ok(None)) | Err(_) => return Ok(Some(Fate::Plain)),
+            Ok(Err(reason)) => return Err(reason),
+        };
+        let first = std::mem::take(&mut self.inlet.bytes);
+        let socket = self.leg.duplicate().map_err(|error| dial::reason(&error))?;
+        let under = Under::Socket(socket, first);
+        match timeout(HANDSHAKE, Secure::accept(&site.acceptor, under)).await {
+            Ok(Ok(secure)) => self.secure = Some((site, secure)),
+            Ok(Err(error)) => {
+                tracing::debug!("a client of {} fails at TLS: {error}", site.host);
+                return Ok(Some(Fate::Close));
+            }
+            Err(_) => return Err(ResetReason::TimedOut),
+        }
+        Ok(None)
+    }
+
+    /// The site that the client asks for, if it is ours.
+    async fn hello(&mut self) -> Result<Option<Site>, ResetReason> {
+        loop {
+            match self.shared.sites.meet(&self.inlet.bytes) {
+                Met::Site(site) => return Ok(Some(*site)),
+                Met::Incomplete if !self.inlet.ended => {}
+                Met::Incomplete | Met::Other => return Ok(None),
+            }
+            let limit = if self.inlet.bytes.is_empty() { SILENCE } else { HEAD };
+            match timeout(limit, self.inlet.fill(Wire::Socket(self.leg.socket()))).await {
+                Ok(filled) => filled.map(|_| ())?,
+                Err(_) => return Ok(None),
+            }
+        }
     }
 
     async fn converse(&mut self, entry: &Registered<'_>) -> Fate {
+        if port(&self.open.destination).is_some_and(|port| self.shared.sites.take(port)) {
+            match self.meet().await {
+                Ok(None) => {}
+                Ok(Some(fate)) => return fate,
+                Err(reason) => return Fate::Broken(reason),
+            }
+        }
         loop {
             let fate = match self.next().await {
                 Ok(Next::Request(request, framing)) => self.handle(request, framing, entry).await,
@@ -145,7 +217,7 @@ impl Conversation {
 
     /// Waits for the client. Returns `false` if it is none of HTTP.
     async fn wait(&mut self) -> Result<bool, ResetReason> {
-        let client = Wire::Socket(self.leg.socket());
+        let client = wire(&self.leg, &self.secure);
         if !self.inlet.bytes.is_empty() {
             return match timeout(HEAD, self.inlet.fill(client)).await {
                 Ok(filled) => filled.map(|_| true),
@@ -159,9 +231,7 @@ impl Conversation {
             if let Ok(filled) = timeout(SILENCE, self.inlet.fill(client)).await {
                 return filled.map(|_| true);
             }
-            let route = *self.shared.route.borrow();
-            let opened = Upstream::open(&self.shared.through, route, &self.open).await?;
-            self.upstream = Some(opened);
+            self.upstream = Some(self.way_to_server().await?);
             return Ok(true);
         };
         tokio::select! {
@@ -192,10 +262,18 @@ impl Conversation {
     ) -> Fate {
         let client = client_network(self.open.source.ip());
         let key = Key {
-            destination: self.open.destination.to_string(),
+            destination: match &self.secure {
+                Some(_) => format!("tls {}", self.open.destination),
+                None => self.open.destination.to_string(),
+            },
             host: request.host().unwrap_or_default(),
             target: request.target.clone(),
         };
+        if let Some((site, _)) = &self.secure
+            && !is_for(&request, &site.host)
+        {
+            return self.misdirected(&request).await;
+        }
         if let Some(fate) = self.promised(&key, &request).await {
             return fate;
         }
@@ -209,8 +287,8 @@ impl Conversation {
             match plan {
                 Plan::Answer(answer, again) => {
                     if let Some((head, asked)) = again {
-                        let (shared, open) = (self.shared.clone(), self.open.clone());
-                        tokio::spawn(refresh::refresh(shared, open, head, asked));
+                        let open = (self.open.clone(), self.server().cloned());
+                        tokio::spawn(refresh::refresh(self.shared.clone(), open, head, asked));
                     }
                     // Without its body, which the disk has lost, the cache decides again.
                     if let Some(fate) = self.answer(&request, answer, "hit").await {
@@ -263,9 +341,8 @@ impl Conversation {
         let upstream = match self.upstream.take() {
             Some(upstream) => Ok(upstream),
             None => {
-                let route = *shared.route.borrow();
                 tokio::select! {
-                    opened = Upstream::open(&shared.through, route, &self.open) => opened,
+                    opened = self.way_to_server() => opened,
                     () = self.leg.failure() => Err(ResetReason::Reset),
                 }
             }
@@ -280,6 +357,18 @@ impl Conversation {
         if self.client().write(&upstream.inlet.bytes).await.is_err() {
             return counters.reset.increment();
         }
+        if self.secure.is_some() {
+            return match self.relay_secure(upstream).await {
+                Ok(()) => {
+                    counters.closed.increment();
+                    self.close().await;
+                }
+                Err(reason) => {
+                    counters.reset.increment();
+                    counters.reasons.count(reason);
+                }
+            };
+        }
         let first = self.inlet.bytes;
         match upstream.end {
             End::Stream(stream) => {
@@ -287,19 +376,70 @@ impl Conversation {
                 relay::early(stream, self.leg, (&first, report), &entry, counters).await;
             }
             // It passes to its end where it is read.
-            End::Fetch(_) => {}
+            End::Fetch(_) | End::Secure(_) => {}
             End::Socket(server) => {
                 relay::direct(self.leg, Leg::new(server), &first, entry, counters).await;
             }
         }
     }
 
+    /// Passes on what is within TLS, both ways, until both have ended.
+    async fn relay_secure(&mut self, mut upstream: Upstream) -> Result<(), ResetReason> {
+        let client = wire(&self.leg, &self.secure);
+        let Upstream { end, inlet, .. } = &mut upstream;
+        both_ways(client, &mut self.inlet, end.wire(), inlet).await
+    }
+
     async fn close(mut self) {
         self.let_go();
+        if let Some((_, secure)) = &self.secure {
+            let _ = timeout(LAST_WORDS, secure.finish()).await;
+        }
         tcp::reset_when_closed(self.leg.socket(), false);
         if shut_down(self.leg.socket()).is_ok() {
             self.leg.discard(LAST_WORDS).await;
         }
+    }
+}
+
+pub(super) fn wire<'a>(leg: &'a Leg, secure: &'a Option<(Site, Secure)>) -> Wire<'a> {
+    match secure {
+        Some((_, secure)) => Wire::Secure(secure),
+        None => Wire::Socket(leg.socket()),
+    }
+}
+
+/// Whether a request is for the host that the client has asked for in TLS.
+fn is_for(request: &RequestHead, site: &str) -> bool {
+    let host = request.host().unwrap_or_default();
+    host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name) == site
+}
+
+/// Passes on everything between two ends.
+async fn both_ways(
+    client: Wire<'_>,
+    said: &mut Inlet,
+    server: Wire<'_>,
+    heard: &mut Inlet,
+) -> Result<(), ResetReason> {
+    heard.bytes.clear();
+    let (up, down) = (one_way((client, said), server), one_way((server, heard), client));
+    tokio::try_join!(up, down).map(|_| ())
+}
+
+async fn one_way(from: (Wire<'_>, &mut Inlet), to: Wire<'_>) -> Result<(), ResetReason> {
+    let mut all = Body::new(Framing::UntilClose);
+    match pass(from, (to, As::Itself), &mut all, |_| {}, |_| {}).await {
+        Ok(_) => to.finish().await,
+        Err(Broken::From(reason) | Broken::To(reason)) => Err(reason),
+    }
+}
+
+fn port(destination: &Destination) -> Option<u16> {
+    match destination {
+        Destination::Address(address) => Some(address.port()),
+        Destination::Name(_, port) => Some(*port),
+        Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => None,
     }
 }
 

@@ -1,11 +1,13 @@
 //! A request that is sent on, and the answer to it.
 
+use std::borrow::Cow;
+
 use pep::http::{Asked, Body, Framing, Parsed, RequestHead, ResponseHead, Verdict};
 use pep::relay::Side;
 use slacp::ResetReason;
 
 use super::answer::persist;
-use super::conversation::{Conversation, Fate, address};
+use super::conversation::{Conversation, Fate, address, wire};
 use super::flight::{Lead, Seat};
 use super::record::Recording;
 use super::upstream::{End, Upstream};
@@ -193,16 +195,24 @@ impl Conversation {
     ) -> Result<Upstream, ResetReason> {
         let route = *self.shared.route.borrow();
         let through = &self.shared.through;
+        // The hub is to speak TLS, too.
+        let fetched = match &self.secure {
+            Some((site, _)) => {
+                let target = format!("https://{}{}", site.host, head.target);
+                Cow::Owned(sent_on(&RequestHead { target, ..head.clone() }, framing))
+            }
+            None => Cow::Borrowed(bytes),
+        };
         let repeats = framing == Framing::None && matches!(head.method.as_str(), "GET" | "HEAD");
         if repeats
             && self.fetches
-            && let Some(fetch) = Upstream::fetch(through, route, &self.open, bytes).await?
+            && let Some(fetch) = Upstream::fetch(through, route, &self.open, &fetched).await?
         {
             return Ok(fetch);
         }
         match self.upstream.take() {
             Some(upstream) => Ok(upstream),
-            None => Upstream::open(through, route, &self.open).await,
+            None => self.way_to_server().await,
         }
     }
 
@@ -233,7 +243,7 @@ impl Conversation {
         entry: &Registered<'_>,
     ) -> Heard {
         let Upstream { end, inlet, .. } = upstream;
-        let client = Wire::Socket(self.leg.socket());
+        let client = wire(&self.leg, &self.secure);
         let (mut uploaded, mut gone) = (body.is_over(), false);
         let moved = |count| entry.moved(clock::now(), Side::Client, count);
         let ends = ((client, &mut self.inlet), (end.wire(), As::Itself));
@@ -361,7 +371,9 @@ impl Conversation {
     /// The client of an answer. What the hub pushes must be known before it has read what names it.
     fn client_of(&self, end: &End) -> Wire<'_> {
         match end {
-            End::Fetch(_) => Wire::Held(self.leg.socket(), &self.shared.through.hop),
+            End::Fetch(_) if self.secure.is_none() => {
+                Wire::Held(self.leg.socket(), &self.shared.through.hop)
+            }
             _ => self.client(),
         }
     }

@@ -2,7 +2,7 @@
 //! clients share persistent connections to servers.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pep::config::HubHttpConfig;
@@ -13,12 +13,16 @@ use pep::relay::Side;
 use slacp::{Destination, Open, ResetReason};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::disk::Bytes;
 use super::exchange::{Reply, read_reply, sent_on};
 use super::hub_store::{Asker, HubStore};
 use super::pool::Pool;
 use super::push::{Budget, Page, Pushes};
+use super::secure::Under;
+use super::sites::{self, Server};
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
 use crate::hop::{Hop, Stream};
@@ -39,6 +43,8 @@ struct Inner {
     pool: Pool,
     pushes: Option<Pushes>,
     store: Option<HubStore>,
+    /// Verifies servers. Without a file it is made when it is first needed.
+    connector: OnceLock<Result<TlsConnector, String>>,
 }
 
 /// A request of a terminal's client, and how to carry it out.
@@ -58,6 +64,8 @@ pub(crate) struct Job {
 pub(super) struct Request {
     pub(super) head: RequestHead,
     pub(super) bytes: Vec<u8>,
+    /// The server's name, if it is asked by TLS.
+    pub(super) tls: Option<ServerName<'static>>,
 }
 
 /// Why an attempt has failed.
@@ -83,9 +91,25 @@ impl From<ResetReason> for Failed {
 }
 
 impl HubHttp {
-    pub(crate) fn new(config: HubHttpConfig) -> Self {
+    /// # Errors
+    /// What is wrong with the file of authorities.
+    pub(crate) fn new(config: HubHttpConfig) -> Result<Self, String> {
+        let connector = OnceLock::new();
+        if let Some(path) = &config.authorities {
+            let _ = connector.set(Ok(sites::connector(Some(path))?));
+        }
         let (pushes, store) = (config.push.map(Pushes::new), config.cache.map(HubStore::start));
-        Self(Arc::new(Inner { pool: Pool::default(), pushes, store }))
+        Ok(Self(Arc::new(Inner { pool: Pool::default(), pushes, store, connector })))
+    }
+
+    /// The server of this name.
+    pub(super) fn server(&self, name: ServerName<'static>) -> Result<Server, ResetReason> {
+        let made = self.0.connector.get_or_init(|| {
+            let made = sites::connector(None);
+            made.inspect_err(|error| tracing::warn!("no server can be asked by TLS: {error}"))
+        });
+        let connector = made.clone().map_err(|_| ResetReason::Prohibited)?;
+        Ok(Server { name, connector })
     }
 
     pub(super) fn pushes(&self) -> Option<&Pushes> {
@@ -188,6 +212,9 @@ impl Errand<'_> {
         asked: Option<(&HubStore, &Asked)>,
         told: &mut Option<(u64, ResponseHead)>,
     ) -> Result<Sent, Unanswered> {
+        if let Some(name) = &request.tls {
+            return self.send_secure(request, name, asked, told).await;
+        }
         let job = self.job;
         let caller = job.policy.caller(&job.open);
         let source = caller.source.map(|source| source.ip());
@@ -204,7 +231,7 @@ impl Errand<'_> {
             };
             let _ = self.to.accept();
             let over = Over { errand: self, request, asked, used };
-            match over.run(&socket, told).await {
+            match over.run(Wire::Socket(&socket), told).await {
                 Ok((sent, reusable)) => {
                     if reusable {
                         pool.give_back(clock::now(), socket, source);
@@ -229,6 +256,33 @@ pub(super) async fn connect(job: &Job) -> Result<TcpStream, ResetReason> {
     Ok(socket)
 }
 
+impl Errand<'_> {
+    /// [`Self::send`] by TLS, over a connection of its own.
+    async fn send_secure(
+        &self,
+        request: &Request,
+        name: &ServerName<'static>,
+        asked: Option<(&HubStore, &Asked)>,
+        told: &mut Option<(u64, ResponseHead)>,
+    ) -> Result<Sent, Unanswered> {
+        let connected = async {
+            let server = self.http.server(name.clone())?;
+            let socket = connect(self.job).await?;
+            server.over(Under::socket(socket)).await
+        };
+        let failed = |reason| Unanswered { reason, begun: false };
+        let secure = connected.await.map_err(failed)?;
+        let _ = self.to.accept();
+        let over = Over { errand: self, request, asked, used: false };
+        match over.run(Wire::Secure(&secure), told).await {
+            Ok((sent, _)) => Ok(sent),
+            Err(Failed::Stale) => Err(failed(ResetReason::Reset)),
+            Err(Failed::For(reason)) => Err(failed(reason)),
+            Err(Failed::Within(reason)) => Err(Unanswered { reason, begun: true }),
+        }
+    }
+}
+
 /// A request over one connection.
 struct Over<'a> {
     errand: &'a Errand<'a>,
@@ -246,10 +300,10 @@ impl Over<'_> {
     /// Returns whether the connection can be used again, too.
     async fn run(
         &self,
-        socket: &TcpStream,
+        wire: Wire<'_>,
         told: &mut Option<(u64, ResponseHead)>,
     ) -> Result<(Sent, bool), Failed> {
-        let (wire, mut inlet) = (Wire::Socket(socket), Inlet::default());
+        let mut inlet = Inlet::default();
         let terminal = Wire::Stream(self.errand.to);
         let stale = |reason| if self.used { Failed::Stale } else { Failed::For(reason) };
         self.moved(Side::Client, self.request.bytes.len());
@@ -311,6 +365,10 @@ impl Over<'_> {
 impl Errand<'_> {
     /// The page that an answer is, if it is one.
     fn page(&self, head: &ResponseHead) -> Option<Page<'_>> {
+        // What it names would be asked for without TLS.
+        if self.request.tls.is_some() {
+            return None;
+        }
         Page::of(self.http, self.job, &self.request.head, head, self.budget.cloned())
     }
 
@@ -363,6 +421,19 @@ async fn finish(
     }
 }
 
+/// The name of the server of an `https` target, which becomes a path. It must be that of the field `Host`.
+fn secure_name(head: &mut RequestHead) -> Result<Option<ServerName<'static>>, ResetReason> {
+    let Some(place) = head.target.strip_prefix("https://") else { return Ok(None) };
+    let (name, path) = place.split_at(place.find('/').ok_or(ResetReason::Prohibited)?);
+    let host = head.host().unwrap_or_default();
+    if host.rsplit_once(':').map_or(host.as_str(), |(host, _)| host) != name {
+        return Err(ResetReason::Prohibited);
+    }
+    let name = ServerName::try_from(name.to_owned()).map_err(|_| ResetReason::Prohibited)?;
+    head.target = path.to_owned();
+    Ok(Some(name))
+}
+
 /// The one request of a stream, which must be one that may be repeated. Reads to the end, or the stream
 /// would be reset when it is dropped.
 async fn read_request(stream: &Stream) -> Result<Request, ResetReason> {
@@ -372,16 +443,17 @@ async fn read_request(stream: &Stream) -> Result<Request, ResetReason> {
             return Err(ResetReason::Prohibited);
         }
     }
-    let Parsed::Head(head, length) = RequestHead::parse(&inlet.bytes) else {
+    let Parsed::Head(mut head, length) = RequestHead::parse(&inlet.bytes) else {
         return Err(ResetReason::Prohibited);
     };
+    let tls = secure_name(&mut head)?;
     let repeats = matches!(head.method.as_str(), "GET" | "HEAD");
     let is_plain = head.framing() == Ok(Framing::None) && length == inlet.bytes.len();
     if repeats && is_plain {
         // Written anew: a server must not find anything else in it than we did, on a connection that
         // others use, too.
         let bytes = sent_on(&head, Framing::None);
-        Ok(Request { head, bytes })
+        Ok(Request { head, bytes, tls })
     } else {
         Err(ResetReason::Prohibited)
     }

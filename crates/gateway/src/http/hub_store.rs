@@ -14,6 +14,7 @@ use pep::http::{
 use slacp::{PublicKey, ResetReason};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::disk::Bytes;
 use super::exchange::sent_on;
@@ -21,6 +22,7 @@ use super::hub::{Errand, Request, Sent, Unanswered, connect};
 use super::kept::Kept;
 use super::record::Recording;
 use super::refresh::{LIMIT, validate};
+use super::secure::Under;
 use super::wire::{Inlet, Wire};
 use crate::clock;
 
@@ -87,7 +89,10 @@ impl HubStore {
     ) -> Result<(), ResetReason> {
         let (head, asker) = (&errand.request.head, &errand.job.asker);
         let key = Key {
-            destination: format!("{} {}", asker.network, errand.job.open.destination),
+            destination: match &errand.request.tls {
+                Some(_) => format!("{} tls {}", asker.network, errand.job.open.destination),
+                None => format!("{} {}", asker.network, errand.job.open.destination),
+            },
             host: head.host().unwrap_or_default(),
             target: head.target.clone(),
         };
@@ -144,8 +149,15 @@ impl HubStore {
     async fn refresh(&self, errand: &Errand<'_>, head: &RequestHead, asked: &Asked) {
         let refreshed = timeout(LIMIT, async {
             let socket = connect(errand.job).await?;
-            let to = (Wire::Socket(&socket), &mut Inlet::default());
-            validate(&self.kept, to, head, asked).await
+            let inlet = &mut Inlet::default();
+            match &errand.request.tls {
+                Some(name) => {
+                    let server = errand.http.server(name.clone())?;
+                    let secure = server.over(Under::socket(socket)).await?;
+                    validate(&self.kept, (Wire::Secure(&secure), inlet), head, asked).await
+                }
+                None => validate(&self.kept, (Wire::Socket(&socket), inlet), head, asked).await,
+            }
         });
         if !matches!(refreshed.await, Ok(Ok(()))) {
             self.kept.change(|cache| cache.handle_failure(clock::unix_time(), asked));
@@ -160,7 +172,7 @@ impl HubStore {
         told: &mut Option<(u64, ResponseHead)>,
     ) -> Result<(), ResetReason> {
         loop {
-            let request = request(&head);
+            let request = request(&head, errand.request.tls.clone());
             match errand.send(&request, Some((self, &asked)), told).await {
                 Ok(Sent::Answered) => return Ok(()),
                 Ok(Sent::Stored(answer)) => {
@@ -184,9 +196,9 @@ impl HubStore {
     }
 }
 
-fn request(head: &RequestHead) -> Request {
+fn request(head: &RequestHead, tls: Option<ServerName<'static>>) -> Request {
     let bytes = sent_on(head, Framing::None);
-    Request { head: head.clone(), bytes }
+    Request { head: head.clone(), bytes, tls }
 }
 
 async fn unavailable(

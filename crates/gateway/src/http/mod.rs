@@ -17,6 +17,8 @@ mod push;
 mod pushed;
 mod record;
 mod refresh;
+mod secure;
+mod sites;
 mod upstream;
 mod wire;
 
@@ -33,6 +35,7 @@ use units::ByteCount;
 use self::conversation::Conversation;
 use self::disk::Bytes;
 use self::kept::Kept;
+use self::sites::Sites;
 use crate::names::Route;
 use crate::names::carry::Through;
 use crate::operate::counters::Counter;
@@ -45,6 +48,7 @@ const PROMISED_PART: u64 = 4;
 pub(crate) struct Shared {
     config: HttpConfig,
     kept: Arc<Kept>,
+    sites: Sites,
     through: Through,
     route: watch::Receiver<Route>,
     counters: HttpCounters,
@@ -75,7 +79,11 @@ impl Drop for Http {
 
 impl Http {
     /// Starts with what an earlier process has left on disk. Connections go `through`.
-    pub(crate) fn start(config: HttpConfig, through: Through) -> Self {
+    ///
+    /// # Errors
+    /// What is wrong with a site's certificate.
+    pub(crate) fn start(config: HttpConfig, through: Through) -> Result<Self, String> {
+        let sites = Sites::load(&config)?;
         let (kept, tasks) = Kept::start(config.cache.clone(), config.directory.as_deref());
         let most = config.cache.limits.memory.get() / PROMISED_PART;
         let promises = Mutex::new(Promises::new(ByteCount::new(most)));
@@ -83,13 +91,14 @@ impl Http {
         let shared = Arc::new(Shared {
             config,
             kept,
+            sites,
             through,
             route,
             counters: HttpCounters::default(),
             promises,
             came: Notify::new(),
         });
-        Self { shared, route: sender, tasks }
+        Ok(Self { shared, route: sender, tasks })
     }
 
     /// What conversations share, for connections that come in by another way.
@@ -104,7 +113,7 @@ impl Http {
 
     /// Whether connections to this port are handled.
     pub(crate) fn takes(&self, port: u16) -> bool {
-        self.shared.config.takes(port)
+        self.shared.takes(port)
     }
 
     /// Ports whose connections are to be taken although the hub cannot be reached; none without
@@ -125,7 +134,7 @@ impl Http {
 impl Shared {
     /// Whether connections to this port are handled.
     pub(crate) fn takes(&self, port: u16) -> bool {
-        self.config.takes(port)
+        self.config.takes(port) || self.sites.take(port)
     }
 
     fn promises(&self) -> MutexGuard<'_, Promises<Bytes>> {
@@ -134,6 +143,14 @@ impl Shared {
 }
 
 pub(crate) use self::pushed::pushed;
+
+/// Checks the certificates of sites.
+///
+/// # Errors
+/// What is wrong with one.
+pub(crate) fn check_sites(config: &HttpConfig) -> Result<(), String> {
+    Sites::load(config).map(|_| ())
+}
 
 /// Serves a client's connection, of which nothing has been read.
 pub(crate) async fn serve(shared: Arc<Shared>, socket: TcpStream, open: Open<Destination>) {

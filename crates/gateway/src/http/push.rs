@@ -243,7 +243,7 @@ impl<'a> Page<'a> {
         let head = RequestHead { method: "GET".to_owned(), target, minor: 1, fields };
         let mut bytes = Vec::new();
         head.write(&mut bytes);
-        Request { head, bytes }
+        Request { head, bytes, tls: None }
     }
 }
 

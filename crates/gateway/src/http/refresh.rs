@@ -11,6 +11,7 @@ use super::Shared;
 use super::exchange::{Reply, read_reply, sent_on};
 use super::kept::Kept;
 use super::record::Recording;
+use super::sites::Server;
 use super::upstream::Upstream;
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
@@ -21,11 +22,12 @@ pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// Sends a request for the cache's sake, and deals with the answer.
 pub(super) async fn refresh(
     shared: Arc<Shared>,
-    open: Open<Destination>,
+    (open, server): (Open<Destination>, Option<Server>),
     head: RequestHead,
     asked: Asked,
 ) {
-    let refreshed = timeout(LIMIT, exchange(&shared, &open, &head, &asked)).await;
+    let refreshed =
+        timeout(LIMIT, exchange(&shared, (&open, server.as_ref()), &head, &asked)).await;
     if !matches!(refreshed, Ok(Ok(()))) {
         shared.kept.change(|cache| cache.handle_failure(clock::unix_time(), &asked));
     }
@@ -33,12 +35,12 @@ pub(super) async fn refresh(
 
 async fn exchange(
     shared: &Shared,
-    open: &Open<Destination>,
+    (open, server): (&Open<Destination>, Option<&Server>),
     head: &RequestHead,
     asked: &Asked,
 ) -> Result<(), ResetReason> {
     let route = *shared.route.borrow();
-    let mut upstream = Upstream::open(&shared.through, route, open).await?;
+    let mut upstream = Upstream::open(&shared.through, route, open, server).await?;
     let Upstream { end, inlet, .. } = &mut upstream;
     validate(&shared.kept, (end.wire(), inlet), head, asked).await?;
     upstream.close().await;

@@ -3,6 +3,8 @@
 use slacp::{Destination, Host, Open, ResetReason, SessionId};
 use tokio::net::TcpStream;
 
+use super::secure::{Secure, Under};
+use super::sites::Server;
 use super::wire::{Inlet, Wire};
 use crate::clock;
 use crate::hop::Stream;
@@ -16,6 +18,7 @@ use crate::relay::tcp;
 pub(super) enum End {
     Stream(Stream),
     Socket(TcpStream),
+    Secure(Box<Secure>),
     /// The hub, for one request.
     Fetch(Stream),
 }
@@ -25,6 +28,7 @@ impl End {
         match self {
             Self::Stream(stream) | Self::Fetch(stream) => Wire::Stream(stream),
             Self::Socket(socket) => Wire::Socket(socket),
+            Self::Secure(secure) => Wire::Secure(secure),
         }
     }
 }
@@ -48,7 +52,7 @@ pub(super) fn session(
 }
 
 impl Upstream {
-    /// Opens one: over the hop if there is a session, otherwise straight.
+    /// Opens one: over the hop if there is a session, otherwise straight. A `server` must prove who it is.
     ///
     /// # Errors
     /// Why it cannot be connected. That of a stream comes later, instead of an answer.
@@ -56,13 +60,21 @@ impl Upstream {
         through: &Through,
         route: Route,
         open: &Open<Destination>,
+        server: Option<&Server>,
     ) -> Result<Self, ResetReason> {
         let session = session(through, route, open);
         let stream =
             session.and_then(|session| through.hop.open(clock::now(), session, open.clone()).ok());
-        let end = match stream {
-            Some(stream) => End::Stream(stream),
-            None => End::Socket(straight(through, open).await?),
+        let end = match (stream, server) {
+            (Some(stream), None) => End::Stream(stream),
+            (None, None) => End::Socket(straight(through, open).await?),
+            (Some(stream), Some(server)) => {
+                End::Secure(Box::new(server.over(Under::Stream(stream)).await?))
+            }
+            (None, Some(server)) => {
+                let socket = straight(through, open).await?;
+                End::Secure(Box::new(server.over(Under::socket(socket)).await?))
+            }
         };
         Ok(Self { end, inlet: Inlet::default(), used: false })
     }

@@ -10,6 +10,7 @@ use slacp::{Read, ResetReason};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::secure::Secure;
 use crate::hop::{Hop, Stream};
 use crate::relay::dial;
 use crate::relay::leg::shut_down;
@@ -20,6 +21,7 @@ use crate::relay::scratch;
 pub(super) enum Wire<'a> {
     Socket(&'a TcpStream),
     Stream(&'a Stream),
+    Secure(&'a Secure),
     /// A client that gets nothing before everything that the hub pushes is known.
     Held(&'a TcpStream, &'a Hop),
 }
@@ -47,6 +49,7 @@ impl Wire<'_> {
                     result => return result.map_err(|error| failed(&error)),
                 }
             },
+            Self::Secure(secure) => secure.read(to).await,
             Self::Stream(stream) => {
                 let read = poll_fn(|context| {
                     scratch::with(|buffer| {
@@ -68,6 +71,10 @@ impl Wire<'_> {
         }
         while !data.is_empty() {
             let taken = match self {
+                Self::Secure(secure) => {
+                    secure.write(data).await?;
+                    data.len()
+                }
                 Self::Socket(socket) | Self::Held(socket, _) => {
                     socket.writable().await.map_err(|error| failed(&error))?;
                     match socket.try_write(data) {
@@ -89,6 +96,7 @@ impl Wire<'_> {
                 shut_down(socket).map_err(|error| failed(&error))
             }
             Self::Stream(stream) => poll_fn(|context| stream.poll_finish(context)).await,
+            Self::Secure(secure) => secure.finish().await,
         }
     }
 }

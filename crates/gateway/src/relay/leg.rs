@@ -39,6 +39,15 @@ impl Leg {
         self.socket.as_ref().expect("the socket is there until it is relayed")
     }
 
+    /// The same connection again. It ends when both are closed.
+    ///
+    /// # Errors
+    /// The system's, without descriptors.
+    pub(crate) fn duplicate(&self) -> io::Result<TcpStream> {
+        let copy = SockRef::from(self.socket()).try_clone()?;
+        TcpStream::from_std(copy.into())
+    }
+
     pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
         self.socket.as_mut().expect("the socket is there until it is relayed")
     }

@@ -100,6 +100,8 @@ pub async fn run(
     };
     let tls = config.tls.as_ref().map(tls::acceptor).transpose();
     let tls = tls.map_err(RunError::Certificate)?;
+    let http = config.http.clone().map(HubHttp::new).transpose();
+    let http = http.map_err(RunError::Certificate)?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
     let mut permits = Permits::read(&config)?;
     let watch = permits.directory().and_then(watch);
@@ -173,7 +175,7 @@ pub async fn run(
         port: local.port(),
         resolver: Resolver::default(),
         names,
-        http: config.http.map(HubHttp::new),
+        http,
         bundles,
         lookups: JoinSet::new(),
     };

@@ -111,6 +111,7 @@ pub async fn run(
         http: None,
     };
     let http = config.http.clone().map(|http| Http::start(http, through()));
+    let http = http.transpose().map_err(RunError::Certificate)?;
     let names = dns.map(|(doors, dns)| {
         let http = http.as_ref().map(Http::shared);
         Names::start(dns, doors, Through { http, ..through() })

@@ -3,9 +3,16 @@
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
-use pep::config::{Answer, HttpConfig, HubCacheConfig, HubHttpConfig, InterceptConfig, PushConfig};
-use pep::http::{CacheConfig, StoreLimits};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::Path;
+
+use pep::config::{
+    Answer, HttpConfig, HubCacheConfig, HubHttpConfig, InterceptConfig, PushConfig, SiteConfig,
+    TlsFiles,
+};
+use pep::http::{CacheConfig, StoreLimits};
+use slacp::HostName;
 use units::{ByteCount, format_duration};
 
 use super::raw::sections;
@@ -15,7 +22,10 @@ use crate::place::{Place, quoted};
 use crate::text::{Text, Time};
 
 const PORT: i64 = 80;
+const TLS_PORT: i64 = 443;
 const MOST_PORTS: usize = 16;
+/// Names of one certificate.
+const MOST_HOSTS: usize = 64;
 const MEMORY: ByteCount = ByteCount::new(64_000_000);
 const DISK: ByteCount = ByteCount::new(2_000_000_000);
 const OBJECT: ByteCount = ByteCount::new(16_000_000);
@@ -37,7 +47,12 @@ pub(super) fn terminal(
     let answer = intercept.ok_or_else(missing)?.answer;
     place.check(answer == Answer::Early, "intercept.answer", "\"deferred\"", EARLY)?;
     let place = place.within("http");
+    let (sites, tls_ports) = (sites(&place, raw.site)?, tls_ports(&place, raw.tls_ports)?);
+    let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
     let ports = ports(&place, raw.ports)?;
+    let twice = ports.iter().position(|port| !sites.is_empty() && tls_ports.contains(port));
+    let key = format!("ports.{}", twice.unwrap_or_default());
+    place.check(twice.is_none(), &key, "a port of `tls_ports`", "ports of cleartext HTTP")?;
     let kept = kept(
         &place,
         Kept {
@@ -49,7 +64,8 @@ pub(super) fn terminal(
         },
     )?;
     let offline = raw.offline.unwrap_or(true);
-    Ok(HttpConfig { ports, cache: kept.cache, directory: kept.directory, offline })
+    let (cache, directory) = (kept.cache, kept.directory);
+    Ok(HttpConfig { ports, cache, directory, sites, tls_ports, authorities, offline })
 }
 
 /// Keys of what is stored, on either side.
@@ -110,10 +126,58 @@ pub(super) fn hub(place: &Place<'_>, raw: sections::HubHttp) -> Result<HubHttpCo
         return Err(place.missing("cache", "true: the other keys say how much it keeps"));
     }
     let cache = kept(&place, given)?;
+    let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
     Ok(HubHttpConfig {
+        authorities,
         push: raw.push.unwrap_or(false).then_some(push),
         cache: cached.then_some(cache),
     })
+}
+
+/// Sites whose TLS is ended here.
+fn sites(place: &Place<'_>, raw: Vec<sections::Site>) -> Result<Vec<SiteConfig>, FileError> {
+    const HOSTS: &str = "1 to 64 names of hosts, like [\"mirror.example\"]";
+    let mut known = BTreeSet::new();
+    let mut sites = Vec::new();
+    for (index, raw) in raw.into_iter().enumerate() {
+        let place = place.within(format!("site.{index}"));
+        let file = |path: String| place.folder().locate(Path::new(&path));
+        let hosts = raw.hosts.ok_or_else(|| place.missing("hosts", HOSTS))?;
+        place.check(
+            (1..=MOST_HOSTS).contains(&hosts.len()),
+            "hosts",
+            format!("{hosts:?}"),
+            HOSTS,
+        )?;
+        for (index, host) in hosts.iter().enumerate() {
+            let key = format!("hosts.{index}");
+            let is_name = HostName::new(host).is_some() && host.parse::<IpAddr>().is_err();
+            place.check(is_name, &key, quoted(host), HOSTS)?;
+            let is_new = known.insert(host.to_ascii_lowercase());
+            place.check(is_new, &key, quoted(host), "a name that no other site has")?;
+        }
+        let missing = |key, what| place.missing(key, what);
+        let certificate = raw.certificate.ok_or_else(|| missing("certificate", "a PEM file"))?;
+        let key = raw.key.ok_or_else(|| missing("key", "the PEM file of the private key"))?;
+        let files = TlsFiles { certificate: file(certificate), key: file(key) };
+        let hosts = hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect();
+        sites.push(SiteConfig { hosts, files });
+    }
+    Ok(sites)
+}
+
+fn tls_ports(place: &Place<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {
+    const EXPECTED: &str = "1 to 16 ports, like [443]";
+    let ports = ports.unwrap_or_else(|| vec![TLS_PORT]);
+    let good = (1..=MOST_PORTS).contains(&ports.len());
+    place.check(good, "tls_ports", format!("{ports:?}"), EXPECTED)?;
+    let mut all = Vec::new();
+    for (index, port) in ports.into_iter().enumerate() {
+        let is_good = (1..=65_535).contains(&port) && port != 53;
+        place.check(is_good, &format!("tls_ports.{index}"), port, "a port of TLS, 1 to 65535")?;
+        all.extend(u16::try_from(port));
+    }
+    Ok(all)
 }
 
 fn ports(place: &Place<'_>, ports: Option<Vec<i64>>) -> Result<Vec<u16>, FileError> {

@@ -523,6 +523,22 @@ fn a_bad_terminal_configuration_is_a_one_line_error() {
         ("[intercept]", "[http]\nmemory = \"1 kB\"\n[intercept]", &["http.memory", "64 kB"]),
         (
             "[intercept]",
+            "[http]\n[[http.site]]\nhosts = [\"192.0.2.1\"]\n[intercept]",
+            &["http.site.0.hosts.0", "192.0.2.1", "mirror.example"],
+        ),
+        (
+            "[intercept]",
+            "[http]\n[[http.site]]\nhosts = [\"a.example\"]\n[intercept]",
+            &["http.site.0.certificate is missing"],
+        ),
+        (
+            "[intercept]",
+            "[http]\nports = [80, 8443]\ntls_ports = [8443]\n[[http.site]]\nhosts = [\"a.example\"]\n\
+             certificate = \"a.pem\"\nkey = \"a.key\"\n[intercept]",
+            &["http.ports.1", "`tls_ports`"],
+        ),
+        (
+            "[intercept]",
             "[http]\n[intercept]\nanswer = \"deferred\"",
             &["intercept.answer", "\"early\"", "before there is a connection"],
         ),
@@ -1039,6 +1055,12 @@ fn cleartext_http_is_cached_with_a_section_http() {
     assert_eq!(kept.cache.limits.disk, ByteCount::new(2_000_000_000));
     assert!(kept.takes(8080) && !kept.takes(80) && !kept.offline && kept.cache.stale.is_zero());
 
+    let site = with(
+        "[[http.site]]\nhosts = [\"Mirror.example\"]\ncertificate = \"a.pem\"\nkey = \"a.key\"",
+    );
+    assert_eq!(site.sites[0].hosts, ["mirror.example"]);
+    assert_eq!((site.tls_ports, site.authorities), (vec![443], None));
+
     let bare = hub(&hub_with("ship", "ship")).unwrap();
     assert!(bare.http.is_none() && !bare.link.exchanges);
     let with =
@@ -1049,6 +1071,10 @@ fn cleartext_http_is_cached_with_a_section_http() {
         with("push = true\nobjects = 7\nhour = \"1 GB\"").unwrap().http.unwrap().push.unwrap();
     assert_eq!([push.page, push.hour].map(ByteCount::get), [1_000_000, 1_000_000_000]);
     assert_eq!(push.objects, 7);
+    let cache = with("cache = true\nmemory = \"1 MB\"").unwrap().http.unwrap().cache.unwrap();
+    assert_eq!(cache.cache.limits.memory, ByteCount::new(1_000_000));
+    let error = with("memory = \"1 MB\"").unwrap_err().to_string();
+    assert!(error.contains("http.cache is missing"), "{error}");
     let error = with("objects = 0").unwrap_err().to_string();
     assert!(error.contains("http.objects") && error.contains("1 to 256"), "{error}");
 }

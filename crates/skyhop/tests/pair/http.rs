@@ -1,6 +1,7 @@
 //! Cleartext HTTP: answered from a cache, or passed as it came.
 
 mod server;
+mod tls;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,6 +13,7 @@ use lab::{LAN_DEVICE, Node};
 use nix::sys::signal::Signal;
 
 use self::server::Server;
+use self::tls::{Identity, TlsServer, answer, ask, site};
 use crate::common::{as_each_user, as_myself, assert_takes, text};
 use crate::inside::{Gateway, Mirror, PATIENCE, Pair, addresses, connect, read_all, wait_until};
 use crate::names;
@@ -324,6 +326,57 @@ pub(crate) fn inside_the_hub_stores() {
     let shown = text(&skyhop(&["status"], &sockets.path("hub")).stdout);
     assert!(shown.contains("from the cache"), "{shown}");
     again.end_by(Signal::SIGTERM);
+    hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn a_site_whose_certificate_is_ours_is_cached_and_others_pass() {
+    as_each_user(|runner| runner.inside(&LINK, "http::inside_a_site_by_tls"));
+}
+
+pub(crate) fn inside_a_site_by_tls() {
+    const ROGUE: u16 = 8444;
+    const TLS: u16 = 8443;
+    let far = Identity::new(&["mirror.example", "other.example"]);
+    let (near, rogue) = (Identity::new(&["mirror.example"]), Identity::new(&["mirror.example"]));
+    let (server, _rogue) = (TlsServer::start(TLS, &far), TlsServer::start(ROGUE, &rogue));
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    let authorities = far.file("certificate");
+    let hub = pair.hub_with_keys(
+        &sockets.key("hub"),
+        &format!("[http]\ncache = true\nauthorities = {authorities:?}\n"),
+    );
+    let section = site(&near, &authorities, "\"mirror.example\"");
+    let terminal = terminal(&pair, &sockets, &format!("tls_ports = [{TLS}, {ROGUE}]\n{section}"));
+    let close = "Connection: close\r\n\r\n";
+    let ours = |request: &str| ask((addresses(TLS)[0], "mirror.example"), &near, request).unwrap();
+    let get =
+        |target: &str| ours(&format!("GET {target} HTTP/1.1\r\nHost: mirror.example\r\n{close}"));
+    let (head, body) = get("/large");
+    assert!(!head.contains("skyhop; hit") && body == answer("GET /large"), "{head}");
+    let (head, again) = get("/large");
+    assert!(head.contains("skyhop; hit") && again == body, "{head}");
+    assert_eq!(status(&sockets.path("hub"))["http"]["requests"], 1);
+    // What changes something crosses the hop in TLS of the terminal's own.
+    let post =
+        format!("POST /form HTTP/1.1\r\nHost: mirror.example\r\nContent-Length: 5\r\n{close}hello");
+    assert_eq!(ours(&post).1, "POST /formhello");
+    assert_eq!(server.asked(), ["GET /large", "POST /form"]);
+    let (head, _) = ours(&format!("GET / HTTP/1.1\r\nHost: bank.example\r\n{close}"));
+    assert!(head.starts_with("HTTP/1.1 421 "), "{head}");
+    // Another name: its server's own certificate, and no answer of ours.
+    let request = format!("GET /other HTTP/1.1\r\nHost: other.example\r\n{close}");
+    let (head, body) = ask((addresses(TLS)[0], "other.example"), &far, &request).unwrap();
+    assert!(!head.contains("Cache-Status") && body == "GET /other", "{head}");
+    // A server that cannot prove that it is the site, though the client has connected to it.
+    let rogue = ask(
+        (addresses(ROGUE)[0], "mirror.example"),
+        &near,
+        &format!("GET /new HTTP/1.1\r\nHost: mirror.example\r\n{close}"),
+    );
+    assert!(rogue.is_err(), "{rogue:?}");
+    assert_eq!(count(&sockets, "stored"), 1);
+    terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
 }
 

@@ -51,6 +51,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     http::inside_others_pass,
     http::inside_the_hub_fetches,
     http::inside_the_hub_stores,
+    http::inside_a_site_by_tls,
     http::inside_a_page_is_pushed,
     http::inside_names_are_instant,
     http::inside_the_public_suite,

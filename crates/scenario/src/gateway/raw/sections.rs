@@ -164,6 +164,27 @@ pub(in crate::gateway) struct Http {
     /// Serve clients while the hub cannot be reached: from the cache, or without the hop.
     #[schemars(extend("default" = true))]
     pub(in crate::gateway) offline: Option<bool>,
+    /// Sites whose TLS is ended here.
+    #[serde(default)]
+    pub(in crate::gateway) site: Vec<Site>,
+    /// Ports of connections that may be for these sites.
+    #[schemars(extend("default" = [443]))]
+    pub(in crate::gateway) tls_ports: Option<Vec<i64>>,
+    /// PEM file with the authorities that the sites' servers are verified by; by default the system's.
+    pub(in crate::gateway) authorities: Option<String>,
+}
+
+/// A site whose owner has given a certificate.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::gateway) struct Site {
+    /// Its names.
+    #[schemars(extend("examples" = [["mirror.example"]]))]
+    pub(in crate::gateway) hosts: Option<Vec<String>>,
+    /// PEM file with its certificate, and those that lead to its authority.
+    pub(in crate::gateway) certificate: Option<String>,
+    /// PEM file with the private key.
+    pub(in crate::gateway) key: Option<String>,
 }
 
 /// How a hub fetches for its terminals' caches.
@@ -185,6 +206,8 @@ pub(in crate::gateway) struct HubHttp {
     /// Keep responses, and answer terminals' requests from them.
     #[schemars(extend("default" = false))]
     pub(in crate::gateway) cache: Option<bool>,
+    /// PEM file with the authorities that servers of terminals' sites are verified by; by default the system's.
+    pub(in crate::gateway) authorities: Option<String>,
     /// With `cache`: the most memory.
     #[schemars(extend("default" = "64 MB"))]
     pub(in crate::gateway) memory: Option<Text<ByteCount>>,

@@ -1,0 +1,150 @@
+//! TLS over a socket or a stream of the hop, read and written like these.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll, ready};
+
+use slacp::{Read, ResetReason};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use crate::hop::Stream;
+use crate::relay::{dial, scratch};
+
+/// What is under TLS.
+pub(super) enum Under {
+    /// A socket, of which this has been read already.
+    Socket(TcpStream, Vec<u8>),
+    Stream(Stream),
+}
+
+impl Under {
+    pub(super) fn socket(socket: TcpStream) -> Self {
+        Self::Socket(socket, Vec::new())
+    }
+}
+
+/// TLS. Reading and writing may alternate in one task.
+pub(super) struct Secure(Mutex<TlsStream<Under>>);
+
+impl Secure {
+    /// The server's side.
+    pub(super) async fn accept(acceptor: &TlsAcceptor, under: Under) -> io::Result<Self> {
+        Ok(Self(Mutex::new(TlsStream::Server(acceptor.accept(under).await?))))
+    }
+
+    /// The client's side, of a server that must prove that it is `name`.
+    pub(super) async fn connect(
+        connector: &TlsConnector,
+        name: ServerName<'static>,
+        under: Under,
+    ) -> io::Result<Self> {
+        Ok(Self(Mutex::new(TlsStream::Client(connector.connect(name, under).await?))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TlsStream<Under>> {
+        self.0.lock().expect("nobody panics while holding the connection")
+    }
+
+    /// Appends what has arrived; returns how much, and 0 at the end. Cancel-safe. An end that TLS does not
+    /// know of is an error: the rest may have been cut off.
+    pub(super) async fn read(&self, to: &mut Vec<u8>) -> Result<usize, ResetReason> {
+        let read = poll_fn(|context| {
+            scratch::with(|buffer| {
+                let mut buffer = ReadBuf::new(buffer);
+                ready!(Pin::new(&mut *self.lock()).poll_read(context, &mut buffer))?;
+                to.extend_from_slice(buffer.filled());
+                Poll::Ready(io::Result::Ok(buffer.filled().len()))
+            })
+        });
+        read.await.map_err(|error| dial::reason(&error))
+    }
+
+    /// Writes everything.
+    pub(super) async fn write(&self, mut data: &[u8]) -> Result<(), ResetReason> {
+        let written = async {
+            while !data.is_empty() {
+                let taken =
+                    poll_fn(|context| Pin::new(&mut *self.lock()).poll_write(context, data))
+                        .await?;
+                data = &data[taken..];
+            }
+            poll_fn(|context| Pin::new(&mut *self.lock()).poll_flush(context)).await
+        };
+        written.await.map_err(|error: io::Error| dial::reason(&error))
+    }
+
+    /// Ends what is sent.
+    pub(super) async fn finish(&self) -> Result<(), ResetReason> {
+        let finished = poll_fn(|context| Pin::new(&mut *self.lock()).poll_shutdown(context));
+        finished.await.map_err(|error| dial::reason(&error))
+    }
+}
+
+fn failed(reason: ResetReason) -> io::Error {
+    // Those that `dial::reason` reads as they were.
+    io::Error::from_raw_os_error(match reason {
+        ResetReason::Refused => libc::ECONNREFUSED,
+        ResetReason::TimedOut => libc::ETIMEDOUT,
+        ResetReason::Unreachable => libc::EHOSTUNREACH,
+        ResetReason::Prohibited => libc::EACCES,
+        ResetReason::Limit => libc::ENOBUFS,
+        _ => libc::ECONNRESET,
+    })
+}
+
+impl AsyncRead for Under {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Socket(socket, first) if first.is_empty() => {
+                Pin::new(socket).poll_read(context, buffer)
+            }
+            Self::Socket(_, first) => {
+                let count = first.len().min(buffer.remaining());
+                buffer.put_slice(&first[..count]);
+                first.drain(..count);
+                Poll::Ready(Ok(()))
+            }
+            Self::Stream(stream) => {
+                let read = ready!(stream.poll_read(context, buffer.initialize_unfilled()));
+                if let Read::Data(count) = read.map_err(failed)? {
+                    buffer.advance(count);
+                }
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Under {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Socket(socket, _) => Pin::new(socket).poll_write(context, data),
+            Self::Stream(_) if data.is_empty() => Poll::Ready(Ok(0)),
+            Self::Stream(stream) => stream.poll_write(context, data).map_err(failed),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Socket(socket, _) => Pin::new(socket).poll_shutdown(context),
+            Self::Stream(stream) => stream.poll_finish(context).map_err(failed),
+        }
+    }
+}

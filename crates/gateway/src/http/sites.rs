@@ -1,0 +1,259 @@
+//! Sites whose owners have given a certificate: the terminal ends their clients' TLS, and speaks TLS to the
+//! server anew, or has the hub do so. Both verify that the server is who it should be.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use pep::config::{HttpConfig, SiteConfig};
+use slacp::ResetReason;
+use tokio::time::timeout;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::server::Acceptor;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use super::secure::{Secure, Under};
+use crate::hop::tls;
+use crate::relay::dial;
+
+/// The longest ClientHello that is read, in bytes: in practice none is longer than a few thousand.
+const LONGEST_HELLO: usize = 16 << 10;
+/// How long a handshake may take.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The only protocol within TLS that is read.
+const PROTOCOL: &[u8] = b"http/1.1";
+
+/// A terminal's sites.
+pub(super) struct Sites {
+    ports: Vec<u16>,
+    by_host: BTreeMap<String, TlsAcceptor>,
+    /// To their servers; none without sites.
+    connector: Option<TlsConnector>,
+}
+
+/// The site that a client has asked for.
+#[derive(Clone)]
+pub(super) struct Site {
+    /// In lower case.
+    pub(super) host: String,
+    pub(super) acceptor: TlsAcceptor,
+    pub(super) server: Server,
+}
+
+/// A server that must prove who it is.
+#[derive(Clone)]
+pub(super) struct Server {
+    pub(super) name: ServerName<'static>,
+    pub(super) connector: TlsConnector,
+}
+
+/// What the first bytes of a connection are.
+pub(super) enum Met {
+    /// More are needed.
+    Incomplete,
+    Site(Box<Site>),
+    /// Another site's, another protocol within TLS, or no TLS.
+    Other,
+}
+
+impl Sites {
+    /// # Errors
+    /// What is wrong with a file, and with which.
+    pub(super) fn load(config: &HttpConfig) -> Result<Self, String> {
+        let mut by_host = BTreeMap::new();
+        for SiteConfig { hosts, files } in &config.sites {
+            let acceptor = tls::acceptor_of(files, &[PROTOCOL])?;
+            by_host.extend(hosts.iter().map(|host| (host.clone(), acceptor.clone())));
+        }
+        let is_used = !by_host.is_empty();
+        let connector = is_used.then(|| connector(config.authorities.as_deref())).transpose()?;
+        Ok(Self { ports: config.tls_ports.clone(), by_host, connector })
+    }
+
+    pub(super) fn take(&self, port: u16) -> bool {
+        !self.by_host.is_empty() && self.ports.contains(&port)
+    }
+
+    /// Reads a ClientHello, which may come in any number of pieces and records.
+    pub(super) fn meet(&self, first: &[u8]) -> Met {
+        let (mut acceptor, mut rest) = (Acceptor::default(), first);
+        let accepted = loop {
+            match acceptor.accept() {
+                Ok(Some(accepted)) => break accepted,
+                Ok(None) if rest.is_empty() => {
+                    let may_come = first.len() < LONGEST_HELLO;
+                    return if may_come { Met::Incomplete } else { Met::Other };
+                }
+                Ok(None) => {}
+                Err(_) => return Met::Other,
+            }
+            let mut reader: &mut dyn Read = &mut rest;
+            if acceptor.read_tls(&mut reader).is_err() {
+                return Met::Other;
+            }
+        };
+        let hello = accepted.client_hello();
+        let host = hello.server_name().unwrap_or_default().to_ascii_lowercase();
+        // A client that takes another protocol only is left to its server.
+        let speaks = hello.alpn().is_none_or(|mut offered| offered.any(|it| it == PROTOCOL));
+        self.site(host).filter(|_| speaks).map_or(Met::Other, |site| Met::Site(Box::new(site)))
+    }
+
+    fn site(&self, host: String) -> Option<Site> {
+        let acceptor = self.by_host.get(&host)?.clone();
+        let name = ServerName::try_from(host.clone()).ok()?;
+        let connector = self.connector.clone()?;
+        Some(Site { host, acceptor, server: Server { name, connector } })
+    }
+}
+
+/// Verifies servers by the authorities in a file, or by the system's.
+///
+/// # Errors
+/// What is wrong with the file, or that there is none.
+pub(super) fn connector(authorities: Option<&Path>) -> Result<TlsConnector, String> {
+    tls::verifying(authorities, &[PROTOCOL])
+}
+
+impl Server {
+    /// Opens TLS over a connection.
+    pub(super) async fn over(&self, under: Under) -> Result<Secure, ResetReason> {
+        let connected = Secure::connect(&self.connector, self.name.clone(), under);
+        match timeout(HANDSHAKE, connected).await {
+            Ok(Ok(secure)) => Ok(secure),
+            Ok(Err(error)) => {
+                tracing::debug!("TLS with {:?} failed: {error}", self.name);
+                Err(dial::reason(&error))
+            }
+            Err(_) => Err(ResetReason::TimedOut),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use pep::config::TlsFiles;
+    use pep::http::{CacheConfig, StoreLimits};
+    use tempfile::TempDir;
+    use tokio_rustls::rustls::ClientConnection;
+    use units::ByteCount;
+
+    use super::*;
+
+    const HOST: &str = "mirror.example";
+
+    /// A certificate that is its own authority, and sites with it.
+    fn sites() -> (TempDir, Sites, PathBuf) {
+        let made = rcgen::generate_simple_self_signed([HOST.to_owned()]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let [certificate, key] = ["certificate", "key"].map(|name| folder.path().join(name));
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let size = ByteCount::new(100_000);
+        let limits = StoreLimits { memory: size, disk: ByteCount::new(0), object: size };
+        let files = TlsFiles { certificate: certificate.clone(), key };
+        let config = HttpConfig {
+            ports: vec![80],
+            cache: CacheConfig { limits, stale: Duration::ZERO },
+            directory: None,
+            sites: vec![SiteConfig { hosts: vec![HOST.to_owned()], files }],
+            tls_ports: vec![443],
+            authorities: Some(certificate.clone()),
+            offline: true,
+        };
+        let sites = Sites::load(&config).unwrap();
+        (folder, sites, certificate)
+    }
+
+    /// A client's first bytes.
+    fn hello(authorities: &Path, host: &str, protocols: &[&[u8]]) -> Vec<u8> {
+        let connector = tls::verifying(Some(authorities), protocols).unwrap();
+        let name = ServerName::try_from(host.to_owned()).unwrap();
+        let mut client = ClientConnection::new(connector.config().clone(), name).unwrap();
+        let mut said = Vec::new();
+        client.write_tls(&mut said).unwrap();
+        said
+    }
+
+    fn met(sites: &Sites, first: &[u8]) -> &'static str {
+        match sites.meet(first) {
+            Met::Incomplete => "incomplete",
+            Met::Site(site) => {
+                assert_eq!(site.host, HOST);
+                "site"
+            }
+            Met::Other => "other",
+        }
+    }
+
+    /// Each byte of the handshake message in a record of its own.
+    fn in_small_records(hello: &[u8]) -> Vec<u8> {
+        let version = [hello[1], hello[2]];
+        let record = |byte: &u8| [0x16, version[0], version[1], 0, 1, *byte];
+        hello[5..].iter().flat_map(record).collect()
+    }
+
+    #[test]
+    fn a_hello_is_read_in_any_pieces_and_only_for_our_hosts() {
+        let (_folder, sites, authorities) = sites();
+        assert!(sites.take(443) && !sites.take(80));
+        let ours = hello(&authorities, HOST, &[b"h2", b"http/1.1"]);
+        for cut in 0..ours.len() {
+            assert_eq!(met(&sites, &ours[..cut]), "incomplete", "{cut}");
+        }
+        assert_eq!(met(&sites, &ours), "site");
+        assert_eq!(met(&sites, &in_small_records(&ours)), "site");
+        assert_eq!(met(&sites, &hello(&authorities, "Mirror.Example", &[])), "site");
+        for (host, protocols) in [
+            ("other.example", &[][..]),
+            ("a.mirror.example", &[]),
+            ("192.0.2.1", &[]),
+            (HOST, &[&b"h2"[..]]),
+            (HOST, &[b"imap"]),
+        ] {
+            assert_eq!(met(&sites, &hello(&authorities, host, protocols)), "other", "{host}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_hello_is_others() {
+        let (_folder, sites, authorities) = sites();
+        for first in [
+            &b"GET / HTTP/1.1\r\n\r\n"[..],
+            b"SSH-2.0-x\r\n",
+            &[0x16, 3, 1, 0xff, 0xff, 1],
+            &[0x15, 3, 3, 0, 2, 2, 40],
+            &[0; 100],
+        ] {
+            assert_eq!(met(&sites, first), "other", "{first:?}");
+        }
+        // Whatever bytes are changed, nothing panics, and it is one of these.
+        let ours = hello(&authorities, HOST, &[]);
+        for at in 0..ours.len() {
+            for change in [1, 0x80, 0xff] {
+                let mut hostile = ours.clone();
+                hostile[at] ^= change;
+                let _ = sites.meet(&hostile);
+            }
+        }
+        // A message that is never complete: its length says more than is read.
+        let mut endless = vec![0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff];
+        endless.resize(5 + 0x4000, 7);
+        let records = std::iter::repeat_n(&endless, 8).flatten().copied().collect::<Vec<_>>();
+        assert_eq!(met(&sites, &records), "other");
+    }
+
+    #[test]
+    fn files_that_cannot_be_used_are_named() {
+        let (folder, _, _) = sites();
+        let none = folder.path().join("none");
+        std::fs::write(&none, "").unwrap();
+        let said = connector(Some(&none)).err().unwrap();
+        assert!(said.contains("none has no certificate of an authority"), "{said}");
+        let said = connector(Some(&folder.path().join("missing"))).err().unwrap();
+        assert!(said.contains("missing: cannot read it"), "{said}");
+    }
+}
