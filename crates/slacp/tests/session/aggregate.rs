@@ -26,7 +26,7 @@ fn assert_near(got: f64, wanted: f64, tolerance: f64, what: &str) {
 
 #[test]
 fn members_share_evenly_whatever_their_round_trips() {
-    for (count, unequal) in [(2, false), (2, true), (8, true), (32, false), (32, true)] {
+    for (count, unequal) in [(2, false), (8, true), (32, true)] {
         let run = Members { count, unequal, aggregate: true }.run(3);
         let what = format!("{count}, {unequal}: {run:?}");
         assert!(run.used >= 0.95 && run.queue <= 60.0, "{what}");
@@ -167,7 +167,7 @@ fn a_false_clock_neither_takes_nor_wastes_more_than_its_share() {
 #[test]
 fn who_hides_the_queue_gets_no_more_than_its_share() {
     for count in [2, 8] {
-        for seed in 1..=3 {
+        for seed in 1..=2 {
             let mut carrier = carrier(&vec![560; count], seed);
             carrier.run(10.0);
             carrier.hide_queue(0);
@@ -187,9 +187,7 @@ fn who_hides_the_queue_gets_no_more_than_its_share() {
 /// A hub that has restarted knows neither its sessions nor the link. Both come back at once.
 #[test]
 fn after_a_restart_of_the_hub_both_find_their_shares_again() {
-    for (farther, seed) in
-        [([560; 2], 1), ([560; 2], 2), ([560; 2], 3), ([560, 0], 1), ([560, 0], 2)]
-    {
+    for (farther, seed) in [([560; 2], 1), ([560; 2], 2), ([560, 0], 1)] {
         let mut carrier = carrier(&farther, seed);
         carrier.run(15.0);
         carrier.restart_hub(seed);
