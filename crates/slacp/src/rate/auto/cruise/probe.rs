@@ -127,8 +127,9 @@ impl Probe {
     }
 
     fn be_urgent(&mut self) {
-        let confirming = matches!(self.under_way, Purpose::Confirm(_));
-        if !self.hurried && !confirming {
+        // A train that tries a rate shows more than another short one, which would replace it.
+        let tries = matches!(self.under_way, Purpose::Confirm(_) | Purpose::Paced(_));
+        if !self.hurried && !tries {
             (self.hurried, self.urgent) = (true, true);
         }
     }
@@ -346,6 +347,17 @@ mod tests {
             capacity = rate;
         }
         assert!((capacity - 10e6).abs() < 1.0, "{capacity}");
+    }
+
+    #[test]
+    fn a_search_does_not_replace_a_train_that_tries_a_faster_pace() {
+        let mut probe = Probe::new(1e6);
+        probe.hurry();
+        assert!(probe.is_urgent() && next(&mut probe, 1e6).rate == TRAIN_RATE);
+        probe.train_came(None, 1e6, 0.0);
+        assert_eq!(next(&mut probe, 1e6).rate, PACED * 1e6);
+        probe.hurry();
+        assert!(!probe.is_urgent());
     }
 
     #[test]
