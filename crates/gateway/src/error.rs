@@ -54,6 +54,14 @@ pub enum RunError {
         /// The system's reason.
         cause: io::Error,
     },
+    /// The socket of a link cannot be bound.
+    #[error("cannot use link \"{name}\": {cause}")]
+    Link {
+        /// Name of the link.
+        name: String,
+        /// The system's reason.
+        cause: io::Error,
+    },
     /// The system refuses a TCP setting of one side.
     #[error("{section}.{key} = {value}: the kernel refuses it: {cause}{}", side_hint(key))]
     Side {

@@ -44,6 +44,7 @@ mod guarantees;
 mod hop;
 mod http;
 mod limits;
+mod links;
 mod operation;
 mod pair;
 mod permits;

@@ -107,6 +107,14 @@ pub struct Config {
     ///
     /// [`Endpoint::poll_log`]: crate::Endpoint::poll_log
     pub event_log: usize,
+    /// This side's rate on each link of a session, by the number that both sides give the link; at
+    /// most [`MOST_LINKS`]. If both sides have two or more, a session uses all links that both have,
+    /// and [`Self::rate`] is not used. A terminal has a socket for each
+    /// ([`Endpoint::transmit_link`]). A rate is that of the session alone: it is not shared with
+    /// others. Each link takes memory of its own for what is in flight. Default none.
+    ///
+    /// [`Endpoint::transmit_link`]: crate::Endpoint::transmit_link
+    pub links: Vec<Rate>,
     pub(crate) key_limits: KeyLimits,
     /// Never empty; see [`Config::add_class`].
     pub(crate) classes: Vec<ClassConfig>,
@@ -140,6 +148,7 @@ impl Config {
             link_layer: false,
             on_demand: false,
             event_log: 0,
+            links: Vec::new(),
             key_limits: KeyLimits::default(),
             classes: vec![ClassConfig::default()],
             channels: BTreeMap::new(),
@@ -212,6 +221,9 @@ pub struct Contact {
     /// The number of its last packet.
     pub number: u64,
 }
+
+/// Maximum number of links of a session.
+pub const MOST_LINKS: usize = 4;
 
 /// Identifies a session of an endpoint. The endpoint never reuses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

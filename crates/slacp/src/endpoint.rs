@@ -146,6 +146,15 @@ impl Endpoint {
                 let session = self.core.sessions.get_mut(id)?;
                 session.handle_packet(now, from, ecn, header, datagram).then_some(id)
             }
+            (Some(Owner::Member(id, link)), _) => {
+                let along = (from, self.core.ecn_received);
+                let session = self.core.sessions.get_mut(id)?;
+                let taken = session.handle_member_packet(now, link, along, header, datagram);
+                taken.then_some(id)
+            }
+            (Some(Owner::Joining(peer)), Role::Hub(hub)) => {
+                hub.handle_first_of_link(&mut self.core, now, from, peer, header, datagram)
+            }
             (Some(Owner::Tentative(peer)), Role::Hub(hub)) => {
                 hub.handle_first_data(&mut self.core, now, from, peer, header, datagram)
             }
@@ -193,6 +202,12 @@ impl Endpoint {
     /// The ECN codepoint for the IP header of the datagram that [`Self::poll_transmit`] returned last.
     pub fn transmit_ecn(&self) -> Ecn {
         self.core.ecn_sent
+    }
+
+    /// The link, an index of [`Config::links`], for the datagram that [`Self::poll_transmit`] returned
+    /// last. A hub need not ask: its peers have an address on each link.
+    pub fn transmit_link(&self) -> u8 {
+        self.core.link_sent
     }
 
     /// The code point (DSCP), 0 to 63, for the IP header of the datagram that [`Self::poll_transmit`]

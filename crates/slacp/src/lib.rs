@@ -14,6 +14,7 @@ mod event_log;
 pub mod fuzzing;
 mod jitter;
 mod keys;
+mod links;
 mod pacer;
 mod path;
 mod rate;
@@ -27,8 +28,8 @@ mod streams;
 mod wire;
 
 pub use api::{
-    CloseReason, Config, Contact, DownReason, Effort, Event, Footprint, Notice, PublicKey, Read,
-    ResetReason, SessionId, Sibling, StreamError, StreamId,
+    CloseReason, Config, Contact, DownReason, Effort, Event, Footprint, MOST_LINKS, Notice,
+    PublicKey, Read, ResetReason, SessionId, Sibling, StreamError, StreamId,
 };
 pub use channels::{
     ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,
@@ -41,6 +42,6 @@ pub use scheduler::{ClassConfig, ClassId};
 pub use session::Wake;
 pub use setup::index_share::{IndexShare, MOST_SHARES};
 pub use setup::parts::{Handover, MOST_PARTS, PACKET_MARK, PacketMark, part_of};
-pub use stats::{ChannelStats, ClassStats, Stats, StreamStats};
+pub use stats::{ChannelStats, ClassStats, LinkStats, Stats, StreamStats};
 pub use wire::ecn::Ecn;
 pub use wire::open::{Destination, Host, HostName, Open};

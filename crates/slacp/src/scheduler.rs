@@ -60,6 +60,7 @@ pub(crate) struct Scheduler {
 struct Class {
     weight: u64,
     dscp: u8,
+    link: Option<u8>,
     /// Its fraction of all guarantees, in thousandths.
     claim: u64,
     guaranteed: Option<Pacer>,
@@ -76,6 +77,7 @@ impl Class {
         Self {
             weight: u64::from(config.weight),
             dscp: config.dscp,
+            link: config.link,
             claim: bits(config) * 1000 / all.max(1),
             guaranteed: bucket(config.guaranteed, SAVED),
             maximum: bucket(config.maximum, BURST),
@@ -118,6 +120,11 @@ impl Scheduler {
     /// The code point of packets with new data of a class.
     pub(crate) fn dscp(&self, index: usize) -> u8 {
         self.classes[index].dscp
+    }
+
+    /// The link that a class is bound to.
+    pub(crate) fn link(&self, index: usize) -> Option<u8> {
+        self.classes[index].link
     }
 
     /// The code point of packets without new data.

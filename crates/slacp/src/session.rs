@@ -4,6 +4,7 @@ mod acks;
 mod close;
 mod keys;
 mod life_cycle;
+mod links;
 mod liveness;
 mod outage;
 mod path;
@@ -25,6 +26,7 @@ use units::{BitRate, ByteCount, Instant};
 
 use self::keys::SessionKeys;
 use self::life_cycle::LifeCycle;
+use self::links::{Links, Seat};
 use self::liveness::{Activity, Keepalive, Probes};
 use self::outage::Outage;
 use self::path::Path;
@@ -41,7 +43,7 @@ use crate::rate::{Allowance, Auto, Change, Control, Grant, Spent, Switch};
 use crate::recovery::Recovery;
 use crate::recovery::fec::{REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::scheduler::ClassId;
-use crate::setup::handshake::Keys;
+use crate::setup::handshake::{Keys, Params};
 use crate::stats::{ChannelStats, ClassStats, Stats};
 use crate::streams::Streams;
 use crate::streams::flow::{Limits, Pace};
@@ -104,6 +106,14 @@ pub(crate) struct Peer {
     pub(crate) leaving: bool,
 }
 
+impl Peer {
+    /// A peer that has sent these parameters from `address`.
+    pub(crate) fn new(key: PublicKey, address: SocketAddr, index: Index, params: &Params) -> Self {
+        let Params { limits, rate, times, ecn, link_layer, leaving, .. } = *params;
+        Self { key, address, index, limits, rate, times, ecn, link_layer, leaving }
+    }
+}
+
 /// Where a packet goes, and how.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Envelope {
@@ -115,6 +125,8 @@ pub(crate) struct Envelope {
     pub(crate) dscp: u8,
     /// Whether it belongs to the control channel: it carries no new data.
     pub(crate) is_control: bool,
+    /// The link it takes, as the owner numbers them.
+    pub(crate) link: u8,
 }
 
 /// A session with a peer, from the end of its handshake on. Its life cycle is in
@@ -145,6 +157,10 @@ pub(crate) struct Session {
     keepalive: Keepalive,
     probes: Probes,
     outage: Outage,
+    /// Its place among the links, if there may be several.
+    seat: Option<Box<Seat>>,
+    /// The other links of the session, if this is its first member.
+    links: Option<Box<Links>>,
     rng: ChaCha20Rng,
     stats: Stats,
     events: VecDeque<Event>,
@@ -202,6 +218,8 @@ impl Session {
             keepalive,
             probes: Probes::new(now),
             outage: Outage::new(now, config.give_up),
+            seat: None,
+            links: None,
             rng,
             stats: Stats::default(),
             events: VecDeque::new(),
@@ -228,7 +246,7 @@ impl Session {
         let (to_send, to_read) = self.streams.held();
         let auto = self.rate.auto();
         let received = self.receiver.ecn.counts();
-        Stats {
+        self.add_members(Stats {
             rtt: self.rtt.smoothed(),
             rate: self.rate.rate(),
             rate_state: self.rate.state(),
@@ -253,18 +271,18 @@ impl Session {
             without_context: self.receiver.inbound.without_context(),
             log_overwritten: self.log.overwritten(),
             ..self.stats.clone()
-        }
+        })
     }
 
     /// Total bytes held, in O(1): every part keeps its own count.
     pub(crate) fn held(&self) -> u64 {
         let (to_send, to_read) = self.streams.held();
         let rest = self.streams.overhead() + self.sender.held() + self.receiver.held();
-        to_send + to_read + rest as u64
+        to_send + to_read + rest as u64 + self.held_by_members()
     }
 
-    /// Whether this session may recently have sent a packet with this header.
-    pub(crate) fn may_have_sent(&self, header: &Header) -> bool {
+    /// Whether this member may recently have sent a packet with this header.
+    fn may_have_sent_own(&self, header: &Header) -> bool {
         let number = header.number(self.sender.sent.next_number());
         header.receiver == self.peer.index && self.sender.may_have_sent(number)
     }
@@ -340,10 +358,10 @@ impl Session {
         self.follow_pace();
     }
 
-    /// The rate at which the endpoint's shared pacer sends for this session; `None` if the session
-    /// paces itself.
+    /// The rate at which the endpoint's shared pacer sends for this session; `None` if the session,
+    /// or each of its links, paces itself.
     pub(crate) fn shared_rate(&self) -> Option<BitRate> {
-        self.rate.shared()
+        self.rate.shared().filter(|_| self.seat.is_none())
     }
 
     /// The current rate.
@@ -511,6 +529,9 @@ impl Session {
 
     /// Updates the streams' view of the rate.
     fn follow_pace(&mut self) {
+        if self.seat.as_ref().is_some_and(|seat| seat.shares_pace()) {
+            return;
+        }
         let (rtt, rates) = (self.rtt.smoothed().max(LEAST_RTT), [self.rate.rate(), self.peer.rate]);
         self.streams.set_pace(Pace { rtt, rates });
     }

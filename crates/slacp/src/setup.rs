@@ -6,6 +6,7 @@ pub(crate) mod gate;
 pub(crate) mod handshake;
 pub(crate) mod hub;
 pub(crate) mod index_share;
+mod joining;
 pub(crate) mod knock;
 pub(crate) mod parts;
 pub(crate) mod replacement;

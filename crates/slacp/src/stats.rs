@@ -1,6 +1,7 @@
 //! Counters and statistics.
 
 use core::time::Duration;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use units::{BitRate, ByteCount};
@@ -11,6 +12,29 @@ use crate::{EcnState, RateState};
 /// half full after insertions in order: 24 bytes of number and box take 48, and the allocator adds
 /// 16 for what the box holds.
 pub(crate) const ENTRY: usize = 64;
+
+/// One of the links of a session ([`Config::links`](crate::Config::links)).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkStats {
+    /// The number of the link, an index of [`Config::links`](crate::Config::links).
+    pub link: u8,
+    /// The peer's address on this link.
+    pub address: SocketAddr,
+    /// Whether packets arrive on it, as far as is known.
+    pub works: bool,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Rate towards the peer; 0 if nothing is known yet.
+    pub rate: BitRate,
+    /// Share of packets lost, 0 to 1.
+    pub loss: f64,
+    /// Bytes of IP packets sent.
+    pub bytes_sent: u64,
+    /// Bytes of IP packets received.
+    pub bytes_received: u64,
+    /// Packets declared lost.
+    pub packets_lost: u64,
+}
 
 /// Counters of a session since it was set up, and some current values.
 #[derive(Debug, Clone, Default)]
@@ -90,7 +114,8 @@ pub struct Stats {
     /// directions, records of packets sent and received, repairs and what they protect, and waiting
     /// frames, with map entries at 64 bytes each. At most five times
     /// [`Config::memory`](crate::Config::memory), plus 1 kB per stream, the queues of the owner's
-    /// packet channels, 0.15 s of the rate and 3 MB.
+    /// packet channels, 0.15 s of the rate and 3 MB. Each further link may hold as much again of what
+    /// is in flight.
     pub held: ByteCount,
     /// Frames received for packet channels that this side does not have.
     pub unknown_channels: u64,
@@ -101,6 +126,28 @@ pub struct Stats {
     pub log_overwritten: u64,
     /// How the peer violated the protocol, if it did.
     pub failure: Option<Arc<str>>,
+}
+
+impl Stats {
+    /// Adds the counters of one more link of the session.
+    pub(crate) fn add_link(&mut self, link: &Self) {
+        self.packets_sent += link.packets_sent;
+        self.bytes_sent += link.bytes_sent;
+        self.packets_received += link.packets_received;
+        self.bytes_received += link.bytes_received;
+        self.packets_lost += link.packets_lost;
+        self.recovered += link.recovered;
+        self.repairs_sent += link.repairs_sent;
+        self.repair_bytes += link.repair_bytes;
+        self.padding_bytes += link.padding_bytes;
+        self.repairs_received += link.repairs_received;
+        self.acknowledgements += link.acknowledgements;
+        self.probes += link.probes;
+        self.duplicates += link.duplicates;
+        self.forged += link.forged;
+        self.black_holes += link.black_holes;
+        self.trips += link.trips;
+    }
 }
 
 /// Counters of a session's packet channel.

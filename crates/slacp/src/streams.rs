@@ -43,6 +43,8 @@ pub(crate) enum ProtocolError {
     TooMany,
     #[error("the peer uses a stream that only this side may open")]
     NotOpened,
+    #[error("the peer sends a compact offset in a session over several links")]
+    Compact,
 }
 
 /// The state of one stream. It is dropped once both directions are done or the stream is reset.
@@ -192,6 +194,9 @@ pub(crate) struct Streams {
     openings: Budget,
     /// What the peer granted the stream opened last.
     offered: u64,
+    /// Offsets are sent in full, and must come so: packets come over several links, and each numbers
+    /// its own.
+    full_offsets: bool,
     /// Streams at rest, by the time their windows are returned.
     resting: BTreeSet<(Instant, StreamId)>,
     pace: Pace,
@@ -241,6 +246,7 @@ impl Streams {
             granted: Budget::for_windows(&limits),
             openings: Budget::for_openings(&peer_limits),
             offered: u64::MAX,
+            full_offsets: false,
             resting: BTreeSet::new(),
             pace: Pace::default(),
             round: (Instant::ZERO, 0),
@@ -253,6 +259,11 @@ impl Streams {
             writers: BTreeSet::new(),
             events: VecDeque::new(),
         }
+    }
+
+    /// Sends offsets in full from now on, and expects them so.
+    pub(crate) fn send_full_offsets(&mut self) {
+        self.full_offsets = true;
     }
 
     /// Sets the maximum number of written but unsent bytes per stream.

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 
 use nix::net::if_::InterfaceFlags;
 use os::netlink::RouteSocket;
 use pep::config::{
-    ControlPath, HttpConfig, HubConfig, InterceptConfig, Modem, OperationConfig, SoloConfig,
-    TerminalConfig, TlsFiles,
+    ControlPath, HttpConfig, HubConfig, InterceptConfig, LinkConfig, Modem, OperationConfig,
+    SoloConfig, TerminalConfig, TlsFiles,
 };
 use scenario::FileKind;
 use slacp::Rate;
@@ -18,6 +18,7 @@ use super::machine::has_net_admin;
 use super::{Finding, bundles, knock, reach, refused};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::error::RunError;
+use crate::hop::udp;
 use crate::operate::control::{Answer, Control, Request, default_directories};
 use crate::operate::status::{Role, Status};
 use crate::relay::side::SocketSettings;
@@ -71,6 +72,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     findings.extend(transparent(config.transparent));
     findings.extend(config.http.as_ref().and_then(sites));
     findings.extend(reach::of_terminal(config));
+    findings.extend(config.links.iter().map(link));
     let paths = config.hubs.iter().flat_map(|hub| path_to(hub.address.as_str(), config.link.mtu));
     findings.extend(paths);
     let running = running(&config.operation, Role::Terminal);
@@ -161,6 +163,27 @@ fn wan_interfaces(names: &[String]) -> Vec<Finding> {
 fn transparent(wanted: bool) -> Option<Finding> {
     let finding = || Finding::fail("transparent", "needs CAP_NET_ADMIN", "run it as root");
     (wanted && !has_net_admin()).then(finding)
+}
+
+/// Whether a link's packets can be sent: its interface is up, and its address is this machine's.
+fn link(link: &LinkConfig) -> Finding {
+    const CHECK: &str = "link";
+    let name = &link.name;
+    let local = match (link.source, &link.interface) {
+        (_, Some(interface)) if is_running(interface) != Some(true) => {
+            let mend = format!("`interface` of each link is one of: {}", devices());
+            let text = format!("{name}: {interface} does not exist or is down");
+            return Finding::fail(CHECK, text, mend);
+        }
+        (source, _) => source.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
+    };
+    match udp::try_bind((local, 0).into(), link.interface.as_deref()) {
+        Ok(()) => Finding::ok(CHECK, format!("{name} can be used")),
+        Err(error) => {
+            let mend = "`source` is an address of this machine; `interface` may need CAP_NET_RAW";
+            Finding::fail(CHECK, format!("{name} cannot be used: {error}"), mend)
+        }
+    }
 }
 
 /// With `rate = "modem"`, checks that something provides the rate.

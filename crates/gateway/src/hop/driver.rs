@@ -18,8 +18,9 @@ use units::{Instant, Machine};
 
 use crate::clock;
 use crate::hop::exchange::{Exchange, Mail, Received};
+use crate::hop::sockets::Sockets;
 use crate::hop::tcp::{Sent, TcpEvent, TcpLinks};
-use crate::hop::udp::{Batch, Reception, TrafficClass, UdpLink};
+use crate::hop::udp::{Batch, Reception, TrafficClass};
 use crate::hop::{Hop, HopEvent};
 use crate::operate::counters::Counters;
 use crate::tunnel::Port;
@@ -43,7 +44,7 @@ pub(crate) struct Driver {
     /// Which part of the hop it drives, and what connects it to the others.
     part: u8,
     exchange: Option<Exchange>,
-    link: UdpLink,
+    sockets: Sockets,
     timer: Timer,
     events: UnboundedSender<HopEvent>,
     counters: Arc<Counters>,
@@ -51,9 +52,11 @@ pub(crate) struct Driver {
     tunnel: Option<Arc<Port>>,
     reception: Reception,
     batch: Batch,
+    /// The link that the batch takes.
+    batch_link: u8,
     /// A datagram taken from the endpoint that did not fit into the last batch.
     waiting: Vec<u8>,
-    waiting_to: Option<(SocketAddr, TrafficClass)>,
+    waiting_to: Option<(SocketAddr, TrafficClass, u8)>,
     sources: Sources,
     faults: LogLimiter,
     /// TCP connections that carry datagrams, and what happens on them.
@@ -62,14 +65,14 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Creates a driver of a part of `hop` over `link`, with the exchange if there are several. Events
+    /// Creates a driver of a part of `hop` over `sockets`, with the exchange if there are several. Events
     /// go to `events`.
     ///
     /// # Errors
     /// If the process has no descriptor left.
     pub(crate) fn new(
         (hop, part, exchange): (Hop, u8, Option<Exchange>),
-        link: UdpLink,
+        sockets: Sockets,
         sources: Sources,
         events: UnboundedSender<HopEvent>,
         counters: Arc<Counters>,
@@ -82,13 +85,14 @@ impl Driver {
             hop,
             part,
             exchange,
-            link,
+            sockets,
             timer: Timer::new()?,
             events,
             counters,
             tunnel,
             reception: Reception::new(),
             batch: Batch::default(),
+            batch_link: 0,
             waiting: Vec::new(),
             waiting_to: None,
             sources,
@@ -127,7 +131,7 @@ impl Driver {
         }
         self.timer.set(deadline)?;
         tokio::select! {
-            readable = self.link.readable() => {
+            readable = self.sockets.readable() => {
                 readable?;
                 self.receive()
             }
@@ -141,7 +145,7 @@ impl Driver {
                 Ok(())
             }
             () = self.hop.work(self.part) => Ok(()),
-            writable = self.link.writable(), if !flowing => writable,
+            writable = self.sockets.writable(), if !flowing => writable,
         }
     }
 
@@ -223,16 +227,23 @@ impl Driver {
 
     /// Collects datagrams that can be sent in one call.
     fn fill(&mut self, now: Instant) {
-        let most = self.link.most_segments();
+        let most = self.sockets.most_segments();
         let mut state = self.hop.part(self.part);
         while !self.batch.is_closed(most) {
             if self.waiting_to.is_none() {
                 self.waiting.clear();
                 let to = state.endpoint.poll_transmit(now, &mut self.waiting);
                 let (dscp, ecn) = (state.endpoint.transmit_dscp(), state.endpoint.transmit_ecn());
-                self.waiting_to = to.map(|to| (to, TrafficClass { dscp, ecn }));
+                let link = state.endpoint.transmit_link();
+                self.waiting_to = to.map(|to| (to, TrafficClass { dscp, ecn }, link));
             }
-            let Some((to, traffic_class)) = self.waiting_to else { return };
+            let Some((to, traffic_class, link)) = self.waiting_to else { return };
+            if self.batch.count() == 0 {
+                self.batch_link = link;
+            }
+            if link != self.batch_link {
+                return;
+            }
             if !self.batch.join(to, traffic_class, &self.waiting, most) {
                 return;
             }
@@ -335,7 +346,7 @@ impl Driver {
             return true;
         }
         let from = self.sources.of(self.batch.destination());
-        match self.link.send(&self.batch, from) {
+        match self.sockets.send(self.batch_link, &self.batch, from) {
             Ok(()) => self.counters.datagrams_sent.add(self.batch.count() as u64),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             // The datagrams are lost; the protocol will notice. EMSGSIZE: the network device takes
@@ -359,7 +370,7 @@ impl Driver {
             let mut state = self.hop.part(self.part);
             let (sources, counters) = (&mut self.sources, &self.counters);
             let exchange = self.exchange.as_ref();
-            let taken = self.link.receive(&mut self.reception, |from, ours, ecn, datagram| {
+            let taken = self.sockets.receive(&mut self.reception, |from, ours, ecn, datagram| {
                 counters.datagrams_received.increment();
                 if let Some(exchange) = exchange
                     && let Some(part) = exchange.elsewhere(datagram)

@@ -2,7 +2,7 @@
 //!
 //! The endpoint of `slacp` decides. [`Hop`] is a handle to it, which the driver's task and the relays
 //! share, and a [`Stream`] is read and written through it. [`driver`] moves the datagrams between
-//! endpoint and socket ([`udp`]); a hub may have several of each ([`exchange`]). [`peers`] follows the sessions and their rates, and [`path_store`]
+//! endpoint and sockets ([`sockets`], [`udp`]); a hub may have several of each ([`exchange`]). [`peers`] follows the sessions and their rates, and [`path_store`]
 //! keeps what was learnt about paths.
 
 pub(crate) mod class;
@@ -15,6 +15,7 @@ pub(crate) mod exchange;
 mod handle;
 pub(crate) mod path_store;
 pub(crate) mod peers;
+pub(crate) mod sockets;
 mod stream;
 pub(crate) mod tcp;
 #[cfg(test)]

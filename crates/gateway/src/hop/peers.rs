@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use pep::config::LinkConfig;
 use pep::dlep::Report;
 use pep::rates::{RateChange, ReportedRates};
 use slacp::{EcnState, Event, PublicKey, Rate, RateError, RateState, SessionId, Stats};
@@ -18,6 +19,8 @@ use crate::operate::status::SessionStatus;
 pub(crate) struct Peers {
     names: BTreeMap<PublicKey, String>,
     source: &'static str,
+    /// Names of the links, if sessions may have several.
+    links: Vec<String>,
     up: BTreeMap<SessionId, Peer>,
     rates: ReportedRates,
 }
@@ -40,13 +43,18 @@ impl Peers {
         alone: bool,
     ) -> Self {
         let (source, rates) = (source(rate), ReportedRates::new(maximum, alone));
-        Self { names, source, up: BTreeMap::new(), rates }
+        Self { names, source, links: Vec::new(), up: BTreeMap::new(), rates }
+    }
+
+    /// The same, for sessions over these links.
+    pub(crate) fn with_links(self, links: &[LinkConfig]) -> Self {
+        Self { links: links.iter().map(|link| link.name.clone()).collect(), ..self }
     }
 
     /// For a gateway without a hop.
     pub(crate) fn none() -> Self {
         let rates = ReportedRates::new(None, false);
-        Self { names: BTreeMap::new(), source: "", up: BTreeMap::new(), rates }
+        Self { names: BTreeMap::new(), source: "", links: Vec::new(), up: BTreeMap::new(), rates }
     }
 
     /// Applies new names and a new source of the rate.
@@ -225,6 +233,7 @@ impl Peers {
                 maximum_bit_s: share.maximum.map(BitRate::bits_per_second),
                 classes: hop.class_status(*session),
                 channels: hop.channel_status(*session),
+                links: hop.link_status(*session, &self.links),
                 told_for_s: reported.map(|it| it.left.as_secs_f64()),
                 told_age_s: reported.map(|it| it.age.as_secs_f64()),
                 told_bit_s: reported.map(|it| it.reported.bits_per_second()),

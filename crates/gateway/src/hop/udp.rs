@@ -3,6 +3,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
+use std::task::{Context, Poll};
 
 use nix::sys::socket::{setsockopt, sockopt};
 use os::socket::{Before, Buffer, Marked, Steering, send_marked, set_buffer, steer};
@@ -35,6 +36,19 @@ impl UdpLink {
     /// The system's, such as `AddrInUse`.
     pub(crate) fn bind(local: SocketAddr) -> io::Result<Self> {
         Self::of(bind(local, false)?, local.is_ipv6())
+    }
+
+    /// As [`Self::bind`], for packets of that interface only.
+    ///
+    /// # Errors
+    /// The system's, such as `ENODEV` if there is no such interface.
+    pub(crate) fn bind_to(local: SocketAddr, interface: Option<&str>) -> io::Result<Self> {
+        Self::of(bind_device(local, interface)?, local.is_ipv6())
+    }
+
+    /// Whether the socket may be readable; if not, the task is woken when it is.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_recv_ready(context)
     }
 
     /// A bound socket; `v6` tells whether it is an IPv6 socket.
@@ -137,6 +151,20 @@ impl UdpLink {
             _ => address,
         }
     }
+}
+
+fn bind_device(local: SocketAddr, interface: Option<&str>) -> io::Result<Socket> {
+    let socket = bind(local, false)?;
+    socket.bind_device(interface.map(str::as_bytes))?;
+    Ok(socket)
+}
+
+/// Whether [`UdpLink::bind_to`] would succeed.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn try_bind(local: SocketAddr, interface: Option<&str>) -> io::Result<()> {
+    bind_device(local, interface).map(drop)
 }
 
 fn bind(local: SocketAddr, shared: bool) -> io::Result<Socket> {

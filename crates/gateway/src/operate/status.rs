@@ -22,7 +22,7 @@ pub use services::{
     BundleStatus, BundlesStatus, DlepDestination, DlepStatus, DnsStatus, HttpStatus, StackStatus,
     TunnelStatus,
 };
-pub use session::{ChannelStatus, ClassStatus, SessionStatus};
+pub use session::{ChannelStatus, ClassStatus, LinkStatus, SessionStatus};
 
 /// Snapshot of a gateway's state. Built on request, so that an idle gateway spends nothing on it
 /// and all figures are of the same moment.

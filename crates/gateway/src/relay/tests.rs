@@ -19,6 +19,7 @@ use units::{BitRate, ByteCount};
 use crate::config::keys::{PrivateKey, random_bytes};
 use crate::hop::HopEvent;
 use crate::hop::class::LiveClasses;
+use crate::hop::sockets::Sockets;
 use crate::intercept::Arrival;
 use crate::intercept::listener::Accepted;
 use crate::intercept::own::OwnAddresses;
@@ -74,8 +75,9 @@ impl Pair {
         let start = |side, endpoints, links| {
             Gateway::start(side, endpoints, links, (POLICY, own()), context(&classes)).unwrap()
         };
-        let hub = start(Side::Hub, hub, (hub_links, workers));
-        let links = (vec![bind(local).unwrap()], Workers::none());
+        let hub =
+            start(Side::Hub, hub, (hub_links.into_iter().map(Sockets::from).collect(), workers));
+        let links = (vec![bind(local).unwrap().into()], Workers::none());
         let terminal = start(Side::Terminal, vec![terminal], links);
         let listener = TcpListener::bind(local).await.unwrap();
         let entrance = listener.local_addr().unwrap();

@@ -18,6 +18,7 @@ use crate::error::RunError;
 use crate::hop::class::LiveClasses;
 use crate::hop::driver::Driver;
 use crate::hop::exchange::Exchange;
+use crate::hop::sockets::Sockets;
 use crate::hop::udp::UdpLink;
 use crate::hop::{Hop, HopEvent, Stream};
 use crate::http::hub::{HubHttp, Job};
@@ -106,11 +107,11 @@ pub(crate) enum Report {
 }
 
 impl Gateway {
-    /// Starts driving each of `endpoints` over its link, on its worker.
+    /// Starts driving each of `endpoints` over its sockets, on its worker.
     pub(crate) fn start(
         side: Side,
         endpoints: Vec<Endpoint>,
-        (links, workers): (Vec<UdpLink>, Workers),
+        (sockets, workers): (Vec<Sockets>, Workers),
         (policy, own): (DialPolicy, OwnAddresses),
         context: TrafficContext,
     ) -> Result<Self, RunError> {
@@ -123,7 +124,7 @@ impl Gateway {
         }
         .into_iter();
         let mut drivers = JoinSet::new();
-        for (part, link) in (0..).zip(links) {
+        for (part, sockets) in (0..).zip(sockets) {
             let sources = match side {
                 Side::Hub => Sources::as_addressed(),
                 Side::Terminal => Sources::Routed,
@@ -132,7 +133,7 @@ impl Gateway {
             let worker = workers.of(part);
             let _its = worker.enter();
             let (counters, tunnel) = (counters.clone(), tunnel.clone());
-            let mut driver = Driver::new(served, link, sources, events, counters, tunnel)
+            let mut driver = Driver::new(served, sockets, sources, events, counters, tunnel)
                 .map_err(RunError::System)?;
             drivers.spawn_on(async move { driver.run().await }, worker);
         }
@@ -337,7 +338,7 @@ mod tests {
         let config = Config::new(BitRate::from_mbit(1));
         let key = PrivateKey::generate().unwrap();
         let endpoint = Endpoint::hub(config, key.pair(), vec![], random_bytes().unwrap());
-        let links = vec![bind("127.0.0.1:0".parse().unwrap()).unwrap()];
+        let links = vec![bind("127.0.0.1:0".parse().unwrap()).unwrap().into()];
         let policy = DialPolicy { timeout: Duration::from_secs(1), transparent, marked: false };
         let terms = (policy, OwnAddresses::open().unwrap());
         let context = TrafficContext::default();

@@ -38,6 +38,7 @@ use crate::error::RunError;
 use crate::hop::HopEvent;
 use crate::hop::contact_store::ContactStore;
 use crate::hop::peers::Peers;
+use crate::hop::sockets::Sockets;
 use crate::hop::tls;
 use crate::http::hub::HubHttp;
 use crate::intercept::netfilter::Scope;
@@ -111,7 +112,8 @@ pub async fn run(
     let terminals = permits.served(wall);
     let allow: Vec<PublicKey> = terminals.iter().map(|terminal| terminal.key).collect();
     let (names, dial) = (names(&terminals), policy(&config));
-    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, false);
+    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, false)
+        .with_links(&config.links);
     let (identity, count) = (&config.identity, config.workers);
     let mut endpoints = Endpoint::hub_in_parts(&config.link, identity, &allow, seed, count);
     for endpoint in &mut endpoints {
@@ -125,7 +127,7 @@ pub async fn run(
         side: Side::Hub,
         own,
         endpoints,
-        links,
+        sockets: links.into_iter().map(Sockets::from).collect(),
         workers,
         peers,
         dial,

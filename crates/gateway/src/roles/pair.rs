@@ -13,7 +13,7 @@ use super::workers::Workers;
 use crate::error::RunError;
 use crate::hop::class::LiveClasses;
 use crate::hop::peers::Peers;
-use crate::hop::udp::UdpLink;
+use crate::hop::sockets::Sockets;
 use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::NameRules;
 use crate::intercept::own::OwnAddresses;
@@ -27,9 +27,9 @@ use crate::tunnel::{Selection, Tunnel};
 pub(super) struct Setup<'a> {
     pub(super) side: Side,
     pub(super) own: OwnAddresses,
-    /// The endpoints, the link of each, and their threads.
+    /// The endpoints, the sockets of each, and their threads.
     pub(super) endpoints: Vec<Endpoint>,
-    pub(super) links: Vec<UdpLink>,
+    pub(super) sockets: Vec<Sockets>,
     pub(super) workers: Workers,
     pub(super) peers: Peers,
     pub(super) dial: DialPolicy,
@@ -87,8 +87,13 @@ impl Setup<'_> {
         let context =
             TrafficContext { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
         let terms = (self.dial, self.own);
-        let gateway =
-            Gateway::start(self.side, self.endpoints, (self.links, self.workers), terms, context)?;
+        let gateway = Gateway::start(
+            self.side,
+            self.endpoints,
+            (self.sockets, self.workers),
+            terms,
+            context,
+        )?;
         if let Some(tunnel) = &mut tunnel {
             tunnel.start(gateway.hop().clone());
         }

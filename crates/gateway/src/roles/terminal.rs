@@ -21,6 +21,7 @@ use crate::config::keys::random_bytes;
 use crate::config::read_terminal;
 use crate::error::RunError;
 use crate::hop::peers::Peers;
+use crate::hop::sockets::Sockets;
 use crate::hop::{HopEvent, Stream};
 use crate::http::{self, Http};
 use crate::intercept::listener::Accepted;
@@ -59,7 +60,7 @@ pub async fn run(
     let hubs = Resolved::of(&config, &keys).await?;
     let own = OwnAddresses::open()?;
     let looking = hubs.addresses().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let link = bind(config.listen.unwrap_or_else(|| any_address(&hubs)))?;
+    let sockets = sockets(&config, config.listen.unwrap_or_else(|| any_address(&hubs)))?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
     let (proxy, manner) = match &config.proxy {
         Some(proxy) => (Some(Proxy::listen(proxy.clone()).await?), (proxy.answer, proxy.names)),
@@ -70,7 +71,8 @@ pub async fn run(
         transparent: config.transparent,
         marked: config.intercept.as_ref().is_some_and(|it| it.own_traffic),
     };
-    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names(&config), true);
+    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names(&config), true)
+        .with_links(&config.links);
     let (hub, addresses) = hubs.of_hub(config.ranking()[0]);
     let (hop, identity) = (config.link.clone(), config.identity.clone());
     let tunnel = tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept));
@@ -78,7 +80,7 @@ pub async fn run(
     let setup = Setup {
         side: Side::Terminal,
         own: own.clone(),
-        links: vec![link],
+        sockets: vec![sockets],
         endpoints: vec![Endpoint::terminal(hop, identity, hub, addresses, seed)],
         workers: Workers::none(),
         peers,
@@ -142,6 +144,15 @@ async fn open_doors(dns: Option<DnsConfig>) -> Result<Option<(Doors, DnsConfig)>
     let doors = Doors::open(&dns).await?;
     doors.restrict(&mut dns);
     Ok(Some((doors, dns)))
+}
+
+/// The sockets of the hop: one for each link, or the only one.
+fn sockets(config: &TerminalConfig, local: SocketAddr) -> Result<Sockets, RunError> {
+    if config.links.is_empty() {
+        return bind(local).map(Sockets::from);
+    }
+    let bound = Sockets::bind(&config.links, local);
+    bound.map_err(|(name, cause)| RunError::Link { name, cause })
 }
 
 /// The rules, routes and tables that a terminal with `config` installs while its hub is reachable,

@@ -11,6 +11,7 @@ use super::bundles::BundlesConfig;
 use super::dns::HubDnsConfig;
 use super::http::HubHttpConfig;
 use super::intercept::{InterceptConfig, TunnelConfig};
+use super::link::LinkConfig;
 use super::operation::OperationConfig;
 use super::terminal::HubAddress;
 use units::UnixTime;
@@ -41,6 +42,9 @@ pub struct HubConfig {
     pub workers: u8,
     /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `probe`, `mtu`, `memory`, `stream_window`.
     pub link: slacp::Config,
+    /// The links over which terminals that have several may use a session at once; empty for one.
+    /// Their rates are also in [`Self::link`]. Sections `[[link]]`.
+    pub links: Vec<LinkConfig>,
     /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
     pub connect_timeout: Duration,
     /// Shows servers the client's address instead of this machine's. The client must then be in the

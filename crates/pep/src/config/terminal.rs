@@ -12,6 +12,7 @@ use super::bundles::BundlesConfig;
 use super::dns::DnsConfig;
 use super::http::HttpConfig;
 use super::intercept::{InterceptConfig, ProxyConfig, TunnelConfig};
+use super::link::LinkConfig;
 use super::operation::OperationConfig;
 use crate::egress::Egress;
 use crate::hubs::{HubId, HubOrder, ranking};
@@ -30,6 +31,9 @@ pub struct TerminalConfig {
     pub listen: Option<SocketAddr>,
     /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `probe`, `mtu`, `memory`, `stream_window`.
     pub link: slacp::Config,
+    /// The links to the hubs; empty for one. Their rates are also in [`Self::link`]. Sections
+    /// `[[link]]`.
+    pub links: Vec<LinkConfig>,
     /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
     pub connect_timeout: Duration,
     /// Connects with the original client's address, instead of this machine's, for connections from

@@ -39,14 +39,14 @@ const PROTOCOLS: [(&str, &[u8]); 7] = [
 /// node for them, and channels for `packets` if there is a tunnel.
 pub(super) fn read(
     place: &Place<'_>,
-    (raw, bundles): (Vec<sections::Class>, bool),
+    (raw, bundles, links): (Vec<sections::Class>, bool, &[&str]),
     packets: bool,
     link: &mut slacp::Config,
 ) -> Result<Classes, FileError> {
     let queue = if link.on_demand { PacketQueue::on_demand() } else { PacketQueue::default() };
     let definitions = match raw.is_empty() {
         true => usual(bundles).into_iter().map(|it| Definition { queue, ..it }).collect(),
-        false => definitions(place, raw, queue)?,
+        false => definitions(place, raw, queue, links)?,
     };
     let guarantees = definitions.iter().map(|it| (&it.name, it.share.guaranteed));
     guarantees::carried(place, &link.rate, "class", guarantees)?;
@@ -67,11 +67,12 @@ fn definitions(
     place: &Place<'_>,
     raw: Vec<sections::Class>,
     usual: PacketQueue,
+    links: &[&str],
 ) -> Result<Vec<Definition>, FileError> {
     let mut definitions: Vec<Definition> = Vec::with_capacity(raw.len());
     for (index, raw) in raw.into_iter().enumerate() {
         let place = place.within("class").within(index);
-        let definition = definition(&place, raw, usual)?;
+        let definition = definition(&place, raw, usual, links)?;
         let name = &definition.name;
         let is_new = definitions.iter().all(|other| other.name != *name);
         place.check(is_new, "name", quoted(name), "a name that no earlier class has")?;
@@ -88,6 +89,7 @@ fn definition(
     place: &Place<'_>,
     raw: sections::Class,
     usual: PacketQueue,
+    links: &[&str],
 ) -> Result<Definition, FileError> {
     let traffic = Traffic {
         dscp: each(place, "dscp", &raw.dscp, DSCP_FORM, code_point)?,
@@ -109,6 +111,7 @@ fn definition(
     })?;
     let share = ClassConfig {
         dscp: mark,
+        link: raw.link.map(|name| link(place, &name, links)).transpose()?,
         weight: weight.map_or(1, |weight| weight as u16),
         guaranteed: rate::rate(place, "guaranteed", raw.guaranteed)?,
         maximum: rate::rate(place, "maximum", raw.maximum)?,
@@ -125,6 +128,13 @@ fn definition(
         compress_headers: raw.compress.unwrap_or(true),
         compress_streams: raw.compress.unwrap_or(false),
     })
+}
+
+/// The number of the link of that name.
+fn link(place: &Place<'_>, name: &str, links: &[&str]) -> Result<u8, FileError> {
+    let found = links.iter().position(|link| *link == name);
+    let expected = "the name of a section [[link]]";
+    found.map(|number| number as u8).ok_or_else(|| place.wrong("link", quoted(name), expected))
 }
 
 type RawQueue = (Option<Text<ByteCount>>, Option<Text<Time>>, Option<Aqm>, Option<Text<Time>>);

@@ -11,6 +11,7 @@ use pep::keys::KEY_FORM;
 use slacp::{IndexShare, KeyPair, MOST_PARTS, PublicKey};
 
 use super::hop::Hop;
+use super::links::Side;
 use super::operation::Operation;
 use super::permits::List;
 use super::policies::Choice;
@@ -35,11 +36,17 @@ pub(super) fn terminal<E: Display>(
     file: &ConfigFile<'_>,
     key: impl FnOnce(KeySource) -> Result<KeyPair, E>,
 ) -> Result<TerminalConfig, FileError> {
-    let mut shared = shared_keys!(raw).read(place, file, key)?;
+    let mut shared = shared_keys!(raw, Side::Terminal).read(place, file, key)?;
     // It resolves none, but a hub says its next key where a name is expected.
     shared.link.names = true;
     let first = hub_of_terminal(place, raw.hub, raw.hub_key, raw.hub_tcp)?;
     let hubs = known_hubs(place, first, raw.other_hub)?;
+    if let Some(tcp) = hubs.iter().find_map(|hub| hub.tcp.as_ref())
+        && !shared.links.is_empty()
+    {
+        let expected = "no TCP address of a hub with several links";
+        return Err(place.wrong("hub_tcp", quoted(tcp), expected));
+    }
     let bypass = entrances::bypass(raw.intercept.as_ref());
     let nothing_else = raw.proxy.is_none() && raw.bundles.is_none();
     let needs_interception = shared.tunnel.is_some() || nothing_else;
@@ -56,6 +63,7 @@ pub(super) fn terminal<E: Display>(
         hub_order: raw.hub_order.unwrap_or_default().into(),
         listen: shared.listen,
         link: shared.link,
+        links: shared.links,
         connect_timeout: shared.connect_timeout,
         transparent: raw.transparent.unwrap_or(false),
         intercept,
@@ -121,7 +129,7 @@ pub(super) fn hub<E: Display>(
     if identity_until.is_some() && next_identity.is_none() {
         return Err(place.missing("next_key_file", "the file with the key after `key_until`"));
     }
-    let mut shared = shared_keys!(raw).read(place, file, &key)?;
+    let mut shared = shared_keys!(raw, Side::Hub).read(place, file, &key)?;
     let dns = raw.dns.map(|raw| dns::hub(place, raw)).transpose()?;
     (shared.link.names, shared.link.questions) = (true, dns.is_some());
     let http = raw.http.map(|raw| http::hub(place, raw)).transpose()?;
@@ -169,6 +177,7 @@ pub(super) fn hub<E: Display>(
         )?,
         workers: workers(place, raw.workers)?,
         link: shared.link,
+        links: shared.links,
         connect_timeout: shared.connect_timeout,
         transparent,
         mesh: raw.mesh.unwrap_or(false),

@@ -12,7 +12,7 @@ use units::{BitRate, ByteCount, Probability, UnixTime};
 pub(crate) use self::sections::PermittedTerminal as RawPermit;
 use self::sections::{
     Accept, Bundles, Class, Dlep, Dns, Egress, Etcd, Http, HubDns, HubHttp, Intercept, Limits,
-    Metrics, OtherHub, PermittedTerminal, Policy, Proxy, Side, Tunnel, Wan,
+    Link, Metrics, OtherHub, PermittedTerminal, Policy, Proxy, Side, Tunnel, Wan,
 };
 use self::values::{Address, HubOrder, InitialRate, Key, RateChoice};
 use crate::text::{Text, Time};
@@ -114,6 +114,9 @@ pub(crate) struct RawTerminal {
     pub(super) bundles: Option<Bundles>,
     /// Traffic that is not split crosses the hop too, if both sides have this section.
     pub(super) tunnel: Option<Tunnel>,
+    /// Several links to the hub, which a session uses at once, if the hub has them too.
+    #[serde(default)]
+    pub(super) link: Vec<Link>,
     /// How traffic shares the rate; by default interactive traffic goes before bulk.
     #[serde(default)]
     pub(super) class: Vec<Class>,
@@ -230,6 +233,9 @@ pub(crate) struct RawHub {
     pub(super) bundles: Option<Bundles>,
     /// Traffic that is not split crosses the hop too, if both sides have this section.
     pub(super) tunnel: Option<Tunnel>,
+    /// The links of terminals that have several, in the order of the terminals' files.
+    #[serde(default)]
+    pub(super) link: Vec<Link>,
     /// How traffic shares the rate; by default interactive traffic goes before bulk.
     #[serde(default)]
     pub(super) class: Vec<Class>,

@@ -16,6 +16,7 @@ const OF_A_PAIR: &[&str] = &[
     "dlep",
     "dns",
     "http",
+    "link",
     "listen",
     "memory",
     "mtu",

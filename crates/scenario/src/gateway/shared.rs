@@ -4,11 +4,12 @@ use core::fmt::Display;
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use pep::config::{OperationConfig, TunnelConfig};
+use pep::config::{LinkConfig, OperationConfig, TunnelConfig};
 use pep::traffic::Classes;
 use slacp::KeyPair;
 
 use super::hop::Hop;
+use super::links::{self, Side};
 use super::operation::Operation;
 use super::rate::{Rates, Source};
 use super::raw::sections;
@@ -30,6 +31,8 @@ pub(super) struct SharedKeys {
     pub(super) connect_timeout: Option<Text<Time>>,
     pub(super) tunnel: Option<sections::Tunnel>,
     pub(super) class: Vec<sections::Class>,
+    pub(super) links: Vec<sections::Link>,
+    pub(super) side: Side,
     /// Whether there is a node for bundles.
     pub(super) bundles: bool,
 }
@@ -37,7 +40,7 @@ pub(super) struct SharedKeys {
 /// The fields of [`SharedKeys`] of a raw terminal or hub. The raw types repeat them, because serde
 /// cannot both flatten structs and deny unknown fields.
 macro_rules! shared_keys {
-    ($raw:ident) => {
+    ($raw:ident, $side:expr) => {
         SharedKeys {
             private_key: $raw.private_key,
             private_key_file: $raw.private_key_file,
@@ -63,6 +66,8 @@ macro_rules! shared_keys {
             connect_timeout: $raw.connect_timeout,
             tunnel: $raw.tunnel,
             class: $raw.class,
+            links: $raw.link,
+            side: $side,
             bundles: $raw.bundles.is_some(),
         }
     };
@@ -78,6 +83,7 @@ pub(super) struct Shared {
     pub(super) connect_timeout: Duration,
     pub(super) tunnel: Option<TunnelConfig>,
     pub(super) classes: Classes,
+    pub(super) links: Vec<LinkConfig>,
 }
 
 impl SharedKeys {
@@ -94,8 +100,11 @@ impl SharedKeys {
         link.padding_share = probe_share.unwrap_or(link.padding_share);
         link.on_demand = dlep.as_ref().is_some_and(|dlep| dlep.on_demand);
         let tunnel = self.tunnel.map(|raw| tunnel::read(place, raw, &link)).transpose()?;
-        let classes =
-            classes::read(place, (self.class, self.bundles), tunnel.is_some(), &mut link)?;
+        let links = links::read(place, self.links, &link.rate, self.side)?;
+        link.links = links.iter().map(|link| link.rate.clone()).collect();
+        let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+        let written = (self.class, self.bundles, &names[..]);
+        let classes = classes::read(place, written, tunnel.is_some(), &mut link)?;
         let operation = self.operation.read(place, file)?;
         Ok(Shared {
             identity: identity(place, self.private_key, self.private_key_file, key)?,
@@ -105,6 +114,7 @@ impl SharedKeys {
             connect_timeout: hop::connect_timeout(place, self.connect_timeout)?,
             tunnel,
             classes,
+            links,
         })
     }
 }

@@ -1153,3 +1153,40 @@ fn a_hub_may_have_a_next_key_and_a_time_for_the_present_one() {
     let alone = with("key_until = \"2027-01-31T00:00:00Z\"\n").unwrap_err().to_string();
     assert!(alone.contains("next_key_file"), "{alone}");
 }
+
+#[test]
+fn links_have_names_rates_and_a_way_out() {
+    let geo = "[[link]]\nname = \"geo\"\ninterface = \"wan0\"\n";
+    let leo = "[[link]]\nname = \"leo\"\nsource = \"192.0.2.7\"\nrate = \"auto\"\n";
+    let class = "[[class]]\nname = \"voice\"\ndscp = [\"EF\"]\nlink = \"leo\"\n";
+    let with = |more: &str| terminal(&(terminal_with("", "") + more));
+    let config = with(&format!("{geo}{leo}{class}")).unwrap();
+    let [first, second] = &config.links[..] else { panic!("{:?}", config.links) };
+    assert_eq!((first.name.as_str(), first.interface.as_deref()), ("geo", Some("wan0")));
+    assert_eq!(first.rate, slacp::Rate::Fixed(BitRate::from_mbit(10)));
+    assert_eq!(second.source, Some([192, 0, 2, 7].into()));
+    assert_eq!(second.rate, slacp::Rate::Auto { ceiling: None, probe: false });
+    assert_eq!(config.link.links.len(), 2);
+    let classes = config.classes.definitions();
+    assert!(classes.iter().any(|class| class.name == "voice" && class.share.link == Some(1)));
+    for (more, expected) in [
+        (geo.to_owned(), "2 to 4 links"),
+        (geo.repeat(5), "2 to 4 links"),
+        (geo.repeat(2), "no earlier link"),
+        (format!("{geo}[[link]]\nname = \"leo\"\n"), "link.1.interface"),
+        (format!("{geo}{leo}").replace("auto", "modem"), "link.1.rate"),
+        (format!("{geo}{leo}").replace("wan0", ""), "the name of an interface"),
+        (format!("{geo}{leo}{class}").replace("link = \"leo\"", "link = \"meo\""), "class.0.link"),
+    ] {
+        let error = with(&more).unwrap_err().to_string();
+        assert!(error.contains(expected), "{more}: {error}");
+    }
+    let with_tcp = terminal_with("rate", "hub_tcp = \"b:443\"\nrate") + geo + leo;
+    let error = terminal(&with_tcp).unwrap_err().to_string();
+    assert!(error.contains("several links"), "{error}");
+    let plain = "[[link]]\nname = \"geo\"\n[[link]]\nname = \"leo\"\nrate = \"20 Mbit/s\"\n";
+    let config = hub(&(hub_with("", "") + plain)).unwrap();
+    assert_eq!(config.links[1].rate, slacp::Rate::Fixed(BitRate::from_mbit(20)));
+    let error = hub(&(hub_with("", "") + geo + leo)).unwrap_err().to_string();
+    assert!(error.contains("link.0.interface"), "{error}");
+}

@@ -30,6 +30,7 @@ mod gateways_option;
 mod http;
 mod hubs;
 mod inside;
+mod links;
 mod machines;
 mod monitoring;
 mod names;

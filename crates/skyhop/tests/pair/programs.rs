@@ -3,9 +3,9 @@
 use crate::common::program::{Program, programs};
 use crate::{
     blocked, bundles, clean_up, clients, code_points, compression, dashboard, directions, dlep,
-    egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, machines, monitoring, names,
-    one_address, operate, policy, protocols, proxy, quic, rotation, semantics, shares, shown, solo,
-    stack, stalled, transfer, transparent, tunnel, upgrade, voice, workers,
+    egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, links, machines, monitoring,
+    names, one_address, operate, policy, protocols, proxy, quic, rotation, semantics, shares,
+    shown, solo, stack, stalled, transfer, transparent, tunnel, upgrade, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -70,6 +70,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     faults::inside_starts_and_stops,
     faults::inside_a_terminal_remembers,
     faults::inside_a_client_is_gone,
+    links::inside_two_links,
     machines::missing::inside_such_a_machine,
     machines::missing::inside_behind_a_firewall,
     machines::without_ipv6::inside_a_kernel_without_ipv6,

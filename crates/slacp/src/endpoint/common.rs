@@ -1,5 +1,6 @@
 //! What hubs and terminals share: their sessions, and the order of sending.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -16,8 +17,9 @@ use crate::path::fade::Faded;
 use crate::rate::{Allowance, Ledger, Memories, Switch};
 use crate::scheduler::control_dscp;
 use crate::session::{Envelope, Session, Wake, ip_udp_overhead, limits};
-use crate::setup::handshake::Params;
+use crate::setup::handshake::{Initiator, Params};
 use crate::setup::parts::{Handover, Part};
+use crate::streams::flow::Limits;
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{
@@ -37,8 +39,12 @@ const INDEX_DRAWS: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Session(SessionId),
+    /// A further link of a session, by its number.
+    Member(SessionId, u8),
     /// A session that the hub has answered but that is not in use yet.
     Tentative(PublicKey),
+    /// A further link that the hub has answered but that is not in use yet.
+    Joining(PublicKey),
     /// A terminal's handshake in progress.
     Initiator,
 }
@@ -54,6 +60,8 @@ pub(crate) struct Core {
     pub(super) ecn_sent: Ecn,
     /// The code point (DSCP) of the datagram that left last.
     pub(super) dscp_sent: u8,
+    /// The link of the datagram that left last.
+    pub(super) link_sent: u8,
     /// Whether the last datagram sent carried no new data.
     pub(super) control_sent: bool,
     pub(super) link: Link,
@@ -75,7 +83,7 @@ pub(crate) struct Core {
     pub(super) events: VecDeque<(SessionId, Event)>,
     pub(crate) notices: VecDeque<Notice>,
     /// Handshake datagrams to be sent.
-    pub(super) outbox: VecDeque<(SocketAddr, Vec<u8>)>,
+    pub(super) outbox: VecDeque<(SocketAddr, u8, Vec<u8>)>,
     /// Answers that anyone can provoke. They take turns with the sessions.
     pub(super) answers: VecDeque<(SocketAddr, Vec<u8>)>,
     pub(super) answers_turn: bool,
@@ -100,6 +108,7 @@ impl Core {
             ecn_received: Ecn::NotEct,
             ecn_sent: Ecn::NotEct,
             dscp_sent: 0,
+            link_sent: 0,
             control_sent: true,
             indices: BTreeMap::new(),
             memories: Memories::default(),
@@ -134,7 +143,43 @@ impl Core {
         let times = Some(rate.is_measured());
         let (limits, aes, ecn) = (limits(&self.config), self.config.aes, self.config.ecn);
         let link_layer = self.config.link_layer;
-        Params { limits, rate: rate.initial(), present, times, aes, ecn, link_layer, leaving: true }
+        let (rate, links, join, leaving) = (rate.initial(), None, None, true);
+        Params { limits, rate, present, times, aes, ecn, link_layer, leaving, links, join }
+    }
+
+    /// Whether sessions may have several links. A link layer is one link.
+    pub(crate) fn has_links(&self) -> bool {
+        self.config.links.len() > 1 && !self.config.link_layer
+    }
+
+    /// The configuration of a link's packets.
+    pub(crate) fn link_config(&self, link: u8) -> Cow<'_, Config> {
+        match self.config.links.get(usize::from(link)) {
+            Some(rate) if self.has_links() => {
+                Cow::Owned(Config { rate: rate.clone(), ..self.config.clone() })
+            }
+            _ => Cow::Borrowed(&self.config),
+        }
+    }
+
+    /// This side's parameters in a handshake over a link. On several links packets overtake each
+    /// other, so no headers are compressed.
+    pub(crate) fn link_params(&self, link: u8, present: Option<u64>) -> Params {
+        let params = self.params(present);
+        match self.config.links.get(usize::from(link)) {
+            Some(rate) if self.has_links() => {
+                let limits = Limits { contexts: 0, ..params.limits };
+                let (rate, times) = (rate.initial(), Some(rate.is_measured()));
+                Params { limits, rate, times, links: Some(link.into()), ..params }
+            }
+            _ => params,
+        }
+    }
+
+    /// Whether to give up a handshake; sooner if it can be tried on another link.
+    pub(crate) fn is_stale(&self, handshake: &Initiator, now: Instant) -> bool {
+        let sendings = if self.has_links() { 2 } else { u32::MAX };
+        handshake.is_stale(now) || handshake.was_sent(now, sendings)
     }
 
     /// A seed for a session's ephemeral keys.
@@ -160,8 +205,13 @@ impl Core {
     }
 
     pub(crate) fn send_later(&mut self, to: SocketAddr, datagram: Vec<u8>) {
+        self.send_later_on(0, to, datagram);
+    }
+
+    /// [`Self::send_later`] on a link of a terminal.
+    pub(crate) fn send_later_on(&mut self, link: u8, to: SocketAddr, datagram: Vec<u8>) {
         if self.outbox.len() < OUTBOX {
-            self.outbox.push_back((to, datagram));
+            self.outbox.push_back((to, link, datagram));
         }
     }
 
@@ -183,8 +233,10 @@ impl Core {
         now: Instant,
         buf: &mut Vec<u8>,
     ) -> Option<SocketAddr> {
-        let (to, datagram) = self.outbox.pop_front()?;
-        Some(self.transmit_alone(now, to, &datagram, buf))
+        let (to, link, datagram) = self.outbox.pop_front()?;
+        let to = self.transmit_alone(now, to, &datagram, buf);
+        self.link_sent = link;
+        Some(to)
     }
 
     pub(super) fn transmit_answer(
@@ -204,6 +256,7 @@ impl Core {
         buf: &mut Vec<u8>,
     ) -> SocketAddr {
         (self.ecn_sent, self.control_sent) = (Ecn::NotEct, true);
+        self.link_sent = 0;
         self.dscp_sent = control_dscp(&self.config.classes);
         buf.extend_from_slice(datagram);
         let size = buf.len() + ip_udp_overhead(to);
@@ -260,6 +313,18 @@ impl Core {
         id
     }
 
+    /// Puts a further link of a session into use for packets with `index`, in place of what the
+    /// session had on that link.
+    pub(crate) fn join(&mut self, id: SessionId, index: Index, link: u8, mut member: Box<Session>) {
+        member.share_probes(&self.faded);
+        let now = self.now;
+        if let Some(session) = self.sessions.get_mut(id) {
+            let old = session.join(now, index, link, member);
+            old.map(|old| self.indices.remove(&old));
+            self.indices.insert(index, Owner::Member(id, link));
+        }
+    }
+
     /// Closes a session and tells the peer why.
     pub(crate) fn close(&mut self, now: Instant, id: SessionId, reason: CloseReason) {
         let usable = self.session(id).is_some();
@@ -288,6 +353,9 @@ impl Core {
         let Some((index, session)) = self.sessions.remove(self.now, id) else { return };
         self.aggregates.remove(id);
         self.indices.remove(&index);
+        for index in session.member_indices() {
+            self.indices.remove(&index);
+        }
         session.spent().inspect(|spent| self.ledger.enter(session.peer.key, *spent));
         if let Some(memory) = session.path_memory(self.now) {
             self.memories.enter(self.now, session.path_key(), memory);
@@ -406,7 +474,8 @@ impl Core {
         let departure = self.sessions.transmit(now, buf);
         self.settle();
         let Departure { session, envelope } = departure?;
-        let Envelope { to, size, ecn, dscp, is_control } = envelope;
+        let Envelope { to, size, ecn, dscp, is_control, link } = envelope;
+        self.link_sent = link;
         (self.ecn_sent, self.dscp_sent, self.control_sent) = (ecn, dscp, is_control);
         if let Some(rate) = self.sessions.get(session).and_then(Session::shared_rate) {
             // At rate 0 only probes leave; they are spaced at the last rate.

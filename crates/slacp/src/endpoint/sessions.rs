@@ -160,6 +160,7 @@ impl Sessions {
         #[cfg(test)]
         self.looks.update(|looks| looks + 1);
         entry.touched = false;
+        entry.session.follow_links(now);
         let open_at = entry.scheduled.limits().open_at();
         let wants = Wants::of(&entry.session).not_before(open_at);
         if wants != entry.scheduled.wants() {

@@ -8,8 +8,8 @@ use super::{Endpoint, Role};
 use crate::session::Session;
 use crate::wire::open::Openings;
 use crate::{
-    ChannelId, ChannelStats, ClassId, ClassStats, Effort, Footprint, PathKey, PathMemory,
-    SessionId, SessionShare, Stats, StreamId, StreamStats,
+    ChannelId, ChannelStats, ClassId, ClassStats, Effort, Footprint, LinkStats, PathKey,
+    PathMemory, SessionId, SessionShare, Stats, StreamId, StreamStats,
 };
 
 impl Endpoint {
@@ -41,6 +41,11 @@ impl Endpoint {
     /// Counters of a session's packet channel.
     pub fn channel_stats(&self, session: SessionId, channel: ChannelId) -> Option<ChannelStats> {
         self.core.sessions.get(session)?.channel_stats(channel)
+    }
+
+    /// What is known of each link of a session; one if it has no further ones.
+    pub fn link_stats(&self, session: SessionId) -> Option<Vec<LinkStats>> {
+        Some(self.core.sessions.get(session)?.link_stats())
     }
 
     /// What a session gets of the link that it shares with others.

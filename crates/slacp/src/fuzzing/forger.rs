@@ -170,5 +170,7 @@ fn promises(choices: &mut Choices) -> Params {
     let present = choices.one_in(4).then(|| choices.extreme());
     let rate = BitRate::from_bits_per_second(rate);
     let ecn = choices.one_in(2);
-    Params { limits, rate, present, times, aes: true, ecn, link_layer: true, leaving: true }
+    let (links, join) = (None, None);
+    let (aes, link_layer, leaving) = (true, true, true);
+    Params { limits, rate, present, times, aes, ecn, link_layer, leaving, links, join }
 }

@@ -18,7 +18,7 @@ use crate::{CloseReason, Destination, Host, HostName, Open, ResetReason, StreamI
 pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = stream(choices);
     let data;
-    let frame = match choices.below(24) {
+    let frame = match choices.below(25) {
         0 => Frame::Ping,
         1 => Frame::Mark,
         2 => return any_ack(heard, out, choices),
@@ -47,6 +47,7 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choi
         15 if choices.one_in(16) => Frame::Close(CloseReason::Shutdown),
         18 => Frame::Ecn(counts(heard, choices)),
         23 => Frame::Leaving,
+        24 => Frame::LinkAsks(choices.near(2)),
         20 => Frame::Gone(gone(choices)),
         21 => {
             data = headers(choices);

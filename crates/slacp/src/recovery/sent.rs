@@ -274,6 +274,15 @@ impl SentPackets {
         }
     }
 
+    /// When the first packet left of those after the last acknowledged one.
+    pub(crate) fn oldest_after_acked(&self) -> Option<Instant> {
+        let acked = usize::try_from(self.acked_end.saturating_sub(self.first)).ok()?;
+        self.slots.iter().skip(acked).find_map(|slot| match slot {
+            Slot::Outstanding(packet) => Some(packet.time),
+            _ => None,
+        })
+    }
+
     /// Removes the packets that the peer has received. The work is bounded by what is in flight.
     pub(crate) fn acknowledge(&mut self, now: Instant, ack: &Ack) -> Result<Acked, Unsent> {
         let (largest, next) = (ack.largest, self.next_number());
@@ -464,6 +473,32 @@ impl SentPackets {
             }
         }
         cargo
+    }
+
+    /// The cargo of all outstanding packets, to be resent on another link: that of packets which
+    /// have come according to an acknowledgement over the other link, and that of the rest. Packets
+    /// of channels are left to the loss detection, because they are retransmitted only once.
+    pub(crate) fn doubted_cargo(&self, ack: Option<&Ack>) -> [Vec<Cargo>; 2] {
+        let mut ranges: Vec<Range<u64>> = ack.into_iter().flat_map(Ack::ranges).collect();
+        ranges.reverse();
+        let has = |number: u64| {
+            let next = ranges.partition_point(|range| range.end <= number);
+            ranges.get(next).is_some_and(|range| range.contains(&number))
+        };
+        let moves = |cargo: &&Cargo| matches!(cargo, Cargo::Stream { .. } | Cargo::Control(_));
+        let mut found = [Vec::new(), Vec::new()];
+        for (number, slot) in (self.first..).zip(&self.slots) {
+            if let Slot::Outstanding(packet) = slot {
+                let side = usize::from(!has(number));
+                found[side].extend(packet.cargo.iter().filter(moves).cloned());
+            }
+        }
+        found
+    }
+
+    /// Number of packets that are neither acknowledged nor lost.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding
     }
 
     fn slot(&self, number: u64) -> Option<&Slot> {

@@ -30,6 +30,9 @@ pub struct ClassConfig {
     /// serve classes differently. Packets then carry data of classes with the same code point only,
     /// and those without new data are marked as network control, CS6. Default 0.
     pub dscp: u8,
+    /// The link, an index of [`Config::links`](crate::Config::links), that carries the new data of
+    /// the class as long as it works. Retransmissions take the quickest link. Default none: any.
+    pub link: Option<u8>,
 }
 
 /// Code point of packets without new data if any class has one: network control (RFC 4594 §3.2).
@@ -60,6 +63,6 @@ impl ClassConfig {
 
 impl Default for ClassConfig {
     fn default() -> Self {
-        Self { weight: 1, guaranteed: None, maximum: None, dscp: 0 }
+        Self { weight: 1, guaranteed: None, maximum: None, dscp: 0, link: None }
     }
 }

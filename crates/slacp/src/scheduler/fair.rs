@@ -69,6 +69,11 @@ impl<K: Copy + Ord> FairQueue<K> {
         !self.fresh.is_empty()
     }
 
+    /// Number of flows that were quiet until now.
+    pub(crate) fn sparse(&self) -> usize {
+        self.fresh.len()
+    }
+
     /// Whether the flow has not used up its quantum since it was quiet.
     pub(crate) fn is_sparse(&self, key: K) -> bool {
         self.flows.get(&key).is_none_or(|flow| flow.sparse)

@@ -136,6 +136,11 @@ impl Session {
     pub(super) fn resend(&mut self, now: Instant, cargo: Cargo) {
         match cargo {
             Cargo::Stream { stream, range, fin, .. } => self.streams.on_lost(stream, range, fin),
+            Cargo::Control(frame @ Frame::Rekey { .. }) if self.seat.is_some() => {
+                self.send_own(frame);
+            }
+            // Whoever asked does not wait for an answer for longer.
+            Cargo::Control(Frame::LinkAsks(_)) => {}
             Cargo::Control(frame) => self.streams.on_control_lost(frame),
             Cargo::Packet(piece) => self.sender.outbound.resend(now, piece, &mut self.log),
             Cargo::Gone(channel) => self.sender.outbound.on_gone(channel),

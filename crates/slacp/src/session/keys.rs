@@ -142,7 +142,7 @@ impl Session {
 
     pub(super) fn on_rekey_timeout(&mut self) {
         if let Some(offer) = self.keys.handle_timeout() {
-            self.streams.send_control(offer);
+            self.send_own(offer);
         }
     }
 
@@ -159,7 +159,7 @@ impl Session {
         let phase = self.keys.phase();
         if let Some(answer) = self.keys.on_rekey(generation, key)? {
             debug_assert!(matches!(answer, Frame::Rekey { .. }));
-            self.streams.send_control(answer);
+            self.send_own(answer);
         }
         // The hub switches keys with the first packet of the new phase, which is this one.
         if self.keys.phase() != phase {

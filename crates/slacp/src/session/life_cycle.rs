@@ -77,6 +77,14 @@ impl LifeCycle {
         matches!(self.state, State::Closing(_))
     }
 
+    /// Why this side closes the session, while it does.
+    pub(super) fn closing_for(&self) -> Option<CloseReason> {
+        match &self.state {
+            State::Closing(closing) => Some(closing.reason),
+            State::Established | State::Closed => None,
+        }
+    }
+
     /// Whether the session can be forgotten.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)

@@ -42,6 +42,11 @@ impl Outage {
         Self { fade: None, ended_at: now, faded: Faded::default(), give_up }
     }
 
+    /// Changes how long an outage may last; returns what it was.
+    pub(super) fn set_give_up(&mut self, give_up: Duration) -> Duration {
+        core::mem::replace(&mut self.give_up, give_up)
+    }
+
     /// Whether only probes may be sent.
     pub(super) fn is_frozen(&self) -> bool {
         self.fade.as_ref().is_some_and(|fade| fade.trial_until().is_none())
@@ -150,6 +155,7 @@ impl Session {
             return;
         }
         self.activity.progress = now;
+        self.trust_link();
         if self.outage.end(now, acked.packets.iter().map(|(_, packet)| packet.time)) {
             // Acknowledge at once, so that the peer also learns that its packets arrive.
             self.receiver.received.hurry();

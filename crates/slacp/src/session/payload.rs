@@ -76,7 +76,8 @@ impl<'a> Filling<'a> {
 impl Session {
     /// Whether anything waits that goes before new data.
     pub(super) fn has_urgent(&self) -> bool {
-        self.streams.has_urgent() || self.sender.outbound.has_urgent()
+        let waits = self.streams.has_urgent() || self.sender.outbound.has_urgent();
+        self.has_own_frames() || waits && self.takes_urgent()
     }
 
     /// When the next new data may be sent.
@@ -86,15 +87,23 @@ impl Session {
             .ready_at(|class| self.waiting(class).iter().any(|side| side.flows > 0))
     }
 
+    /// What waits in a class that may leave with this member's packets.
     fn waiting(&self, class: usize) -> Waiting {
+        if !self.takes_class(class) {
+            return Waiting::default();
+        }
         [self.streams.backlog(class), self.sender.outbound.backlog(class)]
     }
 
     /// Fills the packet with whatever is waiting.
     pub(super) fn write_payload(&mut self, now: Instant, packet: &mut Filling) {
-        self.write_control(packet);
+        self.write_own_frames(packet);
+        let urgent = self.takes_urgent();
+        if urgent {
+            self.write_control(packet);
+        }
         while packet.out.len() + STREAM_OVERHEAD < packet.end {
-            let placed = self.may_add_lost(packet) && self.write_lost(now, packet)
+            let placed = urgent && self.may_add_lost(packet) && self.write_lost(now, packet)
                 || self.may_add_new(packet) && self.write_new(now, packet);
             if !placed {
                 break;
@@ -118,6 +127,18 @@ impl Session {
     /// Whether lost data may be added to the packet: on a link that knows marks, not to new data.
     fn may_add_lost(&self, packet: &Filling) -> bool {
         !(packet.is_new && self.sender.scheduler.marks())
+    }
+
+    /// Writes the frames that no other member may carry.
+    fn write_own_frames(&mut self, packet: &mut Filling) {
+        let Some(seat) = &mut self.seat else { return };
+        seat.write_reports(packet.out, packet.end);
+        while let Some(frame) = seat.frames.pop_front() {
+            frame.write(packet.out, false);
+            packet.cargo.push(Cargo::Control(frame));
+            packet.source = true;
+            packet.protection.tail = true;
+        }
     }
 
     fn write_control(&mut self, packet: &mut Filling) {

@@ -168,6 +168,8 @@ impl Session {
                 Frame::Rekey { generation, key } => self.on_rekey(generation, key)?,
                 Frame::Close(reason) => self.life.closed_by_peer(reason),
                 Frame::Leaving => self.on_leaving(),
+                Frame::LinkAsks(link) => self.on_link_asks(link),
+                Frame::LinkAck(link, ack) => self.on_link_ack(link, &ack),
                 Frame::PathChallenge(token) => {
                     self.path.validation.challenged(self.path.heard_from, token);
                 }

@@ -31,9 +31,9 @@ pub(super) struct Kept {
 }
 
 impl Session {
-    /// The earliest time [`Self::transmit`] may have a packet, as far as is known;
+    /// The earliest time [`Self::transmit_own`] may have a packet, as far as is known;
     /// [`Instant::ZERO`] for now.
-    pub(crate) fn send_time(&self) -> Option<(Instant, Wake)> {
+    pub(super) fn own_send_time(&self) -> Option<(Instant, Wake)> {
         if !self.is_usable() {
             return self.life.send_time();
         }
@@ -56,7 +56,7 @@ impl Session {
         if self.outage.is_frozen() || self.sender.is_full() {
             return None;
         }
-        Some(self.waits_at()?.max(self.rate.ready_at()?))
+        Some(self.waits_at()?.max(self.rate.ready_at()?).max(self.link_free_at()))
     }
 
     /// When a packet of padding may be sent, if the path is to be measured and no data waits.
@@ -73,7 +73,8 @@ impl Session {
         } else if self.held_back {
             None
         } else {
-            self.new_at().into_iter().chain(self.sender.outbound.gathered_until()).min()
+            let gathered = self.sender.outbound.gathered_until().filter(|_| self.takes_all());
+            self.new_at().into_iter().chain(gathered).min()
         }
     }
 
@@ -111,7 +112,7 @@ impl Session {
     }
 
     /// Builds the next packet in `out`, which must be empty; `None` if there is nothing to send.
-    pub(crate) fn transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
+    pub(super) fn transmit_own(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
         let number = self.sender.sent.next_number();
         let header = Header {
             phase: self.keys.phase(),
@@ -191,7 +192,8 @@ impl Session {
         self.keys.seal(number, header.len(), out);
         self.check_keys(now);
         self.log.record(now, || LogEvent::Sent { packet: number, bytes: size, source });
-        Some(Envelope { to, size: ByteCount::new(size as u64), ecn, dscp, is_control })
+        let (size, link) = (ByteCount::new(size as u64), self.link().unwrap_or(0));
+        Some(Envelope { to, size, ecn, dscp, is_control, link })
     }
 
     /// The codepoint of packet `number`. What nobody acknowledges cannot be validated, and what finds
@@ -206,6 +208,7 @@ impl Session {
 
     fn enter(&mut self, now: Instant, size: u16, ecn: Ecn, kept: Option<Kept>) {
         self.activity.sent = now;
+        self.occupy_link(now, size.into());
         let (number, eliciting) = (self.sender.sent.next_number(), kept.is_some());
         let nothing_waits = !self.has_urgent()
             && self.sender.planner.next().is_none()
@@ -275,7 +278,7 @@ impl Session {
         if !ping {
             self.drop_large_repairs(packet);
         }
-        let urgent = self.has_urgent() || self.streams.has_sparse();
+        let urgent = self.has_urgent() || self.takes_all() && self.streams.has_sparse();
         let repair = self.sender.planner.next().filter(|_| !urgent).map(|next| next.shard.len());
         let room = packet.end - packet.out.len();
         // Small frames must not keep a large repair out of packet after packet.

@@ -6,9 +6,9 @@ use super::{Session, Wake};
 use crate::recovery::planner::Outlook;
 
 impl Session {
-    /// When [`Self::handle_timeout`] has something to do. Sending has its own timer,
-    /// [`Self::send_time`].
-    pub(crate) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+    /// When [`Self::handle_own_timeout`] has something to do. Sending has its own timer,
+    /// [`Self::own_send_time`].
+    pub(super) fn own_timeout(&self) -> Option<(Instant, Wake)> {
         if !self.is_usable() {
             return self.life.poll_timeout();
         }
@@ -27,13 +27,14 @@ impl Session {
             at(self.streams.rest_timeout(), Wake::Delivery),
             at(self.path_timeout(), Wake::Path),
             at(self.doubt_timeout(), Wake::Path),
+            at(self.link_doubt_timeout(), Wake::Loss),
             at(self.rest_timeout(), Wake::Rest),
         ]
         .into_iter()
         .fold(None, earliest)
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+    pub(super) fn handle_own_timeout(&mut self, now: Instant) {
         if !self.is_usable() {
             return self.life.handle_timeout(now);
         }
@@ -66,6 +67,9 @@ impl Session {
         if self.doubt_timeout().is_some_and(|time| time <= now) {
             self.on_doubt(now);
         }
+        if self.link_doubt_timeout().is_some_and(|time| time <= now) {
+            self.on_link_doubt(now);
+        }
         if self.rest_timeout().is_some_and(|time| time <= now) {
             self.rest(now);
         }
@@ -86,6 +90,9 @@ impl Session {
 
     /// Whether no payload is waiting.
     fn is_idle(&self) -> bool {
+        if self.link().is_some() {
+            return !self.has_urgent() && self.new_at().is_none();
+        }
         !self.streams.wants_to_send() && !self.sender.outbound.wants_to_send()
     }
 }

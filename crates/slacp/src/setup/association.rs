@@ -8,10 +8,11 @@ use units::Instant;
 
 use crate::endpoint::{Core, Owner};
 use crate::session::{Peer, Session};
-use crate::setup::handshake::{HandshakeError, Initiator, Params};
+use crate::setup::handshake::{HandshakeError, Initiator};
+use crate::setup::joining::{Joining, Target};
 use crate::setup::knock::{KnockKey, Mac};
 use crate::wire::packet::{self, Echo, Header, Index, VERSION};
-use crate::{Notice, PublicKey, SessionId};
+use crate::{MOST_LINKS, Notice, PublicKey, SessionId};
 
 /// How long a terminal waits after a refusal by the hub, and how long it ignores further hints that
 /// its session is unknown.
@@ -35,6 +36,10 @@ pub(super) struct Association {
     addresses: Vec<SocketAddr>,
     turn: usize,
     initiator: Option<Initiator>,
+    /// The link of the handshake for the session, among several.
+    link: u8,
+    /// Handshakes for the further links of the session.
+    joining: Vec<Joining>,
     session: Option<SessionId>,
     /// The hub seems not to know the session.
     doubted: bool,
@@ -54,6 +59,8 @@ impl Association {
             addresses,
             turn: 0,
             initiator: None,
+            link: 0,
+            joining: Vec::new(),
             session: None,
             doubted: false,
             hint_again: Instant::ZERO,
@@ -89,6 +96,18 @@ impl Association {
     /// Whether the handshake in progress uses this index.
     pub(super) fn initiates_with(&self, index: Index) -> bool {
         self.initiator.as_ref().is_some_and(|initiator| initiator.index == index)
+            || self.joins_with(index).is_some()
+    }
+
+    fn joins_with(&self, index: Index) -> Option<usize> {
+        self.joining.iter().position(|joining| joining.initiates_with(index))
+    }
+
+    /// The session, if links are being added to it.
+    fn target(&self, core: &Core) -> Option<Target> {
+        let id = self.session.filter(|_| !self.joining.is_empty())?;
+        let session = core.session(id).filter(|_| !core.shut)?;
+        Some(Target { id, name: session.name, address: session.peer.address })
     }
 
     /// Sets whether there is to be a session. One that exists goes on either way.
@@ -109,19 +128,24 @@ impl Association {
     /// hub says that it has none.
     fn wants_handshake(&self, core: &Core) -> bool {
         let session = self.session.and_then(|id| core.session(id));
-        self.wanted && !core.shut && (self.doubted || !session.is_some_and(Session::is_reachable))
+        self.wanted && !core.shut && (self.doubted || !session.is_some_and(Session::is_connected))
     }
 
     pub(super) fn poll_timeout(&self, core: &Core) -> Option<Instant> {
-        match &self.initiator {
+        let session = match &self.initiator {
             Some(initiator) => Some(initiator.due()),
             None => self.wants_handshake(core).then_some(self.not_before),
-        }
+        };
+        let joining = self.joining.iter().filter_map(Joining::poll_timeout);
+        joining.filter(|_| self.target(core).is_some()).chain(session).min()
     }
 
     pub(super) fn handle_timeout(&mut self, core: &mut Core, now: Instant) {
+        self.continue_joining(core, now);
         let wanted = self.wants_handshake(core);
-        if let Some(old) = self.initiator.take_if(|old| !wanted || old.is_stale(now)) {
+        if let Some(old) = self.initiator.take_if(|old| !wanted || core.is_stale(old, now)) {
+            // The next one takes the next link.
+            self.link = (self.link + 1) % core.config.links.len().clamp(1, MOST_LINKS) as u8;
             self.doubted = false;
             core.release_index(old.index);
         }
@@ -130,10 +154,21 @@ impl Association {
         }
         if let Some(datagram) = self.initiator.as_mut().and_then(|initiator| initiator.poll(now)) {
             if let Some(address) = self.address() {
-                core.send_later(address, datagram);
+                core.send_later_on(self.link, address, datagram);
             }
             self.turn += 1;
         }
+    }
+
+    fn continue_joining(&mut self, core: &mut Core, now: Instant) {
+        let Some(target) = self.target(core) else { return self.end_joining(core) };
+        for joining in &mut self.joining {
+            joining.handle_timeout(core, now, &self.key, &target);
+        }
+    }
+
+    fn end_joining(&mut self, core: &mut Core) {
+        self.joining.drain(..).for_each(|mut joining| joining.end(core));
     }
 
     /// Destination of the next handshake message.
@@ -147,7 +182,7 @@ impl Association {
 
     fn initiate(&mut self, core: &mut Core, now: Instant) -> Option<Initiator> {
         let index = core.claim_index(Owner::Initiator)?;
-        let params = core.params(self.present(core));
+        let params = core.link_params(self.link, self.present(core));
         self.for_next = self.next.is_some() && !self.for_next;
         let (identity, hub) = (&core.identity, self.tried());
         let mut initiator = Initiator::new(now, identity, hub, index, &params, &mut core.rng);
@@ -168,10 +203,16 @@ impl Association {
         &mut self,
         core: &mut Core,
         now: Instant,
+        receiver: Index,
         cookie: &Mac,
         answer: &[u8],
     ) {
-        let params = core.params(self.present(core));
+        if let Some(number) = self.joins_with(receiver) {
+            let Some(target) = self.target(core) else { return core.ignore() };
+            let (joining, hub) = (&mut self.joining[number], &self.key);
+            return joining.handle_cookie(core, now, (hub, &target), (cookie, answer));
+        }
+        let params = core.link_params(self.link, self.present(core));
         if !self.is_answered_by(answer) {
             return core.ignore();
         }
@@ -227,6 +268,12 @@ impl Association {
         receiver: Index,
         body: &[u8],
     ) {
+        if let Some(number) = self.joins_with(receiver) {
+            let Some(target) = self.target(core) else { return core.ignore() };
+            let (joining, hub) = (&mut self.joining[number], &self.key);
+            let indices = (sender, receiver);
+            return joining.handle_response(core, now, (hub, &target), indices, body);
+        }
         let Some(mut initiator) = self.initiator.take() else { return core.ignore() };
         let params = match initiator.answer(body) {
             Ok(params) => params,
@@ -255,15 +302,22 @@ impl Association {
         let asked = self.addresses.get(self.turn.wrapping_sub(1) % self.addresses.len().max(1));
         let known = self.addresses.contains(&from);
         let address = asked.copied().filter(|_| !known).unwrap_or(from);
-        let Params { limits, rate, times, ecn, link_layer, leaving, .. } = params;
-        let peer =
-            Peer { key, address, index: sender, limits, rate, times, ecn, link_layer, leaving };
+        let peer = Peer::new(key, address, sender, &params);
         let keys = initiator.into_keys(params.cipher(&core.params(None)));
         let seed = core.seed();
-        let mut session = Session::new(now, &core.config, keys, peer, false, Some(rtt), &seed);
+        let config = core.link_config(self.link);
+        let mut session = Session::new(now, &config, keys, peer, false, Some(rtt), &seed);
+        drop(config);
         session.ping();
         if let Some(old) = self.session.take() {
             core.replace(old);
+        }
+        self.end_joining(core);
+        if let Some(allowed) = params.links.filter(|_| core.has_links()) {
+            session.take_seat(self.link);
+            let links = core.config.links.len().min(MOST_LINKS) as u64;
+            let others = (0..links.min(allowed) as u8).filter(|link| *link != self.link);
+            self.joining = others.map(|link| Joining::new(now, link)).collect();
         }
         self.last_notice = None;
         self.session = Some(core.establish(receiver, session));

@@ -66,6 +66,11 @@ pub(crate) struct Params {
     pub(crate) link_layer: bool,
     /// Whether this side understands LEAVING.
     pub(crate) leaving: bool,
+    /// From a terminal with several links: the number of this one. From a hub that allows several:
+    /// how many it knows.
+    pub(crate) links: Option<u64>,
+    /// The session that this handshake adds a link to.
+    pub(crate) join: Option<u64>,
 }
 
 /// The other side requires a parameter that is not known here.
@@ -94,6 +99,8 @@ const ECN: u64 = 13;
 const LINK_LAYER: u64 = 16;
 const CONTEXTS: u64 = 17;
 const DECOMPRESSORS: u64 = 18;
+const LINKS: u64 = 19;
+const JOIN: u64 = 20;
 
 impl Params {
     /// The cipher of a session with `peer`.
@@ -138,6 +145,12 @@ impl Params {
         if self.limits.decompressors > 0 {
             put(DECOMPRESSORS, u64::from(self.limits.decompressors));
         }
+        if let Some(links) = self.links {
+            put(LINKS, links);
+        }
+        if let Some(session) = self.join {
+            put(JOIN, session);
+        }
         out
     }
 
@@ -146,7 +159,7 @@ impl Params {
         let (mut channels, mut openings) = (0, Openings::default());
         let (mut contexts, mut decompressors) = (0, 0);
         let (mut times, mut aes, mut ecn, mut link_layer) = (None, false, false, false);
-        let mut leaving = false;
+        let (mut leaving, mut links, mut join) = (false, None, None);
         while !input.is_empty() {
             let mut number = || varint::read(&mut input).ok_or(HandshakeError::Malformed);
             let (name, value) = (number()?, number()?);
@@ -165,6 +178,8 @@ impl Params {
                 ECN => ecn = value == 1,
                 LINK_LAYER => link_layer = value == 1,
                 LEAVING => leaving = value == 1,
+                LINKS => links = Some(value),
+                JOIN => join = Some(value),
                 REFUSED => return Err(HandshakeError::Refused { parameter: value }),
                 _ if name & MANDATORY != 0 => {
                     return Err(Unsupported { parameter: name }.into());
@@ -175,7 +190,7 @@ impl Params {
         let usual = Limits::new(memory, window, streams);
         let limits = Limits { channels, contexts, decompressors, openings, ..usual };
         let rate = BitRate::from_bits_per_second(rate);
-        Ok(Self { limits, rate, present, times, aes, ecn, link_layer, leaving })
+        Ok(Self { limits, rate, present, times, aes, ecn, link_layer, leaving, links, join })
     }
 }
 
@@ -306,6 +321,11 @@ impl Initiator {
     /// What the answer to this message, arriving `now`, says about the RTT.
     pub(crate) fn first_rtt(&self, now: Instant) -> FirstRtt {
         FirstRtt::new(now.saturating_since(self.first_sending), self.copies)
+    }
+
+    /// Whether the message was sent so many times and is due again.
+    pub(crate) fn was_sent(&self, now: Instant, times: u32) -> bool {
+        self.sendings >= times && now >= self.next_sending
     }
 
     /// Whether the message was sent often enough without an answer.
@@ -518,6 +538,8 @@ mod tests {
             ecn: true,
             link_layer: true,
             leaving: true,
+            links: Some(3),
+            join: present,
         }
     }
 

@@ -17,8 +17,8 @@ use crate::setup::parts::{Dispatch, Handover};
 use crate::setup::replacement::{Present, Replacement, Verdict};
 use crate::wire::packet::{self, Datagram, Echo, Header, Index, VERSION};
 use crate::{
-    AggregateId, CloseReason, Config, Contact, Effort, KeyPair, Notice, PublicKey, SessionId,
-    Sibling,
+    AggregateId, CloseReason, Config, Contact, Effort, KeyPair, MOST_LINKS, Notice, PublicKey,
+    SessionId, Sibling,
 };
 
 /// How long an answered handshake waits for the terminal's first packet.
@@ -90,10 +90,24 @@ pub(crate) struct Hub {
     next_call: Instant,
 }
 
+/// An answered handshake that adds a link to the session `name`.
+struct JoiningLink {
+    name: u64,
+    link: u8,
+    tentative: Tentative,
+}
+
+/// The number of the link that a handshake came over, if both sides have several.
+fn link_of(ours: &Params, theirs: &Params) -> Option<u8> {
+    ours.links.and(theirs.links).and_then(|link| u8::try_from(link).ok())
+}
+
 #[derive(Default)]
 struct KnownPeer {
     session: Option<SessionId>,
     tentative: Option<Box<Tentative>>,
+    /// Further links of the session that were answered, at most one of each number.
+    joining: Vec<Box<JoiningLink>>,
     replacement: Replacement,
 }
 
@@ -165,6 +179,7 @@ impl Hub {
             self.peers.keys().filter(|key| !allow.contains(key)).copied().collect();
         for key in gone {
             self.forget_tentative(core, &key);
+            self.forget_joining(core, &key, |_| true);
             if let Some(session) = self.peers.remove(&key).and_then(|known| known.session) {
                 core.close(now, session, CloseReason::Prohibited);
             }
@@ -192,6 +207,30 @@ impl Hub {
         self.answered.remove(&tentative.knock);
         self.expiries.remove(&(tentative.answered + CONFIRM, *key));
         Some(tentative)
+    }
+
+    /// Removes a link that was answered, found by what `is` says.
+    fn take_joining(
+        &mut self,
+        key: &PublicKey,
+        is: impl Fn(&JoiningLink) -> bool,
+    ) -> Option<Box<JoiningLink>> {
+        let joining = &mut self.peers.get_mut(key)?.joining;
+        let found = joining.swap_remove(joining.iter().position(|it| is(it))?);
+        self.answered.remove(&found.tentative.knock);
+        self.expiries.remove(&(found.tentative.answered + CONFIRM, *key));
+        Some(found)
+    }
+
+    fn forget_joining(
+        &mut self,
+        core: &mut Core,
+        key: &PublicKey,
+        is: impl Fn(&JoiningLink) -> bool,
+    ) {
+        while let Some(found) = self.take_joining(key, &is) {
+            core.release_index(found.tentative.index);
+        }
     }
 
     fn forget_tentative(&mut self, core: &mut Core, key: &PublicKey) {
@@ -392,7 +431,12 @@ impl Hub {
     fn answer_again(&mut self, core: &mut Core, now: Instant, request: &Request) {
         let from = request.from;
         let known = self.answered.get(&request.knock).and_then(|key| self.peers.get_mut(key));
-        let Some(tentative) = known.and_then(|known| known.tentative.as_mut()) else { return };
+        let all = known.map(|known| {
+            let joining = known.joining.iter_mut().map(|it| &mut it.tentative);
+            known.tentative.as_deref_mut().into_iter().chain(joining)
+        });
+        let found = all.and_then(|mut all| all.find(|it| it.knock == request.knock));
+        let Some(tentative) = found else { return };
         if tentative.session.peer.address != from {
             return self.ask_for_cookie(core, now, request);
         }
@@ -411,6 +455,9 @@ impl Hub {
             }
         };
         let key = responder.peer;
+        if let Some(name) = params.join {
+            return self.answer_link(core, now, (from, sender, knock), responder, (name, params));
+        }
         let Some(index) = core.claim_index(Owner::Tentative(key)) else { return core.ignore() };
         self.forget_tentative(core, &key);
         let Some(known) = self.peers.get(&key) else { return };
@@ -418,31 +465,111 @@ impl Hub {
         let elsewhere =
             |name: &u64| self.sibling.as_ref().is_some_and(|it| it.sessions.contains(name));
         let present = params.present.filter(|name| live == Some(*name) || elsewhere(name));
-        let Params { limits, rate, times, ecn, link_layer, leaving, .. } = params;
-        let peer = Peer {
-            key,
-            address: from,
-            index: sender,
-            limits,
-            rate,
-            times,
-            ecn,
-            link_layer,
-            leaving,
-        };
-        let own = self.own_config(&core.config, &key);
+        let peer = Peer::new(key, from, sender, &params);
+        let (own, ours) = self.ours(core, &key, present, &params);
+        let (answer, keys) = responder.answer(index, sender, &ours, ours.cipher(&params));
+        let seed = core.seed();
+        let config = own.as_ref().unwrap_or(&core.config);
+        let mut session = Session::new(now, config, keys, peer, true, None, &seed);
+        if let Some(link) = link_of(&ours, &params) {
+            session.take_seat(link);
+        }
+        core.send_later(from, answer.clone());
+        let (answered, last_answered) = (now, now);
+        let tentative = Tentative { knock, answer, answered, last_answered, index, session };
+        self.put_tentative(key, tentative);
+    }
+
+    /// The configuration of a session, if it differs from the usual one, and the parameters that
+    /// answer those of the terminal.
+    fn ours(
+        &self,
+        core: &Core,
+        key: &PublicKey,
+        present: Option<u64>,
+        theirs: &Params,
+    ) -> (Option<Config>, Params) {
+        let mut own = self.own_config(&core.config, key);
         let mut ours = core.params(present);
         if let Some(own) = &own {
             ours.limits = session::limits(own);
         }
-        let (answer, keys) = responder.answer(index, sender, &ours, ours.cipher(&params));
+        let links = &core.config.links[..core.config.links.len().min(MOST_LINKS)];
+        let number = theirs.links.and_then(|link| usize::try_from(link).ok());
+        if core.has_links()
+            && let Some(rate) = number.and_then(|number| links.get(number))
+        {
+            ours.links = Some(links.len() as u64);
+            (ours.rate, ours.times) = (rate.initial(), Some(rate.is_measured()));
+            // Packets overtake each other, so no headers are compressed.
+            ours.limits.contexts = 0;
+            let usual = own.take().unwrap_or_else(|| core.config.clone());
+            own = Some(Config { rate: rate.clone(), ..usual });
+        }
+        (own, ours)
+    }
+
+    /// Answers an initiation that adds a link to the session `name`. One of another session, or too
+    /// many, is ignored: the terminal learns of the end of its session in other ways.
+    fn answer_link(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        (from, sender, knock): (SocketAddr, Index, Mac),
+        responder: Responder,
+        (name, params): (u64, Params),
+    ) {
+        let key = responder.peer;
+        let (own, ours) = self.ours(core, &key, None, &params);
+        let Some(known) = self.peers.get(&key) else { return };
+        let session = known.session.and_then(|id| core.session(id));
+        let session = session.filter(|session| session.name == name);
+        // The first link of a session holds what all share, so it has no successor.
+        let free = |link: &u8| session.and_then(Session::link).is_some_and(|first| first != *link);
+        let Some(link) = link_of(&ours, &params).filter(free) else { return core.ignore() };
+        self.forget_joining(core, &key, |it| it.link == link);
+        let Some(index) = core.claim_index(Owner::Joining(key)) else { return core.ignore() };
+        let peer = Peer::new(key, from, sender, &params);
+        let cipher = ours.cipher(&params);
+        let ours = Params { join: Some(name), ..ours };
+        let (answer, keys) = responder.answer(index, sender, &ours, cipher);
         let seed = core.seed();
         let config = own.as_ref().unwrap_or(&core.config);
         let session = Session::new(now, config, keys, peer, true, None, &seed);
         core.send_later(from, answer.clone());
         let (answered, last_answered) = (now, now);
         let tentative = Tentative { knock, answer, answered, last_answered, index, session };
-        self.put_tentative(key, tentative);
+        let Some(known) = self.peers.get_mut(&key) else { return };
+        known.joining.push(Box::new(JoiningLink { name, link, tentative }));
+        self.answered.insert(knock, key);
+        self.expiries.insert((now + CONFIRM, key));
+    }
+
+    /// Adds a link to its session on the link's first packet, which carries no data.
+    pub(crate) fn handle_first_of_link(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        from: SocketAddr,
+        peer: PublicKey,
+        header: &Header,
+        datagram: &mut [u8],
+    ) -> Option<SessionId> {
+        let known = self.peers.get_mut(&peer)?;
+        let id = known.session;
+        let mut joining = known.joining.iter_mut().map(|it| &mut it.tentative);
+        let first = joining.find(|it| it.index == header.receiver)?;
+        let rtt = FirstRtt::AtMost(now.saturating_since(first.answered));
+        if !first.session.handle_packet(now, from, core.ecn_received, header, datagram) {
+            return None;
+        }
+        let found = self.take_joining(&peer, |it| it.tentative.index == header.receiver)?;
+        let JoiningLink { name, link, tentative: mut first } = *found;
+        core.release_index(first.index);
+        let id = id.filter(|id| core.session(*id).is_some_and(|session| session.name == name))?;
+        first.session.begin_rtt(rtt);
+        core.join(id, first.index, link, Box::new(first.session));
+        Some(id)
     }
 
     /// Promotes a tentative session to the current one on its first packet, and returns it.
@@ -537,8 +664,13 @@ impl Hub {
     }
 
     pub(crate) fn handle_timeout(&mut self, core: &mut Core, now: Instant) {
-        while let Some((_, key)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
-            self.forget_tentative(core, &key);
+        while let Some((at, key)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
+            let expires = |it: &Tentative| it.answered + CONFIRM <= now;
+            self.forget_joining(core, &key, |it| expires(&it.tentative));
+            if self.tentative(&key).is_some_and(expires) {
+                self.forget_tentative(core, &key);
+            }
+            self.expiries.remove(&(at, key));
         }
         self.follow_calls(core, now);
     }

@@ -71,7 +71,7 @@ impl Terminal {
         answer: &[u8],
     ) {
         match self.initiating_with(receiver) {
-            Some(hub) => hub.handle_cookie(core, now, cookie, answer),
+            Some(hub) => hub.handle_cookie(core, now, receiver, cookie, answer),
             None => core.ignore(),
         }
     }

@@ -85,6 +85,9 @@ impl Streams {
         data: &[u8],
         fin: bool,
     ) -> Result<bool, ProtocolError> {
+        if self.full_offsets && !offset.is_full() {
+            return Err(ProtocolError::Compact);
+        }
         if let Some(resetting) = self.resetting.get_mut(&id) {
             let Some(offset) = resetting.milestones.complete(offset, number) else {
                 return Ok(false);

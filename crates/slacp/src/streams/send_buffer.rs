@@ -126,6 +126,11 @@ impl SendBuffer {
         !self.lost.is_empty()
     }
 
+    /// Bytes of lost data that wait to be retransmitted.
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        self.lost.descending().map(|range| range.end - range.start).sum()
+    }
+
     /// Whether new data waits that the stream's credit allows.
     pub(crate) fn has_new(&self) -> bool {
         self.next < self.end().min(self.credit) || self.fin_is_next()

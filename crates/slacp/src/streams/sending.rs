@@ -121,8 +121,33 @@ impl Streams {
 
     /// Number of bytes waiting for a class's turn.
     pub(crate) fn waiting(&self, class: usize) -> u64 {
+        self.each_waiting(class).sum()
+    }
+
+    /// Bytes waiting for a class's turn, of each stream.
+    pub(crate) fn each_waiting(&self, class: usize) -> impl Iterator<Item = u64> {
         let streams = self.ready[class].backlogged().filter_map(|id| self.map.get(&id));
-        streams.map(|stream| stream.send.sendable()).sum()
+        streams.map(|stream| stream.send.sendable())
+    }
+
+    /// Number of bytes that wait to be retransmitted; beyond so many, it may be less than all.
+    pub(crate) fn lost_up_to(&self, bytes: u64) -> u64 {
+        let mut sum = 0;
+        for stream in self.retransmit.iter().filter_map(|id| self.map.get(id)) {
+            sum += stream.send.lost_bytes();
+            if sum > bytes {
+                break;
+            }
+        }
+        sum
+    }
+
+    /// Number of streams that were quiet until now and have data.
+    pub(crate) fn sparse(&self) -> usize {
+        if self.send_credit.room() == 0 {
+            return 0;
+        }
+        self.ready.iter().map(FairQueue::sparse).sum()
     }
 
     /// Whether a stream that was quiet until now has data.
@@ -140,7 +165,7 @@ impl Streams {
     pub(crate) fn next_lost(&mut self, room: impl Fn(usize) -> usize) -> Option<Chunk> {
         let id = *self.retransmit.front()?;
         let stream = self.map.get_mut(&id)?;
-        let compact = stream.send.held() <= COMPACT_SPAN;
+        let compact = !self.full_offsets && stream.send.held() <= COMPACT_SPAN;
         let max = room(frame::stream_head(id, stream.send.sent(), compact));
         if max == 0 {
             return None;
@@ -163,7 +188,7 @@ impl Streams {
     ) -> Option<Chunk> {
         let id = self.ready[class].front()?;
         let stream = self.map.get_mut(&id)?;
-        let compact = stream.send.held() <= COMPACT_SPAN;
+        let compact = !self.full_offsets && stream.send.held() <= COMPACT_SPAN;
         let head = frame::stream_head(id, stream.send.sent(), compact);
         let max = (room(head) as u64).min(self.send_credit.room());
         if max == 0 {

@@ -38,6 +38,9 @@ const STREAM: u8 = 0x10;
 const RETURN: u8 = 0x22;
 const ECN: u8 = 0x23;
 const LEAVING: u8 = 0x27;
+/// Frames about the packets of another link of the session.
+const LINK_ASKS: u8 = 0x2c;
+const LINK_ACK: u8 = 0x2d;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
 
@@ -117,6 +120,10 @@ pub(crate) enum Frame<'a> {
     Close(CloseReason),
     /// The sender takes no new streams, and is about to stop.
     Leaving,
+    /// The sender wants to know which packets of the link of this number have come.
+    LinkAsks(u64),
+    /// An acknowledgement of packets of the link of this number.
+    LinkAck(u64, Ack<'a>),
     /// The sender wants this packet's arrival time.
     Mark,
     Stream {
@@ -405,6 +412,21 @@ pub(crate) fn write_ack(
     true
 }
 
+/// Appends an acknowledgement of packets of the link of that number, as [`write_ack`] does; nothing if
+/// not even one range fits.
+pub(crate) fn write_link_ack(
+    out: &mut Vec<u8>,
+    link: u8,
+    ranges: impl Iterator<Item = Range<u64>>,
+    room: usize,
+) {
+    let mut body = Vec::new();
+    if write_ack(&mut body, ranges, core::iter::empty(), &Report::default(), room) {
+        write_numbers(out, LINK_ACK, &[link.into()]);
+        out.extend_from_slice(&body);
+    }
+}
+
 /// Encodes which packets were restored: as many of the highest as fit.
 fn marks(largest: u64, restored: impl Iterator<Item = Range<u64>>) -> Vec<u8> {
     let mut marks = Vec::new();
@@ -445,8 +467,9 @@ pub(crate) fn is_ack(first: u8) -> bool {
 impl Frame<'_> {
     /// Whether a packet with this frame must be acknowledged.
     pub(crate) fn is_eliciting(&self) -> bool {
-        use Frame::{Ack, Close, Ecn, PathAnswer, PathChallenge, Settled};
-        !matches!(self, Ack(_) | Ecn(_) | Settled(_) | PathChallenge(_) | PathAnswer(_) | Close(_))
+        use Frame::{Ack, Close, Ecn, LinkAck, PathAnswer, PathChallenge, Settled};
+        let report = matches!(self, Ack(_) | Ecn(_) | LinkAck(..));
+        !report && !matches!(self, Settled(_) | PathChallenge(_) | PathAnswer(_) | Close(_))
     }
 
     /// Whether the frame carries data for the peer rather than only a question.
@@ -497,6 +520,11 @@ impl Frame<'_> {
                 out.push(CLOSE_REASONS.iter().position(|known| known == reason).unwrap_or(0) as u8);
             }
             Frame::Leaving => out.push(LEAVING),
+            Frame::LinkAsks(link) => write_numbers(out, LINK_ASKS, &[*link]),
+            Frame::LinkAck(link, ack) => {
+                write_numbers(out, LINK_ACK, &[*link]);
+                Frame::Ack(ack.clone()).write(out, last);
+            }
             Frame::PathChallenge(token) => write_token(out, PATH_CHALLENGE, *token),
             Frame::PathAnswer(token) => write_token(out, PATH_ANSWER, *token),
             Frame::Stream { stream, offset, fin, data } => {
@@ -622,6 +650,12 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
             Frame::Close(CLOSE_REASONS.get(code).copied().unwrap_or(CloseReason::Shutdown))
         }
         LEAVING => Frame::Leaving,
+        LINK_ASKS => Frame::LinkAsks(varint::read(input)?),
+        LINK_ACK => {
+            let (link, kind) = (varint::read(input)?, take::<1>(input)?[0]);
+            (kind == ACK).then_some(())?;
+            Frame::LinkAck(link, Ack::read(input, false)?)
+        }
         PATH_CHALLENGE => Frame::PathChallenge(u64::from_be_bytes(take::<8>(input)?)),
         PATH_ANSWER => Frame::PathAnswer(u64::from_be_bytes(take::<8>(input)?)),
         _ if kind & !(STREAM_FIN | STREAM_LEN) == STREAM => read_stream_data(kind, input)?,

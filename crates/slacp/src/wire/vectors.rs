@@ -140,6 +140,8 @@ fn params(present: Option<u64>, times: bool) -> Params {
         ecn: false,
         link_layer: false,
         leaving: false,
+        links: None,
+        join: None,
     }
 }
 

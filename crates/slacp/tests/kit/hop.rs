@@ -367,10 +367,15 @@ impl Hop {
     }
 
     pub fn host(&self, me: usize, plans: &[Plan], life: u8) -> Host {
-        let key = |seed: u8| KeyPair::from_private([seed; 32]);
-        let (terminal, hub) = (key(1), key(2));
         let mut config = Config::new(if me == HUB { self.forward } else { self.ret });
         (self.configure)(&mut config);
+        self.host_with(config, me, plans, life)
+    }
+
+    /// [`Self::host`] with that configuration.
+    pub fn host_with(&self, config: Config, me: usize, plans: &[Plan], life: u8) -> Host {
+        let key = |seed: u8| KeyPair::from_private([seed; 32]);
+        let (terminal, hub) = (key(1), key(2));
         let mut seed = [me as u8; 32];
         seed[..8].copy_from_slice(&self.seed.to_le_bytes());
         seed[9] = life;

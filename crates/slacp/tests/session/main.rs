@@ -4,6 +4,8 @@
 mod carrier;
 #[path = "../kit/hop.rs"]
 mod hop;
+#[path = "../kit/links.rs"]
+mod links;
 #[path = "../kit/packets.rs"]
 mod packets;
 #[path = "../kit/pair.rs"]
@@ -31,6 +33,7 @@ mod path_mtu;
 mod rain_cell;
 mod rate;
 mod rekey;
+mod several_links;
 mod suspend;
 mod transfer;
 mod trust;

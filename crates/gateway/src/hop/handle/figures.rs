@@ -7,14 +7,14 @@ use pep::accounting::{Tally, Usage};
 use pep::forecast::{Forecast, Forecasts};
 use pep::traffic::{DEFAULT_CLASS, Definition};
 use slacp::{
-    ChannelId, ClassId, Contact, LogEntry, PathKey, PathMemory, PublicKey, SessionId, SessionShare,
-    Stats, StreamId, StreamStats,
+    ChannelId, ClassId, Contact, LinkStats, LogEntry, PathKey, PathMemory, PublicKey, SessionId,
+    SessionShare, Stats, StreamId, StreamStats,
 };
 use units::{BitRate, Instant};
 
 use super::super::compression::Totals;
 use super::{Demand, Hop, State};
-use crate::operate::status::{ChannelStatus, ClassStatus, WorkerStatus};
+use crate::operate::status::{ChannelStatus, ClassStatus, LinkStatus, WorkerStatus};
 
 impl Hop {
     /// What waits in all sessions together, and what is foreseen.
@@ -112,6 +112,14 @@ impl Hop {
             })
         };
         (0..).map_while(ChannelId::new).filter_map(row).collect()
+    }
+
+    /// The links of a session that may have several, by their names in the configuration.
+    pub(crate) fn link_status(&self, session: SessionId, names: &[String]) -> Vec<LinkStatus> {
+        let links = self.lock(session).endpoint.link_stats(session).unwrap_or_default();
+        let row =
+            |link: LinkStats| Some(LinkStatus::new(names.get(usize::from(link.link))?, &link));
+        links.into_iter().filter_map(row).collect()
     }
 
     /// A session's share of the rate.

@@ -9,8 +9,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::operate::status::{
-    AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, HubStatus, PolicyStatus,
-    SessionStatus, Status, UsageStatus,
+    AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, HubStatus, LinkStatus,
+    PolicyStatus, SessionStatus, Status, UsageStatus,
 };
 
 /// The status at the time of a scrape, and the accounts of a hub's terminals.
@@ -74,6 +74,24 @@ const COUNTS: &[Count] = &[
     ("key_changes", "Key renewals", |s| s.key_changes),
 ];
 
+type LinkFigure = (&'static str, &'static str, fn(&LinkStatus) -> f64);
+type LinkCount = (&'static str, &'static str, fn(&LinkStatus) -> u64);
+
+const LINK_FIGURES: &[LinkFigure] = &[
+    ("works", "1 if packets arrive on the link", |l| f64::from(u8::from(l.works))),
+    ("rtt_seconds", "Smoothed round-trip time of the link", |l| l.rtt_ms / 1e3),
+    ("rate_bits_per_second", "Rate at which this side sends on the link", |l| l.rate_bit_s as f64),
+    ("loss_ratio", "Recent share of packets lost on the link", |l| l.loss),
+];
+
+const LINK_COUNTS: &[LinkCount] = &[
+    ("sent_bytes", "Bytes of IP packets sent on the link", |l| l.sent_bytes),
+    ("received_bytes", "Bytes of IP packets received on the link", |l| l.received_bytes),
+    ("packets_lost", "Packets lost on the link; their contents were sent again", |l| {
+        l.packets_lost
+    }),
+];
+
 type ClassCount = (&'static str, &'static str, fn(&ClassStatus) -> u64);
 type ChannelCount = (&'static str, &'static str, fn(&ChannelStatus) -> u64);
 
@@ -118,6 +136,7 @@ impl Collector for Snapshot {
         modem(&self.status, &mut families)?;
         sessions(&self.status, &mut families)?;
         classes(&self.status, &mut families)?;
+        links(&self.status, &mut families)?;
         channels(&self.status, &mut families)?;
         accounts(&self.accounts, &mut families)
     }
@@ -507,6 +526,27 @@ fn classes(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let waiting: Vec<_> =
         waiting.into_iter().map(|(labels, bytes)| (labels, bytes as f64)).collect();
     families.gauge("skyhop_class_waiting_bytes", "Bytes waiting in the class", &waiting)
+}
+
+fn links(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let all = || {
+        let of = |session: &'_ SessionStatus| {
+            let labels =
+                |link: &str| vec![("peer", session.peer.clone()), ("link", link.to_owned())];
+            let links = session.links.clone().into_iter();
+            links.map(|link| (labels(&link.name), link)).collect::<Vec<_>>()
+        };
+        status.sessions.iter().flat_map(of)
+    };
+    for (name, help, figure) in LINK_FIGURES {
+        let rows: Vec<_> = all().map(|(labels, link)| (labels, figure(&link))).collect();
+        families.gauge(&format!("skyhop_link_{name}"), help, &rows)?;
+    }
+    for (name, help, count) in LINK_COUNTS {
+        let rows: Vec<_> = all().map(|(labels, link)| (labels, count(&link))).collect();
+        families.counter(&format!("skyhop_link_{name}"), help, &rows)?;
+    }
+    Ok(())
 }
 
 /// Labelled with the class that this side sends on the channel, if any.

@@ -53,8 +53,8 @@ mod tests {
     use super::*;
     use crate::operate::status::{
         BundlesStatus, BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus,
-        DnsStatus, HttpStatus, HubStatus, InterceptionStatus, PolicyStatus, SessionStatus,
-        TunnelStatus, UsageStatus,
+        DnsStatus, HttpStatus, HubStatus, InterceptionStatus, LinkStatus, PolicyStatus,
+        SessionStatus, TunnelStatus, UsageStatus,
     };
 
     #[test]
@@ -104,6 +104,12 @@ mod tests {
                 sent_bytes: 8,
                 ..ClassStatus::default()
             }],
+            links: vec![LinkStatus {
+                name: "leo".to_owned(),
+                works: true,
+                sent_bytes: 11,
+                ..LinkStatus::default()
+            }],
             channels: vec![ChannelStatus { channel: 2, missing: 9, ..ChannelStatus::default() }],
             ..SessionStatus::default()
         });
@@ -131,6 +137,8 @@ mod tests {
             "skyhop_session_packets_lost_total{peer=\"ship-1\"} 5",
             "skyhop_session_packets_recovered_total{peer=\"ship-1\"} 6",
             "skyhop_class_sent_bytes_total{peer=\"ship-1\",class=\"bulk\"} 8",
+            "skyhop_link_works{peer=\"ship-1\",link=\"leo\"} 1.0",
+            "skyhop_link_sent_bytes_total{peer=\"ship-1\",link=\"leo\"} 11",
             "skyhop_channel_missing_total{peer=\"ship-1\",channel=\"2\",class=\"\"} 9",
             "skyhop_account_bytes_total{terminal=\"ship-1\",class=\"bulk\",direction=\"to\"} 50",
             "skyhop_account_packets_total{terminal=\"ship-1\",class=\"bulk\",direction=\"from\"} 3",

@@ -129,6 +129,49 @@ pub struct SessionStatus {
     /// Packet channels in use; empty without a tunnel.
     #[serde(default)]
     pub channels: Vec<ChannelStatus>,
+    /// The links of the session, if it may have several.
+    #[serde(default)]
+    pub links: Vec<LinkStatus>,
+}
+
+/// One of the links that a session uses at once.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LinkStatus {
+    /// Name in the configuration.
+    pub name: String,
+    /// The peer's address on it.
+    pub address: String,
+    /// Whether packets arrive on it, as far as is known.
+    pub works: bool,
+    /// Smoothed round-trip time.
+    pub rtt_ms: f64,
+    /// Sending rate of this side.
+    pub rate_bit_s: u64,
+    /// Recent loss rate of this side's packets, 0 to 1.
+    pub loss: f64,
+    /// Bytes sent, as IP packets.
+    pub sent_bytes: u64,
+    /// Bytes received, as IP packets.
+    pub received_bytes: u64,
+    /// Packets lost; their contents were sent again.
+    pub packets_lost: u64,
+}
+
+impl LinkStatus {
+    pub(crate) fn new(name: &str, stats: &slacp::LinkStats) -> Self {
+        Self {
+            name: name.to_owned(),
+            address: stats.address.to_string(),
+            works: stats.works,
+            rtt_ms: stats.rtt.as_secs_f64() * 1e3,
+            rate_bit_s: stats.rate.bits_per_second(),
+            loss: stats.loss,
+            sent_bytes: stats.bytes_sent,
+            received_bytes: stats.bytes_received,
+            packets_lost: stats.packets_lost,
+        }
+    }
 }
 
 /// A class's share of a session's rate.

@@ -1,5 +1,7 @@
 //! The sections of gateways' files as written.
 
+use std::net::IpAddr;
+
 use pep::accounting::{Exhausted, Period};
 use pep::bundles::Node;
 use pep::config::{HubAddress, TcpAddress};
@@ -11,7 +13,7 @@ use serde::Deserialize;
 use units::{BitRate, ByteCount, UnixTime};
 
 use super::values::{
-    Action, Address, Answer, Aqm, Channel, Device, DnsAnswer, Key, Names, Server, Stack,
+    Action, Address, Answer, Aqm, Channel, Device, DnsAnswer, Key, Names, RateChoice, Server, Stack,
 };
 use crate::item::Item;
 use crate::scenario::RawTcp;
@@ -374,6 +376,10 @@ pub(in crate::gateway) struct Class {
     /// differently.
     #[schemars(extend("default" = 0, "examples" = ["EF", "AF41", 8]))]
     pub(in crate::gateway) mark: Option<Item>,
+    /// The link, by name, that carries it as long as it works; by default the one that delivers
+    /// first.
+    #[schemars(extend("examples" = ["leo"]))]
+    pub(in crate::gateway) link: Option<String>,
     /// How its packets are protected on the hop.
     #[schemars(extend("default" = "fec-arq"))]
     pub(in crate::gateway) channel: Option<Channel>,
@@ -434,6 +440,25 @@ pub(in crate::gateway) struct OtherHub {
     /// The hub's public key.
     #[schemars(required)]
     pub(in crate::gateway) key: Option<Text<Key>>,
+}
+
+/// One of several links between terminal and hub.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::gateway) struct Link {
+    /// A name for classes and status.
+    #[schemars(length(min = 1), extend("examples" = ["geo", "leo"]))]
+    pub(in crate::gateway) name: String,
+    /// The rate at which this side sends on it, to each peer: a rate or `auto`; by default that of
+    /// the side.
+    #[schemars(extend("examples" = ["20 Mbit/s", "auto"]))]
+    pub(in crate::gateway) rate: Option<Text<RateChoice>>,
+    /// On a terminal: the interface to send on.
+    #[schemars(extend("examples" = ["wan1"]))]
+    pub(in crate::gateway) interface: Option<String>,
+    /// On a terminal: the local address to send from.
+    #[schemars(extend("examples" = ["192.0.2.7"]))]
+    pub(in crate::gateway) source: Option<Text<IpAddr>>,
 }
 
 /// A terminal that may connect.

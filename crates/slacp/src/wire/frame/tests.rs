@@ -63,6 +63,7 @@ fn small_frame() -> impl Strategy<Value = Frame<'static>> {
         }),
         prop::sample::select(CLOSE_REASONS.to_vec()).prop_map(Frame::Close),
         Just(Frame::Leaving),
+        number().prop_map(Frame::LinkAsks),
         any::<u64>().prop_map(Frame::PathChallenge),
         any::<u64>().prop_map(Frame::PathAnswer),
         (number(), any::<[u8; 32]>())
@@ -73,7 +74,7 @@ fn small_frame() -> impl Strategy<Value = Frame<'static>> {
 /// `docs/slacp.md`, Reserved.
 #[test]
 fn reserved_frame_types_are_malformed_and_reserved_reasons_are_the_first() {
-    let reserved = [0x14..=0x17, 0x1c..=0x1f, 0x26..=0x26, 0x2c..=0x2f, 0x30..=0x3f, 0x40..=0x7f];
+    let reserved = [0x14..=0x17, 0x1c..=0x1f, 0x26..=0x26, 0x2e..=0x2f, 0x30..=0x3f, 0x40..=0x7f];
     for kind in reserved.into_iter().flatten() {
         let bytes = [vec![kind], vec![1; 80]].concat();
         assert_eq!(read(&mut &bytes[..]), Err(Malformed { kind }), "{kind:#04x}");

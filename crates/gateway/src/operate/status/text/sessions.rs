@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::{ChannelStatus, ClassStatus, SessionStatus};
+use super::super::{ChannelStatus, ClassStatus, LinkStatus, SessionStatus};
 use super::{bit_rate, bytes, row, seconds};
 
 pub(super) fn rows(text: &mut String, session: &SessionStatus) {
@@ -16,6 +16,7 @@ pub(super) fn rows(text: &mut String, session: &SessionStatus) {
         .chain(share_of(session))
         .chain(ecn(session))
         .for_each(|line| row(text, "", &line));
+    session.links.iter().for_each(|link| link_row(text, link));
     session.classes.iter().filter(|class| is_used(class)).for_each(|class| class_row(text, class));
     let carries = |channel: &&ChannelStatus| channel.packets_sent + channel.packets_received > 0;
     session.channels.iter().filter(carries).for_each(|channel| channel_rows(text, channel));
@@ -121,6 +122,15 @@ fn share_of(session: &SessionStatus) -> Option<String> {
     let rates = [session.guaranteed_bit_s, session.maximum_bit_s];
     let usual = session.weight <= 1 && rates == [None; 2];
     (!usual).then(|| share(session.weight, rates))
+}
+
+fn link_row(text: &mut String, link: &LinkStatus) {
+    let silent = if link.works { "" } else { ", SILENT" };
+    let (rate, rtt, loss) = (bit_rate(link.rate_bit_s), link.rtt_ms, link.loss * 100.0);
+    let (sent, received) = (bytes(link.sent_bytes), bytes(link.received_bytes));
+    let what =
+        format!("{} at {}: {rate}, RTT {rtt:.0} ms, loss {loss:.2} %", link.name, link.address);
+    row(text, "link", &format!("{what}; {sent} sent, {received} received{silent}"));
 }
 
 fn class_row(text: &mut String, class: &ClassStatus) {

@@ -55,6 +55,14 @@ fn session() -> SessionStatus {
         missing: 4,
         ..Default::default()
     };
+    let link = LinkStatus {
+        name: "leo".to_owned(),
+        address: "192.0.2.7:5900".to_owned(),
+        rate_bit_s: 20_000_000,
+        rtt_ms: 40.0,
+        sent_bytes: 2_000,
+        ..Default::default()
+    };
     SessionStatus {
         peer: "ship-1".to_owned(),
         rate_bit_s: 49_876_543,
@@ -66,6 +74,7 @@ fn session() -> SessionStatus {
         rtt_ms: 602.4,
         classes: vec![class, ClassStatus::default()],
         channels: vec![channel, ChannelStatus::default()],
+        links: vec![link],
         ..Default::default()
     }
 }
@@ -91,6 +100,7 @@ fn the_status_shows_what_is_known() {
         "20 Mbit/s, 0 of 0 destinations up",
         "demand   1.2 kB waiting, 2.6 kB foreseen; 7 forecasts came true, 2 failed (3.9 kB)",
         "loss 1.23 %",
+        "link     leo at 192.0.2.7:5900: 20 Mbit/s, RTT 40 ms, loss 0.00 %; 2 kB sent, 0 B received, SILENT",
         "weight 3, guaranteed 1 Mbit/s\n",
         "voice: weight 0, at most 2 Mbit/s; 1 kB sent, 0 B waiting",
         "3 (voice): 0 B sent in 2 packets",

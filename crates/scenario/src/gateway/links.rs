@@ -1,0 +1,102 @@
+//! Sections `[[link]]`: the links that a session uses at once.
+
+use pep::config::LinkConfig;
+use slacp::{MOST_LINKS, Rate};
+
+use super::raw::sections;
+use super::raw::values::RateChoice;
+use super::{LONGEST_INTERFACE_NAME, rate};
+use crate::FileError;
+use crate::place::{Place, quoted};
+use crate::text::Text;
+
+/// Which side of a pair has the links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// It has an interface or an address on each.
+    Terminal,
+    /// Its terminals reach one address over all.
+    Hub,
+}
+
+/// The links of a side that sends at `usual` where a link has no rate of its own; none for one link.
+pub(super) fn read(
+    place: &Place<'_>,
+    raw: Vec<sections::Link>,
+    usual: &Rate,
+    side: Side,
+) -> Result<Vec<LinkConfig>, FileError> {
+    if raw.is_empty() {
+        return Ok(Vec::new());
+    }
+    let count = raw.len();
+    let expected = format!("2 to {MOST_LINKS} links, or none");
+    let good = (2..=MOST_LINKS).contains(&count);
+    place.check(good, "link", format!("{count} links"), &expected)?;
+    let mut links: Vec<LinkConfig> = Vec::with_capacity(count);
+    for (index, raw) in raw.into_iter().enumerate() {
+        let place = place.within("link").within(index);
+        let link = link(&place, raw, usual, side)?;
+        let is_new = links.iter().all(|other| other.name != link.name);
+        place.check(is_new, "name", quoted(&link.name), "a name that no earlier link has")?;
+        links.push(link);
+    }
+    Ok(links)
+}
+
+fn link(
+    place: &Place<'_>,
+    raw: sections::Link,
+    usual: &Rate,
+    side: Side,
+) -> Result<LinkConfig, FileError> {
+    place.check(!raw.name.is_empty(), "name", quoted(&raw.name), "a name")?;
+    let source = raw.source.map(|source| source.0);
+    if side == Side::Hub {
+        let expected = "no such key: terminals reach one address of the hub over all links";
+        let interface = raw.interface.as_deref().unwrap_or_default();
+        place.check(interface.is_empty(), "interface", quoted(interface), expected)?;
+        let address = source.map(|address| address.to_string()).unwrap_or_default();
+        place.check(address.is_empty(), "source", quoted(address), expected)?;
+    }
+    if side == Side::Terminal && raw.interface.is_none() && source.is_none() {
+        return Err(place.missing("interface", "an interface, or a local address as `source`"));
+    }
+    if let Some(name) = &raw.interface {
+        let good = (1..=LONGEST_INTERFACE_NAME).contains(&name.len());
+        place.check(good, "interface", quoted(name), "the name of an interface")?;
+    }
+    Ok(LinkConfig {
+        name: raw.name,
+        rate: rate_of(place, raw.rate, usual)?,
+        interface: raw.interface,
+        source,
+    })
+}
+
+/// A modem reports rates of a session, not of its links.
+fn rate_of(
+    place: &Place<'_>,
+    choice: Option<Text<RateChoice>>,
+    usual: &Rate,
+) -> Result<Rate, FileError> {
+    let expected = "a rate, like \"10 Mbit/s\", or \"auto\"";
+    let choice = match choice {
+        Some(choice) => choice.0,
+        None if matches!(usual, Rate::Fixed(_) | Rate::Auto { .. }) => {
+            let measured = Rate::Auto { ceiling: None, probe: false };
+            return Ok(if usual.probes() { measured } else { usual.clone() });
+        }
+        None => return Err(place.missing("rate", expected)),
+    };
+    match choice {
+        RateChoice::Auto => Ok(Rate::Auto { ceiling: None, probe: false }),
+        RateChoice::Fixed(bits) => {
+            let bits = rate::rate(place, "rate", Some(Text(bits)))?;
+            Ok(Rate::Fixed(bits.unwrap_or_default()))
+        }
+        RateChoice::Modem => {
+            place.check(false, "rate", quoted("modem"), expected).map(|()| usual.clone())
+        }
+    }
+}

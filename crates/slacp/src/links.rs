@@ -1,0 +1,116 @@
+//! Which link of a session carries what: earliest completion first (ECF, Lim et al., CoNEXT 2017).
+//!
+//! Data that waits takes a link only if it would arrive later on the quicker ones. For the `n`-th
+//! link in the order of delay, that is so once more waits than the quicker links carry in the time
+//! by which it is slower. So a small request takes the quick link, and a transfer uses all; near its
+//! end the slow links stop first, and all finish together.
+//!
+//! Delays are half of the round-trip times: two clocks cannot tell the directions apart, and on links
+//! of which one is asymmetric the error is half of the asymmetry.
+
+use core::time::Duration;
+
+use units::BitRate;
+
+/// What is known of a link.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct View {
+    /// Expected one-way delay.
+    pub(crate) delay: Duration,
+    /// Rate towards the peer; 0 if nothing is known yet.
+    pub(crate) rate: BitRate,
+    /// Share of packets lost, 0 to 1.
+    pub(crate) loss: f64,
+    /// Whether packets arrive on it, as far as is known.
+    pub(crate) works: bool,
+}
+
+/// What a link may carry now. Acknowledgements, probes and repairs of its own it always may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Everything.
+    All,
+    /// New data while more than this waits, in bytes, and nobody waits for a small piece of it.
+    Beyond(u64),
+    /// Nothing.
+    Nothing,
+}
+
+/// The turn of each link. One that works and is the quickest carries everything; if none works, all
+/// try.
+pub(crate) fn turns(links: &[View]) -> Vec<Turn> {
+    let works: Vec<&View> = links.iter().filter(|link| link.works).collect();
+    let Some(least) = works.iter().map(|link| link.delay).min() else {
+        return vec![Turn::All; links.len()];
+    };
+    let ahead = |link: &View| {
+        let carried = |quick: &&View| {
+            let head_start = link.delay.saturating_sub(quick.delay);
+            quick.rate.bytes_in(head_start).get()
+        };
+        // The quickest link carries what the slower ones lose.
+        let head_start = link.delay.saturating_sub(least);
+        let slower = works.iter().filter(|other| other.delay > least);
+        let repairs = |other: &&View| other.rate.bytes_in(head_start).get() as f64 * other.loss;
+        let repairs: f64 = slower.map(repairs).sum();
+        let carried: u64 = works.iter().map(carried).sum();
+        carried.saturating_sub(repairs as u64)
+    };
+    let turn = |link: &View| match link.works {
+        true if link.delay == least => Turn::All,
+        true => Turn::Beyond(ahead(link)),
+        false => Turn::Nothing,
+    };
+    links.iter().map(turn).collect()
+}
+
+/// How much must be able to wait for all links to be used, in bytes.
+pub(crate) fn most_waiting(turns: &[Turn]) -> u64 {
+    let beyond = |turn: &Turn| if let Turn::Beyond(bytes) = turn { *bytes } else { 0 };
+    turns.iter().map(beyond).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(ms: u64, mbit: u64) -> View {
+        let (delay, rate) = (Duration::from_millis(ms), BitRate::from_mbit(mbit));
+        View { delay, rate, loss: 0.0, works: true }
+    }
+
+    #[test]
+    fn the_slow_link_carries_what_would_arrive_later_on_the_quick_one() {
+        // 20 Mbit/s for 280 ms.
+        let found = turns(&[link(300, 50), link(20, 20)]);
+        assert_eq!(found, [Turn::Beyond(700_000), Turn::All]);
+        assert_eq!(most_waiting(&found), 700_000);
+    }
+
+    #[test]
+    fn repairs_of_the_slow_link_take_their_part_of_the_quick_one() {
+        let lossy = View { loss: 0.02, ..link(300, 50) };
+        assert_eq!(turns(&[lossy, link(20, 20)])[0], Turn::Beyond(665_000));
+        assert_eq!(turns(&[lossy, link(20, 1)])[0], Turn::Beyond(0));
+    }
+
+    #[test]
+    fn of_three_links_the_slowest_counts_both_others() {
+        let found = turns(&[link(20, 20), link(70, 8), link(270, 50)]);
+        let slowest = 20_000_000 / 8 / 4 + 8_000_000 / 8 / 5;
+        assert_eq!(found, [Turn::All, Turn::Beyond(125_000), Turn::Beyond(slowest)]);
+    }
+
+    #[test]
+    fn links_of_the_same_delay_both_carry_everything() {
+        assert_eq!(turns(&[link(20, 20), link(20, 5)]), [Turn::All, Turn::All]);
+    }
+
+    #[test]
+    fn a_link_that_does_not_work_carries_nothing_unless_none_does() {
+        let lost = View { works: false, ..link(20, 20) };
+        assert_eq!(turns(&[link(300, 50), lost]), [Turn::All, Turn::Nothing]);
+        assert_eq!(turns(&[lost, lost]), [Turn::All, Turn::All]);
+        assert!(turns(&[]).is_empty());
+    }
+}

@@ -1,0 +1,107 @@
+//! What a member may carry, and when.
+
+use units::{ByteCount, Instant};
+
+use super::{Seat, Session};
+use crate::links::Turn;
+use crate::wire::frame::Frame;
+
+impl Session {
+    fn turn(&self) -> Turn {
+        self.seat.as_ref().map_or(Turn::All, |seat| seat.turn)
+    }
+
+    /// Whether this member may carry everything.
+    pub(in crate::session) fn takes_all(&self) -> bool {
+        self.turn() == Turn::All
+    }
+
+    /// Whether this member may carry what goes before new data. A slower link helps out if the
+    /// quicker ones have more to repair than they can soon.
+    pub(in crate::session) fn takes_urgent(&self) -> bool {
+        match self.turn() {
+            Turn::All => true,
+            Turn::Nothing => false,
+            Turn::Beyond(bytes) => self.streams.lost_up_to(bytes) > bytes,
+        }
+    }
+
+    /// Whether this member may carry new data of a class.
+    pub(in crate::session) fn takes_class(&self, class: usize) -> bool {
+        let Some(seat) = &self.seat else { return true };
+        let bound = self.sender.scheduler.link(class).filter(|link| seat.works(*link));
+        match (bound, seat.turn) {
+            (Some(link), _) => link == seat.link,
+            (None, Turn::All) => true,
+            (None, Turn::Nothing) => false,
+            (None, Turn::Beyond(bytes)) => self.waits_beyond(bytes),
+        }
+    }
+
+    /// Whether more than this waits that the quicker links have to carry. They soon carry those that
+    /// wait for a small piece, if these are few.
+    fn waits_beyond(&self, bytes: u64) -> bool {
+        let sparse = self.streams.sparse() as u64 * self.path.pmtu.size() as u64;
+        if sparse > 0 && sparse <= bytes {
+            return false;
+        }
+        let (streams, outbound) = (&self.streams, &self.sender.outbound);
+        let mut sum = streams.lost_up_to(bytes);
+        sum > bytes
+            || (0..self.sender.scheduler.classes()).filter(|class| !self.is_bound(*class)).any(
+                |class| {
+                    sum += outbound.waiting(class);
+                    sum > bytes
+                        || streams.each_waiting(class).any(|waiting| {
+                            sum += waiting;
+                            sum > bytes
+                        })
+                },
+            )
+    }
+
+    fn is_bound(&self, class: usize) -> bool {
+        let link = self.sender.scheduler.link(class);
+        self.seat.as_ref().zip(link).is_some_and(|(seat, link)| seat.works(link))
+    }
+
+    /// Whether anything waits that only this member may carry.
+    pub(in crate::session) fn has_own_frames(&self) -> bool {
+        let waits = |seat: &Seat| !seat.frames.is_empty() || !seat.reports.is_empty();
+        self.seat.as_deref().is_some_and(waits)
+    }
+
+    /// Queues a frame that belongs to this member alone.
+    pub(in crate::session) fn send_own(&mut self, frame: Frame<'static>) {
+        match &mut self.seat {
+            Some(seat) => seat.frames.push_back(frame),
+            None => self.streams.send_control(frame),
+        }
+    }
+
+    /// When the link itself is free, if its rate is configured.
+    pub(in crate::session) fn link_free_at(&self) -> Instant {
+        let configured = self.rate.shared().is_some();
+        let seat = self.seat.as_ref().filter(|_| configured);
+        seat.map_or(Instant::ZERO, |seat| seat.pacer.ready_at())
+    }
+
+    pub(in crate::session) fn occupy_link(&mut self, now: Instant, bytes: u64) {
+        let rate = self.rate.shared();
+        if let (Some(seat), Some(rate)) = (&mut self.seat, rate) {
+            seat.pacer.set_rate(now, rate);
+            seat.pacer.sent(now, ByteCount::new(bytes));
+        }
+    }
+}
+
+impl Seat {
+    /// Whether the session sizes windows and buffers for several links.
+    pub(in crate::session) fn shares_pace(&self) -> bool {
+        self.shared
+    }
+
+    fn works(&self, link: u8) -> bool {
+        self.working & 1u8.checked_shl(link.into()).unwrap_or(0) != 0
+    }
+}

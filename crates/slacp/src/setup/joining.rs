@@ -1,0 +1,151 @@
+//! The terminal's handshakes for the further links of a session (`docs/slacp.md`, Links).
+
+use core::time::Duration;
+use std::net::SocketAddr;
+
+use units::Instant;
+
+use crate::SessionId;
+use crate::endpoint::{Core, Owner};
+use crate::session::{Peer, Session};
+use crate::setup::handshake::{Initiator, Params};
+use crate::setup::knock::{KnockKey, Mac};
+use crate::wire::packet::Index;
+
+/// How long a terminal waits after the hub has refused a link.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// How long a link may take to carry its first acknowledgement. The hub forgets a link that it has
+/// answered and not heard of for as long.
+const PROOF: Duration = Duration::from_secs(30);
+
+/// The handshake that adds one link to a session.
+pub(super) struct Joining {
+    link: u8,
+    initiator: Option<Initiator>,
+    not_before: Instant,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    ShakingHands,
+    /// The hub has answered; the link has until then to carry packets.
+    Unproven(Instant),
+    Joined,
+}
+
+/// The session that links are added to, and where its hub is.
+pub(super) struct Target {
+    pub(super) id: SessionId,
+    pub(super) name: u64,
+    pub(super) address: SocketAddr,
+}
+
+impl Joining {
+    pub(super) fn new(now: Instant, link: u8) -> Self {
+        Self { link, initiator: None, not_before: now, state: State::ShakingHands }
+    }
+
+    pub(super) fn initiates_with(&self, index: Index) -> bool {
+        self.initiator.as_ref().is_some_and(|initiator| initiator.index == index)
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::ShakingHands => {
+                Some(self.initiator.as_ref().map_or(self.not_before, Initiator::due))
+            }
+            State::Unproven(until) => Some(until),
+            State::Joined => None,
+        }
+    }
+
+    /// Gives the handshake up, with its session.
+    pub(super) fn end(&mut self, core: &mut Core) {
+        if let Some(initiator) = self.initiator.take() {
+            core.release_index(initiator.index);
+        }
+    }
+
+    pub(super) fn handle_timeout(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        hub: &KnockKey,
+        target: &Target,
+    ) {
+        match self.state {
+            State::Unproven(until) if until <= now => {
+                let proven = core.session(target.id).is_some_and(|it| it.has_proven(self.link));
+                self.state = if proven { State::Joined } else { State::ShakingHands };
+            }
+            _ => {}
+        }
+        if self.state != State::ShakingHands || now < self.not_before {
+            return;
+        }
+        if let Some(old) = self.initiator.take_if(|old| old.is_stale(now)) {
+            core.release_index(old.index);
+        }
+        if self.initiator.is_none() {
+            let params = self.params(core, target);
+            let index = core.claim_index(Owner::Initiator);
+            let new =
+                |index| Initiator::new(now, &core.identity, hub, index, &params, &mut core.rng);
+            self.initiator = index.map(new);
+        }
+        if let Some(datagram) = self.initiator.as_mut().and_then(|initiator| initiator.poll(now)) {
+            core.send_later_on(self.link, target.address, datagram);
+        }
+    }
+
+    fn params(&self, core: &Core, target: &Target) -> Params {
+        Params { join: Some(target.name), ..core.link_params(self.link, None) }
+    }
+
+    pub(super) fn handle_cookie(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        (hub, target): (&KnockKey, &Target),
+        (cookie, answer): (&Mac, &[u8]),
+    ) {
+        let params = self.params(core, target);
+        match &mut self.initiator {
+            Some(initiator) if initiator.is_answered_by(hub, answer) => {
+                let (identity, rng) = (&core.identity, &mut core.rng);
+                initiator.take_cookie(now, identity, hub, &params, cookie, rng);
+            }
+            _ => core.ignore(),
+        }
+    }
+
+    /// Handles the hub's answer: the session has one link more, or the hub refuses it.
+    pub(super) fn handle_response(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        (hub, target): (&KnockKey, &Target),
+        (sender, receiver): (Index, Index),
+        body: &[u8],
+    ) {
+        let Some(mut initiator) = self.initiator.take() else { return core.ignore() };
+        let Ok(params) = initiator.answer(body) else {
+            self.initiator = Some(initiator);
+            return core.ignore();
+        };
+        if params.join != Some(target.name) {
+            self.not_before = now + PAUSE;
+            return core.release_index(receiver);
+        }
+        self.state = State::Unproven(now + PROOF);
+        let rtt = initiator.first_rtt(now);
+        let peer = Peer::new(hub.hub, target.address, sender, &params);
+        let cipher = params.cipher(&core.params(None));
+        let (keys, seed) = (initiator.into_keys(cipher), core.seed());
+        let config = core.link_config(self.link);
+        let member = Session::new(now, &config, keys, peer, false, Some(rtt), &seed);
+        core.join(target.id, receiver, self.link, Box::new(member));
+    }
+}
