@@ -4,6 +4,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 
 use pep::hubs::{HubId, HubOrder, Hubs, Step, ranking};
 use slacp::{
@@ -291,7 +292,8 @@ impl World {
 }
 
 fn hub_keys() -> [PublicKey; HUBS] {
-    core::array::from_fn(|hub| key(hub).public())
+    static KEYS: OnceLock<[PublicKey; HUBS]> = OnceLock::new();
+    *KEYS.get_or_init(|| core::array::from_fn(|hub| key(hub).public()))
 }
 
 fn show(what: &str, times: &[Duration]) -> (Duration, Duration) {
