@@ -154,10 +154,10 @@ fn fresh_download(others: usize, per: f64, configure: fn(&mut Config)) -> Durati
 fn a_download_beside_six_or_sixty_stalled_ones_takes_what_it_takes_alone() {
     let auto = |config: &mut Config| config.rate = Rate::auto();
     let told = |_: &mut Config| {};
-    let cases: [(fn(&mut Config), &[usize]); 2] = [(told, &[60]), (auto, &[6, 60])];
+    let cases = [(told as fn(&mut Config), vec![60]), (auto, vec![6, 60])];
     for (configure, numbers) in cases {
         let alone = fresh_download(0, 0.0, configure);
-        for &others in numbers {
+        for others in numbers {
             let time = fresh_download(others, 0.0, configure);
             println!("{time:?} beside {others} stalled, {alone:?} alone");
             assert!(time <= alone * 11 / 10, "{time:?} beside {others} stalled, {alone:?} alone");

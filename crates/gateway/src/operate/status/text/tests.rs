@@ -188,7 +188,8 @@ fn http_says_what_it_saved() {
     let line = "http     24 requests: 12 from the cache, 1 confirmed; 2.1 MB saved; 9 stored; \
                 5 pushed, 4 used; 2 errors of the disk\n";
     assert!(text(Role::Terminal).contains(line), "{}", text(Role::Terminal));
-    let line = "http     24 requests, 7 over connections that were there; 5 pushed\n";
+    let line = "http     24 requests, 7 over connections that were there; 12 from the cache, \
+                1 confirmed, 2.1 MB saved; 5 pushed\n";
     assert!(text(Role::Hub).contains(line), "{}", text(Role::Hub));
 }
 
