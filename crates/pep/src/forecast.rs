@@ -7,8 +7,8 @@
 //! foreseen includes the acknowledgement of that reply.
 //!
 //! The second message of a connection follows no pair to go by. It is expected when that of the last
-//! connection with two came, or after [`FIRST_GAP`]. Such forecasts leave half of the initial budget to
-//! the others. Of the first messages of connections is also learned how many follow ([`Habits`]): where
+//! connection with two came, or after `FIRST_GAP`. Such forecasts leave half of the initial budget to
+//! the others. Of the first messages of connections is also learned how many follow (`Habits`): where
 //! connections end after two, no third one is asked for.
 //!
 //! The message is expected after as much time as lay between the two before. It is asked for from a

@@ -107,7 +107,7 @@ pub enum Refusal {
     #[error("its source is not behind the node that sends it")]
     Source,
     /// It is a record for a service, or anything else for the node itself.
-    #[error("its destination takes no bundles of its kind")]
+    #[error("a node itself takes administrative records only, and its services take all others")]
     Endpoint,
     /// It is not what was announced, or no bundle.
     #[error("it is malformed")]
