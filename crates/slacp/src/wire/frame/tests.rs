@@ -1,3 +1,4 @@
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
