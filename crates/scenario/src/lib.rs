@@ -48,9 +48,9 @@ pub use published::{
     Publication, Published, Trend, Unit,
 };
 pub use scenario::{
-    Amount, BackEnd, CacheSpec, Case, Direction, Flow, Gateways, Hop, IpVersion, Level, Links,
-    METRICS, Method, MetricName, Network, Overhead, Replications, Scenario, Sizes, Split,
-    Statistic, StopRule, Traffic,
+    Amount, BackEnd, CacheSpec, Case, Contents, Direction, Flow, Gateways, Hop, IpVersion, Level,
+    Links, METRICS, Method, MetricName, NameAnswer, NamesSpec, Network, Overhead, Replications,
+    Scenario, Sizes, Split, Statistic, StopRule, Thrift, Traffic,
 };
 pub use shipped::Shipped;
 pub use trace::TraceFault;

@@ -4,6 +4,7 @@ mod cache;
 mod cases;
 mod flow;
 mod gateways;
+mod names;
 mod network;
 mod raw;
 mod study;
@@ -31,8 +32,9 @@ use crate::{DamaSpec, FileError, FileKind, LinkSpec, Preset};
 pub use cache::CacheSpec;
 use cases::Design;
 pub use cases::Level;
-pub use flow::{Amount, Direction, Flow, IpVersion, Method, Sizes, Traffic};
-pub use gateways::{Gateways, Overhead, Split};
+pub use flow::{Amount, Contents, Direction, Flow, IpVersion, Method, Sizes, Traffic};
+pub use gateways::{Gateways, Overhead, Split, Thrift};
+pub use names::{NameAnswer, NamesSpec};
 pub use network::Network;
 use raw::{RawHop, RawNextHop};
 pub(crate) use raw::{RawScenario, RawTcp};
@@ -83,6 +85,8 @@ pub struct Case {
     pub gateways: Option<Gateways>,
     /// A cache at each hub, in front of its servers.
     pub cache: Option<CacheSpec>,
+    /// Resolvers at terminals. `None`: clients know all addresses.
+    pub names: Option<NamesSpec>,
     /// Applications.
     pub flows: Vec<Flow>,
 }
@@ -196,6 +200,7 @@ impl Case {
                 .cache
                 .map(|raw| CacheSpec::read(&place.within("cache"), &raw))
                 .transpose()?,
+            names: raw.names.as_ref().map(NamesSpec::read),
             flows,
         };
         case.check(&place).map(|()| case)
@@ -227,11 +232,30 @@ impl Case {
         if self.cache.is_some() {
             CacheSpec::check(&place.within("cache"), self.network.mesh, sides[0])?;
         }
+        self.check_names(place)?;
         let Some(gateways) = &self.gateways else { return Ok(()) };
         let place = place.within("gateways");
         self.knows(&place, "tcp", &gateways.tcp)?;
         self.knows(&place, "lan-tcp", &gateways.lan_tcp)?;
+        let bundles = self.flows.iter().find(|it| matches!(it.traffic, Traffic::Bundles { .. }));
+        let name = bundles.map_or("", |flow| &flow.name);
+        let good = bundles.is_none() || gateways.split != Split::ThreeSlacp;
+        let expected = format!("\"tcp\", over which the bundles of {} cross", quoted(name));
+        place.check(good, "hop", "\"slacp\"", expected)?;
         gateways.check(&place, self.network.mesh, sides)
+    }
+
+    fn check_names(&self, place: &Place<'_>) -> Result<(), FileError> {
+        let split = self.gateways.as_ref().map(|gateways| gateways.split);
+        let splits = matches!(split, Some(Split::ThreeTcp | Split::ThreeSlacp));
+        if let Some(names) = self.names {
+            return names.check(&place.within("names"), self.network.mesh, splits);
+        }
+        self.flows.iter().enumerate().try_for_each(|(number, flow)| {
+            let Traffic::Page { names, .. } = flow.traffic else { return Ok(()) };
+            let expected = "none without a resolver: [names]";
+            place.within(format!("flow.{number}")).check(names <= 1, "names", names, expected)
+        })
     }
 
     fn knows(&self, place: &Place<'_>, key: &str, name: &str) -> Result<(), FileError> {

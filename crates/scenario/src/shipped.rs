@@ -31,7 +31,8 @@ macro_rules! shipped {
 }
 
 /// In alphabetical order.
-static ALL: [Shipped; 37] = [
+static ALL: [Shipped; 38] = [
+    shipped!("caini-dtn", published),
     shipped!("dumbbell"),
     shipped!("enac-multi", published),
     shipped!("enac-table1", published),

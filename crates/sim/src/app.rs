@@ -1,8 +1,10 @@
 //! Applications: their notifications and their statistics.
 
 mod bulk;
+mod bundles;
 mod cbr;
 mod ftp;
+mod lookups;
 mod mail;
 mod page;
 mod request;
@@ -13,8 +15,10 @@ use core::time::Duration;
 use units::Instant;
 
 pub use bulk::{Amount, Bulk};
+pub use bundles::Bundles;
 pub use cbr::Cbr;
 pub use ftp::Ftp;
+pub use lookups::Resolution;
 pub use mail::Mail;
 pub use page::Page;
 pub use request::RequestReply;
@@ -44,6 +48,9 @@ pub enum Notice {
     Wake(u64),
     /// The client's end of a connection is open.
     Connected(Key),
+    /// A request has arrived at the server, on a connection that tells it
+    /// ([`World::tell_requests`]).
+    Asked(Key),
     /// A request was answered or, if it asks for no reply, has arrived.
     Turn(Key),
     /// A connection has ended on both sides.

@@ -34,8 +34,9 @@ fn port(socket: Key) -> u16 {
 }
 
 impl Packet {
-    /// The packet with its headers (RFC 791, RFC 8200; a tunnel of RFC 4213). The data of TCP streams and datagrams is zeros, because it is
-    /// not simulated. Checksums are correct.
+    /// The packet with its headers (RFC 791, RFC 8200; a tunnel of RFC 4213). The data of TCP streams and
+    /// datagrams is zeros, because it is not simulated, but for the number of a datagram, if there is room
+    /// for it. Checksums are correct.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; headers_of(self.ip)];
         let [from, to] = self.addresses();
@@ -57,7 +58,12 @@ impl Packet {
                 (6, ecn)
             }
             Body::Cbr(datagram) => {
-                self.udp(&mut bytes, CBR_PORT, &vec![0; datagram.len as usize]);
+                let mut payload = vec![0; datagram.len as usize];
+                let number = datagram.number.to_be_bytes();
+                if let Some(front) = payload.first_chunk_mut() {
+                    *front = number;
+                }
+                self.udp(&mut bytes, CBR_PORT, &payload);
                 (17, datagram.dscp << 2)
             }
             Body::Slacp(sealed) => {
@@ -131,13 +137,6 @@ impl Packet {
             IpVersion::Ipv6 | IpVersion::Ipv6InIpv4 => node.address_v6().into(),
         })
     }
-}
-
-/// A number of 16 bits that a packet in transit carries, which nothing else uses: the identification
-/// of IPv4, or the end of the flow label of IPv6.
-pub(crate) fn tag(bytes: &mut [u8]) -> Option<&mut [u8; 2]> {
-    let at = if bytes.first()? >> 4 == 6 { 2 } else { 4 };
-    bytes.get_mut(at..)?.first_chunk_mut()
 }
 
 /// The ECN codepoint of the outer header.
@@ -233,10 +232,9 @@ mod tests {
             let (source, destination) = (Key::default(), Key::default());
             let body = Body::Tcp { source, destination, segment: segment.clone() };
             let packet = Box::new(Packet { from: NodeId(1), to: NodeId(2), ip, body });
-            let mut bytes = packet.to_bytes();
+            let bytes = packet.to_bytes();
             prop_assert_eq!(bytes.len(), packet.wire_len());
             prop_assert_eq!(ecn(&bytes), segment.ecn);
-            *tag(&mut bytes).unwrap() = [1, 2];
             let inner = inner(&bytes);
             let [from, to] = packet.addresses();
             let (path, ours) =

@@ -11,6 +11,7 @@ mod agenda;
 mod app;
 mod cache;
 mod chance;
+mod contents;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -31,7 +32,8 @@ mod testkit;
 mod world;
 
 pub use app::{
-    Amount, App, AppId, Bulk, Cbr, Deed, Ftp, Mail, Notice, Page, RequestReply, Tally, Users,
+    Amount, App, AppId, Bulk, Bundles, Cbr, Deed, Ftp, Mail, Notice, Page, RequestReply,
+    Resolution, Tally, Users,
 };
 pub use metric::{LinkUse, Metric, capacities, figure, flow_metrics, link_metrics, sender_metrics};
 pub use network::{Hop, LaneId};

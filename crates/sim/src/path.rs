@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use scenario::{CacheSpec, IpVersion};
+use scenario::{CacheSpec, Direction, IpVersion};
 
+use crate::contents::Contents;
 use crate::packet::NodeId;
 
 /// The path of a connection from the client through any gateways to the server: `nodes.len() ==
@@ -16,6 +17,8 @@ pub struct Path {
     pub(crate) ip: IpVersion,
     /// If the path ends at a cache: its properties, and the path from there to the server.
     pub(crate) cache: Option<(CacheSpec, Arc<Self>)>,
+    /// What crosses segments of SLACP.
+    pub(crate) contents: Contents,
 }
 
 /// One segment of a split connection, or all of an unsplit one.
@@ -32,7 +35,13 @@ impl Path {
     pub fn direct(client: NodeId, server: NodeId, ends: [Arc<tcp::Config>; 2]) -> Self {
         let [client_tcp, server_tcp] = ends;
         let legs = vec![Leg::Tcp(client_tcp, server_tcp)];
-        Self { nodes: vec![client, server], legs, ip: IpVersion::Ipv4, cache: None }
+        Self {
+            nodes: vec![client, server],
+            legs,
+            ip: IpVersion::Ipv4,
+            cache: None,
+            contents: Contents::Numbers,
+        }
     }
 
     /// A path split by `gateways`.
@@ -45,13 +54,39 @@ impl Path {
         let ends = [legs.first(), legs.last()];
         assert!(ends.iter().all(|leg| matches!(leg, Some(Leg::Tcp(..)))), "hosts speak TCP");
         let nodes = [&[client], gateways, &[server]].concat();
-        Self { nodes, legs, ip: IpVersion::Ipv4, cache: None }
+        Self { nodes, legs, ip: IpVersion::Ipv4, cache: None, contents: Contents::Numbers }
     }
 
     /// The same path to a cache, from which `origin` leads to the server.
     #[must_use]
     pub fn to_cache(self, spec: CacheSpec, origin: Self) -> Self {
         Self { cache: Some((spec, Arc::new(origin))), ..self }
+    }
+
+    /// The segments of the path as paths of their own, opened by the sender's end of each, from the
+    /// sender on; without those of SLACP.
+    pub fn hops(&self, direction: Direction) -> Vec<Arc<Self>> {
+        let ends = self.nodes.windows(2).zip(&self.legs);
+        let hop = |(ends, leg): (&[NodeId], &Leg)| {
+            let Leg::Tcp(near, far) = leg else { return None };
+            let (near, far) = ((ends[0], Arc::clone(near)), (ends[1], Arc::clone(far)));
+            let ((from, mine), (to, theirs)) = match direction {
+                Direction::Up => (near, far),
+                Direction::Down => (far, near),
+            };
+            Some(Arc::new(Self::direct(from, to, [mine, theirs]).over(self.ip)))
+        };
+        let hops = ends.filter_map(hop);
+        match direction {
+            Direction::Up => hops.collect(),
+            Direction::Down => hops.rev().collect(),
+        }
+    }
+
+    /// The same path with data that gateways may compress.
+    #[must_use]
+    pub(crate) fn carrying(self, contents: Contents) -> Self {
+        Self { contents, ..self }
     }
 
     /// The same path with these IP headers.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pep::compression::Coded;
 use pep::relay::{Dial, Failure, Relay, Side};
 use tcp::{ByteRange, Connection, Event};
 
@@ -18,7 +19,7 @@ pub(crate) enum LegEnd {
 }
 
 /// One of the two legs, and the data read from it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Leg {
     /// `None` until it is opened, and after it was let go of.
     pub(crate) end: Option<LegEnd>,
@@ -32,6 +33,8 @@ pub(crate) struct Leg {
     pub(crate) failure: Option<Failure>,
     /// A failure that the relay does not know of yet.
     pub(crate) unhandled: Option<Failure>,
+    /// Compresses and decompresses the data of a stream.
+    pub(crate) coded: Option<Box<Coded>>,
 }
 
 impl Leg {
@@ -63,7 +66,6 @@ pub(crate) enum Stage {
     Relaying,
 }
 
-#[derive(Debug)]
 pub(crate) struct Split {
     pub(crate) path: Arc<Path>,
     /// The gateway's index on the path.

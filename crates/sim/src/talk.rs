@@ -80,6 +80,8 @@ impl Stream {
 pub(crate) enum News {
     /// The client's end is open.
     Connected,
+    /// A request has arrived, of a conversation that tells it.
+    Asked,
     /// A reply or, for a request without one, the request has arrived.
     Turn,
     /// A cache needs this from the server.
@@ -107,6 +109,8 @@ pub(crate) struct Talk {
     /// Which ends have closed, and whether that was reported.
     ends: [bool; 2],
     told: bool,
+    /// Whether the application is told of each request that arrives.
+    pub(crate) tells_requests: bool,
     open: [bool; 2],
     /// A cache in the server's place.
     pub(crate) cache: Option<Cache>,
@@ -131,6 +135,7 @@ impl Talk {
             answered: false,
             ends: [false; 2],
             told: false,
+            tells_requests: false,
             open: [false; 2],
             cache: None,
             feeds: None,
@@ -250,6 +255,9 @@ impl Talk {
         {
             self.asked.pop_front();
             self.answered = true;
+            if self.tells_requests {
+                self.news.push_back(News::Asked);
+            }
             let end = self.down.goal.saturating_add(turn.reply);
             match turn.reply {
                 0 => self.news.push_back(News::Turn),

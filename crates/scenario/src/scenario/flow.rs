@@ -30,6 +30,8 @@ pub struct Flow {
     pub ip: IpVersion,
     /// What each application does.
     pub traffic: Traffic,
+    /// What its connections carry where gateways compress it.
+    pub contents: Contents,
     /// Whether to record windows and segments.
     pub watch: bool,
 }
@@ -77,6 +79,17 @@ pub enum Traffic {
         /// Number of messages.
         repeat: u64,
     },
+    /// A file in bundles, which each gateway on the way stores and passes on over TCP.
+    Bundles {
+        /// The sending side.
+        direction: Direction,
+        /// Size of the file in bytes.
+        bytes: u64,
+        /// Payload of a bundle in bytes; the last may have less.
+        bundle: u64,
+        /// Bundles sent to the next node and not acknowledged, 1 or more.
+        window: u32,
+    },
     /// Web pages.
     Page {
         /// How objects are fetched.
@@ -85,6 +98,8 @@ pub enum Traffic {
         request: u64,
         /// Sizes of the objects in bytes, the document first.
         objects: Arc<[u64]>,
+        /// Number of names that the objects are on, in turn, 1 or more.
+        names: u32,
         /// Pause between pages.
         think: Duration,
         /// Number of pages.
@@ -114,6 +129,16 @@ pub enum Traffic {
         /// From the flow's start on; `None`: to the end.
         time: Option<Duration>,
     },
+}
+
+/// What connections carry, in both directions.
+#[derive(Debug, Clone, Default)]
+pub enum Contents {
+    /// What looks encrypted.
+    #[default]
+    Noise,
+    /// A text, again and again.
+    Sample(Arc<str>),
 }
 
 /// The sending side.
@@ -189,6 +214,7 @@ pub(super) enum Kind {
     Request,
     Ftp,
     Mail,
+    Bundles,
     Page,
     Users,
     Udp,

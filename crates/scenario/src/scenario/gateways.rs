@@ -1,8 +1,10 @@
 //! Split gateways of a scenario.
 
+use core::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
-use units::{BitRate, ByteCount};
+use units::{BitRate, ByteCount, format_duration};
 
 use super::raw::RawGateways;
 use crate::FileError;
@@ -11,6 +13,8 @@ use crate::text::Text;
 
 /// Default for the IP packets that wait in front of SLACP: the SLACP paper's (§4).
 const QUEUE: ByteCount = ByteCount::new(40_000);
+/// The longest that packets may wait for others, as in the gateway.
+const LONGEST_GATHERING: Duration = Duration::from_millis(200);
 /// Sizes of buffers, in bytes: at least a packet.
 const SIZES: core::ops::RangeInclusive<u64> = 1000..=1_000_000_000;
 
@@ -35,6 +39,19 @@ pub struct Gateways {
     pub queue: ByteCount,
     /// Bytes that SLACP lets wait for the link below it; `None`: it sends at its rate.
     pub mac_buffer: Option<ByteCount>,
+    /// How bytes of the hop are saved.
+    pub thrift: Thrift,
+}
+
+/// How SLACP saves bytes of the hop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Thrift {
+    /// Whether streams are compressed where it pays.
+    pub compress: bool,
+    /// Whether headers of packets are compressed.
+    pub compress_headers: bool,
+    /// How long a packet may wait for others to share one of the hop with.
+    pub gather: Duration,
 }
 
 /// What links charge for a packet of SLACP.
@@ -125,6 +142,7 @@ impl Gateways {
             let shown = size.unwrap_or_default();
             place.check(good, key, shown, "1 kB to 1 GB").map(|()| size)
         };
+        let thrift = Thrift::read(place, &raw, split)?;
         let name = |name: Option<String>| name.unwrap_or_else(|| "default".to_owned());
         Ok(Some(Self {
             split,
@@ -135,6 +153,7 @@ impl Gateways {
             overhead: raw.overhead.unwrap_or_default(),
             queue: size("queue", raw.queue)?.unwrap_or(QUEUE),
             mac_buffer: size("mac-buffer", raw.mac_buffer)?,
+            thrift,
         }))
     }
 
@@ -163,5 +182,23 @@ impl Gateways {
     /// Whether SLACP runs between two gateways.
     pub fn has_slacp(&self) -> bool {
         matches!(self.split, Split::ThreeSlacp | Split::Packets)
+    }
+}
+
+impl Thrift {
+    fn read(place: &Place<'_>, raw: &RawGateways, split: Split) -> Result<Self, FileError> {
+        let compress = raw.compress.unwrap_or(false);
+        let good = !compress || split == Split::ThreeSlacp;
+        let expected = "false without streams: split = \"three\", hop = \"slacp\"";
+        place.check(good, "compress", true, expected)?;
+        let is_packets = split == Split::Packets;
+        let compress_headers = raw.compress_headers.unwrap_or(false);
+        let expected = "false unless packets are carried whole: split = \"packets\"";
+        place.check(is_packets || !compress_headers, "compress-headers", true, expected)?;
+        let gather = place.time("gather", raw.gather)?.unwrap_or_default();
+        let good = gather.is_zero() || is_packets && gather <= LONGEST_GATHERING;
+        let expected = "0 s or, with split = \"packets\", up to 200 ms";
+        place.check(good, "gather", format_duration(gather), expected)?;
+        Ok(Self { compress, compress_headers, gather })
     }
 }

@@ -12,6 +12,7 @@ use units::{BitRate, ByteCount, Probability};
 use super::cases::raw::{RawCase, RawFactor, RawLevels};
 use super::flow::{Direction, HttpMethod, IpVersion, Kind};
 use super::gateways::{HopProtocol, Overhead, Splitting};
+use super::names::NameAnswer;
 use super::study::BackEnd;
 use super::study::raw::{RawMetric, RawReplications};
 use crate::dama::raw::RawDama;
@@ -54,6 +55,8 @@ pub(crate) struct RawScenario {
     pub(super) gateways: Option<RawGateways>,
     /// A cache at each hub.
     pub(super) cache: Option<RawCache>,
+    /// A resolver at each terminal; without it clients know all addresses.
+    pub(super) names: Option<RawNames>,
     /// Applications.
     #[serde(default)]
     pub(super) flow: Vec<RawFlow>,
@@ -233,6 +236,15 @@ pub(super) struct RawGateways {
     /// Bytes that SLACP lets wait for the link below it; by default it sends at its rate.
     #[schemars(extend("examples" = ["14400 B"]))]
     pub(super) mac_buffer: Option<Text<ByteCount>>,
+    /// Streams are compressed where it pays (split = "three", hop = "slacp").
+    #[schemars(extend("default" = false))]
+    pub(super) compress: Option<bool>,
+    /// Headers of packets are compressed (split = "packets").
+    #[schemars(extend("default" = false))]
+    pub(super) compress_headers: Option<bool>,
+    /// How long a packet may wait for others to share a packet of the hop with (split = "packets").
+    #[schemars(extend("default" = "0 s", "examples" = ["20 ms"]))]
+    pub(super) gather: Option<Text<Time>>,
 }
 
 /// A cache at each hub, in front of its servers, for flows of kind request, page and users.
@@ -246,6 +258,20 @@ pub(super) struct RawCache {
     /// The largest reply that it keeps; by default any.
     #[schemars(extend("examples" = ["4 MB"]))]
     pub(super) largest: Option<Text<ByteCount>>,
+}
+
+/// A resolver at each terminal, for flows of kind request, page and users.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[schemars(rename = "Names")]
+pub(super) struct RawNames {
+    /// What it does with names that it does not have: it asks the hub, or answers at once with an address
+    /// of its own.
+    #[schemars(extend("default" = "real"))]
+    pub(super) answer: Option<NameAnswer>,
+    /// The share of names that it has.
+    #[schemars(extend("default" = "0 %", "examples" = ["60 %"]))]
+    pub(super) hit_ratio: Option<Text<Probability>>,
 }
 
 /// One or more identical applications. Which keys it may have follows from its kind.
@@ -278,10 +304,14 @@ pub(super) struct RawFlow {
     /// IP headers of the flow's packets. Segments of IPv6 are made to fit the hop's MTU.
     #[schemars(extend("default" = "ipv4"))]
     pub(super) ip: Option<IpVersion>,
-    /// bulk, ftp, udp: to the client (down) or to the server (up).
+    /// What the connections carry where gateways compress it (`gateways.compress`): `noise`, like
+    /// encrypted data, or the path of a text file of 64 KiB or more, which they repeat.
+    #[schemars(extend("default" = "noise", "examples" = ["access.log"]))]
+    pub(super) contents: Option<String>,
+    /// bulk, ftp, bundles, udp: to the client (down) or to the server (up).
     #[schemars(extend("default" = "down"))]
     pub(super) direction: Option<Direction>,
-    /// bulk: size of a transfer; or `time`. ftp, mail: size of a file or message.
+    /// bulk: size of a transfer; or `time`. ftp, mail, bundles: size of a file or message.
     #[schemars(extend("examples" = ["20 MB"]))]
     pub(super) bytes: Option<Text<ByteCount>>,
     /// bulk, users, udp: duration.
@@ -302,6 +332,12 @@ pub(super) struct RawFlow {
     /// mail: the commands of an envelope go together (RFC 2920).
     #[schemars(extend("default" = true))]
     pub(super) pipelining: Option<bool>,
+    /// bundles: payload of a bundle; by default the whole file.
+    #[schemars(extend("examples" = ["1 MB"]))]
+    pub(super) bundle: Option<Text<ByteCount>>,
+    /// bundles: how many are sent to the next node and not acknowledged.
+    #[schemars(range(min = 1, max = 100_000), extend("default" = 16))]
+    pub(super) window: Option<u32>,
     /// page: how HTTP uses connections.
     #[schemars(extend("default" = "keep-alive"))]
     pub(super) method: Option<HttpMethod>,
@@ -311,6 +347,9 @@ pub(super) struct RawFlow {
     /// page: sizes, the document first.
     #[schemars(extend("examples" = [["10 kB", "6 x 20 kB"]]))]
     pub(super) objects: Option<Vec<String>>,
+    /// page: how many names its objects are on, in turn, the document on the first.
+    #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
+    pub(super) names: Option<u32>,
     /// users: mean time between requests of all clients together.
     #[schemars(extend("examples" = ["100 ms"]))]
     pub(super) every: Option<Text<Time>>,

@@ -471,3 +471,61 @@ proptest! {
         let _ = Scenario::parse("x", &chars.into_iter().collect::<String>());
     }
 }
+
+#[test]
+fn a_file_of_bundles_is_one_bundle_unless_they_are_smaller() {
+    let text = |keys: &str| GOOD.replace("\"bulk\"", &format!("\"bundles\"\n{keys}"));
+    let read = |keys: &str| match parse(&text(keys)).flows.remove(0).traffic {
+        Traffic::Bundles { direction, bytes, bundle, window } => (direction, bytes, bundle, window),
+        traffic => panic!("{traffic:?}"),
+    };
+    assert_eq!(read(""), (Direction::Down, 500_000, 500_000, 16));
+    let keys = "direction = \"up\"\nbundle = \"10 kB\"\nwindow = 1";
+    assert_eq!(read(keys), (Direction::Up, 500_000, 10_000, 1));
+    for (keys, told) in [
+        ("window = 0", "flow.0.window = 0: expected 1 to 100,000"),
+        ("bundle = \"4 B\"", "flow.0.bundle = 4 B: expected at most 100,000 of them in the file"),
+        ("bundle = \"0 B\"", "flow.0.bundle = 0 B: expected 1 B to 2^50 B"),
+        ("think = \"1 s\"", "expected a key that a flow of kind \"bundles\" has: direction, bytes"),
+    ] {
+        assert!(error(&text(keys)).contains(told), "{}", error(&text(keys)));
+    }
+    let side = "rate = \"1 Gbit/s\"\ndelay = \"1 ms\"\nqueue = \"9 packets\"\n";
+    let slacp = text("")
+        + &format!("[server-side]\n{side}[client-side]\n{side}")
+        + "[gateways]\nsplit = \"three\"\nhop = \"slacp\"\n";
+    let told =
+        "gateways.hop = \"slacp\": expected \"tcp\", over which the bundles of \"ftp\" cross";
+    assert!(error(&slacp).contains(told), "{}", error(&slacp));
+}
+
+#[test]
+fn contents_are_noise_or_a_text_beside_the_scenario() {
+    assert!(matches!(parse(GOOD).flows[0].contents, Contents::Noise));
+    let folder = tempfile::tempdir().unwrap();
+    let load = |length: usize| {
+        fs::write(folder.path().join("access.log"), "x".repeat(length)).unwrap();
+        let text = GOOD.replace("[[flow]]", "[[flow]]\ncontents = \"access.log\"");
+        Scenario::parse_at(&folder.path().join("x.toml"), &text).map(|mut it| it.cases.remove(0))
+    };
+    let Contents::Sample(text) = &load(65_536).unwrap().flows[0].contents else { panic!() };
+    assert_eq!(text.len(), 65_536);
+    let told = load(65_535).unwrap_err().to_string();
+    assert!(told.contains("contents = 65.535 kB: expected a text of 64 KiB or more"), "{told}");
+    let told = error(&GOOD.replace("[[flow]]", "[[flow]]\ncontents = \"access.log\""));
+    assert!(told.contains("flow.0.contents: cannot read access.log"), "{told}");
+}
+
+#[test]
+fn names_need_a_resolver_and_instant_ones_a_gateway() {
+    let page = GOOD.replace("bytes = \"500 kB\"", "request = \"1 B\"\nobjects = [\"1 kB\"]");
+    let page = page.replace("\"bulk\"", "\"page\"\nnames = 18");
+    let told = error(&page);
+    assert!(told.contains("flow.0.names = 18: expected none without a resolver"), "{told}");
+    let names = parse(&format!("{page}[names]\nhit-ratio = \"20 %\"\n")).names.unwrap();
+    assert_eq!((names.answer, names.hit_ratio.get()), (NameAnswer::Real, 0.2));
+    let told = error(&format!("{page}[names]\nanswer = \"instant\"\n"));
+    assert!(told.contains("names.answer = \"instant\": expected \"real\" unless"), "{told}");
+    let told = error(&format!("{page}[names]\n").replace("names = 18", "names = 0"));
+    assert!(told.contains("flow.0.names = 0: expected 1 to 1000"), "{told}");
+}

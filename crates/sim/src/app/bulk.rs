@@ -68,7 +68,7 @@ impl App for Bulk {
                     world.set_done(me);
                 }
             }
-            Notice::Connected(_) | Notice::Datagram(_) => {}
+            Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
         }
     }
 }

@@ -109,7 +109,7 @@ impl App for Ftp {
             Notice::Connected(talk) if self.data == Some(talk) => self.command(world),
             Notice::Turn(talk) => self.go_on(world, me, talk),
             Notice::Over { talk, whole } => self.over(world, me, talk, whole),
-            Notice::Connected(_) | Notice::Datagram(_) => {}
+            Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
         }
     }
 }

@@ -130,7 +130,7 @@ impl App for Mail {
                 }
                 world.set_done(me);
             }
-            Notice::Connected(_) | Notice::Datagram(_) => {}
+            Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Web pages: objects fetched over HTTP, simulated as lengths.
 
+use core::ops::Range;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use std::sync::Arc;
 use scenario::Method;
 use units::Instant;
 
-use super::{App, AppId, Deed, Notice};
+use super::lookups::{Heard, Lookups};
+use super::{App, AppId, Deed, Notice, Resolution};
 use crate::path::Path;
 use crate::slab::Key;
 use crate::talk::{Closer, Turn};
@@ -25,12 +27,21 @@ pub struct Page {
     pages: u64,
     start: Instant,
     begun: Instant,
-    /// Objects not yet requested.
-    wanted: VecDeque<u64>,
+    /// Objects not yet requested, by their places.
+    wanted: VecDeque<usize>,
     /// Number of objects that have not arrived.
     missing: usize,
     /// Open connections, with the outstanding requests on each.
     open: Vec<(Key, u32)>,
+    /// The names that objects are on, if they have to be resolved.
+    names: Option<Names>,
+}
+
+#[derive(Debug)]
+struct Names {
+    lookups: Lookups,
+    /// Whether each is known.
+    known: Vec<bool>,
 }
 
 const NEXT: u64 = 0;
@@ -58,12 +69,34 @@ impl Page {
             wanted: VecDeque::new(),
             missing: 0,
             open: Vec::new(),
+            names: None,
         }
+    }
+
+    /// The same with the objects on `count` names in turn, the document on the first. They have to be
+    /// resolved for each page before their objects are asked for: the first at its begin, the others
+    /// when the document has arrived.
+    #[must_use]
+    pub fn on_names(self, count: u32, resolution: Option<Resolution>) -> Self {
+        let names = resolution.map(|resolution| Names {
+            lookups: Lookups::new(resolution),
+            known: vec![false; count as usize],
+        });
+        Self { names, ..self }
     }
 }
 
 impl App for Page {
     fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+        match self.names.as_mut().map_or(Heard::Other, |it| it.lookups.hear(world, me, &notice)) {
+            Heard::Other => {}
+            Heard::Nothing => return,
+            Heard::Known(name) => return self.resolved(world, me, name),
+            Heard::Unknown(_) => {
+                world.note_broken(me);
+                return world.set_done(me);
+            }
+        }
         match notice {
             Notice::Start if self.pages == 0 || self.objects.is_empty() => world.set_done(me),
             Notice::Start => world.wake_at(me, self.start, NEXT),
@@ -73,24 +106,46 @@ impl App for Page {
                 }
                 self.begun = world.now();
                 self.missing = self.objects.len();
-                self.wanted.push_back(self.objects[0]);
+                self.wanted.push_back(0);
+                self.names.iter_mut().for_each(|names| names.known.fill(false));
+                self.resolve(world, me, 0..1);
                 self.fetch(world, me);
             }
             Notice::Turn(talk) => self.arrived(world, me, talk),
             Notice::Over { talk, whole } => self.over(world, me, talk, whole),
-            Notice::Connected(_) | Notice::Datagram(_) => {}
+            Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
         }
     }
 }
 
 impl Page {
-    /// Requests wanted objects as far as the method allows.
+    /// Requests wanted objects as far as their names and the method allow.
     fn fetch(&mut self, world: &mut World, me: AppId) {
-        while let Some(object) = self.wanted.front().copied() {
+        while let Some(place) = self.wanted.iter().position(|object| self.is_resolved(*object)) {
             let Some(talk) = self.connection(world, me) else { return };
-            self.wanted.pop_front();
-            world.ask(talk, Turn { request: self.request, reply: object });
+            let Some(object) = self.wanted.remove(place) else { return };
+            world.ask(talk, Turn { request: self.request, reply: self.objects[object] });
         }
+    }
+
+    fn is_resolved(&self, object: usize) -> bool {
+        self.names.as_ref().is_none_or(|it| it.known[object % it.known.len()])
+    }
+
+    /// Asks for some of the names.
+    fn resolve(&mut self, world: &mut World, me: AppId, which: Range<usize>) {
+        let Some(names) = &mut self.names else { return };
+        let count = names.known.len().min(self.objects.len());
+        for name in which.start..which.end.min(count) {
+            names.lookups.ask(world, me, name as u64, 0);
+        }
+    }
+
+    fn resolved(&mut self, world: &mut World, me: AppId, name: u64) {
+        if let Some(names) = &mut self.names {
+            names.known[name as usize] = true;
+        }
+        self.fetch(world, me);
     }
 
     /// A connection for another request, which is now counted.
@@ -131,7 +186,8 @@ impl Page {
             world.finish(talk);
         }
         if self.missing == self.objects.len() {
-            self.wanted.extend(&self.objects[1..]);
+            self.wanted.extend(1..self.objects.len());
+            self.resolve(world, me, 1..usize::MAX);
         }
         self.missing -= 1;
         if self.missing == 0 {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use units::Instant;
 
-use super::{App, AppId, Deed, Notice};
+use super::lookups::{Heard, Lookups};
+use super::{App, AppId, Deed, Notice, Resolution};
 use crate::path::Path;
 use crate::slab::Key;
 use crate::talk::{Closer, Turn};
@@ -26,6 +27,8 @@ pub struct RequestReply {
     /// When the connection is opened; the time of the first request counts from there.
     pub start: Instant,
     talk: Option<Key>,
+    /// The name of the server, if it has one.
+    name: Option<Lookups>,
 }
 
 const BEGIN: u64 = 0;
@@ -33,16 +36,27 @@ const NEXT: u64 = 1;
 
 impl App for RequestReply {
     fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
+        match self.name.as_mut().map_or(Heard::Other, |name| name.hear(world, me, &notice)) {
+            Heard::Other => {}
+            Heard::Nothing => return,
+            Heard::Known(_) => return self.connect(world, me),
+            Heard::Unknown(_) => {
+                world.note_broken(me);
+                return world.set_done(me);
+            }
+        }
         match notice {
             Notice::Start if self.count == 0 => world.set_done(me),
             Notice::Start => world.wake_at(me, self.start, BEGIN),
             Notice::Wake(BEGIN) => {
                 world.begin(me);
-                let talk = world.open(me, &self.path, Closer::Client, None);
-                self.talk = Some(talk);
-                self.ask(world, talk);
+                match &mut self.name {
+                    Some(name) => name.ask(world, me, 0, 0),
+                    None => self.connect(world, me),
+                }
             }
             Notice::Wake(_) => {
+                self.start = world.now();
                 if let Some(talk) = self.talk {
                     self.ask(world, talk);
                 }
@@ -54,7 +68,7 @@ impl App for RequestReply {
                 }
                 world.set_done(me);
             }
-            Notice::Connected(_) | Notice::Datagram(_) => {}
+            Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
         }
     }
 }
@@ -62,11 +76,22 @@ impl App for RequestReply {
 impl RequestReply {
     /// `count` requests from `start` on.
     pub fn new(path: Arc<Path>, turn: Turn, think: Duration, count: u64, start: Instant) -> Self {
-        Self { path, turn, think, count, start, talk: None }
+        Self { path, turn, think, count, start, talk: None, name: None }
     }
 
-    fn ask(&mut self, world: &mut World, talk: Key) {
-        self.start = world.now();
+    /// The same to a server whose name has to be resolved before.
+    #[must_use]
+    pub fn by_name(self, resolution: Option<Resolution>) -> Self {
+        Self { name: resolution.map(Lookups::new), ..self }
+    }
+
+    fn connect(&mut self, world: &mut World, me: AppId) {
+        let talk = world.open(me, &self.path, Closer::Client, None);
+        self.talk = Some(talk);
+        self.ask(world, talk);
+    }
+
+    fn ask(&self, world: &mut World, talk: Key) {
         world.ask(talk, self.turn);
     }
 

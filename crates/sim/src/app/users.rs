@@ -8,7 +8,8 @@ use link::Dice;
 use scenario::Sizes;
 use units::Instant;
 
-use super::{App, AppId, Deed, Notice};
+use super::lookups::{Heard, Lookups};
+use super::{App, AppId, Deed, Notice, Resolution};
 use crate::chance::{exponential, pareto};
 use crate::path::Path;
 use crate::slab::Key;
@@ -32,6 +33,11 @@ pub struct Users {
     pub stop: Instant,
     dice: Dice,
     waiting: BTreeMap<Key, (Instant, u64)>,
+    names: Option<Lookups>,
+    /// Requests that wait for a name: the path, the time and the size of the reply.
+    nameless: BTreeMap<u64, (usize, Instant, u64)>,
+    /// Names asked for so far.
+    asked: u64,
     /// Whether the last user has come.
     over: bool,
 }
@@ -45,8 +51,26 @@ impl Users {
         [start, stop]: [Instant; 2],
         seed: u64,
     ) -> Self {
-        let (dice, waiting) = (Dice::new(seed), BTreeMap::new());
-        Self { paths, every, request, sizes, start, stop, dice, waiting, over: false }
+        Self {
+            paths,
+            every,
+            request,
+            sizes,
+            start,
+            stop,
+            dice: Dice::new(seed),
+            waiting: BTreeMap::new(),
+            names: None,
+            nameless: BTreeMap::new(),
+            asked: 0,
+            over: false,
+        }
+    }
+
+    /// The same with a name to resolve before each request. Clients have the order of the paths.
+    #[must_use]
+    pub fn by_name(self, resolution: Option<Resolution>) -> Self {
+        Self { names: resolution.map(Lookups::new), ..self }
     }
 
     fn size(&mut self) -> u64 {
@@ -66,15 +90,49 @@ impl Users {
     fn ask(&mut self, world: &mut World, me: AppId) {
         let path = self.dice.below(self.paths.len() as u64) as usize;
         let bytes = self.size();
+        let Some(names) = &mut self.names else {
+            return self.connect(world, me, (path, world.now(), bytes));
+        };
+        self.nameless.insert(self.asked, (path, world.now(), bytes));
+        names.ask(world, me, self.asked, path);
+        self.asked += 1;
+    }
+
+    fn connect(
+        &mut self,
+        world: &mut World,
+        me: AppId,
+        (path, begin, bytes): (usize, Instant, u64),
+    ) {
         let talk = world.open(me, &self.paths[path], Closer::Server, None);
         world.ask(talk, Turn { request: self.request, reply: bytes });
-        self.waiting.insert(talk, (world.now(), bytes));
+        self.waiting.insert(talk, (begin, bytes));
+    }
+
+    /// Handles what is about a name; whether it was.
+    fn hear(&mut self, world: &mut World, me: AppId, notice: &Notice) -> bool {
+        let Some(names) = &mut self.names else { return false };
+        match names.hear(world, me, notice) {
+            Heard::Other => return false,
+            Heard::Nothing => {}
+            Heard::Known(name) => {
+                if let Some(request) = self.nameless.remove(&name) {
+                    self.connect(world, me, request);
+                }
+            }
+            Heard::Unknown(name) => {
+                self.nameless.remove(&name);
+                world.note_broken(me);
+            }
+        }
+        true
     }
 }
 
 impl App for Users {
     fn handle(&mut self, world: &mut World, me: AppId, notice: Notice) {
         match notice {
+            notice if self.hear(world, me, &notice) => {}
             Notice::Start => {
                 if self.paths.is_empty() {
                     world.set_done(me);
@@ -103,9 +161,9 @@ impl App for Users {
                 }
             }
             Notice::Wake(_) => self.over = true,
-            Notice::Connected(_) | Notice::Datagram(_) => {}
+            Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
         }
-        if self.over && self.waiting.is_empty() {
+        if self.over && self.waiting.is_empty() && self.nameless.is_empty() {
             world.set_done(me);
         }
     }

@@ -8,7 +8,10 @@ use tcp::Config;
 use units::Instant;
 
 use super::network::{Ends, Nodes, Relay};
-use crate::app::{Amount, App, AppId, Bulk, Cbr, Ftp, Mail, Page, RequestReply, Users};
+use crate::app::{
+    Amount, App, AppId, Bulk, Bundles, Cbr, Ftp, Mail, Page, RequestReply, Resolution, Users,
+};
+use crate::contents::Contents;
 use crate::packet::headers_of;
 use crate::path::{Leg, Path};
 use crate::talk::Turn;
@@ -53,7 +56,8 @@ impl Applications<'_> {
             }
             Traffic::Request { request, reply, think, repeat } => {
                 let turn = Turn { request: *request, reply: *reply };
-                Box::new(RequestReply::new(path(), turn, *think, *repeat, start))
+                let requests = RequestReply::new(path(), turn, *think, *repeat, start);
+                Box::new(requests.by_name(self.resolution(world, flow, vec![ends])))
             }
             Traffic::Ftp { direction, bytes, think, repeat } => {
                 Box::new(Ftp::new(path(), *direction, *bytes, start, (*repeat, *think)))
@@ -61,15 +65,22 @@ impl Applications<'_> {
             Traffic::Mail { bytes, pipelining, think, repeat } => {
                 Box::new(Mail::new(path(), *bytes, *pipelining, start, (*repeat, *think)))
             }
-            Traffic::Page { method, request, objects, think, repeat } => {
-                let objects = Arc::clone(objects);
-                Box::new(Page::new(path(), *method, *request, objects, start, (*repeat, *think)))
+            Traffic::Bundles { direction, bytes, bundle, window } => {
+                let hops = path().hops(*direction);
+                Box::new(Bundles::new(hops, [*bytes, *bundle], *window, start))
+            }
+            Traffic::Page { method, request, objects, names, think, repeat } => {
+                let (objects, often) = (Arc::clone(objects), (*repeat, *think));
+                let page = Page::new(path(), *method, *request, objects, start, often);
+                Box::new(page.on_names(*names, self.resolution(world, flow, vec![ends])))
             }
             Traffic::Users { every, request, sizes, time } => {
                 let paths = self.all_paths(flow);
                 let seed = world.draw_seed();
                 let span = [start, until(*time)];
-                Box::new(Users::new(paths, *every, (*request, *sizes), span, seed))
+                let users = Users::new(paths, *every, (*request, *sizes), span, seed);
+                let ends = self.all_ends(flow).collect();
+                Box::new(users.by_name(self.resolution(world, flow, ends)))
             }
             Traffic::Udp { direction, rate, size, dscp, time } => {
                 let Ends { client, server, .. } = ends;
@@ -96,9 +107,20 @@ impl Applications<'_> {
 
     /// The paths of users, one for each client.
     fn all_paths(&self, flow: &Flow) -> Vec<Arc<Path>> {
-        let (count, mesh) = (self.nodes.count_clients(flow.platform), self.case.network.mesh);
-        let ends = (0..count).map(|number| self.nodes.ends(number, flow.platform, mesh));
-        ends.map(|ends| Arc::new(self.path(ends, flow))).collect()
+        self.all_ends(flow).map(|ends| Arc::new(self.path(ends, flow))).collect()
+    }
+
+    fn all_ends(&self, flow: &Flow) -> impl Iterator<Item = Ends> {
+        let (on, mesh) = (flow.platform, self.case.network.mesh);
+        (0..self.nodes.count_clients(on)).map(move |number| self.nodes.ends(number, on, mesh))
+    }
+
+    /// How the flow's clients, at these ends, resolve names, if they have to.
+    fn resolution(&self, world: &mut World, flow: &Flow, ends: Vec<Ends>) -> Option<Resolution> {
+        let spec = self.case.names?;
+        let nodes = |Ends { client, terminal, hub, .. }| [client, terminal, hub];
+        let (nodes, seed) = (ends.into_iter().map(nodes).collect(), world.draw_seed());
+        Some(Resolution { spec, nodes, ip: flow.ip, seed })
     }
 
     fn path(&self, ends: Ends, flow: &Flow) -> Path {
@@ -107,14 +129,20 @@ impl Applications<'_> {
             Traffic::Request { .. } | Traffic::Page { .. } | Traffic::Users { .. }
         );
         let Some((spec, cache)) = self.case.cache.zip(ends.cache).filter(|_| is_http) else {
-            return self.path_of(ends, flow).over(flow.ip);
+            return self.path_of(ends, flow);
         };
         let far = self.fitting(&self.case.tcp[&flow.tcp[1]], flow.ip);
         let origin = Path::direct(cache, ends.server, [Arc::clone(&far), far]).over(flow.ip);
-        self.path_of(Ends { server: cache, ..ends }, flow).over(flow.ip).to_cache(spec, origin)
+        self.path_of(Ends { server: cache, ..ends }, flow).to_cache(spec, origin)
     }
 
-    fn path_of(&self, Ends { client, terminal, hub, server, .. }: Ends, flow: &Flow) -> Path {
+    fn path_of(&self, ends: Ends, flow: &Flow) -> Path {
+        let path = self.route(ends, flow).over(flow.ip);
+        let compress = self.case.gateways.as_ref().is_some_and(|it| it.thrift.compress);
+        if compress { path.carrying(Contents::new(&flow.contents)) } else { path }
+    }
+
+    fn route(&self, Ends { client, terminal, hub, server, .. }: Ends, flow: &Flow) -> Path {
         let tcp = |name: &String| self.fitting(&self.case.tcp[name], flow.ip);
         let [near, far] = flow.tcp.each_ref().map(tcp);
         let gateways = match &self.case.gateways {

@@ -4,6 +4,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 use link::{LinkConfig, Loss, QueueLimit};
+use pep::compression::decompressors;
 use scenario::{Case, Gateways, LinkSpec, Links, Overhead, Split};
 use units::{BitRate, ByteCount};
 
@@ -390,8 +391,11 @@ impl Network<'_> {
             config.link_layer = true;
             config.mtu = mtu + (LINK_LAYER_HEADERS + IP_HEADER + UDP_HEADER + TUNNEL_ONLY) as u16;
         }
+        if gateways.thrift.compress {
+            config.decompressors = decompressors(config.memory);
+        }
         // The channel is within SLACP's limits.
-        let added = World::add_tunnel(&mut config, gateways.queue);
+        let added = World::add_tunnel(&mut config, gateways.queue, gateways.thrift);
         debug_assert_eq!(added, Ok(()));
         config
     }

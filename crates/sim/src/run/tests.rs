@@ -3,10 +3,13 @@ use scenario::Scenario;
 
 use super::*;
 
+mod bundles;
 mod cache;
 mod ip;
+mod names;
 mod series;
 mod spacing;
+mod thrift;
 mod under_ip;
 mod voice;
 mod window;

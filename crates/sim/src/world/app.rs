@@ -103,6 +103,23 @@ impl World {
         Owner::Split(self.add_split(path, at + 1, hosts))
     }
 
+    /// Tells the application of each request of a connection that arrives ([`Notice::Asked`]).
+    pub fn tell_requests(&mut self, talk: Key) {
+        self.change(talk, |talk| talk.tells_requests = true);
+    }
+
+    /// Resets a connection from the client's end. Its application hears no more of it.
+    pub fn abort(&mut self, talk: Key) {
+        let now = self.now;
+        let socket = self.talks.remove(talk).and_then(|talk| talk.sockets[0]);
+        if let Some(key) = socket
+            && let Some(socket) = self.sockets.get_mut(key)
+        {
+            socket.tcp.abort(now);
+            self.service(key);
+        }
+    }
+
     /// Sends a request. Requests are answered in order.
     pub fn ask(&mut self, talk: Key, turn: Turn) {
         self.change(talk, |talk| talk.ask(turn));
@@ -139,6 +156,19 @@ impl World {
     /// Sends a datagram from one node to another.
     pub fn send_datagram(&mut self, [from, to]: [NodeId; 2], ip: IpVersion, datagram: Datagram) {
         self.tallies[datagram.app as usize].datagrams[0] += 1;
+        self.send_unaccounted([from, to], ip, datagram);
+    }
+
+    /// [`Self::send_datagram`] without a trace in the statistics. One for its own node arrives at once.
+    pub(crate) fn send_unaccounted(
+        &mut self,
+        [from, to]: [NodeId; 2],
+        ip: IpVersion,
+        datagram: Datagram,
+    ) {
+        if from == to {
+            return self.deliver_datagram(datagram);
+        }
         self.send(Box::new(Packet { from, to, ip, body: Body::Cbr(datagram) }));
     }
 
@@ -194,6 +224,7 @@ impl World {
                     self.fetch(key, turn);
                     continue;
                 }
+                News::Asked => Notice::Asked(key),
                 News::Turn => Notice::Turn(key),
                 News::Over { whole } => Notice::Over { talk: key, whole },
             };

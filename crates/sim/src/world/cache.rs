@@ -43,7 +43,7 @@ impl World {
                     self.give_up(client);
                 }
             }
-            News::Connected | News::Fetch(_) => {}
+            News::Connected | News::Asked | News::Fetch(_) => {}
         }
     }
 

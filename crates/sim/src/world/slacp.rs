@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use link::Dice;
+use pep::compression::{Coded, Decoder, Encoder, Got, Malformed, Slots};
 use slacp::{
     CloseReason, Config, Endpoint, Event, KeyPair, Open, PublicKey, Read, ResetReason, SessionId,
     StreamError, StreamId,
@@ -15,6 +16,7 @@ use units::Machine;
 use super::below::Below;
 use super::{Due, World};
 use crate::agenda::{Alarm, Ticket};
+use crate::contents::Contents;
 use crate::packet::{Body, NodeId, Packet, Sealed};
 use crate::path::Path;
 use crate::slab::Key;
@@ -25,8 +27,6 @@ use crate::split::LegEnd;
 const PORT: u16 = 5258;
 /// Maximum number of bytes written or read at once, as in the gateway.
 const CHUNK: usize = 65_536;
-/// Period of the data on streams. Wrong, missing or duplicate bytes are detected.
-const PERIOD: u64 = 251;
 
 pub(crate) struct Gateway {
     pub(super) endpoint: Endpoint,
@@ -43,6 +43,8 @@ pub(crate) struct Gateway {
     pub(super) sessions: BTreeMap<NodeId, SessionId>,
     peers: BTreeMap<SessionId, NodeId>,
     streams: BTreeMap<(SessionId, StreamId), Key>,
+    /// How many streams of each session may be compressed.
+    encoders: BTreeMap<SessionId, Slots>,
     /// Split connections that wait for a session.
     waiting: Vec<Key>,
     buffer: Vec<u8>,
@@ -337,7 +339,9 @@ impl World {
         let open = Open { destination: address(peer), source, dscp: None };
         let opened = match gateway.sessions.get(&peer).copied() {
             Some(session) => {
-                gateway.endpoint.open(now, session, open).map(|stream| (session, stream))
+                // Without decompressors on either side it is not.
+                let opened = gateway.endpoint.open_compressed(now, session, open);
+                opened.map(|stream| (session, stream))
             }
             None => Err(StreamError::NoSession),
         };
@@ -408,37 +412,77 @@ impl Gateway {
             sessions: BTreeMap::new(),
             peers: BTreeMap::new(),
             streams: BTreeMap::new(),
+            encoders: BTreeMap::new(),
             waiting: Vec::new(),
             buffer: Vec::new(),
         }
     }
 
-    /// Reads the next bytes, which begin at this position, and checks them against the pattern.
+    /// The coder of a stream whose data both sides compress where it pays.
+    pub(super) fn coder(&mut self, session: SessionId, stream: StreamId) -> Option<Box<Coded>> {
+        if !self.endpoint.is_compressed(session, stream) {
+            return None;
+        }
+        let most = usize::from(self.endpoint.peer_decompressors(session));
+        let encoders = self.encoders.entry(session).or_insert_with(|| Slots::new(most));
+        // The peer counts its streams itself.
+        let decoder = Decoder::new(Slots::new(usize::MAX));
+        Some(Box::new(Coded::new(Encoder::new(encoders.clone()), decoder)))
+    }
+
+    /// Reads the next bytes, which begin at this position, and checks them.
     pub(super) fn read(
         &mut self,
-        session: SessionId,
-        stream: StreamId,
+        (session, stream): (SessionId, StreamId),
         position: u64,
+        contents: &Contents,
+        coded: Option<&mut Coded>,
     ) -> Result<Read, StreamError> {
         self.buffer.resize(CHUNK, 0);
-        let read = self.endpoint.read(session, stream, &mut self.buffer)?;
+        let Self { endpoint, buffer, .. } = self;
+        let read = match coded {
+            None => endpoint.read(session, stream, buffer)?,
+            Some(coded) => read_coded(endpoint, (session, stream), coded, buffer)?,
+        };
         if let Read::Data(bytes) = read {
-            let mut all = (position..).zip(&self.buffer[..bytes]);
-            assert!(
-                all.all(|(at, byte)| *byte == pattern(at)),
-                "a byte is not where it was written"
-            );
+            let same = contents.from(position).take(bytes).eq(buffer[..bytes].iter().copied());
+            assert!(same, "a byte is not where it was written");
         }
         Ok(read)
     }
 
     /// Writes what there is room for.
-    pub(super) fn write(&mut self, session: SessionId, stream: StreamId, data: ByteRange) -> usize {
-        let range = data.range();
+    pub(super) fn write(
+        &mut self,
+        (session, stream): (SessionId, StreamId),
+        data: ByteRange,
+        contents: &Contents,
+        coded: Option<&mut Coded>,
+    ) -> usize {
         let len = data.len().min(CHUNK);
         self.buffer.clear();
-        self.buffer.extend((range.start..).take(len).map(pattern));
-        self.endpoint.write(session, stream, &self.buffer).unwrap_or(0)
+        self.buffer.extend(contents.from(data.range().start).take(len));
+        let mut write = |bytes: &[u8]| self.endpoint.write(session, stream, bytes);
+        let written = match coded {
+            None => write(&self.buffer),
+            Some(coded) => coded.write(&self.buffer, write),
+        };
+        written.unwrap_or(0)
+    }
+
+    /// Ends this side's direction of a stream; whether there was room for what has to precede that.
+    pub(super) fn finish(
+        &mut self,
+        (session, stream): (SessionId, StreamId),
+        coded: Option<&mut Coded>,
+    ) -> bool {
+        let write = |bytes: &[u8]| self.endpoint.write(session, stream, bytes);
+        // If it is reset, its event follows.
+        let is_flushed = coded.is_none_or(|coded| coded.finish(write).unwrap_or(true));
+        if is_flushed {
+            let _ = self.endpoint.finish(session, stream);
+        }
+        is_flushed
     }
 
     pub(super) fn reset(&mut self, session: SessionId, stream: StreamId, reason: ResetReason) {
@@ -448,8 +492,38 @@ impl Gateway {
     }
 }
 
-fn pattern(position: u64) -> u8 {
-    (position % PERIOD) as u8
+/// Reads from a stream whose data may be compressed.
+fn read_coded(
+    endpoint: &mut Endpoint,
+    (session, stream): (SessionId, StreamId),
+    coded: &mut Coded,
+    buffer: &mut [u8],
+) -> Result<Read, StreamError> {
+    let got = coded.read(buffer, |into| match endpoint.read(session, stream, into) {
+        Ok(Read::Data(bytes)) => Ok(Got::Data(bytes)),
+        Ok(Read::End) => Ok(Got::End),
+        Ok(Read::Blocked) => Ok(Got::Nothing),
+        Err(error) => Err(Unread::Stream(error)),
+    });
+    match got {
+        Ok(Got::Data(bytes)) => Ok(Read::Data(bytes)),
+        Ok(Got::End) => Ok(Read::End),
+        Ok(Got::Nothing) => Ok(Read::Blocked),
+        Err(Unread::Stream(error)) => Err(error),
+        Err(Unread::Malformed(error)) => panic!("a gateway has compressed wrongly: {error}"),
+    }
+}
+
+/// Why a stream cannot be read.
+enum Unread {
+    Stream(StreamError),
+    Malformed(Malformed),
+}
+
+impl From<Malformed> for Unread {
+    fn from(error: Malformed) -> Self {
+        Self::Malformed(error)
+    }
 }
 
 #[cfg(test)]

@@ -30,8 +30,21 @@ impl World {
 
     /// Sets a split connection's leg towards the client.
     pub(super) fn join_split(&mut self, key: Key, end: LegEnd) {
+        self.set_leg(key, Side::Client, end);
+    }
+
+    fn set_leg(&mut self, key: Key, side: Side, end: LegEnd) {
+        let Some(split) = self.splits.get_mut(key) else { return };
+        let node = split.path.nodes[split.at];
+        let coded = match end {
+            LegEnd::Tcp(_) => None,
+            LegEnd::Stream(session, stream) => {
+                self.gateway(node).and_then(|gateway| gateway.coder(session, stream))
+            }
+        };
         if let Some(split) = self.splits.get_mut(key) {
-            split.legs[Side::Client as usize].end = Some(end);
+            let leg = &mut split.legs[side as usize];
+            (leg.end, leg.coded) = (Some(end), coded);
         }
     }
 
@@ -164,10 +177,12 @@ impl World {
             path::Leg::Slacp => self.open_stream(&path, at, hosts, key),
         };
         let now = self.now;
+        if let Ok(Some(end)) = opened {
+            self.set_leg(key, Side::Server, end);
+        }
         let Some(split) = self.splits.get_mut(key) else { return };
         match opened {
             Ok(Some(end)) => {
-                split.legs[Side::Server as usize].end = Some(end);
                 split.stage = match end {
                     LegEnd::Tcp(_) if is_from_peer => {
                         let server = vec![address(path.nodes[at + 1])];
@@ -231,8 +246,9 @@ impl World {
         let node = split.path.nodes[split.at];
         let gateway = self.nodes[node.index()].gateway;
         let gateway = gateway.map(|place| &mut self.gateways[place as usize]);
-        let Split { stage, relay, legs, .. } = split;
-        let mut wires = Wires { now: self.now, legs, sockets: &mut self.sockets, gateway };
+        let Split { stage, relay, legs, path, .. } = split;
+        let (sockets, contents) = (&mut self.sockets, &path.contents);
+        let mut wires = Wires { now: self.now, legs, sockets, gateway, contents };
         Some(work(stage, relay, &mut wires))
     }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use link::{LinkConfig, Loss, QueueLimit};
+use scenario::Thrift;
 use units::{BitRate, ByteCount, Instant, Probability};
 
 use crate::testkit::{at, at_ms, bytes, gateways, geo, link, row, run_app, tcp, tcp_leg};
@@ -433,7 +434,7 @@ fn a_tunnel_carries_packets_whole_and_loses_them_without_a_session() {
     let (nodes, _) = row(&mut world, &[link(100, 5, 0.0), link(20, 250, 0.0), link(100, 5, 0.0)]);
     let [client, terminal, hub, server] = nodes[..] else { unreachable!() };
     let mut config = slacp::Config::new(slacp::Rate::Fixed(BitRate::from_mbit(20)));
-    World::add_tunnel(&mut config, ByteCount::new(40_000)).unwrap();
+    World::add_tunnel(&mut config, ByteCount::new(40_000), Thrift::default()).unwrap();
     world.add_hub(hub, config.clone(), &[terminal]);
     world.add_terminal(terminal, config, hub);
     world.set_route(terminal, server, Hop::Tunnel(hub));

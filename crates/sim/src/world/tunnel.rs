@@ -2,42 +2,79 @@
 //! session.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
+use scenario::Thrift;
 use slacp::{ChannelConfig, ChannelId, Config, ConfigError, ErrorControl};
 use units::ByteCount;
 
 use super::World;
-use crate::ip::{ecn, tag};
+use crate::ip::ecn;
 use crate::packet::{Body, NodeId, Packet};
 
 /// The channel of tunnelled packets.
 const CHANNEL: u8 = 0;
 /// Maximum number of packets tracked: more than all tunnels hold together.
-const PLACES: usize = 1 << 16;
+const MOST: usize = 1 << 16;
+/// How much of a packet tells it from others, in bytes: more than all headers, and the numbers of datagrams.
+const FRONT: usize = 128;
 
-/// Packets whose bytes are in transit. Those that never come out are overwritten eventually.
+/// Packets whose bytes are in transit, found by these. Of packets that are alike the last comes out first.
+/// Those that never come out give way to others, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Tunnelled {
-    places: Vec<Option<Box<Packet>>>,
-    next: u16,
+    packets: BTreeMap<Vec<u8>, Vec<(u64, Box<Packet>)>>,
+    /// The packets by age.
+    order: BTreeMap<u64, Vec<u8>>,
+    next: u64,
 }
 
 impl Tunnelled {
-    /// Stores a packet; returns its identification.
-    fn put(&mut self, packet: Box<Packet>) -> u16 {
-        let name = self.next;
-        self.next = name.wrapping_add(1);
-        let place = usize::from(name);
-        if self.places.len() <= place {
-            self.places.resize_with((place + 1).next_power_of_two().min(PLACES), || None);
+    fn put(&mut self, bytes: &[u8], packet: Box<Packet>) {
+        if self.order.len() >= MOST
+            && let Some((number, name)) = self.order.pop_first()
+        {
+            self.remove(&name, |alike| alike.iter().position(|(it, _)| *it == number));
         }
-        self.places[place] = Some(packet);
-        name
+        let name = name(bytes);
+        self.order.insert(self.next, name.clone());
+        self.packets.entry(name).or_default().push((self.next, packet));
+        self.next += 1;
     }
 
-    fn take(&mut self, name: u16) -> Option<Box<Packet>> {
-        self.places.get_mut(usize::from(name))?.take()
+    fn take(&mut self, bytes: &[u8]) -> Option<Box<Packet>> {
+        let (number, packet) = self.remove(&name(bytes), |alike| alike.len().checked_sub(1))?;
+        self.order.remove(&number);
+        Some(packet)
     }
+
+    fn remove(
+        &mut self,
+        name: &[u8],
+        which: impl FnOnce(&[(u64, Box<Packet>)]) -> Option<usize>,
+    ) -> Option<(u64, Box<Packet>)> {
+        let alike = self.packets.get_mut(name)?;
+        let found = which(alike).map(|place| alike.remove(place));
+        if alike.is_empty() {
+            self.packets.remove(name);
+        }
+        found
+    }
+}
+
+/// What the bytes of a packet have in common on the way in and on the way out: all but ECN and the
+/// checksum over it.
+fn name(bytes: &[u8]) -> Vec<u8> {
+    let mut name = bytes[..bytes.len().min(FRONT)].to_vec();
+    let is_v6 = name.first().is_some_and(|first| first >> 4 == 6);
+    if let Some(class) = name.get_mut(1) {
+        *class &= if is_v6 { 0xcf } else { 0xfc };
+    }
+    if let Some(checksum) = name.get_mut(10..12).filter(|_| !is_v6) {
+        checksum.fill(0);
+    }
+    name.extend(bytes.len().to_be_bytes());
+    name
 }
 
 impl World {
@@ -50,23 +87,26 @@ impl World {
     ///
     /// # Errors
     /// [`ConfigError`].
-    pub fn add_tunnel(config: &mut Config, queue: ByteCount) -> Result<(), ConfigError> {
+    pub fn add_tunnel(
+        config: &mut Config,
+        queue: ByteCount,
+        thrift: Thrift,
+    ) -> Result<(), ConfigError> {
         let Some(channel) = ChannelId::new(CHANNEL) else { return Ok(()) };
         let queue_time = Self::TUNNEL_QUEUE_TIME;
         let tunnel =
             ChannelConfig { queue, queue_time, ..ChannelConfig::new(ErrorControl::FecArq) };
         let link_layer = config.link_layer.then(|| ChannelConfig::link_layer(queue));
-        config.add_channel(channel, link_layer.unwrap_or(tunnel))
+        let Thrift { compress_headers: compress, gather, .. } = thrift;
+        let tunnel = ChannelConfig { compress, gather, ..link_layer.unwrap_or(tunnel) };
+        config.add_channel(channel, tunnel)
     }
 
     /// Sends a packet through the session between two gateways; without a session it is lost.
     pub(super) fn enter_tunnel(&mut self, node: NodeId, peer: NodeId, packet: Box<Packet>) {
         let now = self.now;
-        let mut bytes = packet.to_bytes();
-        let name = self.tunnelled.put(packet);
-        if let Some(tag) = tag(&mut bytes) {
-            *tag = name.to_be_bytes();
-        }
+        let bytes = packet.to_bytes();
+        self.tunnelled.put(&bytes, packet);
         let Some(gateway) = self.gateway(node) else { return };
         let session = gateway.sessions.get(&peer).copied();
         let (Some(session), Some(channel)) = (session, ChannelId::new(CHANNEL)) else { return };
@@ -77,11 +117,10 @@ impl World {
 
     /// Forwards packets that have come out at a gateway.
     pub(super) fn leave_tunnels(&mut self, node: NodeId) {
-        while let Some((_, _, mut bytes)) =
+        while let Some((_, _, bytes)) =
             self.gateway(node).and_then(|gateway| gateway.endpoint.poll_packet())
         {
-            let Some(name) = tag(&mut bytes).copied() else { continue };
-            let Some(mut packet) = self.tunnelled.take(u16::from_be_bytes(name)) else { continue };
+            let Some(mut packet) = self.tunnelled.take(&bytes) else { continue };
             if let Body::Tcp { segment, .. } = &mut packet.body {
                 segment.ecn = ecn(&bytes);
             }
@@ -97,33 +136,59 @@ impl World {
 
 #[cfg(test)]
 mod tests {
+    use units::Instant;
+
     use super::*;
+    use crate::packet::Datagram;
 
-    fn packet(number: u32) -> Box<Packet> {
-        Box::new(Packet::v4(NodeId(number), NodeId(0), Packet::blank().body))
+    fn packet(number: u64, payload: u32) -> Box<Packet> {
+        let (app, sent_at) = (0, Instant::from_nanos(number));
+        let datagram = Datagram { app, number, sent_at, len: payload, dscp: 0 };
+        Box::new(Packet::v4(NodeId(1), NodeId(2), Body::Cbr(datagram)))
+    }
+
+    fn number(packet: Option<Box<Packet>>) -> Option<u64> {
+        packet.map(|packet| match packet.body {
+            Body::Cbr(datagram) => datagram.sent_at.as_nanos(),
+            _ => unreachable!(),
+        })
     }
 
     #[test]
-    fn a_packet_comes_out_once_and_by_its_own_name() {
+    fn a_packet_comes_out_once_and_is_the_one_that_went_in() {
         let mut tunnelled = Tunnelled::default();
-        let names = [1, 2, 3].map(|number| tunnelled.put(packet(number)));
-        let out = [names[2], names[0], names[0]]
-            .map(|name| tunnelled.take(name).map(|packet| packet.from.0));
-        assert_eq!(out, [Some(3), Some(1), None]);
-        assert!(tunnelled.take(4).is_none());
-        assert!(tunnelled.take(u16::MAX).is_none());
-    }
-
-    #[test]
-    fn lost_packets_give_way_after_a_full_turn_of_names() {
-        let mut tunnelled = Tunnelled::default();
-        let lost = tunnelled.put(packet(1));
-        for number in 0..PLACES as u32 - 1 {
-            let name = tunnelled.put(packet(number));
-            assert_ne!(name, lost);
+        let bytes = [1, 2, 3].map(|it| packet(it, 8).to_bytes());
+        for (number, bytes) in (1..).zip(&bytes) {
+            tunnelled.put(bytes, packet(number, 8));
         }
-        assert_eq!(tunnelled.put(packet(7)), lost);
-        assert_eq!(tunnelled.take(lost).map(|packet| packet.from.0), Some(7));
-        assert_eq!(tunnelled.places.len(), PLACES);
+        let out = [2, 0, 0].map(|place| number(tunnelled.take(&bytes[place])));
+        assert_eq!(out, [Some(3), Some(1), None]);
+        // A mark on the way, with another checksum, makes it no other packet.
+        let mut marked = bytes[1].clone();
+        (marked[1], marked[10]) = (marked[1] | 3, marked[10] ^ 1);
+        assert_eq!(number(tunnelled.take(&marked)), Some(2));
+        assert!(tunnelled.packets.is_empty() && tunnelled.order.is_empty());
+    }
+
+    #[test]
+    fn of_packets_that_are_alike_the_last_comes_out_first() {
+        let mut tunnelled = Tunnelled::default();
+        // Too short for their numbers.
+        let bytes = packet(0, 1).to_bytes();
+        (1..=3).for_each(|number| tunnelled.put(&bytes, packet(number, 1)));
+        let out = [(); 4].map(|()| number(tunnelled.take(&bytes)));
+        assert_eq!(out, [Some(3), Some(2), Some(1), None]);
+    }
+
+    #[test]
+    fn lost_packets_give_way_to_others_the_oldest_first() {
+        let mut tunnelled = Tunnelled::default();
+        let first = packet(0, 8).to_bytes();
+        for number in 0..=MOST as u64 {
+            tunnelled.put(&packet(number, 8).to_bytes(), packet(number, 8));
+        }
+        assert_eq!((tunnelled.order.len(), tunnelled.packets.len()), (MOST, MOST));
+        assert!(tunnelled.take(&first).is_none());
+        assert_eq!(number(tunnelled.take(&packet(1, 8).to_bytes())), Some(1));
     }
 }

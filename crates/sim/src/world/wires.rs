@@ -7,6 +7,7 @@ use tcp::{ByteRange, Payload as _, State};
 use units::Instant;
 
 use super::slacp::Gateway;
+use crate::contents::Contents;
 use crate::slab::Slab;
 use crate::socket::Socket;
 use crate::split::{Leg, LegEnd};
@@ -20,6 +21,7 @@ pub(super) struct Wires<'w> {
     pub(super) legs: &'w mut [Leg; 2],
     pub(super) sockets: &'w mut Slab<Socket>,
     pub(super) gateway: Option<&'w mut Gateway>,
+    pub(super) contents: &'w Contents,
 }
 
 /// The result of reading a leg.
@@ -61,7 +63,7 @@ impl Legs for Wires<'_> {
     }
 
     fn finish(&mut self, to: Side) -> Result<bool, Failure> {
-        let leg = &self.legs[to as usize];
+        let leg = &mut self.legs[to as usize];
         match leg.end {
             Some(LegEnd::Tcp(socket)) => {
                 let Some(socket) = self.sockets.get_mut(socket) else { return Ok(true) };
@@ -76,11 +78,8 @@ impl Legs for Wires<'_> {
                 }
             }
             Some(LegEnd::Stream(session, stream)) => {
-                if let Some(gateway) = &mut self.gateway {
-                    // If it is reset, its event follows.
-                    let _ = gateway.endpoint.finish(session, stream);
-                }
-                Ok(true)
+                let Some(gateway) = &mut self.gateway else { return Ok(true) };
+                Ok(gateway.finish((session, stream), leg.coded.as_deref_mut()))
             }
             None => Ok(true),
         }
@@ -126,7 +125,12 @@ impl Wires<'_> {
                 }
             }
             Some(LegEnd::Stream(session, stream)) => match &mut self.gateway {
-                Some(gateway) => match gateway.read(session, stream, leg.position) {
+                Some(gateway) => match gateway.read(
+                    (session, stream),
+                    leg.position,
+                    self.contents,
+                    leg.coded.as_deref_mut(),
+                ) {
                     Ok(Read::Data(bytes)) => {
                         let end = leg.position + bytes as u64;
                         Input::Data(ByteRange::new(leg.position..end))
@@ -147,7 +151,7 @@ impl Wires<'_> {
     }
 
     fn write(&mut self, to: Side, data: ByteRange) -> Result<usize, Failure> {
-        let leg = &self.legs[to as usize];
+        let leg = &mut self.legs[to as usize];
         match leg.end {
             Some(LegEnd::Tcp(socket)) => {
                 let Some(socket) = self.sockets.get_mut(socket) else { return Ok(0) };
@@ -155,7 +159,9 @@ impl Wires<'_> {
                 written.map_err(|_| leg.failure.unwrap_or(Failure::Broken(ResetReason::Reset)))
             }
             Some(LegEnd::Stream(session, stream)) => {
-                Ok(self.gateway.as_mut().map_or(0, |gateway| gateway.write(session, stream, data)))
+                let Some(gateway) = &mut self.gateway else { return Ok(0) };
+                let coded = leg.coded.as_deref_mut();
+                Ok(gateway.write((session, stream), data, self.contents, coded))
             }
             None => Ok(0),
         }

@@ -64,6 +64,7 @@ fn sent(traffic: &Traffic, time: f64, rate: f64) -> f64 {
         Traffic::Ftp { bytes, repeat, .. } | Traffic::Mail { bytes, repeat, .. } => {
             *bytes as f64 * *repeat as f64
         }
+        Traffic::Bundles { bytes, .. } => *bytes as f64,
         Traffic::Page { request, objects, repeat, .. } => {
             let bytes: f64 = objects.iter().map(|object| (request + object) as f64).sum();
             bytes * *repeat as f64

@@ -3,7 +3,7 @@
 use link::Rate;
 use scenario::{
     CacheSpec, Case, Direction, Flow, Gateways, IpVersion, LinkSpec, Method, Overhead, RateSpec,
-    Split, Traffic,
+    Split, Thrift, Traffic,
 };
 use tcp::{Config, SynData};
 use thiserror::Error;
@@ -48,6 +48,7 @@ pub fn can_run(case: &Case) -> Result<(), NotInLab> {
     check_links(case)?;
     forbid(!case.next_hops.is_empty(), "next-hop", "the lab has one hop")?;
     case.cache.as_ref().map_or(Ok(()), |cache| check_cache(case, cache))?;
+    forbid(case.names.is_some(), "names", "clients of the lab know all addresses")?;
     case.gateways.as_ref().map_or(Ok(()), |gateways| check_gateways(case, gateways))?;
     let all: u64 = case.flows.iter().map(|flow| u64::from(flow.count)).sum();
     let why = || format!("the lab runs {MOST_APPLICATIONS} applications at most, here are {all}");
@@ -118,6 +119,8 @@ fn check_gateways(case: &Case, gateways: &Gateways) -> Checked {
     let why = "the lab's pair has the rates that the links leave to IP packets";
     forbid(gateways.forward_rate.is_some(), key("forward-rate"), why)?;
     forbid(gateways.return_rate.is_some(), key("return-rate"), why)?;
+    let why = "the lab's pair neither compresses nor gathers";
+    forbid(gateways.thrift != Thrift::default(), "gateways", why)?;
     if gateways.split == Split::Packets {
         return Ok(());
     }
@@ -165,6 +168,9 @@ fn check_flow(case: &Case, flow: &Flow) -> Checked {
         Traffic::Users { .. } => forbid(true, key("kind"), "the lab has no random users"),
         Traffic::Ftp { .. } | Traffic::Mail { .. } => {
             forbid(true, key("kind"), "the lab has no FTP and no SMTP")
+        }
+        Traffic::Bundles { .. } => {
+            forbid(true, key("kind"), "bundles of the lab's pair cross by SLACP, not by TCP")
         }
         Traffic::Udp { size, .. } => {
             let why = || format!("datagrams in the lab have a head of {HEAD} bytes");

@@ -88,13 +88,14 @@ impl Application<'_> {
             Traffic::Request { request, reply, repeat, .. } => {
                 self.requests([*request, *reply], *repeat).await
             }
-            Traffic::Page { method, request, objects, think, repeat } => {
+            Traffic::Page { method, request, objects, think, repeat, .. } => {
                 self.pages(*method, *request, objects, (*repeat, *think)).await
             }
             // can_run refuses these; datagrams have no connection.
             Traffic::Users { .. }
             | Traffic::Ftp { .. }
             | Traffic::Mail { .. }
+            | Traffic::Bundles { .. }
             | Traffic::Udp { .. } => Ok(Tally::default()),
         }
     }

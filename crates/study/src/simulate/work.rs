@@ -95,7 +95,7 @@ impl App for Client {
                     world.set_done(me);
                 }
             }
-            Notice::Wake(_) | Notice::Connected(_) | Notice::Datagram(_) => {}
+            Notice::Wake(_) | Notice::Connected(_) | Notice::Asked(_) | Notice::Datagram(_) => {}
         }
     }
 }

@@ -11,4 +11,6 @@ mod session;
 mod tests;
 
 pub use message::{ContactHeader, Message, MessageError, TermReason};
-pub use session::{Role, Session, SessionConfig, SessionEnd, SessionEvent, SessionWake};
+pub use session::{
+    KEEPALIVE, Role, SEGMENT, Session, SessionConfig, SessionEnd, SessionEvent, SessionWake,
+};

@@ -10,9 +10,9 @@ use super::message::{CONTACT, ContactHeader, Message, MessageError, TermReason};
 use crate::bundles::Node;
 
 /// What we offer: the longest time between messages, in seconds.
-const KEEPALIVE: u16 = 30;
-/// Segments that we take and send: an acknowledgement each (RFC 9174 §5.2.3).
-const SEGMENT: u64 = 64 << 10;
+pub const KEEPALIVE: u16 = 30;
+/// Segments that we take and send, in bytes: an acknowledgement each (RFC 9174 §5.2.3).
+pub const SEGMENT: u64 = 64 << 10;
 /// Time until the session is established, and from the end of it to that of the connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest message without the data of its segment.

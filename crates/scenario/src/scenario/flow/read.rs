@@ -1,12 +1,13 @@
 //! Reads flows.
 
 use core::time::Duration;
+use std::path::Path;
 use std::sync::Arc;
 
 use units::{BitRate, ByteCount, format_duration};
 
 use super::super::raw::{DatagramSize, RawFlow};
-use super::{Amount, Direction, Flow, HttpMethod, Kind, Method, Sizes, Traffic};
+use super::{Amount, Contents, Direction, Flow, HttpMethod, Kind, Method, Sizes, Traffic};
 use crate::FileError;
 use crate::item::{DSCP_FORM, code_point};
 use crate::place::{Place, quoted};
@@ -22,6 +23,10 @@ const MOST_OBJECTS: usize = 10_000;
 const MOST_REPEAT: u64 = 1_000_000;
 /// Default payload of a datagram, in bytes.
 const DATAGRAM: u32 = 1000;
+/// Least size of a sample of contents, in bytes.
+const LEAST_SAMPLE: usize = 64 << 10;
+/// Default number of bundles under way to a node: the gateway's.
+const WINDOW: u32 = 16;
 
 impl Kind {
     /// Its name, and the keys that only some kinds have.
@@ -31,9 +36,11 @@ impl Kind {
             Self::Request => ("request", &["request", "reply", "think", "repeat"]),
             Self::Ftp => ("ftp", &["direction", "bytes", "think", "repeat"]),
             Self::Mail => ("mail", &["bytes", "pipelining", "think", "repeat"]),
-            Self::Page => {
-                ("page", &["request", "method", "connections", "objects", "think", "repeat"])
-            }
+            Self::Bundles => ("bundles", &["direction", "bytes", "bundle", "window"]),
+            Self::Page => (
+                "page",
+                &["request", "method", "connections", "objects", "names", "think", "repeat"],
+            ),
             Self::Users => ("users", &["request", "every", "sizes", "time"]),
             Self::Udp => ("udp", &["direction", "rate", "size", "dscp", "time"]),
         }
@@ -86,6 +93,7 @@ impl Flow {
             tcp: [client, server],
             ip: raw.ip.unwrap_or_default(),
             traffic: traffic(place, raw)?,
+            contents: contents(place, raw)?,
             watch: raw.watch.unwrap_or(count <= 8),
         })
     }
@@ -120,7 +128,10 @@ fn fitting(place: &Place<'_>, raw: &RawFlow) -> Result<(), FileError> {
         ("size", raw.size.is_some()),
         ("dscp", raw.dscp.is_some()),
         ("watch", raw.watch.is_some()),
+        ("names", raw.names.is_some()),
         ("pipelining", raw.pipelining.is_some()),
+        ("bundle", raw.bundle.is_some()),
+        ("window", raw.window.is_some()),
     ];
     let odd = given.into_iter().find(|(key, given)| *given && !keys.contains(key));
     odd.map_or(Ok(()), |(key, _)| {
@@ -159,10 +170,12 @@ fn traffic(place: &Place<'_>, raw: &RawFlow) -> Result<Traffic, FileError> {
             think: think()?,
             repeat: repeat()?,
         },
+        Kind::Bundles => bundles(place, raw, direction)?,
         Kind::Page => Traffic::Page {
             method: method(place, raw)?,
             request: request()?,
             objects: objects(place, raw)?,
+            names: names(place, raw)?,
             think: think()?,
             repeat: repeat()?,
         },
@@ -180,6 +193,36 @@ fn traffic(place: &Place<'_>, raw: &RawFlow) -> Result<Traffic, FileError> {
             time: time()?,
         },
     })
+}
+
+/// The contents of a file, or noise.
+fn contents(place: &Place<'_>, raw: &RawFlow) -> Result<Contents, FileError> {
+    let Some(path) = raw.contents.as_ref().filter(|it| *it != "noise") else {
+        return Ok(Contents::Noise);
+    };
+    let (_, text) = place
+        .folder()
+        .open(Path::new(path))
+        .map_err(|error| place.unreadable("contents", error))?;
+    let expected =
+        "a text of 64 KiB or more, which repeats itself beyond what a compressor remembers";
+    let good = text.len() >= LEAST_SAMPLE;
+    place.check(good, "contents", ByteCount::new(text.len() as u64), expected)?;
+    Ok(Contents::Sample(text.into()))
+}
+
+fn bundles(place: &Place<'_>, raw: &RawFlow, direction: Direction) -> Result<Traffic, FileError> {
+    let file = bytes(place, "bytes", raw.bytes)?;
+    let bundle = match raw.bundle {
+        Some(_) => bytes(place, "bundle", raw.bundle)?,
+        None => file,
+    };
+    let expected = "at most 100,000 of them in the file";
+    let good = file.div_ceil(bundle) <= u64::from(MOST_COUNT);
+    place.check(good, "bundle", ByteCount::new(bundle), expected)?;
+    let window = raw.window.unwrap_or(WINDOW);
+    place.check((1..=MOST_COUNT).contains(&window), "window", window, "1 to 100,000")?;
+    Ok(Traffic::Bundles { direction, bytes: file, bundle, window })
 }
 
 fn bytes(place: &Place<'_>, key: &str, size: Option<Text<ByteCount>>) -> Result<u64, FileError> {
@@ -230,6 +273,11 @@ fn objects(place: &Place<'_>, raw: &RawFlow) -> Result<Arc<[u64]>, FileError> {
         all.extend(core::iter::repeat_n(size, times));
     }
     Ok(all.into())
+}
+
+fn names(place: &Place<'_>, raw: &RawFlow) -> Result<u32, FileError> {
+    let names = raw.names.unwrap_or(1);
+    place.check((1..=1000).contains(&names), "names", names, "1 to 1000").map(|()| names)
 }
 
 fn size_in(place: &Place<'_>, key: &str, text: &str) -> Result<u64, FileError> {

@@ -1,0 +1,52 @@
+//! Names of a scenario.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use units::Probability;
+
+use super::raw::RawNames;
+use crate::FileError;
+use crate::place::Place;
+
+/// A resolver at each terminal, and what it answers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NamesSpec {
+    /// What it does with names that it does not have.
+    pub answer: NameAnswer,
+    /// The share of names that it has.
+    pub hit_ratio: Probability,
+}
+
+/// What a terminal's resolver does with names that it does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum NameAnswer {
+    /// It asks across the hop.
+    #[default]
+    Real,
+    /// It answers at once with an address of its own; the name crosses with the connection.
+    Instant,
+}
+
+impl NamesSpec {
+    pub(super) fn read(raw: &RawNames) -> Self {
+        let hit_ratio = raw.hit_ratio.map_or(Probability::ZERO, |text| text.0);
+        Self { answer: raw.answer.unwrap_or_default(), hit_ratio }
+    }
+
+    /// Checks that there is a hub to ask and, for instant answers, that connections are split.
+    pub(super) fn check(
+        self,
+        place: &Place<'_>,
+        mesh: bool,
+        splits: bool,
+    ) -> Result<(), FileError> {
+        let expected = "no [names]: hubs resolve them";
+        place.check(!mesh, "answer", "in a mesh", expected)?;
+        let good = splits || self.answer == NameAnswer::Real;
+        let expected =
+            "\"real\" unless a gateway at the terminal splits connections: split = \"three\"";
+        place.check(good, "answer", "\"instant\"", expected)
+    }
+}

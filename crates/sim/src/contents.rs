@@ -1,0 +1,51 @@
+//! What connections carry where SLACP does, which needs bytes.
+
+use std::sync::Arc;
+
+use scenario::Contents as Spec;
+
+/// Period of data that nobody compresses. Wrong, missing or duplicate bytes are detected.
+const PERIOD: u64 = 251;
+
+/// The bytes of both directions of a connection, by their positions.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Contents {
+    /// Numbers that recur.
+    #[default]
+    Numbers,
+    /// Like encrypted data.
+    Noise,
+    /// A text, again and again.
+    Sample(Arc<str>),
+}
+
+impl Contents {
+    pub(crate) fn new(spec: &Spec) -> Self {
+        match spec {
+            Spec::Noise => Self::Noise,
+            Spec::Sample(text) => Self::Sample(Arc::clone(text)),
+        }
+    }
+
+    /// The bytes from a position on.
+    pub(crate) fn from(&self, position: u64) -> impl Iterator<Item = u8> {
+        (position..).map(|at| self.byte(at))
+    }
+
+    fn byte(&self, at: u64) -> u8 {
+        match self {
+            Self::Numbers => (at % PERIOD) as u8,
+            Self::Noise => mixed(at / 8).to_le_bytes()[(at % 8) as usize],
+            Self::Sample(text) => text.as_bytes()[(at % text.len() as u64) as usize],
+        }
+    }
+}
+
+/// SplitMix64's output for a counter (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014): the n-th number without those before it.
+fn mixed(counter: u64) -> u64 {
+    let mut z = counter.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
