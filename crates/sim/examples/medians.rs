@@ -5,7 +5,8 @@
 //! cargo run --release -p skyhop-sim --example medians -- scenarios/slacp-fig5.toml 32
 //! ```
 //!
-//! A third argument selects the cases whose names contain it.
+//! A third argument selects the cases whose names contain it, a fourth is another metric of the flow,
+//! like `timeouts`.
 
 use std::error::Error;
 use std::path::Path;
@@ -19,10 +20,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("expected a scenario file and a number of seeds".into());
     };
     let (scenario, seeds) = (Scenario::load(Path::new(file))?, seeds.parse::<u64>()?);
-    let wanted = wanted.first().map_or("", String::as_str);
+    let [wanted, metric] = [(0, ""), (1, "time-max-s")]
+        .map(|(index, usual)| wanted.get(index).map_or(usual, String::as_str));
     println!("{:32} {:>7} {:>7} {:>7}", "case", "25 %", "median", "75 %");
     for case in scenario.cases.iter().filter(|case| case.name.contains(wanted)) {
-        let times: Vec<f64> = (1..=seeds).filter_map(|seed| time(case, seed)).collect();
+        let times: Vec<f64> = (1..=seeds).filter_map(|seed| value(case, seed, metric)).collect();
         let quarter = |percent| stats::percentile(&times, percent).unwrap_or(f64::NAN);
         let [low, median, high] = [25.0, 50.0, 75.0].map(quarter);
         println!("{:32} {low:7.1} {median:7.1} {high:7.1}", case.name);
@@ -30,11 +32,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The transfer time in seconds; `None` if no transfer ended.
-fn time(case: &Case, seed: u64) -> Option<f64> {
+/// A metric of the last flow; of times, `None` if no transfer ended.
+fn value(case: &Case, seed: u64, metric: &str) -> Option<f64> {
     let mut run = Run::new(case, seed);
     run.finish();
     let metrics = run.metrics();
     let name = &case.flows.last()?.name;
-    metrics.iter().find(|it| it.of == *name && it.name == "time-max-s").map(|it| it.value)
+    metrics.iter().find(|it| it.of == *name && it.name == metric).map(|it| it.value)
 }

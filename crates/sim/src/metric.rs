@@ -84,6 +84,10 @@ pub fn sender_metrics(flow: &str, states: &[State]) -> Vec<Metric> {
     }
     let srtt = states.iter().rev().find_map(|state| state.srtt);
     all.extend(srtt.map(|srtt| metric("srtt-s", srtt.as_secs_f64())));
+    if let Some(last) = states.last() {
+        all.push(metric("timeouts", last.timeouts as f64));
+        all.push(metric("undone", last.undone as f64));
+    }
     all
 }
 
@@ -278,6 +282,8 @@ mod tests {
             ssthresh: 0,
             outstanding,
             srtt: None,
+            timeouts: 0,
+            undone: 0,
         };
         assert_eq!((outstanding(&[]), outstanding(&[state(0)])), (None, None));
         assert_eq!(outstanding(&[0, 1000, 0, 0, 3000].map(state)), Some((2000.0, 3000)));

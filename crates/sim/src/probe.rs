@@ -49,6 +49,10 @@ pub struct State {
     pub outstanding: u64,
     /// The smoothed round-trip time.
     pub srtt: Option<Duration>,
+    /// Retransmission time-outs so far.
+    pub timeouts: u64,
+    /// Reactions to losses or time-outs so far that were undone, because nothing was lost.
+    pub undone: u64,
 }
 
 /// A data segment sent, or an acknowledgement received.

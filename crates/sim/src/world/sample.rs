@@ -34,6 +34,8 @@ impl World {
                 ssthresh: stats.ssthresh.get(),
                 outstanding: stats.outstanding.get(),
                 srtt: stats.smoothed_rtt,
+                timeouts: stats.timeouts,
+                undone: stats.undone,
             });
         }
         for line in &mut self.probe.links {

@@ -329,6 +329,8 @@ impl Running {
             ssthresh: stats.ssthresh.get(),
             outstanding: stats.outstanding.get(),
             srtt: stats.smoothed_rtt,
+            timeouts: stats.timeouts,
+            undone: stats.undone,
         });
     }
 }

@@ -6,7 +6,7 @@ use crate::scenario::Case;
 
 /// The metrics of a run with their units; the unit of a number or a share is empty. All back ends
 /// use these names.
-pub const METRICS: [(&str, &str); 24] = [
+pub const METRICS: [(&str, &str); 26] = [
     ("bytes", "B"),
     ("goodput-mbit/s", "Mbit/s"),
     ("fairness", ""),
@@ -23,6 +23,8 @@ pub const METRICS: [(&str, &str); 24] = [
     ("outstanding-mean-bytes", "B"),
     ("outstanding-max-bytes", "B"),
     ("srtt-s", "s"),
+    ("timeouts", ""),
+    ("undone", ""),
     ("utilisation", ""),
     ("delivered-packets", "packets"),
     ("dropped-packets", "packets"),
