@@ -38,7 +38,7 @@ pub use endpoint::{Endpoint, LinkUse, SessionShare, use_link};
 pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
 pub use keys::key::KeyPair;
 pub use rate::{AggregateId, EcnState, Law, PathKey, PathMemory, Rate, RateError, RateState};
-pub use scheduler::{ClassConfig, ClassId};
+pub use scheduler::{ClassConfig, ClassId, ClassRates};
 pub use session::Wake;
 pub use setup::index_share::{IndexShare, MOST_SHARES};
 pub use setup::parts::{Handover, MOST_PARTS, PACKET_MARK, PacketMark, part_of};

@@ -15,7 +15,7 @@ use crate::pacer::Pacer;
 use crate::stats::ClassStats;
 use shares::Shares;
 
-pub use class::{ClassConfig, ClassId};
+pub use class::{ClassConfig, ClassId, ClassRates};
 pub(crate) use class::{MAX_CLASSES, control_dscp};
 pub(crate) use fair::FairQueue;
 
@@ -24,6 +24,8 @@ pub(crate) use fair::FairQueue;
 const SAVED: Duration = Duration::from_millis(20);
 /// How far a class may exceed its maximum in one burst, like the pacer.
 const BURST: Duration = Duration::from_millis(4);
+/// How long a guarantee counts as in use after a packet that it has covered: the pause of a call.
+const IN_USE: Duration = Duration::from_secs(1);
 
 /// The backlog of a class, of one kind of traffic.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,6 +54,8 @@ pub(crate) struct Scheduler {
     claims: Shares,
     /// Shares of what the guarantees leave.
     shares: Shares,
+    /// All guarantees together, in bit/s.
+    guaranteed: u64,
     /// Code point of packets without new data.
     control_dscp: u8,
 }
@@ -63,27 +67,48 @@ struct Class {
     link: Option<u8>,
     /// Its fraction of all guarantees, in thousandths.
     claim: u64,
+    rates: ClassRates,
     guaranteed: Option<Pacer>,
     maximum: Option<Pacer>,
+    /// When a packet was last sent by the guarantee.
+    claimed: Option<Instant>,
     /// Shares of streams and packet channels.
     sides: Shares,
     stats: ClassStats,
 }
 
 impl Class {
-    /// A class, where all classes together are guaranteed `all` bit/s.
-    fn new(config: &ClassConfig, all: u64) -> Self {
-        let bucket = |rate: Option<BitRate>, burst| rate.map(|rate| Pacer::new(rate, burst));
-        Self {
+    fn new(config: &ClassConfig) -> Self {
+        let mut class = Self {
             weight: u64::from(config.weight),
             dscp: config.dscp,
             link: config.link,
-            claim: bits(config) * 1000 / all.max(1),
-            guaranteed: bucket(config.guaranteed, SAVED),
-            maximum: bucket(config.maximum, BURST),
+            claim: 0,
+            rates: ClassRates::default(),
+            guaranteed: None,
+            maximum: None,
+            claimed: None,
             sides: Shares::new(2),
             stats: ClassStats::default(),
-        }
+        };
+        class.set_rates(config.rates());
+        class
+    }
+
+    /// Changes the rates. What was saved up or is owed is forgotten.
+    fn set_rates(&mut self, rates: ClassRates) {
+        let bucket = |rate: Option<BitRate>, burst| {
+            let rate = rate.filter(|rate| rate.bits_per_second() > 0);
+            rate.map(|rate| Pacer::new(rate, burst))
+        };
+        self.rates = rates;
+        self.guaranteed = bucket(rates.guaranteed, SAVED);
+        self.maximum = bucket(rates.maximum, BURST);
+    }
+
+    /// Its guarantee in bit/s; 0 for none.
+    fn bits(&self) -> u64 {
+        self.rates.guaranteed.map_or(0, BitRate::bits_per_second)
     }
 
     /// When the class may send.
@@ -91,9 +116,14 @@ impl Class {
         self.maximum.as_ref().map_or(Instant::ZERO, Pacer::ready_at)
     }
 
+    /// From when on its guarantee lets it go first, if it has one.
+    fn claims_at(&self) -> Option<Instant> {
+        self.guaranteed.as_ref().map(Pacer::ready_at)
+    }
+
     /// Whether the class has not yet had its guarantee.
     fn has_claim(&self, now: Instant) -> bool {
-        self.guaranteed.as_ref().is_some_and(|guaranteed| guaranteed.ready_at() <= now)
+        self.claims_at().is_some_and(|at| at <= now)
     }
 
     fn side(&self, waiting: &Waiting) -> Option<Side> {
@@ -108,13 +138,55 @@ impl Class {
 impl Scheduler {
     /// A scheduler for these classes, of which there must be at least one.
     pub(crate) fn new(classes: &[ClassConfig]) -> Self {
-        let all = classes.iter().map(bits).sum();
-        Self {
-            classes: classes.iter().map(|class| Class::new(class, all)).collect(),
+        let mut scheduler = Self {
+            classes: classes.iter().map(Class::new).collect(),
             claims: Shares::new(classes.len()),
             shares: Shares::new(classes.len()),
+            guaranteed: 0,
             control_dscp: control_dscp(classes),
+        };
+        scheduler.weigh_claims();
+        scheduler
+    }
+
+    fn weigh_claims(&mut self) {
+        self.guaranteed = self.classes.iter().map(Class::bits).sum();
+        for class in &mut self.classes {
+            class.claim = class.bits() * 1000 / self.guaranteed.max(1);
         }
+    }
+
+    /// Gives a class other rates than those of its configuration. `false` if there is no such class.
+    pub(crate) fn set_rates(&mut self, class: ClassId, rates: ClassRates) -> bool {
+        let Some(class) = self.classes.get_mut(usize::from(class.0)) else { return false };
+        if class.rates != rates {
+            class.set_rates(rates);
+            self.weigh_claims();
+        }
+        true
+    }
+
+    pub(crate) fn rates(&self, class: ClassId) -> Option<ClassRates> {
+        Some(self.classes.get(usize::from(class.0))?.rates)
+    }
+
+    /// What is guaranteed to all classes together, in bit/s.
+    pub(crate) fn guaranteed(&self) -> u64 {
+        self.guaranteed
+    }
+
+    /// From when on the guarantee of a class with data lets it go before others.
+    pub(crate) fn claims_at(&self, waits: impl Fn(usize) -> bool) -> Option<Instant> {
+        let waiting = self.classes.iter().zip(0..).filter(|(_, index)| waits(*index));
+        let claims = |class: &Class| Some(class.claims_at()?.max(class.open_at()));
+        waiting.filter_map(|(class, _)| claims(class)).min()
+    }
+
+    /// What is guaranteed to classes that have data, or lately had, in bit/s.
+    pub(crate) fn guaranteed_in_use(&self, now: Instant, waits: impl Fn(usize) -> bool) -> u64 {
+        let lately = |class: &Class| class.claimed.is_some_and(|at| now < at + IN_USE);
+        let used = |(class, index): &(&Class, usize)| waits(*index) || lately(class);
+        self.classes.iter().zip(0..).filter(used).map(|(class, _)| class.bits()).sum()
     }
 
     /// The code point of packets with new data of a class.
@@ -203,16 +275,13 @@ impl Scheduler {
         match &mut class.guaranteed {
             Some(guaranteed) if claimed => {
                 class.stats.guaranteed_bytes_sent += bytes as u64;
+                class.claimed = Some(now);
                 guaranteed.sent(now, size);
                 self.claims.sent(index, bytes, class.claim);
             }
             _ => self.shares.sent(index, bytes, class.weight),
         }
     }
-}
-
-fn bits(class: &ClassConfig) -> u64 {
-    class.guaranteed.map_or(0, BitRate::bits_per_second)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ use crate::rate::ecn::Marking;
 use crate::rate::{Allowance, Auto, Change, Control, Grant, Spent, Switch};
 use crate::recovery::Recovery;
 use crate::recovery::fec::{REPAIR_HEAD, SHARD_OVERHEAD};
-use crate::scheduler::ClassId;
+use crate::scheduler::{ClassId, ClassRates};
 use crate::setup::handshake::{Keys, Params};
 use crate::stats::{ChannelStats, ClassStats, Stats};
 use crate::streams::Streams;
@@ -448,6 +448,18 @@ impl Session {
         self.streams.configure_classes(classes, mtu, heir);
         self.sender.outbound.configure(&config.channels, classes, mtu);
         self.sender.scheduler.configure(&config.classes, successor);
+    }
+
+    /// Gives classes other rates than those of the configuration.
+    pub(crate) fn set_class_rates(&mut self, rates: &[(ClassId, ClassRates)]) {
+        for (class, rates) in rates {
+            let _known = self.sender.scheduler.set_rates(*class, *rates);
+        }
+    }
+
+    /// The rates of a class.
+    pub(crate) fn class_rates(&self, class: ClassId) -> Option<ClassRates> {
+        self.sender.scheduler.rates(class)
     }
 
     /// Applies a rate reported by the modem.

@@ -142,6 +142,7 @@ mod tests {
             carrier: None,
             cache: None,
             quota,
+            classes: BTreeMap::new(),
             volume: None,
             expires: None,
             invited: false,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use slacp::{AggregateId, KeyPair, PublicKey};
+use slacp::{AggregateId, ClassRates, KeyPair, PublicKey};
 
 use super::bundles::BundlesConfig;
 use super::dns::HubDnsConfig;
@@ -136,6 +136,9 @@ pub struct PermittedTerminal {
     /// Limits on its use of the hub. Keys `max_connections`, `connections_per_second`, `lookups`,
     /// by default those of section `limits`; and `memory`.
     pub quota: Quota,
+    /// Rates of classes towards it, by name, instead of those of their sections `class`; what is `None`
+    /// is as there. Key `classes`, default none.
+    pub classes: BTreeMap<String, ClassRates>,
     /// How much it may move in a period. Keys `quota`, `quota_period` and `quota_then`, by default
     /// those of section `limits`; default none.
     pub volume: Option<VolumeQuota>,

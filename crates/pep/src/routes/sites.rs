@@ -227,6 +227,7 @@ mod tests {
             carrier: None,
             cache: None,
             quota: Quota::default(),
+            classes: BTreeMap::new(),
             expires: None,
             invited: false,
             volume: None,

@@ -1,11 +1,13 @@
 //! Limits of each terminal on a hub: section `[limits]`, and the same keys of a `[[terminal]]`,
-//! which also has `weight`, `guaranteed`, `maximum` and `memory`.
+//! which also has `weight`, `guaranteed`, `maximum`, `classes` and `memory`.
 
 use core::ops::RangeInclusive;
+use std::collections::BTreeMap;
 
 use pep::accounting::{Exhausted, Period, VolumeDefaults, VolumeQuota};
 use pep::admission::Quota;
-use slacp::SessionShare;
+use pep::traffic::Classes;
+use slacp::{ClassRates, SessionShare};
 use units::ByteCount;
 
 use super::hop::size;
@@ -57,13 +59,44 @@ pub(super) fn usual_volume(
     volume(&place, VolumeDefaults::default(), (raw.quota, period, then))
 }
 
+/// Rates of classes towards one terminal. `known` are the hub's classes, if they are known.
+pub(super) fn class_rates(
+    place: &Place<'_>,
+    raw: &BTreeMap<String, sections::OwnRates>,
+    known: Option<&Classes>,
+) -> Result<BTreeMap<String, ClassRates>, FileError> {
+    let place = place.within("classes");
+    let read = |(name, raw): (&String, &sections::OwnRates)| {
+        if let Some(known) = known.filter(|known| known.id_of(name).is_none()) {
+            let expected = format!("the name of a class: {}", names(known));
+            return Err(place.wrong(name, quoted(name), expected));
+        }
+        let place = place.within(name);
+        let rates = ClassRates {
+            guaranteed: rate::rate(&place, "guaranteed", raw.guaranteed)?,
+            maximum: rate::rate(&place, "maximum", raw.maximum)?,
+        };
+        let of_class = known.and_then(|known| known.all().find(|(class, _)| class.name == *name));
+        let all = rates.or(of_class.map(|(class, _)| class.share.rates()).unwrap_or_default());
+        guarantees::within(&place, all.guaranteed, all.maximum)?;
+        Ok((name.clone(), rates))
+    };
+    raw.iter().map(read).collect()
+}
+
+/// The names of classes, quoted.
+fn names(classes: &Classes) -> String {
+    let names: Vec<String> = classes.all().map(|(class, _)| quoted(&class.name)).collect();
+    names.join(", ")
+}
+
 /// Quota of volume of one terminal: its own values, otherwise those of `usual`. `classes` are the
-/// names of the hub's.
+/// hub's, if they are known.
 pub(super) fn volume_of_terminal(
     place: &Place<'_>,
     usual: &VolumeDefaults,
     raw: &sections::PermittedTerminal,
-    classes: &[String],
+    classes: Option<&Classes>,
 ) -> Result<Option<VolumeQuota>, FileError> {
     let period = raw.quota_period.as_ref().map(|period| period.0);
     let then = raw.quota_then.as_ref().map(|then| then.0.clone());
@@ -71,10 +104,10 @@ pub(super) fn volume_of_terminal(
         volume(place, usual.clone(), (raw.quota, period, then))?;
     let Some(volume) = quota else { return Ok(None) };
     if let Exhausted::Class(name) = &then
-        && !classes.contains(name)
+        && let Some(classes) = classes.filter(|classes| classes.id_of(name).is_none())
     {
-        let classes = classes.join("\", \"");
-        let expected = format!("\"block\", a rate like \"256 kbit/s\", or a class: \"{classes}\"");
+        let classes = names(classes);
+        let expected = format!("\"block\", a rate like \"256 kbit/s\", or a class: {classes}");
         return Err(place.wrong("quota_then", quoted(name), expected));
     }
     Ok(Some(VolumeQuota { volume, period, then }))

@@ -150,7 +150,7 @@ pub(super) fn hub<E: Display>(
         return Err(place.missing("terminal", expected));
     }
     let classes = &shared.classes;
-    let mut list = List::new(&defaults, &shared.link.rate, classes, shared.tunnel.is_some());
+    let mut list = List::new(&defaults, &shared.link.rate, Some(classes), shared.tunnel.is_some());
     for (index, raw) in raw.terminal.into_iter().enumerate() {
         list.add(&place.within("terminal").within(index), raw)?;
     }

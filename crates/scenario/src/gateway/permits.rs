@@ -98,8 +98,7 @@ impl Permitted {
             volume: VolumeDefaults::default(),
         };
         let rate = Rate::Modem { initial: BitRate::default() };
-        let classes = Classes::default();
-        let mut list = List::new(&defaults, &rate, &classes, false);
+        let mut list = List::new(&defaults, &rate, None, false);
         file.parse(FileKind::Permit, |place, raw: RawPermit| {
             list.add(place, RawPermit { name: raw.name.or_else(|| Some(String::new())), ..raw })
         })
@@ -110,8 +109,8 @@ impl Permitted {
 pub(super) struct List<'a> {
     defaults: &'a PermitDefaults,
     rate: &'a Rate,
-    /// Names of the hub's classes.
-    classes: Vec<String>,
+    /// The hub's classes; `None` if they are not known, and any name is good.
+    classes: Option<&'a Classes>,
     /// Whether each needs networks, because there is a tunnel.
     tunnel: bool,
     pub(super) terminals: Vec<PermittedTerminal>,
@@ -127,13 +126,13 @@ impl<'a> List<'a> {
     pub(super) fn new(
         defaults: &'a PermitDefaults,
         rate: &'a Rate,
-        classes: &Classes,
+        classes: Option<&'a Classes>,
         tunnel: bool,
     ) -> Self {
         Self {
             defaults,
             rate,
-            classes: classes.all().map(|(class, _)| class.name.clone()).collect(),
+            classes,
             tunnel,
             terminals: Vec::new(),
             names: BTreeSet::new(),
@@ -146,7 +145,7 @@ impl<'a> List<'a> {
     /// With the terminals of a hub's file.
     fn of(config: &'a HubConfig) -> Self {
         let (rate, tunnel) = (&config.link.rate, config.tunnel.is_some());
-        let mut list = Self::new(&config.defaults, rate, &config.classes, tunnel);
+        let mut list = Self::new(&config.defaults, rate, Some(&config.classes), tunnel);
         for terminal in &config.terminals {
             list.insert(terminal.clone());
         }
@@ -156,16 +155,17 @@ impl<'a> List<'a> {
     /// Adds a terminal, if it contradicts no earlier one.
     pub(super) fn add(&mut self, place: &Place<'_>, raw: RawPermit) -> Result<(), FileError> {
         let quota = limits::of_terminal(place, self.defaults.quota, &raw)?;
-        let volume = limits::volume_of_terminal(place, &self.defaults.volume, &raw, &self.classes)?;
+        let volume = limits::volume_of_terminal(place, &self.defaults.volume, &raw, self.classes)?;
+        let classes = limits::class_rates(place, &raw.classes, self.classes)?;
         let name = raw.name.ok_or_else(|| place.missing("name", "a name for log and status"))?;
         let is_new = !self.names.contains(&name);
         place.check(is_new, "name", quoted(&name), "a name that no earlier terminal has")?;
         let key = self.key(place, raw.key, raw.invite)?;
         self.check_networks(place, &name, &raw.networks)?;
-        self.check_guarantee(place, &name, quota.share.guaranteed)?;
+        let carrier = carrier(place, raw.carrier)?.or_else(|| self.defaults.carrier.clone());
+        self.check_guarantee(place, &name, (quota.share.guaranteed, carrier.is_some()))?;
         let networks = raw.networks.into_iter().map(|network| network.0).collect();
         let egress = egress::of_terminal(place, &self.defaults.egress, raw.reach, raw.deny)?;
-        let carrier = carrier(place, raw.carrier)?.or_else(|| self.defaults.carrier.clone());
         let cache = name_of(place, ("cache", "the name of a cache, like \"fleet\""), raw.cache)?;
         let expires = raw.expires.map(|expires| expires.0);
         let invited = raw.invite.is_some();
@@ -177,6 +177,7 @@ impl<'a> List<'a> {
             carrier,
             cache,
             quota,
+            classes,
             volume,
             expires,
             invited,
@@ -243,17 +244,20 @@ impl<'a> List<'a> {
         Ok(())
     }
 
-    /// Checks that the hub's rate carries the guarantees of its terminals. Where each session has a
-    /// measured rate of its own, nothing can be guaranteed.
+    /// Checks that the hub's rate carries the guarantees of its terminals. Where a session measures a
+    /// rate of its own, beside no others on a `carrier`, nothing can be guaranteed.
     fn check_guarantee(
         &self,
         place: &Place<'_>,
         name: &str,
-        guaranteed: Option<BitRate>,
+        (guaranteed, on_carrier): (Option<BitRate>, bool),
     ) -> Result<(), FileError> {
         let Some(guaranteed) = guaranteed else { return Ok(()) };
-        if let Rate::Auto { .. } = self.rate {
-            let expected = "no such key, or a `rate` of the hub other than \"auto\"";
+        if let Rate::Auto { .. } = self.rate
+            && !on_carrier
+        {
+            let expected =
+                "no such key, or a `carrier`, or a `rate` of the hub other than \"auto\"";
             return Err(place.wrong("guaranteed", quoted(guaranteed), expected));
         }
         guarantees::fits(place, self.rate, self.guaranteed, (name, guaranteed)).map(drop)

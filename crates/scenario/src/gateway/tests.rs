@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use pep::egress::{Egress, Target};
 use pep::hubs::HubId;
 use pep::keys::format_public_key;
 use pep::traffic::{Action, PacketQueue};
-use slacp::SessionShare;
+use slacp::{ClassRates, SessionShare};
 use units::{BitRate, ByteCount};
 
 use super::*;
@@ -962,7 +963,38 @@ fn guarantees_fit_into_a_rate_that_is_known() {
     let terminal = "guaranteed = \"1 Mbit/s\"\n";
     assert_eq!(with("rate = \"modem\"", terminal), Ok(()));
     let error = with("rate = \"auto\"", terminal).unwrap_err();
-    assert!(error.contains("terminal.0.guaranteed") && error.contains("\"auto\""), "{error}");
+    assert!(error.contains("terminal.0.guaranteed") && error.contains("a `carrier`"), "{error}");
+    let on_carrier = format!("{terminal}carrier = \"ku-1\"\n");
+    assert_eq!(with("rate = \"auto\"", &on_carrier), Ok(()));
+}
+
+#[test]
+fn a_terminal_may_have_its_own_rates_of_classes() {
+    let class = "[[class]]\nname = \"voice\"\ndscp = [\"EF\"]\nmaximum = \"1 Mbit/s\"\n";
+    let with = |of_terminal: &str| {
+        let text = format!("{}{of_terminal}\n{class}", hub_with("", ""));
+        let config = hub(&text).map_err(|error| error.to_string());
+        config.map(|config| config.terminals[0].classes.clone())
+    };
+    assert_eq!(with(""), Ok(BTreeMap::new()));
+    let rate = |kbit: u64| Some(BitRate::from_bits_per_second(kbit * 1000));
+    let voice = ClassRates { guaranteed: rate(64), maximum: None };
+    let default = ClassRates { guaranteed: None, maximum: rate(2000) };
+    let own = "classes.voice = { guaranteed = \"64 kbit/s\" }\n\
+               classes.default = { maximum = \"2 Mbit/s\" }\n";
+    let wanted = [("voice".to_owned(), voice), ("default".to_owned(), default)];
+    assert_eq!(with(own), Ok(wanted.into()));
+    for (own, parts) in [
+        ("classes.vioce = {}", ["terminal.0.classes.vioce", "\"voice\", \"default\""]),
+        (
+            "classes.voice = { guaranteed = \"2 Mbit/s\" }",
+            ["terminal.0.classes.voice.guaranteed", "at most its maximum, 1 Mbit/s"],
+        ),
+        ("classes.voice = { weight = 2 }", ["unknown key `weight`", "guaranteed, maximum"]),
+    ] {
+        let error = with(own).unwrap_err();
+        parts.iter().for_each(|part| assert!(error.contains(part), "{part} is not in {error}"));
+    }
 }
 
 #[test]

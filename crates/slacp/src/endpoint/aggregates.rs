@@ -11,7 +11,7 @@ use super::Core;
 use super::sessions::Sessions;
 use crate::rate::{Aggregate, AggregateId, SharedLink};
 use crate::session::Session;
-use crate::{PublicKey, SessionId};
+use crate::{PublicKey, SessionId, SessionShare};
 
 /// The aggregates of a hub.
 #[derive(Debug, Default)]
@@ -29,14 +29,14 @@ impl Aggregates {
         now: Instant,
         id: SessionId,
         session: &mut Session,
-        weight: u32,
+        share: SessionShare,
     ) -> bool {
         let Some(aggregate) = self.of_peer.get(&session.peer.key).cloned() else { return true };
         let Some(auto) = session.auto() else { return true };
         let (link, members) = self.links.entry(aggregate.clone()).or_default();
         auto.set_link(now, Some((id, link.clone())));
         let first = members.is_empty();
-        members.add(id, weight.into());
+        members.add(id, share);
         self.of_session.insert(id, aggregate);
         if let Some(grant) = members.join(now, id) {
             session.take_share(now, grant);
@@ -68,10 +68,10 @@ impl Aggregates {
         self.of_peer.contains_key(peer)
     }
 
-    pub(super) fn set_weight(&mut self, id: SessionId, weight: u32) {
+    pub(super) fn set_share(&mut self, id: SessionId, share: SessionShare) {
         let Some(aggregate) = self.of_session.get(&id) else { return };
         if let Some((_, members)) = self.links.get_mut(aggregate) {
-            members.set_weight(id, weight.into());
+            members.set_share(id, share);
         }
     }
 
@@ -98,7 +98,11 @@ impl Aggregates {
 }
 
 fn compare(now: Instant, link: &SharedLink, members: &mut Aggregate, sessions: &mut Sessions) {
-    let report = |id: &SessionId| sessions.get_mut(*id)?.auto()?.report();
+    let report = |id: &SessionId| {
+        let session = sessions.get_mut(*id)?;
+        let guaranteed = session.class_guarantees_in_use(now);
+        session.auto()?.report(guaranteed as f64)
+    };
     let reports: Option<Vec<_>> = members.active().iter().map(report).collect();
     debug_assert!(reports.is_some(), "every member measures its rate");
     let Some(reports) = reports else { return };
@@ -132,9 +136,9 @@ impl Core {
             auto.set_link(self.now, None);
         }
         self.aggregates.remove(id);
-        let weight = self.sessions.weight(id);
+        let share = self.sessions.share(id).unwrap_or_default();
         if let Some(session) = self.sessions.get_mut(id) {
-            self.aggregates.add(self.now, id, session, weight);
+            self.aggregates.add(self.now, id, session, share);
         }
     }
 }

@@ -9,9 +9,9 @@ use units::{BitRate, ByteCount, Instant};
 use super::{Endpoint, Role};
 use crate::session::Session;
 use crate::{
-    AggregateId, ChannelConfig, ChannelError, ChannelId, ClassId, CloseReason, Config, Destination,
-    KeyPair, Open, PathKey, PathMemory, PublicKey, Rate, RateError, Read, ResetReason, SessionId,
-    SessionShare, StreamError, StreamId,
+    AggregateId, ChannelConfig, ChannelError, ChannelId, ClassId, ClassRates, CloseReason, Config,
+    Destination, KeyPair, Open, PathKey, PathMemory, PublicKey, Rate, RateError, Read, ResetReason,
+    SessionId, SessionShare, StreamError, StreamId,
 };
 
 /// Commands on sessions and the endpoint.
@@ -126,9 +126,25 @@ impl Endpoint {
     ) -> Result<(), StreamError> {
         self.core.now = now;
         let known = self.core.sessions.set_share(now, session, share);
-        self.core.aggregates.set_weight(session, share.weight.max(1));
+        self.core.aggregates.set_share(session, share);
         self.core.settle();
         known.then_some(()).ok_or(StreamError::NoSession)
+    }
+
+    /// Gives classes of a session other rates than those of the configuration, until
+    /// [`Self::configure_classes`]. What a class whose rates change has saved up or owes is forgotten;
+    /// classes that do not exist are ignored.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`].
+    pub fn set_class_rates(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        rates: &[(ClassId, ClassRates)],
+    ) -> Result<(), StreamError> {
+        self.core.now = now;
+        self.with(session, |session| session.set_class_rates(rates))
     }
 
     /// Changes where the rate comes from. Sessions with a fixed or modem-reported rate adopt a new

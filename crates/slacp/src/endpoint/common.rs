@@ -23,7 +23,8 @@ use crate::streams::flow::Limits;
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{
-    CloseReason, Config, DownReason, Event, KeyPair, Notice, PathMemory, PublicKey, Rate, SessionId,
+    CloseReason, Config, DownReason, Event, KeyPair, Notice, PathMemory, PublicKey, Rate,
+    SessionId, SessionShare,
 };
 
 /// Maximum number of handshake datagrams waiting for the link, and of short answers: enough for a
@@ -304,7 +305,7 @@ impl Core {
         if self.leaving {
             session.announce_leaving();
         }
-        let alone = self.aggregates.add(self.now, id, &mut session, 1);
+        let alone = self.aggregates.add(self.now, id, &mut session, SessionShare::default());
         self.sessions.insert(id, index, session);
         if self.config.rate.probes() && alone {
             self.probing.wait(id);
@@ -413,7 +414,7 @@ impl Core {
 
     /// Lets a session measure whose report has ended. `link` is what was reported.
     fn measure_again(&mut self, id: SessionId, link: Option<PathMemory>) {
-        let weight = self.sessions.weight(id);
+        let share = self.sessions.share(id).unwrap_or_default();
         let Some(session) = self.sessions.get_mut(id) else { return };
         let memory = link.or_else(|| self.memories.get(self.now, &session.path_key()));
         // One member of an aggregate measures the link for all, so it needs no share of its own.
@@ -422,7 +423,7 @@ impl Core {
         if let Some(memory) = memory.filter(|_| together || !remembers) {
             session.remember(memory);
         }
-        let alone = self.aggregates.add(self.now, id, session, weight);
+        let alone = self.aggregates.add(self.now, id, session, share);
         if self.config.rate.probes() && alone {
             self.probing.wait(id);
         }

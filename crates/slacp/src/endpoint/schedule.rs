@@ -15,6 +15,8 @@ pub(super) struct Wants {
     wake: Option<(Instant, Wake)>,
     /// When it has something to send.
     send: Option<(Instant, Wake)>,
+    /// From when on the guarantee of a class with data lets it go before others.
+    claim: Option<Instant>,
     /// It has an event or a packet for the owner.
     event: bool,
     packet: bool,
@@ -27,6 +29,7 @@ impl Wants {
         Self {
             wake: session.poll_timeout(),
             send: session.send_time(),
+            claim: session.class_claim(),
             event: session.has_event(),
             packet: session.has_packet(),
             log: session.log.oldest(),
@@ -83,6 +86,11 @@ impl ScheduleEntry {
     /// What it gets of the link, and how far it has used it.
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Sets what is guaranteed to the classes of the session together, in bit/s.
+    pub(super) fn set_classes(&mut self, bits: u64) {
+        self.limits.set_classes(bits);
     }
 }
 
@@ -155,6 +163,9 @@ impl Schedule {
         let after = time(wants.send).filter(|time| !entry.queued || *time > now);
         if after.is_some() || wants.send.is_none() {
             self.dequeue(id, entry);
+        } else if entry.queued && old.claim != wants.claim {
+            self.withdraw_claim(id, entry);
+            self.file_claim(id, entry);
         }
         move_entry(&mut self.senders, id, before, after);
     }
@@ -171,9 +182,21 @@ impl Schedule {
         debug_assert!(entry.claim.is_none(), "queued once");
         entry.next = entry.next.max(self.virtual_now);
         entry.queued = self.turns.insert((entry.next, id));
-        if let Some(at) = entry.limits.claims_at() {
+        self.file_claim(id, entry);
+    }
+
+    fn file_claim(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
+        if let Some(at) = entry.limits.claims_at(entry.wants.claim) {
             entry.claim = Some(Claim::From(at));
             self.claims_to_come.insert((at, id));
+        }
+    }
+
+    fn withdraw_claim(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
+        match entry.claim.take() {
+            Some(Claim::From(at)) => _ = self.claims_to_come.remove(&(at, id)),
+            Some(Claim::Now) => _ = self.claims.remove(&(entry.next_claim, id)),
+            None => {}
         }
     }
 
@@ -195,11 +218,7 @@ impl Schedule {
         if core::mem::take(&mut entry.queued) {
             self.turns.remove(&(entry.next, id));
         }
-        match entry.claim.take() {
-            Some(Claim::From(at)) => _ = self.claims_to_come.remove(&(at, id)),
-            Some(Claim::Now) => _ = self.claims.remove(&(entry.next_claim, id)),
-            None => {}
-        }
+        self.withdraw_claim(id, entry);
     }
 
     /// The next session whose guarantee lets it go before others by `now`. The caller has it claim.
@@ -264,7 +283,9 @@ impl Schedule {
         share: SessionShare,
     ) {
         self.enter(now, id, entry, Wants::default());
+        let classes = entry.limits.class_bits();
         entry.limits = Limits::new(share);
+        entry.limits.set_classes(classes);
     }
 
     /// The first time at which any session wants something, while the link is busy until

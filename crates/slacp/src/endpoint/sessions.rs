@@ -132,11 +132,6 @@ impl Sessions {
         self.all.get(&id).map(|entry| entry.scheduled.limits().share())
     }
 
-    /// The weight of a session.
-    pub(super) fn weight(&self, id: SessionId) -> u32 {
-        self.all.get(&id).map_or(1, |entry| entry.scheduled.limits().weight())
-    }
-
     /// The touched sessions, in order; more may be touched meanwhile.
     pub(super) fn touched(&self, index: usize) -> Option<SessionId> {
         self.touched.get(index).copied()
@@ -161,6 +156,7 @@ impl Sessions {
         self.looks.update(|looks| looks + 1);
         entry.touched = false;
         entry.session.follow_links(now);
+        entry.scheduled.set_classes(entry.session.class_guarantees());
         let open_at = entry.scheduled.limits().open_at();
         let wants = Wants::of(&entry.session).not_before(open_at);
         if wants != entry.scheduled.wants() {

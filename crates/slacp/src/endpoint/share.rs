@@ -20,9 +20,10 @@ pub struct SessionShare {
     /// aggregate, its part of the measured rate. Default 1; 0 counts as 1.
     pub weight: u32,
     /// Rate served before other sessions while it has something to send. If the guarantees exceed
-    /// the link's rate, they share it in proportion. Default none.
+    /// the link's rate, they share it in proportion. What is guaranteed to its classes is part of it,
+    /// if it is not more. Default none.
     ///
-    /// Without effect where each session has a measured rate of its own.
+    /// Without effect on a session with a measured rate outside of an aggregate.
     pub guaranteed: Option<BitRate>,
     /// Maximum rate, even when the link is otherwise idle; 4 ms of it may leave at once. Default
     /// none.
@@ -51,17 +52,37 @@ pub(super) struct Limits {
     share: SessionShare,
     guaranteed: Option<Pacer>,
     maximum: Option<Pacer>,
+    /// What is guaranteed to its classes, in bit/s, and how far they have used it.
+    class_bits: u64,
+    classes: Option<Pacer>,
+}
+
+fn bucket(rate: Option<BitRate>, burst: Duration) -> Option<Pacer> {
+    rate.filter(|rate| rate.bits_per_second() > 0).map(|rate| Pacer::new(rate, burst))
 }
 
 impl Limits {
     /// Limits of which nothing is used. Rates of 0 count as none.
     pub(super) fn new(share: SessionShare) -> Self {
-        let some = |rate: Option<BitRate>| rate.filter(|rate| rate.bits_per_second() > 0);
-        let bucket = |rate: Option<BitRate>, burst| some(rate).map(|rate| Pacer::new(rate, burst));
         Self {
             guaranteed: bucket(share.guaranteed, OWED),
             maximum: bucket(share.maximum, BURST),
+            class_bits: 0,
+            classes: None,
             share: SessionShare { weight: share.weight.max(1), ..share },
+        }
+    }
+
+    /// What is guaranteed to its classes together, in bit/s.
+    pub(super) fn class_bits(&self) -> u64 {
+        self.class_bits
+    }
+
+    /// Sets what is guaranteed to its classes together, in bit/s.
+    pub(super) fn set_classes(&mut self, bits: u64) {
+        if self.class_bits != bits {
+            self.class_bits = bits;
+            self.classes = bucket(Some(BitRate::from_bits_per_second(bits)), OWED);
         }
     }
 
@@ -73,9 +94,9 @@ impl Limits {
         self.share.weight
     }
 
-    /// The guarantee in bit/s; 0 for none.
+    /// The guarantee in bit/s, the greater of its own and its classes'; 0 for none.
     pub(super) fn guaranteed(&self) -> u64 {
-        self.share.guaranteed.map_or(0, BitRate::bits_per_second)
+        self.share.guaranteed.map_or(0, BitRate::bits_per_second).max(self.class_bits)
     }
 
     /// The earliest time at which its maximum lets it send.
@@ -83,24 +104,29 @@ impl Limits {
         self.maximum.as_ref().map_or(Instant::ZERO, Pacer::ready_at)
     }
 
-    /// From when on its guarantee lets it go first, if it has one.
-    pub(super) fn claims_at(&self) -> Option<Instant> {
-        self.guaranteed.as_ref().map(Pacer::ready_at)
+    /// From when on a guarantee lets it go first, if it has one. `class` is when that of a class with
+    /// data does.
+    pub(super) fn claims_at(&self, class: Option<Instant>) -> Option<Instant> {
+        let own = self.guaranteed.as_ref().map(Pacer::ready_at);
+        let classes = self.classes.as_ref().zip(class).map(|(all, at)| all.ready_at().max(at));
+        [own, classes].into_iter().flatten().min()
     }
 
     /// The session begins to have something to send.
     pub(super) fn begin(&mut self, now: Instant) {
-        if let Some(guaranteed) = &mut self.guaranteed {
+        for guaranteed in [&mut self.guaranteed, &mut self.classes].into_iter().flatten() {
             guaranteed.forget(now, SAVED);
         }
     }
 
-    /// Charges an IP packet; `claimed` if it went first by the guarantee.
+    /// Charges an IP packet; `claimed` if it went first by a guarantee. A packet counts for both: what
+    /// classes have is part of what the session has.
     pub(super) fn sent(&mut self, now: Instant, size: ByteCount, claimed: bool) {
         if let Some(maximum) = &mut self.maximum {
             maximum.sent(now, size);
         }
-        if let Some(guaranteed) = self.guaranteed.as_mut().filter(|_| claimed) {
+        let both = [&mut self.guaranteed, &mut self.classes].into_iter().flatten();
+        for guaranteed in both.filter(|it| claimed && it.ready_at() <= now) {
             guaranteed.sent(now, size);
         }
     }

@@ -8,8 +8,8 @@ use super::{Endpoint, Role};
 use crate::session::Session;
 use crate::wire::open::Openings;
 use crate::{
-    ChannelId, ChannelStats, ClassId, ClassStats, Effort, Footprint, LinkStats, PathKey,
-    PathMemory, SessionId, SessionShare, Stats, StreamId, StreamStats,
+    ChannelId, ChannelStats, ClassId, ClassRates, ClassStats, Effort, Footprint, LinkStats,
+    PathKey, PathMemory, SessionId, SessionShare, Stats, StreamId, StreamStats,
 };
 
 impl Endpoint {
@@ -56,6 +56,11 @@ impl Endpoint {
     /// Counters of a session's class.
     pub fn class_stats(&self, session: SessionId, class: ClassId) -> Option<ClassStats> {
         self.core.sessions.get(session)?.class_stats(class)
+    }
+
+    /// The rates of a class in a session.
+    pub fn class_rates(&self, session: SessionId, class: ClassId) -> Option<ClassRates> {
+        self.core.sessions.get(session)?.class_rates(class)
     }
 
     /// Bytes that wait to be sent for the first time, in all sessions: of packet channels, and of

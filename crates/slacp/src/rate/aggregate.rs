@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use units::Instant;
+use units::{BitRate, Instant};
 
-use crate::SessionId;
-use level::level;
+use crate::{SessionId, SessionShare};
+use level::{Division, Wish};
 
 /// How often the members are compared, and how soon after one begins to send or ends. Short against
 /// a round trip; the cost is a visit to each member that sends.
@@ -134,6 +134,8 @@ pub(crate) struct Report {
     pub(crate) idle: bool,
     /// Upper limit of its rate, in bit/s.
     pub(crate) most: f64,
+    /// What is guaranteed to its classes in use, in bit/s.
+    pub(crate) guaranteed: f64,
     /// Whether its peer's times are not believed.
     pub(crate) doubted: bool,
     /// The queue that its packets have met by the peer's clock, and how much later than the least
@@ -166,6 +168,9 @@ pub(crate) enum Grant {
 #[derive(Debug)]
 struct Standing {
     weight: f64,
+    /// Its own guarantee and maximum, in bit/s.
+    guaranteed: f64,
+    maximum: f64,
     active: bool,
     /// Mean use, in bit/s.
     usage: f64,
@@ -178,6 +183,34 @@ struct Standing {
 }
 
 impl Standing {
+    fn new(share: SessionShare) -> Self {
+        let mut standing = Self {
+            weight: 1.0,
+            guaranteed: 0.0,
+            maximum: f64::INFINITY,
+            active: false,
+            usage: 0.0,
+            share: 0.0,
+            pull: 0.0,
+            apart: None,
+            times_apart: 0,
+        };
+        standing.set_share(share);
+        standing
+    }
+
+    fn set_share(&mut self, share: SessionShare) {
+        let bits = |rate: BitRate| rate.bits_per_second() as f64;
+        self.weight = f64::from(share.weight.max(1));
+        self.guaranteed = share.guaranteed.map_or(0.0, bits);
+        self.maximum = share.maximum.map_or(f64::INFINITY, bits);
+    }
+
+    fn wish(&self, report: &Report) -> Wish {
+        let guaranteed = self.guaranteed.max(report.guaranteed);
+        Wish { weight: self.weight, demand: self.demand(report), guaranteed }
+    }
+
     /// How much it wants, in bit/s; no limit if it always has something to send.
     fn demand(&self, report: &Report) -> f64 {
         let wanted = if report.backlogged { f64::INFINITY } else { HEADROOM * self.usage };
@@ -186,6 +219,7 @@ impl Standing {
             _ => wanted,
         }
         .min(report.most)
+        .min(self.maximum)
     }
 
     fn set_apart(&mut self, now: Instant) {
@@ -209,10 +243,8 @@ pub(crate) struct Aggregate {
 }
 
 impl Aggregate {
-    pub(crate) fn add(&mut self, id: SessionId, weight: f64) {
-        let (active, usage, share, pull) = (false, 0.0, 0.0, 0.0);
-        let standing = Standing { weight, active, usage, share, pull, apart: None, times_apart: 0 };
-        self.members.insert(id, standing);
+    pub(crate) fn add(&mut self, id: SessionId, share: SessionShare) {
+        self.members.insert(id, Standing::new(share));
     }
 
     pub(crate) fn remove(&mut self, id: SessionId) {
@@ -221,9 +253,9 @@ impl Aggregate {
         self.changed = true;
     }
 
-    pub(crate) fn set_weight(&mut self, id: SessionId, weight: f64) {
+    pub(crate) fn set_share(&mut self, id: SessionId, share: SessionShare) {
         if let Some(member) = self.members.get_mut(&id) {
-            member.weight = weight;
+            member.set_share(share);
             self.changed = true;
         }
     }
@@ -240,11 +272,24 @@ impl Aggregate {
     /// What a new member may use when it begins to send; `None` if it has to measure its path.
     pub(crate) fn join(&self, now: Instant, id: SessionId) -> Option<Grant> {
         let (rate, member) = (self.rate(now)?, self.members.get(&id)?);
-        Some(Grant::Share { rate, share: member.weight / (self.weight_in_use() + member.weight) })
+        let share = self.share_beside(rate, member, self.active.iter());
+        Some(Grant::Share { rate, share })
     }
 
-    fn weight_in_use(&self) -> f64 {
-        self.active.iter().filter_map(|id| self.members.get(id)).map(|it| it.weight).sum()
+    /// The share of a member beside others that always have something to send.
+    fn share_beside<'a>(
+        &self,
+        rate: f64,
+        member: &Standing,
+        others: impl Iterator<Item = &'a SessionId>,
+    ) -> f64 {
+        let others = others.filter_map(|id| self.members.get(id));
+        let own = (member.weight, member.guaranteed);
+        let (weights, guaranteed) =
+            others.fold(own, |sum, it| (sum.0 + it.weight, sum.1 + it.guaranteed));
+        let kept = (rate / guaranteed).min(1.0);
+        let rest = (rate - guaranteed).max(0.0);
+        (kept * member.guaranteed + rest * member.weight / weights) / rate
     }
 
     /// A member has begun to send. Returns what it may use until the members are compared, which
@@ -255,10 +300,12 @@ impl Aggregate {
         if core::mem::replace(&mut member.active, true) {
             return None;
         }
-        let (weight, together) = (member.weight, member.apart.is_none());
+        let together = member.apart.is_none();
         self.active.push(id);
         self.changed = true;
-        let (rate, share) = (rate?, weight / self.weight_in_use());
+        let rate = rate?;
+        let others = self.active.iter().filter(|other| **other != id);
+        let share = self.share_beside(rate, self.members.get(&id)?, others);
         let most = rate * share;
         Some(if together { Grant::Share { rate, share } } else { Grant::Apart { most } })
     }
@@ -380,20 +427,24 @@ impl Aggregate {
         }
     }
 
-    /// Divides the link by weights among those who want more than they get, and gives the rest what
-    /// they want.
+    /// Gives the members what is guaranteed to them and divides the rest by weights among those who
+    /// want more than they get; the others have what they want.
     fn divide(&mut self, reports: &[Report]) -> Vec<(SessionId, Grant)> {
         let Some((rate, _)) = self.rate else { return self.asleep() };
-        let members = &self.members;
-        let wants = self.active.iter().zip(reports).filter_map(|(id, report)| {
-            let member = members.get(id).filter(|member| member.active)?;
-            Some((member.weight, member.demand(report)))
-        });
-        let level = level(rate, wants);
+        let wishes: Vec<Option<Wish>> = self
+            .active
+            .iter()
+            .zip(reports)
+            .map(|(id, report)| Some(self.members.get(id)?.wish(report)))
+            .collect();
+        let sends = |id: &SessionId| self.members.get(id).is_some_and(|member| member.active);
+        let of_senders = self.active.iter().zip(&wishes).filter(|(id, _)| sends(id));
+        let division =
+            Division::of(rate, &of_senders.filter_map(|(_, it)| *it).collect::<Vec<_>>());
         let mut grants = Vec::with_capacity(self.active.len());
-        for id in &self.active {
-            let Some(member) = self.members.get_mut(id) else { continue };
-            member.share = (member.weight * level / rate).min(1.0);
+        for (id, wish) in self.active.iter().zip(wishes) {
+            let Some((member, wish)) = self.members.get_mut(id).zip(wish) else { continue };
+            member.share = (division.part(wish.weight, wish.guaranteed) / rate).min(1.0);
             let share = member.share;
             let grant = match member.apart {
                 _ if !member.active => Grant::Asleep,

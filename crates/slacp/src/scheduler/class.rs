@@ -21,8 +21,8 @@ impl ClassId {
 pub struct ClassConfig {
     /// Weight against other classes in what the guarantees leave, 1 to 1000. Default 1.
     pub weight: u16,
-    /// Rate served before other classes, in bits of IP packets per second. If the guarantees exceed
-    /// the rate, they share it in proportion. Default none.
+    /// Rate served before other classes, in bits of IP packets per second, and before other sessions
+    /// of the hub. If the guarantees exceed the rate, they share it in proportion. Default none.
     pub guaranteed: Option<BitRate>,
     /// Maximum rate, even when the link is otherwise idle. Default none.
     pub maximum: Option<BitRate>,
@@ -33,6 +33,26 @@ pub struct ClassConfig {
     /// The link, an index of [`Config::links`](crate::Config::links), that carries the new data of
     /// the class as long as it works. Retransmissions take the quickest link. Default none: any.
     pub link: Option<u8>,
+}
+
+/// The rates of a class in one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClassRates {
+    /// As [`ClassConfig::guaranteed`].
+    pub guaranteed: Option<BitRate>,
+    /// As [`ClassConfig::maximum`].
+    pub maximum: Option<BitRate>,
+}
+
+impl ClassRates {
+    /// These, and for those that are `None` the `usual` ones.
+    #[must_use]
+    pub fn or(self, usual: Self) -> Self {
+        Self {
+            guaranteed: self.guaranteed.or(usual.guaranteed),
+            maximum: self.maximum.or(usual.maximum),
+        }
+    }
 }
 
 /// Code point of packets without new data if any class has one: network control (RFC 4594 §3.2).
@@ -46,6 +66,11 @@ pub(crate) fn control_dscp(classes: &[ClassConfig]) -> u8 {
 }
 
 impl ClassConfig {
+    /// The rates that the class has in sessions without rates of their own.
+    pub fn rates(&self) -> ClassRates {
+        ClassRates { guaranteed: self.guaranteed, maximum: self.maximum }
+    }
+
     pub(crate) fn checked(self) -> Result<Self, ConfigError> {
         if !(1..=1000).contains(&self.weight) {
             return Err(ConfigError::Weight { weight: self.weight });

@@ -95,6 +95,28 @@ impl Session {
         [self.streams.backlog(class), self.sender.outbound.backlog(class)]
     }
 
+    fn has_waiting(&self, class: usize) -> bool {
+        self.waiting(class).iter().any(|backlog| backlog.flows > 0)
+    }
+
+    /// From when on the guarantee of one of its classes lets the session go before others.
+    pub(crate) fn class_claim(&self) -> Option<Instant> {
+        let scheduler = &self.sender.scheduler;
+        (scheduler.guaranteed() > 0)
+            .then(|| scheduler.claims_at(|class| self.has_waiting(class)))
+            .flatten()
+    }
+
+    /// What is guaranteed to all its classes, in bit/s.
+    pub(crate) fn class_guarantees(&self) -> u64 {
+        self.sender.scheduler.guaranteed()
+    }
+
+    /// What is guaranteed to those of its classes that have data, or lately had, in bit/s.
+    pub(crate) fn class_guarantees_in_use(&self, now: Instant) -> u64 {
+        self.sender.scheduler.guaranteed_in_use(now, |class| self.has_waiting(class))
+    }
+
     /// Fills the packet with whatever is waiting.
     pub(super) fn write_payload(&mut self, now: Instant, packet: &mut Filling) {
         self.write_own_frames(packet);

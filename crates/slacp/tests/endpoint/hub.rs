@@ -4,8 +4,8 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use slacp::{
-    ChannelConfig, ChannelId, CloseReason, Config, Endpoint, ErrorControl, Event, KeyPair, Rate,
-    RateState, SessionId, SessionShare,
+    ChannelConfig, ChannelId, ClassConfig, ClassId, ClassRates, CloseReason, Config, Endpoint,
+    ErrorControl, Event, KeyPair, Rate, RateState, SessionId, SessionShare,
 };
 use units::{BitRate, Instant, Machine};
 
@@ -24,10 +24,23 @@ fn channel() -> ChannelId {
     ChannelId::new(0).unwrap()
 }
 
-fn config() -> Config {
+/// The channel of the class "voice".
+fn voice_channel() -> ChannelId {
+    ChannelId::new(1).unwrap()
+}
+
+/// A configuration with a second class, and that class.
+fn with_voice() -> (Config, ClassId) {
     let mut config = Config::new(BitRate::from_mbit(10));
-    config.add_channel(channel(), ChannelConfig::new(ErrorControl::None)).unwrap();
-    config
+    let plain = ChannelConfig::new(ErrorControl::None);
+    config.add_channel(channel(), plain).unwrap();
+    let class = config.add_class(ClassConfig::default()).unwrap();
+    config.add_channel(voice_channel(), ChannelConfig { class, ..plain }).unwrap();
+    (config, class)
+}
+
+fn config() -> Config {
+    with_voice().0
 }
 
 /// A hub and its terminals on links without delay or limit.
@@ -102,10 +115,23 @@ impl Star {
 
     /// Offers packets of `size` bytes to a terminal's session at the hub.
     fn offer(&mut self, terminal: usize, size: usize, count: usize) {
-        for _ in 0..count {
-            let packet = vec![0x45; size];
-            self.hub.send_packet(self.now, self.sessions[terminal], channel(), &packet).unwrap();
-        }
+        (0..count).for_each(|_| self.offer_on(channel(), terminal, size));
+    }
+
+    fn offer_on(&mut self, channel: ChannelId, terminal: usize, size: usize) {
+        let packet = vec![0x45; size];
+        self.hub.send_packet(self.now, self.sessions[terminal], channel, &packet).unwrap();
+    }
+
+    /// Gives the class "voice" of one session rates of its own.
+    fn set_voice(&mut self, terminal: usize, rates: ClassRates) {
+        let (_, voice) = with_voice();
+        self.hub.set_class_rates(self.now, self.sessions[terminal], &[(voice, rates)]).unwrap();
+    }
+
+    fn voice_sent(&self, terminal: usize) -> f64 {
+        let (_, voice) = with_voice();
+        self.hub.class_stats(self.sessions[terminal], voice).unwrap().bytes_sent as f64
     }
 
     fn bytes_sent(&self) -> Vec<f64> {
@@ -192,6 +218,60 @@ fn sessions_have_guarantees_and_maxima() {
         let good = got.iter().zip(want).all(|(got, want)| (got - want).abs() < 0.1);
         assert!(good, "{shares:?}: {got:?}, not {want:?}");
     }
+}
+
+/// Mbit/s of voice and of everything that each session sends, if the first two have voice of
+/// 0.8 Mbit/s (100 packets of 1000 bytes a second) beside bulk without end, and the third one has bulk
+/// and nine times the weight; and how long voice of the first one waits at most.
+fn sent_with_voice(rates: [ClassRates; 2]) -> ([f64; 2], Vec<f64>, Duration) {
+    let mut star = Star::new();
+    (0..2).for_each(|n| star.set_voice(n, rates[n]));
+    star.hub.set_share(star.now, star.sessions[2], weighted(9)).unwrap();
+    let (mut longest, mut voice, mut all) = (Duration::ZERO, [0.0; 2], Vec::new());
+    for ms in 0..6000 {
+        if ms == 2000 {
+            (voice, all) = ([0, 1].map(|n| star.voice_sent(n)), star.bytes_sent());
+        }
+        (0..3).for_each(|terminal| star.offer(terminal, 1400, 1));
+        if ms % 10 == 0 {
+            (0..2).for_each(|terminal| star.offer_on(voice_channel(), terminal, 1000));
+        }
+        star.step();
+        let stats = star.hub.channel_stats(star.sessions[0], voice_channel()).unwrap();
+        longest = longest.max(stats.queue_wait);
+    }
+    let mbit = |now: f64, before: f64| (now - before) * 8.0 / 4e6;
+    let voice = [0, 1].map(|n| mbit(star.voice_sent(n), voice[n]));
+    (
+        voice,
+        star.bytes_sent().iter().zip(all).map(|(now, before)| mbit(*now, before)).collect(),
+        longest,
+    )
+}
+
+/// A class's guarantee counts against other sessions, too, and in that session alone.
+#[test]
+fn classes_have_guarantees_and_maxima_in_each_session() {
+    let rate = |kbit: u64| Some(BitRate::from_bits_per_second(kbit * 1000));
+    let none = ClassRates::default();
+    let guaranteed = ClassRates { guaranteed: rate(1000), ..none };
+    let ([first, second], all, longest) = sent_with_voice([guaranteed, none]);
+    println!("{first:.2} {second:.2}, {all:.2?}, {longest:?}");
+    // Packets of the hop are 56 bytes longer.
+    let offered = 0.8 * 1.056;
+    assert!((first - offered).abs() < 0.02, "{first}");
+    // A step is 1 ms, a packet of another session takes 1.2.
+    assert!(longest <= Duration::from_millis(4), "{longest:?}");
+    // The other one has half of its session's eleventh of the rest.
+    let part = (10.0 - offered) / 11.0;
+    assert!((second - part / 2.0).abs() < 0.05, "{second} of {part}");
+    for (got, wanted) in all.iter().zip([offered + part, part, 9.0 * part]) {
+        assert!((got - wanted).abs() < 0.15, "{all:?}, not {wanted}");
+    }
+    let at_most = ClassRates { maximum: rate(200), ..none };
+    let ([first, second], ..) = sent_with_voice([at_most, none]);
+    // Its turn comes late now and then, and bursts are of 4 ms.
+    assert!((0.15..=0.2).contains(&first) && second > 0.4, "{first} {second}");
 }
 
 /// A hub with modem-reported rates. The first session's modem reports `rate` while a packet of that

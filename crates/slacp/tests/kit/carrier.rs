@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use link::{Link, LinkConfig, Loss, Payload, QueueLimit};
 use slacp::{
-    AggregateId, Config, Endpoint, Event, KeyPair, Open, PublicKey, Rate, Read, SessionId,
-    SessionShare, Stats, StreamId,
+    AggregateId, ClassId, ClassRates, Config, Endpoint, Event, KeyPair, Open, PublicKey, Rate,
+    Read, SessionId, SessionShare, Stats, StreamId,
 };
 use units::{BitRate, ByteCount, Instant, Machine};
 
@@ -251,10 +251,24 @@ impl Carrier {
     }
 
     pub fn set_weight(&mut self, n: usize, weight: u32) {
-        let (session, _) = self.terminals[n].hub.expect("a session");
-        let share = SessionShare { weight, ..SessionShare::default() };
-        self.hub.set_share(self.now, session, share).unwrap();
+        self.set_share(n, SessionShare { weight, ..SessionShare::default() });
+    }
+
+    pub fn set_share(&mut self, n: usize, share: SessionShare) {
+        self.hub.set_share(self.now, self.session(n), share).unwrap();
         self.serve_hub();
+    }
+
+    /// Guarantees a rate to the class of a terminal's stream.
+    pub fn guarantee_class(&mut self, n: usize, guaranteed: BitRate) {
+        let rates = ClassRates { guaranteed: Some(guaranteed), maximum: None };
+        let session = self.session(n);
+        self.hub.set_class_rates(self.now, session, &[(ClassId::DEFAULT, rates)]).unwrap();
+        self.serve_hub();
+    }
+
+    fn session(&self, n: usize) -> SessionId {
+        self.terminals[n].hub.expect("a session").0
     }
 
     /// Reports a rate for all sessions; `None` ends the report.
@@ -274,8 +288,7 @@ impl Carrier {
     }
 
     pub fn stats(&self, n: usize) -> Stats {
-        let (session, _) = self.terminals[n].hub.expect("a session");
-        self.hub.stats(session).expect("it is up")
+        self.hub.stats(self.session(n)).expect("it is up")
     }
 
     pub fn run(&mut self, end: f64) {

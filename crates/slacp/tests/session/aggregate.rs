@@ -2,6 +2,9 @@
 
 use core::time::Duration;
 
+use slacp::SessionShare;
+use units::BitRate;
+
 use crate::carrier::{Carrier, Members};
 
 const MBIT: f64 = 50.0;
@@ -43,6 +46,33 @@ fn members_share_by_weight() {
     carrier.run(20.0);
     for (n, wanted) in [10.0, 30.0, 10.0].into_iter().enumerate() {
         assert_near(carrier.rate(n, 8.0, 20.0), wanted, 0.1, "of weight 1, 3, 1");
+    }
+}
+
+/// What is guaranteed comes first, whether to a terminal or to a class of its traffic; beyond the
+/// link's rate, in proportion. A maximum leaves the rest to the others.
+#[test]
+fn members_have_guarantees_and_maxima() {
+    let rate = |mbit| Some(BitRate::from_mbit(mbit));
+    let usual = SessionShare::default();
+    let guaranteed = |mbit| SessionShare { guaranteed: rate(mbit), ..usual };
+    let cases = [
+        ([guaranteed(20), usual, usual], None, [30.0, 10.0, 10.0]),
+        ([usual; 3], Some(20), [30.0, 10.0, 10.0]),
+        // A terminal's guarantee includes those of its classes.
+        ([guaranteed(20), usual, usual], Some(5), [30.0, 10.0, 10.0]),
+        ([guaranteed(60), guaranteed(40), usual], None, [30.0, 20.0, 0.0]),
+        ([SessionShare { maximum: rate(4), ..usual }, usual, usual], None, [4.0, 23.0, 23.0]),
+    ];
+    for (shares, of_class, wanted) in cases {
+        let mut carrier = carrier(&[560, 0, 260], 1);
+        carrier.run(3.0);
+        shares.into_iter().zip(0..).for_each(|(share, n)| carrier.set_share(n, share));
+        of_class.into_iter().for_each(|mbit| carrier.guarantee_class(0, BitRate::from_mbit(mbit)));
+        carrier.run(20.0);
+        let rates = carrier.rates(8.0, 20.0);
+        let near = |(got, wanted): (&f64, f64)| (got - wanted).abs() <= 0.08 * wanted + 0.2;
+        assert!(rates.iter().zip(wanted).all(near), "{rates:?} instead of {wanted:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::hop::{HUB, Hop, Plan, TERMINAL, at};
 use crate::packets::{Arrivals, Flow, NONE, Node, channels, id, net, run};
 use link::testkit::Net;
-use slacp::{ChannelConfig, ClassConfig, ClassId, Config, ErrorControl, SessionId, StreamId};
+use slacp::{ChannelConfig, ClassConfig, ClassId, Config, ErrorControl, Rate, SessionId, StreamId};
 use units::BitRate;
 
 /// Channels of the classes that [`classes`] makes.
@@ -38,8 +38,8 @@ fn hop() -> Hop {
 }
 
 /// What arrives of these flows while the hub also has a stream with 30 MB to send.
-fn beside_a_download(flows: &[Flow]) -> (Vec<Arrivals>, Net<Node>) {
-    let mut net = net(&hop(), &[Plan::new(30_000_000, 10)], &[], flows);
+fn beside_a_download(hop: &Hop, flows: &[Flow]) -> (Vec<Arrivals>, Net<Node>) {
+    let mut net = net(hop, &[Plan::new(30_000_000, 10)], &[], flows);
     net.run_for(Duration::from_secs(4)).unwrap();
     let now = net.now();
     net.peers_mut()[HUB].host.open(now, 0).unwrap();
@@ -81,7 +81,7 @@ fn a_guarantee_holds_whatever_others_send() {
     assert!(outer(1.9, 1200) < 2.0);
     let greedy = Flow::new(NONE, 1200, 10.0, 20.0);
     let flows = [gold.clone(), greedy.clone(), greedy.clone(), Flow::new(HEAVY, 1200, 10.0, 20.0)];
-    let (arrivals, net) = beside_a_download(&flows);
+    let (arrivals, net) = beside_a_download(&hop(), &flows);
     assert_eq!(arrivals[0].packets.len() as u64, gold.count);
     let (p95, most) = (arrivals[0].delay(0.95), arrivals[0].delay(1.0));
     assert!(p95 <= at_once(2), "{p95:?}");
@@ -94,6 +94,25 @@ fn a_guarantee_holds_whatever_others_send() {
     let gold = net.peers()[HUB].host.endpoint.class_stats(net.peers()[HUB].session(), class(1));
     let gold = gold.unwrap();
     assert!(gold.guaranteed_bytes_sent * 100 >= gold.bytes_sent * 95, "{gold:?}");
+}
+
+fn auto_classes(config: &mut Config) {
+    classes(config);
+    config.rate = Rate::auto();
+}
+
+/// At a measured rate, too.
+#[test]
+fn a_guarantee_holds_at_a_measured_rate() {
+    let hop = Hop { configure: auto_classes, ..hop() };
+    let gold = Flow::new(GOLD, 1200, 1.9, 20.0);
+    let flows = [gold.clone(), Flow::new(HEAVY, 1200, 10.0, 20.0)];
+    let (arrivals, _) = beside_a_download(&hop, &flows);
+    assert_eq!(arrivals[0].packets.len() as u64, gold.count);
+    // The link's own queue, which a session keeps short, comes on top.
+    let (p95, most) = (arrivals[0].delay(0.95), arrivals[0].delay(1.0));
+    println!("{p95:?}, at most {most:?}");
+    assert!(p95 <= at_once(3) + Duration::from_millis(60), "{p95:?}");
 }
 
 /// The class that was added after `added` others.
@@ -121,7 +140,7 @@ fn a_maximum_holds_on_an_empty_link() {
 #[test]
 fn streams_and_channels_of_a_class_share_by_flows() {
     let greedy = || Flow::new(NONE, 1200, 10.0, 20.0);
-    let (arrivals, _) = beside_a_download(&[greedy(), greedy()]);
+    let (arrivals, _) = beside_a_download(&hop(), &[greedy(), greedy()]);
     for arrivals in arrivals {
         let mbit = outer(arrivals.packets.len() as f64 * 1200.0 * 8.0 / 20e6, 1200);
         assert!((mbit - 10.0 / 3.0).abs() < 0.15, "{mbit}");
@@ -143,7 +162,7 @@ fn streams_in_classes_share_by_weight() {
 fn a_sparse_flow_waits_for_one_packet_of_others() {
     let voice = Flow { every: Duration::from_millis(20), ..Flow::new(NONE, 200, 0.08, 20.0) };
     let greedy = || Flow::new(NONE, 1200, 5.0, 20.0);
-    let (arrivals, _) = beside_a_download(&[voice.clone(), greedy(), greedy(), greedy()]);
+    let (arrivals, _) = beside_a_download(&hop(), &[voice.clone(), greedy(), greedy(), greedy()]);
     let (p95, most) = (arrivals[0].delay(0.95), arrivals[0].delay(1.0));
     println!("voice: p95 {p95:?}, most {most:?}");
     assert_eq!(arrivals[0].packets.len() as u64, voice.count);

@@ -84,11 +84,12 @@ impl Hop {
         let state = self.lock(session);
         let row = |(class, id): (&Definition, ClassId)| {
             let stats = state.endpoint.class_stats(session, id)?;
+            let rates = state.endpoint.class_rates(session, id)?;
             Some(ClassStatus {
                 name: class.name.clone(),
                 weight: class.share.weight,
-                guaranteed_bit_s: class.share.guaranteed.map(BitRate::bits_per_second),
-                maximum_bit_s: class.share.maximum.map(BitRate::bits_per_second),
+                guaranteed_bit_s: rates.guaranteed.map(BitRate::bits_per_second),
+                maximum_bit_s: rates.maximum.map(BitRate::bits_per_second),
                 sent_bytes: stats.bytes_sent,
                 guaranteed_sent_bytes: stats.guaranteed_bytes_sent,
                 waiting_bytes: stats.waiting.get(),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pep::traffic::Classes;
+use pep::traffic::{Classes, Definition};
 use slacp::{
-    AggregateId, ClassId, CloseReason, Contact, KeyPair, PathKey, PathMemory, PublicKey, Rate,
-    RateError, SessionId, SessionShare, Sibling,
+    AggregateId, ClassId, ClassRates, CloseReason, Contact, KeyPair, PathKey, PathMemory,
+    PublicKey, Rate, RateError, SessionId, SessionShare, Sibling,
 };
 use units::{BitRate, ByteCount, Instant};
 
@@ -145,6 +145,24 @@ impl Hop {
     /// Sets a session's share of the rate. Ignored for a session that has ended.
     pub(crate) fn set_share(&self, now: Instant, session: SessionId, share: SessionShare) {
         let _ = self.lock(session).endpoint.set_share(now, session, share);
+        self.notify_driver(session);
+    }
+
+    /// Gives classes of a session rates of their own, by name; what is `None` is as configured for
+    /// all. Ignored for a session that has ended.
+    pub(crate) fn set_class_rates(
+        &self,
+        now: Instant,
+        session: SessionId,
+        own: &BTreeMap<String, ClassRates>,
+    ) {
+        let classes = self.0.classes.read().clone();
+        let of_class = |(class, id): (&Definition, ClassId)| {
+            let own = own.get(&class.name).copied().unwrap_or_default();
+            (id, own.or(class.share.rates()))
+        };
+        let rates: Vec<(ClassId, ClassRates)> = classes.all().map(of_class).collect();
+        let _ = self.lock(session).endpoint.set_class_rates(now, session, &rates);
         self.notify_driver(session);
     }
 

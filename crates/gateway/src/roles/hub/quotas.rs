@@ -10,8 +10,8 @@ use super::Hub;
 use crate::operate::Operations;
 
 impl Hub {
-    /// Gives a session what its terminal gets now: its share, or what is left when its quota is used
-    /// up.
+    /// Gives a session what its terminal gets now: its share and the rates of its classes, or what is
+    /// left when its quota is used up.
     pub(super) fn set_share(&self, now: Instant, ops: &Operations, session: SessionId) {
         let hop = self.parts.gateway.hop();
         let Some(terminal) = self.sites.of(session) else { return };
@@ -23,6 +23,7 @@ impl Hub {
         if hop.share(session) != Some(share) {
             hop.set_share(now, session, share);
         }
+        hop.set_class_rates(now, session, &terminal.classes);
         match exhausted {
             Some(Exhausted::Class(name)) => hop.force_class(session, Some(name)),
             _ => hop.force_class(session, None),

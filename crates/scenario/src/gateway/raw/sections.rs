@@ -1,5 +1,6 @@
 //! The sections of gateways' files as written.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use pep::accounting::{Exhausted, Period};
@@ -497,13 +498,16 @@ pub(crate) struct PermittedTerminal {
     /// Share of the hub's rate, relative to other terminals.
     #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
     pub(in crate::gateway) weight: Option<i64>,
-    /// A rate that the terminal gets before others share. Needs a rate of the hub that is not
+    /// A rate that the terminal gets before others share. Needs a `carrier` if the hub's rate is
     /// measured.
     #[schemars(extend("examples" = ["1 Mbit/s"]))]
     pub(in crate::gateway) guaranteed: Option<Text<BitRate>>,
     /// A rate that the hub does not exceed towards the terminal.
     #[schemars(extend("examples" = ["2 Mbit/s"]))]
     pub(in crate::gateway) maximum: Option<Text<BitRate>>,
+    /// Rates of classes towards the terminal, by name; what is missing is as in `[[class]]`.
+    #[serde(default)]
+    pub(in crate::gateway) classes: BTreeMap<String, OwnRates>,
     /// The most that the streams of its session hold, in each direction; by default `memory` of
     /// the hub.
     pub(in crate::gateway) memory: Option<Text<ByteCount>>,
@@ -526,6 +530,18 @@ pub(crate) struct PermittedTerminal {
     /// traffic; by default as in `[limits]`.
     #[schemars(extend("examples" = ["block", "256 kbit/s", "bulk"]))]
     pub(in crate::gateway) quota_then: Option<Text<Exhausted>>,
+}
+
+/// Rates of a class towards one terminal.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::gateway) struct OwnRates {
+    /// A rate that the class gets before others share.
+    #[schemars(extend("examples" = ["64 kbit/s"]))]
+    pub(in crate::gateway) guaranteed: Option<Text<BitRate>>,
+    /// A rate that the class does not exceed.
+    #[schemars(extend("examples" = ["2 Mbit/s"]))]
+    pub(in crate::gateway) maximum: Option<Text<BitRate>>,
 }
 
 /// Limits of each terminal.

@@ -19,6 +19,43 @@ pub(super) fn level(capacity: f64, members: impl Iterator<Item = (f64, f64)>) ->
     f64::INFINITY
 }
 
+/// What a member wants of a link, in bit/s.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish {
+    pub(super) weight: f64,
+    pub(super) demand: f64,
+    /// What it has before others share.
+    pub(super) guaranteed: f64,
+}
+
+/// How a link is divided: first what is guaranteed, the rest by weight.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Division {
+    /// The part of each guarantee that the link carries, at most 1.
+    kept: f64,
+    /// Of the rest, what a member has for each unit of its weight.
+    level: f64,
+}
+
+impl Division {
+    pub(super) fn of(capacity: f64, wishes: &[Wish]) -> Self {
+        let claim = |wish: &Wish| wish.guaranteed.min(wish.demand);
+        let claims: f64 = wishes.iter().map(claim).sum();
+        if claims > capacity {
+            let claiming = wishes.iter().filter(|wish| wish.guaranteed > 0.0);
+            let kept = level(capacity, claiming.map(|wish| (wish.guaranteed, claim(wish))));
+            return Self { kept, level: 0.0 };
+        }
+        let rest = wishes.iter().map(|wish| (wish.weight, wish.demand - claim(wish)));
+        Self { kept: 1.0, level: level(capacity - claims, rest) }
+    }
+
+    /// What a member may use, if it wants as much.
+    pub(super) fn part(&self, weight: f64, guaranteed: f64) -> f64 {
+        self.kept * guaranteed + self.level * weight
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -60,6 +97,30 @@ mod tests {
                 prop_assert!(got <= demand);
                 prop_assert!(got == demand || got / weight >= most * (1.0 - 1e-9));
             }
+        }
+
+        /// Guarantees that the link carries are kept, those beyond its rate scaled, and
+        /// nothing is left while somebody wants more.
+        #[test]
+        fn guarantees_come_first(
+            capacity in 1e4..1e9,
+            members in prop::collection::vec((1u32..=1000, 0.0..1e8, 0.0..1e7), 1..40),
+        ) {
+            let wish = |(weight, demand, guaranteed): (u32, f64, f64)| {
+                Wish { weight: f64::from(weight), demand, guaranteed }
+            };
+            let wishes: Vec<Wish> = members.into_iter().map(wish).collect();
+            let division = Division::of(capacity, &wishes);
+            let got = |wish: &Wish| division.part(wish.weight, wish.guaranteed).min(wish.demand);
+            let claim = |wish: &Wish| wish.guaranteed.min(wish.demand);
+            let sum = |of: &dyn Fn(&Wish) -> f64| wishes.iter().map(of).sum::<f64>();
+            let scale = (capacity / sum(&|wish| wish.guaranteed)).min(1.0);
+            for wish in &wishes {
+                let least = claim(wish).min(wish.guaranteed * scale);
+                prop_assert!(got(wish) >= least * (1.0 - 1e-9), "{wish:?}");
+            }
+            let all = capacity.min(sum(&|wish| wish.demand));
+            prop_assert!((sum(&got) - all).abs() <= 1e-9 * capacity, "{} of {all}", sum(&got));
         }
 
         #[test]

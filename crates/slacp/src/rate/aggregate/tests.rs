@@ -10,17 +10,26 @@ fn at(ms: u64) -> Instant {
 fn busy(known: Known) -> Report {
     let (bits, most) = (1e6, f64::INFINITY);
     let (queue, late) = (0.0, 0.0);
-    Report { known, bits, backlogged: true, idle: false, most, doubted: false, queue, late }
+    let (guaranteed, doubted) = (0.0, false);
+    Report { known, bits, backlogged: true, idle: false, most, guaranteed, doubted, queue, late }
 }
 
 /// An aggregate of members that know the link's rate, and send.
-fn aggregate(weights: &[f64]) -> Aggregate {
+fn aggregate(weights: &[u32]) -> Aggregate {
+    aggregate_of(&weights.iter().map(|weight| weighted(*weight)).collect::<Vec<_>>())
+}
+
+fn weighted(weight: u32) -> SessionShare {
+    SessionShare { weight, ..SessionShare::default() }
+}
+
+fn aggregate_of(shares: &[SessionShare]) -> Aggregate {
     let mut all = Aggregate::default();
-    for (n, weight) in (0..).zip(weights) {
-        all.add(SessionId(n), *weight);
+    for (n, share) in (0..).zip(shares) {
+        all.add(SessionId(n), *share);
         assert_eq!(all.wake(at(0), SessionId(n)), None, "nothing is known yet");
     }
-    let reports = vec![busy(Known::Own(LINK)); weights.len()];
+    let reports = vec![busy(Known::Own(LINK)); shares.len()];
     compare(&mut all, 100, &reports);
     all
 }
@@ -41,15 +50,33 @@ fn share(grant: Grant) -> f64 {
 
 #[test]
 fn the_link_is_divided_by_weight() {
-    let mut all = aggregate(&[1.0, 3.0, 1.0]);
+    let mut all = aggregate(&[1, 3, 1]);
     let grants = compare(&mut all, 150, &[busy(Known::Link(LINK)); 3]);
     let shares: Vec<f64> = grants.into_iter().map(share).collect();
     assert_eq!(shares, [10e6, 30e6, 10e6]);
 }
 
 #[test]
+fn guarantees_come_before_weights() {
+    let guaranteed =
+        |mbit| SessionShare { guaranteed: Some(BitRate::from_mbit(mbit)), ..weighted(1) };
+    let mut all = aggregate_of(&[guaranteed(20), weighted(1), weighted(2)]);
+    let mut reports = [busy(Known::Link(LINK)); 3];
+    let shares =
+        |grants: Vec<Grant>| grants.into_iter().map(share).map(f64::round).collect::<Vec<_>>();
+    assert_eq!(shares(compare(&mut all, 150, &reports)), [27.5e6, 7.5e6, 15e6]);
+    // A class in use of the second one has a guarantee, too.
+    reports[1].guaranteed = 10e6;
+    assert_eq!(shares(compare(&mut all, 200, &reports)), [25e6, 15e6, 10e6]);
+    // One that wakes beside two busy ones has its guarantee at once.
+    all.add(SessionId(3), guaranteed(15));
+    let Some(Grant::Share { rate, share }) = all.wake(at(210), SessionId(3)) else { panic!() };
+    assert_eq!((rate, (rate * share).round()), (LINK, 15e6 + 15e6 / 5.0));
+}
+
+#[test]
 fn who_sends_less_leaves_the_rest_to_the_others() {
-    let mut all = aggregate(&[1.0; 3]);
+    let mut all = aggregate(&[1; 3]);
     let little = Report { bits: 0.1e6, backlogged: false, ..busy(Known::Link(LINK)) };
     let mut last = Vec::new();
     for n in 0..40 {
@@ -63,7 +90,7 @@ fn who_sends_less_leaves_the_rest_to_the_others() {
 
 #[test]
 fn an_idle_member_sleeps_and_wakes_with_its_share() {
-    let mut all = aggregate(&[1.0, 1.0]);
+    let mut all = aggregate(&[1, 1]);
     let idle = Report { bits: 0.0, backlogged: false, idle: true, ..busy(Known::Link(LINK)) };
     let grants = compare(&mut all, 150, &[idle, busy(Known::Link(LINK))]);
     assert_eq!(grants, [Grant::Asleep, Grant::Share { rate: LINK, share: 1.0 }]);
@@ -77,7 +104,7 @@ fn an_idle_member_sleeps_and_wakes_with_its_share() {
 
 #[test]
 fn nobody_is_visited_while_nobody_sends() {
-    let mut all = aggregate(&[1.0]);
+    let mut all = aggregate(&[1]);
     let idle = Report { bits: 0.0, backlogged: false, idle: true, ..busy(Known::Link(LINK)) };
     assert_eq!(compare(&mut all, 150, &[idle]), [Grant::Asleep]);
     assert!(!all.is_due(at(1_000_000)));
@@ -85,15 +112,15 @@ fn nobody_is_visited_while_nobody_sends() {
 
 #[test]
 fn the_rate_is_known_for_a_minute_after_its_use() {
-    let mut all = aggregate(&[1.0]);
-    all.add(SessionId(7), 3.0);
+    let mut all = aggregate(&[1]);
+    all.add(SessionId(7), weighted(3));
     assert_eq!(all.join(at(1000), SessionId(7)), Some(Grant::Share { rate: LINK, share: 0.75 }));
     assert_eq!(all.rate(at(61_000)), None);
 }
 
 #[test]
 fn a_member_counts_by_its_share() {
-    let mut all = aggregate(&[1.0, 3.0]);
+    let mut all = aggregate(&[1, 3]);
     let reports = [busy(Known::Link(0.9 * LINK)), busy(Known::Link(LINK))];
     compare(&mut all, 150, &reports);
     let wanted = LINK * 0.9_f64.powf(0.25);
@@ -102,7 +129,7 @@ fn a_member_counts_by_its_share() {
 
 #[test]
 fn what_a_train_finds_is_news_for_all() {
-    let mut all = aggregate(&[1.0; 4]);
+    let mut all = aggregate(&[1; 4]);
     let mut reports = [busy(Known::Link(LINK)); 4];
     reports[2].known = Known::Link(1.3 * LINK);
     compare(&mut all, 150, &reports);
@@ -111,7 +138,7 @@ fn what_a_train_finds_is_news_for_all() {
 
 #[test]
 fn one_who_pulls_down_what_others_pull_up_is_set_apart() {
-    let mut all = aggregate(&[1.0; 2]);
+    let mut all = aggregate(&[1; 2]);
     let mut grants = Vec::new();
     for n in 0..20 {
         let rate = all.rate(at(0)).unwrap();
@@ -128,7 +155,7 @@ fn one_who_pulls_down_what_others_pull_up_is_set_apart() {
 
 #[test]
 fn a_fall_that_one_sees_first_is_no_dispute() {
-    let mut all = aggregate(&[1.0; 2]);
+    let mut all = aggregate(&[1; 2]);
     for n in 0..20 {
         let rate = all.rate(at(0)).unwrap();
         let near = (rate * 0.5).max(0.1 * LINK);
@@ -141,7 +168,7 @@ fn a_fall_that_one_sees_first_is_no_dispute() {
 
 #[test]
 fn a_doubted_member_measures_for_itself() {
-    let mut all = aggregate(&[1.0; 2]);
+    let mut all = aggregate(&[1; 2]);
     let doubted = Report { doubted: true, ..busy(Known::Link(0.1 * LINK)) };
     let grants = compare(&mut all, 150, &[doubted, busy(Known::Link(LINK))]);
     assert_eq!(grants[0], Grant::Apart { most: LINK / 2.0 });
@@ -153,7 +180,7 @@ fn a_doubted_member_measures_for_itself() {
 fn of_two_the_one_that_hides_the_queue_is_set_apart() {
     // The late acknowledgements of the second one betray it; without them the first has a slower path.
     for (late, apart) in [(0.1, 1), (0.0, 0)] {
-        let mut all = aggregate(&[1.0; 2]);
+        let mut all = aggregate(&[1; 2]);
         let mut last = Vec::new();
         for n in 0..20 {
             let rate = all.rate(at(150 + 50 * n)).unwrap();

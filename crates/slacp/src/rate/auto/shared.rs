@@ -30,7 +30,7 @@ impl Auto {
     }
 
     /// What the session has done since the last report; `None` if it shares no link.
-    pub(crate) fn report(&mut self) -> Option<Report> {
+    pub(crate) fn report(&mut self, guaranteed: f64) -> Option<Report> {
         let most = self.ceiling;
         let doubted = self.trust.is_doubted();
         let known = self.known();
@@ -40,7 +40,7 @@ impl Auto {
         let idle = bits == 0.0 && member.resting;
         let backlogged = !member.limited;
         member.limited = member.resting;
-        Some(Report { known, bits, backlogged, idle, most, doubted, queue, late })
+        Some(Report { known, bits, backlogged, idle, most, guaranteed, doubted, queue, late })
     }
 
     fn known(&self) -> Known {
