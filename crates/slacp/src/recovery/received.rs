@@ -16,6 +16,11 @@ use crate::wire::varint;
 /// How long a packet waits for its acknowledgement when nothing is missing.
 pub(crate) const ACK_DELAY: Duration = Duration::from_millis(25);
 
+/// Bytes after which packets do not wait any longer: what arrives in [`ACK_DELAY`] at 320 Mbit/s.
+/// On a fast link the sender would otherwise hold, and soon fill its windows with, megabytes that
+/// have long arrived.
+const ACK_BYTES: usize = 1_000_000;
+
 /// Acknowledgements may take one byte in this many received.
 const BUDGET: i64 = 100;
 
@@ -46,6 +51,8 @@ pub(crate) struct Received {
     marks: VecDeque<(u64, Instant, u8)>,
     /// When the first unreported packet came.
     waiting_since: Option<Instant>,
+    /// Bytes of unreported packets.
+    waiting_bytes: usize,
     /// The highest missing packet whose loss is not yet reported.
     unreported_gap: Option<u64>,
     urgent: bool,
@@ -65,6 +72,7 @@ impl Received {
             restored: RangeSet::default(),
             marks: VecDeque::new(),
             waiting_since: None,
+            waiting_bytes: 0,
             unreported_gap: None,
             urgent: false,
             last_report: Instant::ZERO,
@@ -113,6 +121,7 @@ impl Received {
         self.budget = (self.budget + size as i64).min(BUDGET_CAP * BUDGET);
         if eliciting {
             self.waiting_since.get_or_insert(now);
+            self.waiting_bytes += size;
         }
         if self.unreported_gap.is_some_and(|gap| number >= gap + REORDER_THRESHOLD) {
             self.unreported_gap = None;
@@ -194,10 +203,11 @@ impl Received {
     }
 
     /// When the next acknowledgement is due, on a hop with this RTT. If it reports no loss, it waits
-    /// for `patience`.
+    /// for `patience`, or [`ACK_BYTES`].
     pub(crate) fn report_at(&self, rtt: Duration, patience: Duration) -> Option<Instant> {
         let since = self.waiting_since?;
-        let due = if self.urgent { since } else { since + patience };
+        let prompt = self.urgent || self.waiting_bytes >= ACK_BYTES;
+        let due = if prompt { since } else { since + patience };
         let earliest = self.last_report + ACK_DELAY.max(rtt / 4);
         let free = self.urgent && self.recovery == Recovery::Ordered;
         Some(if self.budget > 0 || free { due } else { due.max(earliest) })
@@ -232,6 +242,7 @@ impl Received {
     /// Records that an acknowledgement of `size` bytes was sent.
     pub(crate) fn reported(&mut self, now: Instant, size: usize) {
         self.waiting_since = None;
+        self.waiting_bytes = 0;
         self.urgent = false;
         self.last_report = now;
         self.budget -= size as i64 * BUDGET;
@@ -286,6 +297,20 @@ mod tests {
         // A packet that nobody must acknowledge shows the gap before it too.
         book.arrived(at(7), 11, 60, false);
         assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(7)));
+    }
+
+    #[test]
+    fn a_megabyte_is_reported_at_once() {
+        let mut book = Received::new(Recovery::Reordering);
+        for number in 0..100 {
+            book.arrived(at(0), number, 9_900, true);
+        }
+        assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(25)));
+        book.arrived(at(1), 100, 10_000, true);
+        assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(0)));
+        book.reported(at(1), 80);
+        book.arrived(at(2), 101, 10_000, true);
+        assert_eq!(book.report_at(RTT, ACK_DELAY), Some(at(27)));
     }
 
     #[test]
