@@ -82,6 +82,12 @@ pub enum RunError {
         /// The system's reason.
         cause: io::Error,
     },
+    /// Questions for names cannot be taken in within TLS.
+    #[error("cannot resolve names: {problem}")]
+    Dns {
+        /// What is wrong.
+        problem: String,
+    },
     /// The kernel refuses the listeners, the nftables table, the rule or the route.
     #[error("cannot intercept connections: {0}")]
     Interception(Refusal),

@@ -80,6 +80,42 @@ pub fn http(bytes: &[u8]) {
     http::fuzzing::converse(asked, said, usize::from(*piece) + 1);
 }
 
+/// Two clients that ask for the same at the same time, and what the server says to the first. The first
+/// four bytes are the lengths of their requests, the fifth when its answer comes, in seconds.
+///
+/// # Panics
+/// On a bug in this crate.
+pub fn flights(bytes: &[u8]) {
+    let Some(([one, two, three, four, later], said)) = bytes.split_first_chunk() else { return };
+    let length = |high: u8, low: u8| usize::from(u16::from_be_bytes([high, low]));
+    let (first, said) = said.split_at(said.len().min(length(*one, *two)));
+    let (second, said) = said.split_at(said.len().min(length(*three, *four)));
+    http::fuzzing::merge(first, second, said, (*later).into());
+}
+
+/// A request of DNS over HTTPS (method, target and media type, a line each), then what is answered.
+///
+/// # Panics
+/// On a bug in this crate.
+pub fn doh(bytes: &[u8]) {
+    let mut lines = bytes.splitn(4, |byte| *byte == b'\n');
+    let [method, target, kind, answer] = [(); 4].map(|()| lines.next().unwrap_or_default());
+    let [method, target] = [method, target].map(String::from_utf8_lossy);
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (&*target, None),
+    };
+    match names::doh::question(&method, path, query, Some(kind)) {
+        Ok(names::doh::Place::Target(message)) => {
+            assert!(message.len() <= names::doh::LONGEST_QUESTION + 3);
+        }
+        Ok(names::doh::Place::Body) => assert_eq!(method, "POST"),
+        Err(why) => assert!((400..500).contains(&why.status())),
+    }
+    // RFC 8767 §4: no record is kept for longer than a week.
+    assert!(names::doh::freshness(answer) <= 7 * 86_400);
+}
+
 /// What other nodes for bundles say. The first byte says where: a bundle, a stream of the hop, or a TCP
 /// connection that the node has opened or accepted; the second selects how the rest is cut into pieces.
 ///

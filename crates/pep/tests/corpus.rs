@@ -44,14 +44,30 @@ fn the_corpus_of_http_is_harmless() {
     replay("http", pep::fuzzing::http);
 }
 
-/// What a fuzzer would try first: bytes changed, cut, repeated and exchanged, with seeds.
 #[test]
-fn changes_to_the_corpus_of_http_are_harmless() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/http");
+fn the_corpus_of_merged_requests_is_harmless() {
+    replay("flights", pep::fuzzing::flights);
+}
+
+#[test]
+fn the_corpus_of_dns_over_https_is_harmless() {
+    replay("doh", pep::fuzzing::doh);
+}
+
+#[test]
+fn changes_to_the_corpora_of_http_are_harmless() {
+    change("http", 200_000, pep::fuzzing::http);
+    change("flights", 20_000, pep::fuzzing::flights);
+    change("doh", 20_000, pep::fuzzing::doh);
+}
+
+/// What a fuzzer would try first: bytes changed, cut, repeated and exchanged, with seeds.
+fn change(target: &str, seeds: u64, run: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let inputs =
         fs::read_dir(corpus).unwrap().map(|input| fs::read(input.unwrap().path()).unwrap());
     let inputs: Vec<Vec<u8>> = inputs.collect();
-    for seed in 0..200_000 {
+    for seed in 0..seeds {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut below = |bound: usize| (random.next_u64() % bound.max(1) as u64) as usize;
         let mut bytes = inputs[below(inputs.len())].clone();
@@ -71,8 +87,8 @@ fn changes_to_the_corpus_of_http_are_harmless() {
                 _ => drop(bytes.splice(at..at, b"\r\n: ,;=\"/<>0"[below(12)..][..1].to_vec())),
             }
         }
-        println!("seed {seed}");
-        pep::fuzzing::http(&bytes);
+        println!("{target}: seed {seed}");
+        run(&bytes);
     }
 }
 

@@ -9,7 +9,7 @@ use nix::net::if_::InterfaceFlags;
 use os::netlink::RouteSocket;
 use pep::config::{
     ControlPath, HttpConfig, HubConfig, InterceptConfig, LinkConfig, Modem, OperationConfig,
-    SoloConfig, TerminalConfig, TlsFiles,
+    SecureDns, SoloConfig, TerminalConfig, TlsFiles,
 };
 use scenario::FileKind;
 use slacp::Rate;
@@ -71,6 +71,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     findings.extend(config.tunnel.as_ref().map(refused::tunnel));
     findings.extend(transparent(config.transparent));
     findings.extend(config.http.as_ref().and_then(sites));
+    findings.extend(config.dns.as_ref().and_then(|dns| dns.secure.as_ref()).map(names));
     findings.extend(reach::of_terminal(config));
     findings.extend(config.links.iter().map(link));
     let paths = config.hubs.iter().flat_map(|hub| path_to(hub.address.as_str(), config.link.mtu));
@@ -249,6 +250,21 @@ fn sites(http: &HttpConfig) -> Option<Finding> {
             Finding::fail(CHECK, error, mend)
         }
     })
+}
+
+/// Whether the certificate for questions within TLS can be used.
+fn names(secure: &SecureDns) -> Finding {
+    const CHECK: &str = "names";
+    match crate::names::secure::check(secure) {
+        Ok(()) => {
+            let shown = secure.files.certificate.display();
+            Finding::ok(CHECK, format!("{shown} can be used for DNS over TLS and HTTPS"))
+        }
+        Err(error) => {
+            let mend = "give `certificate` and `key` of [dns] PEM files of one pair";
+            Finding::fail(CHECK, error, mend)
+        }
+    }
 }
 
 /// Whether metrics and dashboard can be served as configured. A gateway that runs serves them.

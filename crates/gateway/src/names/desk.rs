@@ -15,8 +15,9 @@ use units::{Instant, Machine};
 
 use super::carry::{self, Through};
 use super::doors::Doors;
+use super::secure::{self, Speech};
 use super::servers::Servers;
-use super::tcp::{self, Framing, Origin};
+use super::tcp::{self, Origin};
 use super::udp::{PORT, UdpDoor};
 use super::{exchange, lookup};
 use crate::clock;
@@ -57,7 +58,7 @@ impl PartialEq for Asker {
 }
 
 impl Asker {
-    fn answer(&self, message: Vec<u8>) {
+    pub(super) fn answer(&self, message: Vec<u8>) {
         match self {
             Self::Udp { door, client, local, .. } => door.answer(*client, *local, &message),
             Self::Tcp { answers, .. } => {
@@ -84,6 +85,10 @@ pub(super) struct Desk {
 }
 
 impl Desk {
+    pub(super) fn new(inputs: mpsc::Sender<(Asker, Origin, Vec<u8>)>) -> Self {
+        Self { inputs, connections: AtomicU64::new(0) }
+    }
+
     pub(super) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed)
     }
@@ -124,7 +129,7 @@ impl Names {
         let own: Vec<SocketAddr> = doors.addresses().collect();
         let through = Arc::new(through);
         let mut driver = Driver {
-            desk: Arc::new(Desk { inputs, connections: AtomicU64::new(0) }),
+            desk: Arc::new(Desk::new(inputs)),
             resolver: resolver.clone(),
             questions,
             route,
@@ -155,8 +160,8 @@ enum Done {
     Reply(AskId, Option<Vec<u8>>),
     /// A connection that came in.
     Arrived(Accepted),
-    /// A connection of a client at `listen`.
-    Listened(TcpStream, SocketAddr),
+    /// A connection of a client at an address of ours.
+    Listened(TcpStream, SocketAddr, Speech),
 }
 
 struct Driver {
@@ -215,9 +220,16 @@ impl Driver {
         }
         for (door, listener) in doors.listening {
             self.conversations.spawn(listening(self.desk.clone(), door, self.config.clone()));
-            let accept = accept(listener, self.config.clone(), arrivals.clone());
-            self.conversations.spawn(accept);
+            self.accept(listener, Speech::Plain, arrivals);
         }
+        for (listener, speech) in doors.secure {
+            self.accept(listener, speech, arrivals);
+        }
+    }
+
+    fn accept(&mut self, listener: TcpListener, speech: Speech, arrivals: &mpsc::Sender<Done>) {
+        let accept = accept(listener, speech, self.config.clone(), arrivals.clone());
+        self.conversations.spawn(accept);
     }
 
     fn handle_question(&self, now: Instant, asker: Asker, origin: Origin, message: &[u8]) {
@@ -241,9 +253,9 @@ impl Driver {
                 lock(&self.resolver).handle_reply(now, id, reply.as_deref());
             }
             Done::Arrived(accepted) => self.handle_arrival(now, accepted),
-            Done::Listened(socket, client) => {
+            Done::Listened(socket, client, speech) => {
                 let origin = Origin { client, resolver: None, intercepted: false };
-                self.converse(socket, origin);
+                self.converse(socket, origin, speech);
             }
         }
     }
@@ -268,10 +280,10 @@ impl Driver {
         }
     }
 
-    fn converse(&mut self, socket: TcpStream, origin: Origin) {
+    fn converse(&mut self, socket: TcpStream, origin: Origin, speech: Speech) {
         if self.conversations.len() < MOST_CONNECTIONS {
             let desk = self.desk.clone();
-            self.conversations.spawn(tcp::converse(desk, socket, origin, Framing::default()));
+            self.conversations.spawn(secure::converse(desk, socket, origin, speech));
         }
     }
 
@@ -385,11 +397,16 @@ async fn accept_redirected(listener: Listener, arrivals: mpsc::Sender<Done>) {
     }
 }
 
-async fn accept(listener: TcpListener, config: Arc<DnsConfig>, arrivals: mpsc::Sender<Done>) {
+async fn accept(
+    listener: TcpListener,
+    speech: Speech,
+    config: Arc<DnsConfig>,
+    arrivals: mpsc::Sender<Done>,
+) {
     loop {
         match listener.accept().await {
             Ok((socket, client)) if config.serves(client.ip()) => {
-                if arrivals.send(Done::Listened(socket, client)).await.is_err() {
+                if arrivals.send(Done::Listened(socket, client, speech.clone())).await.is_err() {
                     return;
                 }
             }

@@ -8,6 +8,7 @@ use pep::config::DnsConfig;
 use pep::traffic::Version;
 use tokio::net::TcpListener;
 
+use super::secure::{self, Speech};
 use super::udp::{PORT, UdpDoor};
 use crate::error::RunError;
 use crate::intercept::listener::Listener;
@@ -20,6 +21,8 @@ const PRINTED_PORT: u16 = 5902;
 pub(crate) struct Doors {
     /// At addresses of this machine.
     pub(super) listening: Vec<(Arc<UdpDoor>, TcpListener)>,
+    /// Within TLS.
+    pub(super) secure: Vec<(TcpListener, Speech)>,
     /// For what interception redirects.
     pub(super) redirected: Vec<Arc<UdpDoor>>,
     pub(super) listeners: Vec<Listener>,
@@ -31,14 +34,21 @@ impl Doors {
     /// # Errors
     /// If an address cannot be bound, or privileges are missing.
     pub(crate) async fn open(config: &DnsConfig) -> Result<Self, RunError> {
-        let mut doors =
-            Self { listening: Vec::new(), redirected: Vec::new(), listeners: Vec::new() };
+        let mut doors = Self {
+            listening: Vec::new(),
+            secure: Vec::new(),
+            redirected: Vec::new(),
+            listeners: Vec::new(),
+        };
         for address in &config.listen {
             let failed = |cause| RunError::Listen { address: *address, cause };
             let udp = UdpDoor::listen(*address).map_err(failed)?;
             let tcp = TcpListener::bind(udp.address()).await.map_err(failed)?;
             tracing::info!("names are resolved at {}", udp.address());
             doors.listening.push((Arc::new(udp), tcp));
+        }
+        if let Some(secure) = &config.secure {
+            doors.secure = secure::listen(secure).await?;
         }
         if config.intercept || config.names.pool.is_some() {
             [Version::V4, Version::V6].into_iter().for_each(|version| doors.redirect(version));

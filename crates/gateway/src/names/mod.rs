@@ -1,17 +1,21 @@
 //! Names: a terminal answers its clients' questions ([`Names`]), a hub its terminals' ([`hub`]).
 //!
 //! [`pep::names`] decides; here are the sockets. Questions come in by [`udp`] and [`tcp`], at addresses
-//! of this machine or redirected by interception. Those for the hub cross the hop on a stream each
+//! of this machine or redirected by interception, and within TLS by [`secure`] and [`https`]. Those for the hub cross the hop on a stream each
 //! ([`exchange`]); others are put to resolvers by [`lookup`].
 
 pub(crate) mod carry;
 mod desk;
 mod doors;
 mod exchange;
+mod https;
 pub(crate) mod hub;
 mod lookup;
+pub(crate) mod secure;
 mod servers;
 mod tcp;
+#[cfg(test)]
+mod tests;
 mod udp;
 
 pub(crate) use self::desk::{Names, Route};

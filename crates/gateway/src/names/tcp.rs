@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pep::names::{Question, Unanswerable};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::timeout;
@@ -14,7 +15,7 @@ use tokio::time::timeout;
 use super::desk::{Asker, Desk};
 
 /// How long a connection may be idle (RFC 7766 §6.2.3): longer than any answer takes.
-const IDLE: Duration = Duration::from_secs(15);
+pub(super) const IDLE: Duration = Duration::from_secs(15);
 /// Answers that wait for a client to read them; it gets no more until it does.
 const MOST_WAITING: usize = 64;
 /// Read size, in bytes. Questions are short.
@@ -67,7 +68,12 @@ impl Framing {
 
 /// Answers a client's questions until it closes the connection, or is idle. `framing` holds what
 /// was read already.
-pub(super) async fn converse(desk: Arc<Desk>, socket: TcpStream, origin: Origin, framing: Framing) {
+pub(super) async fn converse(
+    desk: Arc<Desk>,
+    socket: impl AsyncRead + AsyncWrite,
+    origin: Origin,
+    framing: Framing,
+) {
     let (sender, answers) = channel(MOST_WAITING);
     let number = desk.next_connection();
     let ask = |message: Vec<u8>| {
@@ -80,12 +86,13 @@ pub(super) async fn converse(desk: Arc<Desk>, socket: TcpStream, origin: Origin,
 }
 
 async fn serve(
-    mut socket: TcpStream,
+    socket: impl AsyncRead + AsyncWrite,
     mut framing: Framing,
     mut answers: Receiver<Vec<u8>>,
     ask: impl Fn(Vec<u8>),
 ) -> io::Result<()> {
-    let (mut reader, mut writer) = socket.split();
+    let socket = pin!(socket);
+    let (mut reader, mut writer) = split(socket);
     let (mut open, mut waiting) = (true, 0_usize);
     while open || waiting > 0 {
         while waiting < MOST_WAITING
@@ -102,6 +109,8 @@ async fn serve(
                     waiting = waiting.saturating_sub(1);
                     let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
                     writer.write_all(&[&length.to_be_bytes(), &answer[..]].concat()).await?;
+                    // TLS may keep a part.
+                    writer.flush().await?;
                 }
             }
             Ok::<_, io::Error>(())

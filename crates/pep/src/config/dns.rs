@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::TlsFiles;
 use super::intercept::serves;
 use crate::names::NamesConfig;
 use crate::traffic::Prefix;
@@ -18,6 +19,8 @@ pub struct DnsConfig {
     pub bypass: Vec<Prefix>,
     /// Addresses, UDP and TCP, at which clients may ask. Key `listen`, default none.
     pub listen: Vec<SocketAddr>,
+    /// Listeners within TLS, if there are any. Keys `tls`, `https`, `certificate`, `key`.
+    pub secure: Option<SecureDns>,
     /// Those who may ask there; empty: this machine only. Key `clients`.
     pub clients: Vec<Prefix>,
     /// Resolvers for questions at `listen` while the hub cannot be reached; empty: the machine's own.
@@ -25,8 +28,19 @@ pub struct DnsConfig {
     pub servers: Vec<SocketAddr>,
 }
 
+/// Where clients may ask within TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecureDns {
+    /// For DNS over TLS (RFC 7858). Key `tls`.
+    pub tls: Vec<SocketAddr>,
+    /// For DNS over HTTPS (RFC 8484). Key `https`.
+    pub https: Vec<SocketAddr>,
+    /// The certificate for the names or addresses by which clients know this machine.
+    pub files: TlsFiles,
+}
+
 impl DnsConfig {
-    /// Whether a client may ask at `listen`.
+    /// Whether a client may ask at an address of this machine.
     pub fn serves(&self, client: IpAddr) -> bool {
         serves(&self.clients, client)
     }

@@ -12,7 +12,7 @@ mod solo;
 mod terminal;
 
 pub use bundles::{BundlesConfig, FILE_SERVICES, Reach};
-pub use dns::{DnsConfig, HubDnsConfig};
+pub use dns::{DnsConfig, HubDnsConfig, SecureDns};
 pub use http::{HttpConfig, HubCacheConfig, HubHttpConfig, PushConfig, SiteConfig};
 pub use hub::{EtcdConfig, HubConfig, PermitDefaults, PermittedTerminal, TlsFiles, aggregates};
 pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice};

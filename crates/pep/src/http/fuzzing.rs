@@ -3,11 +3,11 @@
 use core::time::Duration;
 use std::net::IpAddr;
 
-use units::{ByteCount, UnixTime};
+use units::{ByteCount, Instant, UnixTime};
 
 use super::{
-    BadChunk, Body, Cache, CacheConfig, Framing, Key, Language, LinkReader, Parsed, Plan, Record,
-    RequestHead, ResponseHead, StoreLimits, Verdict, in_fields, resolve,
+    BadChunk, Boarding, Body, Cache, CacheConfig, Flights, Framing, Key, Language, LinkReader,
+    Parsed, Plan, Record, RequestHead, ResponseHead, StoreLimits, Verdict, in_fields, resolve,
 };
 
 /// The memory of the cache, in bytes.
@@ -131,4 +131,87 @@ pub(crate) fn record(bytes: &[u8]) {
     {
         assert_eq!((again.key, again.length), (record.key, record.length));
     }
+}
+
+/// A request that a cache may handle, and how it ends.
+fn fit(bytes: &[u8]) -> Option<(RequestHead, Framing)> {
+    let Parsed::Head(request, _) = RequestHead::parse(bytes) else { return None };
+    let framing = request.framing().ok()?;
+    Some((request, framing))
+}
+
+/// Two clients ask at the same time, and the server answers the first. The second gets of that what a
+/// store would give it, or nothing.
+pub(crate) fn merge(first: &[u8], second: &[u8], said: &[u8], later: u64) {
+    let (Some(one), Some(two)) = (fit(first), fit(second)) else { return };
+    let mut cache = roomy();
+    let [Plan::Ask(_, lead), Plan::Ask(_, other)] =
+        [(&one, 1), (&two, 2)].map(|(asked, client)| ask(&mut cache, 0, asked, client))
+    else {
+        return;
+    };
+    let (mut flights, now) = (Flights::default(), Instant::ZERO);
+    let Boarding::Lead(number) = flights.board(now, &lead, &1) else { return };
+    if flights.board(now, &other, &2) == Boarding::Join(1) {
+        assert_eq!(lead.key, other.key, "another's answer");
+        let is_known = |request: &RequestHead| request.fields.has("authorization");
+        assert!(!is_known(&one.0) && !is_known(&two.0), "an answer for one user");
+        share(&mut cache, &lead, (&one, &two), said, later);
+    }
+    flights.land(&lead.key, number);
+    assert_ne!(flights.board(now, &other, &3), Boarding::Join(1), "it has landed");
+    flights.was_alone(now, lead.key.clone());
+    assert_eq!(flights.board(now, &lead, &4), Boarding::Alone);
+}
+
+type Request = (RequestHead, Framing);
+
+fn share(
+    cache: &mut Cache<Vec<u8>>,
+    lead: &super::Asked,
+    (one, two): (&Request, &Request),
+    said: &[u8],
+    later: u64,
+) {
+    let Parsed::Head(reply, length) = ResponseHead::parse(said) else { return };
+    let (body, now) = (&said[length..], UnixTime::from_seconds(NOW + later));
+    let length = body.len() as u64;
+    let Some((head, part)) = cache.handle_collapsed(now, (lead, &reply), length, &two.0) else {
+        return;
+    };
+    check(&head);
+    assert!(part.is_none_or(|part| part.from + part.length <= length), "{part:?} of {length}");
+    let mut store = roomy();
+    let Plan::Ask(_, asked) = ask(&mut store, 0, one, 1) else { panic!("nothing is stored yet") };
+    let verdict = store.handle_response(now, &asked, &reply);
+    assert_eq!(verdict, Verdict::Pass { store: true }, "shared, and not stored");
+    store.handle_body(now, &asked, &reply, body.to_vec(), length);
+    match ask(&mut store, later, two, 2) {
+        Plan::Answer(answer, _) => assert_eq!(answer.head.status, head.status),
+        plan => panic!("shared, and not from the store: {plan:?}"),
+    }
+}
+
+/// When clients ask, in seconds since 1970.
+const NOW: u64 = 1_000_000_000;
+
+fn roomy() -> Cache<Vec<u8>> {
+    let most = ByteCount::new(1 << 20);
+    let limits = StoreLimits { memory: most, disk: ByteCount::new(0), object: most };
+    Cache::new(CacheConfig { limits, stale: Duration::from_secs(60) })
+}
+
+fn ask(
+    cache: &mut Cache<Vec<u8>>,
+    later: u64,
+    (request, framing): &Request,
+    client: u8,
+) -> Plan<Vec<u8>> {
+    let key = Key {
+        destination: "192.0.2.1:80".to_owned(),
+        host: request.host().unwrap_or_default(),
+        target: request.target.clone(),
+    };
+    let (now, client) = (UnixTime::from_seconds(NOW + later), IpAddr::from([10, 0, 0, client]));
+    cache.handle_request(now, key, request, *framing, client)
 }

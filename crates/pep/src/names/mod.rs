@@ -16,6 +16,7 @@
 
 mod answer;
 mod cache;
+pub mod doh;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod lifetime;

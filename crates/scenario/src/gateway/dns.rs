@@ -2,14 +2,15 @@
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
+use std::path::Path;
 
-use pep::config::{DnsConfig, HubDnsConfig};
+use pep::config::{DnsConfig, HubDnsConfig, SecureDns, TlsFiles};
 use pep::names::{CacheLimits, NamesConfig, PoolConfig};
 use pep::traffic::{Prefix, Version};
 use units::{ByteCount, format_duration};
 
 use super::raw::sections;
-use super::raw::values::DnsAnswer;
+use super::raw::values::{Address, DnsAnswer};
 use super::{hop, number};
 use crate::FileError;
 use crate::place::{Place, quoted};
@@ -35,16 +36,22 @@ pub(super) fn terminal(
     raw: sections::Dns,
     intercepts: bool,
 ) -> Result<DnsConfig, FileError> {
-    const ASKED: &str = "true, with a section [intercept], or `listen`: nobody can ask";
+    const ASKED: &str =
+        "true, with a section [intercept], or `listen`, `tls` or `https`: nobody can ask";
     let place = place.within("dns");
     let intercept = raw.intercept.unwrap_or(intercepts);
-    if (intercept && !intercepts) || (!intercept && raw.listen.is_empty()) {
+    let secure = secure(&place, &raw)?;
+    let is_deaf = raw.listen.is_empty() && secure.is_none();
+    if (intercept && !intercepts) || (!intercept && is_deaf) {
         return Err(place.wrong("intercept", intercept, ASKED));
     }
     let pool = pool(&place, &raw, intercepts)?;
     let listen: Vec<_> = raw.listen.into_iter().map(|address| address.0.0).collect();
     let clients: Vec<Prefix> = raw.clients.into_iter().map(|prefix| prefix.0).collect();
-    if clients.is_empty() && listen.iter().any(|it| !it.ip().to_canonical().is_loopback()) {
+    let within_tls = secure.iter().flat_map(|it| it.tls.iter().chain(&it.https));
+    if clients.is_empty()
+        && listen.iter().chain(within_tls).any(|it| !it.ip().to_canonical().is_loopback())
+    {
         return Err(place.missing("clients", "those who may ask, like [\"10.1.0.0/16\"]"));
     }
     let bytes = hop::size(&place, "cache", raw.cache)?.unwrap_or(CACHE);
@@ -62,9 +69,33 @@ pub(super) fn terminal(
         intercept,
         bypass: raw.bypass.into_iter().map(|prefix| prefix.0).collect(),
         listen,
+        secure,
         clients,
         servers: raw.servers.into_iter().map(|server| server.0.0).collect(),
     })
+}
+
+/// Listeners within TLS.
+fn secure(place: &Place<'_>, raw: &sections::Dns) -> Result<Option<SecureDns>, FileError> {
+    let all = |given: &[Text<Address>]| given.iter().map(|it| it.0.0).collect::<Vec<_>>();
+    let (tls, https) = (all(&raw.tls), all(&raw.https));
+    let file = |path: &String| place.folder().locate(Path::new(path));
+    let files = [("certificate", &raw.certificate), ("key", &raw.key)];
+    if tls.is_empty() && https.is_empty() {
+        return files
+            .into_iter()
+            .try_for_each(|(key, given)| {
+                let expected = "nothing without `tls` or `https`";
+                let value = given.as_deref().unwrap_or_default();
+                place.check(given.is_none(), key, quoted(value), expected)
+            })
+            .map(|()| None);
+    }
+    let [certificate, key] = files.map(|(key, given)| {
+        given.as_ref().map(file).ok_or_else(|| place.missing(key, "a PEM file"))
+    });
+    let files = TlsFiles { certificate: certificate?, key: key? };
+    Ok(Some(SecureDns { tls, https, files }))
 }
 
 /// How a hub answers.

@@ -545,6 +545,21 @@ fn a_bad_terminal_configuration_is_a_one_line_error() {
         ),
         ("[intercept]", "[dns]\nservers = [\"dns\"]\n[intercept]", &["dns.servers", "192.0.2.53"]),
         ("[intercept]", "[dns]\nreal = [\"a b\"]\n[intercept]", &["dns.real", "corp.example"]),
+        (
+            "[intercept]",
+            "[dns]\ntls = [\"127.0.0.1:853\"]\n[intercept]",
+            &["dns.certificate", "a PEM file"],
+        ),
+        (
+            "[intercept]",
+            "[dns]\nkey = \"dns.key\"\n[intercept]",
+            &["dns.key = \"dns.key\"", "nothing without `tls` or `https`"],
+        ),
+        (
+            "[intercept]",
+            "[dns]\nhttps = [\"0.0.0.0:443\"]\ncertificate = \"a\"\nkey = \"b\"\n[intercept]",
+            &["dns.clients", "10.1.0.0/16"],
+        ),
         ("[intercept]", "[dns]\ncache = \"1 kB\"\n[intercept]", &["dns.cache", "64 kB"]),
         ("[intercept]", "[dns]\nprefetch = -1\n[intercept]", &["dns.prefetch", "0 to 1000"]),
         ("[intercept]", "[dns]\nstale = \"200 h\"\n[intercept]", &["dns.stale", "0 s to 168 h"]),
@@ -1058,6 +1073,14 @@ fn names_are_resolved_with_a_section_dns_on_both_sides() {
     assert!(!listening.serves([10, 2, 0, 9].into()));
     let servers: Vec<String> = listening.servers.iter().map(ToString::to_string).collect();
     assert_eq!(servers, ["192.0.2.53:53", "[::1]:5353"]);
+    let within_tls = with(
+        "intercept = false\ntls = [\"127.0.0.1:853\"]\nhttps = [\"127.0.0.1:443\"]\n\
+         certificate = \"dns.pem\"\nkey = \"dns.key\"",
+    );
+    let secure = within_tls.secure.unwrap();
+    assert_eq!([secure.tls[0].port(), secure.https[0].port()], [853, 443]);
+    assert!(secure.files.certificate.ends_with("dns.pem") && secure.files.key.ends_with("dns.key"));
+    assert!(within_tls.listen.is_empty());
 
     let bare = hub(&hub_with("ship", "ship")).unwrap();
     assert!(bare.dns.is_none() && !bare.link.questions);

@@ -110,10 +110,24 @@ pub(in crate::gateway) struct Dns {
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.1:53"]]))]
     pub(in crate::gateway) listen: Vec<Text<Address>>,
-    /// Those (prefixes) who may ask there; required when others can reach `listen`.
+    /// Addresses at which clients may ask over TLS (DoT); port 853 is usual.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["192.0.2.1:853"]]))]
+    pub(in crate::gateway) tls: Vec<Text<Address>>,
+    /// Addresses at which clients may ask over HTTPS (DoH), with the path `/dns-query`.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["192.0.2.1:443"]]))]
+    pub(in crate::gateway) https: Vec<Text<Address>>,
+    /// With `tls` or `https`: the certificate (PEM), with those that lead to its authority.
+    #[schemars(extend("examples" = ["dns.pem"]))]
+    pub(in crate::gateway) certificate: Option<String>,
+    /// With `tls` or `https`: the private key (PEM).
+    #[schemars(extend("examples" = ["dns.key"]))]
+    pub(in crate::gateway) key: Option<String>,
+    /// Those (prefixes) who may ask there; required when others can reach `listen`, `tls` or `https`.
     #[serde(default)]
     pub(in crate::gateway) clients: Vec<Text<Prefix>>,
-    /// Resolvers for questions at `listen` while the hub cannot be reached; by default the
+    /// Resolvers for questions at these addresses while the hub cannot be reached; by default the
     /// machine's own.
     #[serde(default)]
     #[schemars(extend("examples" = [["192.0.2.53"]]))]

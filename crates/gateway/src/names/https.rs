@@ -1,0 +1,145 @@
+//! DNS over HTTPS (RFC 8484), with HTTP/1.1 and HTTP/2.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use pep::names::doh::{self, LONGEST_QUESTION, MEDIA_TYPE, NoQuestion, Place};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+
+use super::desk::{Asker, Desk};
+use super::tcp::{IDLE, Origin};
+
+/// What a client of HTTP/2 offers within TLS.
+pub(super) const HTTP2: &[u8] = b"h2";
+/// Requests of one connection at once; more wait.
+const MOST_REQUESTS: u32 = 64;
+/// The longest head of a request, in bytes: with a question in the target and the fields of a browser.
+const LONGEST_HEAD: usize = 16 << 10;
+/// How long a request may take, with its question.
+const PATIENCE: Duration = Duration::from_secs(12);
+
+type Answer = Response<Full<Bytes>>;
+
+/// Answers requests until the client closes the connection, or is idle.
+pub(super) async fn serve(desk: Arc<Desk>, stream: TlsStream<TcpStream>, origin: Origin) {
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
+    let (active, busy) = watch::channel(0_usize);
+    let service = service_fn(|request| {
+        let (desk, guard) = (desk.clone(), Busy::new(&active));
+        async move {
+            let answer = timeout(PATIENCE, answer(&desk, request, origin)).await;
+            drop(guard);
+            Ok::<_, Infallible>(answer.unwrap_or_else(|_| status(StatusCode::REQUEST_TIMEOUT)))
+        }
+    });
+    let stream = TokioIo::new(stream);
+    let mut plain = http1::Builder::new();
+    plain.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(LONGEST_HEAD);
+    let mut second = http2::Builder::new(TokioExecutor::new());
+    second.timer(TokioTimer::new()).max_concurrent_streams(MOST_REQUESTS);
+    second.max_header_list_size(LONGEST_HEAD as u32);
+    let connection = async {
+        match is_http2 {
+            true => second.serve_connection(stream, service).await,
+            false => plain.serve_connection(stream, service).await,
+        }
+    };
+    tokio::select! {
+        ended = connection => {
+            if let Err(error) = ended {
+                tracing::debug!("questions over HTTPS from {} end: {error}", origin.client);
+            }
+        }
+        () = idle(busy) => {}
+    }
+}
+
+/// A request that is being answered.
+struct Busy(watch::Sender<usize>);
+
+impl Busy {
+    fn new(active: &watch::Sender<usize>) -> Self {
+        active.send_modify(|count| *count += 1);
+        Self(active.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+/// Ends when no request has been there for as long as a connection may be idle.
+async fn idle(mut busy: watch::Receiver<usize>) {
+    loop {
+        let wait = if *busy.borrow_and_update() == 0 { IDLE } else { PATIENCE + IDLE };
+        if timeout(wait, busy.changed()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn answer(desk: &Desk, request: Request<Incoming>, origin: Origin) -> Answer {
+    match ask(desk, request, origin).await {
+        Ok(Some(answer)) => respond(answer),
+        Ok(None) => status(StatusCode::SERVICE_UNAVAILABLE),
+        Err(why) => {
+            let code = StatusCode::from_u16(why.status());
+            let mut refusal = status(code.unwrap_or(StatusCode::BAD_REQUEST));
+            *refusal.body_mut() = Full::from(format!("{why}\n"));
+            refusal
+        }
+    }
+}
+
+/// The answer to the question of a request; [`None`] if there is none.
+async fn ask(
+    desk: &Desk,
+    request: Request<Incoming>,
+    origin: Origin,
+) -> Result<Option<Vec<u8>>, NoQuestion> {
+    let (head, body) = request.into_parts();
+    let kind = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let (method, uri) = (head.method.as_str(), &head.uri);
+    let message = match doh::question(method, uri.path(), uri.query(), kind)? {
+        Place::Target(message) => message,
+        Place::Body => {
+            let whole = Limited::new(body, LONGEST_QUESTION).collect().await;
+            whole.map_err(|_| NoQuestion::TooLong)?.to_bytes().to_vec()
+        }
+    };
+    let (sender, mut answers) = mpsc::channel(1);
+    let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+    let asker = Asker::Tcp { connection: desk.next_connection(), id, answers: sender };
+    desk.ask(asker, origin, &message);
+    Ok(answers.recv().await)
+}
+
+fn respond(answer: Vec<u8>) -> Answer {
+    let age = format!("max-age={}", doh::freshness(&answer));
+    let mut response = Response::new(Full::from(answer));
+    let fields = response.headers_mut();
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    if let Ok(age) = HeaderValue::from_str(&age) {
+        fields.insert(CACHE_CONTROL, age);
+    }
+    response
+}
+
+fn status(code: StatusCode) -> Answer {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = code;
+    response
+}

@@ -1,0 +1,75 @@
+//! Questions within TLS: DNS over TLS (RFC 7858), and over HTTPS ([`https`]).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pep::config::SecureDns;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use super::desk::Desk;
+use super::https;
+use super::tcp::{self, Framing, Origin};
+use crate::error::RunError;
+use crate::hop::tls;
+
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// What clients may offer within TLS (ALPN): those of DNS over TLS need not offer anything.
+const DOT: &[&[u8]] = &[b"dot"];
+const DOH: &[&[u8]] = &[https::HTTP2, b"http/1.1"];
+
+/// What is spoken on a connection.
+#[derive(Clone)]
+pub(super) enum Speech {
+    /// DNS over TCP.
+    Plain,
+    Tls(TlsAcceptor),
+    Https(TlsAcceptor),
+}
+
+/// Checks that the certificate can be used.
+///
+/// # Errors
+/// What is wrong with a file, and with which.
+pub(crate) fn check(secure: &SecureDns) -> Result<(), String> {
+    tls::acceptor_of(&secure.files, DOT).map(|_| ())
+}
+
+/// Opens the listeners.
+pub(super) async fn listen(secure: &SecureDns) -> Result<Vec<(TcpListener, Speech)>, RunError> {
+    let load = |protocols| {
+        tls::acceptor_of(&secure.files, protocols).map_err(|problem| RunError::Dns { problem })
+    };
+    let (dot, doh) = (Speech::Tls(load(DOT)?), Speech::Https(load(DOH)?));
+    let tls = secure.tls.iter().map(|address| (address, &dot, "TLS"));
+    let https = secure.https.iter().map(|address| (address, &doh, "HTTPS"));
+    let mut all = Vec::new();
+    for (address, speech, name) in tls.chain(https) {
+        let bound = TcpListener::bind(address).await;
+        let listener = bound.map_err(|cause| RunError::Dns {
+            problem: format!("cannot listen on TCP {address}: {cause}"),
+        })?;
+        tracing::info!("names are resolved over {name} at {address}");
+        all.push((listener, speech.clone()));
+    }
+    Ok(all)
+}
+
+/// Answers a client's questions until it closes the connection, or is idle.
+pub(super) async fn converse(desk: Arc<Desk>, socket: TcpStream, origin: Origin, speech: Speech) {
+    let (acceptor, is_https) = match speech {
+        Speech::Plain => return tcp::converse(desk, socket, origin, Framing::default()).await,
+        Speech::Tls(acceptor) => (acceptor, false),
+        Speech::Https(acceptor) => (acceptor, true),
+    };
+    let client: SocketAddr = origin.client;
+    match timeout(HANDSHAKE, acceptor.accept(socket)).await {
+        Ok(Ok(stream)) if is_https => https::serve(desk, stream, origin).await,
+        Ok(Ok(stream)) => tcp::converse(desk, stream, origin, Framing::default()).await,
+        Ok(Err(error)) => tracing::debug!("no TLS with {client}, who has a question: {error}"),
+        Err(_) => tracing::debug!("{client} does not finish the handshake of TLS"),
+    }
+}

@@ -1,0 +1,167 @@
+//! DNS over HTTPS (RFC 8484): the question in a request, and how long its answer may be kept.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hickory_proto::op::Message;
+use thiserror::Error;
+
+use super::lifetime;
+
+/// Where questions are asked.
+pub const PATH: &str = "/dns-query";
+/// What questions and answers are (RFC 8484 §6).
+pub const MEDIA_TYPE: &str = "application/dns-message";
+/// The longest question that is taken, in bytes: none that clients ask is as long.
+pub const LONGEST_QUESTION: usize = 4096;
+
+/// Why a request has no question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NoQuestion {
+    /// It is for something else.
+    #[error("nothing is here: questions go to {PATH}")]
+    Path,
+    /// It is neither GET nor POST.
+    #[error("questions come by GET or POST")]
+    Method,
+    /// What it carries is no message of DNS.
+    #[error("expected {MEDIA_TYPE}")]
+    MediaType,
+    /// Without exactly one `dns`, or with one that is not base64url without padding (RFC 8484 §4.1.1).
+    #[error("expected a single `dns` in base64url")]
+    Query,
+    /// It is longer than [`LONGEST_QUESTION`].
+    #[error("the question is too long")]
+    TooLong,
+}
+
+impl NoQuestion {
+    /// The status code of the response (RFC 9110 §15).
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Query => 400,
+            Self::Path => 404,
+            Self::Method => 405,
+            Self::TooLong => 413,
+            Self::MediaType => 415,
+        }
+    }
+}
+
+/// What of a request has the question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// It was in the target.
+    Target(Vec<u8>),
+    /// It is the body.
+    Body,
+}
+
+/// Finds the question of a request, by its method, path, query and the field `Content-Type`.
+///
+/// # Errors
+/// Why it has none.
+pub fn question(
+    method: &str,
+    path: &str,
+    query: Option<&str>,
+    content_type: Option<&[u8]>,
+) -> Result<Place, NoQuestion> {
+    if path != PATH {
+        return Err(NoQuestion::Path);
+    }
+    match method {
+        "GET" => in_query(query.unwrap_or_default()).map(Place::Target),
+        "POST" if is_message(content_type.unwrap_or_default()) => Ok(Place::Body),
+        "POST" => Err(NoQuestion::MediaType),
+        _ => Err(NoQuestion::Method),
+    }
+}
+
+fn in_query(query: &str) -> Result<Vec<u8>, NoQuestion> {
+    let mut given = query.split('&').filter_map(|pair| pair.strip_prefix("dns="));
+    let (Some(text), None) = (given.next(), given.next()) else { return Err(NoQuestion::Query) };
+    // Four characters are three bytes.
+    if text.len() > LONGEST_QUESTION / 3 * 4 + 4 {
+        return Err(NoQuestion::TooLong);
+    }
+    URL_SAFE_NO_PAD.decode(text).map_err(|_| NoQuestion::Query)
+}
+
+/// Whether a media type is that of messages, with or without parameters.
+fn is_message(content_type: &[u8]) -> bool {
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    essence.trim_ascii().eq_ignore_ascii_case(MEDIA_TYPE.as_bytes())
+}
+
+/// How many seconds HTTP may keep an answer: no longer than the shortest of its records lives (RFC 8484
+/// §5.1); 0 for anything that is no answer.
+pub fn freshness(answer: &[u8]) -> u64 {
+    let Ok(message) = Message::from_vec(answer) else { return 0 };
+    let kind = message.queries.first().map(|query| query.query_type());
+    let lifetime = kind.and_then(|kind| lifetime::of(&message, kind)).filter(|it| it.is_answer);
+    lifetime.map_or(0, |it| it.fresh.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use hickory_proto::op::{MessageType, OpCode, Query, ResponseCode};
+    use hickory_proto::rr::rdata::{A, SOA};
+    use hickory_proto::rr::{Name, RData, Record, RecordType};
+
+    use super::*;
+
+    fn get(query: &str) -> Result<Place, NoQuestion> {
+        question("GET", PATH, Some(query), None)
+    }
+
+    /// The examples of RFC 8484 §4.1.1: www.example.com, type A.
+    #[test]
+    fn the_question_of_the_standard_is_read_from_target_and_body() {
+        let asked = "AAABAAABAAAAAAAAA3d3dwdleGFtcGxlA2NvbQAAAQAB";
+        let Ok(Place::Target(message)) = get(&format!("dns={asked}")) else { panic!() };
+        let message = Message::from_vec(&message).unwrap();
+        assert_eq!(message.queries[0].name().to_string(), "www.example.com.");
+        assert_eq!(get(&format!("ct&dns={asked}&x=1")).map(|_| ()), Ok(()));
+        let post = |kind: &str| question("POST", PATH, None, Some(kind.as_bytes()));
+        assert_eq!(post("application/dns-message"), Ok(Place::Body));
+        assert_eq!(post("Application/DNS-Message ; charset=x"), Ok(Place::Body));
+        assert_eq!(post("text/html"), Err(NoQuestion::MediaType));
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_its_status() {
+        for query in ["", "dns", "dns=AAAB&dns=AAAB", "DNS=AAAB", "dns=AA==", "dns=A+/B", "dns=A"] {
+            assert_eq!(get(query), Err(NoQuestion::Query), "{query}");
+        }
+        assert_eq!(get(&format!("dns={}", "A".repeat(6000))), Err(NoQuestion::TooLong));
+        assert_eq!(question("GET", "/", Some("dns=AAAB"), None), Err(NoQuestion::Path));
+        assert_eq!(question("PUT", PATH, Some("dns=AAAB"), None), Err(NoQuestion::Method));
+        let all = [NoQuestion::Query, NoQuestion::Path, NoQuestion::Method, NoQuestion::MediaType];
+        assert_eq!(all.map(NoQuestion::status), [400, 404, 405, 415]);
+    }
+
+    #[test]
+    fn an_answer_is_fresh_as_long_as_its_shortest_record() {
+        let name = Name::from_ascii("example.com.").unwrap();
+        let mut answer = Message::new(0, MessageType::Response, OpCode::Query);
+        answer.add_query(Query::query(name.clone(), RecordType::A));
+        let fresh = |answer: &Message| freshness(&answer.to_vec().unwrap());
+        assert_eq!(fresh(&answer), 0);
+        let address = RData::A(A(Ipv4Addr::LOCALHOST));
+        for ttl in [300, 60, 3600] {
+            answer.add_answer(Record::from_rdata(name.clone(), ttl, address.clone()));
+        }
+        assert_eq!(fresh(&answer), 60);
+        answer.metadata.response_code = ResponseCode::ServFail;
+        assert_eq!(fresh(&answer), 0);
+        let mut negative = Message::new(0, MessageType::Response, OpCode::Query);
+        negative.add_query(Query::query(name.clone(), RecordType::A));
+        negative.metadata.response_code = ResponseCode::NXDomain;
+        let soa = SOA::new(name.clone(), name.clone(), 1, 1, 1, 1, 90);
+        negative.add_authority(Record::from_rdata(name, 600, RData::SOA(soa)));
+        assert_eq!((fresh(&negative), freshness(b"nothing")), (90, 0));
+    }
+}
