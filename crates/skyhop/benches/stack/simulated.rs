@@ -10,16 +10,17 @@ use crate::{BYTES, Failure, PROGRAM, Variant};
 /// Replications. The standard error of the most scattered variant's mean is then below 3 %.
 const SEEDS: &str = "200";
 
-/// The lab's network, with gateways beside both ends of the hop.
-fn scenario(variant: &Variant) -> String {
+/// The lab's network, with gateways beside both ends of the hop, of which the sending one has this rate
+/// in Mbit/s.
+fn scenario(variant: &Variant, sender: u32) -> String {
     let hop = |name: &str, rate: u32| {
         format!(
             "[hop.{name}]\nrate = \"{rate} Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"1 BDP\"\n\
              per = \"1 %\"\n"
         )
     };
-    let side = |name: &str| {
-        format!("[{name}]\nrate = \"1 Gbit/s\"\ndelay = \"50 us\"\nqueue = \"1000 packets\"\n")
+    let side = |name: &str, rate: u32| {
+        format!("[{name}]\nrate = \"{rate} Mbit/s\"\ndelay = \"50 us\"\nqueue = \"1000 packets\"\n")
     };
     format!(
         "description = \"two gateways\"\ntime = \"600 s\"\n{}{}{}{}\
@@ -27,17 +28,17 @@ fn scenario(variant: &Variant) -> String {
          [[flow]]\nname = \"file\"\nkind = \"bulk\"\ndirection = \"down\"\nbytes = \"{BYTES} B\"\n",
         hop("forward", 50),
         hop("return", 10),
-        side("server-side"),
-        side("client-side"),
+        side("server-side", sender),
+        side("client-side", 1000),
         variant.tcp
     )
 }
 
-/// Goodput of every seed in Mbit/s.
-pub(crate) fn goodput(variant: &Variant) -> Result<Vec<f64>, Failure> {
+/// Goodput of every seed in Mbit/s, of a gateway that sends `sender` Mbit/s at most.
+pub(crate) fn goodput(variant: &Variant, sender: u32) -> Result<Vec<f64>, Failure> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("gateways.toml");
-    fs::write(&file, scenario(variant))?;
+    fs::write(&file, scenario(variant, sender))?;
     let output =
         Command::new(PROGRAM).arg("sim").arg(&file).args(["--json", "--seeds", SEEDS]).output()?;
     let report: Value = serde_json::from_slice(&output.stdout)

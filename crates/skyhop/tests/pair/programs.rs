@@ -12,6 +12,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     blocked::inside_tls_passes,
     bundles::inside_everything_dies,
     bundles::inside_a_disk_is_full,
+    bundles::inside_bundles_are_measured,
     bundles::inside_a_transfer_goes_on,
     clean_up::inside_signals_leave_nothing,
     clean_up::inside_a_terminal_is_killed,
