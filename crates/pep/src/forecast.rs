@@ -9,7 +9,8 @@
 //! The second message of a connection follows no pair to go by. It is expected when that of the last
 //! connection with two came, or after `FIRST_GAP`. Such forecasts leave half of the initial budget to
 //! the others. Of the first messages of connections is also learned how many follow (`Habits`): where
-//! connections end after two, no third one is asked for.
+//! connections end after two, no third one is asked for. The first message has waited for its grant and
+//! the second has not, so that the third comes sooner after it.
 //!
 //! The message is expected after as much time as lay between the two before. It is asked for from a
 //! round of request and grant before that on. A forecast comes true when the message comes, and fails
@@ -48,6 +49,9 @@ const ROUND: Duration = Duration::from_millis(1_300);
 /// The time from the first message of a connection to its second, as long as none had two: the wait for
 /// the first grant, a round trip, and no more for the server.
 const FIRST_GAP: Duration = Duration::from_millis(1_800);
+/// How much longer the first message of a connection takes, whose grant was not foreseen, than the
+/// second, whose grant was: the third follows the second so much sooner than that followed the first.
+const FIRST_WAIT: Duration = Duration::from_millis(800);
 /// Of the budget, what second messages leave to later ones.
 const RESERVE: u64 = INITIAL_BUDGET / 2;
 /// A first message of more bytes than this is an upload, after which no second one is foreseen.
@@ -217,7 +221,8 @@ impl<K: Copy + Ord> Forecast<K> {
             None if has_room => {
                 self.connections.insert(key, new);
                 let gap = self.habits.first_gap.unwrap_or(FIRST_GAP);
-                self.foresee(now, key, Some(gap).filter(|_| self.habits.follows(1)));
+                let gap = Some(gap).filter(|_| self.habits.follows(1));
+                self.foresee(now, key, gap, ROUND);
             }
             None => {}
             Some(known) if !known.answered => {
@@ -231,9 +236,11 @@ impl<K: Copy + Ord> Forecast<K> {
                 self.habits.came(known.messages, gap);
                 let messages = known.messages.saturating_add(1);
                 let failed = failed && next.is_none();
+                let is_sooner = messages == 2 && next.is_some_and(|next| next.asked > 0);
+                let ahead = if is_sooner { ROUND + FIRST_WAIT } else { ROUND };
                 *known = Connection { gap: Some(gap), failed, messages, ..new };
                 next.into_iter().for_each(|next| self.succeed(key, next));
-                self.foresee(now, key, Some(gap));
+                self.foresee(now, key, Some(gap), ahead);
             }
         }
     }
@@ -268,11 +275,12 @@ impl<K: Copy + Ord> Forecast<K> {
         self.counts
     }
 
-    /// Foresees the next message of a connection, a time after the one now.
-    fn foresee(&mut self, now: Instant, key: K, gap: Option<Duration>) {
+    /// Foresees the next message of a connection, a time after the one now, and asks for it so much
+    /// before that.
+    fn foresee(&mut self, now: Instant, key: K, gap: Option<Duration>, ahead: Duration) {
         let Some(known) = self.connections.get_mut(&key) else { return };
         let Some(gap) = gap.filter(|gap| *gap <= FURTHEST) else { return };
-        let begin = now + gap.saturating_sub(ROUND);
+        let begin = now + gap.saturating_sub(ahead);
         let ask = (!known.failed && self.habits.follows(known.messages)).then_some(begin);
         let next = Next { until: now + gap + ROUND, ask, bytes: known.size(), asked: 0 };
         known.next = Some(next);

@@ -99,10 +99,10 @@ fn a_message_in_several_parts_is_one_and_a_long_one_counts_as_a_packet() {
 #[test]
 fn a_message_is_asked_for_a_round_ahead_and_once_more() {
     let mut forecast = Forecast::default();
-    exchange(&mut forecast, 1, &[0, 3_000]);
-    forecast.handle_received(at(3_600), 1);
+    exchange(&mut forecast, 1, &[0, 3_000, 6_000]);
+    forecast.handle_received(at(6_600), 1);
     assert_eq!(asked(&forecast), 0, "it is expected in three seconds");
-    for (ms, bytes) in [(4_700, 1_300), (5_000, 2_600), (7_300, 0)] {
+    for (ms, bytes) in [(7_700, 1_300), (8_000, 2_600), (10_300, 0)] {
         assert_eq!(forecast.poll_timeout(), Some((at(ms), Wake::Forecast)));
         forecast.handle_timeout(at(ms));
         assert_eq!(asked(&forecast), bytes);
@@ -110,6 +110,18 @@ fn a_message_is_asked_for_a_round_ahead_and_once_more() {
     assert_eq!(forecast.poll_timeout(), None);
     exchange(&mut forecast, 2, &[20_000, 40_000]);
     assert_eq!(forecast.poll_timeout(), None, "too far ahead");
+}
+
+/// The first request has waited for its grant, and the second, which was foreseen, has not.
+#[test]
+fn the_third_request_is_expected_sooner_after_the_second_than_that_after_the_first() {
+    let mut forecast = Forecast::default();
+    exchange(&mut forecast, 1, &[0, 2_600]);
+    assert_eq!(forecast.poll_timeout(), Some((at(2_600 + 2_600 - 1_300 - 800), Wake::Forecast)));
+    // Here the second was not foreseen: it was long in coming.
+    let mut forecast = Forecast::default();
+    exchange(&mut forecast, 1, &[0, 9_000]);
+    assert_eq!(forecast.poll_timeout(), Some((at(9_000 + 9_000 - 1_300), Wake::Forecast)));
 }
 
 #[test]
