@@ -18,6 +18,10 @@
 //!
 //! Volume requests (VBDC): what waits, less what was asked for and not yet granted. If nothing is
 //! granted for long, the request is taken for lost and an absolute one (AVBDC) replaces it.
+//!
+//! What is foreseen does not wait yet. It is said apart, as an absolute number, and granted from what
+//! nobody asks for. When it comes it is asked for like anything else: what is free then may carry it
+//! sooner, and nobody gets less because of a forecast.
 
 use std::collections::VecDeque;
 
@@ -36,6 +40,8 @@ pub struct Backlog {
     pub rate: u32,
     /// Cells that wait and for which volumes are to be asked.
     pub volume: u32,
+    /// Cells that do not wait yet.
+    pub foreseen: u32,
 }
 
 impl Backlog {
@@ -81,6 +87,9 @@ pub struct Agent {
     absolute_sent: u64,
     /// Volume requests that were taken for lost.
     replaced: u64,
+    /// Cells that were said to be foreseen and not granted, and the frame in which that was said.
+    foreseen: u32,
+    foreseen_sent: u64,
 }
 
 /// A rate in cells per frame, with 16 binary digits after the point.
@@ -146,6 +155,8 @@ impl Agent {
             volume_news: 0,
             absolute_sent: 0,
             replaced: 0,
+            foreseen: 0,
+            foreseen_sent: 0,
         }
     }
 
@@ -161,6 +172,11 @@ impl Agent {
     pub fn handle_volume_grant(&mut self, frame: u64, slots: u32) {
         self.credit = self.credit.saturating_sub(slots);
         self.volume_news = self.volume_news.max(frame);
+    }
+
+    /// Takes note of slots of free capacity that have passed.
+    pub fn handle_free_grant(&mut self, slots: u32) {
+        self.foreseen = self.foreseen.saturating_sub(slots);
     }
 
     /// The hub has the last request, as the plan of frame number `frame` says. Grants for it can come
@@ -180,12 +196,16 @@ impl Agent {
             Some(Volume::All(_)) => self.credit = 0,
             None => {}
         }
+        if request.foreseen.is_some() {
+            self.foreseen = 0;
+        }
     }
 
     /// Whether it has nothing to ask for while nothing waits or arrives, so that it needs no
     /// opportunity.
     pub fn is_idle(&self) -> bool {
-        self.arrived == Backlog::default() && self.credit == 0 && self.rate == BitRate::default()
+        let asked = self.credit > 0 || self.foreseen > 0 || self.rate > BitRate::default();
+        self.arrived == Backlog::default() && !asked
     }
 
     /// Volume requests that were taken for lost and replaced.
@@ -199,9 +219,21 @@ impl Agent {
         let rate = can_ask_rate.then(|| self.rate_request(frame, backlog.rate)).flatten();
         let can_ask_volume = self.most_volume > 0;
         let volume = can_ask_volume.then(|| self.volume_request(frame, backlog.volume)).flatten();
+        let foreseen = can_ask_volume.then(|| self.foresee(frame, backlog.foreseen)).flatten();
         self.arrived = Backlog::default();
         self.last_opportunity = frame;
-        Request { rate, volume }
+        Request { rate, volume, foreseen }
+    }
+
+    /// What it foresees, if that differs from what it has said and not been granted, or was lost.
+    fn foresee(&mut self, frame: u64, cells: u32) -> Option<u32> {
+        let cells = self.coded(cells);
+        let is_old = frame.saturating_sub(self.foreseen_sent) >= self.volume_time_out;
+        if cells == self.foreseen && !(cells > 0 && is_old) {
+            return None;
+        }
+        (self.foreseen, self.foreseen_sent) = (cells, frame);
+        Some(cells)
     }
 
     /// A rate that differs from the one that holds, or repeats it halfway to its time-out.

@@ -1,7 +1,7 @@
 //! The network control centre: who gets which part of a superframe.
 //!
 //! In this order, each within what the ones before leave: CRA, RBDC, VBDC, FCA (SLACP paper §4; EN
-//! 301 790 §6.6). It is handed requests and asked once per superframe; what it decides depends on
+//! 301 790 §6.6). Free capacity goes first to terminals that foresee a need. It is handed requests and asked once per superframe; what it decides depends on
 //! nothing else.
 //!
 //! Every slot is accounted for: the grants of a superframe never exceed it, nor those of a terminal
@@ -33,7 +33,7 @@ pub struct Grant {
     pub rbdc: u32,
     /// For requested volumes.
     pub vbdc: u32,
-    /// Free capacity.
+    /// Free capacity, which was foreseen or is given away.
     pub fca: u32,
 }
 
@@ -72,6 +72,8 @@ struct Account {
     volume: u32,
     /// When the volume request is forgotten, by the policy that forgets.
     volume_expires: u64,
+    /// Cells that it foresees and that were not granted yet.
+    foreseen: u32,
     weight: u32,
     /// The most slots per superframe.
     most: u32,
@@ -97,6 +99,8 @@ pub struct Ncc {
     rated: BTreeSet<u32>,
     /// Terminals with a volume outstanding.
     waiting: BTreeSet<u32>,
+    /// Terminals that foresee something.
+    foreseeing: BTreeSet<u32>,
     /// Where each round robin begins.
     turns: Turns,
     /// Slots left in the superframe being allocated.
@@ -112,6 +116,7 @@ struct Turns {
     volume: u32,
     /// Of its first cells, how many a terminal did not get for lack of room.
     owed: Option<(u32, u32)>,
+    foreseen: u32,
     free: u32,
 }
 
@@ -148,6 +153,7 @@ impl Ncc {
             accounts,
             rated: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            foreseeing: BTreeSet::new(),
             turns: Turns::default(),
             room: 0,
             touched: Vec::new(),
@@ -190,6 +196,14 @@ impl Ncc {
                 self.waiting.insert(terminal);
             }
         }
+        if let Some(cells) = request.foreseen {
+            account.foreseen = coded_volume(cells.min(account.most_volume));
+            if account.foreseen == 0 {
+                self.foreseeing.remove(&terminal);
+            } else {
+                self.foreseeing.insert(terminal);
+            }
+        }
     }
 
     /// Cells that a terminal has asked for and not been granted.
@@ -210,6 +224,7 @@ impl Ncc {
             }
             Policy::RttAware => self.grant_fitting(superframe),
         }
+        self.grant_foreseen();
         self.grant_free();
         let accounts = &mut self.accounts;
         let taken = |index: &u32| core::mem::take(&mut accounts[*index as usize].grant);
@@ -369,6 +384,22 @@ impl Ncc {
         let given = self.give(terminal, Kind::Vbdc, wanted);
         self.accounts[terminal as usize].volume -= given;
         given
+    }
+
+    /// Of what is left, what terminals foresee, in turn.
+    fn grant_foreseen(&mut self) {
+        let terminals = in_turn(&self.foreseeing, self.turns.foreseen);
+        if self.room == 0 || terminals.is_empty() {
+            return;
+        }
+        self.turns.foreseen = next_turn(&terminals);
+        for terminal in terminals {
+            let wanted = self.accounts[terminal as usize].foreseen;
+            let given = self.give(terminal, Kind::Fca, wanted);
+            self.accounts[terminal as usize].foreseen -= given;
+        }
+        let accounts = &self.accounts;
+        self.foreseeing.retain(|index| accounts[*index as usize].foreseen > 0);
     }
 
     /// FCA: in chunks until nothing is left or nobody can take more.

@@ -249,6 +249,14 @@ impl<P: Payload> Dama<P> {
         self.await_opportunity(now, terminal);
     }
 
+    /// States how many bytes will come to a terminal soon. Capacity for them comes from what nobody
+    /// asks for; otherwise as [`Self::set_backlog`].
+    pub fn set_foreseen(&mut self, now: Instant, terminal: usize, bytes: ByteCount) {
+        self.handle_timeout(now);
+        self.terminals[terminal].set_foreseen(now, bytes.get());
+        self.await_opportunity(now, terminal);
+    }
+
     /// The rate of IP packets that a terminal's slots between `now` and `horizon` later carry, as far
     /// as they are granted already. Headers of cells are taken off, what segmentation adds to a
     /// packet ([`Cell::per_packet`] and the rest of its last cell) is not.
@@ -353,7 +361,7 @@ impl<P: Payload> Dama<P> {
             let terminal = grant.terminal as usize;
             self.terminals[terminal].pass_idle(decided);
             self.terminals[terminal].grant(runs.iter().copied());
-            self.terminals[terminal].note_volume(grant.vbdc, &runs);
+            self.terminals[terminal].note_grant(grant, &runs);
             self.watch(terminal);
             if self.events.is_some() {
                 plan.push(runs);

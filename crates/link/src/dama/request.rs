@@ -2,7 +2,7 @@
 
 use units::BitRate;
 
-/// What a terminal asks for in one message. Both parts may be there.
+/// What a terminal asks for in one message. All parts may be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Request {
     /// RBDC: a rate, beyond what CRA gives. It replaces the one before, and holds until its
@@ -10,6 +10,9 @@ pub struct Request {
     pub rate: Option<BitRate>,
     /// VBDC or AVBDC: a volume.
     pub volume: Option<Volume>,
+    /// Cells that the terminal foresees: granted from what nobody has asked for. It replaces the
+    /// number before; 0 withdraws it.
+    pub foreseen: Option<u32>,
 }
 
 impl Request {

@@ -14,6 +14,7 @@ use super::config::{DamaConfig, TerminalConfig};
 use super::frames::Frames;
 use super::layout::Run;
 use super::mac::{Buffers, Segmented};
+use super::ncc::Grant;
 use super::request::Request;
 use crate::dice::Numbered;
 use crate::loss::Channel;
@@ -62,8 +63,9 @@ pub(super) struct Terminal<P> {
     frames: Frames,
     buffers: Buffers<P>,
     agent: Agent,
-    /// What waits in front of it.
+    /// What waits in front of it, and what will.
     ahead: Ahead,
+    foreseen: Ahead,
     /// Whether anything may be asked for.
     asks: bool,
     /// Which capacity each class uses.
@@ -74,6 +76,8 @@ pub(super) struct Terminal<P> {
     begun: Option<(u64, u32)>,
     /// Slots granted for volumes, by frame, that the agent does not know of yet.
     volumes: VecDeque<(u64, u32)>,
+    /// The same for free capacity.
+    free: VecDeque<(u64, u32)>,
     pub(super) slots: Slots,
     channel: Channel,
     outages: Outages,
@@ -119,11 +123,13 @@ impl<P: Payload> Terminal<P> {
             buffers: Buffers::new(&config.terminals[number], frames.cell, origin, &mut queues),
             agent: Agent::new(config, number),
             ahead: Ahead::default(),
+            foreseen: Ahead::default(),
             asks: rbdc.bits_per_second() > 0 || *vbdc > 0,
             categories: TrafficClass::ALL.map(|class| config.terminals[number].category(class)),
             runs: VecDeque::new(),
             begun: None,
             volumes: VecDeque::new(),
+            free: VecDeque::new(),
             slots: Slots::default(),
             channel: Channel::new(loss.clone(), origin, seeds.bits()),
             outages: Outages::new(origin, outages.clone()),
@@ -143,6 +149,7 @@ impl<P: Payload> Terminal<P> {
     /// Takes a packet at `now`, up to which the terminal has been advanced.
     pub(super) fn push(&mut self, now: Instant, packet: P) {
         self.ahead.enter(packet.wire_len());
+        self.foreseen.enter(packet.wire_len());
         if self.buffers.is_empty() {
             self.sent_bytes = 0;
         }
@@ -152,6 +159,11 @@ impl<P: Payload> Terminal<P> {
     /// States what waits in front of it, in bytes.
     pub(super) fn set_backlog(&mut self, now: Instant, bytes: u64) {
         self.ahead.set(now, bytes);
+    }
+
+    /// States what will come to it soon, in bytes.
+    pub(super) fn set_foreseen(&mut self, now: Instant, bytes: u64) {
+        self.foreseen.set(now, bytes);
     }
 
     /// Granted slots that have not begun and begin before `end`.
@@ -165,14 +177,17 @@ impl<P: Payload> Terminal<P> {
         self.runs.extend(runs);
     }
 
-    /// Takes note that so many of the slots of these runs were granted for a volume.
-    pub(super) fn note_volume(&mut self, mut slots: u32, runs: &[Run]) {
-        for run in runs {
-            let here = run.count.min(slots);
-            if here > 0 {
-                self.volumes.push_back((run.frame, here));
+    /// Takes note that so many of the slots of these runs were granted for a volume, and that so many
+    /// were free.
+    pub(super) fn note_grant(&mut self, grant: &Grant, runs: &[Run]) {
+        for (noted, mut slots) in [(&mut self.volumes, grant.vbdc), (&mut self.free, grant.fca)] {
+            for run in runs {
+                let here = run.count.min(slots);
+                if here > 0 {
+                    noted.push_back((run.frame, here));
+                }
+                slots -= here;
             }
-            slots -= here;
         }
     }
 
@@ -182,6 +197,9 @@ impl<P: Payload> Terminal<P> {
         while let Some((passed, slots)) = self.volumes.pop_front_if(|(granted, _)| *granted < frame)
         {
             self.agent.handle_volume_grant(passed, slots);
+        }
+        while let Some((_, slots)) = self.free.pop_front_if(|(granted, _)| *granted < frame) {
+            self.agent.handle_free_grant(slots);
         }
         let (mut arrived, mut backlog) = (Backlog::default(), Backlog::default());
         for class in TrafficClass::ALL {
@@ -204,11 +222,13 @@ impl<P: Payload> Terminal<P> {
         let (waits, new) = (backlog.of(category), arrived.of(category));
         *waits = waits.saturating_add(waiting);
         *new = new.saturating_sub(entered).saturating_add(came);
+        backlog.foreseen = self.foreseen.take(now, self.frames.cell).waiting;
     }
 
     /// Whether it has nothing to send and nothing to ask for.
     pub(super) fn is_idle(&self) -> bool {
-        self.buffers.is_empty() && self.ahead.is_empty() && self.agent.is_idle()
+        let expects_nothing = self.ahead.is_empty() && self.foreseen.is_empty();
+        self.buffers.is_empty() && expects_nothing && self.agent.is_idle()
     }
 
     /// Whether it can ask for anything.

@@ -32,11 +32,11 @@ fn ncc(terminals: Vec<TerminalConfig>) -> Ncc {
 }
 
 fn for_rate(slots: u64) -> Request {
-    Request { rate: Some(rate(slots)), volume: None }
+    Request { rate: Some(rate(slots)), ..Request::default() }
 }
 
 fn for_volume(cells: u32) -> Request {
-    Request { rate: None, volume: Some(Volume::More(cells)) }
+    Request { volume: Some(Volume::More(cells)), ..Request::default() }
 }
 
 /// Slots of each of the first `N` terminals in a superframe.
@@ -168,7 +168,7 @@ fn volumes_add_up_beyond_65535() {
 fn an_absolute_volume_replaces_what_was_outstanding() {
     let mut ncc = ncc(vec![terminal()]);
     ncc.handle_request(0, 0, for_volume(100));
-    ncc.handle_request(0, 0, Request { rate: None, volume: Some(Volume::All(7)) });
+    ncc.handle_request(0, 0, Request { volume: Some(Volume::All(7)), ..Request::default() });
     assert_eq!([0, 1].map(|superframe| slots(&mut ncc, superframe)), [[7], [0]]);
 }
 
@@ -301,5 +301,43 @@ proptest! {
         for terminal in 0..20 {
             prop_assert_eq!(ncc.outstanding(terminal), 0, "a volume was never granted");
         }
+    }
+
+    /// What is foreseen comes from what is left: everything that is asked for is granted as without.
+    #[test]
+    fn what_is_foreseen_costs_nobody_anything(
+        asked in requests(), foreseen in requests(), fair: bool, aware: bool,
+    ) {
+        let mut config = config(vec![terminal(); 20], 2);
+        config.allocation.sharing = if fair { Sharing::Fair } else { Sharing::Proportional };
+        config.requests.policy = if aware { Policy::RttAware } else { Policy::Classic };
+        let [mut with, mut without] = [Ncc::new(&config), Ncc::new(&config)];
+        let mut outstanding = [0u64; 20];
+        for superframe in 0..2_000u64 {
+            if let Some((kind, terminal, slots, cells)) = asked.get(superframe as usize).copied() {
+                let request = if kind == 0 { for_rate(slots) } else { for_volume(cells) };
+                with.handle_request(superframe, terminal, request);
+                without.handle_request(superframe, terminal, request);
+            }
+            if let Some((_, terminal, _, cells)) = foreseen.get(superframe as usize).copied() {
+                let request = Request { foreseen: Some(cells), ..Request::default() };
+                with.handle_request(superframe, terminal, request);
+                outstanding[terminal as usize] = coded_volume(cells).into();
+            }
+            let order = |mut grants: Vec<Grant>| {
+                grants.sort_by_key(|grant| grant.terminal);
+                grants
+            };
+            let grants = order(with.allocate(superframe));
+            prop_assert!(grants.iter().map(Grant::slots).sum::<u32>() <= config.frames.capacity());
+            for grant in &grants {
+                prop_assert!(u64::from(grant.fca) <= outstanding[grant.terminal as usize]);
+                outstanding[grant.terminal as usize] -= u64::from(grant.fca);
+            }
+            let asked = |grant: Grant| (grant.slots() > grant.fca).then_some(Grant { fca: 0, ..grant });
+            let asked: Vec<Grant> = grants.into_iter().filter_map(asked).collect();
+            prop_assert_eq!(asked, order(without.allocate(superframe)));
+        }
+        prop_assert_eq!(outstanding.iter().sum::<u64>(), 0, "all that was foreseen is granted in the end");
     }
 }
