@@ -1,4 +1,4 @@
-//! The median time that a scenario's last flow takes in each of its cases, with the quartiles. Of
+//! The median time that a scenario's last flow takes in each of its cases, with the quartiles and the mean. Of
 //! several connections at the same time, that of the last to end counts:
 //!
 //! ```sh
@@ -22,12 +22,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (scenario, seeds) = (Scenario::load(Path::new(file))?, seeds.parse::<u64>()?);
     let [wanted, metric] = [(0, ""), (1, "time-max-s")]
         .map(|(index, usual)| wanted.get(index).map_or(usual, String::as_str));
-    println!("{:32} {:>7} {:>7} {:>7}", "case", "25 %", "median", "75 %");
+    println!("{:32} {:>7} {:>7} {:>7} {:>7}", "case", "25 %", "median", "75 %", "mean");
     for case in scenario.cases.iter().filter(|case| case.name.contains(wanted)) {
         let times: Vec<f64> = (1..=seeds).filter_map(|seed| value(case, seed, metric)).collect();
         let quarter = |percent| stats::percentile(&times, percent).unwrap_or(f64::NAN);
         let [low, median, high] = [25.0, 50.0, 75.0].map(quarter);
-        println!("{:32} {low:7.1} {median:7.1} {high:7.1}", case.name);
+        let mean = stats::mean(&times).unwrap_or(f64::NAN);
+        println!("{:32} {low:7.1} {median:7.1} {high:7.1} {mean:7.2}", case.name);
     }
     Ok(())
 }
