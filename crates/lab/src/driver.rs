@@ -144,9 +144,13 @@ impl ReturnModem {
         self.with(|dama, _, _| *dama.frames())
     }
 
-    /// States what waits in front of it ([`Dama::set_backlog`]).
-    pub fn set_backlog(&self, bytes: ByteCount) {
-        self.with(|dama, terminal, now| dama.set_backlog(now, terminal, bytes));
+    /// States what waits in front of it ([`Dama::set_backlog`]), and what will
+    /// ([`Dama::set_foreseen`]).
+    pub fn set_backlog(&self, waiting: ByteCount, foreseen: ByteCount) {
+        self.with(|dama, terminal, now| {
+            dama.set_backlog(now, terminal, waiting);
+            dama.set_foreseen(now, terminal, foreseen);
+        });
         self.shared.nudge();
     }
 

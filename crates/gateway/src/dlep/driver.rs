@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use os::Timer;
 use pep::config::{DlepConfig, Modem};
-use pep::dlep::{Output, Phase, Report, Router, rate_to_request};
+use pep::dlep::{Output, Phase, Report, Router, Wanted};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
 use units::Machine;
@@ -136,7 +136,7 @@ impl Driver {
             DriverEvent::Read(length) => self.router.handle_bytes(now, &self.read[..length]),
             DriverEvent::Closed(why) => self.end(&why),
             DriverEvent::Waiting(Some(demand)) => {
-                self.router.request_rate(rate_to_request(demand.bytes()));
+                self.router.request(Wanted::of(demand.waiting, demand.foreseen));
             }
             DriverEvent::Waiting(None) => self.waiting = None,
             DriverEvent::Stop => self.router.stop(now),

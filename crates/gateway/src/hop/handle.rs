@@ -72,11 +72,6 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// All bytes to ask for.
-    pub(crate) fn bytes(self) -> ByteCount {
-        add(self.waiting, self.foreseen)
-    }
-
     /// What two parts of a hub ask for.
     fn plus(self, other: Self) -> Self {
         Self {

@@ -23,7 +23,7 @@ pub use base::{Base, Row};
 pub use item::{Invalid, Item, Mac, code};
 pub use message::{Kind, Message, discovery, emit};
 pub use modem::{Metrics, Modem, Rates, Reachable, Settings};
-pub use request::{DRAIN_TIME, backlog_of, rate_to_request};
+pub use request::{DRAIN_TIME, LATER, Wanted, backlog_of, rate_to_request};
 pub use router::{Output, Phase, Report, Router, Wake};
 
 /// The UDP and TCP port of DLEP (RFC 8175 §15.14).

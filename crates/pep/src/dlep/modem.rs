@@ -24,6 +24,7 @@ use units::{BitRate, Instant, Machine};
 use super::Status;
 use super::item::{Item, Mac, code};
 use super::message::{self, Inbox, Kind, Message};
+use super::request::Wanted;
 use super::router::{Output, Phase, Wake};
 use crate::traffic::Prefix;
 
@@ -91,8 +92,8 @@ struct Destination {
     pending: bool,
     /// The router does not want to hear of it (§12.12).
     declined: bool,
-    /// The rate that the router has requested (§12.18), until the owner has taken it.
-    requested: Option<BitRate>,
+    /// What the router has requested (§12.18), until the owner has taken it.
+    requested: Option<Wanted>,
 }
 
 #[derive(Debug)]
@@ -137,9 +138,9 @@ impl Modem {
         self.outputs.pop_front()
     }
 
-    /// The next rate (Transmit) that the router has requested for a destination; only the latest one
-    /// of each. 0 withdraws the request. All requests end with the session.
-    pub fn poll_request(&mut self) -> Option<(Mac, BitRate)> {
+    /// What the router has requested next for a destination; only the latest request of each. A rate of 0
+    /// withdraws it. All requests end with the session.
+    pub fn poll_request(&mut self) -> Option<(Mac, Wanted)> {
         let mut all = self.destinations.iter_mut();
         all.find_map(|(mac, destination)| Some((*mac, destination.requested.take()?)))
     }
@@ -290,7 +291,9 @@ impl Modem {
                 let rate = message.metric(code::CURRENT_DATA_RATE_TRANSMIT);
                 let known = self.destinations.get_mut(&mac).filter(|it| it.told.is_some());
                 if let (Some(rate), Some(destination)) = (rate, known) {
-                    destination.requested = Some(BitRate::from_bits_per_second(rate));
+                    let rate = BitRate::from_bits_per_second(rate);
+                    let is_foreseen = message.metric(code::LATENCY).is_some();
+                    destination.requested = Some(Wanted { rate, is_foreseen });
                 }
                 self.respond_of(Kind::LinkCharacteristicsResponse, mac);
             }

@@ -7,6 +7,10 @@
 //! unknown ends the session (§12.1). The request for a Current Data Rate (Transmit) is understood by
 //! every modem, so we use it, with a rule for the value: the rate that sends everything that waits
 //! within [`DRAIN_TIME`].
+//!
+//! If nothing waits, and all of it is foreseen, the request has a Latency of [`LATER`], too: a modem that
+//! understands it asks only for capacity that nobody else needs. A modem that refuses such a request is
+//! asked without.
 
 use std::time::Duration;
 
@@ -19,9 +23,35 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// A request that has not changed is repeated after this time: a modem may forget it.
 const RENEWAL: Duration = Duration::from_secs(1);
 
+/// The latency of a request for what is foreseen: a round of request and grant on a geostationary link.
+pub const LATER: Duration = Duration::from_millis(1_300);
+
 /// The rate to request if this much waits.
 pub fn rate_to_request(waiting: ByteCount) -> BitRate {
     BitRate::from_bits_per_second(waiting.get().saturating_mul(8 / DRAIN_TIME.as_secs()))
+}
+
+/// What a modem is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wanted {
+    /// The rate (Transmit); 0 for nothing more.
+    pub rate: BitRate,
+    /// Whether nothing waits for it yet.
+    pub is_foreseen: bool,
+}
+
+impl Wanted {
+    /// What to ask for if so much waits, and so much more is foreseen.
+    pub fn of(waiting: ByteCount, foreseen: ByteCount) -> Self {
+        let none = ByteCount::default();
+        let all = ByteCount::new(waiting.get().saturating_add(foreseen.get()));
+        let is_foreseen = waiting == none && foreseen != none;
+        Self { rate: rate_to_request(all), is_foreseen }
+    }
+
+    fn is_nothing(self) -> bool {
+        self.rate == BitRate::default()
+    }
 }
 
 /// How much waits at a router that requests this rate.
@@ -33,22 +63,23 @@ pub fn backlog_of(rate: BitRate) -> ByteCount {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Requests {
     /// What the modem is to know.
-    wanted: BitRate,
+    wanted: Wanted,
     /// Whether it was set since the last request.
     is_new: bool,
     /// What it was asked for last, and when.
-    asked: Option<(BitRate, Instant)>,
+    asked: Option<(Wanted, Instant)>,
     /// Whether the last request awaits its response (§5: one at a time).
     pending: bool,
-    /// The modem refuses requests.
+    /// The modem refuses requests, or those with a latency.
     refused: bool,
+    refused_latency: bool,
 }
 
 impl Requests {
-    /// Sets the rate to request; 0 for nothing more. Setting the same rate again repeats the request
-    /// like a change: the modem has taken off what was sent meanwhile.
-    pub(super) fn set(&mut self, rate: BitRate) {
-        (self.wanted, self.is_new) = (rate, true);
+    /// Sets what to request. Setting the same again repeats the request like a change: the modem has
+    /// taken off what was sent meanwhile.
+    pub(super) fn set(&mut self, wanted: Wanted) {
+        (self.wanted, self.is_new) = (wanted, true);
     }
 
     /// The session has ended, and with it what was asked for.
@@ -61,25 +92,32 @@ impl Requests {
         if self.pending || self.refused {
             return None;
         }
-        let none = BitRate::default();
-        let (last, at) = self.asked.unwrap_or((none, Instant::ZERO));
-        match (last == none, self.wanted == none) {
+        let (last, at) = self.asked.unwrap_or_default();
+        match (last.is_nothing(), self.wanted.is_nothing()) {
             (true, true) => None,
             (true, false) | (false, true) => Some(Instant::ZERO),
+            // What was foreseen is there.
+            (false, false) if last.is_foreseen && !self.wanted.is_foreseen => Some(Instant::ZERO),
             (false, false) if !self.is_new => Some(at + RENEWAL),
             (false, false) => Some(at + INTERVAL),
         }
     }
 
-    /// The rate to request now.
-    pub(super) fn ask(&mut self, now: Instant) -> BitRate {
-        (self.asked, self.pending, self.is_new) = (Some((self.wanted, now)), true, false);
-        self.wanted
+    /// What to request now.
+    pub(super) fn ask(&mut self, now: Instant) -> Wanted {
+        let is_foreseen = self.wanted.is_foreseen && !self.refused_latency;
+        let asked = Wanted { is_foreseen, ..self.wanted };
+        (self.asked, self.pending, self.is_new) = (Some((asked, now)), true, false);
+        asked
     }
 
     /// The modem has responded; `false` if nothing was asked.
     pub(super) fn answered(&mut self, refused: bool) -> bool {
-        self.refused |= refused;
+        let had_latency = self.asked.is_some_and(|(asked, _)| asked.is_foreseen);
+        self.refused |= refused && !had_latency;
+        if refused && had_latency {
+            (self.refused_latency, self.asked) = (true, None);
+        }
         std::mem::take(&mut self.pending)
     }
 }
@@ -92,6 +130,36 @@ mod tests {
         Instant::from_nanos(ms * 1_000_000)
     }
 
+    fn waiting(bit_s: u64) -> Wanted {
+        Wanted { rate: BitRate::from_bits_per_second(bit_s), is_foreseen: false }
+    }
+
+    #[test]
+    fn what_is_only_foreseen_is_told_apart_unless_the_modem_refuses() {
+        let [none, some] = [0, 100].map(ByteCount::new);
+        assert_eq!(Wanted::of(none, none), Wanted::default());
+        assert_eq!(Wanted::of(some, some), waiting(1600), "it goes with what waits");
+        let foreseen = Wanted::of(none, some);
+        assert_eq!(foreseen, Wanted { is_foreseen: true, ..waiting(800) });
+        let mut requests = Requests::default();
+        requests.set(foreseen);
+        assert_eq!(requests.ask(at(0)), foreseen);
+        assert!(requests.answered(false));
+        requests.set(waiting(800));
+        assert_eq!(requests.due(), Some(Instant::ZERO), "it waits now");
+        assert_eq!(requests.ask(at(10)), waiting(800));
+        assert!(requests.answered(false));
+        requests.set(foreseen);
+        assert_eq!(requests.ask(at(200)), foreseen);
+        assert!(requests.answered(true));
+        assert_eq!(requests.due(), Some(Instant::ZERO), "without a latency");
+        assert_eq!(requests.ask(at(210)), waiting(800));
+        assert!(requests.answered(false));
+        assert_eq!(requests.due(), Some(at(1_210)));
+        requests.forget();
+        assert_eq!(requests.ask(at(3_000)), foreseen, "the next modem may understand it");
+    }
+
     #[test]
     fn a_rate_stands_for_what_waits() {
         let waiting = ByteCount::new(65_536);
@@ -102,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_beginning_is_asked_for_at_once_and_a_change_after_a_while() {
-        let [some, more] = [1000, 2000].map(BitRate::from_bits_per_second);
+        let [some, more] = [1000, 2000].map(waiting);
         let mut requests = Requests::default();
         assert_eq!(requests.due(), None);
         requests.set(some);
@@ -117,9 +185,9 @@ mod tests {
         assert_eq!(requests.ask(at(150)), some);
         assert!(requests.answered(false));
         assert_eq!(requests.due(), Some(at(1_150)), "a modem may forget");
-        requests.set(BitRate::default());
+        requests.set(Wanted::default());
         assert_eq!(requests.due(), Some(Instant::ZERO));
-        assert_eq!(requests.ask(at(60)), BitRate::default());
+        assert_eq!(requests.ask(at(60)), Wanted::default());
         assert!(requests.answered(false));
         assert_eq!(requests.due(), None, "nothing to wait, nothing to ask");
     }
@@ -127,7 +195,7 @@ mod tests {
     #[test]
     fn a_modem_that_refuses_is_not_asked_again_in_its_session() {
         let mut requests = Requests::default();
-        requests.set(BitRate::from_mbit(1));
+        requests.set(waiting(1_000_000));
         requests.ask(at(0));
         requests.answered(true);
         assert_eq!(requests.due(), None);

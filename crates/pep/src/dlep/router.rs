@@ -3,7 +3,7 @@
 //!
 //! - Inputs: [`Router::handle_offer`], [`Router::handle_connected`],
 //!   [`Router::handle_bytes`], [`Router::handle_closed`], the time; and what to ask the modem for:
-//!   [`Router::request_rate`].
+//!   [`Router::request`].
 //! - Outputs: [`Router::poll_output`], to be carried out in order; then
 //!   [`Router::poll_report`].
 //!
@@ -18,11 +18,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use units::{BitRate, Instant, Machine};
+use units::{Instant, Machine};
 
 use super::item::{Item, Mac, code};
 use super::message::{self, Inbox, Kind, Message};
-use super::request::Requests;
+use super::request::{LATER, Requests, Wanted};
 use super::{Base, PORT, Status};
 
 /// Our Peer Type item.
@@ -173,11 +173,12 @@ impl Router {
         std::mem::take(&mut self.changed).then(|| self.report.clone())
     }
 
-    /// Requests this rate (Transmit) from the modem, in this session and in later ones; 0 for nothing
-    /// more. It is sent by [`Machine::handle_timeout`]: a change from or to 0 at once, others after
-    /// 100 ms; unchanged ones again after 1 s. Ignored unless exactly one destination is up.
-    pub fn request_rate(&mut self, rate: BitRate) {
-        self.requests.set(rate);
+    /// Requests this from the modem, in this session and in later ones. It is sent by
+    /// [`Machine::handle_timeout`]: a change from or to a rate of 0 at once, or when what was foreseen is
+    /// there, others after 100 ms; unchanged ones again after 1 s. Ignored unless exactly one destination
+    /// is up.
+    pub fn request(&mut self, wanted: Wanted) {
+        self.requests.set(wanted);
     }
 
     /// Whether Peer Offers are wanted.
@@ -333,11 +334,14 @@ impl Router {
     }
 
     /// Sends the request that is due (§12.18).
-    fn request(&mut self, now: Instant) {
+    fn send_request(&mut self, now: Instant) {
         let Some(mac) = self.report.base.only_up() else { return };
-        let rate = self.requests.ask(now).bits_per_second();
-        let rate = Item::Metric(code::CURRENT_DATA_RATE_TRANSMIT, rate);
-        self.send(Kind::LinkCharacteristicsRequest, &[Item::MacAddress(mac), rate]);
+        let Wanted { rate, is_foreseen } = self.requests.ask(now);
+        let rate = Item::Metric(code::CURRENT_DATA_RATE_TRANSMIT, rate.bits_per_second());
+        let latency = u64::try_from(LATER.as_micros()).unwrap_or(u64::MAX);
+        let mut items = vec![Item::MacAddress(mac), rate];
+        items.extend(is_foreseen.then_some(Item::Metric(code::LATENCY, latency)));
+        self.send(Kind::LinkCharacteristicsRequest, &items);
     }
 
     /// When the next request is due.
@@ -482,7 +486,7 @@ impl Machine for Router {
                 *beat = now + self.heartbeat;
                 self.send(Kind::Heartbeat, &[]);
             }
-            (Wake::Request, State::Up { .. }) => self.request(now),
+            (Wake::Request, State::Up { .. }) => self.send_request(now),
             (_, State::Up { .. }) => self.terminate(now, Status::TIMED_OUT),
             (_, State::Connecting { .. }) => {
                 self.outputs.push_back(Output::Close);

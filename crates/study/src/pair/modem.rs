@@ -13,7 +13,9 @@ use std::time::Duration;
 use lab::{Lab, Node, Preset, ReturnModem};
 use link::dama::Frames;
 use os::clock;
-use pep::dlep::{Mac, Metrics, Modem, Output, PORT, Rates, Reachable, Settings, backlog_of};
+use pep::dlep::{
+    Mac, Metrics, Modem, Output, PORT, Rates, Reachable, Settings, Wanted, backlog_of,
+};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -158,9 +160,16 @@ impl Server {
                 // What ends a session is its end, whatever it is; the next router may come.
                 let _ = self.talk(router, &mut ticks).await;
                 self.modem.handle_closed();
-                self.link.set_backlog(ByteCount::default());
+                self.ask(Wanted::default());
             }
         }
+    }
+
+    /// Asks for what waits in the gateway, or is foreseen there.
+    fn ask(&self, wanted: Wanted) {
+        let (none, bytes) = (ByteCount::default(), backlog_of(wanted.rate));
+        let [waiting, foreseen] = if wanted.is_foreseen { [none, bytes] } else { [bytes, none] };
+        self.link.set_backlog(waiting, foreseen);
     }
 
     /// Talks to a router until its connection ends.
@@ -174,8 +183,8 @@ impl Server {
                 },
                 _ = ticks.tick() => self.look(),
             }
-            while let Some((_, rate)) = self.modem.poll_request() {
-                self.link.set_backlog(backlog_of(rate));
+            while let Some((_, wanted)) = self.modem.poll_request() {
+                self.ask(wanted);
             }
             while let Some(output) = self.modem.poll_output() {
                 match output {

@@ -46,7 +46,7 @@ impl Modem {
     }
 
     /// Waits for the router's next request.
-    async fn requested(&mut self) -> (Mac, BitRate) {
+    async fn requested(&mut self) -> (Mac, Wanted) {
         loop {
             if let Some(request) = self.1.poll_request() {
                 return request;
@@ -154,8 +154,11 @@ async fn what_waits_is_asked_for_if_the_link_gives_capacity_on_demand() {
     for bytes in [1_000, 0] {
         waiting.send_modify(|demand| demand.waiting = ByteCount::new(bytes));
         let rate = BitRate::from_bits_per_second(8 * bytes);
-        assert_eq!(modem.requested().await, (hub, rate));
+        assert_eq!(modem.requested().await, (hub, Wanted { rate, is_foreseen: false }));
     }
+    waiting.send_modify(|demand| demand.foreseen = ByteCount::new(100));
+    let rate = BitRate::from_bits_per_second(800);
+    assert_eq!(modem.requested().await, (hub, Wanted { rate, is_foreseen: true }));
 }
 
 /// RFC 8175 §12.1, RFC 5082.

@@ -420,22 +420,31 @@ fn a_router_learns_what_the_modem_knows_whatever_happens_between_them() {
     }
 }
 
+/// A rate for what waits, in Mbit/s.
+fn wanted(mbit: u64) -> Wanted {
+    Wanted { rate: BitRate::from_mbit(mbit), is_foreseen: false }
+}
+
 /// §12.18, §12.19: what waits at the router reaches the modem's owner, and the answer has the metrics
 /// as they are now.
 #[test]
 fn a_router_s_requests_reach_the_modem() {
     let mut wire = Wire::new(1);
     wire.modem.set_destination(mac(1), reachable(5, &[]));
-    wire.router.request_rate(BitRate::from_mbit(3));
+    wire.router.request(wanted(3));
     wire.run(3_000);
-    let rate = |mbit| Some((mac(1), BitRate::from_mbit(mbit)));
+    let rate = |mbit| Some((mac(1), wanted(mbit)));
     assert_eq!((wire.modem.poll_request(), wire.modem.poll_request()), (rate(3), None));
     wire.run(3_000);
     assert_eq!(wire.modem.poll_request(), rate(3), "it is renewed");
-    // Only the latest one counts.
-    wire.router.request_rate(BitRate::from_mbit(4));
+    let foreseen = Wanted { is_foreseen: true, ..wanted(3) };
+    wire.router.request(foreseen);
     wire.run(1_000);
-    wire.router.request_rate(BitRate::default());
+    assert_eq!(wire.modem.poll_request(), Some((mac(1), foreseen)));
+    // Only the latest one counts.
+    wire.router.request(wanted(4));
+    wire.run(1_000);
+    wire.router.request(Wanted::default());
     wire.run(2_000);
     assert_eq!((wire.modem.poll_request(), wire.modem.poll_request()), (rate(0), None));
     wire.run(20_000);
@@ -445,7 +454,7 @@ fn a_router_s_requests_reach_the_modem() {
     // One of two destinations cannot be meant.
     wire.modem.set_destination(mac(2), reachable(5, &[]));
     wire.run(2_000);
-    wire.router.request_rate(BitRate::from_mbit(3));
+    wire.router.request(wanted(3));
     wire.run(5_000);
     assert_eq!(wire.modem.poll_request(), None);
 }
