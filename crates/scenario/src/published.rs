@@ -67,7 +67,7 @@ pub struct Output {
     /// The table, figure or section.
     #[serde(rename = "where")]
     pub place: String,
-    /// The subject: a flow, `forward`, `return`.
+    /// The subject: a flow, `forward`, `return`; joined by `+`, the sum over them: `forward+return`.
     pub of: String,
     /// The metric.
     pub metric: String,
@@ -132,6 +132,9 @@ pub struct Difference {
     pub because: String,
     /// The case that shows it: with this case in the place of the other, the published result is reproduced.
     pub case: Option<String>,
+    /// Or two texts: with the second in the place of the first in the name of each case that it is about, the published
+    /// result is reproduced; a statement must then hold for all its pairs.
+    pub swap: Option<[String; 2]>,
 }
 
 /// A published statement about cases.
@@ -164,6 +167,8 @@ pub struct Trend {
     pub least: Option<f64>,
     /// Greatest ratio of each pair.
     pub most: Option<f64>,
+    /// Why the statement cannot be right; it is then not scored.
+    pub impossible: Option<String>,
     /// Why ours differs.
     pub differs: Option<Difference>,
 }
@@ -267,39 +272,62 @@ impl Published {
     }
 
     fn check_cases(&self, place: &Place<'_>, known: &Cases<'_>) -> Result<(), FileError> {
-        let cause = |place: &Place<'_>, differs: &Option<Difference>| {
-            let case = differs.as_ref().and_then(|cause| cause.case.as_ref());
-            known.check(&place.within("differs"), "case", case)
+        let shows = |place: &Place<'_>, cases: Vec<String>| {
+            known.check(&place.within("differs"), "case", &cases)
         };
         for (number, output) in self.output.iter().enumerate() {
             for (point_number, point) in output.points.iter().enumerate() {
                 let place = place.within(format!("output.{number}.points.{point_number}"));
                 known.check(&place, "case", [&point.case])?;
                 known.check(&place, "by", &point.by)?;
-                cause(&place, &point.differs)?;
+                shows(&place, point.shown_by().into_iter().flatten().collect())?;
             }
         }
         for (number, trend) in self.trend.iter().enumerate() {
             let place = place.within(format!("trend.{number}"));
             known.check(&place, "rising", &trend.rising)?;
             known.check(&place, "pairs", trend.pairs.iter().flatten())?;
-            cause(&place, &trend.differs)?;
+            shows(&place, trend.shown_by())?;
         }
         Ok(())
     }
 
     /// The names of the cases that it refers to, with repetitions.
-    pub fn cases(&self) -> impl Iterator<Item = &str> {
+    pub fn cases(&self) -> impl Iterator<Item = String> {
         let points = self.output.iter().flat_map(|output| &output.points);
-        let of_points = points.clone().flat_map(|point| [Some(&point.case), point.by.as_ref()]);
-        let causes = points.filter_map(|point| point.differs.as_ref());
-        let causes = causes.chain(self.trend.iter().filter_map(|trend| trend.differs.as_ref()));
-        let of_trends = self
-            .trend
-            .iter()
-            .flat_map(|trend| trend.rising.iter().chain(trend.pairs.iter().flatten()));
-        let of_causes = causes.filter_map(|cause| cause.case.as_ref());
-        of_points.flatten().chain(of_trends).chain(of_causes).map(String::as_str)
+        let of_points = points.flat_map(|point| {
+            let own = [Some(point.case.clone()), point.by.clone()];
+            own.into_iter().chain(point.shown_by()).flatten()
+        });
+        let of_trends = self.trend.iter().flat_map(|trend| {
+            let own = trend.rising.iter().chain(trend.pairs.iter().flatten()).cloned();
+            own.chain(trend.shown_by())
+        });
+        of_points.chain(of_trends)
+    }
+}
+
+impl Point {
+    /// The cases that show why ours differs: those in the places of `case` and `by`. Empty if none is named.
+    pub fn shown_by(&self) -> [Option<String>; 2] {
+        let own = [Some(&self.case), self.by.as_ref()];
+        match &self.differs {
+            Some(Difference { case: Some(case), .. }) => [Some(case.clone()), self.by.clone()],
+            Some(differs) if differs.swap.is_some() => own.map(|name| differs.swapped(name?)),
+            _ => [None, None],
+        }
+    }
+}
+
+impl Difference {
+    /// The name of the case in the place of the case `name`; `None` without `swap`.
+    pub fn swapped(&self, name: &str) -> Option<String> {
+        self.swap.as_ref().map(|[first, second]| name.replace(first, second))
+    }
+
+    fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
+        let both = self.case.is_some() && self.swap.is_some();
+        place.check(!both, "case, swap", "both", "one of them")
     }
 }
 
@@ -347,6 +375,7 @@ impl Output {
             let (given, compare) = (point.by.is_some(), self.compare.is_some());
             let by = point.by.as_deref().unwrap_or("nothing");
             place.check(given == compare, "by", by, "a case if the output has `compare`")?;
+            point.differs.iter().try_for_each(|it| it.check(&place.within("differs")))?;
         }
         Ok(())
     }
@@ -359,11 +388,27 @@ impl Output {
 }
 
 impl Trend {
+    /// The pairs of cases that it is about: the given ones, or the neighbours of `rising`.
+    pub fn compared(&self) -> Vec<[&str; 2]> {
+        let rising = self.rising.windows(2).map(|two| [&*two[0], &*two[1]]);
+        let given = self.pairs.iter().map(|[first, second]| [&**first, &**second]);
+        rising.chain(given).collect()
+    }
+
+    /// The names of the cases that show why ours differs, with repetitions.
+    fn shown_by(&self) -> Vec<String> {
+        let Some(differs) = &self.differs else { return Vec::new() };
+        let own = self.rising.iter().chain(self.pairs.iter().flatten());
+        let swapped = own.filter_map(|name| differs.swapped(name));
+        swapped.chain(differs.case.clone()).collect()
+    }
+
     fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
         let (rising, pairs) = (self.rising.len(), self.pairs.len());
         let good = (rising >= 2) != (pairs >= 1) && (rising == 0 || pairs == 0);
         let value = format!("{rising} and {pairs}");
         place.check(good, "rising, pairs", value, "two or more cases, or one or more pairs")?;
+        self.differs.iter().try_for_each(|it| it.check(&place.within("differs")))?;
         let bounded = self.least.is_some() || self.most.is_some();
         place.check(bounded == (pairs > 0), "least, most", bounded, "one of them, with pairs")
     }

@@ -83,6 +83,8 @@ pub struct Tally {
     pub began: Instant,
     /// Finished transfers, replies or pages, in order.
     pub deeds: Vec<Deed>,
+    /// Connections opened.
+    pub connections: u64,
     /// Connections that did not end well.
     pub broken: u64,
     /// Datagrams sent and arrived.

@@ -61,6 +61,10 @@ pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
         put("time-max-s", times.iter().copied().fold(0.0, f64::max));
     }
     put("broken", total(|tally| tally.broken));
+    let connections = total(|tally| tally.connections);
+    if connections > 0.0 {
+        put("connections", connections);
+    }
     let sent = total(|tally| tally.datagrams[0]);
     if sent > 0.0 {
         let arrived = total(|tally| tally.datagrams[1]);

@@ -68,6 +68,13 @@ pub struct Mark {
     pub len: u32,
 }
 
+impl Mark {
+    /// The byte after the data, or the next one expected.
+    fn end(&self) -> SeqNr {
+        SeqNr::new(self.from).advance(self.len.into())
+    }
+}
+
 /// The kind of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -139,6 +146,22 @@ impl Sender {
         }
     }
 
+    /// From its first segment with data to the acknowledgement of the last: the time of a transfer as its sender sees it,
+    /// without the handshake. `None` if it sent nothing, not everything was acknowledged by the end of the run, or marks were
+    /// dropped.
+    pub fn data_time(&self) -> Option<Duration> {
+        if self.marks.len() >= MARKS {
+            return None;
+        }
+        let is_data = |mark: &&Mark| mark.kind == MarkKind::Data;
+        let first = self.marks.iter().find(is_data)?;
+        let ends = self.marks.iter().filter(is_data).map(Mark::end);
+        let end = ends.reduce(|one, other| if other.is_after(one) { other } else { one })?;
+        let covers = |mark: &&Mark| mark.kind == MarkKind::Ack && !end.is_after(mark.end());
+        let last = self.marks.iter().find(covers)?;
+        Some(last.at.saturating_since(first.at))
+    }
+
     /// Whether it ever sent data; the receiving end of a one-way transfer does not.
     pub fn has_sent(&self) -> bool {
         self.marks.iter().any(|mark| mark.kind == MarkKind::Data)
@@ -179,6 +202,24 @@ mod tests {
         let expected = [(MarkKind::Data, 1, 1000), (MarkKind::Ack, 1001, 0)];
         assert_eq!(marks.collect::<Vec<_>>(), expected);
         assert!(probe.senders[0].has_sent());
+    }
+
+    #[test]
+    fn the_time_of_data_ends_with_the_acknowledgement_of_the_last() {
+        let (mut probe, id) = watching();
+        let at = Instant::from_nanos;
+        let syn = Segment { flags: Flags { syn: true, ..Flags::default() }, ..sent(9, 0) };
+        probe.note_departure(id, at(0), &syn);
+        assert_eq!(probe.senders[0].data_time(), None, "a SYN is no data");
+        probe.note_departure(id, at(10), &sent(10, 1000));
+        probe.note_departure(id, at(20), &sent(1010, 500));
+        // A repetition is not the last of the data.
+        probe.note_departure(id, at(25), &sent(10, 1000));
+        probe.note_arrival(id, at(30), &acknowledged(1010));
+        assert_eq!(probe.senders[0].data_time(), None);
+        probe.note_arrival(id, at(45), &acknowledged(1510));
+        probe.note_arrival(id, at(60), &acknowledged(1511));
+        assert_eq!(probe.senders[0].data_time(), Some(Duration::from_nanos(35)));
     }
 
     #[test]

@@ -121,10 +121,17 @@ impl Run {
 
     /// Metrics recorded at a flow's last sender on a host.
     fn of_sender(&self, flow: &str, apps: &[AppId]) -> Vec<Metric> {
-        let senders = self.world.probe().senders.iter();
         // The server's end is on the last segment of the connection.
-        let mut own = senders.filter(|sender| apps.contains(&sender.app) && sender.has_sent());
-        own.next_back().map_or_else(Vec::new, |sender| metric::sender_metrics(flow, &sender.states))
+        let last = |of: &dyn Fn(&AppId) -> bool| {
+            let mut latest_first = self.world.probe().senders.iter().rev();
+            latest_first.find(|sender| of(&sender.app) && sender.has_sent())
+        };
+        let Some(sender) = last(&|app| apps.contains(app)) else { return Vec::new() };
+        let mut all = metric::sender_metrics(flow, &sender.states);
+        let times = apps.iter().filter_map(|app| last(&|of| of == app)?.data_time());
+        let time = stats::median(&times.map(|time| time.as_secs_f64()).collect::<Vec<_>>());
+        all.extend(time.map(|time| Metric::new(flow, "data-time-median-s", time)));
+        all
     }
 
     fn of_links(&self, of: &str, lanes: &[LaneId], capacity: BitRate) -> Vec<Metric> {

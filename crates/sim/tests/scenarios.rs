@@ -48,7 +48,7 @@ fn every_file_is_read_and_every_published_value_has_its_case() {
         let scenario = read(&scenario);
         let known = |case: &str| scenario.cases.iter().any(|known| known.name == case);
         for case in published.cases() {
-            assert!(known(case), "{name}: no case {case:?}");
+            assert!(known(&case), "{name}: no case {case:?}");
         }
     }
     assert!(count >= 8, "{count} files with published values");

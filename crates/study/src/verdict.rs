@@ -57,9 +57,9 @@ pub enum Cause {
     Tested {
         /// The cause.
         because: String,
-        /// The case that should show it.
-        case: String,
-        /// Our value in that case, in the unit of the metric; `None` for trends.
+        /// What should show it: `case "large queue"`.
+        shown_in: String,
+        /// Our value there, in the unit of the metric; `None` for trends.
         value: Option<f64>,
         /// Whether it reproduces the published result.
         shown: bool,
@@ -163,8 +163,10 @@ impl Runs<'_> {
     }
 }
 
+/// The value of a metric of a subject, or of several that `+` joins: their sum.
 fn value(metrics: &[Metric], of: &str, name: &str) -> Option<f64> {
-    metrics.iter().find(|metric| metric.of == of && metric.name == name).map(|it| it.value)
+    let own = |of| metrics.iter().find(|metric| metric.of == of && metric.name == name);
+    of.split('+').map(|of| own(of).map(|it| it.value)).sum()
 }
 
 /// Compares a scenario's runs with what was published.
@@ -195,33 +197,29 @@ fn beside<'a>(
         let slack = published.map(|end| end.abs() * output.tolerance);
         (published[0] - slack[0]..=published[1] + slack[1]).contains(&value)
     };
-    let ours = |case: &str| estimate(output, case, point.by.as_deref(), runs);
-    let own = ours(&point.case)?;
+    let ours = |case: &str, by: Option<&str>| estimate(output, case, by, runs);
+    let own = ours(&point.case, point.by.as_deref())?;
     let verdict = match (&point.impossible, own) {
         (Some(why), _) => Verdict::Impossible(why.clone()),
         (None, None) => Verdict::NotRun,
         (None, Some(own)) if within(own.value) => Verdict::Reproduced,
-        (None, Some(_)) => Verdict::Differs(cause(point.differs.as_ref(), |case| {
-            let value = ours(case)?.map(|it| it.value);
-            Ok((value, value.is_some_and(within)))
-        })?),
+        (None, Some(_)) => Verdict::Differs(match (&point.differs, point.shown_by()) {
+            (Some(differs), [Some(case), by]) => {
+                let value = ours(&case, by.as_deref())?.map(|it| it.value);
+                let (because, shown) = (differs.because.clone(), value.is_some_and(within));
+                Cause::Tested { because, shown_in: format!("case {case:?}"), value, shown }
+            }
+            (stated, _) => Cause::without_case(stated.as_ref()),
+        }),
     };
     Ok(ValueBeside { output, point, published, ours: own, verdict })
 }
 
-/// The cause that a file states. `tested` gives our value in the case that should show it, and whether it does.
-fn cause(
-    stated: Option<&Difference>,
-    tested: impl FnOnce(&str) -> Result<(Option<f64>, bool), NoMetric>,
-) -> Result<Cause, NoMetric> {
-    Ok(match stated {
-        None => Cause::Unknown,
-        Some(Difference { because, case: None }) => Cause::Stated(because.clone()),
-        Some(Difference { because, case: Some(case) }) => {
-            let (value, shown) = tested(case)?;
-            Cause::Tested { because: because.clone(), case: case.clone(), value, shown }
-        }
-    })
+impl Cause {
+    /// That of a difference of which no case is named.
+    fn without_case(stated: Option<&Difference>) -> Self {
+        stated.map_or(Self::Unknown, |stated| Self::Stated(stated.because.clone()))
+    }
 }
 
 /// Our value for a case, compared with the case `by` if the output compares. `None` if one was not run.
@@ -272,38 +270,52 @@ fn compared(compare: Compare, own: f64, other: f64) -> f64 {
 }
 
 fn trend_beside<'a>(trend: &'a Trend, runs: &Runs<'_>) -> Result<TrendBeside<'a>, NoMetric> {
-    let rising = trend.rising.windows(2).map(|two| [&*two[0], &*two[1]]);
-    let given = trend.pairs.iter().map(|[first, second]| [&**first, &**second]);
     let (mut pairs, mut is_whole) = (Vec::new(), true);
-    for cases in rising.chain(given) {
+    for cases in trend.compared() {
         let pair = pair_beside(trend, cases, runs)?;
         is_whole &= pair.is_some();
         pairs.extend(pair);
     }
-    let verdict = if !is_whole {
+    let verdict = if let Some(why) = &trend.impossible {
+        Verdict::Impossible(why.clone())
+    } else if !is_whole {
         Verdict::NotRun
     } else if pairs.iter().all(|pair| pair.holds) {
         Verdict::Reproduced
     } else {
-        let shown = |case: &str| shown_by(trend, &pairs, case, runs).map(|shown| (None, shown));
-        Verdict::Differs(cause(trend.differs.as_ref(), shown)?)
+        Verdict::Differs(trend_cause(trend, &pairs, runs)?)
     };
     Ok(TrendBeside { trend, pairs, verdict })
 }
 
-/// Whether the statement holds with `case` in the place of the first of each pair for which it does not.
-fn shown_by(
+/// The cause that is stated for a statement that does not hold.
+fn trend_cause(
     trend: &Trend,
     pairs: &[PairBeside<'_>],
-    case: &str,
     runs: &Runs<'_>,
-) -> Result<bool, NoMetric> {
+) -> Result<Cause, NoMetric> {
+    let Some(differs) = &trend.differs else { return Ok(Cause::Unknown) };
+    // With other cases for all, the whole statement must hold; a single case stands for the first of each pair that
+    // does not.
+    let (shown_in, instead): (_, Vec<[String; 2]>) = match (&differs.swap, &differs.case) {
+        (Some([first, second]), _) => {
+            let swapped =
+                |pair: &PairBeside<'_>| pair.cases.map(|name| name.replace(first, second));
+            let shown_in = format!("cases with {second:?} in the place of {first:?}");
+            (shown_in, pairs.iter().map(swapped).collect())
+        }
+        (None, Some(case)) => {
+            let failed = pairs.iter().filter(|pair| !pair.holds);
+            let instead = failed.map(|pair| [case.clone(), pair.cases[1].to_owned()]);
+            (format!("case {case:?}"), instead.collect())
+        }
+        (None, None) => return Ok(Cause::without_case(Some(differs))),
+    };
     let mut shown = true;
-    for pair in pairs.iter().filter(|pair| !pair.holds) {
-        let again = pair_beside(trend, [case, pair.cases[1]], runs)?;
-        shown &= again.is_some_and(|pair| pair.holds);
+    for [first, second] in &instead {
+        shown &= pair_beside(trend, [first, second], runs)?.is_some_and(|pair| pair.holds);
     }
-    Ok(shown)
+    Ok(Cause::Tested { because: differs.because.clone(), shown_in, value: None, shown })
 }
 
 fn pair_beside<'a>(

@@ -57,6 +57,17 @@ fn a_scenario_runs() {
 }
 
 #[test]
+fn the_time_of_data_leaves_out_the_handshake() {
+    // The other flow keeps the run going until the last acknowledgement has arrived.
+    let later = "[[flow]]\nname = \"later\"\nkind = \"request\"\nrequest = \"1 B\"\nreply = \"1 B\"\n\
+                 start = \"15 s\"\n";
+    let metrics = run(&Scenario::parse("x.toml", &format!("{GOOD}{later}")).unwrap().cases[0], 1);
+    // The server's data leave after a round trip and a half of 0.5 s, and are acknowledged after half of one.
+    let [time, data] = ["time-median-s", "data-time-median-s"].map(|it| value(&metrics, "ftp", it));
+    assert!((0.5..0.51).contains(&(time - data)), "{time} {data}");
+}
+
+#[test]
 fn every_nth_packet_can_be_lost() {
     let text = GOOD.replace("queue = \"1 BDP\"", "queue = \"1 BDP\"\nloss-period = 100");
     let text = text.replace("20 s", "60 s");
@@ -158,6 +169,7 @@ time = "10 s"
             assert_eq!(value(&metrics, flow, "done"), done, "{flow} {metrics:?}");
         }
         assert!(value(&metrics, "web", "done") > 10.0);
+        assert_eq!(value(&metrics, "page", "connections"), 7.0, "HTTP/1.0: one for each object");
         assert_eq!(value(&metrics, "udp", "lost-share"), 0.0);
         for metric in &metrics {
             assert!(metric.name != "broken" || metric.value == 0.0, "{metric:?}");

@@ -53,6 +53,7 @@ impl World {
         closer: Closer,
         watch: Option<&str>,
     ) -> Key {
+        self.tallies[app.index()].connections += 1;
         let cache = path.cache.clone().map(|cache| Cache::new(cache, self.seeds.bits()));
         let talk = Talk::new(app, closer, watch.map(str::to_owned)).with(cache);
         let talk = self.talks.insert(|_| talk);

@@ -87,8 +87,8 @@ fn a_cause_counts_if_the_case_that_should_show_it_does() {
     for (with, shown) in [(1.05, true), (2.0, false)] {
         let (published, runs) = compared_with(&[("c", 5.0), ("d", with)]);
         let comparison = compare(&published, &borrowed(&runs)).unwrap();
-        let [because, case] = ["the queue", "d"].map(str::to_owned);
-        let cause = Cause::Tested { because, case, value: Some(with), shown };
+        let [because, shown_in] = ["the queue", "case \"d\""].map(str::to_owned);
+        let cause = Cause::Tested { because, shown_in, value: Some(with), shown };
         assert_eq!(comparison.values[2].verdict, Verdict::Differs(cause));
         let score = comparison.score();
         assert_eq!(
@@ -126,6 +126,55 @@ fn a_statement_holds_only_if_it_holds_for_every_pair() {
     let (published, runs) = compared_with(&[("a", 1.0), ("b", 1.0)]);
     let comparison = compare(&published, &borrowed(&runs)).unwrap();
     assert_eq!(comparison.trends[0].verdict, Verdict::Differs(Cause::Unknown));
+}
+
+#[test]
+fn a_cause_that_swaps_names_is_about_every_case_of_the_result() {
+    let text = FILE
+        .replace("pairs = [['c', 'b']]", "pairs = [['c fast', 'b fast'], ['a fast', 'b fast']]");
+    let text = text.replace("case = 'a' }\n", "swap = ['fast', 'slow'] }\n");
+    let swap = "value = 50, line = 1, differs = { because = 'x', swap = ['fast', 'slow'] } }";
+    let text = text.replace("case = 'a', by = 'b'", "case = 'a fast', by = 'b fast'");
+    let text = text.replace("value = 50, line = 1 }", swap);
+    let published = Published::parse("own.toml", &text).unwrap();
+    // Only the first pair fails, as a half. The second must hold with the other cases, too.
+    for (c_slow, shown) in [(3.5, true), (9.0, false)] {
+        let fast = [("a fast", 1.0), ("b fast", 3.0), ("c fast", 1.5)];
+        let slow = [("a slow", 3.2), ("b slow", 10.0), ("c slow", c_slow)];
+        let runs: Vec<_> = fast.into_iter().chain(slow).map(|(case, it)| (case, run(it))).collect();
+        let runs = Runs(runs.iter().map(|(case, metrics)| (*case, &metrics[..])).collect());
+        let comparison = compare(&published, &runs).unwrap();
+        let Verdict::Differs(Cause::Tested { shown: was, .. }) = &comparison.trends[1].verdict
+        else {
+            panic!("{:?}", comparison.trends[1]);
+        };
+        assert_eq!(*was, shown);
+        let gain = comparison.values.last().unwrap();
+        let Verdict::Differs(Cause::Tested { value: Some(value), .. }) = &gain.verdict else {
+            panic!("{gain:?}");
+        };
+        // 1 − 3.2 / 10: both cases are other ones.
+        assert_eq!((value * 100.0).round(), 68.0);
+    }
+}
+
+#[test]
+fn an_impossible_statement_is_not_scored() {
+    let text = FILE.replace("rising = ['a', 'b']", "rising = ['a', 'b']\nimpossible = 'x'");
+    let published = Published::parse("own.toml", &text).unwrap();
+    let runs = [("a", run(1.0)), ("b", run(1.0))];
+    let runs = Runs(runs.iter().map(|(case, metrics)| (*case, &metrics[..])).collect());
+    let comparison = compare(&published, &runs).unwrap();
+    assert_eq!(comparison.trends[0].verdict, Verdict::Impossible("x".into()));
+    assert_eq!(comparison.score().impossible, 2, "and a value of the file");
+}
+
+#[test]
+fn a_value_of_several_subjects_is_their_sum() {
+    let metric = |of: &str, value| Metric { of: of.into(), name: "packets".into(), value };
+    let both = [metric("forward", 3.0), metric("return", 2.0)];
+    assert_eq!(value(&both, "forward+return", "packets"), Some(5.0));
+    assert_eq!(value(&both[..1], "forward+return", "packets"), None, "not half of it");
 }
 
 #[test]

@@ -123,10 +123,10 @@ fn word(verdict: &Verdict) -> String {
         Verdict::Impossible(why) => format!("impossible: {why}"),
         Verdict::Differs(Cause::Unknown) => "differs".to_owned(),
         Verdict::Differs(Cause::Stated(because)) => format!("differs: {because} (not shown)"),
-        Verdict::Differs(Cause::Tested { because, case, value, shown }) => {
+        Verdict::Differs(Cause::Tested { because, shown_in, value, shown }) => {
             let with = value.map_or(String::new(), |value| format!(": {}", four_digits(value)));
             let not = if *shown { "" } else { ", which does not show it" };
-            format!("differs: {because} (case {case:?}{with}{not})")
+            format!("differs: {because} ({shown_in}{with}{not})")
         }
     }
 }

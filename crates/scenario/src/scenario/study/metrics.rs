@@ -6,7 +6,7 @@ use crate::scenario::Case;
 
 /// The metrics of a run with their units; the unit of a number or a share is empty. All back ends
 /// use these names.
-pub const METRICS: [(&str, &str); 26] = [
+pub const METRICS: [(&str, &str); 28] = [
     ("bytes", "B"),
     ("goodput-mbit/s", "Mbit/s"),
     ("fairness", ""),
@@ -16,6 +16,7 @@ pub const METRICS: [(&str, &str); 26] = [
     ("time-p95-s", "s"),
     ("time-max-s", "s"),
     ("broken", ""),
+    ("connections", ""),
     ("lost-share", ""),
     ("delay-mean-s", "s"),
     ("delay-p99-s", "s"),
@@ -25,6 +26,7 @@ pub const METRICS: [(&str, &str); 26] = [
     ("srtt-s", "s"),
     ("timeouts", ""),
     ("undone", ""),
+    ("data-time-median-s", "s"),
     ("utilisation", ""),
     ("delivered-packets", "packets"),
     ("dropped-packets", "packets"),
