@@ -18,6 +18,10 @@
 //!
 //! A hub that is left without having failed keeps its session until its last connection ends.
 //!
+//! A hub may be replaced by another process at its address. The terminal then has two sessions with it:
+//! the one in use, and the *former* one, whose connections go on where they are. The former process is
+//! given up when it stays silent although the next one, at the same address, answers.
+//!
 //! Not modelled: load of the hubs (the ranking spreads terminals evenly), and paths of different
 //! quality: a hub that answers is as good as another.
 
@@ -47,6 +51,11 @@ const ASK_MOST: Duration = Duration::from_secs(300);
 const STEADY_FIRST: Duration = Duration::from_secs(30);
 const STEADY_MOST: Duration = Duration::from_secs(600);
 const FLAP: Duration = Duration::from_secs(600);
+/// How long a former process may be silent while the next one answers: both are heard again after a
+/// fade, the one at most two probes later.
+const FORMER_SILENT: Duration = Duration::from_secs(10);
+/// How long a former session stays, whatever it carries: what it opens may be under way.
+const FORMER_LEAST: Duration = Duration::from_secs(2);
 /// How long a hub that has left is not asked, if there is another.
 const LEFT: Duration = Duration::from_secs(10);
 
@@ -104,14 +113,18 @@ pub enum Step {
     Ask(HubId),
     /// Use this hub for new connections.
     Use(HubId),
-    /// Close the session with this hub.
+    /// Close the session with this hub, and the former one.
     Close(HubId),
+    /// Close the session with this hub's former process.
+    CloseFormer(HubId),
 }
 
 /// A terminal's relation to one hub.
 #[derive(Debug)]
 struct Hub {
     contact: Contact,
+    /// Its session with the process before.
+    former: Option<Former>,
     /// What the owner was told last ([`Step::Want`]).
     wanted: bool,
     /// Its session is kept for the connections that it still carries.
@@ -123,6 +136,14 @@ struct Hub {
     steady: Duration,
     /// When it was first used since it was up.
     used: Option<Instant>,
+}
+
+/// A session with a process that another has replaced.
+#[derive(Debug, Clone, Copy)]
+struct Former {
+    since: Instant,
+    /// Since when it has not answered.
+    silent: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,6 +200,7 @@ impl Hubs {
     pub fn new(now: Instant, ranking: Vec<HubId>) -> Self {
         let hub = || Hub {
             contact: Contact::None,
+            former: None,
             wanted: false,
             retiring: false,
             ask_at: now,
@@ -251,6 +273,39 @@ impl Hubs {
         self.decide(now);
     }
 
+    /// A session with the next process of a hub is up, beside the one that it has.
+    pub fn handle_next_process(&mut self, now: Instant, id: HubId) {
+        let silent = match self.hubs[id.0].contact {
+            Contact::Up { silent, .. } => silent,
+            Contact::None | Contact::Asked(_) => None,
+        };
+        self.hubs[id.0].former = Some(Former { since: now, silent });
+        if self.current == Some(id) {
+            self.steps.push_back(Step::Use(id));
+        }
+        self.handle_up(now, id);
+    }
+
+    /// The former process of a hub answers on its session, or does not.
+    pub fn handle_former(&mut self, now: Instant, id: HubId, answers: bool) {
+        if let Some(former) = &mut self.hubs[id.0].former {
+            former.silent = (!answers).then_some(now);
+        }
+    }
+
+    /// The session with the former process of a hub is over.
+    pub fn handle_former_down(&mut self, id: HubId) {
+        self.hubs[id.0].former = None;
+    }
+
+    /// The session with the former process of a hub carries nothing any more.
+    pub fn handle_former_idle(&mut self, now: Instant, id: HubId) {
+        let linger = |former: &mut Former| former.since + FORMER_LEAST <= now;
+        if self.hubs[id.0].former.take_if(linger).is_some() {
+            self.steps.push_back(Step::CloseFormer(id));
+        }
+    }
+
     /// A hub does not answer on its session, whose round-trip time is `rtt`.
     pub fn handle_silence(&mut self, now: Instant, id: HubId, rtt: Duration) {
         if let Contact::Up { silent, .. } = &mut self.hubs[id.0].contact {
@@ -310,6 +365,12 @@ impl Hubs {
 
     /// When to call [`Self::poll_step`] without another input.
     pub fn poll_timeout(&self) -> Option<Instant> {
+        let formers = (0..self.hubs.len()).map(HubId).filter_map(|id| self.former_due(id)).min();
+        self.choice_due().into_iter().chain(formers).min()
+    }
+
+    /// When to decide again about the hub in use.
+    fn choice_due(&self) -> Option<Instant> {
         if !self.is_good() {
             let more = self.next_to_ask(Instant::MAX).is_some();
             return more.then_some(self.next_ask).into_iter().chain(self.chance).min();
@@ -325,7 +386,23 @@ impl Hubs {
         self.steps.pop_front()
     }
 
+    /// When a silent former process is given up.
+    fn former_due(&self, id: HubId) -> Option<Instant> {
+        let hub = &self.hubs[id.0];
+        let silent = hub.former.and_then(|former| former.silent)?;
+        match hub.contact {
+            Contact::Up { since, silent: None, .. } => Some(since.max(silent) + FORMER_SILENT),
+            _ => None,
+        }
+    }
+
     fn decide(&mut self, now: Instant) {
+        for id in (0..self.hubs.len()).map(HubId) {
+            if self.former_due(id).is_some_and(|at| at <= now) {
+                self.hubs[id.0].former = None;
+                self.steps.push_back(Step::CloseFormer(id));
+            }
+        }
         if self.is_good() {
             self.return_to_better(now);
         }
@@ -480,7 +557,8 @@ impl Hubs {
 
     fn close(&mut self, id: HubId) {
         self.forget_wanted(id);
-        self.hubs[id.0].retiring = false;
+        let hub = &mut self.hubs[id.0];
+        (hub.retiring, hub.former) = (false, None);
         self.steps.push_back(Step::Close(id));
     }
 

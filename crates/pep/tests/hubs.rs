@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 
 use pep::hubs::{HubId, HubOrder, Hubs, Step, ranking};
 use slacp::{
-    CloseReason, Config, Destination, Endpoint, Event, KeyPair, Open, PublicKey, Read, SessionId,
-    StreamId,
+    CloseReason, Config, Destination, Endpoint, Event, Farewell, KeyPair, Open, PublicKey, Read,
+    SessionId, StreamId,
 };
 use units::{BitRate, Instant, Machine};
 
@@ -226,6 +226,7 @@ impl World {
                     session.iter().for_each(|session| _ = endpoint.ask(now, *session));
                 }
                 Step::Use(id) => terminal.uses.push((now, id.0)),
+                Step::CloseFormer(_) => unreachable!("no hub has a successor here"),
                 Step::Close(id) => {
                     if let Some(session) = terminal.sessions[id.0].take() {
                         let _ = endpoint.close(now, session, CloseReason::Shutdown);
@@ -345,7 +346,7 @@ fn of_300_terminals_those_of_a_dead_hub_move_and_no_others() {
     // A hub drains.
     world.forget();
     let (leaving, since) = (world.users(1), world.now);
-    world.endpoints[1].announce_leaving(since);
+    world.endpoints[1].announce(since, Farewell::Leaving);
     world.serve(1);
     world.run(Duration::from_secs(30));
     show("from a draining hub, with traffic", &world.moved(&leaving, true, since));

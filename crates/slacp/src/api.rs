@@ -209,6 +209,16 @@ pub struct Sibling {
     pub sessions: BTreeSet<u64>,
 }
 
+/// How a side announces that it is about to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Farewell {
+    /// It takes no new streams.
+    Leaving,
+    /// Another process at its address takes new sessions, and new streams with them. A peer that does
+    /// not understand this hears [`Self::Leaving`].
+    Successor,
+}
+
 /// How a terminal was last heard, so that another process can call it in the hub's place
 /// ([`Endpoint::call`](crate::Endpoint::call)). Not secret, but whoever has it and the hub's public key
 /// can make the terminal ask the hub, once every 5 s.
@@ -350,6 +360,10 @@ pub enum Event {
     /// The peer takes no new streams, and is about to stop: open those elsewhere. Existing streams go
     /// on for now. Reported once.
     Leaving,
+    /// The peer is about to stop, and another process at its address takes new sessions. A terminal sets
+    /// one up by itself ([`Event::Up`]), and may open streams here until it has it. Existing streams go
+    /// on, and the owner closes this session after the last one. Reported once.
+    Succeeded,
     /// The session is over, and so are its streams.
     Down(DownReason),
     /// The peer opened a stream.

@@ -211,6 +211,7 @@ fn set_up() -> Session {
         ecn: true,
         link_layer: true,
         leaving: true,
+        successor: true,
     };
     Session::new(Instant::ZERO, &config(), keys, peer, true, None, &Secret::new([8; 32]))
 }

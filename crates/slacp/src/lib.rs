@@ -28,8 +28,8 @@ mod streams;
 mod wire;
 
 pub use api::{
-    CloseReason, Config, Contact, DownReason, Effort, Event, Footprint, MOST_LINKS, Notice,
-    PublicKey, Read, ResetReason, SessionId, Sibling, StreamError, StreamId,
+    CloseReason, Config, Contact, DownReason, Effort, Event, Farewell, Footprint, MOST_LINKS,
+    Notice, PublicKey, Read, ResetReason, SessionId, Sibling, StreamError, StreamId,
 };
 pub use channels::{
     ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,

@@ -51,7 +51,7 @@ use crate::wire::ecn::Ecn;
 use crate::wire::frame::{self, CHANNEL_SIZE};
 use crate::wire::open::Openings;
 use crate::wire::packet::{Header, Index, TAG};
-use crate::{Config, Event, PathKey, PathMemory, PublicKey, Rate, RateError};
+use crate::{Config, Event, Farewell, PathKey, PathMemory, PublicKey, Rate, RateError};
 
 /// Why a session asked to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,13 +104,15 @@ pub(crate) struct Peer {
     pub(crate) link_layer: bool,
     /// Whether the peer understands LEAVING.
     pub(crate) leaving: bool,
+    /// Whether the peer understands SUCCESSOR.
+    pub(crate) successor: bool,
 }
 
 impl Peer {
     /// A peer that has sent these parameters from `address`.
     pub(crate) fn new(key: PublicKey, address: SocketAddr, index: Index, params: &Params) -> Self {
-        let Params { limits, rate, times, ecn, link_layer, leaving, .. } = *params;
-        Self { key, address, index, limits, rate, times, ecn, link_layer, leaving }
+        let Params { limits, rate, times, ecn, link_layer, leaving, successor, .. } = *params;
+        Self { key, address, index, limits, rate, times, ecn, link_layer, leaving, successor }
     }
 }
 
@@ -142,8 +144,8 @@ pub(crate) struct Session {
     /// Whether the link below has no room for new data.
     held_back: bool,
     life: LifeCycle,
-    /// Whether the peer is about to stop.
-    peer_leaves: bool,
+    /// Whether the peer is about to stop, and how.
+    peer_leaves: Option<Farewell>,
     keys: SessionKeys,
     path: Path,
     rtt: Rtt,
@@ -196,7 +198,7 @@ impl Session {
             on_demand: config.on_demand,
             held_back: false,
             life: LifeCycle::default(),
-            peer_leaves: false,
+            peer_leaves: None,
             keys: SessionKeys::new(now, config, phases),
             path: Path::new(peer.address, config.mtu, link_layer),
             rtt,

@@ -132,6 +132,17 @@ impl Peers {
         self.apply(hop, now, changes);
     }
 
+    /// Keeps the rates that a modem has reported for this time, whatever becomes of the reports.
+    pub(crate) fn hold_rates(&self, now: Instant, hop: &Hop, valid_for: Duration) {
+        let reported =
+            |id: &&SessionId| self.rates.validity(now, **id).is_some_and(|it| it.by_modem);
+        for session in self.up.keys().filter(reported) {
+            let rate = hop.stats(*session).map(|stats| stats.rate);
+            // Ignored: the session has ended.
+            let _ = rate.map(|rate| hop.set_rate(now, *session, rate, valid_for));
+        }
+    }
+
     /// Applies changes of rates where the configuration leaves the rate to the modem.
     fn apply(&mut self, hop: &Hop, now: Instant, changes: impl IntoIterator<Item = RateChange>) {
         if !self.follows_reports() {

@@ -44,6 +44,8 @@ const LOCK: &str = "lock";
 enum Job {
     Write(EntryId, Box<Record>, Option<Bytes>),
     Remove(EntryId),
+    /// Leave the directory to another process.
+    Leave,
 }
 
 /// A directory with stored responses.
@@ -52,8 +54,6 @@ pub(super) struct Disk {
     jobs: Sender<Job>,
     waiting: Arc<AtomicU64>,
     pub(super) errors: Arc<Counter>,
-    /// Keeps other gateways out.
-    _lock: Flock<File>,
 }
 
 /// The side that does it.
@@ -63,6 +63,8 @@ pub(super) struct Worker {
     waiting: Arc<AtomicU64>,
     errors: Arc<Counter>,
     paused_until: Option<Instant>,
+    /// Keeps other gateways out.
+    _lock: Flock<File>,
 }
 
 impl Disk {
@@ -92,8 +94,9 @@ impl Disk {
             waiting: waiting.clone(),
             errors: errors.clone(),
             paused_until: None,
+            _lock: lock,
         };
-        Ok((Self { directory, jobs: sender, waiting, errors, _lock: lock }, worker, found))
+        Ok((Self { directory, jobs: sender, waiting, errors }, worker, found))
     }
 
     /// Has a response written, with its body unless that is there. Returns whether the disk keeps up.
@@ -112,6 +115,11 @@ impl Disk {
     /// Has a response removed. If the disk does not keep up, its files stay until the next start.
     pub(super) fn remove(&self, id: EntryId) {
         let _ = self.jobs.try_send(Job::Remove(id));
+    }
+
+    /// Leaves the directory to another process, after what is to be done; nothing is written any more.
+    pub(super) fn leave(&self) {
+        let _ = self.jobs.try_send(Job::Leave);
     }
 
     /// The body of a response, if it is there and whole.
@@ -159,6 +167,7 @@ impl Worker {
                 Job::Remove(id) => {
                     let _ = spawn_blocking(move || remove(&directory, id)).await;
                 }
+                Job::Leave => return,
             }
         }
     }

@@ -123,6 +123,11 @@ impl HubHttp {
         HttpStatus::of_hub((pool.exchanges.get(), pool.reused.get()), pushed, stats)
     }
 
+    /// Leaves the files of the cache to another process.
+    pub(crate) fn leave_disk(&self) {
+        self.0.store.iter().for_each(HubStore::leave_disk);
+    }
+
     /// Closes connections that have been idle for long.
     pub(crate) fn housekeep(&self) {
         self.0.pool.expire(clock::now());

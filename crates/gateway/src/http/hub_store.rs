@@ -73,6 +73,11 @@ impl HubStore {
         self.kept.stats()
     }
 
+    /// Leaves the files to another process.
+    pub(super) fn leave_disk(&self) {
+        self.kept.leave_disk();
+    }
+
     pub(super) fn heard(&self, asked: &Asked, reply: &ResponseHead) -> Verdict<Bytes> {
         self.kept.change(|cache| cache.handle_response(clock::unix_time(), asked, reply))
     }

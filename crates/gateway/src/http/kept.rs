@@ -65,6 +65,11 @@ impl Kept {
         self.cache.lock().expect("nobody panics while holding the cache")
     }
 
+    /// Leaves the files to another process.
+    pub(super) fn leave_disk(&self) {
+        self.disk.iter().for_each(Disk::leave);
+    }
+
     /// What the cache has done, and how often the disk has failed.
     pub(super) fn stats(&self) -> (CacheStats, u64) {
         let errors = self.disk.as_ref().map_or(0, |disk| disk.errors.get());

@@ -3,6 +3,7 @@
 mod report;
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +15,7 @@ use pep::config::{OperationConfig, PermittedTerminal};
 use pep::periodic::Periodic;
 use pep::traffic::Policy;
 use scenario::gateway::RestartKeys;
-use slacp::{PublicKey, Rate};
+use slacp::{Farewell, PublicKey, Rate};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -150,9 +151,13 @@ pub(crate) struct Operations {
     /// summing up all sessions each time would be too slow.
     held: u64,
     draining: Option<Drain>,
+    /// Until when terminals that carry nothing may take to come over to the next process.
+    coming_over: Option<Instant>,
     reloads: u64,
     event_reader: EventReader,
     dlep: Option<dlep::Client>,
+    /// A session with the modem that is being ended.
+    ending: Option<dlep::Client>,
     pub(crate) peers: Peers,
     /// What terminals use, on a hub.
     accounts: Option<Accounts>,
@@ -202,9 +207,11 @@ impl Operations {
             config: config.clone(),
             held: 0,
             draining: None,
+            coming_over: None,
             reloads: 0,
             event_reader: EventReader::default(),
             dlep,
+            ending: None,
             peers,
             accounts: (role == Role::Hub).then(|| Accounts::open(now, config.state.as_deref())),
         })
@@ -348,24 +355,31 @@ impl Operations {
         }
     }
 
-    /// Starts the program anew with this gateway's file, to take its place.
+    /// Starts the program anew with this gateway's file, to take its place. It gets the tunnel's device as
+    /// its standard input.
     ///
     /// # Errors
     /// Why it cannot be started.
-    pub(crate) fn start_successor(&self) -> Result<Child, String> {
+    pub(crate) fn start_successor(&self, device: Option<OwnedFd>) -> Result<Child, String> {
         let program = self.program.as_ref().ok_or("the program's place is not known")?;
         let mut command = Command::new(program);
         command.arg(self.role.as_str()).arg(self.file()?).arg("--take-over");
         // It is another process.
-        command.env_remove("WATCHDOG_PID").stdin(Stdio::null());
+        command.env_remove("WATCHDOG_PID").stdin(device.map_or_else(Stdio::null, Stdio::from));
         let started = command.spawn();
         started.map_err(|error| format!("cannot start {}: {error}", program.display()))
     }
 
     /// Gives up what only one process can have, but for the control socket, and saves what the next one
     /// reads.
-    pub(crate) fn release(&mut self, now: Instant, view: View<'_>) {
+    pub(crate) fn release(&mut self, now: Instant, view: View<'_>, within: Duration) {
         self.metrics = None;
+        if let (Some(dlep), Some(hop)) = (self.dlep.take(), view.hop) {
+            // The session with the modem is the next process's. What it has said stays true here.
+            self.peers.hold_rates(now, hop, within);
+            dlep.stop();
+            self.ending = Some(dlep);
+        }
         self.save(now, view);
         self.store = None;
         if let (Some(mut accounts), Some(hop)) = (self.accounts.take(), view.hop) {
@@ -415,6 +429,11 @@ impl Operations {
         if self.draining.is_some() {
             return Some(Bypass::Draining);
         }
+        self.exceeded(view)
+    }
+
+    /// The limit of this gateway that is reached, if one is.
+    pub(crate) fn exceeded(&self, view: View<'_>) -> Option<Bypass> {
         self.limits.limits.exceeded(view.live(), self.held)
     }
 
@@ -433,13 +452,27 @@ impl Operations {
         self.draining = Some(Drain::new(now, within));
         let left = view.live();
         tracing::info!("draining: {left} connections left");
-        view.hop.into_iter().for_each(|hop| hop.announce_leaving(now));
+        view.hop.into_iter().for_each(|hop| hop.announce(now, Farewell::Leaving));
         vec![format!("draining: no new connections; {left} left")]
+    }
+
+    /// Like [`Self::drain`], for a process that another has replaced, with the time that terminals
+    /// without connections have to come over.
+    pub(crate) fn give_way(&mut self, now: Instant, hop: &Hop, within: Duration, idle: Duration) {
+        self.draining = Some(Drain::new(now, Some(within)));
+        self.coming_over = Some(now + idle);
+        hop.announce(now, Farewell::Successor);
+    }
+
+    /// Whether terminals that carry nothing may still come over to the next process by themselves.
+    pub(crate) fn is_coming_over(&self, now: Instant) -> bool {
+        self.coming_over.is_some_and(|until| now < until)
     }
 
     /// Whether draining is complete.
     pub(crate) fn is_drained(&self, now: Instant, view: View<'_>) -> bool {
-        self.draining.is_some_and(|drain| drain.is_over(now, view.live()))
+        let waits = self.is_coming_over(now) && self.peers.sessions().next().is_some();
+        self.draining.is_some_and(|drain| drain.is_over(now, view.live() + usize::from(waits)))
     }
 
     /// Answers a request, or returns it if only the role can: a reload, and what is about bundles.

@@ -50,8 +50,8 @@ use crate::relay::names::Resolver;
 use crate::roles::gateway::{DialPolicy, Report, Side};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
-use crate::roles::{Service, workers};
-use crate::tunnel::{Admitted, Selection, Traffic};
+use crate::roles::{RESTART, Service, workers};
+use crate::tunnel::{Admitted, Selection, Traffic, Tunnel};
 use crate::{clock, intercept, roles, tunnel};
 
 /// How often permits are looked at, besides when their directory tells of a change.
@@ -81,6 +81,8 @@ pub async fn run(
 ) -> Result<(), RunError> {
     let predecessor = take_over.then(|| Predecessor::ask(&config)).transpose();
     let predecessor = predecessor.map_err(|problem| RunError::TakeOver { problem })?;
+    let device = predecessor.as_ref().map(|it| it.take_device(&config)).transpose();
+    let device = device.map_err(RunError::System)?.flatten();
     // The process before and the one after have the other half.
     let second_half = predecessor.as_ref().is_some_and(|it| !it.told.second_half);
     config.link.index_share = config.link.index_share.half(second_half);
@@ -137,6 +139,7 @@ pub async fn run(
         classes: config.classes,
         names: None,
         tunnel: config.tunnel.as_ref().map(|tunnel| (tunnel, selection, config.mesh)),
+        device,
     };
     let (mut ops, parts) = setup.start(clock::now())?;
     ops.configure_accounts(&terminals);
@@ -461,7 +464,8 @@ impl Service for Hub {
         if self.successor.as_mut().is_some_and(|it| matches!(it.try_wait(), Ok(None))) {
             return Err("another process is starting already".to_owned());
         }
-        let successor = ops.start_successor()?;
+        let device = self.parts.tunnel.as_ref().map(Tunnel::share).transpose();
+        let successor = ops.start_successor(device.map_err(|error| error.to_string())?)?;
         let line = format!("started pid {}", successor.id());
         (self.successor, self.within) = (Some(successor), within);
         Ok(Answer::Done(vec![line]))
@@ -474,6 +478,7 @@ impl Service for Hub {
             pid: std::process::id(),
             sockets: self.parts.gateway.hop().parts(),
             second_half: self.second_half,
+            tunnel: self.parts.tunnel.as_ref().map(|tunnel| tunnel.name().to_owned()),
             sessions: self.parts.gateway.hop().names(),
         }))
     }
@@ -495,7 +500,7 @@ impl Hub {
     /// Whether another process can take this one's place.
     fn may_hand_over(&self) -> Result<(), String> {
         if let Some(key) = upgrade::obstacle(self.permits.config()) {
-            return Err(format!("a hub with {key} is not upgraded while it runs: restart it"));
+            return Err(format!("a hub with {key} is not upgraded while it runs: {RESTART}"));
         }
         if let Some(predecessor) = &self.predecessor {
             let pid = predecessor.told.pid;
@@ -517,26 +522,30 @@ impl Hub {
         let view = self.parts.gateway.view();
         match stage {
             Stage::Prepared { since, within } => {
-                ops.release(now, view);
+                ops.release(now, view, within);
                 self.listeners.abort_all();
-                self.contacts = None;
+                (self.contacts, self.bundles) = (None, None);
+                self.http.iter().for_each(HubHttp::leave_disk);
                 self.stage = Some(Stage::Released { since, within });
             }
             Stage::Released { .. } if ops.release_control() => {}
             Stage::Released { within, .. } if ops.is_succeeded() => {
                 tracing::info!("another process has taken over");
                 ops.name_successor(self.successor.as_ref().map(Child::id));
-                ops.drain(now, view, Some(within));
+                let hop = self.parts.gateway.hop();
+                ops.give_way(now, hop, within, upgrade::COME_OVER);
+                self.parts.tunnel.iter_mut().for_each(Tunnel::stop_reading);
                 self.stage = Some(Stage::Leaving);
             }
             Stage::Released { .. } if stage.is_late(now) => {
                 tracing::error!(
-                    "no other process has taken over: restart for metrics, TCP and state"
+                    "no other process has taken over: restart for metrics, TCP, bundles, DLEP and state"
                 );
                 ops.resume();
                 self.stage = None;
             }
             Stage::Released { .. } => {}
+            Stage::Leaving if ops.is_coming_over(now) => {}
             Stage::Leaving => {
                 let hop = self.parts.gateway.hop();
                 for session in upgrade::idle(hop, self.sites.sessions()) {

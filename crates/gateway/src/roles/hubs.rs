@@ -92,6 +92,8 @@ struct KnownHub {
     address: HubAddress,
     addresses: Vec<SocketAddr>,
     session: Option<SessionId>,
+    /// The session with the process that the hub was before, for what that still carries.
+    former: Option<SessionId>,
     /// Key `hub_tcp` or `tcp`.
     fallback: Option<TcpFallback>,
     /// When the name is resolved again, while the hub is waited for; `None` while that is done.
@@ -134,8 +136,18 @@ impl KnownHubs {
             hop.set_next_hub_key(key, keys.next(&hub.key));
             let (name, address) = (hub.name.clone(), hub.address.clone());
             let resolve_at = Some(now + RESOLVE);
-            let (configured, session) = (hub.key, None);
-            KnownHub { name, configured, key, address, addresses, session, fallback, resolve_at }
+            let (configured, session, former) = (hub.key, None, None);
+            KnownHub {
+                name,
+                configured,
+                key,
+                address,
+                addresses,
+                session,
+                former,
+                fallback,
+                resolve_at,
+            }
         };
         let hubs = config.hubs.iter().zip(resolved.0).map(hub).collect();
         let choice = Hubs::new(now, config.ranking());
@@ -283,7 +295,7 @@ impl KnownHubs {
         }
         let Some(id) = self.hubs.iter().position(|hub| hub.session == Some(session)).map(HubId)
         else {
-            return Vec::new();
+            return self.handle_former(now, session, event);
         };
         let (name, used) = (&self.hubs[id.0].name, self.choice.current() == Some(id));
         let mut changes = Vec::new();
@@ -303,6 +315,14 @@ impl KnownHubs {
                 tracing::info!("{name} is about to stop, and takes no new connections");
                 self.choice.handle_leaving(now, id);
             }
+            Event::Succeeded if self.is_over_tcp(id) => {
+                // Its connection is the former process's.
+                tracing::info!(
+                    "a new process of {name} takes over, when this connection has ended"
+                );
+                self.choice.handle_leaving(now, id);
+            }
+            Event::Succeeded => tracing::info!("a new process of {name} takes over"),
             Event::Moved { address } => tracing::info!("{name} has moved to {address}"),
             Event::Down(why) => {
                 let name = self.called(id);
@@ -329,16 +349,58 @@ impl KnownHubs {
         };
         self.follow_key(id, *peer);
         tracing::info!("session up with {} at {address}", self.called(id));
-        self.hubs[id.0].session = Some(session);
-        self.choice.handle_up(now, id);
+        let hub = &mut self.hubs[id.0];
+        match hub.session.replace(session) {
+            // The endpoint would have ended it, unless another process has taken over.
+            Some(before) => {
+                let older = hub.former.replace(before);
+                older.into_iter().for_each(|older| self.hop.close(now, older));
+                self.choice.handle_next_process(now, id);
+            }
+            None => self.choice.handle_up(now, id),
+        }
         self.follow(now)
+    }
+
+    /// Handles an event of a session with a former process.
+    fn handle_former(&mut self, now: Instant, session: SessionId, event: &Event) -> Vec<Change> {
+        let is_its = |hub: &KnownHub| hub.former == Some(session);
+        let Some(id) = self.hubs.iter().position(is_its).map(HubId) else { return Vec::new() };
+        match event {
+            Event::Unreachable => self.choice.handle_former(now, id, false),
+            Event::Reachable => self.choice.handle_former(now, id, true),
+            Event::Down(why) => {
+                let name = self.called(id);
+                tracing::info!("the session with the former process of {name} is over ({why})");
+                self.hubs[id.0].former = None;
+                self.choice.handle_former_down(id);
+            }
+            _ => {}
+        }
+        self.follow(now)
+    }
+
+    fn is_over_tcp(&self, id: HubId) -> bool {
+        self.hubs[id.0].addresses.iter().any(|address| self.hop.links().carries(*address))
+    }
+
+    /// Number of streams of these sessions.
+    fn streams(&self, sessions: impl IntoIterator<Item = SessionId>) -> usize {
+        let stats = sessions.into_iter().filter_map(|session| self.hop.stats(session));
+        stats.map(|stats| stats.streams).sum()
     }
 
     /// Closes sessions that were kept for connections that have all ended.
     pub(super) fn housekeep(&mut self, now: Instant) -> Vec<Change> {
+        for id in (0..self.hubs.len()).map(HubId) {
+            let former = self.hubs[id.0].former;
+            if former.is_some() && self.streams(former) == 0 {
+                self.choice.handle_former_idle(now, id);
+            }
+        }
         for id in self.choice.retiring().collect::<Vec<_>>() {
-            let stats = self.hubs[id.0].session.and_then(|session| self.hop.stats(session));
-            if stats.is_none_or(|stats| stats.streams == 0) {
+            let hub = &self.hubs[id.0];
+            if self.streams(hub.session.into_iter().chain(hub.former)) == 0 {
                 self.choice.handle_idle(now, id);
             }
         }
@@ -357,6 +419,7 @@ impl KnownHubs {
                 }
                 Step::Use(id) => changes.extend(self.use_hub(id)),
                 Step::Close(id) => self.close(now, id),
+                Step::CloseFormer(id) => self.close_former(now, id),
             }
         }
         self.follow_carriers(now);
@@ -388,14 +451,28 @@ impl KnownHubs {
 
     fn close(&mut self, now: Instant, id: HubId) {
         let hub = &mut self.hubs[id.0];
-        if let Some(session) = hub.session.take() {
-            let streams = self.hop.stats(session).map_or(0, |stats| stats.streams);
-            match streams {
-                0 => tracing::info!("leaving {}", hub.name),
-                _ => tracing::warn!("leaving {}: its {streams} connections are reset", hub.name),
-            }
-            self.hop.close(now, session);
+        let sessions: Vec<_> = hub.session.take().into_iter().chain(hub.former.take()).collect();
+        if sessions.is_empty() {
+            return;
         }
+        let (streams, name) = (self.streams(sessions.iter().copied()), &self.hubs[id.0].name);
+        match streams {
+            0 => tracing::info!("leaving {name}"),
+            _ => tracing::warn!("leaving {name}: its {streams} connections are reset"),
+        }
+        sessions.into_iter().for_each(|session| self.hop.close(now, session));
+    }
+
+    fn close_former(&mut self, now: Instant, id: HubId) {
+        let Some(session) = self.hubs[id.0].former.take() else { return };
+        let (streams, name) = (self.streams([session]), self.called(id));
+        match streams {
+            0 => tracing::info!("the former process of {name} carries nothing any more"),
+            _ => tracing::warn!(
+                "the former process of {name} does not answer: its {streams} connections are reset"
+            ),
+        }
+        self.hop.close(now, session);
     }
 
     /// The hubs that are to answer and do not.

@@ -26,6 +26,10 @@ use crate::error::RunError;
 use crate::operate::control::{Answer, Request};
 use crate::operate::{Operations, RoleStatus, Task, View};
 
+/// What to do instead of an upgrade.
+const RESTART: &str = "restart it, which lets connections end first (systemctl restart, or \
+                       `skyhop drain --wait` and a new start)";
+
 /// A gateway in one of its roles. It reads no clock: [`run`] hands it the time.
 pub(crate) trait Service {
     /// What it waits for besides operators.
@@ -71,7 +75,7 @@ pub(crate) trait Service {
     /// # Errors
     /// Why that is impossible.
     fn upgrade(&mut self, _: Instant, _: &Operations, _: Duration) -> Result<Answer, String> {
-        Err("only a hub is upgraded while it runs: restart this gateway".to_owned())
+        Err(format!("only a hub is upgraded while it runs: {RESTART}"))
     }
 
     /// Prepares to give its place to the process that asks.

@@ -1,6 +1,7 @@
 //! What hub and terminal start and stop the same way: interception, operations, tunnel, and the
 //! connections over the hop.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use pep::config::{InterceptConfig, OperationConfig, TunnelConfig};
@@ -41,6 +42,8 @@ pub(super) struct Setup<'a> {
     pub(super) names: Option<NameRules>,
     /// The tunnel, what goes through it, and `mesh` ([`Tunnel::install`]).
     pub(super) tunnel: Option<(&'a TunnelConfig, Selection, bool)>,
+    /// The tunnel's device, if another process has it.
+    pub(super) device: Option<OwnedFd>,
 }
 
 /// One side of a pair, running.
@@ -81,7 +84,8 @@ impl Setup<'_> {
         let counters = Arc::new(Counters::default());
         counters.keepalive.set(self.operation.keepalive);
         let install = |(tunnel, selection, mesh)| {
-            Tunnel::install(tunnel, selection, mesh, classes.clone(), counters.clone())
+            let (classes, counters) = (classes.clone(), counters.clone());
+            Tunnel::install(tunnel, selection, mesh, classes, counters, self.device)
         };
         let mut tunnel = self.tunnel.map(install).transpose()?;
         let context =

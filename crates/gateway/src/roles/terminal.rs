@@ -91,6 +91,7 @@ pub async fn run(
         classes: config.classes.clone(),
         names: dns.as_ref().and_then(|(doors, dns)| doors.rules(dns)),
         tunnel: tunnel.map(|(tunnel, selection)| (tunnel, selection, true)),
+        device: None,
     };
     let (ops, parts) = setup.start(clock::now())?;
     tracing::info!(

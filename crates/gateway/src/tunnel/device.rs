@@ -58,6 +58,31 @@ impl Device {
         Ok(Self { fd: Watched::new(fd)?, near })
     }
 
+    /// Takes over the device of another process, as which it has given us `fd`. [`None`] if it is not that
+    /// of this configuration.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub(crate) fn adopt(fd: OwnedFd, config: &TunnelConfig) -> Result<Option<Self>, Refusal> {
+        let near = veth::near_of(&fd).ok();
+        if near.is_none() && !tun::name_of(&fd).is_ok_and(|name| name == config.name) {
+            return Ok(None);
+        }
+        let adopted = || {
+            RouteSocket::open()?.bring_up(&config.name, Some(config.mtu), false)?;
+            Ok(Some(Self { fd: Watched::new(fd)?, near }))
+        };
+        adopted().map_err(Refusal::of(Operation::Device))
+    }
+
+    /// The device for another process. Whoever reads from it takes packets from the other.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub(crate) fn share(&self) -> io::Result<OwnedFd> {
+        self.fd.as_fd().try_clone_to_owned()
+    }
+
     /// Type of the device, for the log.
     pub(crate) fn kind(&self) -> &'static str {
         if self.near.is_some() { "veth" } else { "TUN" }

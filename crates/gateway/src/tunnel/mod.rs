@@ -17,6 +17,8 @@ pub(crate) mod route;
 mod table;
 
 use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -54,6 +56,7 @@ const SESSIONS_AT_ONCE: usize = 64;
 
 /// The tunnel of a gateway. Dropping it removes everything it installed.
 pub(crate) struct Tunnel {
+    name: String,
     port: Arc<Port>,
     reader: Option<JoinHandle<()>>,
     route: Route,
@@ -74,8 +77,8 @@ pub(crate) struct Port {
 }
 
 impl Tunnel {
-    /// Installs the device, the rules and the routes; takes no packets yet. With `mesh`, packets
-    /// may pass between sessions.
+    /// Installs the device, unless another process has given us `shared`, the rules and the routes; takes
+    /// no packets yet. With `mesh`, packets may pass between sessions.
     ///
     /// # Errors
     /// If privileges or kernel features are missing, or a device of that name exists.
@@ -85,8 +88,11 @@ impl Tunnel {
         mesh: bool,
         classes: Arc<LiveClasses>,
         counters: Arc<Counters>,
+        shared: Option<OwnedFd>,
     ) -> Result<Self, RunError> {
-        let device = Device::open(config).map_err(|it| RunError::device(&config.name, it))?;
+        let adopted = shared.map(|fd| Device::adopt(fd, config)).transpose();
+        let device = adopted.and_then(|it| it.flatten().map_or_else(|| Device::open(config), Ok));
+        let device = device.map_err(|it| RunError::device(&config.name, it))?;
         let refused = |refusal| RunError::Tunnel { name: config.name.clone(), refusal };
         let table = Table::claim(selection, &config.name);
         let table = table.map_err(Refusal::of(Operation::Nftables)).map_err(refused)?;
@@ -101,8 +107,25 @@ impl Tunnel {
         let table = Mutex::new(table);
         let (is_stale, clamps_mss) = (AtomicBool::new(false), config.clamp_mss);
         let port = Port { device, table, paths, classes, counters, clamps_mss, is_stale };
-        let port = Arc::new(port);
-        Ok(Self { port, reader: None, route, carries_v6: without_v6.is_none() })
+        let (port, name) = (Arc::new(port), config.name.clone());
+        Ok(Self { name, port, reader: None, route, carries_v6: without_v6.is_none() })
+    }
+
+    /// The device for another process.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub(crate) fn share(&self) -> io::Result<OwnedFd> {
+        self.port.device.share()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Leaves what comes from the device to another process. What sessions bring is passed on as before.
+    pub(crate) fn stop_reading(&mut self) {
+        self.reader.take().into_iter().for_each(|reader| reader.abort());
     }
 
     /// Restores the routes that the kernel removed when IPv6 was switched off, and applies changes of
@@ -199,9 +222,7 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         self.port.close();
-        if let Some(reader) = self.reader.take() {
-            reader.abort();
-        }
+        self.stop_reading();
     }
 }
 
@@ -382,7 +403,8 @@ mod tests {
                     counts_connections: false,
                 };
                 let tunnel =
-                    Tunnel::install(&config, selection, false, classes, Arc::default()).unwrap();
+                    Tunnel::install(&config, selection, false, classes, Arc::default(), None)
+                        .unwrap();
                 work(&mut hops, &tunnel);
             });
         });
@@ -455,7 +477,7 @@ mod tests {
                     let intercept = InterceptConfig::nowhere();
                     let selection = of_clients(&intercept, &[], &Egress::nowhere());
                     let (classes, counters) = (Arc::default(), Arc::default());
-                    Tunnel::install(&config("test0"), selection, false, classes, counters)
+                    Tunnel::install(&config("test0"), selection, false, classes, counters, None)
                 };
                 let _first = install().unwrap();
                 assert!(matches!(install(), Err(RunError::TunnelExists { .. })));

@@ -30,3 +30,16 @@ pub fn open(name: &str) -> io::Result<OwnedFd> {
     Errno::result(code)?;
     Ok(file.into())
 }
+
+/// The name of the TUN device that this descriptor is.
+///
+/// # Errors
+/// ENOTTY and others if it is none.
+pub fn name_of(device: &OwnedFd) -> io::Result<String> {
+    let mut request = request("");
+    // SAFETY: TUNGETIFF writes an ifreq.
+    let code = unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNGETIFF as _, &raw mut request) };
+    Errno::result(code)?;
+    let name = request.ifr_name.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8);
+    Ok(String::from_utf8_lossy(&name.collect::<Vec<u8>>()).into_owned())
+}

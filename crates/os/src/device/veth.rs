@@ -4,12 +4,12 @@
 //! keeps alive, so the pair goes away with the socket, however the process ends.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
 use nix::net::if_::if_nametoindex;
-use nix::sys::socket::SockFlag;
+use nix::sys::socket::{SockFlag, SockaddrStorage, getsockname};
 use units::ByteCount;
 
 use super::offload;
@@ -73,6 +73,16 @@ fn listen() -> io::Result<(OwnedFd, Near)> {
     let _ = set_buffer(&socket, Buffer::Receive, KERNEL_BUFFER);
     bind(&socket, &address(index, libc::ETH_P_ALL, NEAR_STATION))?;
     Ok((socket, Near(index)))
+}
+
+/// The near end of the pair whose packet socket this is, which another process has opened.
+///
+/// # Errors
+/// Those of getsockname(2); `InvalidInput` if it is no packet socket.
+pub fn near_of(socket: &OwnedFd) -> io::Result<Near> {
+    let any: SockaddrStorage = getsockname(socket.as_raw_fd())?;
+    let far = any.as_link_addr().ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(Near(far.ifindex() as u32))
 }
 
 impl Near {

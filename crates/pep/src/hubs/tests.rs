@@ -108,6 +108,7 @@ impl World {
                     self.note("use", hub);
                 }
                 Step::Close(HubId(hub)) => self.close(hub),
+                Step::CloseFormer(HubId(hub)) => self.note("close former", hub),
             }
         }
         assert!(self.hubs.poll_timeout().is_none_or(|due| due > at(self.now)));
@@ -265,6 +266,43 @@ fn without_another_hub_the_only_one_is_kept_and_asked_again_at_once() {
     world.start(0);
     world.run(3.0);
     assert_eq!(world.log, ["0.7 use 0", "20.0 lost 0", "20.6 use 0"]);
+}
+
+#[test]
+fn the_next_process_is_used_at_once_and_the_former_is_left_when_it_is_idle() {
+    let mut world = World::new(2);
+    world.run(10.0);
+    world.hubs.handle_next_process(at(world.now), HubId(0));
+    world.steps();
+    assert_eq!(world.log, ["0.7 use 0", "10.0 use 0"]);
+    assert_eq!((world.hubs.is_good(), world.up()), (true, vec![0]));
+    // What it opens may still be under way.
+    world.hubs.handle_former_idle(at(world.now), HubId(0));
+    world.run(3.0);
+    world.hubs.handle_former_idle(at(world.now), HubId(0));
+    world.hubs.handle_former_idle(at(world.now), HubId(0));
+    world.run(100.0);
+    assert_eq!(world.log[2..], ["13.1 close former 0"]);
+}
+
+#[test]
+fn a_former_process_is_given_up_when_only_the_next_one_answers() {
+    let mut world = World::new(1);
+    world.run(10.0);
+    world.hubs.handle_next_process(at(world.now), HubId(0));
+    // A fade: neither answers, and the former is heard last.
+    world.set_link(false);
+    world.hubs.handle_former(at(world.now), HubId(0), false);
+    world.run(600.0);
+    world.set_link(true);
+    world.run(9.0);
+    world.hubs.handle_former(at(world.now), HubId(0), true);
+    world.run(100.0);
+    assert_eq!(world.log, ["0.7 use 0", "10.1 use 0"]);
+    // It dies.
+    world.hubs.handle_former(at(world.now), HubId(0), false);
+    world.run(100.0);
+    assert_eq!(world.log[2..], ["729.1 close former 0"]);
 }
 
 #[test]

@@ -10,8 +10,8 @@ use super::{Endpoint, Role};
 use crate::session::Session;
 use crate::{
     AggregateId, ChannelConfig, ChannelError, ChannelId, ClassId, ClassRates, CloseReason, Config,
-    Destination, KeyPair, Open, PathKey, PathMemory, PublicKey, Rate, RateError, Read, ResetReason,
-    SessionId, SessionShare, StreamError, StreamId,
+    Destination, Farewell, KeyPair, Open, PathKey, PathMemory, PublicKey, Rate, RateError, Read,
+    ResetReason, SessionId, SessionShare, StreamError, StreamId,
 };
 
 /// Commands on sessions and the endpoint.
@@ -41,13 +41,13 @@ impl Endpoint {
         self.with(session, Session::ping)
     }
 
-    /// Tells all peers, now and when their sessions are set up, that this side takes no new streams and
-    /// is about to stop ([`crate::Event::Leaving`]). Sessions and streams go on.
-    pub fn announce_leaving(&mut self, now: Instant) {
+    /// Tells all peers, now and when their sessions are set up, that this side is about to stop
+    /// ([`crate::Event::Leaving`], [`crate::Event::Succeeded`]). Sessions and streams go on.
+    pub fn announce(&mut self, now: Instant, farewell: Farewell) {
         self.core.now = now;
-        if !core::mem::replace(&mut self.core.leaving, true) {
+        if self.core.leaving.replace(farewell) != Some(farewell) {
             let usable = self.core.sessions.iter_mut().filter(|session| session.is_usable());
-            usable.for_each(Session::announce_leaving);
+            usable.for_each(|session| session.announce(farewell));
         }
         self.core.settle();
     }

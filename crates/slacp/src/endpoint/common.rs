@@ -23,7 +23,7 @@ use crate::streams::flow::Limits;
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{
-    CloseReason, Config, DownReason, Event, KeyPair, Notice, PathMemory, PublicKey, Rate,
+    CloseReason, Config, DownReason, Event, Farewell, KeyPair, Notice, PathMemory, PublicKey, Rate,
     SessionId, SessionShare,
 };
 
@@ -93,7 +93,7 @@ pub(crate) struct Core {
     /// Set by shutdown: no new session is accepted.
     pub(crate) shut: bool,
     /// Peers are told that this side is about to stop.
-    pub(super) leaving: bool,
+    pub(super) leaving: Option<Farewell>,
     pub(super) ignored: u64,
 }
 
@@ -127,7 +127,7 @@ impl Core {
             answers_turn: false,
             handovers: VecDeque::new(),
             shut: false,
-            leaving: false,
+            leaving: None,
             ignored: 0,
         }
     }
@@ -144,8 +144,21 @@ impl Core {
         let times = Some(rate.is_measured());
         let (limits, aes, ecn) = (limits(&self.config), self.config.aes, self.config.ecn);
         let link_layer = self.config.link_layer;
-        let (rate, links, join, leaving) = (rate.initial(), None, None, true);
-        Params { limits, rate, present, times, aes, ecn, link_layer, leaving, links, join }
+        let (rate, links, join) = (rate.initial(), None, None);
+        let (leaving, successor) = (true, true);
+        Params {
+            limits,
+            rate,
+            present,
+            times,
+            aes,
+            ecn,
+            link_layer,
+            leaving,
+            successor,
+            links,
+            join,
+        }
     }
 
     /// Whether sessions may have several links. A link layer is one link.
@@ -285,6 +298,11 @@ impl Core {
         self.ignored += 1;
     }
 
+    /// Whether no new session is set up: this side stops, or another process sets them up.
+    pub(crate) fn takes_none(&self) -> bool {
+        self.shut || self.leaving == Some(Farewell::Successor)
+    }
+
     /// The session, unless it is over.
     pub(crate) fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(id).filter(|session| session.is_usable())
@@ -302,9 +320,7 @@ impl Core {
         }
         let spent = self.ledger.of(&session.peer.key);
         session.set_allowance(Allowance::new(self.config.padding_share, spent));
-        if self.leaving {
-            session.announce_leaving();
-        }
+        self.leaving.into_iter().for_each(|farewell| session.announce(farewell));
         let alone = self.aggregates.add(self.now, id, &mut session, SessionShare::default());
         self.sessions.insert(id, index, session);
         if self.config.rate.probes() && alone {
@@ -348,6 +364,14 @@ impl Core {
             self.events.push_back((id, Event::Down(DownReason::Replaced)));
         }
         self.forget(id);
+    }
+
+    /// Keeps what a session knows of its path for the next one there, while it goes on.
+    pub(crate) fn keep_memory(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        if let Some(memory) = session.path_memory(self.now) {
+            self.memories.enter(self.now, session.path_key(), memory);
+        }
     }
 
     fn forget(&mut self, id: SessionId) {

@@ -13,8 +13,8 @@ use crate::setup::handshake::Message;
 use crate::setup::knock::KnockKey;
 use crate::wire::packet::INITIATION_COOKIE;
 use crate::{
-    CloseReason, Destination, DownReason, Footprint, Host, HostName, Open, Rate, Read, ResetReason,
-    StreamId,
+    CloseReason, Destination, DownReason, Farewell, Footprint, Host, HostName, Open, Rate, Read,
+    ResetReason, StreamId,
 };
 
 fn at(ms: u64) -> Instant {

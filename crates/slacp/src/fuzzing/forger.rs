@@ -171,6 +171,6 @@ fn promises(choices: &mut Choices) -> Params {
     let rate = BitRate::from_bits_per_second(rate);
     let ecn = choices.one_in(2);
     let (links, join) = (None, None);
-    let (aes, link_layer, leaving) = (true, true, true);
-    Params { limits, rate, present, times, aes, ecn, link_layer, leaving, links, join }
+    let (aes, link_layer, leaving, successor) = (true, true, true, true);
+    Params { limits, rate, present, times, aes, ecn, link_layer, leaving, successor, links, join }
 }

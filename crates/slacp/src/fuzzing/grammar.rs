@@ -18,7 +18,7 @@ use crate::{CloseReason, Destination, Host, HostName, Open, ResetReason, StreamI
 pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
     let stream = stream(choices);
     let data;
-    let frame = match choices.below(25) {
+    let frame = match choices.below(27) {
         0 => Frame::Ping,
         1 => Frame::Mark,
         2 => return any_ack(heard, out, choices),
@@ -48,6 +48,7 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choi
         18 => Frame::Ecn(counts(heard, choices)),
         23 => Frame::Leaving,
         24 => Frame::LinkAsks(choices.near(2)),
+        25 => Frame::Successor,
         20 => Frame::Gone(gone(choices)),
         21 => {
             data = headers(choices);

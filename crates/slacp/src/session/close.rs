@@ -7,7 +7,7 @@ use super::{Envelope, Session};
 use crate::recovery::received::ACK_DELAY;
 use crate::wire::frame::{self, Frame};
 use crate::wire::packet::Header;
-use crate::{CloseReason, DownReason, Event};
+use crate::{CloseReason, DownReason, Event, Farewell};
 
 impl Session {
     /// Whether the owner can still use the session.
@@ -30,18 +30,29 @@ impl Session {
         self.life.close(now, reason, self.rtt.probe_delay(ACK_DELAY) * 3);
     }
 
-    /// Tells the peer that this side takes no new streams and is about to stop.
-    pub(crate) fn announce_leaving(&mut self) {
-        if self.peer.leaving {
+    /// Tells the peer that this side is about to stop, in words that it understands.
+    pub(crate) fn announce(&mut self, farewell: Farewell) {
+        if farewell == Farewell::Successor && self.peer.successor {
+            self.streams.send_control(Frame::Successor);
+        } else if self.peer.leaving {
             self.streams.send_control(Frame::Leaving);
         }
     }
 
-    /// Handles a peer that is about to stop.
-    pub(super) fn on_leaving(&mut self) {
-        if !core::mem::replace(&mut self.peer_leaves, true) {
-            self.events.push_back(Event::Leaving);
+    /// Handles a peer that is about to stop. Of several announcements the last word counts.
+    pub(super) fn on_leaving(&mut self, farewell: Farewell) {
+        if self.peer_leaves.is_none_or(|before| before < farewell) {
+            self.peer_leaves = Some(farewell);
+            self.events.push_back(match farewell {
+                Farewell::Leaving => Event::Leaving,
+                Farewell::Successor => Event::Succeeded,
+            });
         }
+    }
+
+    /// Whether another process at the peer's address takes new sessions.
+    pub(crate) fn is_succeeded(&self) -> bool {
+        self.peer_leaves == Some(Farewell::Successor)
     }
 
     /// Closes the session because the peer broke the protocol (`docs/slacp.md`, Violations).

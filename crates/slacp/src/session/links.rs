@@ -246,9 +246,8 @@ impl Session {
 
     /// Passes on what a member has learnt that concerns the session.
     fn follow_member(&mut self, now: Instant, member: &mut Self) {
-        if member.events.drain(..).any(|event| event == Event::Leaving) {
-            self.on_leaving();
-        }
+        member.events.clear();
+        member.peer_leaves.into_iter().for_each(|farewell| self.on_leaving(farewell));
         match member.take_end() {
             Some(DownReason::ClosedByPeer(reason)) => self.life.closed_by_peer(reason),
             Some(DownReason::Violation) => {

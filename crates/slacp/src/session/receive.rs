@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use super::{Session, ip_udp_overhead};
+use crate::Farewell;
 use crate::event_log::LogEvent;
 use crate::keys::phases::RekeyError;
 use crate::recovery::sent::Unsent;
@@ -167,7 +168,8 @@ impl Session {
                 }
                 Frame::Rekey { generation, key } => self.on_rekey(generation, key)?,
                 Frame::Close(reason) => self.life.closed_by_peer(reason),
-                Frame::Leaving => self.on_leaving(),
+                Frame::Leaving => self.on_leaving(Farewell::Leaving),
+                Frame::Successor => self.on_leaving(Farewell::Successor),
                 Frame::LinkAsks(link) => self.on_link_asks(link),
                 Frame::LinkAck(link, ack) => self.on_link_ack(link, &ack),
                 Frame::PathChallenge(token) => {

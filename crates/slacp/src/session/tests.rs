@@ -51,7 +51,9 @@ fn session(config: &Config) -> Session {
     let (key, limits) = (PublicKey([1; 32]), limits(config));
     let (rate, times) = (config.rate.initial(), Some(true));
     let (ecn, link_layer, leaving) = (true, true, true);
-    let peer = Peer { key, address, index: 1, limits, rate, times, ecn, link_layer, leaving };
+    let successor = true;
+    let peer =
+        Peer { key, address, index: 1, limits, rate, times, ecn, link_layer, leaving, successor };
     Session::new(at(0), config, keys, peer, true, None, &Secret::new([8; 32]))
 }
 

@@ -124,11 +124,26 @@ impl Association {
         self.addresses = addresses;
     }
 
-    /// Whether a handshake is needed: there is no session, the hub does not answer on it, or the
-    /// hub says that it has none.
+    /// Whether a handshake is needed: there is no session, the hub does not answer on it, another
+    /// process takes new ones, or the hub says that it has none.
     fn wants_handshake(&self, core: &Core) -> bool {
         let session = self.session.and_then(|id| core.session(id));
-        self.wanted && !core.shut && (self.doubted || !session.is_some_and(Session::is_connected))
+        let serves = |it: &Session| it.is_connected() && !it.is_succeeded();
+        self.wanted && !core.shut && (self.doubted || !session.is_some_and(serves))
+    }
+
+    /// Leaves a session to its streams if the process that has it takes no more. The next one does not
+    /// replace it.
+    fn let_go(&mut self, core: &mut Core) {
+        let is_succeeded =
+            |id: &mut SessionId| core.session(*id).is_some_and(Session::is_succeeded);
+        if let Some(former) = self.session.take_if(is_succeeded) {
+            core.keep_memory(former);
+            self.doubted = false;
+            self.end_joining(core);
+            let old = self.initiator.take();
+            old.into_iter().for_each(|old| core.release_index(old.index));
+        }
     }
 
     pub(super) fn poll_timeout(&self, core: &Core) -> Option<Instant> {
@@ -141,6 +156,7 @@ impl Association {
     }
 
     pub(super) fn handle_timeout(&mut self, core: &mut Core, now: Instant) {
+        self.let_go(core);
         self.continue_joining(core, now);
         let wanted = self.wants_handshake(core);
         if let Some(old) = self.initiator.take_if(|old| !wanted || core.is_stale(old, now)) {
@@ -268,6 +284,7 @@ impl Association {
         receiver: Index,
         body: &[u8],
     ) {
+        self.let_go(core);
         if let Some(number) = self.joins_with(receiver) {
             let Some(target) = self.target(core) else { return core.ignore() };
             let (joining, hub) = (&mut self.joining[number], &self.key);

@@ -66,6 +66,8 @@ pub(crate) struct Params {
     pub(crate) link_layer: bool,
     /// Whether this side understands LEAVING.
     pub(crate) leaving: bool,
+    /// Whether this side understands SUCCESSOR.
+    pub(crate) successor: bool,
     /// From a terminal with several links: the number of this one. From a hub that allows several:
     /// how many it knows.
     pub(crate) links: Option<u64>,
@@ -101,6 +103,7 @@ const CONTEXTS: u64 = 17;
 const DECOMPRESSORS: u64 = 18;
 const LINKS: u64 = 19;
 const JOIN: u64 = 20;
+const SUCCESSOR: u64 = 21;
 
 impl Params {
     /// The cipher of a session with `peer`.
@@ -139,6 +142,9 @@ impl Params {
         if self.leaving {
             put(LEAVING, 1);
         }
+        if self.successor {
+            put(SUCCESSOR, 1);
+        }
         if self.limits.contexts > 0 {
             put(CONTEXTS, u64::from(self.limits.contexts));
         }
@@ -159,7 +165,7 @@ impl Params {
         let (mut channels, mut openings) = (0, Openings::default());
         let (mut contexts, mut decompressors) = (0, 0);
         let (mut times, mut aes, mut ecn, mut link_layer) = (None, false, false, false);
-        let (mut leaving, mut links, mut join) = (false, None, None);
+        let (mut leaving, mut successor, mut links, mut join) = (false, false, None, None);
         while !input.is_empty() {
             let mut number = || varint::read(&mut input).ok_or(HandshakeError::Malformed);
             let (name, value) = (number()?, number()?);
@@ -178,6 +184,7 @@ impl Params {
                 ECN => ecn = value == 1,
                 LINK_LAYER => link_layer = value == 1,
                 LEAVING => leaving = value == 1,
+                SUCCESSOR => successor = value == 1,
                 LINKS => links = Some(value),
                 JOIN => join = Some(value),
                 REFUSED => return Err(HandshakeError::Refused { parameter: value }),
@@ -190,7 +197,19 @@ impl Params {
         let usual = Limits::new(memory, window, streams);
         let limits = Limits { channels, contexts, decompressors, openings, ..usual };
         let rate = BitRate::from_bits_per_second(rate);
-        Ok(Self { limits, rate, present, times, aes, ecn, link_layer, leaving, links, join })
+        Ok(Self {
+            limits,
+            rate,
+            present,
+            times,
+            aes,
+            ecn,
+            link_layer,
+            leaving,
+            successor,
+            links,
+            join,
+        })
     }
 }
 
@@ -538,6 +557,7 @@ mod tests {
             ecn: true,
             link_layer: true,
             leaving: true,
+            successor: true,
             links: Some(3),
             join: present,
         }

@@ -265,7 +265,7 @@ impl Hub {
         sender: Index,
         datagram: &[u8],
     ) {
-        if core.shut || datagram.len() > MOST_INITIATION {
+        if core.takes_none() || datagram.len() > MOST_INITIATION {
             return core.ignore();
         }
         let Some(request) = self.knocked(from, sender, datagram) else { return core.ignore() };
@@ -312,7 +312,7 @@ impl Hub {
     pub(crate) fn handle_handover(&mut self, core: &mut Core, now: Instant, handover: &Handover) {
         let Handover { from, datagram, is_repeated, .. } = handover;
         let Some(Datagram::Initiation { sender }) = packet::parse(datagram) else { return };
-        if core.shut {
+        if core.takes_none() {
             return;
         }
         let Some(request) = self.knocked(*from, sender, datagram) else { return };

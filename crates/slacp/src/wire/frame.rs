@@ -40,6 +40,7 @@ const LEAVING: u8 = 0x27;
 /// Frames about the packets of another link of the session.
 const LINK_ASKS: u8 = 0x2c;
 const LINK_ACK: u8 = 0x2d;
+const SUCCESSOR: u8 = 0x30;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
 
@@ -119,6 +120,8 @@ pub(crate) enum Frame<'a> {
     Close(CloseReason),
     /// The sender takes no new streams, and is about to stop.
     Leaving,
+    /// The sender is about to stop, and another process at its address takes new sessions.
+    Successor,
     /// The sender wants to know which packets of the link of this number have come.
     LinkAsks(u64),
     /// An acknowledgement of packets of the link of this number.
@@ -271,6 +274,7 @@ impl Frame<'_> {
                 out.push(CLOSE_REASONS.iter().position(|known| known == reason).unwrap_or(0) as u8);
             }
             Frame::Leaving => out.push(LEAVING),
+            Frame::Successor => out.push(SUCCESSOR),
             Frame::LinkAsks(link) => write_numbers(out, LINK_ASKS, &[*link]),
             Frame::LinkAck(link, ack) => {
                 write_numbers(out, LINK_ACK, &[*link]);
@@ -401,6 +405,7 @@ fn read_body<'a>(kind: u8, input: &mut &'a [u8]) -> Option<Frame<'a>> {
             Frame::Close(CLOSE_REASONS.get(code).copied().unwrap_or(CloseReason::Shutdown))
         }
         LEAVING => Frame::Leaving,
+        SUCCESSOR => Frame::Successor,
         LINK_ASKS => Frame::LinkAsks(varint::read(input)?),
         LINK_ACK => {
             let (link, kind) = (varint::read(input)?, take::<1>(input)?[0]);

@@ -140,6 +140,7 @@ fn params(present: Option<u64>, times: bool) -> Params {
         ecn: false,
         link_layer: false,
         leaving: false,
+        successor: false,
         links: None,
         join: None,
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pep::traffic::{Classes, Definition};
 use slacp::{
-    AggregateId, ClassId, ClassRates, CloseReason, Contact, KeyPair, PathKey, PathMemory,
+    AggregateId, ClassId, ClassRates, CloseReason, Contact, Farewell, KeyPair, PathKey, PathMemory,
     PublicKey, Rate, RateError, SessionId, SessionShare, Sibling,
 };
 use units::{BitRate, ByteCount, Instant};
@@ -127,9 +127,9 @@ impl Hop {
         self.notify_driver(session);
     }
 
-    /// Tells all peers that this side takes no new streams and is about to stop.
-    pub(crate) fn announce_leaving(&self, now: Instant) {
-        self.command(|endpoint| endpoint.announce_leaving(now));
+    /// Tells all peers that this side is about to stop.
+    pub(crate) fn announce(&self, now: Instant, farewell: Farewell) {
+        self.command(|endpoint| endpoint.announce(now, farewell));
     }
 
     /// Sets which terminals share a forward link.

@@ -8,6 +8,7 @@ use slacp::{Destination, Open, PublicKey, ResetReason};
 use units::Instant;
 
 use super::Hub;
+use super::upgrade::Stage;
 use crate::enrolment;
 use crate::enrolment::etcd::Etcd;
 use crate::hop::Stream;
@@ -92,7 +93,7 @@ impl Hub {
             };
             return bundles.answer(peer, stream);
         }
-        if ops.bypass_reason(self.parts.gateway.view()).is_some() {
+        if self.is_full(ops) {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
         }
         let permit = match self.quotas.admit(now, &terminal.key) {
@@ -118,6 +119,16 @@ impl Hub {
                 self.lookups.spawn(look_up(resolvers, asker, request, timeout));
             }
             Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => {}
+        }
+    }
+
+    /// Whether no further connection is carried. A hub that another process has replaced still takes those
+    /// of terminals that have no session there yet.
+    fn is_full(&self, ops: &Operations) -> bool {
+        let view = self.parts.gateway.view();
+        match self.stage {
+            Some(Stage::Leaving) => ops.exceeded(view).is_some(),
+            _ => ops.bypass_reason(view).is_some(),
         }
     }
 

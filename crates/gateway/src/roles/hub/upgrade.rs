@@ -8,13 +8,20 @@
 //!  Released: no listeners, no sockets of operators
 //!                                          binds beside, by the other half of the indices
 //!  Leaving ◀─────control socket is there─
-//!  closes sessions without streams ─────▶ gets them
+//!  tells its terminals ─────────────────▶ has a second session with each, for what is new
 //!  ends with its last connection           packets of its indices come here, too
 //! ```
+//!
+//! Terminals close the former session when it carries nothing any more. Those that have not come over in
+//! time, or do not know of successors, are sent there.
 
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::dup2_stdin;
 use pep::config::HubConfig;
 use serde::{Deserialize, Serialize};
 use slacp::{IndexShare, SessionId, Sibling};
@@ -26,6 +33,9 @@ use crate::operate::status::Role;
 
 /// How long the new process may take to be there.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long terminals without connections have to come over by themselves: as long as thousands of
+/// handshakes take.
+pub(super) const COME_OVER: Duration = Duration::from_secs(10);
 /// Sessions closed at a time, twice a second: no more than the new process sets up.
 const AT_ONCE: usize = 400;
 
@@ -39,20 +49,16 @@ pub struct HandOver {
     pub sockets: u8,
     /// Whether its indices are the second half of the hub's.
     pub second_half: bool,
+    /// The name of the tunnel's device, which the process that it starts has as its standard input.
+    #[serde(default)]
+    pub tunnel: Option<String>,
     /// The names of its sessions.
     pub sessions: Vec<u64>,
 }
 
 /// Why a hub cannot hand its place over.
 pub(super) fn obstacle(config: &HubConfig) -> Option<&'static str> {
-    let cache = config.http.as_ref().and_then(|http| http.cache.as_ref());
     let keys = [
-        (config.tunnel.is_some(), "[tunnel]"),
-        (config.intercept.is_some(), "[intercept]"),
-        (config.transparent, "transparent"),
-        (config.bundles.is_some(), "[bundles]"),
-        (config.operation.dlep.is_some(), "[dlep]"),
-        (cache.is_some_and(|it| it.directory.is_some()), "[http] directory"),
         (config.listen.is_some_and(|at| at.port() == 0), "a port that the system chooses"),
         (config.operation.file.is_none(), "a configuration that is read from a pipe"),
     ];
@@ -106,9 +112,27 @@ impl Predecessor {
             other => return Err(format!("the hub answers {other:?}")),
         };
         drop(control);
-        wait_until_gone(&path)?;
+        wait_until("the control socket is given up", || !path.exists())?;
+        for directory in directories(config) {
+            let what = format!("{} is given up", directory.display());
+            wait_until(&what, || !is_locked(&directory.join("lock")))?;
+        }
         let share = config.link.index_share.half(told.second_half);
         Ok(Self { told, share })
+    }
+
+    /// The device of its tunnel, which the predecessor has given us as our standard input. There is none
+    /// if the tunnel is to have another name now.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn take_device(&self, config: &HubConfig) -> io::Result<Option<OwnedFd>> {
+        let name = config.tunnel.as_ref().map(|tunnel| &tunnel.name);
+        let same = name.is_some() && name == self.told.tunnel.as_ref();
+        let device = same.then(|| io::stdin().as_fd().try_clone_to_owned()).transpose()?;
+        // The device lives as long as anybody has it open.
+        dup2_stdin(File::open("/dev/null")?)?;
+        Ok(device)
     }
 
     /// Its sockets, and the indices that they get.
@@ -127,13 +151,25 @@ impl Predecessor {
     }
 }
 
-/// Waits until the predecessor has given the control socket up, which it does last.
-fn wait_until_gone(path: &Path) -> Result<(), String> {
+/// Directories that only one process can use.
+fn directories(config: &HubConfig) -> impl Iterator<Item = &Path> {
+    let cache = config.http.as_ref().and_then(|http| http.cache.as_ref()?.directory.as_deref());
+    cache.into_iter().chain(config.bundles.as_ref().map(|bundles| &*bundles.store))
+}
+
+/// Whether another process has locked this file.
+fn is_locked(file: &Path) -> bool {
+    let blocked = |file: File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    File::open(file).is_ok_and(blocked)
+}
+
+/// Waits for the predecessor, which does this by itself.
+fn wait_until(what: &str, done: impl Fn() -> bool) -> Result<(), String> {
     for _ in 0..PATIENCE.as_millis() / 20 {
-        if !path.exists() {
+        if done() {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Err(format!("{} is still there", path.display()))
+    Err(format!("in vain: {what}"))
 }

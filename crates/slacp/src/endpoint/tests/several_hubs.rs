@@ -109,9 +109,9 @@ fn a_hub_that_leaves_says_so_once_and_to_those_that_come() {
     let mut trio = Trio::new();
     trio.run(100, &[]);
     let now = trio.now;
-    trio.hubs[0].1.announce_leaving(now);
-    trio.hubs[0].1.announce_leaving(now);
-    trio.hubs[1].1.announce_leaving(now);
+    trio.hubs[0].1.announce(now, Farewell::Leaving);
+    trio.hubs[0].1.announce(now, Farewell::Leaving);
+    trio.hubs[1].1.announce(now, Farewell::Leaving);
     assert_eq!(trio.run(100, &[]), [(HUB, Event::Leaving)]);
     trio.want(OTHER, true);
     let events = trio.run(100, &[]);

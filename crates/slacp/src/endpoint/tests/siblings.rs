@@ -63,6 +63,87 @@ fn what_belongs_to_the_process_before_is_left_to_it() {
     assert_eq!(after.footprint().sessions, 1);
 }
 
+fn only(endpoint: &Endpoint) -> SessionId {
+    let mut all = endpoint.core.sessions.iter();
+    all.next().map(|(id, _)| id).filter(|_| all.next().is_none()).expect("one session")
+}
+
+fn request() -> Open {
+    Open { destination: address(9), source: address(8), dscp: None }
+}
+
+/// Carries everything for a while. Like the kernel it sorts the terminal's packets by their first bytes.
+fn carry_all(terminal: &mut Endpoint, mut hubs: [&mut Endpoint; 2], now: &mut u64) {
+    for _ in 0..50 {
+        *now += 10;
+        for datagram in drain(terminal, at(*now)) {
+            let of_first = matches!(packet::parse(&datagram), Some(Datagram::Data(header))
+                if IndexShare::WHOLE.half(false).has(header.receiver));
+            hubs[usize::from(!of_first)].handle_datagram(
+                at(*now),
+                address(TERMINAL),
+                &mut datagram.clone(),
+            );
+        }
+        for hub in &mut hubs {
+            carry(hub, HUB, terminal, at(*now));
+        }
+    }
+}
+
+#[test]
+fn a_terminal_comes_to_the_next_process_at_once_and_keeps_what_it_has() {
+    let (mut before, mut after, mut terminal) = (half(false), half(true), terminal(5));
+    connect(&mut terminal, &mut before);
+    let old = only(&terminal);
+    let stream = terminal.open(at(90), old, request()).unwrap();
+    let sessions = before.names().into_iter().collect();
+    after.set_sibling(Some(Sibling { indices: IndexShare::WHOLE.half(false), sessions }));
+    let mut now = 100;
+    carry_all(&mut terminal, [&mut before, &mut after], &mut now);
+
+    for _ in 0..2 {
+        before.announce(at(now), Farewell::Successor);
+    }
+    carry_all(&mut terminal, [&mut before, &mut after], &mut now);
+    let events: Vec<_> = core::iter::from_fn(|| terminal.poll_event()).collect();
+    assert!(events.len() == 2 && events.contains(&(old, Event::Succeeded)), "{events:?}");
+    let up = |(id, event): &_| matches!(event, Event::Up { .. }).then_some(*id);
+    let new = events.iter().find_map(up).expect("a second session");
+    assert_eq!((before.footprint().sessions, after.footprint().sessions), (1, 1));
+
+    // Both sessions carry data.
+    for (session, hub) in [(old, &mut before), (new, &mut after)] {
+        assert!(is_up(hub) || session == old);
+    }
+    let other = terminal.open(at(now), new, request()).unwrap();
+    terminal.write(old, stream, b"to the old one").unwrap();
+    terminal.write(new, other, b"to the new one").unwrap();
+    carry_all(&mut terminal, [&mut before, &mut after], &mut now);
+    for hub in [&mut before, &mut after] {
+        let events: Vec<_> = core::iter::from_fn(|| hub.poll_event()).collect();
+        assert!(events.iter().any(|(_, it)| matches!(it, Event::Readable(_))), "{events:?}");
+    }
+
+    // The old session ends, and the terminal does not mourn it.
+    terminal.close(at(now), old, CloseReason::Shutdown).unwrap();
+    carry_all(&mut terminal, [&mut before, &mut after], &mut now);
+    assert_eq!((before.footprint().sessions, terminal.footprint().sessions), (0, 1));
+    assert_eq!(terminal.footprint().handshakes, 0);
+}
+
+#[test]
+fn a_peer_that_knows_no_successors_hears_that_the_hub_leaves() {
+    let (mut before, mut terminal) = (half(false), terminal(5));
+    connect(&mut terminal, &mut before);
+    let session = only(&before);
+    before.core.with(session, |session| session.peer.successor = false);
+    before.announce(at(50), Farewell::Successor);
+    carry(&mut before, HUB, &mut terminal, at(60));
+    assert!(matches!(terminal.poll_event(), Some((_, Event::Leaving))));
+    assert_eq!(drain(&mut terminal, at(90)).iter().filter(|it| it[0] < 0x40).count(), 0);
+}
+
 #[test]
 fn a_process_that_is_called_away_calls_its_terminals() {
     let (mut before, mut after, mut terminal) = (half(false), half(true), terminal(5));

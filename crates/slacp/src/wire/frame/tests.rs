@@ -64,6 +64,7 @@ fn small_frame() -> impl Strategy<Value = Frame<'static>> {
         }),
         prop::sample::select(CLOSE_REASONS.to_vec()).prop_map(Frame::Close),
         Just(Frame::Leaving),
+        Just(Frame::Successor),
         number().prop_map(Frame::LinkAsks),
         any::<u64>().prop_map(Frame::PathChallenge),
         any::<u64>().prop_map(Frame::PathAnswer),
