@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use slacp::PublicKey;
 use units::Instant;
 
+use super::control::{Carried, Control, Request};
 use super::status::{AccountStatus, UsageStatus};
 use super::whole_file::{self, PRIVATE};
 use crate::clock;
@@ -23,6 +24,8 @@ use crate::hop::Hop;
 const FORMAT: u32 = 1;
 /// Maximum file size in bytes: more than 65,536 terminals with ten classes each.
 const LONGEST: u64 = 256 << 20;
+/// Rows of a request to another process: at most 50 kB.
+const ROWS: usize = 100;
 /// Interval for saving accounts: at most this much is lost when a machine fails.
 const SAVE: Duration = Duration::from_secs(60);
 
@@ -61,6 +64,19 @@ impl Accounts {
             self.ledger.record(unix, key, &class, &usage);
         }
         self.ledger.follow(unix)
+    }
+
+    /// Adds what another process has carried.
+    ///
+    /// # Errors
+    /// If a key is none.
+    pub(crate) fn add(&mut self, carried: Vec<Carried>) -> Result<(), String> {
+        let unix = clock::unix_seconds();
+        for Carried { key, class, usage } in carried {
+            let key = parse_public_key(&key).map_err(|error| error.to_string())?;
+            self.ledger.record(unix, key, &class, &usage.into());
+        }
+        Ok(())
     }
 
     /// The name of a terminal that is served.
@@ -122,6 +138,51 @@ impl Accounts {
             quota_period: quota.map(|quota| quota.period.to_string()),
             quota_used_bytes: quota.map(|_| counted.map_or(0, |entry| entry.used)),
             exhausted: self.ledger.exhausted(key).map(Exhausted::to_string),
+        }
+    }
+}
+
+/// Tells the process that has the accounts what this one still carries.
+#[derive(Default)]
+pub(crate) struct Forwarding(Option<JoinHandle<()>>);
+
+impl Forwarding {
+    /// Tells what was carried since the last time. The other process may take its time.
+    pub(crate) fn follow(&mut self, hop: &Hop, to: PathBuf) {
+        if self.0.as_ref().is_some_and(|sending| !sending.is_finished()) {
+            return;
+        }
+        let row = |(key, class, it): (PublicKey, String, Usage)| {
+            (it != Usage::default()).then(|| Carried {
+                key: format_public_key(&key),
+                class,
+                usage: usage(&it),
+            })
+        };
+        let rows: Vec<Carried> = hop.take_usage().into_iter().filter_map(row).collect();
+        if !rows.is_empty() {
+            self.0 = Some(thread::spawn(move || send(&rows, &to)));
+        }
+    }
+
+    /// Tells the rest, and waits until it is told.
+    pub(crate) fn finish(&mut self, hop: &Hop, to: PathBuf) {
+        self.wait();
+        self.follow(hop, to);
+        self.wait();
+    }
+
+    fn wait(&mut self) {
+        // It has nothing to panic about.
+        self.0.take().into_iter().for_each(|sending| _ = sending.join());
+    }
+}
+
+fn send(rows: &[Carried], to: &Path) {
+    for rows in rows.chunks(ROWS) {
+        let carried = Request::Carried(rows.to_vec());
+        if let Err(error) = Control::connect(to).and_then(|mut control| control.ask(&carried)) {
+            tracing::warn!("the accounts lack what {} terminals used: {error}", rows.len());
         }
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use units::{BitRate, Instant};
 
-use super::accounts::Accounts;
+use super::accounts::{Accounts, Forwarding};
 use super::control::{Answer, Call, Control, Request, Server, path_of};
 use super::counters::Counters;
 use super::events::EventReader;
@@ -159,8 +159,9 @@ pub(crate) struct Operations {
     /// A session with the modem that is being ended.
     ending: Option<dlep::Client>,
     pub(crate) peers: Peers,
-    /// What terminals use, on a hub.
+    /// What terminals use, on a hub, and what the next process is to add to that.
     accounts: Option<Accounts>,
+    forwarding: Forwarding,
 }
 
 impl Operations {
@@ -213,6 +214,7 @@ impl Operations {
             dlep,
             ending: None,
             peers,
+            forwarding: Forwarding::default(),
             accounts: (role == Role::Hub).then(|| Accounts::open(now, config.state.as_deref())),
         })
     }
@@ -422,6 +424,10 @@ impl Operations {
             accounts.follow(hop);
             accounts.save();
         }
+        let next = self.coming_over.and_then(|_| path_of(&self.config.control, self.role));
+        if let (Some(path), Some(hop)) = (next, view.hop) {
+            self.forwarding.finish(hop, path);
+        }
     }
 
     /// Why new connections are not carried; `None` if they are.
@@ -462,6 +468,13 @@ impl Operations {
         self.draining = Some(Drain::new(now, Some(within)));
         self.coming_over = Some(now + idle);
         hop.announce(now, Farewell::Successor);
+    }
+
+    /// Tells the next process what this one has carried.
+    pub(crate) fn forward_usage(&mut self, hop: &Hop) {
+        if let Some(path) = path_of(&self.config.control, self.role) {
+            self.forwarding.follow(hop, path);
+        }
     }
 
     /// Whether terminals that carry nothing may still come over to the next process by themselves.
@@ -520,6 +533,13 @@ impl Operations {
                     }
                 }
             }
+            Request::Carried(rows) => match &mut self.accounts {
+                Some(accounts) => {
+                    let added = accounts.add(rows.clone());
+                    added.map_or_else(Answer::Error, |()| Answer::Done(Vec::new()))
+                }
+                None => Answer::Error("this gateway has no accounts".to_owned()),
+            },
             Request::Accounts => match &self.accounts {
                 Some(accounts) => Answer::Accounts(accounts.status()),
                 None => Answer::Error("only a hub has accounts of its terminals".to_owned()),

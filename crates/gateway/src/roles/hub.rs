@@ -50,12 +50,15 @@ use crate::relay::names::Resolver;
 use crate::roles::gateway::{DialPolicy, Report, Side};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
-use crate::roles::{RESTART, Service, workers};
+use crate::roles::{Service, workers};
 use crate::tunnel::{Admitted, Selection, Traffic, Tunnel};
 use crate::{clock, intercept, roles, tunnel};
 
 /// How often permits are looked at, besides when their directory tells of a change.
 const LOOK: Duration = Duration::from_secs(10);
+
+/// The least time between two readings of permits that were announced one by one.
+const PERMITS_EVERY: Duration = Duration::from_millis(500);
 
 /// How long connections go on at another process's side, unless it is said.
 const UPGRADE_WITHIN: Duration = Duration::from_secs(300);
@@ -174,6 +177,7 @@ pub async fn run(
         intercepts: config.intercept.is_some(),
         mesh: config.mesh,
         stale: false,
+        fresh: Periodic::new(PERMITS_EVERY, clock::now()),
         enrolments: JoinSet::new(),
         enrolling: BTreeSet::new(),
         scope: Periodic::new(SCOPE_EVERY, clock::now()),
@@ -284,9 +288,10 @@ struct Hub {
     look: Periodic,
     /// Terminals that have expired.
     expired: usize,
-    /// Whether permits may have changed. The housekeeping reads them, so that thousands of files that
-    /// come together are not read thousands of times.
+    /// Whether permits may have changed, and when they may be read again at once. In between the
+    /// housekeeping reads them, so that thousands that come together are not read thousands of times.
     stale: bool,
+    fresh: Periodic,
     /// Terminals that are replacing their invitations, and the keys of these: one at a time for each.
     enrolments: JoinSet<PublicKey>,
     enrolling: BTreeSet<PublicKey>,
@@ -385,7 +390,13 @@ impl Service for Hub {
             HubEvent::Resolved(resolved) => {
                 resolved.into_iter().for_each(|resolved| self.answer_resolved(ops, resolved));
             }
-            HubEvent::Permits => self.stale = true,
+            HubEvent::Permits => {
+                self.stale = true;
+                // A revocation waits for no timer.
+                if self.fresh.is_due(now) {
+                    self.follow_permits(now, ops, false);
+                }
+            }
             HubEvent::Enrolled(invitation) => {
                 self.stale = true;
                 self.enrolling.remove(&invitation);
@@ -416,12 +427,7 @@ impl Service for Hub {
         self.account(now, ops);
         self.http.iter().for_each(HubHttp::housekeep);
         let looks = self.look.is_due(now);
-        let told = std::mem::take(&mut self.stale);
-        let mut changed = (told || looks) && self.permits.refresh();
-        changed |= told && self.shared.apply(&mut self.permits);
-        if changed || self.permits.expired(clock::unix_time()) != self.expired {
-            self.serve(now, ops);
-        }
+        self.follow_permits(now, ops, looks);
         self.follow_upgrade(now, ops);
         let hop = self.parts.gateway.hop();
         self.contacts.iter_mut().for_each(|contacts| contacts.housekeep(now, hop));
@@ -497,61 +503,13 @@ impl Service for Hub {
 }
 
 impl Hub {
-    /// Whether another process can take this one's place.
-    fn may_hand_over(&self) -> Result<(), String> {
-        if let Some(key) = upgrade::obstacle(self.permits.config()) {
-            return Err(format!("a hub with {key} is not upgraded while it runs: {RESTART}"));
-        }
-        if let Some(predecessor) = &self.predecessor {
-            let pid = predecessor.told.pid;
-            return Err(format!("pid {pid} still carries connections of before"));
-        }
-        match self.stage {
-            None => Ok(()),
-            Some(_) => Err("another process is taking over already".to_owned()),
-        }
-    }
-
-    /// Goes on with giving the place to another process, and sees whether the one before has ended.
-    fn follow_upgrade(&mut self, now: Instant, ops: &mut Operations) {
-        if self.predecessor.take_if(|predecessor| !predecessor.runs()).is_some() {
-            tracing::info!("the process before this one has ended");
-            self.parts.gateway.hop().set_sibling(None);
-        }
-        let Some(stage) = self.stage else { return };
-        let view = self.parts.gateway.view();
-        match stage {
-            Stage::Prepared { since, within } => {
-                ops.release(now, view, within);
-                self.listeners.abort_all();
-                (self.contacts, self.bundles) = (None, None);
-                self.http.iter().for_each(HubHttp::leave_disk);
-                self.stage = Some(Stage::Released { since, within });
-            }
-            Stage::Released { .. } if ops.release_control() => {}
-            Stage::Released { within, .. } if ops.is_succeeded() => {
-                tracing::info!("another process has taken over");
-                ops.name_successor(self.successor.as_ref().map(Child::id));
-                let hop = self.parts.gateway.hop();
-                ops.give_way(now, hop, within, upgrade::COME_OVER);
-                self.parts.tunnel.iter_mut().for_each(Tunnel::stop_reading);
-                self.stage = Some(Stage::Leaving);
-            }
-            Stage::Released { .. } if stage.is_late(now) => {
-                tracing::error!(
-                    "no other process has taken over: restart for metrics, TCP, bundles, DLEP and state"
-                );
-                ops.resume();
-                self.stage = None;
-            }
-            Stage::Released { .. } => {}
-            Stage::Leaving if ops.is_coming_over(now) => {}
-            Stage::Leaving => {
-                let hop = self.parts.gateway.hop();
-                for session in upgrade::idle(hop, self.sites.sessions()) {
-                    hop.close(now, session);
-                }
-            }
+    /// Serves whom the permits say, if they may have changed or are looked at anyway.
+    fn follow_permits(&mut self, now: Instant, ops: &mut Operations, looks: bool) {
+        let told = std::mem::take(&mut self.stale);
+        let mut changed = (told || looks) && self.permits.refresh();
+        changed |= told && self.shared.apply(&mut self.permits);
+        if changed || self.permits.expired(clock::unix_time()) != self.expired {
+            self.serve(now, ops);
         }
     }
 

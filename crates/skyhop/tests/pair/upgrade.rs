@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use crate::common::{as_each_user, text};
 use crate::directions;
-use crate::gateways::{Keys, both};
+use crate::gateways::{Keys, accept_any, both};
 use crate::inside::{
-    Gateway, Mirror, PATIENCE, accept, addresses, assert_same, connect, exchange, listen, payload,
+    Gateway, Mirror, PATIENCE, addresses, assert_same, connect, exchange, listen, payload,
     read_all, wait_until,
 };
 use crate::lossless;
@@ -26,7 +26,7 @@ use crate::tunnel;
 const PORT: u16 = 4000;
 /// Where the server sends a file that takes several seconds at the hub's rate.
 const FILE_PORT: u16 = 4001;
-const FILE_BYTES: usize = 12_000_000;
+const FILE_BYTES: usize = 8_000_000;
 /// Where a client is reached from the hub's side.
 const CLIENT_PORT: u16 = 4002;
 /// Environment variable that is set for a hub with workers and interception. The other one is
@@ -93,7 +93,7 @@ pub(crate) fn inside_upgrade() {
     let mut held = dial(&mirror);
     assert_eq!(status(&control)["memory"]["connections"], 1);
     thread::scope(|scope| {
-        scope.spawn(|| accept(&listener).write_all(&sent).unwrap());
+        scope.spawn(|| accept_any(&listener).0.write_all(&sent).unwrap());
         let download = scope.spawn(|| read_all(&connect(addresses(FILE_PORT)[0])));
         let upgraded = skyhop(&["upgrade", "--within", "1min"], &control);
         assert!(upgraded.status.success(), "{}", text(&upgraded.stderr));
@@ -124,6 +124,12 @@ pub(crate) fn inside_upgrade() {
     let now = wait_for(&control, "the process before has ended", |status| {
         has_session(status) && status["predecessor"].is_null()
     });
+    // It has told what it still carried.
+    let accounts = skyhop(&["accounting", "--json"], &control);
+    let account: Value = serde_json::from_slice(&accounts.stdout).unwrap();
+    let classes = account["classes"].as_object().unwrap().values();
+    let moved: u64 = classes.map(|class| class["bytes_to"].as_u64().unwrap()).sum();
+    assert!(moved >= FILE_BYTES as u64, "{account}");
     let mut next = dial(&mirror);
     exchange(&mut next);
     if has_workers() {

@@ -12,6 +12,7 @@ pub use client::{Control, ControlError};
 pub use path::default_directories;
 pub(crate) use path::{check_usual, path_of};
 pub use protocol::{
-    Answer, BundleAsked, BundleOffer, BundleRequest, PROTOCOL, Request, from_base64, to_base64,
+    Answer, BundleAsked, BundleOffer, BundleRequest, Carried, PROTOCOL, Request, from_base64,
+    to_base64,
 };
 pub(crate) use server::{Call, Server};

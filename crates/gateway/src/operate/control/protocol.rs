@@ -5,7 +5,7 @@ use base64::{DecodeError, Engine as _};
 use serde::{Deserialize, Serialize};
 
 use crate::hub::HandOver;
-use crate::operate::status::{AccountStatus, BundleStatus, ConnectionStatus, Status};
+use crate::operate::status::{AccountStatus, BundleStatus, ConnectionStatus, Status, UsageStatus};
 
 /// Protocol version. Incremented when older programs can no longer understand newer ones.
 pub const PROTOCOL: u32 = 1;
@@ -70,11 +70,25 @@ pub enum Request {
     },
     /// The new process asks for its predecessor's place.
     HandOver,
+    /// The predecessor reports what it has carried, for the accounts.
+    Carried(Vec<Carried>),
     /// Take no new connections, and exit after the last one.
     Drain {
         /// Time limit in seconds after which remaining connections are reset; no limit if `None`.
         within_s: Option<f64>,
     },
+}
+
+/// What was carried for a terminal in a class.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Carried {
+    /// The terminal's public key.
+    pub key: String,
+    /// The name of the class.
+    pub class: String,
+    /// How much.
+    pub usage: UsageStatus,
 }
 
 /// What a program may ask of the node for bundles.

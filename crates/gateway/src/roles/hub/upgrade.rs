@@ -19,6 +19,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::time::Duration;
 
 use nix::unistd::dup2_stdin;
@@ -27,15 +28,20 @@ use serde::{Deserialize, Serialize};
 use slacp::{IndexShare, SessionId, Sibling};
 use units::Instant;
 
+use super::Hub;
 use crate::hop::Hop;
+use crate::http::hub::HubHttp;
+use crate::operate::Operations;
 use crate::operate::control::{Answer, Control, Request};
 use crate::operate::status::Role;
+use crate::roles::RESTART;
+use crate::tunnel::Tunnel;
 
 /// How long the new process may take to be there.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long terminals without connections have to come over by themselves: as long as thousands of
 /// handshakes take.
-pub(super) const COME_OVER: Duration = Duration::from_secs(10);
+const COME_OVER: Duration = Duration::from_secs(10);
 /// Sessions closed at a time, twice a second: no more than the new process sets up.
 const AT_ONCE: usize = 400;
 
@@ -57,12 +63,75 @@ pub struct HandOver {
 }
 
 /// Why a hub cannot hand its place over.
-pub(super) fn obstacle(config: &HubConfig) -> Option<&'static str> {
+fn obstacle(config: &HubConfig) -> Option<&'static str> {
     let keys = [
         (config.listen.is_some_and(|at| at.port() == 0), "a port that the system chooses"),
         (config.operation.file.is_none(), "a configuration that is read from a pipe"),
     ];
     keys.into_iter().find(|(is_there, _)| *is_there).map(|(_, key)| key)
+}
+
+impl Hub {
+    /// Whether another process can take this one's place.
+    pub(super) fn may_hand_over(&self) -> Result<(), String> {
+        if let Some(key) = obstacle(self.permits.config()) {
+            return Err(format!("a hub with {key} is not upgraded while it runs: {RESTART}"));
+        }
+        if let Some(predecessor) = &self.predecessor {
+            let pid = predecessor.told.pid;
+            return Err(format!("pid {pid} still carries connections of before"));
+        }
+        match self.stage {
+            None => Ok(()),
+            Some(_) => Err("another process is taking over already".to_owned()),
+        }
+    }
+
+    /// Goes on with giving the place to another process, and sees whether the one before has ended.
+    pub(super) fn follow_upgrade(&mut self, now: Instant, ops: &mut Operations) {
+        if self.predecessor.take_if(|predecessor| !predecessor.runs()).is_some() {
+            tracing::info!("the process before this one has ended");
+            self.parts.gateway.hop().set_sibling(None);
+        }
+        let Some(stage) = self.stage else { return };
+        if stage == Stage::Leaving {
+            ops.forward_usage(self.parts.gateway.hop());
+        }
+        let view = self.parts.gateway.view();
+        match stage {
+            Stage::Prepared { since, within } => {
+                ops.release(now, view, within);
+                self.listeners.abort_all();
+                (self.contacts, self.bundles) = (None, None);
+                self.http.iter().for_each(HubHttp::leave_disk);
+                self.stage = Some(Stage::Released { since, within });
+            }
+            Stage::Released { .. } if ops.release_control() => {}
+            Stage::Released { within, .. } if ops.is_succeeded() => {
+                tracing::info!("another process has taken over");
+                ops.name_successor(self.successor.as_ref().map(Child::id));
+                let hop = self.parts.gateway.hop();
+                ops.give_way(now, hop, within, COME_OVER);
+                self.parts.tunnel.iter_mut().for_each(Tunnel::stop_reading);
+                self.stage = Some(Stage::Leaving);
+            }
+            Stage::Released { .. } if stage.is_late(now) => {
+                tracing::error!(
+                    "no other process has taken over: restart for metrics, TCP, bundles, DLEP and state"
+                );
+                ops.resume();
+                self.stage = None;
+            }
+            Stage::Released { .. } => {}
+            Stage::Leaving if ops.is_coming_over(now) => {}
+            Stage::Leaving => {
+                let hop = self.parts.gateway.hop();
+                for session in idle(hop, self.sites.sessions()) {
+                    hop.close(now, session);
+                }
+            }
+        }
+    }
 }
 
 /// How far a process is with handing its place over.
@@ -87,7 +156,7 @@ impl Stage {
 }
 
 /// Sessions that carry nothing any more, as many as may be closed at a time.
-pub(super) fn idle(hop: &Hop, sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
+fn idle(hop: &Hop, sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
     let is_idle = |session: &SessionId| hop.stats(*session).is_none_or(|it| it.streams == 0);
     sessions.filter(is_idle).take(AT_ONCE).collect()
 }
