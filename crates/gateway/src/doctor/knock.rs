@@ -149,8 +149,13 @@ fn exchange(socket: &UdpSocket, mut endpoint: Endpoint) -> io::Result<Answer> {
 }
 
 /// A dual-stack socket needs IPv4 addresses in mapped form.
-pub(crate) fn mapped(address: SocketAddr, socket: &UdpSocket) -> SocketAddr {
-    match (address, socket.local_addr()) {
+fn mapped(address: SocketAddr, socket: &UdpSocket) -> SocketAddr {
+    mapped_for(address, socket.local_addr())
+}
+
+/// The same for a socket with this local address.
+pub(crate) fn mapped_for(address: SocketAddr, local: io::Result<SocketAddr>) -> SocketAddr {
+    match (address, local) {
         (SocketAddr::V4(v4), Ok(SocketAddr::V6(_))) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
         _ => address,
     }

@@ -1,23 +1,30 @@
 //! The terminal's side: says its key to a hub that has invited it.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use slacp::{Config, Destination, Endpoint, Event, HostName, Open, Rate, SessionId, StreamId};
+use slacp::{
+    Config, Destination, Endpoint, Event, HostName, KeyPair, Open, Rate, SessionId, StreamId,
+};
 use thiserror::Error;
+use tokio::net::UdpSocket;
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::timeout;
 use units::{BitRate, Instant, Machine};
 
 use super::token::{Token, TokenHub};
 use super::{PLACE, PORT};
 use crate::clock;
 use crate::config::keys::{KeyError, PrivateKey, format_public_key, random_bytes};
-use crate::doctor::knock::{Knock, mapped, socket};
+use crate::doctor::knock::{mapped_for, socket};
+use crate::hop::tcp::{TcpEvent, TcpLinks};
 
 /// Time for the hub to take the key. Several round trips of the slowest hop, and repeated messages.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Questions whether the hub serves the key, each up to 4 s.
-const QUESTIONS: usize = 5;
+/// The same over UDP, if the hub takes TCP, too: two messages, and the answer to a third one's cookie.
+const UDP_PATIENCE: Duration = Duration::from_secs(4);
 /// Sending rate: a few packets.
 const RATE: BitRate = BitRate::from_mbit(1);
 
@@ -53,112 +60,194 @@ pub enum JoinError {
 }
 
 /// Replaces the invitation of `token` with the public key of `key`, at the first of its hubs that
-/// answers. Returns once that hub serves the key.
+/// answers: over UDP, or over TCP where that is blocked. Returns once that hub serves the key.
 ///
 /// # Errors
 /// [`JoinError`].
 pub fn join(token: &Token, key: &PrivateKey) -> Result<(), JoinError> {
+    let system =
+        |hub: &TokenHub, cause| JoinError::System { hub: hub.address.as_str().to_owned(), cause };
     for hub in &token.hubs {
-        let name = || hub.address.as_str().to_owned();
-        let system = |cause| JoinError::System { hub: name(), cause };
-        let Ok(addresses) = hub.address.as_str().to_socket_addrs() else { continue };
-        let addresses: Vec<SocketAddr> = addresses.collect();
-        let socket = socket(&addresses).map_err(system)?;
-        let endpoint = Endpoint::terminal(
-            Config::new(Rate::Fixed(RATE)),
-            token.secret.pair(),
-            hub.key,
-            addresses.clone(),
-            random_bytes().map_err(|error| system(io::Error::other(error)))?,
-        );
-        let said = Conversation::new(endpoint, key).run(&socket).map_err(system)?;
-        if said && serves(hub, key, &addresses) {
-            return Ok(());
-        } else if said {
-            return Err(JoinError::Refused { hub: name() });
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|cause| system(hub, cause))?;
+        let joined =
+            runtime.block_on(join_at(hub, token, key)).map_err(|cause| system(hub, cause))?;
+        match joined {
+            Some(true) => return Ok(()),
+            Some(false) => {
+                return Err(JoinError::Refused { hub: hub.address.as_str().to_owned() });
+            }
+            None => {}
         }
     }
     let hubs = token.hubs.iter().map(|hub| hub.address.as_str());
     Err(JoinError::Silence { hubs: hubs.collect::<Vec<_>>().join(", ") })
 }
 
-/// Whether the hub answers this key.
-fn serves(hub: &TokenHub, key: &PrivateKey, addresses: &[SocketAddr]) -> bool {
-    let knock = || {
-        let config = Config::new(Rate::Fixed(RATE));
-        Knock::new(config, key.pair(), hub.key, addresses.to_vec()).answers()
-    };
-    (0..QUESTIONS).any(|_| knock())
+/// Whether the hub serves the key now; [`None`] if it does not answer.
+async fn join_at(hub: &TokenHub, token: &Token, key: &PrivateKey) -> io::Result<Option<bool>> {
+    // A name that leads nowhere may still be that of a TCP address.
+    let addresses = tokio::net::lookup_host(hub.address.as_str()).await;
+    let addresses: Vec<SocketAddr> = addresses.map(Iterator::collect).unwrap_or_default();
+    let by_udp = if hub.tcp.is_some() { UDP_PATIENCE } else { PATIENCE };
+    if !addresses.is_empty() {
+        let path = Path::Udp(UdpSocket::from_std(non_blocking(&addresses)?)?);
+        if let Some(done) = talk(path, by_udp, hub, &addresses, (token, key)).await? {
+            return Ok(Some(done));
+        }
+    }
+    let Some(tcp) = &hub.tcp else { return Ok(None) };
+    let links = TcpLinks::new();
+    let Some(events) = links.take_events() else { return Ok(None) };
+    let Ok(over) = links.connect_to(tcp, None).await else { return Ok(None) };
+    // Only stands for the hub.
+    let addresses = [over];
+    talk(Path::Tcp(links, events), PATIENCE, hub, &addresses, (token, key)).await
 }
 
-/// A session that says one key on one stream.
+fn non_blocking(addresses: &[SocketAddr]) -> io::Result<std::net::UdpSocket> {
+    let socket = socket(addresses)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Says the key, then asks whether the hub serves it; [`None`] if it does not answer.
+async fn talk(
+    mut path: Path,
+    patience: Duration,
+    hub: &TokenHub,
+    addresses: &[SocketAddr],
+    (token, key): (&Token, &PrivateKey),
+) -> io::Result<Option<bool>> {
+    let endpoint = |identity: KeyPair| {
+        let seed = random_bytes().map_err(io::Error::other)?;
+        let config = Config::new(Rate::Fixed(RATE));
+        Ok::<_, io::Error>(Endpoint::terminal(config, identity, hub.key, addresses.to_vec(), seed))
+    };
+    let mut conversation = Conversation::new(key);
+    let mut invited = endpoint(token.secret.pair())?;
+    drive(&mut invited, &mut path, patience, |now, endpoint| conversation.follow(now, endpoint))
+        .await;
+    invited.shut_down(clock::now());
+    path.send_all(&mut invited).await;
+    if conversation.stream.is_none() {
+        return Ok(None);
+    }
+    // The session is not used, so a terminal that runs already keeps its own.
+    let is_up = |_: Instant, endpoint: &mut Endpoint| {
+        core::iter::from_fn(|| endpoint.poll_event())
+            .any(|(_, event)| matches!(event, Event::Up { .. }))
+    };
+    Ok(Some(drive(&mut endpoint(key.pair())?, &mut path, PATIENCE, is_up).await))
+}
+
+/// Runs an endpoint until it is done, the path has ended, or the time is over. Returns whether it is
+/// done.
+async fn drive(
+    endpoint: &mut Endpoint,
+    path: &mut Path,
+    patience: Duration,
+    mut is_done: impl FnMut(Instant, &mut Endpoint) -> bool,
+) -> bool {
+    let until = clock::now() + patience;
+    while clock::now() < until {
+        path.send_all(endpoint).await;
+        let next = endpoint.poll_timeout().map_or(until, |(at, _)| at.min(until));
+        let wait = next.saturating_since(clock::now());
+        match timeout(wait, path.receive()).await {
+            Ok(Some((from, mut datagram))) => {
+                endpoint.handle_datagram(clock::now(), from, &mut datagram);
+            }
+            Ok(None) => return false,
+            Err(_) => {}
+        }
+        if is_done(clock::now(), endpoint) {
+            return true;
+        }
+    }
+    false
+}
+
+/// How datagrams go to the hub.
+enum Path {
+    Udp(UdpSocket),
+    Tcp(TcpLinks, Receiver<TcpEvent>),
+}
+
+impl Path {
+    async fn send_all(&self, endpoint: &mut Endpoint) {
+        let (now, mut datagram) = (clock::now(), Vec::new());
+        endpoint.handle_timeout(now);
+        while let Some(to) = endpoint.poll_transmit(now, &mut datagram) {
+            // What is lost, as on any network, is repeated by the protocol.
+            match self {
+                Self::Udp(socket) => {
+                    let to = mapped_for(to, socket.local_addr());
+                    let _ = socket.send_to(&datagram, to).await;
+                }
+                Self::Tcp(links, _) => drop(links.send(to, &datagram)),
+            }
+        }
+    }
+
+    /// The next datagram, and its source; [`None`] if no more can come. Cancel-safe.
+    async fn receive(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
+        match self {
+            Self::Udp(socket) => loop {
+                let mut datagram = vec![0; 1 << 16];
+                if let Ok((length, from)) = socket.recv_from(&mut datagram).await {
+                    datagram.truncate(length);
+                    return Some((from, datagram));
+                }
+            },
+            Self::Tcp(_, events) => loop {
+                match events.recv().await? {
+                    TcpEvent::Datagram(from, datagram) => return Some((from, datagram)),
+                    TcpEvent::Room(_) => {}
+                    TcpEvent::Ended(_) => return None,
+                }
+            },
+        }
+    }
+}
+
+/// Says one key on one stream.
 struct Conversation {
-    endpoint: Endpoint,
     key: String,
     stream: Option<(SessionId, StreamId)>,
-    /// Whether the hub has taken the key, or refused it: the session or the stream is over.
-    over: bool,
 }
 
 impl Conversation {
-    fn new(endpoint: Endpoint, key: &PrivateKey) -> Self {
-        let key = format_public_key(&key.public());
-        Self { endpoint, key, stream: None, over: false }
+    fn new(key: &PrivateKey) -> Self {
+        Self { key: format_public_key(&key.public()), stream: None }
     }
 
-    /// Runs until the hub has ended the stream. Returns whether it has answered.
-    fn run(mut self, socket: &UdpSocket) -> io::Result<bool> {
-        let began = clock::now();
-        let mut buffer = vec![0; 1 << 16];
-        while !self.over && clock::now().saturating_since(began) < PATIENCE {
-            self.send(socket)?;
-            let now = clock::now();
-            let next =
-                self.endpoint.poll_timeout().map_or(PATIENCE, |(at, _)| at.saturating_since(now));
-            let wait = next.clamp(Duration::from_millis(1), Duration::from_millis(500));
-            socket.set_read_timeout(Some(wait))?;
-            if let Ok((length, from)) = socket.recv_from(&mut buffer) {
-                self.endpoint.handle_datagram(clock::now(), from, &mut buffer[..length]);
-            }
-            self.follow(clock::now());
-        }
-        self.endpoint.shut_down(clock::now());
-        self.send(socket)?;
-        Ok(self.stream.is_some())
-    }
-
-    fn send(&mut self, socket: &UdpSocket) -> io::Result<()> {
-        let (now, mut datagram) = (clock::now(), Vec::new());
-        self.endpoint.handle_timeout(now);
-        while let Some(to) = self.endpoint.poll_transmit(now, &mut datagram) {
-            // Lost, as on any network; the protocol repeats it.
-            let _ = socket.send_to(&datagram, mapped(to, socket));
-        }
-        Ok(())
-    }
-
-    fn follow(&mut self, now: Instant) {
-        while let Some((session, event)) = self.endpoint.poll_event() {
+    /// Whether the hub has taken the key, or refused it: the session or the stream is over.
+    fn follow(&mut self, now: Instant, endpoint: &mut Endpoint) -> bool {
+        let mut over = false;
+        while let Some((session, event)) = endpoint.poll_event() {
             match event {
-                Event::Up { .. } if self.stream.is_none() => self.say(now, session),
-                Event::Reset { .. } | Event::Down(_) => self.over = true,
+                Event::Up { .. } if self.stream.is_none() => {
+                    over |= !self.say(now, endpoint, session);
+                }
+                Event::Reset { .. } | Event::Down(_) => over = true,
                 _ => {}
             }
         }
+        over
     }
 
-    fn say(&mut self, now: Instant, session: SessionId) {
-        let Some(name) = HostName::new(PLACE) else { return };
+    /// Returns whether the hub enrols terminals at all.
+    fn say(&mut self, now: Instant, endpoint: &mut Endpoint, session: SessionId) -> bool {
+        let Some(name) = HostName::new(PLACE) else { return false };
         let source = SocketAddr::from(([0, 0, 0, 0], 0));
         let open = Open { destination: Destination::Name(name, PORT), source, dscp: None };
-        let Ok(stream) = self.endpoint.open(now, session, open) else {
-            // A hub that resolves no names enrols nobody.
-            self.over = true;
-            return;
-        };
+        // A hub that resolves no names enrols nobody.
+        let Ok(stream) = endpoint.open(now, session, open) else { return false };
         self.stream = Some((session, stream));
         // A new stream takes a key.
-        let _ = self.endpoint.write(session, stream, self.key.as_bytes());
-        let _ = self.endpoint.finish(session, stream);
+        let _ = endpoint.write(session, stream, self.key.as_bytes());
+        let _ = endpoint.finish(session, stream);
+        true
     }
 }

@@ -17,10 +17,11 @@ use std::time::Duration;
 
 use os::socket::TcpInfo;
 use pep::carriage::control::{Control, ControlChoice, Figures};
+use pep::config::TcpAddress;
 use slacp::SessionId;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
@@ -132,7 +133,7 @@ impl TcpLinks {
     }
 
     /// What happens on the connections; for the driver, once.
-    pub(super) fn take_events(&self) -> Option<Receiver<TcpEvent>> {
+    pub(crate) fn take_events(&self) -> Option<Receiver<TcpEvent>> {
         self.0.arrivals.lock().expect("nobody panics with the lock").take()
     }
 
@@ -201,7 +202,7 @@ impl TcpLinks {
     }
 
     /// Sends a datagram, if a connection carries those for its destination.
-    pub(super) fn send(&self, to: SocketAddr, datagram: &[u8]) -> Sent {
+    pub(crate) fn send(&self, to: SocketAddr, datagram: &[u8]) -> Sent {
         let mut state = self.lock();
         let over = state.diverted.get(&to).copied();
         let Some(link) = state.links.get_mut(&over.unwrap_or(to)) else {
@@ -261,6 +262,26 @@ impl TcpLinks {
         self.close(hub);
         self.add(hub, Arrived::Ours(connection));
         Ok(())
+    }
+
+    /// [`Self::connect`] to the first of a hub's addresses that accepts; returns that.
+    ///
+    /// # Errors
+    /// The last one's.
+    pub(crate) async fn connect_to(
+        &self,
+        hub: &TcpAddress,
+        mark: Option<u32>,
+    ) -> io::Result<SocketAddr> {
+        let host = hub.tls.then(|| hub.address.host());
+        let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in lookup_host(hub.address.as_str()).await? {
+            match self.connect(address, mark, host).await {
+                Ok(()) => return Ok(address),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
     }
 
     /// Accepts terminals' connections until dropped; with `tls`, also those within TLS.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use pep::carriage::{Carriage, Fallback, Step};
 use pep::config::TcpAddress;
-use tokio::net::lookup_host;
 use units::Instant;
 
 use crate::doctor::knock::Knock;
@@ -45,7 +44,7 @@ pub(super) enum Task {
 impl Task {
     pub(super) async fn run(self) -> Done {
         match self {
-            Self::Connect { at, links, mark } => Done::Connected(connect(&at, &links, mark).await),
+            Self::Connect { at, links, mark } => Done::Connected(links.connect_to(&at, mark).await),
             Self::Ask(knock) => Done::Asked(knock.answered().await),
         }
     }
@@ -136,17 +135,4 @@ impl TcpFallback {
             (_, None) => self.links.divert(addresses, None),
         }
     }
-}
-
-/// Connects to the first of the hub's addresses that accepts.
-async fn connect(hub: &TcpAddress, links: &TcpLinks, mark: Option<u32>) -> io::Result<SocketAddr> {
-    let host = hub.tls.then(|| hub.address.host());
-    let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in lookup_host(hub.address.as_str()).await? {
-        match links.connect(address, mark, host).await {
-            Ok(()) => return Ok(address),
-            Err(error) => failed = error,
-        }
-    }
-    Err(failed)
 }

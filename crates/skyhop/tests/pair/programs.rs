@@ -43,6 +43,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     endings::inside_the_sender_has_left_long_ago,
     enrol::inside_etcd,
     enrol::inside_a_terminal_joins,
+    enrol::inside_a_terminal_joins_over_tcp,
     enrol::inside_an_invitation,
     eyeballs::inside_an_address_refuses,
     blocked::inside_strangers_are_turned_away,
