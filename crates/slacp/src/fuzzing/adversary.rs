@@ -243,7 +243,12 @@ impl Adversary {
             let key = idle.as_mut().and_then(BTreeSet::pop_first).unwrap_or(any);
             let home = own_address(if idle.is_some() { key } else { 0 });
             let identity = keys[key].clone();
-            let opening = Opening::new(now, (key, home), identity, *hub, &mut self.choices);
+            // In a crowd each key has one session, and the adversary as many as it wants.
+            let of_key = |contact: &&Contact| contact.key == key;
+            let known = self.contacts.iter().find(of_key).filter(|_| idle.is_none());
+            let joined = known.map(|contact| contact.forger.name);
+            let pair = (identity, *hub);
+            let opening = Opening::new(now, (key, home), pair, joined, &mut self.choices);
             let mut opening = Box::new(opening);
             let Some(initiation) = opening.datagram(now) else { continue };
             if self.recorded.len() == RECORDED {

@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
-use units::{Instant, Machine};
+use units::{BitRate, Instant, Machine};
 
 use super::adversary::{Adversary, is_own, own_address};
 use super::checked::{Bound, CheckedEndpoint};
 use super::owner::Owner;
 use super::{Choices, config};
-use crate::{Endpoint, KeyPair};
+use crate::{Config, Endpoint, KeyPair, Rate};
 
 /// Time passes in such steps: a few probes, keepalives and idle times happen
 /// before a fuzzer's bytes are used up.
@@ -19,12 +19,14 @@ const JUMP: u64 = 200;
 const STEPS: usize = 2_000;
 
 /// An adversary does what the bytes say: against a terminal if the first one is
-/// odd, else against a hub; the second one is the seed of the owner.
+/// odd, else against a hub, with as many links as its next two bits say; the second one is the seed of
+/// the owner.
 pub fn adversary(bytes: &[u8]) {
     let [side, seed, bytes @ ..] = bytes else { return };
     let mut owner_choices = Choices::seeded((*seed).into());
     let mut owner = Owner::new(&mut owner_choices);
-    let (mut endpoint, mut adversary) = opponents(side % 2 == 0, Choices::bytes(bytes));
+    let (hub, links) = (side % 2 == 0, usize::from(side / 2 % 4));
+    let (mut endpoint, mut adversary) = opponents(hub, links, Choices::bytes(bytes));
     let mut now = Instant::from_nanos(1_000_000_000);
     let mut buf = Vec::with_capacity(2_000);
     for _ in 0..STEPS {
@@ -52,10 +54,12 @@ pub fn adversary(bytes: &[u8]) {
     }
 }
 
-fn opponents(hub: bool, choices: Choices) -> (CheckedEndpoint, Adversary) {
+fn opponents(hub: bool, links: usize, choices: Choices) -> (CheckedEndpoint, Adversary) {
     let key = |seed| KeyPair::from_private([seed; 32]);
     let hub_key = key(1);
     let bound = Bound { base: usize::MAX / 2, session: 0, honest: 0 };
+    let links = vec![Rate::Fixed(BitRate::from_mbit(10)); links];
+    let config = || Config { links: links.clone(), ..config() };
     if hub {
         let keys: Vec<KeyPair> = (2..5).map(key).collect();
         let allow = keys.iter().map(KeyPair::public).collect();

@@ -20,6 +20,8 @@ use crate::{KeyPair, PublicKey};
 /// Authentic packets of any content and number.
 pub(super) struct Forger {
     pub(super) phases: Phases,
+    /// The name of its session.
+    pub(super) name: u64,
     /// By which the other side names the session in its packets, and this side.
     pub(super) index: Index,
     peer_index: Index,
@@ -40,9 +42,10 @@ impl Forger {
         allowed: Limits,
         rng: &mut ChaCha20Rng,
     ) -> Self {
+        let name = keys.name;
         let phases = Phases::new(keys, terminal, &draw(rng));
         let heard = RangeSet::default();
-        Self { phases, index, peer_index, allowed, sealed_end: 0, heard }
+        Self { phases, name, index, peer_index, allowed, sealed_end: 0, heard }
     }
 
     /// Seals a packet. Its number reaches the receiver whole if it is within
@@ -94,16 +97,20 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// Begins one that promises whatever the choices say.
+    /// Begins one that promises whatever the choices say, perhaps of a further link of the session
+    /// `joined`.
     pub(super) fn new(
         now: Instant,
         (key, home): (usize, SocketAddr),
-        identity: KeyPair,
-        hub: PublicKey,
+        (identity, hub): (KeyPair, PublicKey),
+        joined: Option<u64>,
         choices: &mut Choices,
     ) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(choices.bits(64));
-        let (params, index) = (promises(choices), choices.bits(16) as Index);
+        let (mut params, index) = (promises(choices), choices.bits(16) as Index);
+        if let Some(name) = joined.filter(|_| choices.one_in(2)) {
+            (params.links, params.join) = (Some(choices.below(5)), Some(name));
+        }
         let knock_key = KnockKey::new(hub);
         let initiator = Initiator::new(now, &identity, &knock_key, index, &params, &mut rng);
         Self { key, home, identity, knock_key, params, rng, initiator }
@@ -170,7 +177,8 @@ fn promises(choices: &mut Choices) -> Params {
     let present = choices.one_in(4).then(|| choices.extreme());
     let rate = BitRate::from_bits_per_second(rate);
     let ecn = choices.one_in(2);
-    let (links, join) = (None, None);
+    let links = choices.one_in(4).then(|| choices.below(6));
+    let join = choices.one_in(16).then(|| choices.extreme());
     let (aes, link_layer, leaving, successor) = (true, true, true, true);
     Params { limits, rate, present, times, aes, ecn, link_layer, leaving, successor, links, join }
 }

@@ -49,6 +49,11 @@ pub(super) fn any(sealed: u64, heard: u64, out: &mut Vec<u8>, choices: &mut Choi
         23 => Frame::Leaving,
         24 => Frame::LinkAsks(choices.near(2)),
         25 => Frame::Successor,
+        26 => {
+            let (link, ranges) = (choices.near(2) as u8, any_ranges(heard, choices));
+            frame::write_link_ack(out, link, ranges.into_iter(), 900);
+            return;
+        }
         20 => Frame::Gone(gone(choices)),
         21 => {
             data = headers(choices);
@@ -129,17 +134,7 @@ pub(super) fn counts(packets: u64, choices: &mut Choices) -> EcnCounts {
 /// Appends an acknowledgement of what may never have been sent; `heard` is one
 /// more than the highest number that was.
 pub(super) fn any_ack(heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    let mut end = choices.near(heard).max(1);
-    for _ in 0..1 + choices.below(60) {
-        let run =
-            if choices.one_in(8) { 1 + choices.extreme() } else { 1 + choices.below(9) }.min(end);
-        ranges.push(end - run..end);
-        end = (end - run).saturating_sub(1 + choices.below(5));
-        if end == 0 {
-            break;
-        }
-    }
+    let ranges = any_ranges(heard, choices);
     let every = 1 + choices.below(5) as usize;
     let restored: Vec<Range<u64>> = ranges.iter().step_by(every).cloned().collect();
     let age = |choices: &mut Choices| Duration::from_micros(choices.extreme() >> choices.below(62));
@@ -151,6 +146,22 @@ pub(super) fn any_ack(heard: u64, out: &mut Vec<u8>, choices: &mut Choices) {
     });
     let held = if choices.one_in(2) { age(choices) } else { Duration::ZERO };
     frame::write_ack(out, ranges.into_iter(), restored.into_iter(), &Report { held, times }, 900);
+}
+
+/// Ranges of numbers, the highest first.
+fn any_ranges(heard: u64, choices: &mut Choices) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let mut end = choices.near(heard).max(1);
+    for _ in 0..1 + choices.below(60) {
+        let run =
+            if choices.one_in(8) { 1 + choices.extreme() } else { 1 + choices.below(9) }.min(end);
+        ranges.push(end - run..end);
+        end = (end - run).saturating_sub(1 + choices.below(5));
+        if end == 0 {
+            break;
+        }
+    }
+    ranges
 }
 
 /// What a stream is opened for.

@@ -16,8 +16,8 @@ use slacp::fuzzing::{
     Adversary, Bound, CheckedEndpoint, Choices, Limits, Owner, is_own, own_address,
 };
 use slacp::{
-    ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, Event, KeyPair, PublicKey, Rate,
-    SessionId,
+    ChannelConfig, ChannelId, Config, Endpoint, ErrorControl, Event, KeyPair, MOST_LINKS,
+    PublicKey, Rate, SessionId,
 };
 use units::{BitRate, ByteCount, Instant, Machine, Probability};
 
@@ -418,7 +418,11 @@ pub fn net(seed: u64, case: &Case, other: Other) -> Net<Party> {
     let mut random = [0; 32];
     random[..8].copy_from_slice(&seed.to_le_bytes());
     let rate = case.rate.clone();
-    let make = || Endpoint::hub(config(rate), key(HUB_KEY), allow, random);
+    // Each terminal has the rate of its links for itself, so nobody's share is certain.
+    let links = if case.is_fair() { 0 } else { 1 + seed as usize % MOST_LINKS };
+    let mut config = config(rate);
+    config.links = vec![Rate::Fixed(case.forward); links];
+    let make = || Endpoint::hub(config, key(HUB_KEY), allow, random);
     let mut served = vec![Honest::new(key(HONEST_KEY).public(), 1)];
     if other == Other::Honest {
         served.push(Honest::new(key(HOSTILE_KEY).public(), 1));
@@ -430,7 +434,7 @@ pub fn net(seed: u64, case: &Case, other: Other) -> Net<Party> {
 
     let terminal = |n: usize, place: SocketAddr| {
         let make = || {
-            let config = config(RETURN.into());
+            let config = self::config(RETURN.into());
             Endpoint::terminal(config, key(n), hub_key, vec![hub_address()], [n as u8; 32])
         };
         let endpoint = CheckedEndpoint::new(live_bytes, BOUND, make);
