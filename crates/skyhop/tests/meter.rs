@@ -305,6 +305,33 @@ fn a_swarm_that_is_not_served_says_so() {
 }
 
 #[test]
+fn a_quota_that_is_used_up_leaves_a_rate_or_a_class() {
+    const LEFT: f64 = 2e6;
+    let rate = ("quota_then = \"2 Mbit/s\"", "", "default");
+    let class =
+        ("quota_then = \"rest\"", "[[class]]\nname = \"rest\"\nmaximum = \"2 Mbit/s\"\n", "rest");
+    let server = Server::start();
+    let print = format!("swarm {SWARM} --print-hub-config --server {}", server.address);
+    let terminals = text(&meter(&words(&print)));
+    for (then, classes, used) in [rate, class] {
+        let limits = format!("[limits]\nquota = \"1 MB\"\nquota_period = \"month\"\n{then}\n");
+        let hub = Hub::with("40 Mbit/s", &format!("{limits}\n{classes}\n{terminals}"));
+        let download = |amount: &str| {
+            let traffic = format!("--server {} --busy 1 {amount}", server.address);
+            swarm(&hub, &traffic)["traffic"].clone()
+        };
+        assert_eq!(download("--bytes 2MB")["moved_bytes"], 2_000_000, "{then}");
+        // From here on the quota is used up, whatever the first download took beyond it.
+        let goodput = download("--time 1.5s")["goodput_bits_per_second"].as_f64().unwrap();
+        assert!((LEFT * 0.6..LEFT).contains(&goodput), "{then}: {goodput}");
+        let accounts = hub.accounts();
+        let [account] = &accounts[..] else { panic!("one has used anything: {accounts:?}") };
+        let moved = account["classes"][used]["bytes_to"].as_u64().unwrap();
+        assert!(moved > 0 && account["exhausted"].is_string(), "{account}");
+    }
+}
+
+#[test]
 fn a_quota_that_is_used_up_blocks_its_terminal_across_a_restart() {
     const QUOTA: &str = "[limits]\nquota = \"1 MB\"\nquota_period = \"month\"\n\n";
     let server = Server::start();

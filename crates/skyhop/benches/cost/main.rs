@@ -6,6 +6,7 @@
 //! cargo bench -p skyhop --bench cost -- connections [COUNT]
 //! cargo bench -p skyhop --bench cost -- sessions [GIGABYTES [ROUNDS]]
 //! cargo bench -p skyhop --bench cost -- swarm [ROUNDS]
+//! cargo bench -p skyhop --bench cost -- crash [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- workers [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- page [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- huge [GIGABYTES]
@@ -14,11 +15,12 @@
 //! Compared with the pair, interleaved: plain kernel TCP, two relays that copy between plain TCP
 //! connections, and two relays with QUIC (quinn, GSO on) as the hop. The relays listen; the pair
 //! intercepts. `sessions` measures a hub with 1, 100 and 400 terminals, one of which carries the
-//! download. `swarm` measures a hub with thousands, all in one process, and
+//! download. `swarm` measures a hub with thousands, all in one process, `crash` how soon they are back, and
 //! `workers` one with one or two threads. `page` measures what the dashboard of such a hub takes.
 
 mod connections;
 mod cpu;
+mod crash;
 mod huge;
 mod page;
 mod quic;
@@ -74,6 +76,8 @@ fn main() -> Result<(), Failure> {
         ["sessions", gigabytes, rounds, ..] => sessions::run(gigabytes.parse()?, rounds.parse()?),
         ["swarm"] => swarm::run(5),
         ["swarm", rounds, ..] => swarm::run(rounds.parse()?),
+        ["crash"] => crash::run(3),
+        ["crash", rounds, ..] => crash::run(rounds.parse()?),
         ["page"] => page::run(5),
         ["page", rounds, ..] => page::run(rounds.parse()?),
         ["workers"] => workers::run(5),

@@ -17,11 +17,11 @@ use tempfile::TempDir;
 use crate::connections::resident;
 use crate::{Failure, cpu, spread};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
 /// Terminals of the hub whose start is measured.
 const CONFIGURED: u32 = 10_000;
 /// What the hubs may send.
-const RATE: &str = "20 Gbit/s";
+pub(crate) const RATE: &str = "20 Gbit/s";
 /// Terminals, how many of them download, and how many megabytes each.
 const CASES: [(u32, u32, u32); 4] = [(1, 1, 1000), (50, 50, 20), (4000, 1, 1000), (4000, 50, 20)];
 
@@ -153,7 +153,7 @@ impl Server {
 }
 
 /// A process, killed when dropped.
-pub(crate) struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
