@@ -73,6 +73,21 @@ pub enum KeyError {
     NoRandomness(getrandom::Error),
 }
 
+/// The text of a file that only its owner may read.
+///
+/// # Errors
+/// Why it cannot be used.
+pub(crate) fn private_text(path: &Path) -> Result<Zeroizing<String>, String> {
+    let read = |error| format!("cannot read it: {error}");
+    let metadata = fs::metadata(path).map_err(read)?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    if metadata.is_file() && mode & 0o077 != 0 {
+        let file = path.display();
+        return Err(format!("other users can read it (mode {mode:04o}): chmod 600 {file}"));
+    }
+    fs::read_to_string(path).map(Zeroizing::new).map_err(read)
+}
+
 impl PrivateKey {
     /// Generates a key from the system's random numbers.
     ///

@@ -36,6 +36,19 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, String> {
 /// # Errors
 /// What is wrong with a file, and with which.
 pub(crate) fn acceptor_of(files: &TlsFiles, protocols: &[&[u8]]) -> Result<TlsAcceptor, String> {
+    let (chain, key) = identity(files)?;
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
+    let mut config = config.map_err(|error| unlike(files, &error))?;
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// A certificate with those that lead to its authority, and its key.
+fn identity(
+    files: &TlsFiles,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     let said = |path: &Path, why: String| format!("{}: {why}", path.display());
     let open = |path: &Path| {
         let file = File::open(path).map_err(|error| said(path, format!("cannot read it: {error}")));
@@ -50,12 +63,12 @@ pub(crate) fn acceptor_of(files: &TlsFiles, protocols: &[&[u8]]) -> Result<TlsAc
     }
     let key = PrivateKeyDer::from_pem_reader(open(&files.key)?)
         .map_err(|error| said(&files.key, format!("it holds no private key (PEM): {error}")))?;
-    let config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
-    let mut config = config.map_err(|error| said(&files.key, error.to_string()))?;
-    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok((chain, key))
+}
+
+/// What is wrong with a key that does not belong to its certificate.
+fn unlike(files: &TlsFiles, error: &Error) -> String {
+    format!("{}: {error}", files.key.display())
 }
 
 /// The terminal's side.
@@ -71,13 +84,14 @@ pub(super) fn connector() -> io::Result<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// A client's side that verifies the server, by the authorities in a file (PEM) or by the system's, and
-/// speaks these protocols (ALPN).
+/// A client's side that verifies the server, by the authorities in a file (PEM) or by the system's, shows
+/// `own` to servers that ask, and speaks these protocols (ALPN).
 ///
 /// # Errors
-/// What is wrong with the file, or that the system has no authorities.
+/// What is wrong with a file, or that the system has no authorities.
 pub(crate) fn verifying(
     authorities: Option<&Path>,
+    own: Option<&TlsFiles>,
     protocols: &[&[u8]],
 ) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
@@ -99,13 +113,23 @@ pub(crate) fn verifying(
     let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    let config = config.with_root_certificates(roots);
+    let mut config = match own {
+        None => config.with_no_client_auth(),
+        Some(files) => {
+            let (chain, key) = identity(files)?;
+            config.with_client_auth_cert(chain, key).map_err(|error| unlike(files, &error))?
+        }
+    };
     config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// What the terminal asks the hub to be.
-pub(super) fn server_name(host: &str) -> io::Result<ServerName<'static>> {
+/// The name of a server.
+///
+/// # Errors
+/// If it is none.
+pub(crate) fn server_name(host: &str) -> io::Result<ServerName<'static>> {
     let name = ServerName::try_from(host.to_owned());
     name.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }

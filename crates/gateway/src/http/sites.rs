@@ -113,7 +113,7 @@ impl Sites {
 /// # Errors
 /// What is wrong with the file, or that there is none.
 pub(super) fn connector(authorities: Option<&Path>) -> Result<TlsConnector, String> {
-    tls::verifying(authorities, &[PROTOCOL])
+    tls::verifying(authorities, None, &[PROTOCOL])
 }
 
 impl Server {
@@ -170,7 +170,7 @@ mod tests {
 
     /// A client's first bytes.
     fn hello(authorities: &Path, host: &str, protocols: &[&[u8]]) -> Vec<u8> {
-        let connector = tls::verifying(Some(authorities), protocols).unwrap();
+        let connector = tls::verifying(Some(authorities), None, protocols).unwrap();
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let mut client = ClientConnection::new(connector.config().clone(), name).unwrap();
         let mut said = Vec::new();

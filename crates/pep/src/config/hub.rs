@@ -157,6 +157,28 @@ pub struct EtcdConfig {
     /// What the keys of permits begin with; ends in `/`. Key `prefix`, default
     /// [`Self::PREFIX`].
     pub prefix: String,
+    /// How members prove who they are, and this hub to them. Key `tls`, default none.
+    pub tls: Option<EtcdTls>,
+    /// As whom the hub asks. Keys `user` and `password_file`, default nobody.
+    pub login: Option<EtcdLogin>,
+}
+
+/// TLS to an etcd.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EtcdTls {
+    /// PEM: the authorities that members are verified by. Key `authorities`, default the system's.
+    pub authorities: Option<PathBuf>,
+    /// What the hub shows to members that ask. Keys `certificate` and `key`, default nothing.
+    pub identity: Option<TlsFiles>,
+}
+
+/// A user of an etcd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdLogin {
+    /// Its name.
+    pub user: String,
+    /// The file with its password.
+    pub password_file: PathBuf,
 }
 
 impl EtcdConfig {

@@ -14,7 +14,10 @@ mod terminal;
 pub use bundles::{BundlesConfig, FILE_SERVICES, Reach};
 pub use dns::{DnsConfig, HubDnsConfig, SecureDns};
 pub use http::{HttpConfig, HubCacheConfig, HubHttpConfig, PushConfig, SiteConfig};
-pub use hub::{EtcdConfig, HubConfig, PermitDefaults, PermittedTerminal, TlsFiles, aggregates};
+pub use hub::{
+    EtcdConfig, EtcdLogin, EtcdTls, HubConfig, PermitDefaults, PermittedTerminal, TlsFiles,
+    aggregates,
+};
 pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice};
 pub use link::LinkConfig;
 pub use log::{LogFilter, LogFilterError};

@@ -4,8 +4,8 @@ use core::fmt::Display;
 use std::path::Path;
 
 use pep::config::{
-    EtcdConfig, HubAddress, HubConfig, KnownHub, PermitDefaults, PermittedTerminal, TcpAddress,
-    TerminalConfig, TlsFiles,
+    EtcdConfig, EtcdLogin, EtcdTls, HubAddress, HubConfig, KnownHub, PermitDefaults,
+    PermittedTerminal, TcpAddress, TerminalConfig, TlsFiles,
 };
 use pep::keys::KEY_FORM;
 use slacp::{IndexShare, KeyPair, MOST_PARTS, PublicKey};
@@ -209,7 +209,24 @@ fn etcd(place: &Place<'_>, raw: sections::Etcd) -> Result<EtcdConfig, FileError>
         quoted(&prefix),
         "the beginning of keys, like \"/skyhop/terminals/\"",
     )?;
-    Ok(EtcdConfig { members, prefix })
+    let at = |path: String| place.folder().locate(Path::new(&path));
+    let needs = |given: bool, name: &str, why: &str| match given {
+        true => Ok(()),
+        false => Err(place.missing(name, why)),
+    };
+    let (authorities, certificate, key) = (raw.authorities, raw.certificate, raw.key);
+    let is_plain = authorities.is_none() && certificate.is_none() && key.is_none();
+    needs(raw.tls || is_plain, "tls", "true, as there are certificates")?;
+    needs(key.is_none() || certificate.is_some(), "certificate", "the certificate of the key")?;
+    needs(certificate.is_none() || key.is_some(), "key", "the key of the certificate")?;
+    let identity = certificate.zip(key);
+    let identity = identity.map(|(it, key)| TlsFiles { certificate: at(it), key: at(key) });
+    let tls = raw.tls.then(|| EtcdTls { authorities: authorities.map(at), identity });
+    let (user, file) = (raw.user, raw.password_file);
+    needs(file.is_none() || user.is_some(), "user", "whose password it is")?;
+    needs(user.is_none() || file.is_some(), "password_file", "the file with the user's password")?;
+    let login = user.zip(file).map(|(user, file)| EtcdLogin { user, password_file: at(file) });
+    Ok(EtcdConfig { members, prefix, tls, login })
 }
 
 /// The most members of an etcd.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use pep::accounting::{Exhausted, Period, VolumeQuota};
 use pep::admission::Quota;
 use pep::config::{
-    Answer, ControlPath, DlepConfig, MetricsConfig, Modem, Names, OperationConfig, ProxyConfig,
-    Reach, SideConfig, TunnelConfig, TunnelDevice,
+    Answer, ControlPath, DlepConfig, EtcdConfig, EtcdLogin, EtcdTls, MetricsConfig, Modem, Names,
+    OperationConfig, ProxyConfig, Reach, SideConfig, TlsFiles, TunnelConfig, TunnelDevice,
 };
 use pep::egress::{Egress, Target};
 use pep::hubs::HubId;
@@ -731,6 +731,7 @@ fn a_bad_hub_configuration_is_a_one_line_error() {
     let network = |network: &str| format!("{section}networks = [\"{network}\"]\n");
     let (wide, narrow) = (network("10.0.0.0/8"), network("10.1.0.0/16"));
     let overlap = format!("{wide}{}", narrow.replace("ship-1", "ship-2").replace(PUBLIC, PRIVATE));
+    let etcd = |keys: &str| format!("[etcd]\nmembers = [\"127.0.0.1:2379\"]\n{keys}\n");
     let cases: &[(&str, &str, &[&str])] = &[
         (&section, &network("10.1.0.0/8"), &["terminal.0.networks", "10.1.0.0/8", "10.0.0.0/8"]),
         (&section, &network("lan"), &["terminal.0.networks", "lan", "prefix"]),
@@ -759,6 +760,12 @@ fn a_bad_hub_configuration_is_a_one_line_error() {
             "listen_tcp_certificate = \"a\"\nlisten_tcp_key = \"b\"\nrate",
             &["listen_tcp is missing"],
         ),
+        (&section, "[etcd]\nmembers = []\n", &["etcd.members = 0", "127.0.0.1:2379"]),
+        (&section, &etcd("authorities = \"ca\""), &["etcd.tls is missing"]),
+        (&section, &etcd("tls = true\ncertificate = \"c\""), &["etcd.key is missing"]),
+        (&section, &etcd("tls = true\nkey = \"k\""), &["etcd.certificate is missing"]),
+        (&section, &etcd("user = \"hub\""), &["etcd.password_file is missing"]),
+        (&section, &etcd("password_file = \"p\""), &["etcd.user is missing"]),
     ];
     for (from, to, expected) in cases {
         let error = hub(&hub_with(from, to)).unwrap_err().to_string();
@@ -767,6 +774,27 @@ fn a_bad_hub_configuration_is_a_one_line_error() {
             assert!(error.contains(part), "{part:?} is not in: {error}");
         }
     }
+}
+
+#[test]
+fn an_etcd_is_asked_as_its_section_says() {
+    let text = hub_with(
+        "rate",
+        "etcd = { members = [\"[::1]:2379\", \"etcd-2:2379\"], tls = true, authorities = \"ca.pem\", \
+         certificate = \"hub.pem\", key = \"/keys/hub.pem\", user = \"hub\", password_file = \"secret\" }\nrate",
+    );
+    let etcd = hub(&text).unwrap().etcd.unwrap();
+    assert_eq!(etcd.members.len(), 2);
+    assert_eq!(etcd.prefix, EtcdConfig::PREFIX);
+    let (certificate, key) = ("/site/hub.pem".into(), "/keys/hub.pem".into());
+    let authorities = Some("/site/ca.pem".into());
+    let identity = Some(TlsFiles { certificate, key });
+    assert_eq!(etcd.tls, Some(EtcdTls { authorities, identity }));
+    let (user, password_file) = ("hub".to_owned(), "/site/secret".into());
+    assert_eq!(etcd.login, Some(EtcdLogin { user, password_file }));
+    let plain = hub_with("rate", "etcd = { members = [\"127.0.0.1:2379\"] }\nrate");
+    let etcd = hub(&plain).unwrap().etcd.unwrap();
+    assert_eq!((etcd.tls, etcd.login), (None, None));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine;
@@ -11,14 +12,17 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use pep::config::{EtcdConfig, HubAddress};
+use pep::config::{EtcdConfig, EtcdLogin, EtcdTls, HubAddress};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Texts;
+use crate::config::keys::private_text;
+use crate::hop::tls;
 
 /// Time for a member to answer.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -27,12 +31,21 @@ pub(super) const LONGEST: usize = 64 << 20;
 /// The longest permit, in bytes.
 const LONGEST_PERMIT: usize = 64 << 10;
 
-/// A client of etcd.
+/// A client of etcd. Files with keys and passwords are read for each connection, so that they may be
+/// replaced.
 #[derive(Debug, Clone)]
 pub(crate) struct Etcd {
     members: Vec<HubAddress>,
     prefix: String,
+    tls: Option<EtcdTls>,
+    login: Option<EtcdLogin>,
+    /// What etcd has given for the password last. It expires.
+    token: Arc<Mutex<Option<String>>>,
 }
+
+/// A connection to a member.
+pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// Why etcd has not done what was asked.
 #[derive(Debug, Error)]
@@ -47,6 +60,9 @@ pub(crate) enum EtcdError {
     /// It refuses.
     #[error("etcd at {member} answers {status}: {reason}")]
     Refused { member: String, status: StatusCode, reason: String },
+    /// A file of ours is of no use.
+    #[error("etcd cannot be asked: {0}")]
+    Unequipped(String),
     /// Its answer is not what its API says.
     #[error("etcd gives an answer that makes no sense: {0}")]
     Malformed(String),
@@ -101,7 +117,8 @@ struct Range {
 
 impl Etcd {
     pub(crate) fn new(config: &EtcdConfig) -> Self {
-        Self { members: config.members.clone(), prefix: config.prefix.clone() }
+        let EtcdConfig { members, prefix, tls, login } = config.clone();
+        Self { members, prefix, tls, login, token: Arc::default() }
     }
 
     /// The permits as they are now.
@@ -197,7 +214,7 @@ impl Etcd {
         Ok(name.map(str::to_owned))
     }
 
-    async fn ask<T: for<'d> Deserialize<'d>>(
+    pub(super) async fn ask<T: for<'d> Deserialize<'d>>(
         &self,
         path: &str,
         body: &Value,
@@ -212,7 +229,7 @@ impl Etcd {
     async fn post(&self, path: &str, body: &Value) -> Result<(String, Incoming), EtcdError> {
         let mut failure = None;
         for member in &self.members {
-            let asked = timeout(PATIENCE, post(member, path, body.to_string())).await;
+            let asked = timeout(PATIENCE, self.post_to(member, path, body)).await;
             let cause =
                 || EtcdError::Unreachable { member: member.as_str().to_owned(), cause: too_late() };
             match asked.unwrap_or_else(|_| Err(cause())) {
@@ -224,21 +241,100 @@ impl Etcd {
     }
 }
 
+/// Logging in.
+impl Etcd {
+    /// Asks a member as the user, if there is one.
+    async fn post_to(
+        &self,
+        member: &HubAddress,
+        path: &str,
+        body: &Value,
+    ) -> Result<Incoming, EtcdError> {
+        let Some(login) = &self.login else { return self.send(member, path, body, None).await };
+        let known = self.token().clone();
+        if let Some(token) = known {
+            match self.send(member, path, body, Some(&token)).await {
+                // It has expired, or users have changed since.
+                Err(EtcdError::Refused { status, .. }) if status.is_client_error() => {
+                    *self.token() = None;
+                }
+                answer => return answer,
+            }
+        }
+        let token = self.log_in(member, login).await?;
+        let answer = self.send(member, path, body, Some(&token)).await;
+        *self.token() = Some(token);
+        answer
+    }
+
+    /// A token for the user's password.
+    async fn log_in(&self, member: &HubAddress, login: &EtcdLogin) -> Result<String, EtcdError> {
+        #[derive(Deserialize)]
+        struct Done {
+            token: String,
+        }
+        let said = |why| EtcdError::Unequipped(format!("{}: {why}", login.password_file.display()));
+        let password = private_text(&login.password_file).map_err(said)?;
+        let body = json!({ "name": login.user, "password": password.trim() });
+        let answer = self.send(member, "/v3/auth/authenticate", &body, None).await?;
+        let unreachable =
+            |cause| EtcdError::Unreachable { member: member.as_str().to_owned(), cause };
+        let text = whole(answer).await.map_err(unreachable)?;
+        let done = serde_json::from_slice::<Done>(&text);
+        done.map(|it| it.token).map_err(|error| EtcdError::Malformed(error.to_string()))
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<String>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn connect(&self, member: &HubAddress) -> Result<Box<dyn Wire>, EtcdError> {
+        let unreachable =
+            |cause| EtcdError::Unreachable { member: member.as_str().to_owned(), cause };
+        let stream = TcpStream::connect(member.as_str()).await.map_err(unreachable)?;
+        let Some(EtcdTls { authorities, identity }) = &self.tls else {
+            return Ok(Box::new(stream));
+        };
+        let connector = tls::verifying(authorities.as_deref(), identity.as_ref(), &[]);
+        let connector = connector.map_err(EtcdError::Unequipped)?;
+        let name = tls::server_name(member.host()).map_err(unreachable)?;
+        Ok(Box::new(connector.connect(name, stream).await.map_err(unreachable)?))
+    }
+
+    async fn send(
+        &self,
+        member: &HubAddress,
+        path: &str,
+        body: &Value,
+        token: Option<&str>,
+    ) -> Result<Incoming, EtcdError> {
+        let wire = self.connect(member).await?;
+        post(wire, member.as_str(), path, body.to_string(), token).await
+    }
+}
+
 fn too_late() -> io::Error {
     io::ErrorKind::TimedOut.into()
 }
 
-async fn post(member: &HubAddress, path: &str, body: String) -> Result<Incoming, EtcdError> {
-    let name = || member.as_str().to_owned();
+async fn post(
+    wire: Box<dyn Wire>,
+    member: &str,
+    path: &str,
+    body: String,
+    token: Option<&str>,
+) -> Result<Incoming, EtcdError> {
+    let name = || member.to_owned();
     let http = |cause| EtcdError::Http { member: name(), cause };
-    let connected = TcpStream::connect(member.as_str()).await;
-    let stream = connected.map_err(|cause| EtcdError::Unreachable { member: name(), cause })?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(http)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(wire)).await.map_err(http)?;
     // Ends with the answer's body, or when that is dropped.
     tokio::spawn(connection);
-    let request = Request::post(path)
-        .header("Host", member.as_str())
-        .header("Content-Type", "application/json")
+    let mut request =
+        Request::post(path).header("Host", member).header("Content-Type", "application/json");
+    if let Some(token) = token {
+        request = request.header("Authorization", token);
+    }
+    let request = request
         .body(Full::new(Bytes::from(body)))
         .map_err(|error| EtcdError::Malformed(error.to_string()))?;
     let answer = sender.send_request(request).await.map_err(http)?;

@@ -3,15 +3,50 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use super::api::Wire;
+
+/// Who may ask.
+#[derive(Default)]
+pub(crate) struct Door {
+    /// Asks for TLS.
+    pub(crate) acceptor: Option<TlsAcceptor>,
+    /// A user and a password.
+    pub(crate) login: Option<(String, String)>,
+    /// How often tokens have expired.
+    pub(crate) expired: AtomicU64,
+}
+
+impl Door {
+    fn token(&self) -> String {
+        format!("token.{}", self.expired.load(Ordering::Relaxed))
+    }
+
+    /// Answers a request that the store does not: somebody logs in, or must do so.
+    fn answer(&self, path: &str, shown: &str, asked: &Value) -> Option<(u16, Value)> {
+        let (user, password) = self.login.as_ref()?;
+        if path != "/v3/auth/authenticate" {
+            let known = shown == self.token();
+            return (!known).then(|| (401, json!({ "error": "etcdserver: invalid auth token" })));
+        }
+        let known = asked["name"] == **user && asked["password"] == **password;
+        Some(match known {
+            true => (200, json!({ "header": {}, "token": self.token() })),
+            false => (400, json!({ "error": "etcdserver: authentication failed" })),
+        })
+    }
+}
 
 /// A running member. Its connections end when it is dropped; what it holds can be given to another.
 pub(crate) struct Fake {
@@ -132,6 +167,11 @@ impl Store {
 impl Fake {
     /// A member with this store, at a free port, or at this address.
     pub(crate) async fn start(store: Store, at: Option<SocketAddr>) -> Self {
+        Self::behind(Arc::default(), store, at).await
+    }
+
+    /// The same, for those that the door lets in.
+    pub(crate) async fn behind(door: Arc<Door>, store: Store, at: Option<SocketAddr>) -> Self {
         let at = at.unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
         let listener = TcpListener::bind(at).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -139,8 +179,15 @@ impl Fake {
         tasks.spawn(async move {
             let mut clients = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let store = held.clone();
-                clients.spawn(async move { serve(stream, &store).await });
+                let (store, door) = (held.clone(), door.clone());
+                clients.spawn(async move {
+                    match &door.acceptor {
+                        Some(acceptor) => {
+                            serve(acceptor.accept(stream).await?, &store, &door).await
+                        }
+                        None => serve(stream, &store, &door).await,
+                    }
+                });
             }
         });
         Self { address, store, _tasks: tasks }
@@ -148,9 +195,9 @@ impl Fake {
 }
 
 /// Answers one request.
-async fn serve(stream: TcpStream, store: &Store) -> io::Result<()> {
+async fn serve(stream: impl Wire, store: &Store, door: &Door) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
-    let (mut path, mut length) = (String::new(), 0);
+    let (mut path, mut length, mut shown) = (String::new(), 0, String::new());
     loop {
         let mut line = String::new();
         stream.read_line(&mut line).await?;
@@ -159,6 +206,8 @@ async fn serve(stream: TcpStream, store: &Store) -> io::Result<()> {
             path = rest.split(' ').next().unwrap().to_owned();
         } else if let Some(rest) = line.strip_prefix("content-length:") {
             length = rest.trim().parse().unwrap();
+        } else if let Some(rest) = line.strip_prefix("authorization:") {
+            shown = rest.trim().to_owned();
         } else if line.is_empty() {
             break;
         }
@@ -166,15 +215,18 @@ async fn serve(stream: TcpStream, store: &Store) -> io::Result<()> {
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
     let asked: Value = serde_json::from_slice(&body).unwrap();
-    if path == "/v3/watch" {
+    let at_door = door.answer(&path, &shown, &asked);
+    if path == "/v3/watch" && at_door.is_none() {
         return watch(stream.into_inner(), store, &asked).await;
     }
-    let answer = store.answer(&path, &asked).to_string();
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", answer.len());
-    stream.write_all((head + &answer).as_bytes()).await
+    let (status, answer) = at_door.unwrap_or_else(|| (200, store.answer(&path, &asked)));
+    let answer = answer.to_string();
+    let head = format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n\r\n", answer.len());
+    stream.write_all((head + &answer).as_bytes()).await?;
+    stream.shutdown().await
 }
 
-async fn watch(mut stream: TcpStream, store: &Store, asked: &Value) -> io::Result<()> {
+async fn watch(mut stream: impl Wire, store: &Store, asked: &Value) -> io::Result<()> {
     let from = &asked["create_request"]["start_revision"];
     let (past, mut coming) = store.watch(from.as_str().unwrap().parse().unwrap());
     stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
@@ -189,10 +241,11 @@ async fn watch(mut stream: TcpStream, store: &Store, asked: &Value) -> io::Resul
 }
 
 /// Sends a line in two chunks, as a network may.
-async fn chunk(stream: &mut TcpStream, line: &Value) -> io::Result<()> {
+async fn chunk(stream: &mut impl Wire, line: &Value) -> io::Result<()> {
     let line = format!("{line}\n");
     for part in [&line[..line.len() / 2], &line[line.len() / 2..]] {
         stream.write_all(format!("{:x}\r\n{part}\r\n", part.len()).as_bytes()).await?;
     }
+    stream.flush().await?;
     Ok(())
 }

@@ -1,18 +1,35 @@
+use std::fs::Permissions;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pep::config::EtcdConfig;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::StatusCode;
+use os::testkit::skip;
+use pep::config::{EtcdConfig, EtcdLogin, EtcdTls, TlsFiles};
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch::{self, Receiver};
 use tokio::time::timeout;
 
-use super::fake::{Fake, Store};
+use super::fake::{Door, Fake, Store};
 use super::{Cache, Etcd, EtcdError, Texts, follow};
+use crate::hop::tls;
 
 /// A client of members at these addresses.
-fn client(members: &[std::net::SocketAddr]) -> Etcd {
+fn client(members: &[SocketAddr]) -> Etcd {
+    Etcd::new(&config(members))
+}
+
+fn config(members: &[SocketAddr]) -> EtcdConfig {
     let members = members.iter().map(|at| at.to_string().parse().unwrap()).collect();
-    Etcd::new(&EtcdConfig { members, prefix: "/ships/".to_owned() })
+    EtcdConfig { members, prefix: "/ships/".to_owned(), tls: None, login: None }
 }
 
 fn texts(all: &[(&str, &str)]) -> Texts {
@@ -71,6 +88,172 @@ async fn changes_are_followed_and_nothing_changes_while_etcd_is_away() {
     fake.store.put("/ships/c", "4");
     becomes(&mut followed, &[("c", "4")]).await;
     task.abort();
+}
+
+/// Files of a test, with the certificate of a member at 127.0.0.1.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        let files = Self(tempfile::tempdir().unwrap());
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        files.write("member.pem", &made.cert.pem());
+        files.write("member-key.pem", &made.signing_key.serialize_pem());
+        files
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    fn member(&self) -> TlsFiles {
+        let at = |name| self.0.path().join(name);
+        TlsFiles { certificate: at("member.pem"), key: at("member-key.pem") }
+    }
+}
+
+#[tokio::test]
+async fn a_member_must_prove_who_it_is() {
+    let (files, others) = (Files::new(), Files::new());
+    let acceptor = Some(tls::acceptor(&files.member()).unwrap());
+    let door = Arc::new(Door { acceptor, ..Door::default() });
+    let fake = Fake::behind(door, Store::new(), None).await;
+    fake.store.put("/ships/a", "1");
+    let client = |authorities: &Files| {
+        let authorities = Some(authorities.member().certificate);
+        // What the hub shows is not asked for.
+        let tls = EtcdTls { authorities, identity: Some(files.member()) };
+        Etcd::new(&EtcdConfig { tls: Some(tls), ..config(&[fake.address]) })
+    };
+    assert_eq!(client(&files).read().await.unwrap(), texts(&[("a", "1")]));
+    let (to, mut followed) = watch::channel(None);
+    let task = tokio::spawn(follow(client(&files), to));
+    becomes(&mut followed, &[("a", "1")]).await;
+    fake.store.put("/ships/b", "2");
+    becomes(&mut followed, &[("a", "1"), ("b", "2")]).await;
+    task.abort();
+
+    let unknown = client(&others).read().await.unwrap_err();
+    assert!(unknown.to_string().contains("invalid peer certificate"), "{unknown}");
+    std::fs::remove_file(others.member().certificate).unwrap();
+    assert!(matches!(client(&others).read().await, Err(EtcdError::Unequipped(_))));
+}
+
+#[tokio::test]
+async fn who_has_a_password_logs_in_and_again_when_the_token_has_expired() {
+    let files = Files::new();
+    let login = Some(("hub".to_owned(), "secret".to_owned()));
+    let door = Arc::new(Door { login, ..Door::default() });
+    let fake = Fake::behind(door.clone(), Store::new(), None).await;
+    fake.store.put("/ships/a", "1");
+    let password_file = files.write("password", "secret\n");
+    let login = Some(EtcdLogin { user: "hub".to_owned(), password_file: password_file.clone() });
+    let etcd = Etcd::new(&EtcdConfig { login, ..config(&[fake.address]) });
+    for _ in 0..2 {
+        assert_eq!(etcd.read().await.unwrap(), texts(&[("a", "1")]));
+        door.expired.fetch_add(1, Ordering::Relaxed);
+    }
+    assert!(matches!(
+        client(&[fake.address]).read().await,
+        Err(EtcdError::Refused { status: StatusCode::UNAUTHORIZED, .. })
+    ));
+    files.write("password", "wrong");
+    let refused = etcd.read().await.unwrap_err().to_string();
+    assert!(refused.contains("authentication failed"), "{refused}");
+    std::fs::set_permissions(&password_file, Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(etcd.read().await, Err(EtcdError::Unequipped(_))));
+}
+
+/// An etcd of this machine, at a port without TLS and at one with it.
+struct Real {
+    process: Child,
+    plain: SocketAddr,
+    tls: SocketAddr,
+}
+
+impl Real {
+    /// [`None`] if there is none on this machine.
+    async fn start(files: &Files) -> Option<Self> {
+        let free = || TcpListener::bind("127.0.0.1:0");
+        // They are given up before etcd takes them.
+        let ports = [free().await.unwrap(), free().await.unwrap(), free().await.unwrap()];
+        let [plain, tls, peers] = ports.map(|it| it.local_addr().unwrap());
+        let (clients, member) = (format!("http://{plain},https://{tls}"), files.member());
+        let mut etcd = Command::new("etcd");
+        etcd.arg("--data-dir").arg(files.0.path().join("data"));
+        etcd.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
+        etcd.args(["--listen-peer-urls", &format!("http://{peers}")]);
+        etcd.arg("--cert-file").arg(&member.certificate).arg("--key-file").arg(&member.key);
+        etcd.arg("--trusted-ca-file").arg(&member.certificate).arg("--client-cert-auth");
+        etcd.env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
+        let process = etcd.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+        let real = Self { process, plain, tls };
+        let (to, mut followed) = watch::channel(None);
+        let task = tokio::spawn(follow(client(&[plain]), to));
+        becomes(&mut followed, &[]).await;
+        task.abort();
+        Some(real)
+    }
+
+    /// Lets only users in from now on, one of whom may change permits.
+    async fn demand_passwords(&self, user: &str, password: &str) {
+        let plain = client(&[self.plain]);
+        let permits = json!({
+            "permType": "READWRITE",
+            "key": STANDARD.encode("/ships/"),
+            "range_end": STANDARD.encode("/ships0"),
+        });
+        for (path, asked) in [
+            ("user/add", json!({ "name": "root", "password": "of all" })),
+            ("role/add", json!({ "name": "root" })),
+            ("user/grant", json!({ "user": "root", "role": "root" })),
+            ("user/add", json!({ "name": user, "password": password })),
+            ("role/add", json!({ "name": "permits" })),
+            ("role/grant", json!({ "name": "permits", "perm": permits })),
+            ("user/grant", json!({ "user": user, "role": "permits" })),
+            ("enable", json!({})),
+        ] {
+            let _: Value = plain.ask(&format!("/v3/auth/{path}"), &asked).await.unwrap();
+        }
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_real_etcd_takes_our_certificate_and_password() {
+    let files = Files::new();
+    let Some(real) = Real::start(&files).await else { return skip("no etcd") };
+    real.demand_passwords("hub", "secret").await;
+    let password_file = files.write("password", "secret");
+    let login = Some(EtcdLogin { user: "hub".to_owned(), password_file });
+    let authorities = Some(files.member().certificate);
+    let secured = |identity| EtcdConfig {
+        tls: Some(EtcdTls { authorities: authorities.clone(), identity }),
+        login: login.clone(),
+        ..config(&[real.tls])
+    };
+    let etcd = Etcd::new(&secured(Some(files.member())));
+    etcd.put("ship", None, "one").await.unwrap();
+    let (to, mut followed) = watch::channel(None);
+    let task = tokio::spawn(follow(etcd.clone(), to));
+    becomes(&mut followed, &[("ship", "one")]).await;
+    assert!(etcd.remove("ship").await.unwrap());
+    becomes(&mut followed, &[]).await;
+    task.abort();
+    // Without the one or the other it says no.
+    assert!(Etcd::new(&secured(None)).read().await.is_err());
+    let nobody = EtcdConfig { login: None, ..secured(Some(files.member())) };
+    let refused = Etcd::new(&nobody).read().await.unwrap_err();
+    assert!(matches!(refused, EtcdError::Refused { .. }), "{refused}");
 }
 
 /// What a client makes of a member that answers with these bytes.

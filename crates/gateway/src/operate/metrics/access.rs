@@ -1,8 +1,6 @@
 //! Who may read: by address, by token, and by the name that a browser was given.
 
-use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
@@ -12,6 +10,7 @@ use pep::traffic::Prefix;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::config::keys::private_text;
 use crate::error::RunError;
 
 /// Letters of a token. They need no quoting in a URL, a form or a cookie.
@@ -114,14 +113,7 @@ fn host(headers: &HeaderMap) -> Option<&str> {
 
 impl Token {
     fn read(path: &Path) -> Result<Self, String> {
-        let metadata = fs::metadata(path).map_err(|error| format!("cannot read it: {error}"))?;
-        let mode = metadata.permissions().mode() & 0o7777;
-        if metadata.is_file() && mode & 0o077 != 0 {
-            let file = path.display();
-            return Err(format!("other users can read it (mode {mode:04o}): chmod 600 {file}"));
-        }
-        let text = fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
-        let text = Zeroizing::new(text);
+        let text = private_text(path)?;
         let token = text.trim();
         let plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
         if !plain || !TOKEN_BYTES.contains(&token.len()) {
@@ -139,7 +131,9 @@ impl Token {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 

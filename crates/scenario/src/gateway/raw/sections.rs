@@ -265,6 +265,23 @@ pub(in crate::gateway) struct Etcd {
     /// What the keys of permits begin with. The rest of a key is the terminal's name.
     #[schemars(extend("default" = "/skyhop/terminals/"))]
     pub(in crate::gateway) prefix: Option<String>,
+    /// Whether members are asked within TLS.
+    #[serde(default)]
+    pub(in crate::gateway) tls: bool,
+    /// With `tls`: file with the authorities (PEM) that members are verified by; default the system's.
+    #[schemars(extend("examples" = ["etcd-ca.pem"]))]
+    pub(in crate::gateway) authorities: Option<String>,
+    /// With `tls`: file with a certificate (PEM) that this hub shows to members that ask for one.
+    #[schemars(extend("examples" = ["etcd-client.pem"]))]
+    pub(in crate::gateway) certificate: Option<String>,
+    /// File with the private key (PEM) of `certificate`.
+    #[schemars(extend("examples" = ["etcd-client-key.pem"]))]
+    pub(in crate::gateway) key: Option<String>,
+    /// The user as whom this hub asks, if etcd has authentication switched on.
+    pub(in crate::gateway) user: Option<String>,
+    /// File with the user's password, which only its owner can read.
+    #[schemars(extend("examples" = ["etcd.password"]))]
+    pub(in crate::gateway) password_file: Option<String>,
 }
 
 /// A node for bundles (BPv7).
