@@ -308,8 +308,11 @@ fn a_swarm_that_is_not_served_says_so() {
 fn a_quota_that_is_used_up_leaves_a_rate_or_a_class() {
     const LEFT: f64 = 2e6;
     let rate = ("quota_then = \"2 Mbit/s\"", "", "default");
-    let class =
-        ("quota_then = \"rest\"", "[[class]]\nname = \"rest\"\nmaximum = \"2 Mbit/s\"\n", "rest");
+    let class = (
+        "quota_then = \"rest\"",
+        "[[class]]\nname = \"rest\"\nports = [\"9\"]\nmaximum = \"2 Mbit/s\"\n",
+        "rest",
+    );
     let server = Server::start();
     let print = format!("swarm {SWARM} --print-hub-config --server {}", server.address);
     let terminals = text(&meter(&words(&print)));

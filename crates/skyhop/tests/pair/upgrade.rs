@@ -76,9 +76,10 @@ pub(crate) fn inside_upgrade() {
     let (mirror, directory) = (Mirror::start(PORT), tempfile::tempdir().unwrap());
     let (keys, control) = (Keys::new(1), directory.path().join("hub"));
     let state = directory.path();
-    let (own, sections, tunnel) = match has_workers() {
-        true => ("workers = 2", one_of_each(directory.path()), "\n[tunnel]\n"),
-        false => ("transparent = true", String::new(), ""),
+    // An ordinary user's tunnel is a pair of veth devices.
+    let (own, sections) = match has_workers() {
+        true => ("workers = 2", one_of_each(directory.path())),
+        false => ("transparent = true", "[tunnel]\n".to_owned()),
     };
     let own = format!("rate = \"20 Mbit/s\"\ncontrol = {control:?}\nstate = {state:?}\n{own}");
     let file = directory.path().join("hub.toml");
@@ -86,7 +87,7 @@ pub(crate) fn inside_upgrade() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let mut hub = Gateway::start_from(Node::Hub, "hub", &file);
     hub.wait_for("ready");
-    let terminal = keys.terminal(1, "", tunnel);
+    let terminal = keys.terminal(1, "", "\n[tunnel]\n");
 
     let (before, listener) = (pid(&control), listen(FILE_PORT));
     let sent = payload(FILE_BYTES);
@@ -108,13 +109,11 @@ pub(crate) fn inside_upgrade() {
         let mut new = dial(&mirror);
         assert_eq!(status(&control)["memory"]["connections"], 1);
         exchange(&mut new);
-        if has_workers() {
-            tunnel::echo_on(Node::Server);
-            tunnel::wait_for_answer(&tunnel::client(both(Node::Server, tunnel::PORT)[0]));
-            let now = status(&control);
-            assert!(now["tunnel"]["to_hop"].as_u64().unwrap() > 0, "{now}");
-            assert!(now["bundles"].is_object() && now["http"].is_object(), "{now}");
-        }
+        tunnel::echo_on(Node::Server);
+        tunnel::wait_for_answer(&tunnel::client(both(Node::Server, tunnel::PORT)[0]));
+        let now = status(&control);
+        assert!(now["tunnel"]["to_hop"].as_u64().unwrap() > 0, "{now}");
+        assert_eq!(now["bundles"].is_object() && now["http"].is_object(), has_workers(), "{now}");
         exchange(&mut held);
         assert_same(&download.join().unwrap(), &sent);
     });
@@ -144,7 +143,8 @@ pub(crate) fn inside_upgrade() {
     assert!(upgraded.status.success(), "{}", text(&upgraded.stderr));
     assert_ne!(pid(&control), now["pid"].as_u64().unwrap());
     wait_for(&control, "the terminal has come over", has_session);
-    exchange(&mut dial(&mirror));
+    let mut last = dial(&mirror);
+    exchange(&mut last);
     assert_eq!(status(&control)["memory"]["connections"], 1);
     terminal.end_by(Signal::SIGTERM);
     kill(Pid::from_raw(pid(&control) as i32), Signal::SIGTERM).unwrap();
