@@ -49,3 +49,31 @@ fn mixed(counter: u64) -> u64 {
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ z >> 31
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(contents: &Contents, from: u64, count: usize) -> Vec<u8> {
+        contents.from(from).take(count).collect()
+    }
+
+    #[test]
+    fn a_position_has_the_same_byte_however_it_is_come_by() {
+        let sample = Contents::new(&Spec::Sample("abc".into()));
+        for contents in [Contents::Numbers, Contents::new(&Spec::Noise), sample] {
+            let all = bytes(&contents, 0, 1000);
+            assert!((0..1000).all(|at| bytes(&contents, at as u64, 1) == all[at..=at]));
+        }
+    }
+
+    #[test]
+    fn a_sample_is_repeated_and_noise_is_even() {
+        let sample = Contents::Sample("abc".into());
+        assert_eq!(bytes(&sample, 4, 5), b"bcabc");
+        let mut counts = [0_u32; 256];
+        bytes(&Contents::Noise, 0, 256_000).iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+        // A thousand of each: a standard deviation of 32.
+        assert!(counts.iter().all(|count| (840..1160).contains(count)), "{counts:?}");
+    }
+}

@@ -111,6 +111,22 @@ mod tests {
     }
 
     #[test]
+    fn hops_lead_from_the_sender_on_and_leave_slacp_out() {
+        let legs = vec![tcp_leg(), Leg::Slacp, tcp_leg()];
+        let path = Path::split(NodeId(1), &[NodeId(2), NodeId(3)], NodeId(4), legs);
+        let ends = |direction| {
+            let hops = path.hops(direction);
+            hops.iter().map(|hop| [hop.nodes[0].0, hop.nodes[1].0]).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(Direction::Up), [[1, 2], [3, 4]]);
+        assert_eq!(ends(Direction::Down), [[4, 3], [2, 1]]);
+        let slow = Arc::new(tcp::Config { nagle: true, ..(*tcp()[0]).clone() });
+        let path = Path::direct(NodeId(1), NodeId(2), [Arc::clone(&slow), Arc::clone(&tcp()[1])]);
+        let Leg::Tcp(_, theirs) = &path.hops(Direction::Down)[0].legs[0] else { unreachable!() };
+        assert!(Arc::ptr_eq(theirs, &slow), "settings stay with their node");
+    }
+
+    #[test]
     #[should_panic(expected = "legs of a path")]
     fn a_gateway_without_a_leg_of_its_own_is_a_mistake() {
         let _ = Path::split(NodeId(1), &[NodeId(2)], NodeId(3), vec![tcp_leg()]);
