@@ -59,7 +59,7 @@ fn scenarios_are_found_by_name_without_the_repository() {
         (Some(true), 10)
     );
     let unknown = error(&study(folder.path(), &["plan", "enac-table3"]), 2);
-    assert!(unknown.contains("no scenario \"enac-table3\": expected dumbbell, "), "{unknown}");
+    assert!(unknown.contains("no scenario \"enac-table3\": expected caini-dtn, "), "{unknown}");
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/enac-table2.toml");
     let twice = error(&study(folder.path(), &["run", "enac-table2", file]), 2);
     assert!(twice.contains("two scenarios are called \"enac-table2\""), "{twice}");

@@ -272,6 +272,7 @@ mod tests {
     use std::net::IpAddr;
 
     use pep::http::{Key, RequestHead, ResponseHead, Stored};
+    use tokio::task::JoinHandle;
     use units::UnixTime;
 
     use super::*;
@@ -289,12 +290,12 @@ mod tests {
     }
 
     /// A directory whose worker runs; what it reports as lost.
-    fn open(directory: &Path) -> (Disk, Arc<std::sync::Mutex<Vec<EntryId>>>) {
+    fn open(directory: &Path) -> (Disk, Arc<std::sync::Mutex<Vec<EntryId>>>, JoinHandle<()>) {
         let (disk, worker, _) = Disk::open(directory).unwrap();
         let lost: Arc<std::sync::Mutex<Vec<EntryId>>> = Arc::default();
         let reported = lost.clone();
-        tokio::spawn(worker.run(move |id| reported.lock().unwrap().push(id)));
-        (disk, lost)
+        let running = tokio::spawn(worker.run(move |id| reported.lock().unwrap().push(id)));
+        (disk, lost, running)
     }
 
     async fn written(disk: &Disk, body: &[u8]) {
@@ -307,12 +308,13 @@ mod tests {
     #[tokio::test]
     async fn what_is_written_is_there_for_the_next_one() {
         let directory = tempfile::tempdir().unwrap();
-        let (disk, lost) = open(directory.path());
+        let (disk, lost, running) = open(directory.path());
         written(&disk, b"hello").await;
         assert_eq!(disk.load(FIRST, 5).await.as_deref(), Some(&b"hello"[..]));
         assert_eq!(disk.load(FIRST, 6).await, None, "another length");
         assert!(Disk::open(directory.path()).is_err(), "it is in use");
         drop(disk);
+        running.await.unwrap();
         let (disk, _, found) = Disk::open(directory.path()).unwrap();
         assert_eq!(found, [FIRST]);
         let records = disk.records(found).await;
@@ -326,7 +328,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_what_was_written_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
-        let (disk, _) = open(directory.path());
+        let (disk, ..) = open(directory.path());
         written(&disk, b"hello").await;
         fs::write(path(directory.path(), FIRST, BODY), b"hullo").unwrap();
         assert_eq!(disk.load(FIRST, 5).await, None);
@@ -344,7 +346,7 @@ mod tests {
         let secret = directory.path().join("secret");
         fs::write(&secret, b"hello").unwrap();
         std::os::unix::fs::symlink(&secret, path(directory.path(), FIRST, BODY)).unwrap();
-        let (disk, _) = open(directory.path());
+        let (disk, ..) = open(directory.path());
         written(&disk, b"hello").await;
         assert_eq!(
             (fs::read(&secret).unwrap(), fs::read(&others).unwrap()),
@@ -357,7 +359,7 @@ mod tests {
     async fn a_disk_that_fails_is_left_alone_for_a_while() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join("cache");
-        let (disk, lost) = open(&place);
+        let (disk, lost, _) = open(&place);
         fs::rename(&place, directory.path().join("gone")).unwrap();
         written(&disk, b"hello").await;
         written(&disk, b"again").await;
