@@ -96,14 +96,14 @@ const TIMES: u64 = 7;
 const CHANNELS: u64 = 8;
 const AES: u64 = 9;
 const OPENINGS: u64 = 10;
-const LEAVING: u64 = 12;
+/// Ways to say that a side is about to stop: the sum of 1 for LEAVING and 2 for SUCCESSOR.
+const FAREWELLS: u64 = 12;
 const ECN: u64 = 13;
 const LINK_LAYER: u64 = 16;
 const CONTEXTS: u64 = 17;
 const DECOMPRESSORS: u64 = 18;
 const LINKS: u64 = 19;
 const JOIN: u64 = 20;
-const SUCCESSOR: u64 = 21;
 
 impl Params {
     /// The cipher of a session with `peer`.
@@ -139,11 +139,8 @@ impl Params {
         if self.link_layer {
             put(LINK_LAYER, 1);
         }
-        if self.leaving {
-            put(LEAVING, 1);
-        }
-        if self.successor {
-            put(SUCCESSOR, 1);
+        if self.leaving || self.successor {
+            put(FAREWELLS, u64::from(self.leaving) | u64::from(self.successor) << 1);
         }
         if self.limits.contexts > 0 {
             put(CONTEXTS, u64::from(self.limits.contexts));
@@ -183,8 +180,7 @@ impl Params {
                 AES => aes = value == 1,
                 ECN => ecn = value == 1,
                 LINK_LAYER => link_layer = value == 1,
-                LEAVING => leaving = value == 1,
-                SUCCESSOR => successor = value == 1,
+                FAREWELLS => (leaving, successor) = (value & 1 != 0, value & 2 != 0),
                 LINKS => links = Some(value),
                 JOIN => join = Some(value),
                 REFUSED => return Err(HandshakeError::Refused { parameter: value }),
