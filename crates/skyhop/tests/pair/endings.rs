@@ -159,7 +159,8 @@ pub(crate) fn inside_the_sender_has_left_long_ago() {
     for address in addresses(PORT) {
         let client = connect(address);
         setsockopt(&client, sockopt::RcvBuf, &8_192).unwrap();
-        let sent = payload(MUCH);
+        // The pair holds it all: a window is 1¼ round trips of the rate, 1.5 MB.
+        let sent = payload(1_000_000);
         let (closed, is_closed) = channel();
         thread::scope(|scope| {
             scope.spawn(|| {
