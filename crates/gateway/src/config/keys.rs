@@ -79,9 +79,7 @@ pub enum KeyError {
 /// Why it cannot be used.
 pub(crate) fn private_text(path: &Path) -> Result<Zeroizing<String>, String> {
     let read = |error| format!("cannot read it: {error}");
-    let metadata = fs::metadata(path).map_err(read)?;
-    let mode = metadata.permissions().mode() & 0o7777;
-    if metadata.is_file() && mode & 0o077 != 0 {
+    if let Some(mode) = exposed(&fs::metadata(path).map_err(read)?) {
         let file = path.display();
         return Err(format!("other users can read it (mode {mode:04o}): chmod 600 {file}"));
     }
@@ -147,11 +145,14 @@ impl PrivateKey {
 
 /// Rejects a private key file that others can read. Pipes have no other readers, so they pass.
 pub(crate) fn check_permissions(path: &Path, metadata: &fs::Metadata) -> Result<(), KeyError> {
+    let exposed = exposed(metadata).map(|mode| KeyError::Exposed { path: path.to_owned(), mode });
+    exposed.map_or(Ok(()), Err)
+}
+
+/// The permission bits of a file that others than its owner can read.
+fn exposed(metadata: &fs::Metadata) -> Option<u32> {
     let mode = metadata.permissions().mode() & 0o7777;
-    if metadata.is_file() && mode & READABLE_BY_OTHERS != 0 {
-        return Err(KeyError::Exposed { path: path.to_owned(), mode });
-    }
-    Ok(())
+    (metadata.is_file() && mode & READABLE_BY_OTHERS != 0).then_some(mode)
 }
 
 /// 32 random bytes from the system, for a key or the seed of an endpoint.
