@@ -1,7 +1,7 @@
 //! What compression of streams saves and costs: by level and window of zstd, and through the coder,
 //! beside a stream that passes as it is.
 //!
-//! `cargo bench -p skyhop-pep --bench compression`
+//! `cargo bench -p skyhop-pep --bench compression [-- FILE…]`: the files are further kinds of data.
 
 #![allow(missing_docs, clippy::disallowed_types, reason = "a benchmark measures real time")]
 
@@ -18,7 +18,12 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 const SIZE: usize = 8 << 20;
 
 fn main() {
-    let kinds = [("log", log()), ("JSON", json()), ("noise", noise())];
+    let mut kinds = vec![("log".to_owned(), log()), ("JSON".to_owned(), json())];
+    kinds.push(("noise".to_owned(), noise()));
+    for name in std::env::args().skip(1).filter(|argument| argument != "--bench") {
+        let data = std::fs::read(&name).expect("the file can be read");
+        kinds.push((name, data));
+    }
     println!("4 kB at a time: times smaller, MB/s, kB of memory");
     for (level, window) in [(-1, 17), (1, 15), (1, 16), (1, 17), (1, 18), (2, 15), (3, 15), (3, 17)]
     {
@@ -32,8 +37,9 @@ fn main() {
         for piece in [200, 1400, 16 << 10, 64 << 10] {
             let (coded, gain) = best(|| carry(data, piece));
             let (plain, _) = best(|| (pass(data, piece), 0.0));
-            let share = (coded / plain - 1.0) * 100.0;
-            println!("  {name}, {piece} B: {gain:.2}, {coded:.0} ({plain:.0}: {share:+.0} %)");
+            let per_kb = |time: Duration| time.as_nanos() as f64 / (data.len() as f64 / 1000.0);
+            let (coded, plain) = (per_kb(coded), per_kb(plain));
+            println!("  {name}, {piece} B: {gain:.2}, {coded:.0} ({plain:.0})");
         }
     }
     first_look(&kinds[2].1);
@@ -54,16 +60,16 @@ fn zstd(level: i32, window: u32, data: &[u8]) -> (f64, f64, usize) {
     (data.len() as f64 / total as f64, rate, context.sizeof() >> 10)
 }
 
-/// The shortest of several runs, in ns a kB.
-fn best(mut run: impl FnMut() -> (Duration, f64)) -> (f64, f64) {
+/// The shortest of several runs.
+fn best(mut run: impl FnMut() -> (Duration, f64)) -> (Duration, f64) {
     let runs = (0..15).map(|_| run());
-    let (time, gain) = runs.min_by_key(|(time, _)| *time).expect("there are runs");
-    (time.as_nanos() as f64 / (SIZE as f64 / 1000.0), gain)
+    runs.min_by_key(|(time, _)| *time).expect("there are runs")
 }
 
 /// Compresses and decompresses; the time that takes, and by how much the data was shorter.
 fn carry(data: &[u8], piece: usize) -> (Duration, f64) {
-    let coder = || Coded::new(Encoder::new(Slots::new(1)), Decoder::new(Slots::new(1)));
+    let encoder = || Encoder::new(Slots::new(1)).with_dictionary(true);
+    let coder = || Coded::new(encoder(), Decoder::new(Slots::new(1)));
     let (mut near, mut far) = (coder(), coder());
     let (mut wire, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
     let began = Instant::now();

@@ -151,7 +151,9 @@ pub fn compressed(bytes: &[u8]) {
     let (arriving, reading) = (usize::from(*arriving) + 1, 16 * usize::from(*reading) + 1);
     let whole = decompress(data, data.len().max(1), 1 << 16);
     assert_eq!(whole, decompress(data, arriving, reading), "pieces make no difference");
-    let (mut encoder, mut segments) = (Encoder::new(Slots::new(1)), Vec::new());
+    let encoder = Encoder::new(Slots::new(1));
+    let mut encoder = encoder.with_dictionary(arriving.is_multiple_of(2));
+    let mut segments = Vec::new();
     for piece in data.chunks(reading) {
         assert_eq!(encoder.encode(piece, &mut segments), piece.len());
     }

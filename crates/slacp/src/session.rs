@@ -583,7 +583,9 @@ pub(crate) fn limits(config: &Config) -> Limits {
         decompressors > 0,
     )
     .with_bundles(config.bundles);
-    Limits { channels, contexts, decompressors, openings, ..limits }
+    // An owner that decompresses at all has the dictionary.
+    let dictionary = decompressors > 0;
+    Limits { channels, contexts, decompressors, dictionary, openings, ..limits }
 }
 
 /// Size of the IP and UDP headers of a datagram to `peer`, in bytes.

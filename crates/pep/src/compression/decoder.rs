@@ -3,7 +3,7 @@
 use thiserror::Error;
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
-use super::{FRAME, REST, RUN, Slot, Slots, WINDOW};
+use super::{FRAME, REST, RUN, SMALL_FRAME, Slot, Slots, WINDOW, dictionary};
 
 /// Why a direction cannot be read any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -114,10 +114,11 @@ impl Decoder {
             }
             (_, REST) => Ok(State::Rest),
             (_, RUN) => Ok(State::Length(0, 3)),
-            (_, FRAME) => {
+            (_, FRAME | SMALL_FRAME) => {
                 let open = self.slots.taken();
                 let slot = self.slots.take().ok_or(Malformed::TooMany { open })?;
-                Ok(State::Frame(Box::new(Frame::new(slot).ok_or(Malformed::Frame)?)))
+                let frame = Frame::new(slot, byte == SMALL_FRAME).ok_or(Malformed::Frame)?;
+                Ok(State::Frame(Box::new(frame)))
             }
             (_, kind) => Err(Malformed::Kind { kind }),
         }
@@ -144,10 +145,13 @@ fn copy(input: &mut &[u8], out: &mut [u8], most: usize) -> usize {
 }
 
 impl Frame {
-    fn new(slot: Slot) -> Option<Self> {
+    fn new(slot: Slot, has_dictionary: bool) -> Option<Self> {
         let mut context = DCtx::try_create()?;
         // In range.
         context.set_parameter(DParameter::WindowLogMax(WINDOW)).ok()?;
+        if has_dictionary {
+            context.ref_ddict(&dictionary::OF_DECODERS).ok()?;
+        }
         Some(Self { context, _slot: slot })
     }
 

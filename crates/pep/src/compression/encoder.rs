@@ -1,12 +1,16 @@
 //! The sending side of a direction.
 
-use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective};
+use zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::look::{Look, is_encrypted, look};
-use super::{CHUNK, FRAME, REST, RUN, Slot, Slots, WINDOW};
+use super::{CHUNK, FRAME, REST, RUN, SMALL_FRAME, Slot, Slots, WINDOW, dictionary};
 
-/// zstd's fastest usual level: with this window the next two make logs and JSON no shorter.
+/// zstd's fastest usual level, for bulk: with this window the next two make logs and JSON no shorter.
 const LEVEL: i32 = 1;
+/// A sender that writes this many bytes at once has bulk. What is written in smaller pieces is
+/// compressed with the dictionary and more thoroughly, for six times the processor time or more.
+const BULK: usize = 16 << 10;
 /// This many looks at a few bytes each are enough.
 const LOOKS: u32 = 16;
 /// A frame that has not saved a twentieth of this many bytes ends.
@@ -18,6 +22,8 @@ const PAUSE: u64 = 1 << 20;
 pub struct Encoder {
     state: State,
     slots: Slots,
+    /// Whether the other side has the dictionary, and no bulk has come.
+    is_small: bool,
     /// Whether some of it was compressed: then it may be worth it again.
     was_compressible: bool,
 }
@@ -35,6 +41,7 @@ enum State {
 /// A frame being written, and what it has saved lately.
 struct Frame {
     context: CCtx<'static>,
+    is_small: bool,
     _slot: Slot,
     before: u64,
     after: u64,
@@ -43,7 +50,12 @@ struct Frame {
 impl Encoder {
     /// An encoder that compresses what is worth it while there is a place in `slots`.
     pub fn new(slots: Slots) -> Self {
-        Self { state: State::Looking(0), slots, was_compressible: false }
+        Self { state: State::Looking(0), slots, is_small: false, was_compressible: false }
+    }
+
+    /// The same for a peer that has the dictionary, or has not.
+    pub fn with_dictionary(self, peer_has_it: bool) -> Self {
+        Self { is_small: peer_has_it, ..self }
     }
 
     /// Whether all that follows is sent as it is: the owner need not call [`Self::encode`].
@@ -64,6 +76,7 @@ impl Encoder {
     /// The other side can read all of it from `out` at once.
     pub fn encode(&mut self, data: &[u8], out: &mut Vec<u8>) -> usize {
         let data = &data[..data.len().min(CHUNK)];
+        self.is_small &= data.len() < BULK;
         self.decide(data, out);
         match &mut self.state {
             State::Rest => out.extend_from_slice(data),
@@ -103,6 +116,7 @@ impl Encoder {
                 frame.end(out);
                 self.begin_rest(out);
             }
+            State::Frame(frame) if frame.is_small && !self.is_small => frame.turn_to_bulk(out),
             State::Frame(_) => {}
             State::Looking(looks) => match look(data) {
                 Look::Unclear if *looks < LOOKS => *looks += 1,
@@ -116,9 +130,9 @@ impl Encoder {
     }
 
     fn begin_frame(&mut self, out: &mut Vec<u8>) {
-        match self.slots.take().and_then(Frame::new) {
+        match self.slots.take().and_then(|slot| Frame::new(slot, self.is_small)) {
             Some(frame) => {
-                out.push(FRAME);
+                out.push(if self.is_small { SMALL_FRAME } else { FRAME });
                 self.was_compressible = true;
                 self.state = State::Frame(Box::new(frame));
             }
@@ -140,12 +154,20 @@ fn run(data: &[u8], out: &mut Vec<u8>) {
 }
 
 impl Frame {
-    fn new(slot: Slot) -> Option<Self> {
+    fn new(slot: Slot, is_small: bool) -> Option<Self> {
         let mut context = CCtx::try_create()?;
-        // Both are in range.
-        context.set_parameter(CParameter::CompressionLevel(LEVEL)).ok()?;
-        context.set_parameter(CParameter::WindowLog(WINDOW)).ok()?;
-        Some(Self { context, _slot: slot, before: 0, after: 0 })
+        configure(&mut context, is_small);
+        Some(Self { context, is_small, _slot: slot, before: 0, after: 0 })
+    }
+
+    /// Ends the frame and begins another, for bulk.
+    fn turn_to_bulk(&mut self, out: &mut Vec<u8>) {
+        self.end(out);
+        self.context.reset(ResetDirective::SessionAndParameters).expect("no frame is open");
+        configure(&mut self.context, false);
+        out.push(FRAME);
+        self.is_small = false;
+        (self.before, self.after) = (0, 0);
     }
 
     fn write(&mut self, data: &[u8], out: &mut Vec<u8>) {
@@ -181,5 +203,21 @@ impl Frame {
                 return;
             }
         }
+    }
+}
+
+/// Prepares a context for a frame.
+fn configure(context: &mut CCtx<'static>, is_small: bool) {
+    let mut set = |parameter| {
+        context.set_parameter(parameter).expect("the value is in range and no frame is open");
+    };
+    set(CParameter::WindowLog(WINDOW));
+    if is_small {
+        // The segment's type says which dictionary it is.
+        set(CParameter::DictIdFlag(false));
+        // The level is the dictionary's.
+        context.ref_cdict(&dictionary::OF_ENCODERS).expect("no frame is open");
+    } else {
+        set(CParameter::CompressionLevel(LEVEL));
     }
 }

@@ -4,7 +4,8 @@
 //! [`Decoder`]. A first look at the data decides whether it is compressed: never what is encrypted,
 //! or as dense as that. Everything written is flushed, so that nothing waits for more. A direction
 //! has a context of its own, which nothing else is compressed with: the length of one client's data
-//! says nothing of another's.
+//! says nothing of another's. What is written in small pieces begins with a dictionary that every
+//! gateway has, which holds no data of anybody.
 //!
 //! [`Coded`] joins both for one stream whose reads and writes may be short.
 
@@ -12,6 +13,7 @@ use units::ByteCount;
 
 mod coded;
 mod decoder;
+mod dictionary;
 mod encoder;
 mod look;
 mod slots;
@@ -44,6 +46,8 @@ const REST: u8 = 0;
 const FRAME: u8 = 1;
 /// As many bytes as the next three bytes say, as they are.
 const RUN: u8 = 2;
+/// A frame of zstd that refers to the [dictionary].
+const SMALL_FRAME: u8 = 3;
 
 /// Longest run, and the most that is encoded at once, in bytes.
 const CHUNK: usize = 64 << 10;

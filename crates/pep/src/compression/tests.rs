@@ -11,6 +11,11 @@ use super::coded::Got;
 use super::*;
 
 fn encoder() -> Encoder {
+    Encoder::new(Slots::new(8)).with_dictionary(true)
+}
+
+/// For a peer without the dictionary.
+fn older() -> Encoder {
     Encoder::new(Slots::new(8))
 }
 
@@ -70,7 +75,11 @@ fn json(records: usize) -> Vec<u8> {
 
 /// Encodes data in pieces of this size.
 fn encoded(data: &[u8], piece: usize) -> Vec<u8> {
-    let (mut encoder, mut out) = (encoder(), Vec::new());
+    encoded_by(encoder(), data, piece)
+}
+
+fn encoded_by(mut encoder: Encoder, data: &[u8], piece: usize) -> Vec<u8> {
+    let mut out = Vec::new();
     for mut piece in data.chunks(piece) {
         while !piece.is_empty() {
             piece = &piece[encoder.encode(piece, &mut out)..];
@@ -101,7 +110,7 @@ fn decoded(mut bytes: &[u8], arriving: usize, reading: usize) -> Result<Vec<u8>,
 #[test]
 fn logs_and_json_take_a_quarter_and_noise_nothing_more() {
     for (name, data) in [("log", log(5000)), ("JSON", json(5000))] {
-        for piece in [1400, 16 << 10, 64 << 10] {
+        for piece in [200, 1400, 16 << 10, 64 << 10] {
             let out = encoded(&data, piece);
             let gain = data.len() as f64 / out.len() as f64;
             println!("{name} in pieces of {piece}: {gain:.1} times smaller");
@@ -113,6 +122,44 @@ fn logs_and_json_take_a_quarter_and_noise_nothing_more() {
         let data = noise(1 << 20, 5);
         assert_eq!(encoded(&data, piece).len(), data.len() + 1);
     }
+}
+
+/// What an older peer cannot read is not sent to it.
+#[test]
+fn without_the_dictionary_frames_are_plain_and_small_pieces_take_more() {
+    let data = log(2000);
+    let (with, without) = (encoded(&data, 200), encoded_by(older(), &data, 200));
+    assert_eq!((with[0], without[0]), (SMALL_FRAME, FRAME));
+    assert!(with.len() * 10 < without.len() * 9, "{} and {}", with.len(), without.len());
+    assert_eq!(decoded(&without, 1000, 1000).unwrap(), data);
+}
+
+#[test]
+fn the_dictionary_is_that_of_the_protocol() {
+    use sha2::Digest;
+    let digest = sha2::Sha256::digest(dictionary::DICTIONARY);
+    let text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(include_str!("../../../../docs/slacp.md").contains(&text), "{text}");
+}
+
+#[test]
+fn bulk_after_small_pieces_is_compressed_as_bulk_with_one_place() {
+    let (slots, text) = (Slots::new(1), log(3000));
+    let mut encoder = Encoder::new(slots.clone()).with_dictionary(true);
+    let (small, bulk) = text.split_at(1000);
+    let mut out = Vec::new();
+    encoder.encode(small, &mut out);
+    let begun = out.len();
+    bulk.chunks(CHUNK).for_each(|piece| {
+        encoder.encode(piece, &mut out);
+    });
+    assert_eq!(slots.taken(), 1);
+    assert!(encoder.memory().is_some_and(|bytes| bytes as u64 <= MEMORY));
+    encoder.finish(&mut out);
+    assert_eq!(decoded(&out, 1400, 9000).unwrap(), text);
+    // But for the end of the first frame, the second is that of an older encoder.
+    let alone = encoded_by(older(), bulk, CHUNK);
+    assert!(out[begun..].ends_with(&alone));
 }
 
 #[test]
@@ -130,7 +177,7 @@ fn everything_written_can_be_read_at_once() {
         }
     }
     println!("lines after the first: {} bytes of {}", sizes.1, sizes.0);
-    assert!(sizes.1 * 5 < sizes.0 * 2, "{sizes:?}");
+    assert!(sizes.1 * 7 < sizes.0 * 2, "{sizes:?}");
 }
 
 #[test]
@@ -184,9 +231,15 @@ fn without_a_place_nothing_is_compressed_and_places_are_given_back() {
 
 #[test]
 fn what_cannot_come_from_an_encoder_is_malformed() {
-    assert_eq!(decoded(&[3], 1, 10), Err(Malformed::Kind { kind: 3 }));
-    assert_eq!(decoded(&[FRAME, 1, 2, 3, 4, 5, 6, 7, 8], 9, 10), Err(Malformed::Frame));
-    for truncated in [&[RUN][..], &[RUN, 0, 0], &[RUN, 0, 0, 2, 9], &[FRAME]] {
+    assert_eq!(decoded(&[4], 1, 10), Err(Malformed::Kind { kind: 4 }));
+    for kind in [FRAME, SMALL_FRAME] {
+        assert_eq!(decoded(&[kind, 1, 2, 3, 4, 5, 6, 7, 8], 9, 10), Err(Malformed::Frame));
+    }
+    let mut plain = encoded(&log(100), 1000);
+    // A frame that refers to the dictionary, and says that it does not.
+    plain[0] = FRAME;
+    assert_eq!(decoded(&plain, 99, 99), Err(Malformed::Frame));
+    for truncated in [&[RUN][..], &[RUN, 0, 0], &[RUN, 0, 0, 2, 9], &[FRAME], &[SMALL_FRAME]] {
         assert_eq!(decoded(truncated, 9, 10), Err(Malformed::Truncated), "{truncated:?}");
     }
     let whole = encoded(&log(100), 1000);
@@ -231,10 +284,13 @@ fn neither_side_takes_more_memory_than_it_says() {
             .decompress_stream(&mut zstd_safe::OutBuffer::around(&mut out[..]), &mut input)
             .unwrap();
     }
-    let mut encoder = encoder();
-    encoder.encode(&log(1000), &mut Vec::new());
-    println!("{:?} and {} bytes", encoder.memory(), context.sizeof());
-    assert!(encoder.memory().is_some_and(|bytes| bytes as u64 <= MEMORY));
+    for (mut encoder, piece) in [(encoder(), 1000), (encoder(), CHUNK), (older(), 1000)] {
+        log(1000).chunks(piece).for_each(|part| {
+            encoder.encode(part, &mut Vec::new());
+        });
+        println!("{:?} and {} bytes", encoder.memory(), context.sizeof());
+        assert!(encoder.memory().is_some_and(|bytes| bytes as u64 <= MEMORY));
+    }
     assert!((context.sizeof() as u64) <= MEMORY);
 }
 

@@ -427,7 +427,9 @@ impl Gateway {
         let encoders = self.encoders.entry(session).or_insert_with(|| Slots::new(most));
         // The peer counts its streams itself.
         let decoder = Decoder::new(Slots::new(usize::MAX));
-        Some(Box::new(Coded::new(Encoder::new(encoders.clone()), decoder)))
+        let has_dictionary = self.endpoint.peer_has_dictionary(session);
+        let encoder = Encoder::new(encoders.clone()).with_dictionary(has_dictionary);
+        Some(Box::new(Coded::new(encoder, decoder)))
     }
 
     /// Reads the next bytes, which begin at this position, and checks them.

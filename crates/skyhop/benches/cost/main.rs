@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo bench -p skyhop --bench cost [-- GIGABYTES [ROUNDS [WAY]]]
+//! cargo bench -p skyhop --bench cost -- noise [GIGABYTES [ROUNDS]]
 //! cargo bench -p skyhop --bench cost -- connections [COUNT]
 //! cargo bench -p skyhop --bench cost -- sessions [GIGABYTES [ROUNDS]]
 //! cargo bench -p skyhop --bench cost -- swarm [ROUNDS]
@@ -14,7 +15,8 @@
 //!
 //! Compared with the pair, interleaved: plain kernel TCP, two relays that copy between plain TCP
 //! connections, and two relays with QUIC (quinn, GSO on) as the hop. The relays listen; the pair
-//! intercepts. `sessions` measures a hub with 1, 100 and 400 terminals, one of which carries the
+//! intercepts. `noise` compares the pair with and without compression of streams, for data that does not
+//! compress. `sessions` measures a hub with 1, 100 and 400 terminals, one of which carries the
 //! download. `swarm` measures a hub with thousands, all in one process, `crash` how soon they are back, and
 //! `workers` one with one or two threads. `page` measures what the dashboard of such a hub takes.
 
@@ -82,23 +84,42 @@ fn main() -> Result<(), Failure> {
         ["page", rounds, ..] => page::run(rounds.parse()?),
         ["workers"] => workers::run(5),
         ["workers", rounds, ..] => workers::run(rounds.parse()?),
-        [] => compare(2.0, 5, ""),
-        [gigabytes] => compare(gigabytes.parse()?, 5, ""),
-        [gigabytes, rounds] => compare(gigabytes.parse()?, rounds.parse()?, ""),
-        [gigabytes, rounds, way, ..] => compare(gigabytes.parse()?, rounds.parse()?, way),
+        ["noise"] => noise(1.0, 15),
+        ["noise", gigabytes] => noise(gigabytes.parse()?, 15),
+        ["noise", gigabytes, rounds, ..] => noise(gigabytes.parse()?, rounds.parse()?),
+        [] => usual(2.0, 5, ""),
+        [gigabytes] => usual(gigabytes.parse()?, 5, ""),
+        [gigabytes, rounds] => usual(gigabytes.parse()?, rounds.parse()?, ""),
+        [gigabytes, rounds, way, ..] => usual(gigabytes.parse()?, rounds.parse()?, way),
     }
 }
 
-/// Measures all ways, or those with `only` in their name.
-fn compare(gigabytes: f64, rounds: usize, only: &str) -> Result<(), Failure> {
+/// Measures all usual ways, or those with `only` in their name.
+fn usual(gigabytes: f64, rounds: usize, only: &str) -> Result<(), Failure> {
+    let wanted = |way: &Way| way.to_string().contains(only);
+    compare(gigabytes, rounds, Way::ALL.into_iter().filter(wanted), [7; CHUNK])
+}
+
+/// What compression of streams costs where it saves nothing.
+fn noise(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
+    let mut chunk = [0; CHUNK];
+    getrandom::fill(&mut chunk)?;
+    compare(gigabytes, rounds, Way::COMPRESSION.into_iter(), chunk)
+}
+
+/// Measures these ways, with a server that repeats `chunk`.
+fn compare(
+    gigabytes: f64,
+    rounds: usize,
+    ways: impl Iterator<Item = Way>,
+    chunk: [u8; CHUNK],
+) -> Result<(), Failure> {
     lab::enter()?;
     let hosts = Cabled::start()?;
     let server = (hosts.address4(Node::Server), SERVER_PORT).into();
     let bytes = (gigabytes * 1e9) as u64;
-    serve(&hosts, server, bytes)?;
-    let wanted = |way: &Way| way.to_string().contains(only);
-    let mut all: Vec<(Way, Vec<Figures>)> =
-        Way::ALL.into_iter().filter(wanted).map(|way| (way, Vec::new())).collect();
+    serve(&hosts, server, bytes, chunk)?;
+    let mut all: Vec<(Way, Vec<Figures>)> = ways.map(|way| (way, Vec::new())).collect();
     for round in 1..=rounds {
         for (way, figures) in &mut all {
             eprint!("\rround {round} of {rounds}: {way:<14}");
@@ -123,12 +144,17 @@ fn spread(values: impl Iterator<Item = f64>) -> String {
     Spread::of(values).map_or_else(String::new, |it| it.to_string())
 }
 
-/// A server that replies to one byte with `bytes` bytes and closes.
-fn serve(hosts: &Cabled, address: SocketAddr, bytes: u64) -> Result<(), Failure> {
+/// A server that replies to one byte with `bytes` bytes, in which `chunk` is repeated, and closes.
+fn serve(
+    hosts: &Cabled,
+    address: SocketAddr,
+    bytes: u64,
+    chunk: [u8; CHUNK],
+) -> Result<(), Failure> {
     let listener = hosts.node(Node::Server).run(|| TcpListener::bind(address))?;
     thread::spawn(move || {
         for mut socket in listener.incoming().flatten() {
-            let (chunk, mut left, mut request) = ([7; CHUNK], bytes, [0]);
+            let (mut left, mut request) = (bytes, [0]);
             let _ = socket.read_exact(&mut request);
             while left > 0 {
                 let now = left.min(CHUNK as u64);

@@ -20,7 +20,7 @@ use crate::terminals::Terminals;
 use crate::way::{Running, hub_address};
 use stats::median;
 
-use crate::{Failure, SERVER_PORT, serve, spread, transfer};
+use crate::{CHUNK, Failure, SERVER_PORT, serve, spread, transfer};
 
 const COUNTS: [usize; 3] = [1, 100, 400];
 /// After this, an idle session only sends keep-alives.
@@ -53,7 +53,7 @@ fn cost(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
     let hosts = Cabled::start()?;
     let server = (hosts.address4(Node::Server), SERVER_PORT).into();
     let bytes = (gigabytes * 1e9) as u64;
-    serve(&hosts, server, bytes)?;
+    serve(&hosts, server, bytes, [7; CHUNK])?;
     let mut all = COUNTS.map(|count| (count, Vec::new()));
     for round in 1..=rounds {
         for (count, figures) in &mut all {

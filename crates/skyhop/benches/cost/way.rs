@@ -26,10 +26,16 @@ pub(crate) enum Way {
     Copy,
     Quic,
     Skyhop,
+    /// With one class, whose streams are not compressed, or are.
+    Class {
+        compress: bool,
+    },
 }
 
 impl Way {
     pub(crate) const ALL: [Self; 4] = [Self::Direct, Self::Copy, Self::Quic, Self::Skyhop];
+    pub(crate) const COMPRESSION: [Self; 2] =
+        [Self::Class { compress: false }, Self::Class { compress: true }];
 }
 
 impl fmt::Display for Way {
@@ -39,6 +45,8 @@ impl fmt::Display for Way {
             Self::Copy => "copying relay",
             Self::Quic => "quinn relay",
             Self::Skyhop => "skyhop",
+            Self::Class { compress: false } => "as it is",
+            Self::Class { compress: true } => "compress",
         })
     }
 }
@@ -72,6 +80,10 @@ impl Running {
                 (relay, vec![own(Node::Terminal, "quic-terminal", relay, hub)?, far])
             }
             Way::Skyhop => return Self::beside(hosts, server, &PrivateKey::generate()?, &[]),
+            Way::Class { compress } => {
+                let class = format!("[[class]]\nname = \"default\"\ncompress = {compress}\n");
+                return Self::pair(hosts, server, &PrivateKey::generate()?, &[], &class);
+            }
         };
         Ok(Self { entrance, sides })
     }
@@ -83,11 +95,22 @@ impl Running {
         hub: &PrivateKey,
         others: &[PrivateKey],
     ) -> Result<Self, Failure> {
+        Self::pair(hosts, server, hub, others, "")
+    }
+
+    /// Starts the pair with further sections in the files of both.
+    fn pair(
+        hosts: &Cabled,
+        server: SocketAddr,
+        hub: &PrivateKey,
+        others: &[PrivateKey],
+        sections: &str,
+    ) -> Result<Self, Failure> {
         let own = PrivateKey::generate()?;
         let served = others.iter().chain([&own]);
-        let config = hub_config(hub, "20 Gbit/s", served);
+        let config = hub_config(hub, "20 Gbit/s", served) + sections;
         let far = ready(gateway(hosts.command(Node::Hub, PROGRAM), "hub"), &config)?;
-        let intercept = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n");
+        let intercept = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n{sections}");
         let config = terminal_config(&own, hub, "20 Gbit/s", &intercept);
         let near = ready(gateway(hosts.command(Node::Terminal, PROGRAM), "terminal"), &config)?;
         Ok(Self { entrance: server, sides: vec![near, far] })

@@ -127,6 +127,11 @@ impl Endpoint {
         self.core.session(session).map_or(0, |session| session.peer.limits.decompressors)
     }
 
+    /// Whether a session's peer has the dictionary of compressed streams.
+    pub fn peer_has_dictionary(&self, session: SessionId) -> bool {
+        self.core.session(session).is_some_and(|session| session.peer.limits.dictionary)
+    }
+
     /// Whether a session's peer resolves names, so that streams may be opened to them.
     pub fn peer_resolves(&self, session: SessionId) -> bool {
         let openings = self.core.session(session).map(|session| session.peer.limits.openings);

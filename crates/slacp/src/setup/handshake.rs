@@ -104,6 +104,7 @@ const CONTEXTS: u64 = 17;
 const DECOMPRESSORS: u64 = 18;
 const LINKS: u64 = 19;
 const JOIN: u64 = 20;
+const DICTIONARY: u64 = 21;
 
 impl Params {
     /// The cipher of a session with `peer`.
@@ -148,6 +149,9 @@ impl Params {
         if self.limits.decompressors > 0 {
             put(DECOMPRESSORS, u64::from(self.limits.decompressors));
         }
+        if self.limits.dictionary {
+            put(DICTIONARY, 1);
+        }
         if let Some(links) = self.links {
             put(LINKS, links);
         }
@@ -160,7 +164,7 @@ impl Params {
     fn decode(mut input: &[u8]) -> Result<Self, HandshakeError> {
         let (mut memory, mut window, mut streams, mut rate, mut present) = (0, 0, 0, 0, None);
         let (mut channels, mut openings) = (0, Openings::default());
-        let (mut contexts, mut decompressors) = (0, 0);
+        let (mut contexts, mut decompressors, mut dictionary) = (0, 0, false);
         let (mut times, mut aes, mut ecn, mut link_layer) = (None, false, false, false);
         let (mut leaving, mut successor, mut links, mut join) = (false, false, None, None);
         while !input.is_empty() {
@@ -174,6 +178,7 @@ impl Params {
                 CHANNELS => channels = value as u32,
                 CONTEXTS => contexts = u16::try_from(value).unwrap_or(u16::MAX),
                 DECOMPRESSORS => decompressors = u16::try_from(value).unwrap_or(u16::MAX),
+                DICTIONARY => dictionary = value == 1,
                 OPENINGS => openings = Openings(value),
                 PRESENT => present = Some(value),
                 TIMES => times = Some(value == 1),
@@ -191,7 +196,8 @@ impl Params {
             }
         }
         let usual = Limits::new(memory, window, streams);
-        let limits = Limits { channels, contexts, decompressors, openings, ..usual };
+        let limits =
+            Limits { channels, contexts, decompressors, dictionary, openings, ..usual };
         let rate = BitRate::from_bits_per_second(rate);
         Ok(Self {
             limits,
@@ -543,6 +549,8 @@ mod tests {
         Params {
             limits: Limits {
                 channels: 0x8000_0005,
+                decompressors: 9,
+                dictionary: true,
                 openings: Openings(3),
                 ..Limits::new(1000, 500, 7)
             },

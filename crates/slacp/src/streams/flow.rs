@@ -26,6 +26,8 @@ pub(crate) struct Limits {
     pub(crate) contexts: u16,
     /// Number of streams that it decompresses at a time.
     pub(crate) decompressors: u16,
+    /// Whether it has the dictionary of compressed streams.
+    pub(crate) dictionary: bool,
     /// Optional fields of openings that it understands.
     pub(crate) openings: Openings,
 }
@@ -33,9 +35,16 @@ pub(crate) struct Limits {
 impl Limits {
     pub(crate) fn new(memory: u64, stream_window: u64, max_streams: u32) -> Self {
         let stream_window = stream_window.min(memory);
-        let openings = Openings::default();
-        let (channels, contexts, decompressors) = (0, 0, 0);
-        Self { memory, stream_window, max_streams, channels, contexts, decompressors, openings }
+        Self {
+            memory,
+            stream_window,
+            max_streams,
+            channels: 0,
+            contexts: 0,
+            decompressors: 0,
+            dictionary: false,
+            openings: Openings::default(),
+        }
     }
 
     /// Maximum number of gaps in all streams together, so that they take at most a sixteenth of the

@@ -46,6 +46,10 @@ fn with_repairs(config: &mut Config) {
     channel(config, ErrorControl::Fec, GATHER, true);
 }
 
+fn usual(config: &mut Config) {
+    channel(config, ErrorControl::Fec, Duration::ZERO, true);
+}
+
 fn retransmitted(config: &mut Config) {
     channel(config, ErrorControl::FecArq, GATHER, true);
 }
@@ -115,12 +119,13 @@ fn a_packet_of_voice_costs_53_bytes_in_one_call_and_35_in_ten() {
 #[test]
 fn what_each_part_saves() {
     let mut bills = Vec::new();
-    let kinds: [(&str, Configure); 5] = [
+    let kinds: [(&str, Configure); 6] = [
         ("as it is", plain),
         ("compressed", compressed),
         ("compressed and gathered", gathered),
         ("and with FEC", with_repairs),
         ("and sent again", retransmitted),
+        ("with FEC, not gathered: the default for interactive packets", usual),
     ];
     for (name, configure) in kinds {
         let bill = calls(1, 0.01, configure);
@@ -130,6 +135,18 @@ fn what_each_part_saves() {
     // 20 + 8 + 6 + 16 around each packet, and 4 to 7 before it.
     assert!((115.0..126.0).contains(&bills[0]), "{bills:?}");
     assert!(bills[1] < bills[0] - 34.0 && bills[2] < bills[1] - 20.0, "{bills:?}");
+}
+
+/// Repairs are made against the losses that were measured: 1 % is assumed for the first 12 s of this
+/// minute, until 300 packets of the hop have been.
+#[test]
+fn fec_costs_a_call_little_while_nothing_is_lost() {
+    for (per, most) in [(0.0, 55.0), (0.01, 84.0)] {
+        let bill = calls(1, per, with_repairs);
+        print(&format!("FEC, {} % of loss", per * 100.0), &bill);
+        assert!(bill.bytes <= most, "{per}: {}", bill.bytes);
+        assert!(bill.arrived >= 0.9995, "{per}: {}", bill.arrived);
+    }
 }
 
 /// Without gathering nothing waits.
