@@ -77,8 +77,7 @@ impl Compression {
             decoders: Slots::new(2 * usize::from(endpoint.decompressors())),
         });
         let encoders = if compresses { of_session.encoders.clone() } else { Slots::new(0) };
-        let encoder =
-            Encoder::new(encoders).with_dictionary(endpoint.peer_has_dictionary(session));
+        let encoder = Encoder::new(encoders).with_dictionary(endpoint.peer_has_dictionary(session));
         let decoder = Decoder::new(of_session.decoders.clone());
         Some(Box::new(Coded::new(encoder, decoder)))
     }

@@ -49,6 +49,8 @@ enum State {
 
 struct Frame {
     context: DCtx<'static>,
+    /// Whether the context may hold output for which there was no room.
+    has_more: bool,
     _slot: Slot,
 }
 
@@ -152,16 +154,22 @@ impl Frame {
         if has_dictionary {
             context.ref_ddict(&dictionary::OF_DECODERS).ok()?;
         }
-        Some(Self { context, _slot: slot })
+        Some(Self { context, has_more: false, _slot: slot })
     }
 
     /// How much was written, and whether the frame is over.
     fn read(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<(usize, bool), Malformed> {
+        // zstd takes the sixteenth call for nothing in a row for a fault, but an owner may ask as often
+        // as it likes whether something has come.
+        if input.is_empty() && !self.has_more {
+            return Ok((0, false));
+        }
         let mut from = InBuffer::around(input);
         let mut to = OutBuffer::around(out);
         let left = self.context.decompress_stream(&mut to, &mut from);
         let (read, written) = (from.pos(), to.pos());
         *input = &input[read..];
+        self.has_more = written == out.len();
         left.map(|left| (written, left == 0)).map_err(|_| Malformed::Frame)
     }
 }

@@ -180,6 +180,33 @@ fn everything_written_can_be_read_at_once() {
     assert!(sizes.1 * 7 < sizes.0 * 2, "{sizes:?}");
 }
 
+/// zstd counts calls without progress, and takes the sixteenth for a fault.
+#[test]
+fn a_stream_that_is_asked_often_while_nothing_comes_goes_on() {
+    let mut near = Coded::new(encoder(), decoder());
+    let mut far = Coded::new(encoder(), decoder());
+    let mut wire = VecDeque::new();
+    let mut buffer = [0; 1000];
+    for line in log(3).split_inclusive(|byte| *byte == b'\n') {
+        let Ok(written) = near.write(line, |bytes| {
+            wire.extend(bytes);
+            Ok::<_, Infallible>(bytes.len())
+        });
+        assert_eq!(written, line.len());
+        let bytes = wire.make_contiguous();
+        let read: Result<Got, Malformed> = far.read(&mut buffer, |part| {
+            part[..bytes.len()].copy_from_slice(bytes);
+            Ok(Got::Data(bytes.len()))
+        });
+        assert_eq!(read, Ok(Got::Data(line.len())));
+        wire.clear();
+        for _ in 0..100 {
+            let read: Result<Got, Malformed> = far.read(&mut buffer, |_| Ok(Got::Nothing));
+            assert_eq!(read, Ok(Got::Nothing));
+        }
+    }
+}
+
 #[test]
 fn what_turns_out_dense_is_no_longer_compressed_and_text_is_again() {
     let head = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();

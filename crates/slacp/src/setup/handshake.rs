@@ -196,8 +196,7 @@ impl Params {
             }
         }
         let usual = Limits::new(memory, window, streams);
-        let limits =
-            Limits { channels, contexts, decompressors, dictionary, openings, ..usual };
+        let limits = Limits { channels, contexts, decompressors, dictionary, openings, ..usual };
         let rate = BitRate::from_bits_per_second(rate);
         Ok(Self {
             limits,
