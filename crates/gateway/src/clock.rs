@@ -1,7 +1,7 @@
 //! The one place of the gateway where time is read.
 //!
 //! Only drivers ask for it, and hand it on: the loop of the roles (`roles::run`), the drivers of the
-//! endpoint and of DLEP, the task that follows the status for the dashboard, and the tasks of
+//! endpoint and of DLEP, the task that follows the status for the dashboard, the pauses of the runtime, and the tasks of
 //! connections and packets (`relay`, `proxy`, `tunnel`).
 
 use std::time::{SystemTime, UNIX_EPOCH};

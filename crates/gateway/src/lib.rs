@@ -27,6 +27,7 @@
 //! | `operate` | control socket, metrics, status, log, service manager |
 //! | `doctor` | checks of machine and configuration |
 //! | `roles` | hub, terminal and solo, and what runs them |
+//! | `runtime` | how often their threads wake up |
 
 #![forbid(unsafe_code)]
 
@@ -48,6 +49,7 @@ mod refusal;
 mod relay;
 mod roles;
 mod rotation;
+pub mod runtime;
 mod stack;
 #[cfg(test)]
 mod testkit;

@@ -61,7 +61,7 @@ pub(crate) fn hub(args: &HubArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     gateway::log::start(config.operation.log.as_ref())?;
-    serve(|stop| gateway::hub::run(config, args.take_over, stop))
+    serve(config.link.burst.is_none(), |stop| gateway::hub::run(config, args.take_over, stop))
 }
 
 /// Runs a terminal until SIGINT or SIGTERM.
@@ -72,7 +72,7 @@ pub(crate) fn terminal(args: &TerminalArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     gateway::log::start(config.operation.log.as_ref())?;
-    serve(|stop| gateway::terminal::run(config, stop))
+    serve(config.link.burst.is_none(), |stop| gateway::terminal::run(config, stop))
 }
 
 /// Runs a solo gateway until SIGINT or SIGTERM.
@@ -83,7 +83,8 @@ pub(crate) fn solo(args: &SoloArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     gateway::log::start(config.operation.log.as_ref())?;
-    serve(|stop| gateway::solo::run(config, stop))
+    // Our own TCP paces its packets by itself.
+    serve(config.stack.is_none(), |stop| gateway::solo::run(config, stop))
 }
 
 /// Generates a key.
@@ -103,12 +104,13 @@ pub(crate) fn keygen(args: &KeygenArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a gateway on this thread alone (see `gateway::driver` for why).
-fn serve<F>(run: impl FnOnce(Stop) -> F) -> anyhow::Result<ExitCode>
+/// Runs a gateway on this thread alone (see `gateway::driver` for why), which gathers packets or wakes
+/// up for each.
+fn serve<F>(gathers: bool, run: impl FnOnce(Stop) -> F) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = Result<(), RunError>>,
 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = gateway::runtime::start(gathers)?;
     let result = runtime.block_on(async { run(stop()?).await.map_err(anyhow::Error::from) });
     // Does not wait for a name lookup still running on its own thread.
     runtime.shutdown_background();

@@ -25,6 +25,9 @@ pub struct Config {
     /// larger share measures more of the paths that come and go; with a smaller one, their first
     /// data does it. Default 0.02.
     pub padding_share: f64,
+    /// What may leave at once at most, for links whose policer drops longer bursts; the packets that
+    /// measure a path are excepted. Default: whatever the rate sends in 4 ms.
+    pub burst: Option<ByteCount>,
     /// The largest IP packet to send, in bytes. Path MTU discovery searches from 576 bytes up to
     /// this. Default 1500.
     pub mtu: u16,
@@ -128,6 +131,7 @@ impl Config {
             rate: rate.into(),
             law: Law::default(),
             padding_share: 0.02,
+            burst: None,
             mtu: 1500,
             memory: ByteCount::new(256_000_000),
             stream_window: ByteCount::new(64_000_000),

@@ -13,6 +13,9 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// general-purpose kernel, short enough not to build a queue.
 pub(crate) const BURST: Duration = Duration::from_millis(4);
 
+/// Size of a full packet, in bytes.
+const FULL: u64 = 1500;
+
 /// Spaces packets so that they leave at no more than the rate. After a pause, a burst of up to
 /// `burst` times the rate may leave at once.
 ///
@@ -21,13 +24,20 @@ pub(crate) const BURST: Duration = Duration::from_millis(4);
 pub(crate) struct Pacer {
     rate: BitRate,
     burst: Duration,
+    /// What may leave at once at most, whatever the rate.
+    most: Option<ByteCount>,
     /// When the link has finished everything sent so far.
     free_at: Instant,
 }
 
 impl Pacer {
     pub(crate) fn new(rate: BitRate, burst: Duration) -> Self {
-        Self { rate, burst, free_at: Instant::ZERO }
+        Self { rate, burst, most: None, free_at: Instant::ZERO }
+    }
+
+    /// The same, but no more than `most` leaves at once.
+    pub(crate) fn limited(self, most: Option<ByteCount>) -> Self {
+        Self { most, ..self }
     }
 
     /// When the next packet may leave.
@@ -54,7 +64,7 @@ impl Pacer {
 
     /// Number of bytes that may leave `now` in one burst.
     pub(crate) fn left(&self, now: Instant) -> ByteCount {
-        self.rate.bytes_in(now.saturating_since(self.free_at).min(self.burst))
+        self.rate.bytes_in(now.saturating_since(self.start(now)))
     }
 
     /// The same link, as far as others have used it.
@@ -74,7 +84,17 @@ impl Pacer {
             return;
         }
         let time = self.rate.time_to_send(size).min(LONGEST);
-        self.free_at = self.free_at.max(now - self.burst) + time;
+        self.free_at = self.start(now) + time;
+    }
+
+    /// From when on the time that the link was free counts.
+    pub(crate) fn start(&self, now: Instant) -> Instant {
+        let earned = self.most.map_or(self.burst, |most| {
+            // The packet that leaves when the link comes free is not earned.
+            let rest = most.get().saturating_sub(FULL);
+            self.rate.time_to_send(ByteCount::new(rest)).min(self.burst)
+        });
+        self.free_at.max(now - earned)
     }
 }
 
@@ -91,6 +111,32 @@ mod tests {
             count += 1;
         }
         count
+    }
+
+    /// A bucket of two packets that is filled at the rate, and drops what finds it empty (RFC 2697 §3).
+    #[test]
+    fn a_limited_burst_passes_a_policer_of_that_size() {
+        for (most, late_us, dropped) in
+            [(Some(3000), 300, 0), (Some(3000), 7000, 0), (None, 7000, 1)]
+        {
+            let pacer = Pacer::new(BitRate::from_mbit(12), Duration::from_millis(4));
+            let mut pacer = pacer.limited(most.map(ByteCount::new));
+            // In bits, of which a microsecond brings twelve.
+            let (mut bucket, mut last) = (24_000, Instant::from_nanos(1_000_000_000));
+            let mut drops = 0;
+            for turn in 0..1000 {
+                let micros = turn % 3 * late_us;
+                last += Duration::from_micros(micros);
+                bucket = 24_000.min(bucket + micros * 12);
+                for _ in 0..sent_by(&mut pacer, last) {
+                    match bucket.checked_sub(12_000) {
+                        Some(rest) => bucket = rest,
+                        None => drops += 1,
+                    }
+                }
+            }
+            assert_eq!(drops.min(1), dropped, "at most {most:?}, {late_us} µs late");
+        }
     }
 
     #[test]

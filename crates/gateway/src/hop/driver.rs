@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use os::Timer;
 use pep::routes::Sources;
-use slacp::{Ecn, Event, Notice, SessionId, Wake};
+use slacp::{Ecn, Event, Notice, SessionId};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use units::{Instant, Machine};
 
@@ -29,10 +29,6 @@ use crate::tunnel::Port;
 const RECEPTIONS_PER_TURN: usize = 4;
 /// Minimum timer delay while the kernel accepts no datagrams.
 const WHILE_BLOCKED: Duration = Duration::from_millis(1);
-/// Maximum time the link may idle so that several packets leave in one call: a wake-up per packet
-/// costs more than the packet. Equals two packets at 50 Mbit/s; the pacer lets a late driver catch
-/// up.
-const QUANTUM: Duration = Duration::from_micros(500);
 /// Maximum events of TCP connections per turn, and messages from other parts of the hub.
 const TCP_EVENTS_PER_TURN: usize = 64;
 const MAIL_PER_TURN: usize = 64;
@@ -153,13 +149,9 @@ impl Driver {
     fn deadline(&self, now: Instant, flowing: bool) -> Option<Instant> {
         let state = self.hop.part(self.part);
         let forecast = state.forecast_ends();
-        let Some((at, why)) = state.endpoint.poll_timeout() else { return forecast };
-        let earliest = match why {
-            // The socket is full, so sending must wait anyway.
-            _ if !flowing => now + WHILE_BLOCKED,
-            Wake::Pacing => now + QUANTUM,
-            _ => Instant::ZERO,
-        };
+        let Some((at, _)) = state.endpoint.poll_timeout() else { return forecast };
+        // If the socket is full, sending must wait anyway.
+        let earliest = if flowing { Instant::ZERO } else { now + WHILE_BLOCKED };
         let at = at.max(earliest);
         Some(forecast.map_or(at, |ends| ends.min(at)))
     }
@@ -383,7 +375,8 @@ impl Driver {
                 sources.remember(from, ours, session);
             });
             match taken {
-                Ok(()) => {}
+                Ok(true) => {}
+                Ok(false) => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // An ICMP error about an earlier datagram, which the protocol handles by itself.
                 Err(error) => {

@@ -77,12 +77,13 @@ impl Sockets {
         }
     }
 
-    /// Receives what has arrived on a socket; `WouldBlock` if nothing has on any.
+    /// Receives what has arrived on a socket; `WouldBlock` if nothing has on any. Returns whether more may
+    /// wait.
     pub(crate) fn receive(
         &mut self,
         buffers: &mut Reception,
         mut datagram: impl FnMut(SocketAddr, Option<IpAddr>, Ecn, &mut [u8]),
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let count = self.links.len();
         for step in 0..count {
             let number = (self.turn + step) % count;
@@ -90,7 +91,7 @@ impl Sockets {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => {
                     self.turn = (number + 1) % count;
-                    return result;
+                    return result.map(|more| more || count > 1);
                 }
             }
         }

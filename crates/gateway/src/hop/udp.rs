@@ -118,12 +118,13 @@ impl UdpLink {
         })
     }
 
-    /// Receives what has arrived, in one system call; `WouldBlock` if nothing has.
+    /// Receives what has arrived, in one system call; `WouldBlock` if nothing has. Returns whether more
+    /// may wait.
     pub(crate) fn receive(
         &self,
         buffers: &mut Reception,
         mut datagram: impl FnMut(SocketAddr, Option<IpAddr>, Ecn, &mut [u8]),
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let mut metas = [RecvMeta::default(); RECEPTIONS];
         let mut chunks = buffers.0.chunks_exact_mut(1 << 16);
         let mut slices: [_; RECEPTIONS] =
@@ -139,7 +140,13 @@ impl UdpLink {
                 datagram(from, meta.dst_ip, ecn, bytes);
             }
         }
-        Ok(())
+        let is_full = count == RECEPTIONS;
+        if !is_full {
+            // Nothing is left, so waits for the next datagram need no call that finds nothing.
+            let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+            let _ = self.socket.try_io(Interest::READABLE, nothing);
+        }
+        Ok(is_full)
     }
 
     /// On an IPv6 socket, IPv4 addresses take the form `::ffff:a.b.c.d`.

@@ -134,6 +134,13 @@ impl End {
         }
     }
 
+    /// Whether there may be bytes to read, and they begin with an urgent one.
+    pub(super) fn is_at_urgent(&self, context: &mut Context<'_>) -> bool {
+        let Self::Socket(end) = self else { return false };
+        let may_read = end.poll_ready(context, Interest::READABLE).is_ready();
+        may_read && end.is_at_urgent()
+    }
+
     /// Writes as much of `data` as there is room for, at least one byte.
     pub(super) fn poll_write(
         &self,

@@ -253,7 +253,7 @@ impl<'c> Polled<'_, '_, 'c> {
             Poll::Ready(Ok(())) => {}
         }
         scratch::with(|buffer| {
-            let is_urgent = matches!(source, End::Socket(source) if source.is_at_urgent());
+            let is_urgent = source.is_at_urgent(context);
             let count = match source.poll_read(context, buffer) {
                 Poll::Pending => return Step::Blocked(from),
                 Poll::Ready(Err(failure)) => return Step::Failed(from, failure),

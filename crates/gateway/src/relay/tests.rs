@@ -56,7 +56,7 @@ impl Pair {
         let mut config = config;
         let classes = compressing(&mut config);
         let local = "127.0.0.1:0".parse().unwrap();
-        let workers = Workers::start(PARTS.get()).unwrap();
+        let workers = Workers::start(PARTS.get(), true).unwrap();
         let hub_links = workers::bind(local, &workers, None).unwrap();
         let hub_address = hub_links[0].local_addr().unwrap();
         let [hub_key, terminal_key] = [(); 2].map(|()| PrivateKey::generate().unwrap());

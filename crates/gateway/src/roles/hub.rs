@@ -90,7 +90,8 @@ pub async fn run(
     let second_half = predecessor.as_ref().is_some_and(|it| !it.told.second_half);
     config.link.index_share = config.link.index_share.half(second_half);
     let own = OwnAddresses::open()?;
-    let workers = Workers::start(config.workers).map_err(RunError::System)?;
+    let workers =
+        Workers::start(config.workers, config.link.burst.is_none()).map_err(RunError::System)?;
     let beside = predecessor.as_ref().map(Predecessor::sockets);
     let links = match config.listen {
         Some(address) => workers::bind(address, &workers, beside)?,

@@ -7,11 +7,12 @@ use std::thread::{self, JoinHandle};
 
 use slacp::IndexShare;
 use tokio::net::TcpStream;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::error::RunError;
 use crate::hop::udp::{self, UdpLink};
+use crate::runtime;
 
 /// The runtimes of a gateway's parts, each with one thread.
 pub(crate) struct Workers {
@@ -40,14 +41,14 @@ impl Workers {
         Self { handles: vec![Handle::current()], threads: Vec::new() }
     }
 
-    /// This thread and others, for `parts` of a hub.
+    /// This thread and others, for `parts` of a hub. The others gather as [`runtime::start`] says.
     ///
     /// # Errors
     /// If the system permits no further threads or descriptors.
-    pub(crate) fn start(parts: u8) -> io::Result<Self> {
+    pub(crate) fn start(parts: u8, gathers: bool) -> io::Result<Self> {
         let mut workers = Self::none();
         for part in 1..parts {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let runtime = runtime::start(gathers)?;
             let (running, stopped) = oneshot::channel::<()>();
             workers.handles.push(runtime.handle().clone());
             let thread = thread::Builder::new().name(format!("part {part}")).spawn(move || {
@@ -134,7 +135,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_part_has_a_thread_that_ends_with_the_workers() {
-        let workers = Workers::start(3).unwrap();
+        let workers = Workers::start(3, true).unwrap();
         let mut threads = vec![current().id()];
         for part in 1..3 {
             threads.push(workers.of(part).spawn(async { current().id() }).await.unwrap());

@@ -1,4 +1,4 @@
-//! Settings of the hop: `mtu`, `memory`, `stream_window`; and `connect_timeout`.
+//! Settings of the hop: `mtu`, `burst`, `memory`, `stream_window`; and `connect_timeout`.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -19,6 +19,7 @@ const LEAST_SIZE: ByteCount = ByteCount::new(64_000);
 /// The keys as written.
 pub(super) struct Hop {
     pub(super) mtu: Option<i64>,
+    pub(super) burst: Option<Text<ByteCount>>,
     pub(super) memory: Option<Text<ByteCount>>,
     pub(super) stream_window: Option<Text<ByteCount>>,
 }
@@ -33,6 +34,7 @@ impl Hop {
         if let Some(mtu) = number(place, "mtu", self.mtu, (MTU, " bytes"))? {
             link.mtu = mtu as u16;
         }
+        link.burst = burst(place, self.burst, link.mtu)?;
         link.memory = size(place, "memory", self.memory)?.unwrap_or(link.memory);
         link.decompressors = pep::compression::decompressors(link.memory);
         let window = size(place, "stream_window", self.stream_window)?;
@@ -42,6 +44,18 @@ impl Hop {
         place.check(good, "stream_window", quoted(link.stream_window), expected)?;
         Ok(link)
     }
+}
+
+/// What may leave at once: a packet at least, so that any leaves.
+fn burst(
+    place: &Place<'_>,
+    burst: Option<Text<ByteCount>>,
+    mtu: u16,
+) -> Result<Option<ByteCount>, FileError> {
+    let Some(Text(burst)) = burst else { return Ok(None) };
+    let expected = format!("at least the mtu, {mtu} bytes");
+    place.check(burst.get() >= u64::from(mtu), "burst", quoted(burst), expected)?;
+    Ok(Some(burst))
 }
 
 /// An optional amount of memory.

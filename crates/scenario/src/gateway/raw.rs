@@ -85,6 +85,10 @@ pub(crate) struct RawTerminal {
     /// The most that all streams of a session hold, in each direction.
     #[schemars(extend("default" = "256 MB"))]
     pub(super) memory: Option<Text<ByteCount>>,
+    /// What may leave at once at most, for links whose policer drops longer bursts. Takes more of the
+    /// processor: the gateway wakes up for each packet.
+    #[schemars(extend("examples" = ["3 kB"]))]
+    pub(super) burst: Option<Text<ByteCount>>,
     /// The most that one stream holds.
     #[schemars(extend("default" = "64 MB"))]
     pub(super) stream_window: Option<Text<ByteCount>>,
@@ -195,6 +199,10 @@ pub(crate) struct RawHub {
     /// The most that all streams of a session hold, in each direction.
     #[schemars(extend("default" = "256 MB"))]
     pub(super) memory: Option<Text<ByteCount>>,
+    /// What may leave at once at most, for links whose policer drops longer bursts. Takes more of the
+    /// processor: the gateway wakes up for each packet.
+    #[schemars(extend("examples" = ["3 kB"]))]
+    pub(super) burst: Option<Text<ByteCount>>,
     /// The most that one stream holds.
     #[schemars(extend("default" = "64 MB"))]
     pub(super) stream_window: Option<Text<ByteCount>>,

@@ -13,6 +13,7 @@ const COMMON: &[&str] = &["control", "metrics", "proxy", "state"];
 /// Keys of hub and terminal.
 const OF_A_PAIR: &[&str] = &[
     "bundles",
+    "burst",
     "dlep",
     "dns",
     "http",

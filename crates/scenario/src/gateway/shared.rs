@@ -51,7 +51,12 @@ macro_rules! shared_keys {
                 probe: $raw.probe,
                 probe_share: $raw.probe_share,
             },
-            hop: Hop { mtu: $raw.mtu, memory: $raw.memory, stream_window: $raw.stream_window },
+            hop: Hop {
+                mtu: $raw.mtu,
+                burst: $raw.burst,
+                memory: $raw.memory,
+                stream_window: $raw.stream_window,
+            },
             operation: Operation {
                 control: $raw.control,
                 state: $raw.state,

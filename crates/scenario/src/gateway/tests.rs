@@ -218,6 +218,19 @@ fn padding_takes_a_share_of_what_is_sent() {
 }
 
 #[test]
+fn a_burst_holds_a_packet_at_least() {
+    let with = |keys: &str| {
+        let config = hub(&hub_with("rate = \"50 Mbit/s\"", &format!("rate = \"auto\"\n{keys}")));
+        config.map(|config| config.link.burst).map_err(|error| error.to_string())
+    };
+    assert_eq!(with(""), Ok(None));
+    assert_eq!(with("burst = \"3 kB\""), Ok(Some(ByteCount::new(3000))));
+    assert_eq!(with("burst = \"1200 B\"\nmtu = 1200"), Ok(Some(ByteCount::new(1200))));
+    let error = with("burst = \"1400 B\"").unwrap_err();
+    assert!(error.contains("burst") && error.contains("1500 bytes"), "{error}");
+}
+
+#[test]
 fn the_operation_of_a_gateway_is_configured() {
     let with = |keys: &str| {
         let text = hub_with("rate", &format!("{keys}\nrate"));

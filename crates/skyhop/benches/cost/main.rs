@@ -9,6 +9,7 @@
 //! cargo bench -p skyhop --bench cost -- swarm [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- crash [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- workers [ROUNDS]
+//! cargo bench -p skyhop --bench cost -- geo [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- page [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- huge [GIGABYTES]
 //! ```
@@ -18,11 +19,12 @@
 //! intercepts. `noise` compares the pair with and without compression of streams, for data that does not
 //! compress. `sessions` measures a hub with 1, 100 and 400 terminals, one of which carries the
 //! download. `swarm` measures a hub with thousands, all in one process, `crash` how soon they are back, and
-//! `workers` one with one or two threads. `page` measures what the dashboard of such a hub takes.
+//! `workers` one with one or two threads. `geo` measures the pair at a satellite link's rate, `page` measures what the dashboard of such a hub takes.
 
 mod connections;
 mod cpu;
 mod crash;
+mod geo;
 mod huge;
 mod page;
 mod quic;
@@ -42,7 +44,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Instant;
 
-use lab::{Cabled, Node};
+use lab::{Cabled, NetNs, Node};
 use report::{Column, Table};
 use stats::Spread;
 
@@ -69,6 +71,8 @@ fn main() -> Result<(), Failure> {
         ["quic-terminal", listen, hub] => quic::terminal(listen.parse()?, hub.parse()?),
         ["quic-hub", listen, to] => quic::hub(listen.parse()?, to.parse()?),
         ["hold", listen] => connections::holder(listen.parse()?),
+        ["geo"] => geo::run(5),
+        ["geo", rounds, ..] => geo::run(rounds.parse()?),
         ["huge"] => huge::run(5.0),
         ["huge", gigabytes] => huge::run(gigabytes.parse()?),
         ["connections"] => connections::run(20_000),
@@ -118,7 +122,7 @@ fn compare(
     let hosts = Cabled::start()?;
     let server = (hosts.address4(Node::Server), SERVER_PORT).into();
     let bytes = (gigabytes * 1e9) as u64;
-    serve(&hosts, server, bytes, chunk)?;
+    serve(hosts.node(Node::Server), server, bytes, chunk)?;
     let mut all: Vec<(Way, Vec<Figures>)> = ways.map(|way| (way, Vec::new())).collect();
     for round in 1..=rounds {
         for (way, figures) in &mut all {
@@ -145,13 +149,8 @@ fn spread(values: impl Iterator<Item = f64>) -> String {
 }
 
 /// A server that replies to one byte with `bytes` bytes, in which `chunk` is repeated, and closes.
-fn serve(
-    hosts: &Cabled,
-    address: SocketAddr,
-    bytes: u64,
-    chunk: [u8; CHUNK],
-) -> Result<(), Failure> {
-    let listener = hosts.node(Node::Server).run(|| TcpListener::bind(address))?;
+fn serve(host: &NetNs, address: SocketAddr, bytes: u64, chunk: [u8; CHUNK]) -> Result<(), Failure> {
+    let listener = host.run(|| TcpListener::bind(address))?;
     thread::spawn(move || {
         for mut socket in listener.incoming().flatten() {
             let (mut left, mut request) = (bytes, [0]);
@@ -170,12 +169,13 @@ fn serve(
 
 fn measure(hosts: &Cabled, way: Way, server: SocketAddr, bytes: u64) -> Result<Figures, Failure> {
     let running = Running::start(hosts, way, server)?;
-    transfer(hosts, &running, bytes).map_err(|error| format!("{way}: {error}").into())
+    transfer(hosts.node(Node::Client), &running, bytes)
+        .map_err(|error| format!("{way}: {error}").into())
 }
 
 /// One download.
-fn transfer(hosts: &Cabled, running: &Running, bytes: u64) -> Result<Figures, Failure> {
-    let mut socket = hosts.node(Node::Client).run(|| TcpStream::connect(running.entrance))?;
+fn transfer(client: &NetNs, running: &Running, bytes: u64) -> Result<Figures, Failure> {
+    let mut socket = client.run(|| TcpStream::connect(running.entrance))?;
     let (before, begin) = (running.cpu()?, Instant::now());
     socket.write_all(&[1])?;
     let (mut buffer, mut got) = (vec![0; 4 * CHUNK], 0);

@@ -53,7 +53,7 @@ fn cost(gigabytes: f64, rounds: usize) -> Result<(), Failure> {
     let hosts = Cabled::start()?;
     let server = (hosts.address4(Node::Server), SERVER_PORT).into();
     let bytes = (gigabytes * 1e9) as u64;
-    serve(&hosts, server, bytes, [7; CHUNK])?;
+    serve(hosts.node(Node::Server), server, bytes, [7; CHUNK])?;
     let mut all = COUNTS.map(|count| (count, Vec::new()));
     for round in 1..=rounds {
         for (count, figures) in &mut all {
@@ -101,7 +101,7 @@ fn measure(
     thread::sleep(IDLE);
     let idle = (running.cpu()?[1] - idle) / begin.elapsed().as_secs_f64();
     let memory = resident(pid).saturating_sub(before) as f64 / others.len() as f64;
-    let figures = transfer(hosts, &running, bytes)?;
+    let figures = transfer(hosts.node(Node::Client), &running, bytes)?;
     let seconds_per_gigabyte = 8.0 / figures.gbit_per_second;
     Ok(Figures {
         busy: figures.hub - idle * seconds_per_gigabyte,

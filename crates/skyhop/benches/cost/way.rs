@@ -13,6 +13,8 @@ use crate::{Failure, SERVER_PORT, cpu};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
 const HOP_PORT: u16 = 5900;
 const FIRST_PROXY: u16 = 2000;
+/// More than any machine carries.
+const FULL_SPEED: &str = "20 Gbit/s";
 
 /// Address of the hub in all labs.
 pub(crate) fn hub_address() -> SocketAddr {
@@ -51,6 +53,14 @@ impl fmt::Display for Way {
     }
 }
 
+/// What the files of both gateways say.
+pub(crate) struct Settings<'a> {
+    pub(crate) rate: &'a str,
+    /// Further lines at the beginning, and sections at the end.
+    pub(crate) keys: &'a str,
+    pub(crate) sections: &'a str,
+}
+
 /// The running processes of a way. Killed when dropped.
 pub(crate) struct Running {
     /// Where the client connects.
@@ -82,7 +92,7 @@ impl Running {
             Way::Skyhop => return Self::beside(hosts, server, &PrivateKey::generate()?, &[]),
             Way::Class { compress } => {
                 let class = format!("[[class]]\nname = \"default\"\ncompress = {compress}\n");
-                return Self::pair(hosts, server, &PrivateKey::generate()?, &[], &class);
+                return Self::usual(hosts, server, &PrivateKey::generate()?, &[], &class);
             }
         };
         Ok(Self { entrance, sides })
@@ -95,24 +105,38 @@ impl Running {
         hub: &PrivateKey,
         others: &[PrivateKey],
     ) -> Result<Self, Failure> {
-        Self::pair(hosts, server, hub, others, "")
+        Self::usual(hosts, server, hub, others, "")
     }
 
-    /// Starts the pair with further sections in the files of both.
-    fn pair(
+    /// Starts the pair on these hosts, with further sections in the files of both.
+    fn usual(
         hosts: &Cabled,
         server: SocketAddr,
         hub: &PrivateKey,
         others: &[PrivateKey],
         sections: &str,
     ) -> Result<Self, Failure> {
+        let command = |node, program: &str| hosts.command(node, program);
+        let settings = Settings { rate: FULL_SPEED, keys: "", sections };
+        Self::pair(command, server, &settings, hub, others)
+    }
+
+    /// Starts the pair on hosts on which `command` runs a program.
+    pub(crate) fn pair(
+        command: impl Fn(Node, &str) -> Command,
+        server: SocketAddr,
+        settings: &Settings<'_>,
+        hub: &PrivateKey,
+        others: &[PrivateKey],
+    ) -> Result<Self, Failure> {
+        let Settings { rate, keys, sections } = settings;
         let own = PrivateKey::generate()?;
         let served = others.iter().chain([&own]);
-        let config = hub_config(hub, "20 Gbit/s", served) + sections;
-        let far = ready(gateway(hosts.command(Node::Hub, PROGRAM), "hub"), &config)?;
+        let config = format!("{keys}{}{sections}", hub_config(hub, rate, served));
+        let far = ready(gateway(command(Node::Hub, PROGRAM), "hub"), &config)?;
         let intercept = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n{sections}");
-        let config = terminal_config(&own, hub, "20 Gbit/s", &intercept);
-        let near = ready(gateway(hosts.command(Node::Terminal, PROGRAM), "terminal"), &config)?;
+        let config = format!("{keys}{}", terminal_config(&own, hub, rate, &intercept));
+        let near = ready(gateway(command(Node::Terminal, PROGRAM), "terminal"), &config)?;
         Ok(Self { entrance: server, sides: vec![near, far] })
     }
 

@@ -100,7 +100,7 @@ pub(crate) struct Core {
 impl Core {
     pub(super) fn new(config: Config, identity: KeyPair, seed: [u8; 32]) -> Self {
         Self {
-            link: Link::new(config.rate.initial()),
+            link: Link::new(config.rate.initial(), config.burst),
             sessions: Sessions::new(),
             config,
             identity,

@@ -24,8 +24,10 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(rate: BitRate) -> Self {
-        Self { pacer: Pacer::new(rate, BURST), is_ahead: false, spent: Duration::ZERO }
+    /// A link of that rate, on which no more than `burst` leaves at once, if that is limited.
+    pub(super) fn new(rate: BitRate, burst: Option<ByteCount>) -> Self {
+        let pacer = Pacer::new(rate, BURST).limited(burst);
+        Self { pacer, is_ahead: false, spent: Duration::ZERO }
     }
 
     /// When the next packet may leave.
@@ -41,7 +43,7 @@ impl Link {
 
     /// Charges a packet that leaves.
     pub(super) fn sent(&mut self, now: Instant, size: ByteCount) {
-        let before = self.pacer.ready_at().max(now - BURST);
+        let before = self.pacer.start(now);
         self.pacer.sent(now, size);
         self.spent += self.pacer.ready_at().saturating_since(before);
     }
@@ -85,7 +87,7 @@ mod tests {
 
     /// A link that carries one packet in a millisecond, just used as far as it may be.
     fn link() -> Link {
-        let mut link = Link::new(BitRate::from_mbit(12));
+        let mut link = Link::new(BitRate::from_mbit(12), None);
         while link.ready_at() <= at(0) {
             link.sent(at(0), PACKET);
         }
@@ -94,7 +96,8 @@ mod tests {
 
     #[test]
     fn parts_that_share_a_link_send_as_much_as_one_alone() {
-        let mut parts = [Link::new(BitRate::from_mbit(12)), Link::new(BitRate::from_mbit(12))];
+        let mut parts =
+            [Link::new(BitRate::from_mbit(12), None), Link::new(BitRate::from_mbit(12), None)];
         let (mut free_at, mut sent) = (Instant::ZERO, 0);
         for ms in 0..1000 {
             let now = at(ms * 1000);
