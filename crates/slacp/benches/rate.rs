@@ -1,8 +1,8 @@
 //! What a sender gets of a link whose rate nobody told it, in virtual time, as a
 //! table: `cargo bench -p skyhop-slacp --bench rate`; a part of it with `-- fresh`, `downloads`,
 //! `start`, `fades`,
-//! `varied`, `steps`, `beside`, `sharing`, `tcp`, `crowds` or `aggregate`, and with a number of
-//! seeds instead of 32. `-- plots` draws the pictures of `docs/rate.md` instead; it must be named,
+//! `varied`, `steps`, `beside`, `sharing`, `tcp`, `crowds`, `aggregate` or `luck`, and with a number
+//! of seeds instead of 32. `-- plots` draws the pictures of `docs/rate.md` instead; it must be named,
 //! because it writes files.
 //!
 //! 600 ms round trip and a queue of one BDP unless said. The limit is a round trip
@@ -14,6 +14,8 @@ mod carrier;
 mod fresh;
 #[path = "../tests/kit/hop.rs"]
 mod hop;
+#[path = "../tests/kit/luck.rs"]
+mod luck;
 #[path = "../tests/kit/path/mod.rs"]
 mod path;
 mod plots;
@@ -28,6 +30,7 @@ use core::time::Duration;
 use carrier::Members;
 use fresh::{Knowing, Use};
 use link::Jitter;
+use luck::{Hidden, ReportEnds};
 use path::cases::{Case, first_round_trips};
 use path::crowd::Crowd;
 use path::fades::Fade;
@@ -52,7 +55,7 @@ const STARTS: u64 = 50;
 
 fn main() {
     let chosen: Vec<String> = arguments().filter(|arg| arg.parse::<u64>().is_err()).collect();
-    let parts: [(&str, fn()); 11] = [
+    let parts: [(&str, fn()); 12] = [
         ("fresh", fresh_sessions),
         ("downloads", downloads),
         ("start", start),
@@ -64,6 +67,7 @@ fn main() {
         ("tcp", tcp),
         ("crowds", crowds),
         ("aggregate", aggregates),
+        ("luck", luck),
     ];
     for (name, part) in parts {
         if chosen.is_empty() || chosen.iter().any(|chosen| chosen == name) {
@@ -565,4 +569,32 @@ fn shared(members: Members, runs: u64) {
         verdict(low >= 0.9 && high <= 1.1),
         most(|run| run.lost) * 100.0,
     );
+}
+
+/// How much single seeds differ in what tests assert of a few.
+fn luck() {
+    println!("shares of equal ones: least, median and most of {} seeds", seeds());
+    for later in [3.0, 8.0] {
+        let least = |seed| Sharing { later, nearer: false }.run(seed).least;
+        distribution(&format!("of two, {later} s later: least in 3 s"), least, |least| {
+            least > 0.65
+        });
+    }
+    for (count, aggregate) in [(2, false), (8, false), (2, true), (8, true)] {
+        let whose = if aggregate { "members" } else { "strangers" };
+        let least = |seed| ReportEnds { count, aggregate }.run(seed).after;
+        distribution(&format!("of {count} {whose} after a report"), least, |least| least > 0.9);
+    }
+    for count in [2, 8] {
+        let hider = |seed| Hidden { count }.run(seed).hider;
+        distribution(&format!("of {count}, hides the queue"), hider, |hider| hider <= 1.2);
+    }
+}
+
+fn distribution(name: &str, run: impl Fn(u64) -> f64 + Send + Sync, ok: fn(f64) -> bool) {
+    let all: Vec<f64> = (1..=seeds()).into_par_iter().map(run).collect();
+    let (median, most) = spread(all.iter().copied(), f64::max);
+    let (_, least) = spread(all.iter().copied(), f64::min);
+    let failing = all.iter().filter(|value| !ok(**value)).count();
+    println!("  {name:<36} {least:.2} {median:.2} {most:.2}   {failing} fail their test");
 }

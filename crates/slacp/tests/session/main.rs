@@ -6,6 +6,8 @@ mod carrier;
 mod hop;
 #[path = "../kit/links.rs"]
 mod links;
+#[path = "../kit/luck.rs"]
+mod luck;
 #[path = "../kit/packets.rs"]
 mod packets;
 #[path = "../kit/pair.rs"]

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::carrier::Carrier;
+use crate::luck::ReportEnds;
 use crate::path::cases::rate;
 use crate::path::{Path, Transfer, at, ms, queue_of};
 use link::{LinkConfig, Loss};
@@ -317,50 +317,6 @@ fn sessions_of_a_hub_go_on_with_their_shares_when_the_report_ends() {
             assert!(ended.before > 0.97 && ended.after > 0.9, "{case}");
             assert!(ended.used > 0.95 && ended.queue < longest, "{case}");
             assert_eq!(ended.dropped, 0, "{case}");
-        }
-    }
-}
-
-/// Downloads over one link, the rate of which is reported until 15 s.
-struct ReportEnds {
-    count: usize,
-    aggregate: bool,
-}
-
-/// How they shared.
-#[derive(Debug)]
-struct Ended {
-    /// The least that one got before and after, of its equal share.
-    before: f64,
-    after: f64,
-    /// The part of the link used from two round trips after the end.
-    used: f64,
-    /// The longest queue from the end on, in ms, and the packets dropped.
-    queue: f64,
-    dropped: u64,
-}
-
-impl ReportEnds {
-    fn run(&self, seed: u64) -> Ended {
-        let Self { count, aggregate } = *self;
-        let mut carrier = Carrier::with(MODEM, MBIT, DELAY, ms(600), count, aggregate, seed);
-        for _ in 0..count {
-            carrier.add(Duration::ZERO, &[(2.0, 1e6)], seed);
-        }
-        carrier.run(3.0);
-        carrier.report(Some(MBIT));
-        carrier.run(15.0);
-        let dropped = carrier.dropped();
-        carrier.report(None);
-        carrier.run(45.0);
-        let least = |rates: Vec<f64>| rates.into_iter().fold(f64::INFINITY, f64::min);
-        let equal = MBIT / count as f64;
-        Ended {
-            before: least(carrier.rates(8.0, 15.0)) / equal,
-            after: least(carrier.rates(25.0, 45.0)) / equal,
-            used: carrier.rates(16.2, 45.0).iter().sum::<f64>() / MBIT,
-            queue: carrier.queue(100.0, 15.0, 45.0),
-            dropped: carrier.dropped() - dropped,
         }
     }
 }
