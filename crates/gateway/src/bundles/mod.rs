@@ -4,6 +4,7 @@ mod control;
 mod hop;
 mod incoming;
 mod node;
+pub(crate) mod secure;
 mod store;
 mod tcpcl;
 #[cfg(test)]

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use units::Machine;
 
+use super::secure::Secure;
 use super::store::{Store, StoreError, StoreHandle};
 use super::tcpcl::Sessions;
 use super::{hop, warnings::Warnings};
@@ -65,6 +66,7 @@ impl Link {
 /// A node for bundles.
 pub(super) struct Node {
     pub(super) config: BundlesConfig,
+    pub(super) secure: Option<Secure>,
     agent: Mutex<Agent>,
     pub(super) store: StoreHandle,
     links: Mutex<BTreeMap<PeerId, Link>>,
@@ -114,6 +116,7 @@ impl Node {
         if let Some(inbox) = config.inbox.as_ref().filter(|inbox| !inbox.is_dir()) {
             return Err(bundles(format!("`inbox`: {} is no directory", inbox.display())));
         }
+        let secure = config.tls.as_ref().map(Secure::load).transpose().map_err(bundles)?;
         let (now, partial) = (clock::unix_millis(), config.agent.limits.bytes.get() / PARTIAL_PART);
         let (store, records, known) = match Store::open(&config.store, now, partial) {
             Ok(opened) => opened,
@@ -131,6 +134,7 @@ impl Node {
         tracing::info!("bundles: node {}, {count} in the store", config.agent.node);
         Ok(Some(Arc::new(Self {
             config,
+            secure,
             agent: Mutex::new(agent),
             store,
             links: Mutex::default(),

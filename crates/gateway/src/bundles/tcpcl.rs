@@ -9,8 +9,7 @@ use std::time::Duration;
 use pep::bundles::tcpcl::{Role, Session, SessionConfig, SessionEvent, TermReason};
 use pep::bundles::{Decision, Node as NodeId, Origin, PeerId, Refusal, Returned};
 use pep::config::Reach;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -19,6 +18,7 @@ use units::Machine;
 
 use super::incoming::{Incoming, Outcome};
 use super::node::{Link, Node, Outgoing};
+use super::secure::Shown;
 use crate::clock;
 use crate::roles::gateway::log_panic;
 
@@ -28,6 +28,8 @@ const MOST: usize = 64;
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Time for connecting, and for writing to a peer that does not read.
 const LIMIT: Duration = Duration::from_secs(30);
+/// Time for saying that nothing more comes.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
@@ -106,11 +108,16 @@ pub(super) async fn connect(node: Arc<Node>, peer: PeerId, address: SocketAddr) 
     }
 }
 
+type Reader = Box<dyn AsyncRead + Send + Unpin>;
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
 /// A running session.
 struct Talk<'a> {
     node: &'a Arc<Node>,
     session: Session,
-    writer: OwnedWriteHalf,
+    writer: Writer,
+    /// With TLS.
+    shown: Option<Shown>,
     /// The peer, once it has said who it is.
     peer: Option<PeerId>,
     /// The only peer that it may be.
@@ -128,14 +135,29 @@ async fn talk(node: &Arc<Node>, socket: TcpStream, role: Role, expected: Option<
     let config = SessionConfig {
         node: node.config.agent.node.clone(),
         largest: node.config.agent.limits.largest.get(),
+        tls: node.secure.is_some(),
     };
     // It only costs time if it cannot be set.
     let _ = socket.set_nodelay(true);
-    let (mut reader, writer) = socket.into_split();
+    let mut session = Session::new(clock::now(), role, config);
+    let (mut reader, writer, shown): (Reader, Writer, _) = match &node.secure {
+        None => {
+            let (reader, writer) = socket.into_split();
+            (Box::new(reader), Box::new(writer), None)
+        }
+        Some(secure) => match secure.begin(socket, &mut session, role, expected).await {
+            Err(end) => return end,
+            Ok((stream, shown)) => {
+                let (reader, writer) = tokio::io::split(stream);
+                (Box::new(reader), Box::new(writer), Some(shown))
+            }
+        },
+    };
     let mut talk = Talk {
         node,
-        session: Session::new(clock::now(), role, config),
+        session,
         writer,
+        shown,
         peer: None,
         expected,
         number: node.number(),
@@ -146,11 +168,12 @@ async fn talk(node: &Arc<Node>, socket: TcpStream, role: Role, expected: Option<
     };
     let end = talk.run(&mut reader).await;
     talk.leave();
+    let _ = timeout(FAREWELL, talk.writer.shutdown()).await;
     end
 }
 
 impl Talk<'_> {
-    async fn run(&mut self, reader: &mut OwnedReadHalf) -> String {
+    async fn run(&mut self, reader: &mut Reader) -> String {
         let mut buffer = vec![0; PIECE];
         loop {
             if let Some(end) = self.drain().await {
@@ -189,7 +212,11 @@ impl Talk<'_> {
             if output.is_empty() {
                 return over;
             }
-            let written = timeout(LIMIT, self.writer.write_all(&output)).await;
+            let writing = async {
+                self.writer.write_all(&output).await?;
+                self.writer.flush().await
+            };
+            let written = timeout(LIMIT, writing).await;
             if !matches!(written, Ok(Ok(()))) && over.is_none() {
                 self.session.handle_close();
             }
@@ -236,6 +263,15 @@ impl Talk<'_> {
             tracing::warn!("bundles: {said} connects, and is not a node of [[bundles.peer]]");
             return self.session.end(clock::now(), TermReason::ContactFailure);
         };
+        let is_certified = match (&self.node.secure, &self.shown) {
+            (Some(secure), Some(shown)) => secure.is_certified(peer, shown),
+            (secure, _) => secure.is_none(),
+        };
+        if !is_certified {
+            let name = self.node.name(Origin::Peer(peer));
+            tracing::warn!("bundles: who says to be {name} has the certificate of another");
+            return self.session.end(clock::now(), TermReason::ContactFailure);
+        }
         self.session.accept(clock::now());
         let (sender, queue) = mpsc::channel(self.node.config.agent.limits.window);
         (self.peer, self.queue) = (Some(peer), Some(queue));

@@ -1,5 +1,7 @@
 //! Nodes on loopback that exchange bundles by TCPCLv4, and strangers who connect.
 
+mod tls;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -39,6 +41,7 @@ fn config(node: &str, store: &Path, peers: &[(&str, Reach)]) -> BundlesConfig {
         inbox: None,
         listen: None,
         clients: Vec::new(),
+        tls: None,
     }
 }
 
@@ -49,10 +52,18 @@ fn free() -> SocketAddr {
 
 /// A node that `ipn:2.0` may connect to, and where.
 async fn listening(store: &Path) -> (Bundles, SocketAddr) {
+    listening_with(store, |_| {}).await
+}
+
+async fn listening_with(
+    store: &Path,
+    configure: impl Fn(&mut BundlesConfig),
+) -> (Bundles, SocketAddr) {
     loop {
         let address = free();
         let mut config = config("ipn:1.0", store, &[("ipn:2.0", Reach::Listen)]);
         config.listen = Some(address);
+        configure(&mut config);
         // Somebody else may have taken the port meanwhile.
         if let Ok(Some(node)) = Bundles::start(config).await {
             return (node, address);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, access};
-use pep::config::BundlesConfig;
+use pep::config::{BundlesConfig, BundlesTls};
 use units::ByteCount;
 
 use super::Finding;
@@ -20,7 +20,23 @@ pub(super) fn examine(config: &BundlesConfig, is_running: bool) -> Vec<Finding> 
         let what = format!("TCP {address} for other nodes: {error}");
         findings.push(Finding::fail("bundles", what, "change `listen` in [bundles]"));
     }
+    findings.extend(config.tls.as_ref().map(tls));
     findings
+}
+
+/// Whether the certificates for sessions with other nodes can be used.
+fn tls(config: &BundlesTls) -> Finding {
+    match crate::bundles::secure::check(config) {
+        Ok(()) => {
+            let shown = config.files.certificate.display();
+            Finding::ok("bundles", format!("{shown} can be used for TLS with other nodes"))
+        }
+        Err(error) => {
+            let mend = "give `certificate` and `key` of [bundles] PEM files of one pair, and \
+                        `authorities` one of those that certify the others";
+            Finding::fail("bundles", error, mend)
+        }
+    }
 }
 
 fn may_write(path: &Path) -> bool {
@@ -73,10 +89,29 @@ fn inbox(path: &Path) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use pep::config::TlsFiles;
+
     use super::*;
 
     fn texts(findings: &[Finding]) -> Vec<String> {
         findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn certificates_for_other_nodes_are_tried() {
+        let made = rcgen::generate_simple_self_signed(["ship".to_owned()]).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let [certificate, key] = ["certificate", "key"].map(|name| directory.path().join(name));
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let with = |authorities: &Path| {
+            let files = TlsFiles { certificate: certificate.clone(), key: key.clone() };
+            let (authorities, names) = (authorities.to_owned(), Vec::new());
+            tls(&BundlesTls { files, authorities, names }).to_string()
+        };
+        let (good, bad) = (with(&certificate), with(&key));
+        assert!(good.contains("can be used for TLS with other nodes"), "{good}");
+        assert!(bad.contains("key has no certificate of an authority"), "{bad}");
     }
 
     #[test]

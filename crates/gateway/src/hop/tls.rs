@@ -15,6 +15,8 @@ use tokio_rustls::rustls::client::danger::{
 use tokio_rustls::rustls::crypto::{self, CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{
     ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
 };
@@ -36,10 +38,34 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, String> {
 /// # Errors
 /// What is wrong with a file, and with which.
 pub(crate) fn acceptor_of(files: &TlsFiles, protocols: &[&[u8]]) -> Result<TlsAcceptor, String> {
+    accepting(files, WebPkiClientVerifier::no_client_auth(), protocols)
+}
+
+/// A server's side for clients that show a certificate of one of the authorities in a file (PEM).
+///
+/// # Errors
+/// What is wrong with a file, and with which.
+pub(crate) fn acceptor_verifying(
+    files: &TlsFiles,
+    authorities: &Path,
+) -> Result<TlsAcceptor, String> {
+    let roots = Arc::new(roots(Some(authorities))?);
+    let clients = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+    let clients = clients.map_err(|error| format!("{}: {error}", authorities.display()))?;
+    accepting(files, clients, &[])
+}
+
+fn accepting(
+    files: &TlsFiles,
+    clients: Arc<dyn ClientCertVerifier>,
+    protocols: &[&[u8]],
+) -> Result<TlsAcceptor, String> {
     let (chain, key) = identity(files)?;
     let config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
+        .and_then(|builder| {
+            builder.with_client_cert_verifier(clients).with_single_cert(chain, key)
+        });
     let mut config = config.map_err(|error| unlike(files, &error))?;
     config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
     Ok(TlsAcceptor::from(Arc::new(config)))
@@ -94,6 +120,23 @@ pub(crate) fn verifying(
     own: Option<&TlsFiles>,
     protocols: &[&[u8]],
 ) -> Result<TlsConnector, String> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let config = config.with_root_certificates(roots(authorities)?);
+    let mut config = match own {
+        None => config.with_no_client_auth(),
+        Some(files) => {
+            let (chain, key) = identity(files)?;
+            config.with_client_auth_cert(chain, key).map_err(|error| unlike(files, &error))?
+        }
+    };
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// The authorities in a file, or the system's.
+fn roots(authorities: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let found = match authorities {
         Some(path) => {
@@ -108,21 +151,9 @@ pub(crate) fn verifying(
     let (good, _) = roots.add_parsable_certificates(found);
     if good == 0 {
         let place = authorities.map_or("this system".to_owned(), |it| it.display().to_string());
-        return Err(format!("{place} has no certificate of an authority to verify servers by"));
+        return Err(format!("{place} has no certificate of an authority to verify others by"));
     }
-    let config = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    let config = config.with_root_certificates(roots);
-    let mut config = match own {
-        None => config.with_no_client_auth(),
-        Some(files) => {
-            let (chain, key) = identity(files)?;
-            config.with_client_auth_cert(chain, key).map_err(|error| unlike(files, &error))?
-        }
-    };
-    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
-    Ok(TlsConnector::from(Arc::new(config)))
+    Ok(roots)
 }
 
 /// The name of a server.

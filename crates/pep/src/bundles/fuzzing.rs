@@ -78,7 +78,9 @@ pub(crate) fn transfer(bytes: &[u8], size: usize) -> Vec<u8> {
 /// what has come by then.
 pub(crate) fn converse(bytes: &[u8], size: usize, role: Role, sends: bool) -> Vec<SessionEvent> {
     let node = "ipn:1.0".parse().expect("a node");
-    let config = SessionConfig { node, largest: LARGEST };
+    // What comes before TLS is a matter of pieces.
+    let tls = sends && bytes.len() % 2 == 1;
+    let config = SessionConfig { node, largest: LARGEST, tls };
     let mut session = Session::new(Instant::ZERO, role, config);
     let mut events: Vec<SessionEvent> = Vec::new();
     for piece in bytes.chunks(size) {
@@ -92,6 +94,7 @@ pub(crate) fn converse(bytes: &[u8], size: usize, role: Role, sends: bool) -> Ve
                     }
                 }
                 SessionEvent::Whole => session.stored(Instant::ZERO),
+                SessionEvent::Tls => session.secured(Instant::ZERO),
                 _ => {}
             }
             match (events.last_mut(), event) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use units::ByteCount;
 
+use super::TlsFiles;
 use super::intercept::serves;
 use crate::bundles::AgentConfig;
 use crate::traffic::Prefix;
@@ -33,6 +34,20 @@ pub struct BundlesConfig {
     pub listen: Option<SocketAddr>,
     /// Those that may connect there; empty: this machine only. Key `clients`.
     pub clients: Vec<Prefix>,
+    /// Sessions of TCPCLv4 are within TLS; without it none is.
+    pub tls: Option<BundlesTls>,
+}
+
+/// TLS with nodes of the LAN (RFC 9174 §4.4), whose certificates are verified, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundlesTls {
+    /// What this node shows. Keys `certificate` and `key`.
+    pub files: TlsFiles,
+    /// Those that certify the other nodes (PEM). Key `authorities`.
+    pub authorities: PathBuf,
+    /// The host name or address that each of the agent's peers has a certificate for, in the same order.
+    /// Key `certificate_name` of a peer; default: the address at the other end of the connection.
+    pub names: Vec<Option<String>>,
 }
 
 /// How a node is reached.

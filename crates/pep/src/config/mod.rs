@@ -11,7 +11,7 @@ mod operation;
 mod solo;
 mod terminal;
 
-pub use bundles::{BundlesConfig, FILE_SERVICES, Reach};
+pub use bundles::{BundlesConfig, BundlesTls, FILE_SERVICES, Reach};
 pub use dns::{DnsConfig, HubDnsConfig, SecureDns};
 pub use http::{HttpConfig, HubCacheConfig, HubHttpConfig, PushConfig, SiteConfig};
 pub use hub::{

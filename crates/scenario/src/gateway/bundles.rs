@@ -2,10 +2,12 @@
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
+use std::net::IpAddr;
 use std::path::Path;
 
 use pep::bundles::{AgentConfig, Limits, Neighbour, Node};
-use pep::config::{BundlesConfig, PermittedTerminal, Reach};
+use pep::config::{BundlesConfig, BundlesTls, PermittedTerminal, Reach, TlsFiles};
+use slacp::HostName;
 use units::{ByteCount, format_duration};
 
 use super::number;
@@ -35,8 +37,12 @@ pub(super) fn terminal(
 ) -> Result<BundlesConfig, FileError> {
     let place = place.within("bundles");
     let hub = raw.hub.as_ref().map(|hub| hub.0.clone());
-    let first = hub
-        .map(|node| (Neighbour { node, behind: Vec::new(), everything: true }, Reach::Hub, None));
+    let first = hub.map(|node| Peer {
+        neighbour: Neighbour { node, behind: Vec::new(), everything: true },
+        reach: Reach::Hub,
+        fragment: None,
+        name: None,
+    });
     read(&place, raw, first, |place, name| {
         Err(place.wrong("terminal", quoted(name), "no such key: this is a terminal"))
     })
@@ -59,16 +65,23 @@ pub(super) fn hub(
     })
 }
 
-type Peer = (Neighbour, Reach, Option<ByteCount>);
+struct Peer {
+    neighbour: Neighbour,
+    reach: Reach,
+    fragment: Option<ByteCount>,
+    /// What its certificate is for.
+    name: Option<String>,
+}
 
 fn read(
     place: &Place<'_>,
-    raw: sections::Bundles,
+    mut raw: sections::Bundles,
     first: Option<Peer>,
     check_terminal: impl Fn(&Place<'_>, &str) -> Result<(), FileError>,
 ) -> Result<BundlesConfig, FileError> {
     let node = raw.node.as_ref().ok_or_else(|| place.missing("node", Node::FORM))?.0.clone();
     let limits = limits(place, &raw)?;
+    let raw_tls = [raw.certificate.take(), raw.key.take(), raw.authorities.take()];
     let mut peers: Vec<Peer> = first.into_iter().collect();
     let count = raw.peer.len();
     let expected = format!("at most {MOST_PEERS}");
@@ -78,6 +91,8 @@ fn read(
         raw.terminal.iter().try_for_each(|name| check_terminal(&place, name))?;
         peers.push(peer(&place, raw)?);
     }
+    let names = peers.iter_mut().map(|peer| peer.name.take()).collect();
+    let tls = tls(place, &raw_tls, names)?;
     check_nodes(place, &node, &peers)?;
     let store = raw.store.ok_or_else(|| place.missing("store", "a directory of its own"))?;
     let locate = |path: &str| place.folder().locate(Path::new(path));
@@ -88,8 +103,8 @@ fn read(
         return Err(place.missing("clients", "those that may connect, like [\"10.1.0.0/16\"]"));
     }
     let usual = fragment(place, raw.fragment.map(|size| size.0))?;
-    let fragment = peers.iter().map(|(.., own)| own.or(usual)).collect();
-    let (peers, reach) = peers.into_iter().map(|(peer, reach, _)| (peer, reach)).unzip();
+    let fragment = peers.iter().map(|peer| peer.fragment.or(usual)).collect();
+    let (peers, reach) = peers.into_iter().map(|peer| (peer.neighbour, peer.reach)).unzip();
     Ok(BundlesConfig {
         fragment,
         agent: AgentConfig { node, peers, limits, reports: raw.reports.unwrap_or(false) },
@@ -98,7 +113,30 @@ fn read(
         inbox: raw.inbox.as_deref().map(locate),
         listen,
         clients,
+        tls,
     })
+}
+
+/// TLS, whose keys go together: certificate, key and authorities.
+fn tls(
+    place: &Place<'_>,
+    given: &[Option<String>; 3],
+    names: Vec<Option<String>>,
+) -> Result<Option<BundlesTls>, FileError> {
+    if given.iter().all(Option::is_none) {
+        let named = names.iter().flatten().next();
+        let written = named.map_or_else(String::new, quoted);
+        let expected = "no `certificate_name` without `certificate`";
+        place.check(named.is_none(), "peer", written, expected)?;
+        return Ok(None);
+    }
+    let file = |index: usize, key: &str| {
+        let path = given[index].as_deref();
+        let path = path.ok_or_else(|| place.missing(key, "a PEM file, as the others are given"))?;
+        Ok(place.folder().locate(Path::new(path)))
+    };
+    let files = TlsFiles { certificate: file(0, "certificate")?, key: file(1, "key")? };
+    Ok(Some(BundlesTls { files, authorities: file(2, "authorities")?, names }))
 }
 
 fn limits(place: &Place<'_>, raw: &sections::Bundles) -> Result<Limits, FileError> {
@@ -148,14 +186,22 @@ fn peer(place: &Place<'_>, raw: sections::BundlePeer) -> Result<Peer, FileError>
         (None, None) => Reach::Listen,
     };
     let fragment = fragment(place, raw.fragment.map(|size| size.0))?;
-    Ok((neighbour, reach, fragment))
+    let name = raw.certificate_name;
+    if let Some(name) = &name {
+        const KEY: &str = "certificate_name";
+        let by_tcp = matches!(reach, Reach::Connect(_) | Reach::Listen);
+        place.check(by_tcp, KEY, quoted(name), "nothing with `terminal`")?;
+        let good = HostName::new(name).is_some() || name.parse::<IpAddr>().is_ok();
+        place.check(good, KEY, quoted(name), "a host name or an address")?;
+    }
+    Ok(Peer { neighbour, reach, fragment, name })
 }
 
 /// Each node is in one place, and one leads to everything else.
 fn check_nodes(place: &Place<'_>, own: &Node, peers: &[Peer]) -> Result<(), FileError> {
     let mut seen: Vec<&Node> = vec![own];
     let mut everything = 0;
-    for (Neighbour { node, behind, everything: all }, ..) in peers {
+    for Peer { neighbour: Neighbour { node, behind, everything: all }, .. } in peers {
         for node in [node].into_iter().chain(behind) {
             let expected = "a node that is nowhere else in [bundles]";
             place.check(!seen.contains(&node), "peer", quoted(node), expected)?;

@@ -1211,6 +1211,15 @@ fn bundles_have_a_section_on_both_sides() {
     assert!(bundles.serves([10, 9, 9, 9].into()) && !bundles.serves([11, 0, 0, 1].into()));
     assert!(bundles.inbox.is_some() && bundles.file_service() == "files");
     assert_eq!(bundles.fragment, [None, Some(ByteCount::new(64_000)), None]);
+    assert_eq!(bundles.tls, None);
+    let files = "certificate = \"c\"\nkey = \"k\"\nauthorities = \"/a\"\nstore";
+    let named =
+        section.replace("store", files).replace("address", "certificate_name = \"far\"\naddress");
+    let tls = hub(&hub_with("[[terminal]]", &format!("{named}[[terminal]]"))).unwrap().bundles;
+    let tls = tls.and_then(|bundles| bundles.tls).unwrap();
+    assert!(tls.files.certificate.ends_with("c") && tls.files.key.ends_with("k"));
+    assert_eq!(tls.authorities, Path::new("/a"));
+    assert_eq!(tls.names, [None, Some("far".to_owned()), None]);
     for (from, to, told) in [
         ("node = \"dtn://hub/\"\n", "", &["bundles.node is missing", "dtn://ship/"][..]),
         ("dtn://hub/", "hub", &["bundles.node", "ipn:2.0"]),
@@ -1225,6 +1234,15 @@ fn bundles_have_a_section_on_both_sides() {
         ("\"ship-1\"", "\"boat\"", &["bundles.peer.0.terminal", "boat", "of this file"]),
         ("\"ipn:9.0\"", "\"ipn:2.0\"", &["bundles.peer", "ipn:2.0", "nowhere else"]),
         ("address", "terminal = \"ship-1\"\naddress", &["bundles.peer.1", "either"]),
+        ("store", "key = \"k\"\nstore", &["bundles.certificate is missing", "PEM"]),
+        ("store", "certificate = \"c\"\nkey = \"k\"\nstore", &["bundles.authorities is missing"]),
+        ("address", "certificate_name = \"far.example\"\naddress", &["without `certificate`"]),
+        ("address", "certificate_name = \"a b\"\naddress", &["certificate_name", "host name"]),
+        (
+            "terminal = \"ship-1\"",
+            "terminal = \"ship-1\"\ncertificate_name = \"10.0.0.9\"",
+            &["bundles.peer.0.certificate_name", "nothing with `terminal`"],
+        ),
         (
             "\"ipn:9.0\"",
             "\"ipn:9.0\"\neverything = true\n[[bundles.peer]]\nnode = \"ipn:4.0\"\neverything = true",

@@ -31,7 +31,7 @@ const LONGEST_NODE: usize = 1024;
 const LONGEST_ITEMS: usize = 4096;
 
 /// Bytes of a contact header.
-pub(super) const CONTACT: usize = 6;
+pub const CONTACT: usize = 6;
 
 /// The first bytes of each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct ContactHeader {
 }
 
 impl ContactHeader {
-    /// Ours.
+    /// Ours, without TLS.
     pub const OURS: Self = Self { version: VERSION, can_tls: false };
 
     /// As bytes.

@@ -44,6 +44,8 @@ pub struct SessionConfig {
     pub node: Node,
     /// The largest bundle that it takes, in bytes.
     pub largest: u64,
+    /// Whether the session must be within TLS (RFC 9174 §4.4).
+    pub tls: bool,
 }
 
 /// Why a session is over.
@@ -62,6 +64,9 @@ pub enum SessionEnd {
     /// It is no TCPCLv4.
     #[error("the peer does not speak TCPCLv4")]
     Foreign,
+    /// The peer offers no TLS, which this node requires.
+    #[error("the peer offers no TLS")]
+    NoTls,
     /// The peer says something that is no message, or not now.
     #[error("{0}")]
     Violation(String),
@@ -73,6 +78,9 @@ pub enum SessionEnd {
 /// What a session tells its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
+    /// Once the output is sent, the connection becomes TLS, of which the active side is the client. The
+    /// owner calls [`Session::secured`]; nothing is read before.
+    Tls,
     /// The peer has said who it is. The owner calls [`Session::accept`], or [`Session::end`].
     Peer(Option<Node>),
     /// A bundle of this length at most begins to come. The owner may call [`Session::refuse`].
@@ -108,6 +116,8 @@ pub enum SessionWake {
 enum State {
     /// Waits for the contact header.
     Contact,
+    /// The owner makes the connection TLS.
+    Securing,
     /// Waits for the peer's parameters.
     Init,
     /// The owner decides on the peer.
@@ -142,7 +152,7 @@ struct Outgoing {
 /// A TCPCLv4 session, which sends one bundle at a time.
 ///
 /// Inputs: [`Session::handle_bytes`], [`Session::handle_close`], the time. Commands:
-/// [`Session::accept`], [`Session::send`] and [`Session::send_part`], [`Session::stored`],
+/// [`Session::secured`], [`Session::accept`], [`Session::send`] and [`Session::send_part`], [`Session::stored`],
 /// [`Session::refuse`], [`Session::end`]. After each, drain [`Session::poll_event`], then
 /// [`Session::take_output`].
 #[derive(Debug)]
@@ -190,9 +200,14 @@ impl Session {
         };
         // The passive side answers (RFC 9174 §4.1).
         if role == Role::Active {
-            session.output.extend(ContactHeader::OURS.encode());
+            session.say_contact();
         }
         session
+    }
+
+    fn say_contact(&mut self) {
+        let header = ContactHeader { can_tls: self.config.tls, ..ContactHeader::OURS };
+        self.output.extend(header.encode());
     }
 
     /// Bytes have come from the peer.
@@ -206,7 +221,7 @@ impl Session {
 
     /// Whether more should be read from the connection: not while a bundle or the peer is judged.
     pub fn wants_bytes(&self) -> bool {
-        !self.judging && !matches!(self.state, State::Asked | State::Over)
+        !self.judging && !matches!(self.state, State::Securing | State::Asked | State::Over)
     }
 
     /// The peer has closed the connection.
@@ -253,7 +268,7 @@ impl Session {
 
     /// Ends the session because of the peer's fault.
     fn fail(&mut self, now: Instant, end: SessionEnd) {
-        if self.state != State::Contact {
+        if !matches!(self.state, State::Contact | State::Securing) {
             let reason = TermReason::Unknown;
             self.say(now, &Message::SessTerm { reply: false, reason });
         }
@@ -264,7 +279,7 @@ impl Session {
     pub fn end(&mut self, now: Instant, reason: TermReason) {
         match self.state {
             State::Over | State::Ending => {}
-            State::Contact => self.over(SessionEnd::Ended),
+            State::Contact | State::Securing => self.over(SessionEnd::Ended),
             State::Init | State::Asked | State::Open => {
                 self.say(now, &Message::SessTerm { reply: false, reason });
                 (self.state, self.began) = (State::Ending, now);
@@ -316,16 +331,44 @@ impl Session {
     fn contact(&mut self, now: Instant, header: &[u8; CONTACT]) -> Result<(), SessionEnd> {
         let theirs = ContactHeader::read(header).ok_or(SessionEnd::Foreign)?;
         if self.role == Role::Passive {
-            self.output.extend(ContactHeader::OURS.encode());
+            self.say_contact();
         }
         if theirs.version != ContactHeader::OURS.version {
             return Err(SessionEnd::Foreign);
         }
+        if !self.config.tls {
+            self.begin_init(now);
+            return Ok(());
+        }
+        if !theirs.can_tls {
+            // RFC 9174 §4.3.
+            let reason = TermReason::ContactFailure;
+            self.say(now, &Message::SessTerm { reply: false, reason });
+            self.over(SessionEnd::NoTls);
+            return Ok(());
+        }
+        self.state = State::Securing;
+        self.events.push_back(SessionEvent::Tls);
+        Ok(())
+    }
+
+    /// The connection has become TLS.
+    pub fn secured(&mut self, now: Instant) {
+        if self.state != State::Securing {
+            return;
+        }
+        if !self.input.is_empty() {
+            // It came before TLS, from anybody.
+            return self.over(SessionEnd::Violation("bytes before TLS".to_owned()));
+        }
+        self.begin_init(now);
+    }
+
+    fn begin_init(&mut self, now: Instant) {
         self.state = State::Init;
         if self.role == Role::Active {
             self.say_init(now);
         }
-        Ok(())
     }
 
     fn say_init(&mut self, now: Instant) {
@@ -586,7 +629,7 @@ impl Session {
     fn patience(&self) -> Option<Instant> {
         match self.state {
             State::Over => None,
-            State::Contact | State::Init | State::Asked | State::Ending => {
+            State::Contact | State::Securing | State::Init | State::Asked | State::Ending => {
                 Some(self.began + PATIENCE)
             }
             // While a bundle is judged, nothing is read.

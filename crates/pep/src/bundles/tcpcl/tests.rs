@@ -8,7 +8,11 @@ use super::*;
 const LARGEST: u64 = 300_000;
 
 fn session(role: Role, node: &str) -> Session {
-    let config = SessionConfig { node: node.parse().unwrap(), largest: LARGEST };
+    session_with(role, node, false)
+}
+
+fn session_with(role: Role, node: &str, tls: bool) -> Session {
+    let config = SessionConfig { node: node.parse().unwrap(), largest: LARGEST, tls };
     Session::new(Instant::ZERO, role, config)
 }
 
@@ -142,6 +146,58 @@ proptest! {
             prop_assert!(held <= said.len() && session.input_held() <= 9 << 10);
         }
     }
+}
+
+const OFFER: ContactHeader = ContactHeader { can_tls: true, ..ContactHeader::OURS };
+
+/// RFC 9174 §4.4: after the contact headers, and before anything else.
+#[test]
+fn tls_comes_between_the_contact_headers_and_the_rest() {
+    let mut sides = [(Role::Active, "ipn:1.0"), (Role::Passive, "ipn:2.0")]
+        .map(|(role, node)| session_with(role, node, true));
+    let mut said = sides[0].take_output();
+    for side in [1, 0] {
+        assert_eq!(said, OFFER.encode());
+        sides[side].handle_bytes(at(0), &said);
+        assert_eq!(sides[side].poll_event(), Some(SessionEvent::Tls));
+        assert!(!sides[side].wants_bytes());
+        said = sides[side].take_output();
+    }
+    assert_eq!(said, b"", "nothing is said outside of TLS");
+    sides.iter_mut().for_each(|side| side.secured(at(0)));
+    let said = sides[0].take_output();
+    sides[1].handle_bytes(at(0), &said);
+    assert_eq!(sides[1].poll_event(), Some(SessionEvent::Peer("ipn:1.0".parse().ok())));
+}
+
+#[test]
+fn a_peer_without_tls_is_told_so_if_it_is_required() {
+    for role in [Role::Active, Role::Passive] {
+        let mut session = session_with(role, "ipn:1.0", true);
+        session.handle_bytes(at(0), &ContactHeader::OURS.encode());
+        assert_eq!(session.poll_event(), Some(SessionEvent::Over(SessionEnd::NoTls)));
+        // SESS_TERM, contact failure.
+        assert!(session.take_output().ends_with(&[5, 0, 4]));
+        session.secured(at(0));
+        assert_eq!((session.poll_event(), session.take_output()), (None, Vec::new()));
+    }
+    // One that could and need not goes on without.
+    let mut session = session(Role::Passive, "ipn:1.0");
+    session.handle_bytes(at(0), &[&OFFER.encode()[..], &init("ipn:2.0")].concat());
+    assert!(matches!(session.poll_event(), Some(SessionEvent::Peer(Some(_)))));
+    assert_eq!(session.take_output(), ContactHeader::OURS.encode());
+}
+
+/// What somebody on the way adds before TLS begins is not taken for the peer's word within it.
+#[test]
+fn what_comes_before_tls_does_not_count() {
+    let mut session = session_with(Role::Passive, "ipn:1.0", true);
+    session.handle_bytes(at(0), &[&OFFER.encode()[..], &init("ipn:2.0")].concat());
+    assert_eq!(session.poll_event(), Some(SessionEvent::Tls));
+    session.secured(at(0));
+    let Some(SessionEvent::Over(SessionEnd::Violation(_))) = session.poll_event() else {
+        panic!("it is a violation")
+    };
 }
 
 fn init(node: &str) -> Vec<u8> {

@@ -327,6 +327,14 @@ pub(in crate::gateway) struct Bundles {
     /// Those (prefixes) that may connect there; required when others can reach `listen`.
     #[serde(default)]
     pub(in crate::gateway) clients: Vec<Text<Prefix>>,
+    /// Sessions of TCPCLv4 are within TLS, for which this is our certificate (PEM, then those that lead to its
+    /// authority). It goes with `key` and `authorities`.
+    #[schemars(extend("examples" = ["/etc/skyhop/node.pem"]))]
+    pub(in crate::gateway) certificate: Option<String>,
+    /// The private key of `certificate` (PEM).
+    pub(in crate::gateway) key: Option<String>,
+    /// Those that certify the other nodes (PEM).
+    pub(in crate::gateway) authorities: Option<String>,
     /// Whether to send the status reports that bundles ask for, at most 10 a second.
     #[schemars(extend("default" = false))]
     pub(in crate::gateway) reports: Option<bool>,
@@ -354,6 +362,10 @@ pub(in crate::gateway) struct BundlePeer {
     /// Connect to it by TCPCLv4 at this address. Without it, it may connect to `listen`.
     #[schemars(extend("examples" = ["10.1.0.9:4556"]))]
     pub(in crate::gateway) address: Option<Text<Address>>,
+    /// With TLS: the host name or address that its certificate is for; by default the address at the other end
+    /// of the connection.
+    #[schemars(extend("examples" = ["sensor.example"]))]
+    pub(in crate::gateway) certificate_name: Option<String>,
     /// Above which size a bundle goes to it in parts, if it may; by default that of `[bundles]`.
     pub(in crate::gateway) fragment: Option<Text<ByteCount>>,
 }

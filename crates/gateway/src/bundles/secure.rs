@@ -1,0 +1,129 @@
+//! TLS with nodes of the LAN (RFC 9174 §4.4).
+//!
+//! Both sides show a certificate of an authority that the other one knows, for the name or address by
+//! which it is known (DNS-ID and IPADDR-ID of RFC 9174 §4.4.4). Node identities in certificates
+//! (NODE-ID) are not read.
+
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use pep::bundles::PeerId;
+use pep::bundles::tcpcl::{CONTACT, Role, Session, SessionEvent};
+use pep::config::BundlesTls;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::rustls::client::verify_server_name;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::server::ParsedCertificate;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+use crate::clock;
+use crate::hop::tls;
+
+/// Time for the contact headers, and for the handshake.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// What TLS needs.
+pub(super) struct Secure {
+    acceptor: TlsAcceptor,
+    connector: TlsConnector,
+    names: Vec<Option<String>>,
+}
+
+/// What the other side of a connection has shown.
+pub(super) struct Shown {
+    certificate: CertificateDer<'static>,
+    address: IpAddr,
+}
+
+/// Checks that the certificates can be used.
+///
+/// # Errors
+/// What is wrong with a file, and with which.
+pub(crate) fn check(config: &BundlesTls) -> Result<(), String> {
+    Secure::load(config).map(|_| ())
+}
+
+impl Secure {
+    pub(super) fn load(config: &BundlesTls) -> Result<Self, String> {
+        let BundlesTls { files, authorities, names } = config;
+        Ok(Self {
+            acceptor: tls::acceptor_verifying(files, authorities)?,
+            connector: tls::verifying(Some(authorities), Some(files), &[])?,
+            names: names.clone(),
+        })
+    }
+
+    /// What the certificate of a peer at this address must be for.
+    fn name(&self, peer: PeerId, address: IpAddr) -> io::Result<ServerName<'static>> {
+        match self.names.get(peer.0).and_then(Option::as_ref) {
+            Some(name) => tls::server_name(name),
+            None => Ok(ServerName::IpAddress(address.into())),
+        }
+    }
+
+    /// Whether the other side has shown the certificate of this peer.
+    pub(super) fn is_certified(&self, peer: PeerId, shown: &Shown) -> bool {
+        let is_for = |name| {
+            let certificate = ParsedCertificate::try_from(&shown.certificate);
+            certificate.and_then(|certificate| verify_server_name(&certificate, &name)).is_ok()
+        };
+        self.name(peer, shown.address).is_ok_and(is_for)
+    }
+
+    /// Exchanges the contact headers of a session, and makes the connection TLS.
+    ///
+    /// # Errors
+    /// Why the session is over.
+    pub(super) async fn begin(
+        &self,
+        mut socket: TcpStream,
+        session: &mut Session,
+        role: Role,
+        expected: Option<PeerId>,
+    ) -> Result<(TlsStream<TcpStream>, Shown), String> {
+        let failed = |error: io::Error| error.to_string();
+        let address = socket.peer_addr().map_err(failed)?.ip().to_canonical();
+        within(exchange(&mut socket, session)).await?;
+        match session.poll_event() {
+            Some(SessionEvent::Tls) => {}
+            Some(SessionEvent::Over(end)) => return Err(end.to_string()),
+            _ => return Err("no contact header".to_owned()),
+        }
+        let handshake = async {
+            Ok(match role {
+                Role::Active => {
+                    let peer = expected.ok_or(io::ErrorKind::InvalidInput)?;
+                    let name = self.name(peer, address)?;
+                    TlsStream::Client(self.connector.connect(name, socket).await?)
+                }
+                Role::Passive => TlsStream::Server(self.acceptor.accept(socket).await?),
+            })
+        };
+        let stream = within(handshake).await.map_err(|error| format!("no TLS: {error}"))?;
+        let certificates = stream.get_ref().1.peer_certificates();
+        let certificate = certificates.and_then(|all| all.first());
+        let certificate = certificate.ok_or("no TLS: no certificate")?.clone().into_owned();
+        session.secured(clock::now());
+        Ok((stream, Shown { certificate, address }))
+    }
+}
+
+/// Exchanges contact headers. Nothing beyond the other side's is read: what follows is TLS.
+async fn exchange(socket: &mut TcpStream, session: &mut Session) -> io::Result<()> {
+    socket.write_all(&session.take_output()).await?;
+    let mut header = [0; CONTACT];
+    socket.read_exact(&mut header).await?;
+    session.handle_bytes(clock::now(), &header);
+    socket.write_all(&session.take_output()).await
+}
+
+async fn within<T>(work: impl Future<Output = io::Result<T>>) -> Result<T, String> {
+    match timeout(LIMIT, work).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(_) => Err("the peer is silent".to_owned()),
+    }
+}
