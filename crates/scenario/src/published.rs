@@ -132,9 +132,10 @@ pub struct Difference {
     pub because: String,
     /// The case that shows it: with this case in the place of the other, the published result is reproduced.
     pub case: Option<String>,
-    /// Or two texts: with the second in the place of the first in the name of each case that it is about, the published
-    /// result is reproduced; a statement must then hold for all its pairs.
-    pub swap: Option<[String; 2]>,
+    /// Or pairs of texts: with the second in the place of the first, pair by pair, in the name of each case that it is
+    /// about, the published result is reproduced; a statement must then hold for all its pairs.
+    #[serde(default)]
+    pub swap: Vec<[String; 2]>,
 }
 
 /// A published statement about cases.
@@ -313,7 +314,7 @@ impl Point {
         let own = [Some(&self.case), self.by.as_ref()];
         match &self.differs {
             Some(Difference { case: Some(case), .. }) => [Some(case.clone()), self.by.clone()],
-            Some(differs) if differs.swap.is_some() => own.map(|name| differs.swapped(name?)),
+            Some(differs) if !differs.swap.is_empty() => own.map(|name| differs.swapped(name?)),
             _ => [None, None],
         }
     }
@@ -322,11 +323,12 @@ impl Point {
 impl Difference {
     /// The name of the case in the place of the case `name`; `None` without `swap`.
     pub fn swapped(&self, name: &str) -> Option<String> {
-        self.swap.as_ref().map(|[first, second]| name.replace(first, second))
+        let swap = |name: String, [first, second]: &[String; 2]| name.replace(first, second);
+        (!self.swap.is_empty()).then(|| self.swap.iter().fold(name.to_owned(), swap))
     }
 
     fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
-        let both = self.case.is_some() && self.swap.is_some();
+        let both = self.case.is_some() && !self.swap.is_empty();
         place.check(!both, "case, swap", "both", "one of them")
     }
 }

@@ -31,7 +31,7 @@ macro_rules! shipped {
 }
 
 /// In alphabetical order.
-static ALL: [Shipped; 38] = [
+static ALL: [Shipped; 40] = [
     shipped!("caini-dtn", published),
     shipped!("dumbbell"),
     shipped!("enac-multi", published),
@@ -47,6 +47,7 @@ static ALL: [Shipped; 38] = [
     shipped!("itu-figs15-18", published),
     shipped!("itu-figs28-34", published),
     shipped!("itu-figs7-10", published),
+    shipped!("itu-hops"),
     shipped!("itu-network", published),
     shipped!("itu-single", published),
     shipped!("itu-star"),
@@ -58,6 +59,7 @@ static ALL: [Shipped; 38] = [
     shipped!("itu-tables5-7", published),
     shipped!("itu-tables8-9", published),
     shipped!("opnet-figs4-7", published),
+    shipped!("opnet-mixed"),
     shipped!("slacp-fig5", published),
     shipped!("slacp-fig6", published),
     shipped!("slacp-fig8", published),

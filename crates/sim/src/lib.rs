@@ -39,7 +39,7 @@ pub use metric::{LinkUse, Metric, capacities, figure, flow_metrics, link_metrics
 pub use network::{Hop, LaneId};
 pub use packet::{Body, Datagram, NodeId, Packet, Sealed};
 pub use path::{Leg, Path};
-pub use probe::{Line, Load, Mark, MarkKind, Probe, Sender, State};
+pub use probe::{FirstLoss, Line, Load, Mark, MarkKind, Probe, Sender, State};
 pub use run::Run;
 pub use scenario::{CacheSpec, Direction, IpVersion, Method, Overhead, Sizes};
 pub use script::{Act, Answer, Ending, Script};

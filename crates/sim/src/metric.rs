@@ -10,7 +10,7 @@ use stats::{jain_index, mean, median, percentile};
 use units::{BitRate, ByteCount};
 
 use crate::app::{Deed, Tally};
-use crate::probe::State;
+use crate::probe::{Sender, State};
 
 /// A metric. Its name includes the unit, if it has one.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,6 +91,19 @@ pub fn sender_metrics(flow: &str, states: &[State]) -> Vec<Metric> {
     if let Some(last) = states.last() {
         all.push(metric("timeouts", last.timeouts as f64));
         all.push(metric("undone", last.undone as f64));
+    }
+    all
+}
+
+/// The metrics of a flow's sender, from its segments.
+pub(crate) fn segment_metrics(flow: &str, sender: &Sender) -> Vec<Metric> {
+    let metric = |name, value| Metric::new(flow, name, value);
+    let mut all = Vec::new();
+    if let Some(loss) = sender.first_loss() {
+        all.push(metric("first-loss-s", loss.after.as_secs_f64()));
+        all.push(metric("first-loss-bytes", loss.sent as f64));
+        let recovery = loss.recovery.map(|time| time.as_secs_f64());
+        all.extend(recovery.map(|time| metric("first-recovery-s", time)));
     }
     all
 }

@@ -85,6 +85,17 @@ pub enum MarkKind {
     Ack,
 }
 
+/// The first loss that a sender repaired: of a long transfer, usually the overshoot of its slow start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstLoss {
+    /// From its first segment with data to the first repetition.
+    pub after: Duration,
+    /// Bytes sent until then, without repetitions.
+    pub sent: u64,
+    /// From the first repetition to the acknowledgement of all that had been sent by then; `None` if it did not come.
+    pub recovery: Option<Duration>,
+}
+
 /// One direction of a link.
 #[derive(Debug)]
 pub struct Line {
@@ -162,6 +173,31 @@ impl Sender {
         Some(last.at.saturating_since(first.at))
     }
 
+    /// The first repetition of data, and the recovery that begins with it; `None` if nothing was repeated, or marks were
+    /// dropped.
+    pub fn first_loss(&self) -> Option<FirstLoss> {
+        if self.marks.len() >= MARKS {
+            return None;
+        }
+        let begin = self.marks.iter().find(|mark| mark.kind == MarkKind::Data)?;
+        let mut sent = SeqNr::new(begin.from);
+        let mut is_new = |mark: &Mark| {
+            let is_new = mark.end().is_after(sent);
+            sent = if is_new { mark.end() } else { sent };
+            is_new
+        };
+        let repeats = |mark: &Mark| mark.kind == MarkKind::Data && !is_new(mark);
+        let at = self.marks.iter().position(repeats)?;
+        let first = &self.marks[at];
+        let covers = |mark: &&Mark| mark.kind == MarkKind::Ack && !sent.is_after(mark.end());
+        let recovered = self.marks[at..].iter().find(covers);
+        Some(FirstLoss {
+            after: first.at.saturating_since(begin.at),
+            sent: sent.get().wrapping_sub(begin.from).into(),
+            recovery: recovered.map(|mark| mark.at.saturating_since(first.at)),
+        })
+    }
+
     /// Whether it ever sent data; the receiving end of a one-way transfer does not.
     pub fn has_sent(&self) -> bool {
         self.marks.iter().any(|mark| mark.kind == MarkKind::Data)
@@ -220,6 +256,29 @@ mod tests {
         probe.note_arrival(id, at(45), &acknowledged(1510));
         probe.note_arrival(id, at(60), &acknowledged(1511));
         assert_eq!(probe.senders[0].data_time(), Some(Duration::from_nanos(35)));
+    }
+
+    #[test]
+    fn the_first_loss_is_the_first_repetition() {
+        let (mut probe, id) = watching();
+        let at = Instant::from_nanos;
+        let syn = Segment { flags: Flags { syn: true, ..Flags::default() }, ..sent(9, 0) };
+        probe.note_departure(id, at(0), &syn);
+        for (time, seq) in [(10, 10), (20, 1010), (25, 2010)] {
+            assert_eq!(probe.senders[0].first_loss(), None);
+            probe.note_departure(id, at(time), &sent(seq, 1000));
+        }
+        probe.note_departure(id, at(40), &sent(10, 1000));
+        // New data during the recovery is not part of it, nor is a later repetition.
+        probe.note_departure(id, at(45), &sent(3010, 1000));
+        let after = Duration::from_nanos(30);
+        let loss = FirstLoss { after, sent: 3000, recovery: None };
+        assert_eq!(probe.senders[0].first_loss(), Some(loss));
+        probe.note_arrival(id, at(50), &acknowledged(2010));
+        probe.note_departure(id, at(55), &sent(2010, 1000));
+        probe.note_arrival(id, at(70), &acknowledged(3010));
+        let recovery = Some(Duration::from_nanos(30));
+        assert_eq!(probe.senders[0].first_loss(), Some(FirstLoss { recovery, ..loss }));
     }
 
     #[test]

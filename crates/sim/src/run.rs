@@ -128,6 +128,7 @@ impl Run {
         };
         let Some(sender) = last(&|app| apps.contains(app)) else { return Vec::new() };
         let mut all = metric::sender_metrics(flow, &sender.states);
+        all.extend(metric::segment_metrics(flow, sender));
         let times = apps.iter().filter_map(|app| last(&|of| of == app)?.data_time());
         let time = stats::median(&times.map(|time| time.as_secs_f64()).collect::<Vec<_>>());
         all.extend(time.map(|time| Metric::new(flow, "data-time-median-s", time)));

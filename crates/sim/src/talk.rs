@@ -1,12 +1,13 @@
 //! A conversation between two applications over one connection: requests and replies, of which only
 //! the lengths are simulated.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use tcp::{ByteRange, Connection, Event, Payload as _};
 
 use crate::app::AppId;
-use crate::cache::Cache;
+use crate::cache::{Cache, Found};
 use crate::slab::Key;
 
 /// A request and its reply.
@@ -86,6 +87,8 @@ pub(crate) enum News {
     Turn,
     /// A cache needs this from the server.
     Fetch(Turn),
+    /// A cache looks for a reply, for this long.
+    Looks(Duration),
     /// The connection has ended on both sides; not `whole` if it was cut off.
     Over { whole: bool },
 }
@@ -263,10 +266,10 @@ impl Talk {
                 0 => self.news.push_back(News::Turn),
                 _ => self.replies.push_back(end),
             }
-            if self.cache.as_mut().is_some_and(|cache| cache.lacks(turn.reply)) {
-                self.news.push_back(News::Fetch(turn));
-            } else {
-                self.down.goal = end;
+            match self.cache.as_mut().map_or(Found::Here, |cache| cache.find(turn)) {
+                Found::Here => self.down.goal = end,
+                Found::Elsewhere => self.news.push_back(News::Fetch(turn)),
+                Found::Looking(time) => self.news.push_back(News::Looks(time)),
             }
         }
         self.down.write(tcp);
@@ -303,7 +306,7 @@ mod tests {
         /// Lets both sides act until nothing more happens; returns the news.
         fn run(&mut self) -> Vec<News> {
             for _ in 0..20 {
-                self.now += core::time::Duration::from_millis(50);
+                self.now += Duration::from_millis(50);
                 self.talk.serve(Side::Client, &mut self.tcp[0]);
                 self.talk.serve(Side::Server, &mut self.tcp[1]);
                 exchange(self.now, &mut self.tcp);

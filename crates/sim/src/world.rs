@@ -51,6 +51,8 @@ enum Due {
     Split(Key),
     Spacer(NodeId),
     Script(Key, Side),
+    /// The cache at the end of a conversation has looked for a reply.
+    Cache(Key),
     /// With the number of the wake-up that the application chose.
     App(AppId, u64),
     Sample,
@@ -223,6 +225,7 @@ impl World {
             Due::Split(split) => self.wake_split(split, ticket),
             Due::Spacer(node) => self.wake_spacer(node, ticket),
             Due::Script(key, side) => self.wake_script(key, side, ticket),
+            Due::Cache(key) => self.looked(key),
             Due::App(app, wish) => self.notices.push_back((app, Notice::Wake(wish))),
             Due::Sample => self.sample(),
         }

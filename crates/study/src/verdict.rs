@@ -207,7 +207,11 @@ fn beside<'a>(
             (Some(differs), [Some(case), by]) => {
                 let value = ours(&case, by.as_deref())?.map(|it| it.value);
                 let (because, shown) = (differs.because.clone(), value.is_some_and(within));
-                Cause::Tested { because, shown_in: format!("case {case:?}"), value, shown }
+                let shown_in = match by.filter(|_| !differs.swap.is_empty()) {
+                    Some(by) => format!("cases {case:?} and {by:?}"),
+                    None => format!("case {case:?}"),
+                };
+                Cause::Tested { because, shown_in, value, shown }
             }
             (stated, _) => Cause::without_case(stated.as_ref()),
         }),
@@ -297,19 +301,22 @@ fn trend_cause(
     let Some(differs) = &trend.differs else { return Ok(Cause::Unknown) };
     // With other cases for all, the whole statement must hold; a single case stands for the first of each pair that
     // does not.
-    let (shown_in, instead): (_, Vec<[String; 2]>) = match (&differs.swap, &differs.case) {
-        (Some([first, second]), _) => {
-            let swapped =
-                |pair: &PairBeside<'_>| pair.cases.map(|name| name.replace(first, second));
-            let shown_in = format!("cases with {second:?} in the place of {first:?}");
-            (shown_in, pairs.iter().map(swapped).collect())
+    let (shown_in, instead): (_, Vec<[String; 2]>) = match &differs.case {
+        _ if !differs.swap.is_empty() => {
+            let swapped = |pair: &PairBeside<'_>| {
+                pair.cases.map(|name| differs.swapped(name).unwrap_or_default())
+            };
+            let named =
+                |[first, second]: &[String; 2]| format!("{second:?} in the place of {first:?}");
+            let named: Vec<_> = differs.swap.iter().map(named).collect();
+            (format!("cases with {}", named.join(" and ")), pairs.iter().map(swapped).collect())
         }
-        (None, Some(case)) => {
+        Some(case) => {
             let failed = pairs.iter().filter(|pair| !pair.holds);
             let instead = failed.map(|pair| [case.clone(), pair.cases[1].to_owned()]);
             (format!("case {case:?}"), instead.collect())
         }
-        (None, None) => return Ok(Cause::without_case(Some(differs))),
+        None => return Ok(Cause::without_case(Some(differs))),
     };
     let mut shown = true;
     for [first, second] in &instead {

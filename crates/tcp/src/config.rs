@@ -119,6 +119,10 @@ pub struct AckConfig {
     pub quick: u32,
     /// Whether every segment is acknowledged while the sender is in slow start.
     pub after_slow_start: AfterSlowStart,
+    /// Acknowledge a SYN-ACK and a FIN before the application can act, as kernels do: a request then
+    /// does not travel with the end of the handshake, nor the answer to a FIN with the own FIN. It costs
+    /// two packets a connection, and no time.
+    pub control_alone: bool,
 }
 
 /// Delayed acknowledgements after slow start (DAASS: Allman, "On the generation and use of TCP
@@ -209,6 +213,7 @@ impl Default for AckConfig {
             every: 2,
             quick: 0,
             after_slow_start: AfterSlowStart::Off,
+            control_alone: false,
         }
     }
 }

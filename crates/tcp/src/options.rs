@@ -79,7 +79,7 @@ macro_rules! switches {
     };
 }
 
-const SWITCHES: [Setting; 16] = switches! {
+const SWITCHES: [Setting; 17] = switches! {
     "window-scaling" => window_scaling,
     "timestamps" => timestamps,
     "sack" => sack,
@@ -87,6 +87,7 @@ const SWITCHES: [Setting; 16] = switches! {
     "ecn" => ecn,
     "snack" => snack,
     "assume-corruption" => assume_corruption,
+    "control-acks-alone" => acks.control_alone,
     "nagle" => nagle,
     "minshall" => minshall,
     "limited-transmit" => limited_transmit,

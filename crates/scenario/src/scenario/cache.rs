@@ -1,5 +1,7 @@
 //! Caches of a scenario.
 
+use core::time::Duration;
+
 use units::{ByteCount, Probability};
 
 use super::raw::RawCache;
@@ -13,6 +15,8 @@ pub struct CacheSpec {
     pub hit_ratio: Probability,
     /// The largest reply that it keeps; `None`: no bound.
     pub largest: Option<ByteCount>,
+    /// How long it looks for a reply before it sends it, or asks the server.
+    pub delay: Duration,
 }
 
 impl CacheSpec {
@@ -20,7 +24,8 @@ impl CacheSpec {
         let largest = raw.largest.map(|text| text.0);
         let good = largest.is_none_or(|bytes| bytes.get() > 0);
         place.check(good, "largest", "0 B", "1 B or more")?;
-        Ok(Self { hit_ratio: raw.hit_ratio.0, largest })
+        let delay = place.time("delay", raw.delay)?.unwrap_or_default();
+        Ok(Self { hit_ratio: raw.hit_ratio.0, largest, delay })
     }
 
     /// Checks that there are servers behind the hub.

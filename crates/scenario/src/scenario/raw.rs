@@ -258,6 +258,9 @@ pub(super) struct RawCache {
     /// The largest reply that it keeps; by default any.
     #[schemars(extend("examples" = ["4 MB"]))]
     pub(super) largest: Option<Text<ByteCount>>,
+    /// How long it looks for a reply before it sends it, or asks the server.
+    #[schemars(extend("default" = "0 s", "examples" = ["200 ms"]))]
+    pub(super) delay: Option<Text<Time>>,
 }
 
 /// A resolver at each terminal, for flows of kind request, page and users.

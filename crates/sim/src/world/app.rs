@@ -225,6 +225,10 @@ impl World {
                     self.fetch(key, turn);
                     continue;
                 }
+                News::Looks(time) => {
+                    self.agenda.enter(self.now + time, Due::Cache(key));
+                    continue;
+                }
                 News::Asked => Notice::Asked(key),
                 News::Turn => Notice::Turn(key),
                 News::Over { whole } => Notice::Over { talk: key, whole },

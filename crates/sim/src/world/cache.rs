@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::World;
+use crate::cache::Cache;
 use crate::slab::Key;
 use crate::socket::{Hosts, Owner};
 use crate::talk::{News, Side, Talk, Turn};
@@ -24,6 +25,16 @@ impl World {
         self.ask(fetching, turn);
     }
 
+    /// A cache has looked for a reply: it passes it on, or asks the server.
+    pub(super) fn looked(&mut self, client: Key) {
+        let cache = self.talks.get_mut(client).and_then(|talk| talk.cache.as_mut());
+        match cache.and_then(Cache::looked) {
+            Some((turn, true)) => self.feed(client, turn.reply),
+            Some((turn, false)) => self.fetch(client, turn),
+            None => {}
+        }
+    }
+
     /// Passes on what has come from a server.
     pub(super) fn feed(&mut self, client: Key, bytes: u64) {
         let Some(talk) = self.talks.get_mut(client) else { return };
@@ -43,7 +54,7 @@ impl World {
                     self.give_up(client);
                 }
             }
-            News::Connected | News::Asked | News::Fetch(_) => {}
+            News::Connected | News::Asked | News::Fetch(_) | News::Looks(_) => {}
         }
     }
 
@@ -76,7 +87,7 @@ mod tests {
 
     fn cache(hit_ratio: f64, largest: Option<u64>) -> CacheSpec {
         let hit_ratio = Probability::new(hit_ratio).unwrap();
-        CacheSpec { hit_ratio, largest: largest.map(ByteCount::new) }
+        CacheSpec { hit_ratio, largest: largest.map(ByteCount::new), delay: Duration::ZERO }
     }
 
     /// A client, a hub with a cache, and a server 100 ms behind it; the times in milliseconds of pages
@@ -125,6 +136,14 @@ mod tests {
         assert!((200.0..215.0).contains(&each), "{each}");
         let share = (mean(&half) - mean(&all)) / (mean(&none) - mean(&all));
         assert!((0.4..0.6).contains(&share), "{share}");
+        // It looks for each object, one after the other on a connection.
+        let slow = |ratio| CacheSpec { delay: Duration::from_millis(300), ..cache(ratio, None) };
+        for (ratio, quick) in [(1.0, &all), (0.0, &none)] {
+            let (times, bytes) = pages(Some(slow(ratio)), method);
+            let more: Vec<_> = times.iter().zip(quick).map(|(slow, quick)| slow - quick).collect();
+            assert!(more.iter().all(|more| (3290..=3310).contains(more)), "{more:?}");
+            assert_eq!(bytes, 20 * 11 * 10_300);
+        }
         // All objects are too large to be kept.
         assert_eq!(pages(Some(cache(1.0, Some(9999))), method).0, none);
         assert_eq!(pages(Some(cache(1.0, Some(10_000))), method).0, all);

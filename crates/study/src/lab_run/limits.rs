@@ -139,6 +139,7 @@ fn check_gateways(case: &Case, gateways: &Gateways) -> Checked {
 fn check_cache(case: &Case, cache: &CacheSpec) -> Checked {
     let all = cache.hit_ratio.get() == 1.0 && cache.largest.is_none();
     forbid(!all, "cache", "the lab's cache has everything")?;
+    forbid(!cache.delay.is_zero(), "cache.delay", "the lab's cache takes the time that it takes")?;
     let why = "the lab's pair caches what it splits";
     let packets = case.gateways.as_ref().is_some_and(|it| it.split == Split::Packets);
     forbid(packets, "cache", why)?;

@@ -132,8 +132,9 @@ fn a_statement_holds_only_if_it_holds_for_every_pair() {
 fn a_cause_that_swaps_names_is_about_every_case_of_the_result() {
     let text = FILE
         .replace("pairs = [['c', 'b']]", "pairs = [['c fast', 'b fast'], ['a fast', 'b fast']]");
-    let text = text.replace("case = 'a' }\n", "swap = ['fast', 'slow'] }\n");
-    let swap = "value = 50, line = 1, differs = { because = 'x', swap = ['fast', 'slow'] } }";
+    let text =
+        text.replace("case = 'a' }\n", "swap = [['a fast', 'a slow'], ['fast', 'slow']] }\n");
+    let swap = "value = 50, line = 1, differs = { because = 'x', swap = [['fast', 'slow']] } }";
     let text = text.replace("case = 'a', by = 'b'", "case = 'a fast', by = 'b fast'");
     let text = text.replace("value = 50, line = 1 }", swap);
     let published = Published::parse("own.toml", &text).unwrap();
@@ -150,9 +151,11 @@ fn a_cause_that_swaps_names_is_about_every_case_of_the_result() {
         };
         assert_eq!(*was, shown);
         let gain = comparison.values.last().unwrap();
-        let Verdict::Differs(Cause::Tested { value: Some(value), .. }) = &gain.verdict else {
+        let Verdict::Differs(Cause::Tested { value: Some(value), shown_in, .. }) = &gain.verdict
+        else {
             panic!("{gain:?}");
         };
+        assert_eq!(shown_in, "cases \"a slow\" and \"b slow\"");
         // 1 − 3.2 / 10: both cases are other ones.
         assert_eq!((value * 100.0).round(), 68.0);
     }

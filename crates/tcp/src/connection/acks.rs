@@ -74,6 +74,16 @@ impl Acks {
         }
     }
 
+    /// A SYN-ACK or a FIN has arrived.
+    #[cold]
+    pub(super) fn on_control(&mut self) {
+        if self.config.control_alone {
+            self.bare += 1;
+        } else {
+            self.due = true;
+        }
+    }
+
     /// Records that a segment with an acknowledgement leaves.
     #[inline]
     pub(super) fn sent(&mut self) {

@@ -403,7 +403,7 @@ impl<P: Payload> Connection<P> {
         }
         if fin {
             self.receiver.finish(start + len as u64);
-            self.acks.due = true;
+            self.acks.on_control();
         }
         if self.receiver.is_complete() {
             self.after_peer_fin(now);

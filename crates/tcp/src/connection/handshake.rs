@@ -88,7 +88,7 @@ impl<P: Payload> Connection<P> {
                 self.take_ack(now, segment, ack);
                 self.sender.forget_syn_data();
                 self.become_established(now);
-                self.acks.due = true;
+                self.acks.on_control();
             }
             // Simultaneous open.
             None => {

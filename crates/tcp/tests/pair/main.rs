@@ -106,6 +106,7 @@ fn config(combination: &Combination, dice: &mut Dice) -> Config {
                 1 => AfterSlowStart::Assumed,
                 _ => AfterSlowStart::Signalled,
             },
+            control_alone: pick(dice, &[0, 1]) == 1,
         },
         nagle: flags[7],
         counting: match pick(dice, &[0, 1, 2, 3]) {

@@ -153,3 +153,28 @@ fn marks_are_echoed() {
     send!(t, time 220, "W. 4001:5001 ack 1 ect", ". 5001:6001 ack 1 ect");
     recv!(t, time 220, ". 1:1 ack 6001");
 }
+
+/// As kernels do it: the request does not travel with the end of the handshake, nor our FIN with the
+/// acknowledgement of the peer's.
+#[test]
+fn a_syn_and_a_fin_are_acknowledged_before_the_application_acts() {
+    let opened = |control_alone| {
+        let acks = AckConfig { control_alone, ..AckConfig::default() };
+        let mut t = Trace::connecting(Config { acks, ..plain(4) });
+        t.drain();
+        send!(t, time 100, "S. 0:0 ack 1 mss 1000");
+        t.write(300);
+        t
+    };
+    let mut t = opened(false);
+    recv!(t, time 100, "P. 1:301 ack 1");
+    send!(t, time 200, "F. 1:1001 ack 301");
+    t.close();
+    recv!(t, time 200, "F. 301:301 ack 1002");
+
+    let mut t = opened(true);
+    recv!(t, time 100, ". 1:1 ack 1", "P. 1:301 ack 1");
+    send!(t, time 200, "F. 1:1001 ack 301");
+    t.close();
+    recv!(t, time 200, ". 301:301 ack 1002", "F. 301:301 ack 1002");
+}

@@ -6,7 +6,7 @@ use crate::scenario::Case;
 
 /// The metrics of a run with their units; the unit of a number or a share is empty. All back ends
 /// use these names.
-pub const METRICS: [(&str, &str); 28] = [
+pub const METRICS: [(&str, &str); 31] = [
     ("bytes", "B"),
     ("goodput-mbit/s", "Mbit/s"),
     ("fairness", ""),
@@ -23,6 +23,9 @@ pub const METRICS: [(&str, &str); 28] = [
     ("delay-max-s", "s"),
     ("outstanding-mean-bytes", "B"),
     ("outstanding-max-bytes", "B"),
+    ("first-loss-s", "s"),
+    ("first-loss-bytes", "B"),
+    ("first-recovery-s", "s"),
     ("srtt-s", "s"),
     ("timeouts", ""),
     ("undone", ""),
