@@ -71,6 +71,11 @@ pub(super) enum Fate {
     Broken(ResetReason),
 }
 
+/// The place in the cache of what comes from a destination.
+pub(super) fn place(destination: &Destination, by_tls: bool) -> String {
+    if by_tls { format!("tls {destination}") } else { destination.to_string() }
+}
+
 impl Conversation {
     pub(super) fn new(shared: Arc<Shared>, socket: TcpStream, open: Open<Destination>) -> Self {
         // Fails if the client has reset the connection; reading will notice.
@@ -262,10 +267,7 @@ impl Conversation {
     ) -> Fate {
         let client = client_network(self.open.source.ip());
         let key = Key {
-            destination: match &self.secure {
-                Some(_) => format!("tls {}", self.open.destination),
-                None => self.open.destination.to_string(),
-            },
+            destination: place(&self.open.destination, self.secure.is_some()),
             host: request.host().unwrap_or_default(),
             target: request.target.clone(),
         };

@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::disk::Bytes;
 use super::exchange::{Reply, read_reply, sent_on};
 use super::hub_store::{Asker, HubStore};
-use super::pool::Pool;
+use super::pool::{Line, Pool};
 use super::push::{Budget, Page, Pushes};
 use super::secure::Under;
 use super::sites::{self, Server};
@@ -66,6 +66,23 @@ pub(super) struct Request {
     pub(super) bytes: Vec<u8>,
     /// The server's name, if it is asked by TLS.
     pub(super) tls: Option<ServerName<'static>>,
+}
+
+impl Request {
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// Its head, as terminals and hubs write it for each other.
+    pub(super) fn for_terminal(&self) -> Vec<u8> {
+        let mut head = self.head.clone();
+        if let Some(name) = &self.tls {
+            head.target = format!("https://{}{}", name.to_str(), head.target);
+        }
+        let mut bytes = Vec::new();
+        head.write(&mut bytes);
+        bytes
+    }
 }
 
 /// Why an attempt has failed.
@@ -217,29 +234,27 @@ impl Errand<'_> {
         asked: Option<(&HubStore, &Asked)>,
         told: &mut Option<(u64, ResponseHead)>,
     ) -> Result<Sent, Unanswered> {
-        if let Some(name) = &request.tls {
-            return self.send_secure(request, name, asked, told).await;
-        }
         let job = self.job;
         let caller = job.policy.caller(&job.open);
-        let source = caller.source.map(|source| source.ip());
+        let name = request.tls.as_ref().map(|name| name.to_str().into_owned());
+        let sharers = (caller.source.map(|source| source.ip()), name);
         let pool = self.http.pool();
         loop {
-            let idle = pool.take(clock::now(), &job.addresses, source);
+            let idle = pool.take(clock::now(), &job.addresses, &sharers);
             let used = idle.is_some();
-            let socket = match idle {
-                Some(socket) => socket,
+            let line = match idle {
+                Some(line) => line,
                 None => {
                     let failed = |reason| Unanswered { reason, begun: false };
-                    connect(job).await.map_err(failed)?
+                    self.line(request.tls.as_ref()).await.map_err(failed)?
                 }
             };
             let _ = self.to.accept();
             let over = Over { errand: self, request, asked, used };
-            match over.run(Wire::Socket(&socket), told).await {
+            match over.run(line.wire(), told).await {
                 Ok((sent, reusable)) => {
                     if reusable {
-                        pool.give_back(clock::now(), socket, source);
+                        pool.give_back(clock::now(), line, sharers);
                     }
                     return Ok(sent);
                 }
@@ -262,29 +277,12 @@ pub(super) async fn connect(job: &Job) -> Result<TcpStream, ResetReason> {
 }
 
 impl Errand<'_> {
-    /// [`Self::send`] by TLS, over a connection of its own.
-    async fn send_secure(
-        &self,
-        request: &Request,
-        name: &ServerName<'static>,
-        asked: Option<(&HubStore, &Asked)>,
-        told: &mut Option<(u64, ResponseHead)>,
-    ) -> Result<Sent, Unanswered> {
-        let connected = async {
-            let server = self.http.server(name.clone())?;
-            let socket = connect(self.job).await?;
-            server.over(Under::socket(socket)).await
-        };
-        let failed = |reason| Unanswered { reason, begun: false };
-        let secure = connected.await.map_err(failed)?;
-        let _ = self.to.accept();
-        let over = Over { errand: self, request, asked, used: false };
-        match over.run(Wire::Secure(&secure), told).await {
-            Ok((sent, _)) => Ok(sent),
-            Err(Failed::Stale) => Err(failed(ResetReason::Reset)),
-            Err(Failed::For(reason)) => Err(failed(reason)),
-            Err(Failed::Within(reason)) => Err(Unanswered { reason, begun: true }),
-        }
+    /// A new connection to the server, which must prove to have the `name`.
+    async fn line(&self, name: Option<&ServerName<'static>>) -> Result<Line, ResetReason> {
+        let Some(name) = name else { return connect(self.job).await.map(Line::Plain) };
+        let server = self.http.server(name.clone())?;
+        let socket = connect(self.job).await?;
+        server.over(Under::socket(socket)).await.map(|secure| Line::Secure(Box::new(secure)))
     }
 }
 
@@ -370,11 +368,7 @@ impl Over<'_> {
 impl Errand<'_> {
     /// The page that an answer is, if it is one.
     fn page(&self, head: &ResponseHead) -> Option<Page<'_>> {
-        // What it names would be asked for without TLS.
-        if self.request.tls.is_some() {
-            return None;
-        }
-        Page::of(self.http, self.job, &self.request.head, head, self.budget.cloned())
+        Page::of(self.http, self.job, self.request, head, self.budget.cloned())
     }
 
     /// Answers with something that has a length.
@@ -427,7 +421,12 @@ async fn finish(
 }
 
 /// The name of the server of an `https` target, which becomes a path. It must be that of the field `Host`.
-fn secure_name(head: &mut RequestHead) -> Result<Option<ServerName<'static>>, ResetReason> {
+///
+/// # Errors
+/// It is another one, or the target has no path.
+pub(super) fn secure_name(
+    head: &mut RequestHead,
+) -> Result<Option<ServerName<'static>>, ResetReason> {
     let Some(place) = head.target.strip_prefix("https://") else { return Ok(None) };
     let (name, path) = place.split_at(place.find('/').ok_or(ResetReason::Prohibited)?);
     let host = head.host().unwrap_or_default();

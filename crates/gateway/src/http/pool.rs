@@ -10,6 +10,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use units::Instant;
 
+use super::secure::Secure;
+use super::wire::Wire;
 use crate::operate::counters::Counter;
 
 /// Idle connections to one server, and in all.
@@ -18,20 +20,60 @@ const MOST: usize = 256;
 /// How long a connection stays idle: most servers close it sooner.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// A server, and the address that it sees, if that is a client's.
-type Key = (SocketAddr, Option<IpAddr>);
+/// A connection to a server.
+pub(super) enum Line {
+    Plain(TcpStream),
+    Secure(Box<Secure>),
+}
+
+impl Line {
+    pub(super) fn wire(&self) -> Wire<'_> {
+        match self {
+            Self::Plain(socket) => Wire::Socket(socket),
+            Self::Secure(secure) => Wire::Secure(secure),
+        }
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Plain(socket) => socket.peer_addr().ok(),
+            Self::Secure(secure) => secure.peer(),
+        }
+    }
+
+    /// Whether the server has neither closed it nor said anything since its last response. What it has said is
+    /// lost.
+    fn is_silent(&self) -> bool {
+        match self {
+            Self::Plain(socket) => is_silent(socket),
+            Self::Secure(secure) => secure.is_silent(),
+        }
+    }
+}
+
+/// Whether there is nothing to read from a socket, not even its end.
+pub(super) fn is_silent(socket: &TcpStream) -> bool {
+    let read = socket.try_read(&mut [0]);
+    matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// Who shares a connection: those with this address, if the server sees that of a client, and who want the
+/// server that has proved to have this name (TLS).
+pub(super) type Sharers = (Option<IpAddr>, Option<String>);
+
+type Key = (SocketAddr, Sharers);
 
 /// Idle connections, and counters of what uses them.
 #[derive(Default)]
 pub(super) struct Pool {
-    idle: Mutex<BTreeMap<Key, Vec<(Instant, TcpStream)>>>,
+    idle: Mutex<BTreeMap<Key, Vec<(Instant, Line)>>>,
     pub(super) exchanges: Counter,
     /// Exchanges over a connection that was there.
     pub(super) reused: Counter,
 }
 
 impl Pool {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Vec<(Instant, TcpStream)>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Vec<(Instant, Line)>>> {
         self.idle.lock().expect("nobody panics while holding the pool")
     }
 
@@ -40,34 +82,31 @@ impl Pool {
         &self,
         now: Instant,
         servers: &[SocketAddr],
-        source: Option<IpAddr>,
-    ) -> Option<TcpStream> {
+        sharers: &Sharers,
+    ) -> Option<Line> {
         let mut idle = self.lock();
         for server in servers {
-            let Some(connections) = idle.get_mut(&(*server, source)) else { continue };
-            while let Some((since, socket)) = connections.pop() {
-                let silent = matches!(
-                    socket.try_read(&mut [0]),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock
-                );
-                if silent && now.saturating_since(since) < IDLE {
+            let key = (*server, sharers.clone());
+            let Some(connections) = idle.get_mut(&key) else { continue };
+            while let Some((since, line)) = connections.pop() {
+                if line.is_silent() && now.saturating_since(since) < IDLE {
                     self.reused.increment();
-                    return Some(socket);
+                    return Some(line);
                 }
             }
-            idle.remove(&(*server, source));
+            idle.remove(&key);
         }
         None
     }
 
     /// Keeps a connection whose last response has been read to its end.
-    pub(super) fn give_back(&self, now: Instant, socket: TcpStream, source: Option<IpAddr>) {
-        let Ok(server) = socket.peer_addr() else { return };
+    pub(super) fn give_back(&self, now: Instant, line: Line, sharers: Sharers) {
+        let Some(server) = line.peer() else { return };
         let mut idle = self.lock();
         let all = idle.values().map(Vec::len).sum::<usize>();
-        let connections = idle.entry((server, source)).or_default();
+        let connections = idle.entry((server, sharers)).or_default();
         if connections.len() < MOST_EACH && all < MOST {
-            connections.push((now, socket));
+            connections.push((now, line));
         }
     }
 
@@ -87,6 +126,8 @@ mod tests {
     use super::*;
     use crate::testkit::connected;
 
+    const ANY: Sharers = (None, None);
+
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
     }
@@ -96,11 +137,13 @@ mod tests {
         let pool = Pool::default();
         let [near, _far] = connected().await;
         let server = near.peer_addr().unwrap();
-        let client = Some(IpAddr::from([10, 0, 0, 1]));
-        pool.give_back(at(0), near, client);
-        assert!(pool.take(at(1), &[server], None).is_none());
-        assert!(pool.take(at(1), &[server], client).is_some());
-        assert!(pool.take(at(1), &[server], client).is_none());
+        let client = (Some(IpAddr::from([10, 0, 0, 1])), None);
+        pool.give_back(at(0), Line::Plain(near), client.clone());
+        assert!(pool.take(at(1), &[server], &ANY).is_none());
+        let named = (client.0, Some("a.example".to_owned()));
+        assert!(pool.take(at(1), &[server], &named).is_none(), "it has proved no name");
+        assert!(pool.take(at(1), &[server], &client).is_some());
+        assert!(pool.take(at(1), &[server], &client).is_none());
         assert_eq!(pool.reused.get(), 1);
     }
 
@@ -111,22 +154,22 @@ mod tests {
         let server = near.peer_addr().unwrap();
         drop(far);
         near.readable().await.unwrap();
-        pool.give_back(at(0), near, None);
-        assert!(pool.take(at(1), &[server], None).is_none());
+        pool.give_back(at(0), Line::Plain(near), ANY);
+        assert!(pool.take(at(1), &[server], &ANY).is_none());
 
         let [near, mut far] = connected().await;
         let server = near.peer_addr().unwrap();
         far.write_all(b"HTTP/1.1 408 x\r\n\r\n").await.unwrap();
         near.readable().await.unwrap();
-        pool.give_back(at(0), near, None);
-        assert!(pool.take(at(1), &[server], None).is_none());
+        pool.give_back(at(0), Line::Plain(near), ANY);
+        assert!(pool.take(at(1), &[server], &ANY).is_none());
 
         let [near, _far] = connected().await;
         let server = near.peer_addr().unwrap();
-        pool.give_back(at(0), near, None);
+        pool.give_back(at(0), Line::Plain(near), ANY);
         pool.expire(at(29));
         assert_eq!(pool.lock().len(), 1);
-        assert!(pool.take(at(30), &[server], None).is_none());
+        assert!(pool.take(at(30), &[server], &ANY).is_none());
         pool.expire(at(30));
         assert!(pool.lock().is_empty());
     }
@@ -137,8 +180,9 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
         for _ in 0..=MOST_EACH {
-            pool.give_back(at(0), TcpStream::connect(server).await.unwrap(), None);
+            let socket = TcpStream::connect(server).await.unwrap();
+            pool.give_back(at(0), Line::Plain(socket), ANY);
         }
-        assert_eq!(pool.lock()[&(server, None)].len(), MOST_EACH);
+        assert_eq!(pool.lock()[&(server, ANY)].len(), MOST_EACH);
     }
 }

@@ -129,7 +129,7 @@ pub(super) struct Page<'a> {
     http: &'a HubHttp,
     pushes: &'a Pushes,
     job: &'a Arc<Job>,
-    request: &'a RequestHead,
+    request: &'a Request,
     budget: Budget,
     reader: LinkReader,
     /// Unpacks it first.
@@ -146,13 +146,13 @@ impl<'a> Page<'a> {
     pub(super) fn of(
         http: &'a HubHttp,
         job: &'a Arc<Job>,
-        request: &'a RequestHead,
+        request: &'a Request,
         reply: &ResponseHead,
         budget: Option<Budget>,
     ) -> Option<Self> {
         let pushes = http.pushes()?;
         let language = Language::of(&reply.fields)?;
-        let is_whole = reply.status == 200 && request.method == "GET";
+        let is_whole = reply.status == 200 && request.head.method == "GET";
         if !is_whole || !job.hop.peer_exchanges(job.stream.session()) {
             return None;
         }
@@ -200,9 +200,10 @@ impl<'a> Page<'a> {
     }
 
     fn push(&mut self, name: &str) {
-        let host = self.request.host().unwrap_or_default();
-        let Some(target) = resolve(&host, &self.request.target, name) else { return };
-        if target == self.request.target || !self.seen.insert(target.clone()) {
+        let (head, scheme) = (&self.request.head, self.request.scheme());
+        let host = head.host().unwrap_or_default();
+        let Some(target) = resolve(scheme, &host, &head.target, name) else { return };
+        if target == head.target || !self.seen.insert(target.clone()) {
             return;
         }
         let (now, session) = (clock::now(), self.job.stream.session());
@@ -227,23 +228,24 @@ impl<'a> Page<'a> {
         let (destination, source) = (Destination::Exchange(host), self.job.open.source);
         let open = Open { destination, source, dscp: None };
         let stream = self.job.hop.open(now, self.job.stream.session(), open).ok()?;
-        let written = Wire::Stream(&stream).write(&request.bytes).now_or_never();
+        let written = Wire::Stream(&stream).write(&request.for_terminal()).now_or_never();
         matches!(written, Some(Ok(()))).then_some(stream)
     }
 
     fn request_for(&self, target: String) -> Request {
         let mut fields = pep::http::Fields::default();
-        self.request.fields.values("host").for_each(|host| fields.push("Host", host));
+        let Request { head: page, tls, .. } = self.request;
+        page.fields.values("host").for_each(|host| fields.push("Host", host));
         for name in SAME {
-            self.request.fields.values(name).for_each(|value| fields.push(name, value));
+            page.fields.values(name).for_each(|value| fields.push(name, value));
         }
         fields.push("Accept", "*/*");
-        let host = self.request.host().unwrap_or_default();
-        fields.push("Referer", format!("http://{host}{}", self.request.target));
+        let (scheme, host) = (self.request.scheme(), page.host().unwrap_or_default());
+        fields.push("Referer", format!("{scheme}://{host}{}", page.target));
         let head = RequestHead { method: "GET".to_owned(), target, minor: 1, fields };
         let mut bytes = Vec::new();
         head.write(&mut bytes);
-        Request { head, bytes, tls: None }
+        Request { head, bytes, tls: tls.clone() }
     }
 }
 

@@ -8,8 +8,9 @@ use slacp::{Destination, Open, ResetReason};
 use tokio::time::timeout;
 
 use super::Shared;
-use super::conversation::{Conversation, Fate};
+use super::conversation::{Conversation, Fate, place};
 use super::exchange::{Reply, read_reply};
+use super::hub::secure_name;
 use super::record::Recording;
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
@@ -33,7 +34,7 @@ async fn take(
     open: &Open<Destination>,
 ) -> Result<(), ResetReason> {
     let (wire, mut inlet) = (Wire::Stream(stream), Inlet::default());
-    let request = loop {
+    let mut request = loop {
         match RequestHead::parse(&inlet.bytes) {
             Parsed::Head(head, length) => {
                 inlet.consume(length);
@@ -43,8 +44,9 @@ async fn take(
             _ => return Err(ResetReason::Prohibited),
         }
     };
+    let by_tls = secure_name(&mut request)?.is_some();
     let key = Key {
-        destination: open.destination.to_string(),
+        destination: place(&open.destination, by_tls),
         host: request.host().ok_or(ResetReason::Prohibited)?,
         target: request.target.clone(),
     };

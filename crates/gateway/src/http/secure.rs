@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
@@ -12,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
+use super::pool::is_silent;
 use crate::hop::Stream;
 use crate::relay::{dial, scratch};
 
@@ -76,6 +78,27 @@ impl Secure {
             poll_fn(|context| Pin::new(&mut *self.lock()).poll_flush(context)).await
         };
         written.await.map_err(|error: io::Error| dial::reason(&error))
+    }
+
+    /// The other end's address, if this is over a socket.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        match self.lock().get_ref().0 {
+            Under::Socket(socket, _) => socket.peer_addr().ok(),
+            Under::Stream(_) => None,
+        }
+    }
+
+    /// Whether nothing has come over a socket since the last that was read, not even the end. What has come
+    /// is lost.
+    pub(super) fn is_silent(&self) -> bool {
+        let stream = self.lock();
+        match stream.get_ref() {
+            // TLS wants to read if it holds nothing that was not read, and no end.
+            (Under::Socket(socket, first), tls) => {
+                first.is_empty() && tls.wants_read() && is_silent(socket)
+            }
+            (Under::Stream(_), _) => false,
+        }
     }
 
     /// Ends what is sent.

@@ -102,7 +102,7 @@ fn page(request: &RequestHead, reply: &ResponseHead, content: &[u8], piece: usiz
     let host = request.host().unwrap_or_default();
     let mut targets = Vec::new();
     for name in in_fields(&reply.fields) {
-        targets.extend(resolve(&host, &request.target, &name));
+        targets.extend(resolve("http", &host, &request.target, &name));
     }
     for language in [Language::Html, Language::Css] {
         let names = |piece: usize| {
@@ -114,7 +114,8 @@ fn page(request: &RequestHead, reply: &ResponseHead, content: &[u8], piece: usiz
         };
         let whole = names(content.len());
         assert_eq!(whole, names(piece), "pieces make no difference");
-        targets.extend(whole.iter().filter_map(|name| resolve(&host, &request.target, name)));
+        targets
+            .extend(whole.iter().filter_map(|name| resolve("http", &host, &request.target, name)));
     }
     for target in targets {
         assert!(

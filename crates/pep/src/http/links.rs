@@ -251,8 +251,8 @@ pub fn in_fields(fields: &Fields) -> Vec<String> {
 }
 
 /// The target of a request for what a document at `base` on `host` names, if that is on the same host
-/// and in cleartext.
-pub fn resolve(host: &str, base: &str, name: &str) -> Option<String> {
+/// and has the `scheme` of the document.
+pub fn resolve(scheme: &str, host: &str, base: &str, name: &str) -> Option<String> {
     let name = name.split('#').next().unwrap_or_default();
     let is_target = |c: char| c.is_ascii_graphic() && !['\\', '<', '>', '"'].contains(&c);
     if name.is_empty() || !name.chars().all(is_target) {
@@ -271,10 +271,10 @@ pub fn resolve(host: &str, base: &str, name: &str) -> Option<String> {
         name.to_owned()
     } else if name.starts_with('?') {
         format!("{path}{name}")
-    } else if let Some((scheme, rest)) = name.split_once(':')
-        && !scheme.contains(['/', '?'])
+    } else if let Some((said, rest)) = name.split_once(':')
+        && !said.contains(['/', '?'])
     {
-        let rest = rest.strip_prefix("//").filter(|_| scheme.eq_ignore_ascii_case("http"))?;
+        let rest = rest.strip_prefix("//").filter(|_| said.eq_ignore_ascii_case(scheme))?;
         of_host(rest)?
     } else {
         let folder = path.rfind('/').map_or("/", |at| &path[..=at]);
@@ -376,7 +376,11 @@ mod tests {
             ("#f", None),
             ("", None),
         ] {
-            assert_eq!(resolve("h.example", "/x/y.html?z", name).as_deref(), target, "{name:?}");
+            let resolved = resolve("http", "h.example", "/x/y.html?z", name);
+            assert_eq!(resolved.as_deref(), target, "{name:?}");
+            let secure = name.replace("http:", "https:");
+            let resolved = resolve("https", "h.example", "/x/y.html?z", &secure);
+            assert!(secure == name || resolved.as_deref() == target, "{secure:?}");
         }
     }
 

@@ -344,7 +344,7 @@ pub(crate) fn inside_a_site_by_tls() {
     let authorities = far.file("certificate");
     let hub = pair.hub_with_keys(
         &sockets.key("hub"),
-        &format!("[http]\ncache = true\nauthorities = {authorities:?}\n"),
+        &format!("[http]\ncache = true\npush = true\nauthorities = {authorities:?}\n"),
     );
     let section = site(&near, &authorities, "\"mirror.example\"");
     let terminal = terminal(&pair, &sockets, &format!("tls_ports = [{TLS}, {ROGUE}]\n{section}"));
@@ -362,6 +362,13 @@ pub(crate) fn inside_a_site_by_tls() {
         format!("POST /form HTTP/1.1\r\nHost: mirror.example\r\nContent-Length: 5\r\n{close}hello");
     assert_eq!(ours(&post).1, "POST /formhello");
     assert_eq!(server.asked(), ["GET /large", "POST /form"]);
+    // What a page names comes with it, over the connection that the first request has opened.
+    assert_eq!(get("/page").1, answer("GET /page"));
+    wait_until(PATIENCE, || count(&sockets, "pushed") == 1);
+    let (head, body) = get("/named.css");
+    assert!(head.contains("skyhop; hit") && body == answer("GET /named.css"), "{head}");
+    assert_eq!(server.asked()[2..], ["GET /page", "GET /named.css"]);
+    assert!(status(&sockets.path("hub"))["http"]["reused"].as_u64() >= Some(1));
     let (head, _) = ours(&format!("GET / HTTP/1.1\r\nHost: bank.example\r\n{close}"));
     assert!(head.starts_with("HTTP/1.1 421 "), "{head}");
     // Another name: its server's own certificate, and no answer of ours.
@@ -375,7 +382,7 @@ pub(crate) fn inside_a_site_by_tls() {
         &format!("GET /new HTTP/1.1\r\nHost: mirror.example\r\n{close}"),
     );
     assert!(rogue.is_err(), "{rogue:?}");
-    assert_eq!(count(&sockets, "stored"), 1);
+    assert_eq!(count(&sockets, "stored"), 3);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
 }
