@@ -1,6 +1,6 @@
 //! The runtimes of a gateway, each of one thread.
 //!
-//! To wake up costs more than to handle a packet. So a thread that gathers sleeps until [`PAUSE`] after
+//! To wake up costs more than to handle a packet. So a thread that gathers sleeps until `PAUSE` after
 //! its last wake-up, whatever happens meanwhile, and then handles everything at once. What comes after a
 //! longer silence is handled immediately.
 

@@ -154,6 +154,16 @@ impl Control {
         }
     }
 
+    /// Limits what leaves at once where the session paces itself, before anything is sent.
+    pub(crate) fn limit_bursts(&mut self, burst: Option<ByteCount>) {
+        match self {
+            // The endpoint paces it with others.
+            Self::Configured(_) => {}
+            Self::Auto(auto) => auto.limit_bursts(burst),
+            Self::ModemOrAuto(own) => own.auto_mut().limit_bursts(burst),
+        }
+    }
+
     /// The law of a configured or reported rate, if that is the one in use.
     fn configured(&self) -> Option<&ConfiguredRate> {
         match self {

@@ -151,6 +151,8 @@ pub(crate) struct Session {
     rtt: Rtt,
     loss: LossMeter,
     rate: Control,
+    /// What may leave at once at most, if that is limited.
+    burst: Option<ByteCount>,
     marking: Marking,
     pub(crate) streams: Streams,
     sender: Sender,
@@ -180,7 +182,8 @@ impl Session {
         seed: &Secret,
     ) -> Self {
         let (limits, link_layer) = (limits(config), config.link_layer && peer.link_layer);
-        let rate = Control::new(&config.rate, config.law);
+        let mut rate = Control::new(&config.rate, config.law);
+        rate.limit_bursts(config.burst);
         let mut rtt = Rtt::new();
         if let Some(first) = first_rtt {
             rtt.begin(first);
@@ -213,6 +216,7 @@ impl Session {
             ),
             marking: Marking::new(config.ecn && peer.ecn && rate.auto().is_some()),
             rate,
+            burst: config.burst,
             peer,
             sender,
             receiver: Receiver::new(config, limits.memory, recovery),

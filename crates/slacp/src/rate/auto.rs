@@ -88,6 +88,8 @@ pub(crate) struct Newest {
 pub(crate) struct Auto {
     phase: Phase,
     pacer: Pacer,
+    /// What the pacer lets leave at once at most, if that is limited.
+    burst: Option<ByteCount>,
     train: Option<Train>,
     train_pacer: Pacer,
     arrivals: Arrivals,
@@ -142,6 +144,7 @@ impl Auto {
         Self {
             phase: Phase::Start(Start::default()),
             pacer: pacer(TRAIN_RATE, BURST),
+            burst: None,
             train: None,
             train_pacer: pacer(TRAIN_RATE, TRAIN_BURST),
             arrivals: Arrivals::default(),
@@ -166,6 +169,12 @@ impl Auto {
             member: None,
             link: 0.0,
         }
+    }
+
+    /// Limits what leaves at once besides trains, before anything is sent.
+    pub(crate) fn limit_bursts(&mut self, burst: Option<ByteCount>) {
+        self.burst = burst;
+        self.pacer = pacer(TRAIN_RATE, BURST).limited(burst);
     }
 
     /// Frees what is not in use.
@@ -595,4 +604,30 @@ fn age(time: Duration) -> i64 {
 
 fn pacer(rate: f64, burst: Duration) -> Pacer {
     Pacer::new(BitRate::from_bits_per_second(rate as u64), burst)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limited_burst_holds_on_every_path() {
+        for (burst, at_once) in [(Some(3000), 2), (None, 5)] {
+            let mut auto = Auto::new(None, false, Law::default());
+            auto.limit_bursts(burst.map(ByteCount::new));
+            auto.move_to(7);
+            // A packet in a millisecond, after a second of rest.
+            auto.rate = 12e6;
+            let now = Instant::from_nanos(1_000_000_000);
+            auto.pacer.set_rate(now, BitRate::from_mbit(12));
+            let leaves = |_: &u64| {
+                let may = auto.pacer.ready_at() <= now;
+                if may {
+                    auto.pacer.sent(now, ByteCount::new(1500));
+                }
+                may
+            };
+            assert_eq!((7..).take_while(leaves).count(), at_once, "{burst:?}");
+        }
+    }
 }

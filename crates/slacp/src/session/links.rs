@@ -86,7 +86,7 @@ impl Session {
             working: 0,
             shared: false,
             proven: false,
-            pacer: Pacer::new(self.rate.rate(), BURST),
+            pacer: Pacer::new(self.rate.rate(), BURST).limited(self.burst),
             doubted: false,
             others: None,
             moves_at: None,

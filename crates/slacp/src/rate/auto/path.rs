@@ -3,7 +3,7 @@
 
 use units::{BitRate, ByteCount, Instant};
 
-use super::{Auto, Member};
+use super::{Auto, BURST, Member, TRAIN_RATE, pacer};
 use crate::rate::PathMemory;
 
 impl Auto {
@@ -16,6 +16,8 @@ impl Auto {
     /// Starts afresh on another path with packet number `next`.
     pub(crate) fn move_to(&mut self, next: u64) {
         *self = Self {
+            pacer: pacer(TRAIN_RATE, BURST).limited(self.burst),
+            burst: self.burst,
             sent: self.sent,
             marked: self.marked,
             prepared: self.prepared,
@@ -36,6 +38,8 @@ impl Auto {
     ) {
         let padding = self.padding.on_new_path().without_turn();
         *self = Self {
+            pacer: pacer(TRAIN_RATE, BURST).limited(self.burst),
+            burst: self.burst,
             sent: self.sent,
             marked: self.marked,
             prepared: self.prepared,
