@@ -35,13 +35,20 @@ fn results(store: &Path) -> BTreeMap<String, Vec<u8>> {
     entries.map(file).collect()
 }
 
-/// The plan of a campaign of twenty short cells, in `plan.json`, and the store of its run.
+/// Cases of scenario `enac-table2`.
+const CASES: usize = 11;
+/// Cells of a [`campaign`].
+const CELLS: usize = 2 * CASES;
+
+/// The plan of a campaign of short cells, two seeds of each case, in `plan.json`, and the store of its run.
 fn campaign() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let plan = printed(&study(folder.path(), &["plan", "enac-table2", "--seeds", "2", "--json"]));
     fs::write(folder.path().join("plan.json"), plan).unwrap();
     let run = study(folder.path(), &["run", "enac-table2", "--seeds", "2", "--threads", "1"]);
-    let wanted = "20 cells: 20 run, 0 kept from before, 0 failed; results in skyhop-study\n";
+    let wanted = format!(
+        "{CELLS} cells: {CELLS} run, 0 kept from before, 0 failed; results in skyhop-study\n"
+    );
     assert_eq!(printed(&run), wanted);
     folder
 }
@@ -56,7 +63,7 @@ fn scenarios_are_found_by_name_without_the_repository() {
     let enac = list.as_array().unwrap().iter().find(|it| it["name"] == "enac-table2").unwrap();
     assert_eq!(
         (enac["published"].as_bool(), enac["cases"].as_array().unwrap().len()),
-        (Some(true), 10)
+        (Some(true), CASES)
     );
     let unknown = error(&study(folder.path(), &["plan", "enac-table3"]), 2);
     assert!(unknown.contains("no scenario \"enac-table3\": expected caini-dtn, "), "{unknown}");
@@ -69,9 +76,11 @@ fn scenarios_are_found_by_name_without_the_repository() {
 fn a_campaign_resumes_and_reports_what_sim_prints() {
     let folder = campaign();
     let run = |seeds| printed(&study(folder.path(), &["run", "enac-table2", "--seeds", seeds]));
-    assert!(run("3").starts_with("30 cells: 10 run, 20 kept from before, 0 failed"));
+    let all = CELLS + CASES;
+    let wanted = format!("{all} cells: {CASES} run, {CELLS} kept from before, 0 failed");
+    assert!(run("3").starts_with(&wanted));
     let plan = printed(&study(folder.path(), &["plan", "enac-table2", "--seeds", "3"]));
-    assert_eq!(plan.lines().filter(|line| line.contains("  done  ")).count(), 30, "{plan}");
+    assert_eq!(plan.lines().filter(|line| line.contains("  done  ")).count(), all, "{plan}");
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/enac-table2.toml");
     for flag in [None, Some("--published"), Some("--csv")] {
         let report: Vec<_> = ["report", "enac-table2"].into_iter().chain(flag).collect();
@@ -90,7 +99,7 @@ fn assert_makes_the_same_store(folder: &TempDir, script: &str) {
     command.args(["-ec", script]).env("SKYHOP", env!("CARGO_BIN_EXE_skyhop"));
     printed(&command.current_dir(folder.path()).output().unwrap());
     let [one, other] = ["skyhop-study", "other"].map(|store| results(&folder.path().join(store)));
-    assert!(one.len() == 20 && one == other);
+    assert!(one.len() == CELLS && one == other);
 }
 
 /// The recipe of docs/study.md for one machine: processes that share nothing but the store.
@@ -126,7 +135,7 @@ fn printed_results_are_added() {
     let cells: Vec<_> = todo.lines().collect();
     let args = [&["cell", "--plan", "plan.json", "--print"][..], &cells].concat();
     let lines = printed(&study(folder.path(), &args));
-    assert_eq!(lines.lines().count(), 20);
+    assert_eq!(lines.lines().count(), CELLS);
     let add = |text: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_skyhop"));
         command.args(["study", "add", "--store", "other"]).current_dir(folder.path());
@@ -220,7 +229,8 @@ fn a_damaged_result_is_named_and_made_again() {
     let name = before.keys().next().unwrap();
     fs::write(store.join(name), "half a resu").unwrap();
     let run = study(folder.path(), &["run", "enac-table2", "--seeds", "2"]);
-    assert!(printed(&run).starts_with("20 cells: 1 run, 19 kept"));
+    let wanted = format!("{CELLS} cells: 1 run, {} kept", CELLS - 1);
+    assert!(printed(&run).starts_with(&wanted));
     let warning = String::from_utf8(run.stderr).unwrap();
     assert!(warning.contains(name) && warning.contains("counts as not run"), "{warning}");
     assert!(results(&folder.path().join("skyhop-study")) == before);
@@ -244,12 +254,13 @@ fn the_tasks_of_a_slurm_array_share_the_cells() {
         printed(&task.env("SLURM_ARRAY_TASK_COUNT", count).output().unwrap());
     };
     task("2", "3");
-    assert_eq!(results(&store).len(), 7);
+    assert_eq!(results(&store).len(), CELLS / 3);
     task("3", "3");
     task("1", "3");
     assert!(results(&store) == results(&folder.path().join("skyhop-study")));
     // More tasks than cells: nothing to do.
-    task("21", "21");
+    let beyond = (CELLS + 1).to_string();
+    task(&beyond, &beyond);
 }
 
 /// Two Ray nodes, one of which is killed: the store is that of a run on one thread.
@@ -272,5 +283,5 @@ fn a_campaign_outlives_a_ray_node() {
     let text = printed(&nodes.current_dir(folder.path()).output().unwrap());
     assert!(text.contains("lost a node after 10 results"), "{text}");
     let [one, other] = ["one", "other"].map(|store| results(&folder.path().join(store)));
-    assert!(one.len() == 40 && one == other, "{} results", other.len());
+    assert!(one.len() == 2 * CELLS && one == other, "{} results", other.len());
 }
