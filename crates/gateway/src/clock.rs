@@ -1,8 +1,8 @@
 //! The one place of the gateway where time is read.
 //!
 //! Only drivers ask for it, and hand it on: the loop of the roles (`roles::run`), the drivers of the
-//! endpoint and of DLEP, the task that follows the status for the dashboard, the pauses of the runtime, and the tasks of
-//! connections and packets (`relay`, `proxy`, `tunnel`).
+//! endpoint and of DLEP, the task that follows the status for the dashboard, and the tasks of
+//! connections and packets (`relay`, `proxy`, `tunnel`). The runtime times its pauses by it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -40,37 +40,45 @@ pub fn start(gathers: bool) -> io::Result<Runtime> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::net::UdpSocket;
+    use std::pin::pin;
+
     use super::*;
 
-    /// A thousand datagrams, one every 50 µs, wake one that gathers once per pause at most.
+    /// Datagrams that are answered at once wake a thread that gathers once per pause at most.
     #[test]
-    fn datagrams_are_gathered() {
-        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        receiver.set_nonblocking(true).unwrap();
-        let to = receiver.local_addr().unwrap();
+    fn what_comes_is_gathered() {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        near.connect(far.local_addr().unwrap()).unwrap();
+        near.set_nonblocking(true).unwrap();
+        far.connect(near.local_addr().unwrap()).unwrap();
+        let echo = thread::spawn(move || {
+            for _ in 0..200 {
+                far.recv(&mut [0]).unwrap();
+                far.send(&[7]).unwrap();
+            }
+        });
         let runtime = start(true).unwrap();
-        let before = clock::now();
-        let sending = thread::spawn(move || {
-            for _ in 0..1000 {
-                sender.send_to(&[7], to).unwrap();
-                thread::sleep(Duration::from_micros(50));
-            }
-        });
-        let wake_ups = runtime.block_on(async move {
-            let receiver = tokio::net::UdpSocket::from_std(receiver).unwrap();
-            let (mut wake_ups, mut got) = (0, 0);
-            while got < 1000 {
-                receiver.readable().await.unwrap();
-                wake_ups += 1;
-                while receiver.try_recv(&mut [0]).is_ok() {
-                    got += 1;
+        let begin = clock::now();
+        let looks = runtime.block_on(async {
+            let near = tokio::net::UdpSocket::from_std(near).unwrap();
+            let mut talk = pin!(async {
+                for _ in 0..200 {
+                    near.send(&[7]).await.unwrap();
+                    near.recv(&mut [0]).await.unwrap();
                 }
-            }
-            wake_ups
+            });
+            let mut looks = 0;
+            std::future::poll_fn(|context| {
+                looks += 1;
+                talk.as_mut().poll(context)
+            })
+            .await;
+            looks
         });
-        sending.join().unwrap();
-        let most = clock::now().saturating_since(before).as_nanos() / PAUSE.as_nanos() + 2;
-        assert!(wake_ups <= most, "{wake_ups} of at most {most}");
+        echo.join().unwrap();
+        let pauses = clock::now().saturating_since(begin).as_nanos() / PAUSE.as_nanos();
+        assert!(looks <= pauses + 2, "{looks} looks in {pauses} pauses");
     }
 }

@@ -301,22 +301,19 @@ fn trend_cause(
     let Some(differs) = &trend.differs else { return Ok(Cause::Unknown) };
     // With other cases for all, the whole statement must hold; a single case stands for the first of each pair that
     // does not.
-    let (shown_in, instead): (_, Vec<[String; 2]>) = match &differs.case {
-        _ if !differs.swap.is_empty() => {
-            let swapped = |pair: &PairBeside<'_>| {
-                pair.cases.map(|name| differs.swapped(name).unwrap_or_default())
-            };
-            let named =
-                |[first, second]: &[String; 2]| format!("{second:?} in the place of {first:?}");
-            let named: Vec<_> = differs.swap.iter().map(named).collect();
-            (format!("cases with {}", named.join(" and ")), pairs.iter().map(swapped).collect())
-        }
-        Some(case) => {
-            let failed = pairs.iter().filter(|pair| !pair.holds);
-            let instead = failed.map(|pair| [case.clone(), pair.cases[1].to_owned()]);
-            (format!("case {case:?}"), instead.collect())
-        }
-        None => return Ok(Cause::without_case(Some(differs))),
+    let (shown_in, instead): (_, Vec<[String; 2]>) = if !differs.swap.is_empty() {
+        let swapped = |pair: &PairBeside<'_>| {
+            pair.cases.map(|name| differs.swapped(name).unwrap_or_default())
+        };
+        let named = |[first, second]: &[String; 2]| format!("{second:?} in the place of {first:?}");
+        let named: Vec<_> = differs.swap.iter().map(named).collect();
+        (format!("cases with {}", named.join(" and ")), pairs.iter().map(swapped).collect())
+    } else if let Some(case) = &differs.case {
+        let failed = pairs.iter().filter(|pair| !pair.holds);
+        let instead = failed.map(|pair| [case.clone(), pair.cases[1].to_owned()]);
+        (format!("case {case:?}"), instead.collect())
+    } else {
+        return Ok(Cause::without_case(Some(differs)));
     };
     let mut shown = true;
     for [first, second] in &instead {

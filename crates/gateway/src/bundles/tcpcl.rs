@@ -28,7 +28,7 @@ const MOST: usize = 64;
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Time for connecting, and for writing to a peer that does not read.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Time for saying that nothing more comes.
+/// Time to tell the peer that nothing more comes.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
@@ -269,7 +269,9 @@ impl Talk<'_> {
         };
         if !is_certified {
             let name = self.node.name(Origin::Peer(peer));
-            tracing::warn!("bundles: who says to be {name} has the certificate of another");
+            tracing::warn!(
+                "bundles: a node that claims to be {name} shows the certificate of another"
+            );
             return self.session.end(clock::now(), TermReason::ContactFailure);
         }
         self.session.accept(clock::now());

@@ -142,7 +142,7 @@ impl UdpLink {
         }
         let is_full = count == RECEPTIONS;
         if !is_full {
-            // Nothing is left, so waits for the next datagram need no call that finds nothing.
+            // Nothing is left: the next wait begins without a call that finds that out.
             let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
             let _ = self.socket.try_io(Interest::READABLE, nothing);
         }

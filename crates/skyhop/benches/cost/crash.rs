@@ -91,9 +91,12 @@ impl Hub {
         command.arg("hub").arg(file).env("SKYHOP_LOG", "info").stdout(Stdio::null());
         let mut process: Child = command.stderr(Stdio::piped()).spawn()?;
         let lines = BufReader::new(process.stderr.take().ok_or("no log")?).lines();
+        let mut lines = lines.map_while(Result::ok);
+        // Before, a terminal's socket could take its port.
+        lines.find(|line| line.contains("serving")).ok_or("the hub does not serve")?;
         let (sender, ups) = channel();
         thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
+            for line in lines {
                 // Nobody listens after the last one.
                 let _ = line.contains("session up with").then(|| sender.send(Instant::now()));
             }

@@ -19,7 +19,8 @@
 //! intercepts. `noise` compares the pair with and without compression of streams, for data that does not
 //! compress. `sessions` measures a hub with 1, 100 and 400 terminals, one of which carries the
 //! download. `swarm` measures a hub with thousands, all in one process, `crash` how soon they are back, and
-//! `workers` one with one or two threads. `geo` measures the pair at a satellite link's rate, `page` measures what the dashboard of such a hub takes.
+//! `workers` one with one or two threads. `geo` measures the pair at a satellite link's rate, and `page`
+//! what the dashboard of such a hub takes.
 
 mod connections;
 mod cpu;

@@ -171,7 +171,7 @@ impl Auto {
         }
     }
 
-    /// Limits what leaves at once besides trains, before anything is sent.
+    /// Limits what leaves at once besides trains, before anything is sent on the path.
     pub(crate) fn limit_bursts(&mut self, burst: Option<ByteCount>) {
         self.burst = burst;
         self.pacer = pacer(TRAIN_RATE, BURST).limited(burst);
@@ -617,7 +617,6 @@ mod tests {
             auto.limit_bursts(burst.map(ByteCount::new));
             auto.move_to(7);
             // A packet in a millisecond, after a second of rest.
-            auto.rate = 12e6;
             let now = Instant::from_nanos(1_000_000_000);
             auto.pacer.set_rate(now, BitRate::from_mbit(12));
             let leaves = |_: &u64| {

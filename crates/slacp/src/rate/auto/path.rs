@@ -3,7 +3,7 @@
 
 use units::{BitRate, ByteCount, Instant};
 
-use super::{Auto, BURST, Member, TRAIN_RATE, pacer};
+use super::{Auto, Member};
 use crate::rate::PathMemory;
 
 impl Auto {
@@ -15,9 +15,8 @@ impl Auto {
 
     /// Starts afresh on another path with packet number `next`.
     pub(crate) fn move_to(&mut self, next: u64) {
+        let burst = self.burst;
         *self = Self {
-            pacer: pacer(TRAIN_RATE, BURST).limited(self.burst),
-            burst: self.burst,
             sent: self.sent,
             marked: self.marked,
             prepared: self.prepared,
@@ -25,6 +24,7 @@ impl Auto {
             member: self.member.take().map(Member::on_new_path),
             ..Self::on_path(self.ceiling, self.law, next, self.padding.on_new_path())
         };
+        self.limit_bursts(burst);
     }
 
     /// Measures again with packets from number `next` on, after the rate was set otherwise. `memory`
@@ -37,9 +37,8 @@ impl Auto {
         link: Option<BitRate>,
     ) {
         let padding = self.padding.on_new_path().without_turn();
+        let burst = self.burst;
         *self = Self {
-            pacer: pacer(TRAIN_RATE, BURST).limited(self.burst),
-            burst: self.burst,
             sent: self.sent,
             marked: self.marked,
             prepared: self.prepared,
@@ -48,6 +47,7 @@ impl Auto {
             link: link.map_or(0.0, |rate| rate.bits_per_second() as f64),
             ..Self::on_path(self.ceiling, self.law, next, padding)
         };
+        self.limit_bursts(burst);
     }
 
     /// Counts a packet whose rate was set otherwise.
