@@ -32,6 +32,16 @@ pub struct RateSample {
 }
 
 impl RateSample {
+    #[cfg(test)]
+    pub(crate) fn of(prior: u64, delivered: u64, interval: Duration) -> Self {
+        Self {
+            delivered: ByteCount::new(delivered),
+            interval: interval.as_nanos() as u64,
+            is_app_limited: false,
+            prior_delivered: ByteCount::new(prior),
+        }
+    }
+
     /// The delivered bytes over the time. Computed on demand, because most controllers do not need
     /// the division.
     pub fn rate(&self) -> BitRate {

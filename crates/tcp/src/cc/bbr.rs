@@ -14,7 +14,7 @@
 //! Drain     pacing gain ln 2/2; until one BDP is in flight
 //! ProbeBW   pacing gains 5/4, 3/4, 1, 1, 1, 1, 1, 1 for an RTprop each; cwnd 2
 //! ProbeRTT  4 segments for 200 ms and a round, when RTprop is 10 s old
-//! recovery  the first round conserves packets; after it the window comes back
+//! recovery  begins a round, which conserves packets; after it the window comes back
 //! time-out  one segment; the window comes back with the recovery
 //! ```
 //!
@@ -67,8 +67,10 @@ pub(crate) struct Bbr {
     cycle_at: Instant,
     /// The earliest end of `ProbeRTT`, set once the window is small, and its round.
     probe_done: Option<(Instant, u64)>,
-    /// Packets are conserved until this round is over.
-    conserves_until: Option<u64>,
+    /// Recovery has begun, and the acknowledgement that showed it is still to be handled.
+    begins_recovery: bool,
+    /// Packets are conserved until a round is over that begins with recovery.
+    conserves: bool,
     in_recovery: bool,
     lost: bool,
     rate: f64,
@@ -94,7 +96,8 @@ impl Bbr {
             cycle: [0, 2, 3, 4, 5, 6, 7][(start.seed % 7) as usize],
             cycle_at: Instant::ZERO,
             probe_done: None,
-            conserves_until: None,
+            begins_recovery: false,
+            conserves: false,
             in_recovery: false,
             lost: false,
             rate: 0.0,
@@ -130,6 +133,7 @@ impl Bbr {
         if begins {
             self.round_end = ack.total_delivered;
             self.round += 1;
+            self.conserves = false;
         }
         let rate = sample.rate().bits_per_second() as f64;
         if rate >= self.bandwidth() || !sample.is_app_limited {
@@ -205,6 +209,7 @@ impl Bbr {
         match self.probe_done {
             None if ack.in_flight as f64 <= MIN_SEGMENTS * self.mss => {
                 self.probe_done = Some((ack.now + PROBE_RTT_TIME, self.round + 1));
+                self.round_end = ack.total_delivered;
             }
             Some((at, round)) if ack.now >= at && self.round >= round => {
                 self.rtprop_at = ack.now;
@@ -225,12 +230,15 @@ impl Bbr {
         let delivered = ack.delivered as f64;
         let in_flight = ack.in_flight as f64;
         let target = self.inflight(self.gains().1);
-        if self.conserves_until.is_some_and(|round| self.round <= round) {
+        if std::mem::take(&mut self.begins_recovery) {
+            self.conserves = true;
+            self.round_end = ack.total_delivered;
+        }
+        if self.conserves {
             self.cwnd = self.cwnd.max(in_flight + delivered);
             self.bound(ack);
             return;
         }
-        self.conserves_until = None;
         if self.filled {
             self.cwnd = (self.cwnd + delivered).min(target);
         } else if self.cwnd < target || (ack.total_delivered as f64) < self.initial {
@@ -282,7 +290,7 @@ impl Controller for Bbr {
         self.lost = true;
         self.save();
         self.in_recovery = true;
-        self.conserves_until = Some(self.round + 1);
+        self.begins_recovery = true;
         self.cwnd = (event.in_flight as f64).max(self.mss);
     }
 
@@ -292,7 +300,7 @@ impl Controller for Bbr {
         }
         self.lost = true;
         self.in_recovery = true;
-        self.conserves_until = None;
+        (self.begins_recovery, self.conserves) = (false, false);
         self.cwnd = self.mss;
     }
 
@@ -301,7 +309,7 @@ impl Controller for Bbr {
 
     fn on_recovered(&mut self, _now: Instant, _in_flight: ByteCount) {
         self.in_recovery = false;
-        self.conserves_until = None;
+        (self.begins_recovery, self.conserves) = (false, false);
         self.cwnd = self.cwnd.max(self.prior);
     }
 

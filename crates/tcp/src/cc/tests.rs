@@ -291,3 +291,33 @@ fn the_first_hystart_leaves_slow_start_by_train_and_by_delay() {
     assert_eq!(left_after(100, (0..20).map(|n| (3 * n, 516))), None);
     assert_eq!(left_after(100, (0..20).map(|n| (3 * n, if n == 5 { 510 } else { 540 }))), None);
 }
+
+/// An acknowledgement of one segment, the last of `total`, which was sent when `prior` had been delivered.
+fn delivery(total: u64, prior: u64, in_flight: u64, phase: Phase) -> Ack {
+    let rate = RateSample::of(prior * MSS, (total - prior) * MSS, ms(100));
+    let base = ack(at(total), MSS, ms(100), ms(100), 1);
+    let (total_delivered, in_flight) = (total * MSS, in_flight * MSS);
+    Ack { total_delivered, in_flight, phase, rate: Some(rate), ..base }
+}
+
+/// Recovery begins a round: packets are conserved until one is acknowledged that was sent after it began, and the
+/// round that was under way does not end before.
+#[test]
+fn bbr_conserves_packets_for_one_round() {
+    let start = Start { mss: MSS, window: 10 * MSS, ssthresh: u64::MAX, seed: 0 };
+    let mut it = "bbr".parse::<ControllerSpec>().unwrap().make(&start);
+    it.on_ack(&delivery(10, 0, 15, Phase::Open));
+    let (now, signal, flight_size, in_flight) = (at(12), Signal::Loss, 16 * MSS, 14 * MSS);
+    it.on_congestion(&Congestion { now, signal, flight_size, in_flight });
+    let mut window = |total, prior, in_flight| {
+        it.on_ack(&delivery(total, prior, in_flight, Phase::Recovery));
+        segments(&*it)
+    };
+    assert_eq!(window(13, 3, 14), 15.0);
+    // Sent before recovery: what has left may be replaced, no more. The round of before would end here.
+    assert_eq!(window(14, 12, 14), 15.0);
+    assert_eq!(window(15, 12, 5), 15.0);
+    // Sent in recovery.
+    assert_eq!(window(16, 13, 5), 16.0);
+    assert_eq!(window(17, 14, 5), 17.0);
+}
