@@ -2,9 +2,11 @@
 
 Usage: ray_nodes.py ADAPTER SKYHOP PLAN STORE LOSE_AFTER
 
-The second node is killed when the store has LOSE_AFTER results; 0: it stays.
+The second node is killed when the store has LOSE_AFTER results; 0: it stays. Without a loss, prints
+what the campaign cost beyond the cells' own processor time, from the first result to the last.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -21,9 +23,25 @@ def count(store):
         return 0
 
 
+# Two nodes of one core, and the adapter's four cells a task.
+CORES, FIRST = 2, 8
+
+
+def overhead(store):
+    """Wall-clock time times cores over the cells' processor time, less one."""
+    names = os.listdir(f"{store}/cells")
+    kept = sorted((os.stat(f"{store}/cells/{name}").st_mtime, name) for name in names)
+    # The processor time of each node's first task was spent before its results came.
+    spent = 0
+    for _, name in kept[FIRST:]:
+        with open(f"{store}/timings/{name}", encoding="utf-8") as file:
+            spent += json.load(file)["cpu-s"]
+    return (kept[-1][0] - kept[0][0]) * CORES / spent - 1
+
+
 def main():
     adapter, skyhop, plan, store, lose_after = sys.argv[1:]
-    lose_after = int(lose_after)
+    lost = lose_after = int(lose_after)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     # A directory of its own, as on another machine: nodes that share one unpack the job's files
     # over each other's, and the second starts to work a minute later.
@@ -42,6 +60,8 @@ def main():
             pass
     code = driver.wait()
     print(f"campaign: {time.monotonic() - start:.2f} s")
+    if code == 0 and not lost:
+        print(f"overhead: {overhead(store):.1%}")
     cluster.shutdown()
     return code
 
