@@ -16,7 +16,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use link::testkit::Peer;
 use pair::{Pair, pass};
 use quic::{Control, Quic};
-use slacp::{ChannelConfig, ChannelId, Config, ErrorControl, Read, StreamId};
+use slacp::{ChannelConfig, ChannelId, Config, Ecn, Endpoint, ErrorControl, Read, StreamId};
 use units::{BitRate, Instant, Machine};
 
 const BYTES: u64 = 10_000_000;
@@ -24,7 +24,38 @@ const BYTES: u64 = 10_000_000;
 /// So fast that the pacer never waits.
 const RATE: BitRate = BitRate::from_mbit(1_000_000);
 
-fn slacp_bytes(pair: &mut Pair, id: StreamId) {
+/// What one call to the kernel takes, in bytes.
+const BATCH: usize = 64_000;
+
+/// [`pass`], in batches as a gateway sends and receives them.
+fn pass_in_runs(now: Instant, from: &mut Endpoint, to: &mut Endpoint) -> usize {
+    let (mut batch, mut lengths, mut count) = (Vec::with_capacity(1 << 16), Vec::new(), 0);
+    from.handle_timeout(now);
+    loop {
+        let (mut run, mut before) = (from.run(now), 0);
+        while batch.len() < BATCH && run.transmit(&mut batch).is_some() {
+            lengths.push(batch.len() - before);
+            before = batch.len();
+        }
+        drop(run);
+        if batch.is_empty() {
+            return count;
+        }
+        let (mut run, mut rest) = (to.run(now), &mut batch[..]);
+        for length in &lengths {
+            let (datagram, others) = rest.split_at_mut(*length);
+            run.handle_datagram(pair::address(), Ecn::NotEct, datagram);
+            rest = others;
+        }
+        count += lengths.len();
+        batch.clear();
+        lengths.clear();
+    }
+}
+
+type Pass = fn(Instant, &mut Endpoint, &mut Endpoint) -> usize;
+
+fn slacp_bytes(pair: &mut Pair, id: StreamId, pass: Pass) {
     let [terminal, hub] = pair.ids;
     let (data, mut buffer) = ([7; 65_536], [0; 65_536]);
     let (mut to_write, mut to_read) = (BYTES, BYTES);
@@ -62,11 +93,13 @@ fn quinn_until(peers: &mut [Quic; 2], now: &mut Instant, done: impl Fn(&[Quic; 2
 fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("in memory");
     group.throughput(Throughput::Bits(BYTES * 8)).sample_size(30);
-    group.bench_function("slacp", |bencher| {
-        let mut pair = Pair::new(RATE);
-        let id = pair.open();
-        bencher.iter(|| slacp_bytes(&mut pair, id));
-    });
+    for (name, pass) in [("slacp", pass_in_runs as Pass), ("slacp, one by one", pass)] {
+        group.bench_function(name, |bencher| {
+            let mut pair = Pair::new(RATE);
+            let id = pair.open();
+            bencher.iter(|| slacp_bytes(&mut pair, id, pass));
+        });
+    }
     group.bench_function("quinn-proto", |bencher| {
         let mut now = Instant::from_nanos(1);
         let mut peers =

@@ -34,7 +34,7 @@ pub use api::{
 pub use channels::{
     ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,
 };
-pub use endpoint::{Endpoint, LinkUse, SessionShare, use_link};
+pub use endpoint::{Endpoint, LinkUse, Run, SessionShare, use_link};
 pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
 pub use keys::key::KeyPair;
 pub use rate::{AggregateId, EcnState, Law, PathKey, PathMemory, Rate, RateError, RateState};

@@ -20,7 +20,7 @@ use crate::clock;
 use crate::hop::exchange::{Exchange, Mail, Received};
 use crate::hop::sockets::Sockets;
 use crate::hop::tcp::{Sent, TcpEvent, TcpLinks};
-use crate::hop::udp::{Batch, Reception, TrafficClass};
+use crate::hop::udp::{Batch, Built, Label, Reception, TrafficClass};
 use crate::hop::{Hop, HopEvent};
 use crate::operate::counters::Counters;
 use crate::tunnel::Port;
@@ -48,11 +48,8 @@ pub(crate) struct Driver {
     tunnel: Option<Arc<Port>>,
     reception: Reception,
     batch: Batch,
-    /// The link that the batch takes.
-    batch_link: u8,
     /// A datagram taken from the endpoint that did not fit into the last batch.
-    waiting: Vec<u8>,
-    waiting_to: Option<(SocketAddr, TrafficClass, u8)>,
+    waiting: Option<(Label, Vec<u8>)>,
     sources: Sources,
     faults: LogLimiter,
     /// TCP connections that carry datagrams, and what happens on them.
@@ -88,9 +85,7 @@ impl Driver {
             tunnel,
             reception: Reception::new(),
             batch: Batch::default(),
-            batch_link: 0,
-            waiting: Vec::new(),
-            waiting_to: None,
+            waiting: None,
             sources,
             faults: LogLimiter::default(),
         })
@@ -221,25 +216,30 @@ impl Driver {
     fn fill(&mut self, now: Instant) {
         let most = self.sockets.most_segments();
         let mut state = self.hop.part(self.part);
+        let mut run = state.endpoint.run(now);
         while !self.batch.is_closed(most) {
-            if self.waiting_to.is_none() {
-                self.waiting.clear();
-                let to = state.endpoint.poll_transmit(now, &mut self.waiting);
-                let (dscp, ecn) = (state.endpoint.transmit_dscp(), state.endpoint.transmit_ecn());
-                let link = state.endpoint.transmit_link();
-                self.waiting_to = to.map(|to| (to, TrafficClass { dscp, ecn }, link));
+            if let Some((label, datagram)) = &self.waiting {
+                if !self.batch.join(*label, datagram, most) {
+                    return;
+                }
+                self.waiting = None;
+                continue;
             }
-            let Some((to, traffic_class, link)) = self.waiting_to else { return };
-            if self.batch.count() == 0 {
-                self.batch_link = link;
+            let built = self.batch.build(most, |buffer| {
+                let to = run.transmit(buffer)?;
+                let endpoint = run.endpoint();
+                let (dscp, ecn) = (endpoint.transmit_dscp(), endpoint.transmit_ecn());
+                let link = endpoint.transmit_link();
+                Some(Label { to, traffic_class: TrafficClass { dscp, ecn }, link })
+            });
+            match built {
+                Built::Joined => {}
+                Built::Nothing => return,
+                Built::Apart(label, datagram) => {
+                    self.waiting = Some((label, datagram));
+                    return;
+                }
             }
-            if link != self.batch_link {
-                return;
-            }
-            if !self.batch.join(to, traffic_class, &self.waiting, most) {
-                return;
-            }
-            self.waiting_to = None;
         }
     }
 
@@ -338,7 +338,7 @@ impl Driver {
             return true;
         }
         let from = self.sources.of(self.batch.destination());
-        match self.sockets.send(self.batch_link, &self.batch, from) {
+        match self.sockets.send(&self.batch, from) {
             Ok(()) => self.counters.datagrams_sent.add(self.batch.count() as u64),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             // The datagrams are lost; the protocol will notice. EMSGSIZE: the network device takes
@@ -360,6 +360,7 @@ impl Driver {
         let now = clock::now();
         for _ in 0..RECEPTIONS_PER_TURN {
             let mut state = self.hop.part(self.part);
+            let mut run = state.endpoint.run(now);
             let (sources, counters) = (&mut self.sources, &self.counters);
             let exchange = self.exchange.as_ref();
             let taken = self.sockets.receive(&mut self.reception, |from, ours, ecn, datagram| {
@@ -371,7 +372,7 @@ impl Driver {
                     let received = Received { from, ours, ecn, over, bytes };
                     return exchange.send(part, Mail::Datagram(received));
                 }
-                let session = state.endpoint.handle_datagram_with_ecn(now, from, ecn, datagram);
+                let session = run.handle_datagram(from, ecn, datagram);
                 sources.remember(from, ours, session);
             });
             match taken {

@@ -62,12 +62,12 @@ impl Sockets {
         self.links.iter().map(UdpLink::most_segments).min().unwrap_or(1)
     }
 
-    /// Sends a batch over a link; `WouldBlock` if the kernel has no room now. With several links, the
+    /// Sends a batch over its link; `WouldBlock` if the kernel has no room now. With several links, the
     /// batch is then lost: one that takes nothing, because its modem is off, must not hold up the
     /// others.
-    pub(crate) fn send(&self, link: u8, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
+    pub(crate) fn send(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
         // A hub reaches its terminals over all links from one socket.
-        let number = if self.links.len() > 1 { usize::from(link) } else { 0 };
+        let number = if self.links.len() > 1 { usize::from(batch.link()) } else { 0 };
         let Some(socket) = self.links.get(number) else { return Ok(()) };
         match socket.send(batch, from) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.links.len() > 1 => {
@@ -113,12 +113,16 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::hop::udp::TrafficClass;
+    use crate::hop::udp::{Label, TrafficClass};
 
     fn link(name: &str, last: u8) -> LinkConfig {
         let source = Some(Ipv4Addr::new(127, 0, 0, last).into());
         let rate = slacp::Rate::auto();
         LinkConfig { name: name.to_owned(), rate, interface: None, source }
+    }
+
+    fn label(to: SocketAddr, link: u8) -> Label {
+        Label { to, traffic_class: TrafficClass::default(), link }
     }
 
     #[tokio::test]
@@ -131,9 +135,9 @@ mod tests {
         let (mut reception, mut batch) = (Reception::new(), Batch::default());
         for (number, last) in [(1, 3), (0, 2), (1, 3)] {
             batch.clear();
-            batch.join(to, TrafficClass::default(), &[number; 9], 1);
+            batch.join(label(to, number), &[number; 9], 1);
             sockets.writable().await.unwrap();
-            sockets.send(number, &batch, None).unwrap();
+            sockets.send(&batch, None).unwrap();
             let mut came = None;
             while came.is_none() {
                 hub.readable().await.unwrap();
@@ -142,8 +146,8 @@ mod tests {
             let from = came.unwrap();
             assert_eq!(from.ip(), Ipv4Addr::new(127, 0, 0, last));
             batch.clear();
-            batch.join(from, TrafficClass::default(), &[number; 7], 1);
-            hub.send(number, &batch, None).unwrap();
+            batch.join(label(from, number), &[number; 7], 1);
+            hub.send(&batch, None).unwrap();
             let mut answer = None;
             while answer.is_none() {
                 sockets.readable().await.unwrap();

@@ -91,14 +91,14 @@ impl UdpLink {
 
     /// Sends a batch; `WouldBlock` if the kernel has no room now.
     pub(crate) fn send(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
-        let Some(destination) = batch.destination else { return Ok(()) };
-        let destination = self.outward(destination);
+        let Some(Label { to, traffic_class, .. }) = batch.label else { return Ok(()) };
+        let destination = self.outward(to);
         let segment = (batch.count > 1).then_some(batch.segment);
-        if batch.traffic_class.is_marked() {
+        if traffic_class.is_marked() {
             let marked = Marked {
                 destination,
                 source: from,
-                traffic_class: batch.traffic_class.bits(),
+                traffic_class: traffic_class.bits(),
                 bytes: &batch.bytes,
                 // A payload is shorter than 64 kB.
                 segment: segment.map(|bytes| bytes as u16),
@@ -108,7 +108,7 @@ impl UdpLink {
         }
         let transmit = Transmit {
             destination,
-            ecn: EcnCodepoint::from_bits(batch.traffic_class.ecn.bits()),
+            ecn: EcnCodepoint::from_bits(traffic_class.ecn.bits()),
             contents: &batch.bytes,
             segment_size: segment,
             src_ip: from,
@@ -256,12 +256,20 @@ impl TrafficClass {
     }
 }
 
-/// Datagrams of equal length (the last may be shorter) for one destination and of one traffic class,
-/// which the kernel splits again (UDP GSO).
+/// Where a datagram goes, and how. Those with the same label may share a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub(crate) to: SocketAddr,
+    pub(crate) traffic_class: TrafficClass,
+    /// The link it takes.
+    pub(crate) link: u8,
+}
+
+/// Datagrams of equal length (the last may be shorter) with one label, which the kernel splits again
+/// (UDP GSO).
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    destination: Option<SocketAddr>,
-    traffic_class: TrafficClass,
+    label: Option<Label>,
     bytes: Vec<u8>,
     segment: usize,
     count: usize,
@@ -269,7 +277,12 @@ pub(crate) struct Batch {
 
 impl Batch {
     pub(crate) fn destination(&self) -> Option<SocketAddr> {
-        self.destination
+        self.label.map(|label| label.to)
+    }
+
+    /// The link that it takes.
+    pub(crate) fn link(&self) -> u8 {
+        self.label.map_or(0, |label| label.link)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -282,39 +295,66 @@ impl Batch {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.destination = None;
+        self.label = None;
         self.bytes.clear();
         self.count = 0;
     }
 
     /// Whether no datagram can be added: the batch is full, or its last datagram is shorter.
     pub(crate) fn is_closed(&self, most: usize) -> bool {
-        self.count > 0 && (self.count >= most || self.bytes.len() < self.count * self.segment)
+        let is_full = self.count >= most || self.bytes.len() + self.segment > LARGEST_PAYLOAD;
+        self.count > 0 && (is_full || self.bytes.len() < self.count * self.segment)
     }
 
     /// Adds a datagram; false if it needs a new batch.
-    pub(crate) fn join(
-        &mut self,
-        to: SocketAddr,
-        traffic_class: TrafficClass,
-        datagram: &[u8],
-        most: usize,
-    ) -> bool {
-        if self.count == 0 {
-            self.destination = Some(to);
-            self.traffic_class = traffic_class;
-            self.segment = datagram.len();
-        } else {
-            let fits = self.bytes.len() + datagram.len() <= LARGEST_PAYLOAD;
-            let alike = self.destination == Some(to) && self.traffic_class == traffic_class;
-            if !fits || !alike || datagram.len() > self.segment || self.is_closed(most) {
-                return false;
-            }
+    pub(crate) fn join(&mut self, label: Label, datagram: &[u8], most: usize) -> bool {
+        let joins = !self.is_closed(most) && self.is_like(label, datagram.len());
+        if joins {
+            self.bytes.extend_from_slice(datagram);
+            self.enter(label, datagram.len());
         }
-        self.bytes.extend_from_slice(datagram);
-        self.count += 1;
-        true
+        joins
     }
+
+    /// Adds the datagram that `build` appends to the batch's own buffer, if there is one.
+    pub(crate) fn build(
+        &mut self,
+        most: usize,
+        build: impl FnOnce(&mut Vec<u8>) -> Option<Label>,
+    ) -> Built {
+        debug_assert!(!self.is_closed(most));
+        let before = self.bytes.len();
+        let Some(label) = build(&mut self.bytes) else { return Built::Nothing };
+        let len = self.bytes.len() - before;
+        if !self.is_like(label, len) {
+            return Built::Apart(label, self.bytes.split_off(before));
+        }
+        self.enter(label, len);
+        Built::Joined
+    }
+
+    /// Whether a datagram of `len` bytes can be added to a batch that is not closed.
+    fn is_like(&self, label: Label, len: usize) -> bool {
+        self.count == 0 || self.label == Some(label) && len <= self.segment
+    }
+
+    /// Counts a datagram that was appended.
+    fn enter(&mut self, label: Label, len: usize) {
+        if self.count == 0 {
+            (self.label, self.segment) = (Some(label), len);
+        }
+        self.count += 1;
+    }
+}
+
+/// What became of a datagram that was built in a batch's buffer.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Built {
+    /// There was none.
+    Nothing,
+    Joined,
+    /// It needs a new batch.
+    Apart(Label, Vec<u8>),
 }
 
 #[cfg(test)]
@@ -327,6 +367,10 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], port))
     }
 
+    fn label(to: SocketAddr, traffic_class: TrafficClass) -> Label {
+        Label { to, traffic_class, link: 0 }
+    }
+
     fn unmarked(ecn: Ecn) -> TrafficClass {
         TrafficClass { ecn, ..TrafficClass::default() }
     }
@@ -334,24 +378,54 @@ mod tests {
     #[test]
     fn equal_datagrams_join_and_a_short_one_closes() {
         let mut batch = Batch::default();
-        assert!(batch.join(address(1), unmarked(Ecn::NotEct), &[0; 100], 4));
-        assert!(batch.join(address(1), unmarked(Ecn::NotEct), &[0; 100], 4));
-        assert!(!batch.join(address(1), unmarked(Ecn::NotEct), &[0; 101], 4), "longer");
-        assert!(!batch.join(address(2), unmarked(Ecn::NotEct), &[0; 100], 4), "elsewhere");
-        assert!(!batch.join(address(1), unmarked(Ecn::Ect0), &[0; 100], 4), "another codepoint");
+        assert!(batch.join(label(address(1), unmarked(Ecn::NotEct)), &[0; 100], 4));
+        assert!(batch.join(label(address(1), unmarked(Ecn::NotEct)), &[0; 100], 4));
+        assert!(!batch.join(label(address(1), unmarked(Ecn::NotEct)), &[0; 101], 4), "longer");
+        assert!(!batch.join(label(address(2), unmarked(Ecn::NotEct)), &[0; 100], 4), "elsewhere");
+        assert!(
+            !batch.join(label(address(1), unmarked(Ecn::Ect0)), &[0; 100], 4),
+            "another codepoint"
+        );
         let voice = TrafficClass { dscp: 46, ..TrafficClass::default() };
-        assert!(!batch.join(address(1), voice, &[0; 100], 4), "another class");
-        assert!(batch.join(address(1), unmarked(Ecn::NotEct), &[0; 50], 4));
-        assert!(!batch.join(address(1), unmarked(Ecn::NotEct), &[0; 50], 4), "behind a short one");
+        assert!(!batch.join(label(address(1), voice), &[0; 100], 4), "another class");
+        assert!(batch.join(label(address(1), unmarked(Ecn::NotEct)), &[0; 50], 4));
+        assert!(
+            !batch.join(label(address(1), unmarked(Ecn::NotEct)), &[0; 50], 4),
+            "behind a short one"
+        );
         assert!(batch.is_closed(4) && batch.count() == 3);
         batch.clear();
-        assert!(batch.join(address(2), unmarked(Ecn::NotEct), &[0; 7], 1) && batch.is_closed(1));
+        assert!(
+            batch.join(label(address(2), unmarked(Ecn::NotEct)), &[0; 7], 1) && batch.is_closed(1)
+        );
+    }
+
+    #[test]
+    fn a_datagram_that_needs_a_batch_of_its_own_leaves_the_other_as_it_was() {
+        let (mut batch, here) = (Batch::default(), label(address(1), TrafficClass::default()));
+        let append = |label, datagram: &'static [u8]| {
+            move |buffer: &mut Vec<u8>| {
+                buffer.extend_from_slice(datagram);
+                Some(label)
+            }
+        };
+        assert_eq!(batch.build(4, |_| None), Built::Nothing);
+        assert_eq!(batch.build(4, append(here, &[1; 100])), Built::Joined);
+        let elsewhere = Label { link: 1, ..here };
+        for (other, datagram) in [(elsewhere, &[2; 100][..]), (here, &[2; 101])] {
+            let apart = Built::Apart(other, datagram.to_vec());
+            assert_eq!(batch.build(4, append(other, datagram)), apart);
+        }
+        assert_eq!(batch.build(4, append(here, &[3; 50])), Built::Joined);
+        assert!(batch.is_closed(4));
+        let datagrams: Vec<&[u8]> = batch.datagrams().collect();
+        assert_eq!(datagrams, [&[1; 100][..], &[3; 50]]);
     }
 
     #[test]
     fn a_batch_never_exceeds_a_datagram() {
         let mut batch = Batch::default();
-        while batch.join(address(1), unmarked(Ecn::NotEct), &[0; 1472], 64) {}
+        while batch.join(label(address(1), unmarked(Ecn::NotEct)), &[0; 1472], 64) {}
         assert_eq!(batch.count(), LARGEST_PAYLOAD / 1472);
     }
 
@@ -369,10 +443,10 @@ mod tests {
             sender.writable().await.unwrap();
             for length in [9, 9, 5] {
                 let datagram = vec![length; usize::from(length)];
-                if !batch.join(to, unmarked(Ecn::Ect0), &datagram, most) {
+                if !batch.join(label(to, unmarked(Ecn::Ect0)), &datagram, most) {
                     sender.send(&batch, None).unwrap();
                     batch.clear();
-                    assert!(batch.join(to, unmarked(Ecn::Ect0), &datagram, most));
+                    assert!(batch.join(label(to, unmarked(Ecn::Ect0)), &datagram, most));
                 }
             }
             sender.send(&batch, None).unwrap();
@@ -399,7 +473,7 @@ mod tests {
         let (mut reception, mut batch) = (Reception::new(), Batch::default());
         for sent in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce, Ecn::NotEct] {
             batch.clear();
-            assert!(batch.join(to, unmarked(sent), &[7; 30], 1));
+            assert!(batch.join(label(to, unmarked(sent)), &[7; 30], 1));
             sender.writable().await.unwrap();
             sender.send(&batch, None).unwrap();
             let mut received = None;

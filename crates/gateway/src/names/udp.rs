@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pep::traffic::Version;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::hop::udp::{Batch, Reception, TrafficClass, UdpLink};
+use crate::hop::udp::{Batch, Label, Reception, TrafficClass, UdpLink};
 use crate::relay::tcp::set_transparent;
 
 /// The port of DNS (RFC 1035 §4.2), from which answers must come.
@@ -102,7 +102,7 @@ impl UdpDoor {
     /// and asked for again.
     pub(super) fn answer(self: &Arc<Self>, to: SocketAddr, from: Option<IpAddr>, message: &[u8]) {
         let mut batch = Batch::default();
-        batch.join(to, TrafficClass::default(), message, 1);
+        batch.join(Label { to, traffic_class: TrafficClass::default(), link: 0 }, message, 1);
         if let Err(error) = self.link.send(&batch, from) {
             tracing::debug!("an answer to {to}: {error}");
         }

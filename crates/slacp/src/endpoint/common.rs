@@ -273,7 +273,7 @@ impl Core {
         self.link_sent = 0;
         self.dscp_sent = control_dscp(&self.config.classes);
         buf.extend_from_slice(datagram);
-        let size = buf.len() + ip_udp_overhead(to);
+        let size = datagram.len() + ip_udp_overhead(to);
         // Datagrams without a session have no modem-reported rate.
         self.link.set_rate(now, self.config.rate.initial());
         self.link.sent(now, ByteCount::new(size as u64));
@@ -406,7 +406,7 @@ impl Core {
     }
 
     /// Handles state changes of the touched sessions and updates their index entries. Every input
-    /// and command ends with this.
+    /// and command, or a [`super::Run`] of them, ends with this.
     pub(super) fn settle(&mut self) {
         self.follow_switches();
         self.probing.pass(&mut self.sessions);
@@ -490,15 +490,17 @@ impl Core {
         self.settle();
     }
 
-    /// Builds one packet of the next session that has one.
+    /// Appends one packet of the next session that has one. The caller settles.
     pub(super) fn transmit_session(
         &mut self,
         now: Instant,
         buf: &mut Vec<u8>,
     ) -> Option<SocketAddr> {
         let departure = self.sessions.transmit(now, buf);
-        self.settle();
-        let Departure { session, envelope } = departure?;
+        if departure.as_ref().is_none_or(|departure| !departure.may_go_on) {
+            self.settle();
+        }
+        let Departure { session, envelope, .. } = departure?;
         let Envelope { to, size, ecn, dscp, is_control, link } = envelope;
         self.link_sent = link;
         (self.ecn_sent, self.dscp_sent, self.control_sent) = (ecn, dscp, is_control);

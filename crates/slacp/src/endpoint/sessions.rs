@@ -53,6 +53,9 @@ struct Entry {
 pub(super) struct Departure {
     pub(super) session: SessionId,
     pub(super) envelope: Envelope,
+    /// Whether the next packet may be built before [`Sessions::reschedule`]: the indices know what
+    /// limits and guarantees allow, and what other links want, only after that.
+    pub(super) may_go_on: bool,
 }
 
 impl Sessions {
@@ -216,7 +219,10 @@ impl Sessions {
         }
     }
 
-    /// Builds a packet of the session whose turn it is in `buf`, which must be empty.
+    /// Appends a packet of the session whose turn it is to `buf`.
+    ///
+    /// Until it is rescheduled, a session that has sent keeps its turn, whatever it wants next. If it
+    /// has nothing more, it is asked once in vain.
     pub(super) fn transmit(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Departure> {
         self.admit(now);
         let mut in_vain = Vec::new();
@@ -241,13 +247,14 @@ impl Sessions {
             let session = self.get_mut(id)?;
             let quantum = quantum(session.rate());
             let sent = session.transmit(now, buf);
-            let scheduled = &mut self.all.get_mut(&id)?.scheduled;
+            let Entry { session, scheduled, .. } = &mut **self.all.get_mut(&id)?;
             if let Some(envelope) = sent {
                 let sent = (envelope.size.get(), quantum);
                 self.schedule.spend(now, id, scheduled, sent);
-                return Some(Departure { session: id, envelope });
+                let is_plain = scheduled.limits().is_plain() && !session.has_links();
+                let may_go_on = is_plain && session.is_usable() && in_vain.is_empty();
+                return Some(Departure { session: id, envelope, may_go_on });
             }
-            buf.clear();
             self.schedule.dequeue(id, scheduled);
             in_vain.push(id);
         }

@@ -99,6 +99,11 @@ impl Limits {
         self.share.guaranteed.map_or(0, BitRate::bits_per_second).max(self.class_bits)
     }
 
+    /// Whether nothing limits what it sends, and nothing is guaranteed to it.
+    pub(super) fn is_plain(&self) -> bool {
+        self.maximum.is_none() && self.guaranteed.is_none() && self.classes.is_none()
+    }
+
     /// The earliest time at which its maximum lets it send.
     pub(super) fn open_at(&self) -> Instant {
         self.maximum.as_ref().map_or(Instant::ZERO, Pacer::ready_at)

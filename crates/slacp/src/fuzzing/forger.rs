@@ -61,7 +61,7 @@ impl Forger {
         let mut out = Vec::with_capacity(frames.len() + Header::MAX_LEN + packet::TAG);
         header.write(&mut out);
         out.extend_from_slice(frames);
-        self.phases.seal(number, header.len(), &mut out);
+        self.phases.seal(number, 0..header.len(), &mut out);
         self.sealed_end = self.sealed_end.max(number + 1);
         out
     }

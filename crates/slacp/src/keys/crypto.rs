@@ -1,6 +1,8 @@
 //! Sealing and opening data packets with ChaCha20-Poly1305 (RFC 8439) or
 //! AES-256-GCM (NIST SP 800-38D).
 
+use core::ops::Range;
+
 use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use crate::keys::secret::Wiped;
@@ -43,15 +45,16 @@ impl PacketKey {
         Self { key: Wiped::new(LessSafeKey::new(key)), cipher }
     }
 
-    /// Encrypts `packet[header_len..]` in place and appends the tag. The header
-    /// is authenticated.
-    pub(crate) fn seal(&self, number: u64, header_len: usize, packet: &mut Vec<u8>) {
-        let (header, body) = packet.split_at_mut(header_len);
+    /// Encrypts the last packet of `buf`, which has its header at `header` and its frames behind
+    /// that, in place, and appends the tag. The header is authenticated.
+    pub(crate) fn seal(&self, number: u64, header: Range<usize>, buf: &mut Vec<u8>) {
+        let (before, body) = buf.split_at_mut(header.end);
+        let header = &before[header.start..];
         let tag = self
             .key
-            .seal_in_place_separate_tag(self.cipher.nonce(number), Aad::from(&*header), body)
+            .seal_in_place_separate_tag(self.cipher.nonce(number), Aad::from(header), body)
             .expect("a packet is shorter than 64 GiB");
-        packet.extend_from_slice(tag.as_ref());
+        buf.extend_from_slice(tag.as_ref());
         debug_assert_eq!(tag.as_ref().len(), TAG);
     }
 
@@ -78,7 +81,7 @@ mod tests {
         for cipher in [Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm] {
             let key = PacketKey::new(cipher, &[7; 32]);
             let mut sealed = b"headbody".to_vec();
-            key.seal(42, 4, &mut sealed);
+            key.seal(42, 0..4, &mut sealed);
             assert_eq!(key.open(42, 4, &mut sealed.clone()), Some(&b"body"[..]));
             assert_eq!(key.open(43, 4, &mut sealed.clone()), None);
             for i in 0..sealed.len() {

@@ -2,6 +2,8 @@
 //! a fresh X25519 exchange inside the session and from everything before it. The key phase in a
 //! packet header is the lowest bit of the generation.
 
+use core::ops::Range;
+
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use ring::hkdf;
@@ -121,10 +123,10 @@ impl Phases {
         Self { limits, ..self }
     }
 
-    /// Seals a packet whose header carries [`Self::phase`].
-    pub(crate) fn seal(&mut self, number: u64, header_len: usize, packet: &mut Vec<u8>) {
+    /// Seals the last packet of `buf`, whose `header` carries [`Self::phase`].
+    pub(crate) fn seal(&mut self, number: u64, header: Range<usize>, buf: &mut Vec<u8>) {
         self.sealed += 1;
-        self.send.seal(number, header_len, packet);
+        self.send.seal(number, header, buf);
     }
 
     /// Whether the keys are within their limits.
@@ -350,7 +352,7 @@ mod tests {
         let mut packet = Vec::new();
         header.write(&mut packet);
         packet.extend_from_slice(b"frames");
-        from.seal(number, header.len(), &mut packet);
+        from.seal(number, 0..header.len(), &mut packet);
         (header, packet)
     }
 

@@ -1,12 +1,13 @@
 //! Closing a session (`docs/slacp.md`, Closing): the peer learns at once that it is closed, and
 //! why.
 
+use core::ops::Range;
+
 use units::Instant;
 
 use super::{Envelope, Session};
 use crate::recovery::received::ACK_DELAY;
 use crate::wire::frame::{self, Frame};
-use crate::wire::packet::Header;
 use crate::{CloseReason, DownReason, Event, Farewell};
 
 impl Session {
@@ -65,7 +66,7 @@ impl Session {
     pub(super) fn transmit_close(
         &mut self,
         now: Instant,
-        header: &Header,
+        header: &Range<usize>,
         out: &mut Vec<u8>,
     ) -> Option<Envelope> {
         let reason = self.life.take_message(now)?;

@@ -1,5 +1,6 @@
 //! The keys of a session and when they are renewed (`docs/slacp.md`, Keys).
 
+use core::ops::Range;
 use core::time::Duration;
 
 use units::Instant;
@@ -50,9 +51,9 @@ impl SessionKeys {
         self.phases.check()
     }
 
-    /// Seals a packet whose header carries [`Self::phase`].
-    pub(super) fn seal(&mut self, number: u64, header_len: usize, packet: &mut Vec<u8>) {
-        self.phases.seal(number, header_len, packet);
+    /// Seals the last packet of `buf`, whose `header` carries [`Self::phase`].
+    pub(super) fn seal(&mut self, number: u64, header: Range<usize>, buf: &mut Vec<u8>) {
+        self.phases.seal(number, header, buf);
     }
 
     /// Decrypts a packet; `None` if it is not authentic.

@@ -106,6 +106,11 @@ impl Session {
         self.seat.as_ref().map(|seat| seat.link)
     }
 
+    /// Whether it has several links, or had.
+    pub(crate) fn has_links(&self) -> bool {
+        self.links.is_some()
+    }
+
     /// Number of links.
     fn link_count(&self) -> usize {
         1 + self.links.as_ref().map_or(0, |links| links.others.len())
@@ -298,16 +303,27 @@ impl Session {
         earliest(self.own_send_time(), self.links.as_ref().and_then(|links| links.send))
     }
 
-    /// Builds the next packet of the session, on the quickest link that may carry it.
+    /// Appends the next packet of the session to `out`, on the quickest link that may carry it.
+    /// Without one, `out` stays as it was.
     pub(crate) fn transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
-        if self.links.is_none() {
-            return self.transmit_own(now, out);
+        let before = out.len();
+        let sent = match self.links {
+            None => self.transmit_own(now, out),
+            Some(_) => self.transmit_on_any(now, out),
+        };
+        if sent.is_none() {
+            out.truncate(before);
         }
+        sent
+    }
+
+    fn transmit_on_any(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
         let mut order: Vec<(Duration, usize)> =
             self.members().map(|member| member.rtt.smoothed()).zip(0..).collect();
         order.sort_unstable();
+        let before = out.len();
         for (_, number) in order {
-            out.clear();
+            out.truncate(before);
             let sent = match number.checked_sub(1) {
                 None => self.transmit_if_due(now, out),
                 Some(other) => {

@@ -1,5 +1,6 @@
 //! Changes of path: a new address of the peer, or a new path MTU.
 
+use core::ops::Range;
 use core::time::Duration;
 use std::net::SocketAddr;
 
@@ -14,7 +15,7 @@ use crate::path::rtt::Rtt;
 use crate::recovery::received::ACK_DELAY;
 use crate::recovery::sent::Cargo;
 use crate::wire::frame::Frame;
-use crate::wire::packet::{Header, TAG};
+use crate::wire::packet::TAG;
 use crate::{Event, PathKey, PathMemory};
 
 /// A probe that takes no longer than this on the link delays the packets behind it no more than
@@ -98,7 +99,7 @@ impl Session {
     pub(super) fn transmit_path(
         &mut self,
         now: Instant,
-        header: &Header,
+        header: &Range<usize>,
         out: &mut Vec<u8>,
     ) -> Option<Envelope> {
         let (to, frame) =
@@ -126,7 +127,7 @@ impl Session {
     pub(super) fn transmit_mtu_probe(
         &mut self,
         now: Instant,
-        header: &Header,
+        header: &Range<usize>,
         out: &mut Vec<u8>,
     ) -> Option<Envelope> {
         if self.mtu_probe_at()? > now {
@@ -137,7 +138,7 @@ impl Session {
         self.path.mtu_probe_from = self.stats.bytes_sent + PROBE_EVERY * probe.size as u64;
         let to = self.peer.address;
         // Padding is zeros.
-        out.resize(probe.size - ip_udp_overhead(to) - TAG, 0);
+        out.resize(header.start + probe.size - ip_udp_overhead(to) - TAG, 0);
         self.ping();
         let kept = Kept {
             cargo: smallvec![Cargo::MtuProbe(probe)],

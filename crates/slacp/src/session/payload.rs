@@ -22,9 +22,10 @@ use crate::wire::packet::TAG;
 pub(super) struct Filling<'a> {
     pub(super) number: u64,
     pub(super) out: &'a mut Vec<u8>,
-    /// Length of the header, in bytes.
+    /// Where the packet begins in `out`, and where its frames do.
+    pub(super) at: usize,
     pub(super) start: usize,
-    /// Maximum length of the packet, in bytes.
+    /// Where it ends at the latest, without its tag.
     pub(super) end: usize,
     pub(super) cargo: SmallVec<[Cargo; 2]>,
     /// Whether repairs may protect the packet.
@@ -44,14 +45,19 @@ pub(super) struct Filling<'a> {
 }
 
 impl<'a> Filling<'a> {
-    /// Starts packet `number`, whose header is already in `out`.
-    pub(super) fn new(number: u64, out: &'a mut Vec<u8>, end: usize) -> Self {
-        let start = out.len();
+    /// Starts packet `number` of at most `len` bytes, whose header is at `header`, the end of `out`.
+    pub(super) fn new(
+        number: u64,
+        out: &'a mut Vec<u8>,
+        header: &Range<usize>,
+        len: usize,
+    ) -> Self {
         Self {
             number,
-            start,
             out,
-            end,
+            at: header.start,
+            start: header.end,
+            end: header.start + len,
             cargo: SmallVec::new(),
             source: false,
             protection: Protection::default(),
@@ -66,6 +72,11 @@ impl<'a> Filling<'a> {
     /// Whether the packet is still empty.
     pub(super) fn is_empty(&self) -> bool {
         self.out.len() == self.start
+    }
+
+    /// Length of the header, in bytes.
+    pub(super) fn header_len(&self) -> usize {
+        self.start - self.at
     }
 
     fn room(&self) -> Room {
@@ -195,7 +206,7 @@ impl Session {
 
     /// Writes new data in scheduler order. The first new piece is charged for the headers.
     fn write_new(&mut self, now: Instant, packet: &mut Filling) -> bool {
-        let headers = packet.start + TAG + ip_udp_overhead(self.peer.address);
+        let headers = packet.header_len() + TAG + ip_udp_overhead(self.peer.address);
         let before = if packet.cargo.is_empty() { headers } else { 0 };
         while let Some((class, side)) = self.sender.scheduler.next(now, |class| self.waiting(class))
         {

@@ -1,5 +1,6 @@
 //! Building packets.
 
+use core::ops::Range;
 use std::net::SocketAddr;
 
 use smallvec::SmallVec;
@@ -111,14 +112,17 @@ impl Session {
         takes_new && joins && self.payload_at().is_some_and(|time| time <= now)
     }
 
-    /// Builds the next packet in `out`, which must be empty; `None` if there is nothing to send.
+    /// Appends the next packet to `out`; `None` if there is nothing to send, and then what has been
+    /// appended is of no use.
     pub(super) fn transmit_own(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
         let number = self.sender.sent.next_number();
         let header = Header {
             phase: self.keys.phase(),
             ..Header::new(self.peer.index, number, self.sender.sent.acked_end(), false)
         };
+        let start = out.len();
         header.write(out);
+        let header = start..out.len();
         if !self.is_usable() {
             return self.transmit_close(now, &header, out);
         }
@@ -139,11 +143,10 @@ impl Session {
             (true, false) => self.path.pmtu.base(),
             (true, true) => self.path.pmtu.least(),
         };
-        let mut packet = Filling::new(number, out, size - ip_udp_overhead(to) - TAG);
+        let mut packet = Filling::new(number, out, &header, size - ip_udp_overhead(to) - TAG);
         let repairs = self.stats.repairs_sent;
         let eliciting = self.fill(now, &mut packet);
         if packet.is_empty() {
-            out.clear();
             return None;
         }
         let Filling { cargo, source, protection, is_new, dscp, asks, reports, .. } = packet;
@@ -151,14 +154,14 @@ impl Session {
         let is_clean = self.loss.is_clean();
         let source = source && !is_clean;
         if source {
-            Header::mark_source(out);
+            Header::mark_source(&mut out[start..]);
             self.sender.planner.sent_source(now, number, protection, &self.loss);
         } else if reports && !eliciting && !is_clean {
-            Header::mark_source(out);
-            let (frames, run) = (&out[header.len()..], self.loss.longest_run());
+            Header::mark_source(&mut out[start..]);
+            let (frames, run) = (&out[header.end..], self.loss.longest_run());
             self.sender.planner.protect_report(now, number, frames, run);
         }
-        let source = source.then(|| out[header.len()..].into());
+        let source = source.then(|| out[header.end..].into());
         // A question waits for its turn, so that its answer says that all data before it has come.
         let kept = Kept { cargo, source, is_control: !is_new && !asks, dscp };
         let sent = self.seal(now, &header, out, to, eliciting.then_some(kept));
@@ -170,17 +173,17 @@ impl Session {
         sent
     }
 
-    /// Records the packet, with `kept` if it is to be acknowledged, and seals it.
+    /// Records the last packet in `out`, with `kept` if it is to be acknowledged, and seals it.
     pub(super) fn seal(
         &mut self,
         now: Instant,
-        header: &Header,
+        header: &Range<usize>,
         out: &mut Vec<u8>,
         to: SocketAddr,
         kept: Option<Kept>,
     ) -> Option<Envelope> {
         let number = self.sender.sent.next_number();
-        let size = out.len() + TAG + ip_udp_overhead(to);
+        let size = out.len() - header.start + TAG + ip_udp_overhead(to);
         let source = kept.as_ref().is_some_and(|kept| kept.source.is_some());
         let is_control = kept.as_ref().is_none_or(|kept| kept.is_control);
         let dscp = kept.as_ref().and_then(|kept| kept.dscp);
@@ -189,7 +192,7 @@ impl Session {
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += size as u64;
         self.enter(now, size as u16, ecn, kept);
-        self.keys.seal(number, header.len(), out);
+        self.keys.seal(number, header.clone(), out);
         self.check_keys(now);
         self.log.record(now, || LogEvent::Sent { packet: number, bytes: size, source });
         let (size, link) = (ByteCount::new(size as u64), self.link().unwrap_or(0));
@@ -292,7 +295,7 @@ impl Session {
         // A repair of this packet must fit in another packet, whatever the length of its header. A
         // link layer's new data has no repairs.
         if !self.link_layer || self.has_urgent() {
-            packet.end -= REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - packet.start;
+            packet.end -= REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - packet.header_len();
         }
         self.write_payload(now, packet);
         ping || !packet.cargo.is_empty()
@@ -341,7 +344,8 @@ impl Session {
         let Some(size) = self.rate.auto().and_then(Auto::padding) else { return false };
         Frame::Ping.write(packet.out, false);
         let around = ip_udp_overhead(self.peer.address) + TAG;
-        let len = size.saturating_sub(around).min(packet.end).max(packet.out.len());
+        let end = packet.at + size.saturating_sub(around);
+        let len = end.min(packet.end).max(packet.out.len());
         self.stats.padding_bytes += (len - packet.start) as u64;
         packet.out.resize(len, 0);
         true

@@ -105,7 +105,7 @@ fn deliver_with(session: &mut Session, now: Instant, number: u64, ecn: Ecn, fram
     header.write(&mut packet);
     packet.extend_from_slice(frames);
     let key = PacketKey::new(Cipher::ChaCha20Poly1305, &[7; 32]);
-    key.seal(number, header.len(), &mut packet);
+    key.seal(number, 0..header.len(), &mut packet);
     assert!(session.handle_packet(now, session.peer.address, ecn, &header, &mut packet));
 }
 

@@ -335,7 +335,7 @@ impl File {
         let mut packet = Vec::new();
         header.write(&mut packet);
         packet.extend(written(&Frame::Ping, false));
-        terminal.seal(9, header.len(), &mut packet);
+        terminal.seal(9, 0..header.len(), &mut packet);
         assert!(
             PacketKey::new(Cipher::Aes256Gcm, &up)
                 .open(9, header.len(), &mut packet.clone())
@@ -375,7 +375,7 @@ impl File {
                 let mut packet = Vec::new();
                 header.write(&mut packet);
                 packet.extend(frames);
-                PacketKey::new(cipher, &key).seal(number, header.len(), &mut packet);
+                PacketKey::new(cipher, &key).seal(number, 0..header.len(), &mut packet);
                 self.item("packet")
                     .text("cipher", name)
                     .hex("key", &key)

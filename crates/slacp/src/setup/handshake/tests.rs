@@ -54,7 +54,7 @@ fn both_sides_learn_each_other_and_share_keys() {
     let keys = initiator.into_keys(Cipher::Aes256Gcm);
     assert_eq!((keys.name, keys.chain), (hub_keys.name, hub_keys.chain));
     let mut packet = b"hdata".to_vec();
-    keys.send.seal(0, 1, &mut packet);
+    keys.send.seal(0, 0..1, &mut packet);
     assert_eq!(hub_keys.recv.open(0, 1, &mut packet.clone()), Some(&b"data"[..]));
     assert_eq!(hub_keys.send.open(0, 1, &mut packet), None);
 }
