@@ -306,6 +306,11 @@ impl Control {
         }
     }
 
+    /// Whether it matters when there is nothing to send.
+    pub(crate) fn follows_demand(&self) -> bool {
+        !matches!(self, Self::Configured(_))
+    }
+
     /// There is nothing to send for now.
     pub(crate) fn app_limited(&mut self) {
         if let Some(auto) = self.auto_mut() {

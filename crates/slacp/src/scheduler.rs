@@ -250,7 +250,8 @@ impl Scheduler {
                 && waiting(*index).iter().any(|backlog| backlog.flows > 0)
         };
         let all = || (0..self.classes.len()).filter(open);
-        let claimed = all().filter(|index| self.classes[*index].has_claim(now));
+        let claims = |index: &usize| self.classes[*index].has_claim(now);
+        let claimed = (0..self.classes.len()).filter(claims).filter(open);
         let index = self.claims.first(claimed).or_else(|| self.shares.first(all()))?;
         Some((index, self.classes[index].side(&waiting(index))?))
     }

@@ -121,6 +121,11 @@ impl Validation {
         self.candidates.iter().map(|candidate| candidate.decided_at(delay)).min()
     }
 
+    /// Whether [`Self::next`] has nothing, now or later.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.answers.is_empty() && self.candidates.is_empty()
+    }
+
     /// When [`Self::next`] has something.
     pub(crate) fn send_time(&self, delay: Duration) -> Option<Instant> {
         if !self.answers.is_empty() {

@@ -102,6 +102,9 @@ impl Session {
         header: &Range<usize>,
         out: &mut Vec<u8>,
     ) -> Option<Envelope> {
+        if self.path.validation.is_idle() {
+            return None;
+        }
         let (to, frame) =
             self.path.validation.next(now, self.peer.address, self.challenge_delay())?;
         frame.write(out, false);

@@ -82,6 +82,9 @@ impl Session {
     /// Ends the wait of gathered packets, if it has been long enough or something leaves now that
     /// they can share a packet with.
     fn release_gathered(&mut self, now: Instant) {
+        if self.sender.outbound.gathered_until().is_none() {
+            return;
+        }
         let is_now = |time: Option<Instant>| time.is_some_and(|time| time <= now);
         let companion =
             (self.has_urgent() || is_now(self.new_at())) && !self.sender.scheduler.marks();
@@ -213,9 +216,6 @@ impl Session {
         self.activity.sent = now;
         self.occupy_link(now, size.into());
         let (number, eliciting) = (self.sender.sent.next_number(), kept.is_some());
-        let nothing_waits = !self.has_urgent()
-            && self.sender.planner.next().is_none()
-            && (self.held_back || self.new_at().is_none());
         let sent_bytes = self.stats.bytes_sent;
         let mut link_bytes = sent_bytes;
         if let Some(auto) = self.rate.auto_mut() {
@@ -232,7 +232,7 @@ impl Session {
                 None => self.schedule_probe(),
             }
         }
-        if nothing_waits {
+        if self.rate.follows_demand() && self.nothing_waits() {
             self.rate.app_limited();
         }
         let ect = ecn == Ecn::Ect0;
@@ -251,6 +251,12 @@ impl Session {
             repaired_by: 0,
         };
         self.sender.enter(kept.map(enter), &mut self.rng);
+    }
+
+    /// Whether there is no more payload for now.
+    fn nothing_waits(&self) -> bool {
+        let lacks_new = self.held_back || self.new_at().is_none();
+        lacks_new && !self.has_urgent() && self.sender.planner.next().is_none()
     }
 
     /// Fills the packet; returns whether it is to be acknowledged.
