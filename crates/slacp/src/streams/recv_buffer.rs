@@ -196,8 +196,10 @@ impl RecvBuffer {
     }
 
     /// Appends data to the piece before it up to the maximum size, and stores the rest as new
-    /// pieces.
+    /// pieces. One that continues a full piece will probably be filled, so it gets all its memory at
+    /// once: growing it copies what it has.
     fn append(&mut self, mut offset: u64, mut bytes: &[u8]) {
+        let mut continues = false;
         if let Some((start, piece)) = self.pieces.range_mut(..offset).next_back()
             && start + piece.len() as u64 == offset
         {
@@ -205,9 +207,12 @@ impl RecvBuffer {
             piece.extend_from_slice(fits);
             offset += fits.len() as u64;
             bytes = rest;
+            continues = true;
         }
         for part in bytes.chunks(PIECE) {
-            self.pieces.insert(offset, part.to_vec());
+            let mut piece = Vec::with_capacity(if continues { PIECE } else { part.len() });
+            piece.extend_from_slice(part);
+            self.pieces.insert(offset, piece);
             offset += part.len() as u64;
         }
     }
