@@ -16,7 +16,7 @@ pub use config::{
 };
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use headers::Inner;
-pub(crate) use headers::{CONTEXTS, Compressor, Decompressor, Form, Profile};
+pub(crate) use headers::{CONTEXTS, Compressor, Decompressor, Form, Profile, Rebuilt};
 pub(crate) use inbound::Inbound;
 pub(crate) use outbound::Outbound;
 pub(crate) use piece::{Piece, Room};

@@ -8,13 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use units::{ByteCount, Instant};
 
-use super::{ChannelConfig, ChannelId, Decompressor};
+use super::{ChannelConfig, ChannelId, Rebuilt};
 use crate::event_log::{EventLog, LogEvent, Unit};
 use crate::spare::Spare as _;
 use crate::stats::{ChannelStats, ENTRY};
-use crate::wire::frame::{
-    Announcement, CompressedPacket, ContextPacket, Gone, Packet, TruncatedOffset,
-};
+use crate::wire::frame::{Announcement, Gone, Packet, TruncatedOffset};
 use lane::{Lanes, Outcome};
 
 /// How long a channel without a deadline remembers what is missing, so that no packet is delivered
@@ -37,7 +35,6 @@ pub(crate) struct Inbound {
     /// most 64 lanes for each of the owner's channels.
     limit: usize,
     unknown: u64,
-    headers: Decompressor,
     /// Compressed packets that could not be rebuilt.
     without_context: u64,
 }
@@ -67,7 +64,6 @@ impl Inbound {
             held: 0,
             limit,
             unknown: 0,
-            headers: Decompressor::default(),
             without_context: 0,
         }
     }
@@ -108,12 +104,8 @@ impl Inbound {
         self.without_context
     }
 
-    /// Memory in bytes: what is held for missing packets or for the owner, and contexts of headers.
+    /// Memory in bytes: what is held for missing packets or for the owner.
     pub(crate) fn held(&self) -> usize {
-        self.packets_held() + self.headers.held()
-    }
-
-    fn packets_held(&self) -> usize {
         self.held + self.ready_bytes
     }
 
@@ -135,36 +127,21 @@ impl Inbound {
         }
     }
 
-    /// Handles a packet whose headers are to be kept, which came in SLACP packet `number`.
-    pub(crate) fn context(
+    /// Handles a packet that came without its headers, if it could be rebuilt.
+    pub(crate) fn rebuilt(
         &mut self,
-        (now, number): (Instant, u64),
-        found: &ContextPacket,
+        now: Instant,
+        found: Option<Rebuilt>,
         restored: bool,
         log: &mut EventLog,
     ) {
-        let ContextPacket { slot, profile, channel, lane, sequence, data } = *found;
-        self.headers.keep(number, slot, profile, (channel, lane, sequence), data);
-        let sequence = TruncatedOffset::full(sequence);
-        let packet = Packet { channel, lane, sequence, part: None, data };
-        self.packet(now, &packet, restored, log);
-    }
-
-    /// Handles a packet without its headers, which came in SLACP packet `number`.
-    pub(crate) fn compressed(
-        &mut self,
-        (now, number): (Instant, u64),
-        found: &CompressedPacket,
-        restored: bool,
-        log: &mut EventLog,
-    ) {
-        let Some(rebuilt) = self.headers.rebuild(number, found) else {
+        let Some(Rebuilt { channel, lane, sequence, packet }) = found else {
             self.without_context += 1;
             return;
         };
-        let sequence = TruncatedOffset::full(rebuilt.sequence);
-        let (channel, lane, data) = (rebuilt.channel, rebuilt.lane, &rebuilt.packet[..]);
-        self.packet(now, &Packet { channel, lane, sequence, part: None, data }, restored, log);
+        let sequence = TruncatedOffset::full(sequence);
+        let packet = Packet { channel, lane, sequence, part: None, data: &packet };
+        self.packet(now, &packet, restored, log);
     }
 
     /// Handles a packet, or a part of one, that was received or `restored` by FEC.
@@ -244,11 +221,11 @@ impl Inbound {
     /// Stays within the limit: gives up the oldest gap first, then drops what the owner has not
     /// taken.
     fn keep_within_limit(&mut self, now: Instant, log: &mut EventLog) {
-        while self.packets_held() > self.limit {
+        while self.held() > self.limit {
             let Some((_, channel, lane)) = self.deadlines.first().copied() else { break };
             self.give_up(now, channel, lane, log);
         }
-        while self.packets_held() > self.limit {
+        while self.held() > self.limit {
             let Some((channel, packet)) = self.ready.pop_back() else { break };
             self.ready_bytes -= ENTRY + packet.len();
             if let Some(receiver) = self.channels.get_mut(&channel) {

@@ -8,9 +8,7 @@ use units::{ByteCount, Instant};
 
 use super::codel::{CoDel, CoDelParams};
 use super::piece::{Fit, Piece, Room};
-use super::{
-    ChannelConfig, ChannelError, ChannelId, Compressor, Form, MAX_PACKET, QueueDiscipline, flow,
-};
+use super::{ChannelConfig, ChannelError, ChannelId, MAX_PACKET, QueueDiscipline, flow};
 use crate::event_log::{DropReason, EventLog, LogEvent, Unit};
 use crate::scheduler::{Backlog, ClassId, FairQueue};
 use crate::spare::Spare as _;
@@ -28,7 +26,6 @@ pub(crate) struct Outbound {
     /// Lanes with packets, per class.
     turns: Vec<FairQueue<LaneId>>,
     urgent: Urgent,
-    headers: Compressor,
     /// Gathered packets fill a packet of the hop from this many bytes on.
     full: usize,
 }
@@ -203,13 +200,11 @@ impl Sender {
 }
 
 impl Outbound {
-    /// The channels of a session with this many classes, for packets of `mtu` bytes. The peer keeps
-    /// so many contexts of headers.
+    /// The channels of a session with this many classes, for packets of `mtu` bytes.
     pub(crate) fn new(
         channels: &BTreeMap<ChannelId, ChannelConfig>,
         classes: usize,
         mtu: usize,
-        contexts: u16,
     ) -> Self {
         let sender = |config: &ChannelConfig| {
             Box::new(Sender {
@@ -227,7 +222,6 @@ impl Outbound {
             channels: channels.iter().map(|(id, config)| (*id, sender(config))).collect(),
             turns: (0..classes).map(|_| FairQueue::new(mtu)).collect(),
             urgent: Urgent::default(),
-            headers: Compressor::new(contexts),
             full: mtu - mtu / 8,
         }
     }
@@ -344,15 +338,10 @@ impl Outbound {
         waiting.for_each(|(lane, _)| turns.push((channel, *lane)));
     }
 
-    /// How to write a piece: only whole packets are compressed.
-    pub(crate) fn form(&mut self, now: Instant, piece: &Piece) -> Form {
+    /// Whether the headers of a piece may be compressed: only those of whole packets are.
+    pub(crate) fn compresses(&self, piece: &Piece) -> bool {
         let is_whole = piece.len() == piece.data.len();
-        let compresses = |sender: &Sender| sender.config.compress && is_whole;
-        if !self.channels.get(&piece.channel).is_some_and(|sender| compresses(sender)) {
-            return Form::Plain;
-        }
-        let place = (piece.channel, piece.lane, piece.sequence);
-        self.headers.form(now, place, &piece.data, piece.again)
+        is_whole && self.channels.get(&piece.channel).is_some_and(|sender| sender.config.compress)
     }
 
     /// Records how many bytes of a packet's headers were left out, or added for its context.
@@ -364,18 +353,10 @@ impl Outbound {
         stats.header_bytes_saved = saved;
     }
 
-    /// Records that the peer has a context, or that the packet with it was lost.
-    pub(crate) fn on_context(&mut self, slot: u8, serial: u32, arrived: bool) {
-        match arrived {
-            true => self.headers.established(slot, serial),
-            false => self.headers.failed(slot, serial),
-        }
-    }
-
     /// Bytes waiting. Visits at most 32 channels.
     pub(crate) fn held(&self) -> usize {
         let queued = self.channels.values().map(|sender| sender.bytes).sum::<usize>();
-        self.urgent.bytes + queued + self.headers.held()
+        self.urgent.bytes + queued
     }
 
     /// Whether anything waits that goes before new data.

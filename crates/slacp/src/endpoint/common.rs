@@ -19,7 +19,6 @@ use crate::scheduler::control_dscp;
 use crate::session::{Envelope, Session, Wake, ip_udp_overhead, limits};
 use crate::setup::handshake::{Initiator, Params};
 use crate::setup::parts::{Handover, Part};
-use crate::streams::flow::Limits;
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{
@@ -176,15 +175,13 @@ impl Core {
         }
     }
 
-    /// This side's parameters in a handshake over a link. On several links packets overtake each
-    /// other, so no headers are compressed.
+    /// This side's parameters in a handshake over a link.
     pub(crate) fn link_params(&self, link: u8, present: Option<u64>) -> Params {
         let params = self.params(present);
         match self.config.links.get(usize::from(link)) {
             Some(rate) if self.has_links() => {
-                let limits = Limits { contexts: 0, ..params.limits };
                 let (rate, times) = (rate.initial(), Some(rate.is_measured()));
-                Params { limits, rate, times, links: Some(link.into()), ..params }
+                Params { rate, times, links: Some(link.into()), ..params }
             }
             _ => params,
         }

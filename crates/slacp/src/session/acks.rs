@@ -127,7 +127,7 @@ impl Session {
             Cargo::Announced(channel, deadline) => {
                 self.sender.outbound.on_announced(channel, deadline);
             }
-            Cargo::Context { slot, serial } => self.sender.outbound.on_context(slot, serial, true),
+            Cargo::Context { slot, serial } => self.sender.on_context(slot, serial, true),
             Cargo::MtuProbe(probe) => self.path.pmtu.arrived(now, probe),
             Cargo::Control(_) => {}
         }
@@ -145,9 +145,7 @@ impl Session {
             Cargo::Packet(piece) => self.sender.outbound.resend(now, piece, &mut self.log),
             Cargo::Gone(channel) => self.sender.outbound.on_gone(channel),
             Cargo::Last(gone) => self.give_up(now, gone),
-            Cargo::Context { slot, serial } => {
-                self.sender.outbound.on_context(slot, serial, false);
-            }
+            Cargo::Context { slot, serial } => self.sender.on_context(slot, serial, false),
             Cargo::MtuProbe(probe) => self.path.pmtu.lost(now, probe),
             Cargo::Announced(..) => {}
         }

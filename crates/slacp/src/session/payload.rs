@@ -309,7 +309,7 @@ impl Session {
     fn write_packet(&mut self, now: Instant, packet: &mut Filling, piece: &Piece) -> bool {
         let (frame, before) = (piece.frame(), packet.out.len());
         let plain = frame.head() + piece.len();
-        match self.sender.outbound.form(now, piece) {
+        match self.sender.form(now, piece) {
             Form::Compressed(found) => {
                 let changes = Some(&found.changes[..]).filter(|changes| !changes.is_empty());
                 let (slot, distance) = (found.slot, found.distance);
@@ -321,7 +321,7 @@ impl Session {
                 let Piece { channel, lane, sequence, ref data, .. } = *piece;
                 let context = ContextPacket { slot, profile, channel, lane, sequence, data };
                 if context.size() > packet.room().left {
-                    self.sender.outbound.on_context(slot, serial, false);
+                    self.sender.on_context(slot, serial, false);
                     return packet.write_plain(&frame);
                 }
                 context.write(packet.out);

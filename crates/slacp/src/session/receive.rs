@@ -190,12 +190,10 @@ impl Session {
                     self.receiver.inbound.packet(now, &packet, restored, &mut self.log);
                 }
                 Frame::Context(found) => {
-                    let (inbound, log) = (&mut self.receiver.inbound, &mut self.log);
-                    inbound.context((now, number), &found, restored, log);
+                    self.receiver.context((now, number), &found, restored, &mut self.log);
                 }
                 Frame::Compressed(found) => {
-                    let (inbound, log) = (&mut self.receiver.inbound, &mut self.log);
-                    inbound.compressed((now, number), &found, restored, log);
+                    self.receiver.compressed((now, number), &found, restored, &mut self.log);
                 }
             }
         }

@@ -1,12 +1,15 @@
 //! The receiving side of a session: what has come, what FEC restores, and packets in order.
 
 use crate::Config;
-use crate::channels::Inbound;
+use units::Instant;
+
+use crate::channels::{Decompressor, Inbound};
+use crate::event_log::EventLog;
 use crate::rate::ecn::Tally;
 use crate::recovery::Recovery;
 use crate::recovery::fec::Decoder;
 use crate::recovery::received::Received;
-use crate::wire::frame::Repair;
+use crate::wire::frame::{CompressedPacket, ContextPacket, Packet, Repair, TruncatedOffset};
 
 /// The receiving side of a session. The streams' data is in [`Streams`](crate::streams::Streams).
 pub(super) struct Receiver {
@@ -14,6 +17,8 @@ pub(super) struct Receiver {
     pub(super) ecn: Tally,
     pub(super) decoder: Decoder,
     pub(super) inbound: Inbound,
+    /// The contexts that the peer has sent over this link.
+    headers: Decompressor,
 }
 
 impl Receiver {
@@ -25,12 +30,14 @@ impl Receiver {
             ecn: Tally::default(),
             decoder: Decoder::new(part(memory / 2)),
             inbound: Inbound::new(&config.channels, part(memory / 4)),
+            headers: Decompressor::default(),
         }
     }
 
     /// Memory in bytes.
     pub(super) fn held(&self) -> usize {
-        self.received.held() + self.decoder.held() + self.inbound.held()
+        let packets = self.inbound.held() + self.headers.held();
+        self.received.held() + self.decoder.held() + packets
     }
 
     /// Frees what is not in use.
@@ -54,6 +61,33 @@ impl Receiver {
             restored.extend(self.decoder.repair(number, repair));
         }
         restored
+    }
+
+    /// Handles a packet whose headers are to be kept, which came in SLACP packet `number`.
+    pub(super) fn context(
+        &mut self,
+        (now, number): (Instant, u64),
+        found: &ContextPacket,
+        restored: bool,
+        log: &mut EventLog,
+    ) {
+        let ContextPacket { slot, profile, channel, lane, sequence, data } = *found;
+        self.headers.keep(number, slot, profile, (channel, lane, sequence), data);
+        let sequence = TruncatedOffset::full(sequence);
+        let packet = Packet { channel, lane, sequence, part: None, data };
+        self.inbound.packet(now, &packet, restored, log);
+    }
+
+    /// Handles a packet without its headers, which came in SLACP packet `number`.
+    pub(super) fn compressed(
+        &mut self,
+        (now, number): (Instant, u64),
+        found: &CompressedPacket,
+        restored: bool,
+        log: &mut EventLog,
+    ) {
+        let rebuilt = self.headers.rebuild(number, found);
+        self.inbound.rebuilt(now, rebuilt, restored, log);
     }
 
     /// Forgets everything below a number that the peer has settled.

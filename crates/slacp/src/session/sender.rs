@@ -9,7 +9,7 @@ use rand_core::Rng;
 use units::{BitRate, Instant};
 
 use crate::Config;
-use crate::channels::Outbound;
+use crate::channels::{Compressor, Form, Outbound, Piece};
 use crate::recovery::Recovery;
 use crate::recovery::planner::Planner;
 use crate::recovery::sent::{Cargo, SentPacket, SentPackets};
@@ -37,6 +37,8 @@ pub(super) struct Sender {
     pub(super) planner: Planner,
     pub(super) scheduler: Scheduler,
     pub(super) outbound: Outbound,
+    /// The contexts that the peer keeps for this link.
+    headers: Compressor,
     /// Second copies of retransmissions, with the time each is due.
     pub(super) copies: VecDeque<(Instant, Cargo)>,
     /// The next packet number to skip.
@@ -64,7 +66,8 @@ impl Sender {
             sent: SentPackets::new(recovery),
             planner: Planner::new(rate),
             scheduler: Scheduler::new(&config.classes),
-            outbound: Outbound::new(&config.channels, classes, mtu, peer.contexts),
+            outbound: Outbound::new(&config.channels, classes, mtu),
+            headers: Compressor::new(peer.contexts),
             copies: VecDeque::new(),
             leave_out_at: left_out_after(0, rng),
             most_in_flight: most_in_flight(memory),
@@ -77,7 +80,8 @@ impl Sender {
     /// Memory in bytes.
     pub(super) fn held(&self) -> usize {
         let copies = self.copies.len() * ENTRY;
-        self.sent.held() + self.planner.held() + self.outbound.held() + copies
+        let waiting = self.outbound.held() + self.headers.held();
+        self.sent.held() + self.planner.held() + waiting + copies
     }
 
     /// Frees what is not in use.
@@ -96,6 +100,23 @@ impl Sender {
     /// Size of the records in bytes if the peer leaves more unacknowledged than it may.
     pub(super) fn unacknowledged_too_much(&self) -> Option<usize> {
         Some(self.sent.held()).filter(|bytes| *bytes > self.most_unacknowledged)
+    }
+
+    /// How to write a piece of a packet.
+    pub(super) fn form(&mut self, now: Instant, piece: &Piece) -> Form {
+        if !self.outbound.compresses(piece) {
+            return Form::Plain;
+        }
+        let place = (piece.channel, piece.lane, piece.sequence);
+        self.headers.form(now, place, &piece.data, piece.again)
+    }
+
+    /// Records that the peer has a context, or that the packet with it was lost.
+    pub(super) fn on_context(&mut self, slot: u8, serial: u32, arrived: bool) {
+        match arrived {
+            true => self.headers.established(slot, serial),
+            false => self.headers.failed(slot, serial),
+        }
     }
 
     /// Whether this side may recently have sent a packet with this number.

@@ -105,6 +105,9 @@ const DECOMPRESSORS: u64 = 18;
 const LINKS: u64 = 19;
 const JOIN: u64 = 20;
 const DICTIONARY: u64 = 21;
+/// In place of [`CONTEXTS`] on one of several links: a peer that numbers contexts for all links
+/// together must not send any.
+const LINK_CONTEXTS: u64 = 22;
 
 impl Params {
     /// The cipher of a session with `peer`.
@@ -144,7 +147,8 @@ impl Params {
             put(FAREWELLS, u64::from(self.leaving) | u64::from(self.successor) << 1);
         }
         if self.limits.contexts > 0 {
-            put(CONTEXTS, u64::from(self.limits.contexts));
+            let name = if self.links.is_some() { LINK_CONTEXTS } else { CONTEXTS };
+            put(name, u64::from(self.limits.contexts));
         }
         if self.limits.decompressors > 0 {
             put(DECOMPRESSORS, u64::from(self.limits.decompressors));
@@ -176,7 +180,7 @@ impl Params {
                 MAX_STREAMS => streams = u32::try_from(value).unwrap_or(u32::MAX),
                 RATE => rate = value,
                 CHANNELS => channels = value as u32,
-                CONTEXTS => contexts = u16::try_from(value).unwrap_or(u16::MAX),
+                CONTEXTS | LINK_CONTEXTS => contexts = u16::try_from(value).unwrap_or(u16::MAX),
                 DECOMPRESSORS => decompressors = u16::try_from(value).unwrap_or(u16::MAX),
                 DICTIONARY => dictionary = value == 1,
                 OPENINGS => openings = Openings(value),

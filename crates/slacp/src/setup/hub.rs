@@ -501,8 +501,6 @@ impl Hub {
         {
             ours.links = Some(links.len() as u64);
             (ours.rate, ours.times) = (rate.initial(), Some(rate.is_measured()));
-            // Packets overtake each other, so no headers are compressed.
-            ours.limits.contexts = 0;
             let usual = own.take().unwrap_or_else(|| core.config.clone());
             own = Some(Config { rate: rate.clone(), ..usual });
         }

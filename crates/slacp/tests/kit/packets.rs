@@ -75,7 +75,7 @@ impl Flow {
     }
 
     /// Packet `number` of flow `port`.
-    fn packet(&self, port: u16, number: u64) -> Vec<u8> {
+    pub fn packet(&self, port: u16, number: u64) -> Vec<u8> {
         if let Contents::Voice(size) = self.contents {
             return voice(port, number, size);
         }

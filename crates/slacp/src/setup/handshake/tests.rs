@@ -7,6 +7,7 @@ fn params(present: Option<u64>) -> Params {
     Params {
         limits: Limits {
             channels: 0x8000_0005,
+            contexts: 12,
             decompressors: 9,
             dictionary: true,
             openings: Openings(3),
