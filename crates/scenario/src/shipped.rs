@@ -62,6 +62,7 @@ static ALL: [Shipped; 40] = [
     shipped!("opnet-mixed"),
     shipped!("slacp-fig5", published),
     shipped!("slacp-fig6", published),
+    shipped!("slacp-fig7", published),
     shipped!("slacp-fig8", published),
     shipped!("slacp-fig9", published),
     shipped!("slacp-section4-2", published),

@@ -17,7 +17,7 @@ use crate::rtt::{RtoConfig, Sampling};
 pub enum Profile {
     /// The Reference TCP of the SLACP paper (§4): no SACK, delayed ACK of
     /// 200 ms, an initial window of one segment, no window scaling. An MTU of
-    /// 1450 bytes.
+    /// 1450 bytes, the timers of Linux.
     Reference,
     /// The Satellite TCP of the SLACP paper: Reference with SACK (RFC 3517, now
     /// 6675), an initial window of two segments, and window scaling.
@@ -70,6 +70,9 @@ impl Profile {
     }
 }
 
+/// Linux's shortest time-out, which also bounds what is added to the smoothed RTT.
+const TCP_RTO_MIN: Duration = Duration::from_millis(200);
+
 /// Without any options, as before 1992.
 fn bare(controller: &str) -> Config {
     Config {
@@ -105,7 +108,16 @@ fn named(controller: &str) -> ControllerSpec {
 }
 
 fn reference() -> Config {
-    Config { mss: 1410, ..bare("newreno") }
+    // The paper's hosts run Linux, which times every acknowledgement of new data and keeps the
+    // time-out 200 ms above the smoothed RTT. The first time-out is the paper's: 3 s (§4.3).
+    let bare = bare("newreno");
+    let rto = RtoConfig {
+        min: TCP_RTO_MIN,
+        granularity: TCP_RTO_MIN,
+        sampling: Sampling::EveryAck,
+        ..bare.rto
+    };
+    Config { mss: 1410, rto, ..bare }
 }
 
 fn satellite() -> Config {
@@ -164,9 +176,8 @@ fn linux() -> Config {
         acks: AckConfig { quick: 16, ..AckConfig::default() },
         counting: Counting::Bytes { limit: None },
         rto: RtoConfig {
-            // TCP_RTO_MIN also bounds what is added to the smoothed RTT.
-            min: Duration::from_millis(200),
-            granularity: Duration::from_millis(200),
+            min: TCP_RTO_MIN,
+            granularity: TCP_RTO_MIN,
             max: Duration::from_secs(120),
             ..RtoConfig::default()
         },

@@ -80,6 +80,7 @@ fn under_heavy_errors_every_tcp_is_faster_with_slacp_than_any_without() {
     }
 }
 
+/// Enhanced TCP overshoots, which costs it needless time-outs if the RTT is sampled once in each round trip only.
 #[test]
 fn without_errors_slacp_costs_nothing_but_enhanced_tcp_overshoots() {
     for tcp in ["reference", "satellite"] {
@@ -88,7 +89,9 @@ fn without_errors_slacp_costs_nothing_but_enhanced_tcp_overshoots() {
         assert!(with < without * 1.001, "{tcp}: {with} against {without} s");
     }
     let [plain, cbi, no_daass] =
-        ["enhanced", "cbi", "no-daass"].map(|tcp| time(OVERSHOOT, &format!("none, {tcp}")));
+        ["enhanced", "cbi", "no-daass"].map(|tcp| time(OVERSHOOT, &format!("none, {tcp}, once")));
     assert!(cbi < 0.96 * plain && no_daass < 0.96 * plain, "{plain} {cbi} {no_daass}");
-    assert!(cbi < time(UNDER_IP, "none, enhanced"), "{cbi}");
+    let every_ack = time(OVERSHOOT, "none, enhanced");
+    assert!(every_ack < 0.96 * plain, "{every_ack} {plain}");
+    assert!(cbi < 1.001 * time(UNDER_IP, "none, enhanced"), "{cbi}");
 }
