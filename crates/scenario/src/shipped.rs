@@ -31,7 +31,7 @@ macro_rules! shipped {
 }
 
 /// In alphabetical order.
-static ALL: [Shipped; 40] = [
+static ALL: [Shipped; 41] = [
     shipped!("caini-dtn", published),
     shipped!("dumbbell"),
     shipped!("enac-multi", published),
