@@ -118,10 +118,18 @@ fn invite(args: InviteArgs) -> Result<ExitCode> {
     let InviteArgs { hub_file, name, hub, tcp, other_hub: others, network, valid_for } = args;
     let invitation = Invitation { name, hub, tcp, others, networks: network, valid_for };
     let token = invitation.write(&hub_file)?;
-    let valid_for = format_duration(valid_for);
+    let valid_for = in_hours(valid_for);
     eprintln!("Within {valid_for}, run on the terminal, once:  skyhop enrol join TOKEN");
     print(&format!("{token}\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whole hours as such, because people count a day by them.
+fn in_hours(duration: Duration) -> String {
+    match (duration.as_secs() / 3600, duration.as_secs() % 3600) {
+        (hours @ 1.., 0) => format!("{hours} h"),
+        _ => format_duration(duration),
+    }
 }
 
 fn join_hub(args: &JoinArgs) -> Result<ExitCode> {

@@ -67,10 +67,12 @@ impl Sockets {
     /// others.
     pub(crate) fn send(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
         // A hub reaches its terminals over all links from one socket.
-        let number = if self.links.len() > 1 { usize::from(batch.link()) } else { 0 };
-        let Some(socket) = self.links.get(number) else { return Ok(()) };
-        match socket.send(batch, from) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.links.len() > 1 => {
+        if let [only] = &self.links[..] {
+            return only.send(batch, from);
+        }
+        let Some(socket) = self.links.get(usize::from(batch.link())) else { return Ok(()) };
+        match socket.send_at_once(batch, from) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Err(io::Error::other("a link takes no more"))
             }
             result => result,
@@ -154,6 +156,21 @@ mod tests {
                 let _ = sockets.receive(&mut reception, |_, _, _, bytes| answer = Some(bytes[0]));
             }
             assert_eq!(answer, Some(number));
+        }
+    }
+
+    /// Nothing waits for these sockets, so what the runtime has not seen yet must not matter: the first
+    /// handshake message of each link would be lost.
+    #[tokio::test]
+    async fn the_first_packet_of_each_link_leaves_at_once() {
+        let hub = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let to = hub.local_addr().unwrap();
+        let sockets =
+            Sockets::bind(&[link("geo", 2), link("leo", 3)], "0.0.0.0:0".parse().unwrap()).unwrap();
+        for number in [0, 1] {
+            let mut batch = Batch::default();
+            batch.join(label(to, number), &[number; 9], 1);
+            sockets.send(&batch, None).unwrap();
         }
     }
 

@@ -89,8 +89,14 @@ impl UdpLink {
         self.state.max_gso_segments()
     }
 
-    /// Sends a batch; `WouldBlock` if the kernel has no room now.
+    /// Sends a batch; `WouldBlock` if the kernel has no room now, or until the runtime has seen that there
+    /// is. [`Self::writable`] waits for both.
     pub(crate) fn send(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
+        self.socket.try_io(Interest::WRITABLE, || self.send_at_once(batch, from))
+    }
+
+    /// As [`Self::send`], but asks the kernel only: for a socket that is never waited for.
+    pub(crate) fn send_at_once(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
         let Some(Label { to, traffic_class, .. }) = batch.label else { return Ok(()) };
         let destination = self.outward(to);
         let segment = (batch.count > 1).then_some(batch.segment);
@@ -103,8 +109,7 @@ impl UdpLink {
                 // A payload is shorter than 64 kB.
                 segment: segment.map(|bytes| bytes as u16),
             };
-            let send = || send_marked(&self.socket, &marked);
-            return self.socket.try_io(Interest::WRITABLE, send);
+            return send_marked(&self.socket, &marked);
         }
         let transmit = Transmit {
             destination,
@@ -113,9 +118,7 @@ impl UdpLink {
             segment_size: segment,
             src_ip: from,
         };
-        self.socket.try_io(Interest::WRITABLE, || {
-            self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
-        })
+        self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
     /// Receives what has arrived, in one system call; `WouldBlock` if nothing has. Returns whether more

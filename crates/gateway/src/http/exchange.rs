@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use pep::http::{Asked, Body, Framing, Parsed, RequestHead, ResponseHead, Verdict};
 use pep::relay::Side;
 use slacp::ResetReason;
+use tokio::time::{Instant, timeout_at};
 
 use super::answer::persist;
 use super::conversation::{Conversation, Fate, address, wire};
@@ -126,9 +127,11 @@ impl Conversation {
         entry: &Registered<'_>,
     ) -> Attempt {
         let bytes = sent_on(head, framing);
-        let mut upstream = match self.way(head, framing, &bytes).await {
-            Ok(upstream) => upstream,
-            Err(reason) => return Attempt::Failed(reason),
+        let deadline = self.deadline(asked);
+        let mut upstream = match within(deadline, self.way(head, framing, &bytes)).await {
+            Some(Ok(upstream)) => upstream,
+            Some(Err(reason)) => return Attempt::Failed(reason),
+            None => return self.give_up(),
         };
         let retries = upstream.used && framing == Framing::None && request.is_safe();
         entry.moved(clock::now(), Side::Client, bytes.len());
@@ -138,9 +141,12 @@ impl Conversation {
             return if retries { Attempt::Stale } else { Attempt::Failed(reason) };
         }
         let mut body = Body::new(framing);
-        let reply = match self.hear(&mut upstream, &mut body, asked, request, entry).await {
+        let heard = self.hear(&mut upstream, &mut body, asked, request, entry);
+        let Some(heard) = within(deadline, heard).await else { return self.give_up() };
+        let reply = match heard {
             Heard::Reply(reply) => reply,
             Heard::ClientGone(reason) => return Attempt::Over(Fate::Broken(reason)),
+            Heard::HubGone => return Attempt::Failed(ResetReason::TimedOut),
             Heard::Failed(_) if retries => return Attempt::Stale,
             Heard::Failed(ResetReason::Prohibited | ResetReason::Limit) if upstream.is_fetch() => {
                 // The hub does not for this server, or has too much to do; it may still connect.
@@ -149,11 +155,26 @@ impl Conversation {
             }
             Heard::Failed(reason) => return Attempt::Failed(reason),
         };
+        if !upstream.end.crosses_hop() {
+            self.shared.patience().handle_answer();
+        }
         if retries && matches!(reply, Reply::Nothing) {
             return Attempt::Stale;
         }
         let whole = body.is_over();
         self.decide(request, asked, (reply, whole), upstream, entry).await
+    }
+
+    /// Until when to wait for an answer without the hop, if what is stored may do instead.
+    fn deadline(&self, asked: &Asked) -> Option<Instant> {
+        let is_away = self.shared.route.borrow().hub.is_none();
+        let may_do = is_away && self.shared.kept.lock().has_fallback(clock::unix_time(), asked);
+        may_do.then(|| Instant::now() + self.shared.patience().limit(clock::now()))
+    }
+
+    fn give_up(&self) -> Attempt {
+        self.shared.patience().handle_silence(clock::now());
+        Attempt::Failed(ResetReason::TimedOut)
     }
 
     /// Deals with an answer to a request, all of which has been sent if it is `whole`.
@@ -273,8 +294,8 @@ impl Conversation {
                 }
                 // Over a hop that is gone, nothing will come for a while, and the cache may do.
                 Ok(()) = route.changed(), if asked.validates.is_some() => {
-                    if route.borrow().hub.is_none() && matches!(end, End::Stream(_)) {
-                        return Heard::Failed(ResetReason::TimedOut);
+                    if route.borrow().hub.is_none() && end.crosses_hop() {
+                        return Heard::HubGone;
                     }
                 }
             }
@@ -396,8 +417,8 @@ impl Conversation {
         let moved = |count| entry.moved(clock::now(), Side::Server, count);
         let said = async {
             let keeps = self.begin(request, reply, framing, entry).await?;
-            seat.write(client, (0, usize::try_from(length).unwrap_or(usize::MAX)), moved).await?;
-            Ok(keeps)
+            let whole = (0, usize::try_from(length).unwrap_or(usize::MAX));
+            Ok(seat.write(client, whole, moved).await? && keeps)
         };
         let keeps = match said.await {
             Ok(keeps) => keeps,
@@ -441,9 +462,11 @@ impl Conversation {
                 recording.into_iter().for_each(|it| it.store(asked, reply));
                 if keeps { Fate::Open } else { Fate::Close }
             }
-            // Whether it was whole nobody knows: it is not stored.
-            Ok(false) if framing == Framing::UntilClose => Fate::Close,
-            Ok(false) => Fate::Broken(ResetReason::Reset),
+            // Chunks that tell where it ends did not reach the client.
+            Ok(false) if form == As::Content => Fate::Broken(ResetReason::Reset),
+            // Whether it was whole nobody knows, or it ended too soon, which the client sees: it is not
+            // stored.
+            Ok(false) => Fate::Close,
             Err(Broken::From(reason) | Broken::To(reason)) => Fate::Broken(reason),
         }
     }
@@ -453,5 +476,15 @@ impl Conversation {
 enum Heard {
     Reply(Reply),
     ClientGone(ResetReason),
+    /// The request has gone over a hop whose hub is silent, and something is stored.
+    HubGone,
     Failed(ResetReason),
+}
+
+/// What comes of `work` before the deadline, if there is one.
+async fn within<R>(deadline: Option<Instant>, work: impl Future<Output = R>) -> Option<R> {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, work).await.ok(),
+        None => Some(work.await),
+    }
 }

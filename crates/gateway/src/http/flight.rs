@@ -40,6 +40,8 @@ struct Progress {
     have: usize,
     /// Whether nothing more will come.
     over: bool,
+    /// Whether its server has ended it too soon.
+    is_short: bool,
 }
 
 #[derive(Debug)]
@@ -144,6 +146,7 @@ impl Lead {
             () = flight.progress.closed() => return None,
         };
         if passed != Ok(true) {
+            flight.progress.send_modify(|it| it.is_short = passed == Ok(false));
             return None;
         }
         let coming = flight.progress.borrow().coming.clone()?;
@@ -184,22 +187,26 @@ impl Seat {
         (!piece.is_empty()).then(|| piece.to_vec())
     }
 
-    /// Writes this part of the body as it comes.
+    /// Writes this part of the body as it comes. Returns whether all of it has come: otherwise its server
+    /// has ended it too soon, and so should we.
     pub(super) async fn write(
         &mut self,
         to: Wire<'_>,
         (from, length): (usize, usize),
         moved: impl Fn(usize),
-    ) -> Result<(), ResetReason> {
+    ) -> Result<bool, ResetReason> {
         let mut sent = from;
         while sent < from + length {
-            let mut piece = self.piece(sent).await.ok_or(ResetReason::Reset)?;
+            let Some(mut piece) = self.piece(sent).await else {
+                let is_short = self.progress.borrow().is_short;
+                return if is_short { Ok(false) } else { Err(ResetReason::Reset) };
+            };
             piece.truncate(from + length - sent);
             to.write(&piece).await?;
             moved(piece.len());
             sent += piece.len();
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -236,8 +243,8 @@ impl Conversation {
             seat.write(self.client(), whole, |_| {}).await
         };
         Ok(match said.await {
-            Ok(()) if keeps => Fate::Open,
-            Ok(()) => Fate::Close,
+            Ok(true) if keeps => Fate::Open,
+            Ok(_) => Fate::Close,
             Err(reason) => Fate::Broken(reason),
         })
     }
@@ -331,7 +338,7 @@ mod tests {
         server.write_all(&BODY[100..]).await.unwrap();
         assert!(task.await.unwrap().is_some(), "the connection can be used again");
         let [near, mut far] = connected().await;
-        second.write(Wire::Socket(&near), (0, 300), |_| {}).await.unwrap();
+        assert_eq!(second.write(Wire::Socket(&near), (0, 300), |_| {}).await, Ok(true));
         drop(near);
         assert_eq!(crate::testkit::read_all(&mut far).await.unwrap(), BODY);
         assert_eq!(kept.stats().0.stored, 1);
@@ -358,7 +365,10 @@ mod tests {
         assert!(first.piece(0).await.is_some());
         drop(server);
         assert!(task.await.unwrap().is_none());
-        assert_eq!(first.piece(100).await, None);
+        let [near, mut far] = connected().await;
+        assert_eq!(first.write(Wire::Socket(&near), (0, 300), |_| {}).await, Ok(false));
+        drop(near);
+        assert_eq!(crate::testkit::read_all(&mut far).await.unwrap(), &BODY[..100]);
         assert_eq!(kept.stats().0.stored, 0);
     }
 

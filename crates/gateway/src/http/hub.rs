@@ -320,9 +320,8 @@ impl Over<'_> {
             let mut rest = Body::new(Framing::UntilClose);
             let (from, to) = ((wire, &mut inlet), (terminal, As::Itself));
             let passed = pass(from, to, &mut rest, |_| {}, |_| {}).await;
-            return finish(passed, Framing::UntilClose, terminal)
-                .await
-                .map(|()| (Sent::Answered, false));
+            self.finish(passed).await?;
+            return Ok((Sent::Answered, false));
         };
         let framing = head.framing(&self.request.head.method);
         let reusable = head.keeps_alive() && framing.is_ok() && framing != Ok(Framing::UntilClose);
@@ -356,12 +355,23 @@ impl Over<'_> {
         let (from, to) = ((wire, &mut inlet), (terminal, As::Itself));
         let passed = pass(from, to, &mut body, content, moved).await;
         let is_whole = passed == Ok(true);
-        finish(passed, framing, terminal).await?;
+        self.finish(passed).await?;
         if let (Some(recording), Some((_, asked)), true) = (recording, self.asked, is_whole) {
             recording.store(asked, &head);
         }
         *told = Some((count, head));
         Ok((Sent::Answered, reusable && inlet.bytes.is_empty() && !inlet.ended))
+    }
+
+    /// Ends a response that has passed. One that its server has ended too soon, or has without a length, ends
+    /// in the same way: the client gets what came, and sees by the length whether that was all. What is pushed
+    /// must be whole.
+    async fn finish(&self, passed: Result<bool, Broken>) -> Result<(), Failed> {
+        match passed {
+            Ok(false) if self.errand.budget.is_some() => Err(Failed::Within(ResetReason::Reset)),
+            Ok(_) => Wire::Stream(self.errand.to).finish().await.map_err(Failed::Within),
+            Err(Broken::From(reason) | Broken::To(reason)) => Err(Failed::Within(reason)),
+        }
     }
 }
 
@@ -402,21 +412,6 @@ impl Errand<'_> {
             Some(Framing::Length(length)) if head.status == 200 && budget.take(length) => Ok(()),
             _ => Err(Failed::For(ResetReason::Limit)),
         }
-    }
-}
-
-/// Ends a response that has passed.
-async fn finish(
-    passed: Result<bool, Broken>,
-    framing: Framing,
-    terminal: Wire<'_>,
-) -> Result<(), Failed> {
-    match passed {
-        Ok(whole) if whole || framing == Framing::UntilClose => {
-            terminal.finish().await.map_err(Failed::Within)
-        }
-        Ok(_) => Err(Failed::Within(ResetReason::Reset)),
-        Err(Broken::From(reason) | Broken::To(reason)) => Err(Failed::Within(reason)),
     }
 }
 

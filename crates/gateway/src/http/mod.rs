@@ -25,7 +25,7 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pep::config::HttpConfig;
-use pep::http::Promises;
+use pep::http::{Patience, Promises};
 use slacp::{Destination, Open};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};
@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     route: watch::Receiver<Route>,
     counters: HttpCounters,
     promises: Mutex<Promises<Bytes>>,
+    /// With servers that are asked without the hop.
+    patience: Mutex<Patience>,
     /// Tells of everything that was pushed, or will not be.
     came: Notify,
 }
@@ -96,6 +98,7 @@ impl Http {
             route,
             counters: HttpCounters::default(),
             promises,
+            patience: Mutex::default(),
             came: Notify::new(),
         });
         Ok(Self { shared, route: sender, tasks })
@@ -135,6 +138,10 @@ impl Shared {
     /// Whether connections to this port are handled.
     pub(crate) fn takes(&self, port: u16) -> bool {
         self.config.takes(port) || self.sites.take(port)
+    }
+
+    fn patience(&self) -> MutexGuard<'_, Patience> {
+        self.patience.lock().expect("nobody panics while holding the patience")
     }
 
     fn promises(&self) -> MutexGuard<'_, Promises<Bytes>> {

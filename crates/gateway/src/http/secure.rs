@@ -80,6 +80,11 @@ impl Secure {
         written.await.map_err(|error: io::Error| dial::reason(&error))
     }
 
+    /// Whether this is over a stream of the hop.
+    pub(super) fn crosses_hop(&self) -> bool {
+        matches!(self.lock().get_ref().0, Under::Stream(_))
+    }
+
     /// The other end's address, if this is over a socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         match self.lock().get_ref().0 {

@@ -31,6 +31,15 @@ impl End {
             Self::Secure(secure) => Wire::Secure(secure),
         }
     }
+
+    /// Whether what it carries crosses the hop.
+    pub(super) fn crosses_hop(&self) -> bool {
+        match self {
+            Self::Stream(_) | Self::Fetch(_) => true,
+            Self::Socket(_) => false,
+            Self::Secure(secure) => secure.crosses_hop(),
+        }
+    }
 }
 
 /// A way to the server of one client's connection, which carries nothing of others.

@@ -21,9 +21,10 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use pep::relay::{Progress, Relay, Side};
-use slacp::{Destination, Open, ResetReason, SessionId};
+use slacp::{Destination, Open, ResetReason, SessionId, StreamError};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use units::Instant;
@@ -38,6 +39,22 @@ use crate::operate::connections::{Origin, Registered};
 use crate::operate::counters::Counters;
 use crate::roles::gateway::{Admission, DialPolicy};
 
+/// How long a client that was answered already waits for room in the session, and how often it looks.
+/// Streams that are at rest give most of their windows back after 2 s.
+const ROOM_WITHIN: Duration = Duration::from_secs(5);
+const ROOM_EVERY: Duration = Duration::from_millis(100);
+
+/// Opens a stream, as soon as the session has room for it.
+async fn open_in_time(hop: &Hop, session: SessionId, open: Open) -> Result<Stream, StreamError> {
+    let until = clock::now() + ROOM_WITHIN;
+    loop {
+        match hop.open(clock::now(), session, open) {
+            Err(StreamError::NoRoom) if clock::now() < until => sleep(ROOM_EVERY).await,
+            opened => return opened,
+        }
+    }
+}
+
 /// Carries an accepted client connection: opens a stream at once and relays until both directions
 /// end.
 pub(crate) async fn originate(
@@ -50,7 +67,7 @@ pub(crate) async fn originate(
     counters.connections.increment();
     let leg = Leg::new(socket);
     let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
-    match hop.open(clock::now(), session, open) {
+    match open_in_time(&hop, session, open).await {
         Ok(stream) => early(stream, leg, (&[], Some(open.destination)), &entry, &counters).await,
         Err(error) => {
             counters.failed.increment();
@@ -91,7 +108,7 @@ pub(crate) async fn originate_deferred(
     counters.connections.increment();
     let open = deferred.open();
     let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
-    let stream = match hop.open(clock::now(), session, open) {
+    let stream = match open_in_time(&hop, session, open).await {
         Ok(stream) => stream,
         Err(error) => {
             counters.failed.increment();

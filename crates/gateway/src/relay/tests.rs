@@ -452,3 +452,29 @@ async fn a_gateway_that_stops_resets_both_ends() {
     assert_reset(read_all(&mut server).await);
     pair.tasks.join_next().await.unwrap().unwrap();
 }
+
+/// The session has room for a dozen of them at a time.
+#[tokio::test]
+async fn clients_for_whom_there_is_no_room_wait_for_it() {
+    const CLIENTS: usize = 40;
+    let (listener, address) = server().await;
+    let mut config = Config::new(BitRate::from_mbit(1000));
+    config.memory = ByteCount::new(1 << 20);
+    let pair = Pair::with(config, address).await;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = pair.connect().await;
+        client.write_all(b"question").await.unwrap();
+        client.shutdown().await.unwrap();
+        clients.push(client);
+    }
+    for _ in 0..CLIENTS {
+        let (mut server, _) = listener.accept().await.unwrap();
+        assert_eq!(read_all(&mut server).await.unwrap(), b"question");
+        server.write_all(b"answer").await.unwrap();
+    }
+    for mut client in clients {
+        assert_eq!(read_all(&mut client).await.unwrap(), b"answer");
+    }
+    assert_eq!(pair.counters[1].failed.get(), 0);
+}

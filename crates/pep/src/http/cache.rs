@@ -320,12 +320,20 @@ impl<B: Clone> Cache<B> {
         self.fall_back(now, asked, true)
     }
 
-    fn fall_back(&mut self, now: UnixTime, asked: &Asked, disconnected: bool) -> Option<Answer<B>> {
+    /// Whether what is stored may do if no answer comes ([`Self::handle_failure`]).
+    pub fn has_fallback(&self, now: UnixTime, asked: &Asked) -> bool {
+        self.fallback(now, asked, true).is_some()
+    }
+
+    fn fallback(&self, now: UnixTime, asked: &Asked, disconnected: bool) -> Option<EntryId> {
         let id = asked.validates?;
         let (stored, ..) = self.store.get(id)?;
-        if !stored.serves_on_error(now, &asked.request, disconnected, self.config.stale) {
-            return None;
-        }
+        let serves = stored.serves_on_error(now, &asked.request, disconnected, self.config.stale);
+        serves.then_some(id)
+    }
+
+    fn fall_back(&mut self, now: UnixTime, asked: &Asked, disconnected: bool) -> Option<Answer<B>> {
+        let id = self.fallback(now, asked, disconnected)?;
         self.stats.stale += 1;
         self.answer(now, id, &asked.request)
     }

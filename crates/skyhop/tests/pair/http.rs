@@ -1,5 +1,6 @@
 //! Cleartext HTTP: answered from a cache, or passed as it came.
 
+pub(crate) mod gone;
 mod server;
 mod tls;
 
@@ -625,35 +626,6 @@ pub(crate) fn inside_a_disk_is_full() {
     assert_eq!((server.asked("/fresh-large").len(), count(&sockets, "disk_errors")), (1, 1));
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
-}
-
-#[test]
-fn without_a_hub_clients_get_what_is_stored_and_the_rest_straight() {
-    as_each_user(|runner| runner.inside(&LINK, "http::inside_the_hub_is_gone"));
-}
-
-pub(crate) fn inside_the_hub_is_gone() {
-    let server = Server::start(PORT);
-    let (pair, sockets) = (Pair::new(), Sockets::new());
-    let hub = pair.hub();
-    let mut terminal = terminal(&pair, &sockets, "");
-    assert!(!get("/fresh/1").is_hit() && !get("/old").is_hit());
-    hub.end_by(Signal::SIGKILL);
-    // Asked over a hop whose hub is gone: when that is known, the cache will do.
-    let asked = thread::spawn(|| get("/old"));
-    assert_hits_are_fast("/fresh/1");
-    terminal.wait_for("hub unreachable");
-    let stale = asked.join().unwrap();
-    assert_eq!((stale.status, stale.is_hit()), (200, true));
-    let other = get("/fresh/2");
-    assert_eq!((other.status, other.is_hit()), (200, false));
-    assert_hits_are_fast("/fresh/1");
-    assert!(get("/fresh/2").is_hit());
-    assert_eq!(server.asked("/fresh/1").len(), 1);
-    // Whatever ends the terminal, connections pass.
-    terminal.end_by(Signal::SIGKILL);
-    assert!(!get("/fresh/1").is_hit());
-    assert_eq!(server.asked("/fresh/1")[1].peer, std::net::IpAddr::from(Node::Client.address4()));
 }
 
 /// The public suite of tests for HTTP caches (github.com/http-tests/cache-tests), a directory of which

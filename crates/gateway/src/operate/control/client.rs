@@ -23,8 +23,11 @@ pub struct Control {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// No gateway is running.
-    #[error("no gateway runs here: {places} has no control socket; --control names another")]
+    /// No gateway of this user is running.
+    #[error(
+        "no gateway runs here that this user may ask: no control socket is in {places}; --control \
+         names another, and a gateway of another user, such as root, needs that user"
+    )]
     Nobody {
         /// The directories searched.
         places: String,

@@ -36,6 +36,8 @@ impl Request {
 /// | `/old…` | expired, with a tag that it confirms |
 /// | `/chunks…` | fresh, in chunks |
 /// | `/close…` | fresh, until it closes |
+/// | `/cut…` | fresh, or for one user, and longer than what comes before it closes |
+/// | `/mute…` | expired, with a tag; nothing to those who know that |
 /// | `/page` | HTML with 40 objects |
 /// | `/upgrade` | another protocol, which echoes |
 /// | others | no word about caching |
@@ -88,8 +90,11 @@ impl Server {
                 std::io::copy(&mut reader, &mut writer).ok()?;
                 return None;
             }
+            if request.target.starts_with("/mute") && request.field("if-none-match").is_some() {
+                continue;
+            }
             writer.write_all(&answer(&request, &body)).ok()?;
-            if request.target.starts_with("/close") {
+            if ["/close", "/cut"].iter().any(|it| request.target.starts_with(it)) {
                 return None;
             }
         }
@@ -110,18 +115,21 @@ fn answer(request: &Request, body: &[u8]) -> Vec<u8> {
     let text = match target.as_str() {
         "/page" => page(),
         _ if target.starts_with("/object") => target.repeat(60),
-        _ if target.starts_with("/fresh-large") => target.repeat(10_000),
+        _ if target.starts_with("/fresh-large") || target.starts_with("/cut") => {
+            target.repeat(10_000)
+        }
         _ if !body.is_empty() => format!("{target} {}", String::from_utf8_lossy(body)),
         _ => format!("{target} of {}", request.field("host").unwrap_or_default()),
     };
     let fields = match target[1..].split(['/', '?', '-']).next().unwrap() {
-        "fresh" | "chunks" | "close" => "Cache-Control: max-age=100\r\n",
+        "cut" if target.ends_with("private") => "Cache-Control: private, max-age=100\r\n",
+        "fresh" | "chunks" | "close" | "cut" => "Cache-Control: max-age=100\r\n",
         "private" => "Cache-Control: private, max-age=100\r\n",
         "page" => "Cache-Control: no-cache\r\nContent-Type: text/html; charset=utf-8\r\n",
         "old" if request.field("if-none-match") == Some("\"1\"") => {
             return b"HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n".to_vec();
         }
-        "old" => "Cache-Control: max-age=0\r\nETag: \"1\"\r\n",
+        "old" | "mute" => "Cache-Control: max-age=0\r\nETag: \"1\"\r\n",
         _ => "",
     };
     if target.starts_with("/chunks") {
@@ -135,5 +143,6 @@ fn answer(request: &Request, body: &[u8]) -> Vec<u8> {
     if target.starts_with("/close") {
         return format!("HTTP/1.1 200 OK\r\n{fields}\r\n{text}").into_bytes();
     }
-    format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
+    let length = text.len() + if target.starts_with("/cut") { 1000 } else { 0 };
+    format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {length}\r\n\r\n{text}").into_bytes()
 }
