@@ -155,6 +155,7 @@ async fn nodes_exchange_bundles_over_tcp_also_after_a_restart() {
     assert_eq!(send(&node, "ipn:1.7", &large, twice).await.unwrap(), id);
     send(&first, "ipn:2.5", b"", made(2)).await.unwrap();
     assert_eq!(until(async || take(&node, "5").await).await, b"");
+    until(async || (first.status().waiting == 0).then_some(())).await;
     drop(node);
     send(&first, "ipn:2.5", b"waits", made(3)).await.unwrap();
     assert_eq!(first.status().waiting, 1);
