@@ -1,8 +1,8 @@
 //! The receiving side of a session: what has come, what FEC restores, and packets in order.
 
-use crate::Config;
 use units::Instant;
 
+use crate::Config;
 use crate::channels::{Decompressor, Inbound};
 use crate::event_log::EventLog;
 use crate::rate::ecn::Tally;
