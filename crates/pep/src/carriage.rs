@@ -3,7 +3,8 @@
 //! A hub that does not answer may be blocked, out of sight (a fade), or down. Only TCP that connects
 //! tells them apart, so this is tried after 2 s, and again as long as the silence lasts. A connection
 //! on which the hub is silent for longer is replaced. On TCP, UDP is asked now and then, beside the session, and taken back when it answers. While nothing
-//! answers, nothing changes: a fade costs neither a session nor its carrier.
+//! answers, nothing changes: a fade costs neither a session nor its carrier. When another process takes the hub's place, a
+//! connection to it is made at once.
 //!
 //! ```text
 //!          silent for 2 s, and TCP connects
@@ -76,6 +77,8 @@ pub struct Fallback {
     silent: Option<Instant>,
     /// Whether a connection is being set up.
     connecting: bool,
+    /// Whether the present connection leads to a process that has a successor.
+    outdated: bool,
     /// The earliest time of the next attempt to connect.
     connect_at: Instant,
     retry: Duration,
@@ -96,6 +99,7 @@ impl Fallback {
             carriage: Carriage::Udp,
             silent: Some(now),
             connecting: false,
+            outdated: false,
             connect_at: now,
             retry: RETRY_FIRST,
             patience: TCP_PATIENCE,
@@ -122,9 +126,23 @@ impl Fallback {
         (self.connect_at, self.retry) = (now, RETRY_FIRST);
     }
 
+    /// Another process takes the place of the hub's, whose sessions stay on the present connection. Returns
+    /// whether there is one, so that a new one is needed.
+    pub fn handle_successor(&mut self, now: Instant) -> bool {
+        self.outdated = self.carriage == Carriage::Tcp;
+        if self.outdated {
+            (self.connect_at, self.retry) = (now, RETRY_FIRST);
+        }
+        self.outdated
+    }
+
     /// A connection to the hub is open.
     pub fn handle_connected(&mut self, now: Instant) {
         self.connecting = false;
+        if core::mem::take(&mut self.outdated) {
+            self.silent = Some(now);
+            return self.steps.push_back(Step::Use(Carriage::Tcp));
+        }
         if self.silent.is_none() {
             // It answered meanwhile.
             return self.steps.push_back(Step::Use(self.carriage));
@@ -155,7 +173,7 @@ impl Fallback {
         if self.carriage == Carriage::Udp {
             return;
         }
-        (self.carriage, self.ask_at) = (Carriage::Udp, None);
+        (self.carriage, self.ask_at, self.outdated) = (Carriage::Udp, None, false);
         self.handle_silence(now);
         self.pause(now);
         self.steps.push_back(Step::Use(Carriage::Udp));
@@ -171,7 +189,7 @@ impl Fallback {
             self.ask_at = Some(now + self.ask);
             return;
         }
-        (self.carriage, self.returned) = (Carriage::Udp, Some(now));
+        (self.carriage, self.returned, self.outdated) = (Carriage::Udp, Some(now), false);
         self.steps.push_back(Step::Use(Carriage::Udp));
     }
 
@@ -194,6 +212,9 @@ impl Fallback {
 
     /// When to connect, if the hub stays silent until then.
     fn connect_due(&self) -> Option<Instant> {
+        if self.outdated && !self.connecting {
+            return Some(self.connect_at);
+        }
         let silent = self.silent.filter(|_| !self.connecting)?;
         let patience = match self.carriage {
             Carriage::Udp => PATIENCE,

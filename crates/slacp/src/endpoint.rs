@@ -190,6 +190,17 @@ impl Endpoint {
         Run::new(self, now)
     }
 
+    /// The link, an index of [`Config::links`], by which a datagram of a session comes; 0 for any other.
+    /// To be asked after [`Self::handle_datagram`], which may add the link.
+    pub fn link_of(&self, datagram: &[u8]) -> u8 {
+        let Some(Datagram::Data(header)) = packet::parse(datagram) else { return 0 };
+        match self.core.indices.get(&header.receiver) {
+            Some(Owner::Member(_, link)) => *link,
+            Some(Owner::Session(id)) => self.core.session(*id).and_then(Session::link).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     /// The ECN codepoint for the IP header of the datagram that [`Self::poll_transmit`] returned last.
     pub fn transmit_ecn(&self) -> Ecn {
         self.core.ecn_sent
@@ -199,6 +210,12 @@ impl Endpoint {
     /// last. A hub need not ask: its peers have an address on each link.
     pub fn transmit_link(&self) -> u8 {
         self.core.link_sent
+    }
+
+    /// The session that the datagram is of that [`Self::poll_transmit`] returned last; `None` for messages
+    /// outside of sessions.
+    pub fn transmit_session(&self) -> Option<SessionId> {
+        self.core.session_sent
     }
 
     /// The code point (DSCP), 0 to 63, for the IP header of the datagram that [`Self::poll_transmit`]

@@ -504,9 +504,9 @@ impl Session {
         self.marking.follow(self.rate.auto().is_some(), self.sender.sent.next_number());
     }
 
-    /// Holds new data back, or lets it go. Acknowledgements, retransmissions, repairs and control
-    /// frames leave in any case.
-    pub(crate) fn hold_back(&mut self, held: bool) {
+    /// Holds new data back from this member's link, or lets it go. Acknowledgements, retransmissions,
+    /// repairs and control frames leave in any case.
+    fn hold_back_own(&mut self, held: bool) {
         self.held_back = held;
     }
 

@@ -14,6 +14,7 @@ use units::Machine;
 use super::Finding;
 use crate::clock;
 use crate::config::keys::{format_public_key, random_bytes};
+use crate::hop::sockets::LocalEnd;
 use crate::rotation::HubKeys;
 
 const CHECK: &str = "hub";
@@ -75,6 +76,7 @@ pub(crate) struct Knock {
     identity: KeyPair,
     hub_key: PublicKey,
     addresses: Vec<SocketAddr>,
+    end: LocalEnd,
 }
 
 impl Knock {
@@ -84,7 +86,12 @@ impl Knock {
         hub_key: PublicKey,
         addresses: Vec<SocketAddr>,
     ) -> Self {
-        Self { link, identity, hub_key, addresses }
+        Self { link, identity, hub_key, addresses, end: LocalEnd::default() }
+    }
+
+    /// Asks by this link.
+    pub(crate) fn by(self, end: LocalEnd) -> Self {
+        Self { end, ..self }
     }
 
     /// Whether the hub answers within 4 s.
@@ -98,8 +105,8 @@ impl Knock {
     }
 
     fn ask(self) -> io::Result<Answer> {
-        let Self { link, identity, hub_key, addresses } = self;
-        let socket = socket(&addresses)?;
+        let Self { link, identity, hub_key, addresses, end } = self;
+        let socket = end.udp_socket(!addresses.iter().all(SocketAddr::is_ipv4))?;
         let seed = random_bytes().map_err(io::Error::other)?;
         let endpoint = Endpoint::terminal(link, identity, hub_key, addresses, seed);
         exchange(&socket, endpoint)

@@ -19,6 +19,7 @@ use super::{PLACE, PORT};
 use crate::clock;
 use crate::config::keys::{KeyError, PrivateKey, format_public_key, random_bytes};
 use crate::doctor::knock::{mapped_for, socket};
+use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::{TcpEvent, TcpLinks};
 
 /// Time for the hub to take the key. Several round trips of the slowest hop, and repeated messages.
@@ -99,9 +100,11 @@ async fn join_at(hub: &TokenHub, token: &Token, key: &PrivateKey) -> io::Result<
     let Some(tcp) = &hub.tcp else { return Ok(None) };
     let links = TcpLinks::new();
     let Some(events) = links.take_events() else { return Ok(None) };
-    let Ok(over) = links.connect_to(tcp, None).await else { return Ok(None) };
+    let usual = (&LocalEnd::default(), None);
+    let Ok((id, over)) = links.connect_to(tcp, usual).await else { return Ok(None) };
     // Only stands for the hub.
     let addresses = [over];
+    links.divert(0, &addresses, Some(id));
     talk(Path::Tcp(links, events), PATIENCE, hub, &addresses, (token, key)).await
 }
 
@@ -185,7 +188,7 @@ impl Path {
                     let to = mapped_for(to, socket.local_addr());
                     let _ = socket.send_to(&datagram, to).await;
                 }
-                Self::Tcp(links, _) => drop(links.send(to, &datagram)),
+                Self::Tcp(links, _) => drop(links.send((0, to), None, &datagram)),
             }
         }
     }
@@ -200,9 +203,9 @@ impl Path {
                     return Some((from, datagram));
                 }
             },
-            Self::Tcp(_, events) => loop {
+            Self::Tcp(links, events) => loop {
                 match events.recv().await? {
-                    TcpEvent::Datagram(from, datagram) => return Some((from, datagram)),
+                    TcpEvent::Datagram(id, datagram) => return Some((links.source(id)?, datagram)),
                     TcpEvent::Room(_) => {}
                     TcpEvent::Ended(_) => return None,
                 }

@@ -6,20 +6,19 @@
 //! thread for each.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use os::Timer;
 use pep::routes::Sources;
-use slacp::{Ecn, Event, Notice, SessionId};
+use slacp::{Ecn, Event, Notice};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use units::{Instant, Machine};
 
 use crate::clock;
 use crate::hop::exchange::{Exchange, Mail, Received};
 use crate::hop::sockets::Sockets;
-use crate::hop::tcp::{Sent, TcpEvent, TcpLinks};
+use crate::hop::tcp::{Carried, ConnectionId, Sent, TcpEvent, TcpLinks};
 use crate::hop::udp::{Batch, Built, Label, Reception, TrafficClass};
 use crate::hop::{Hop, HopEvent};
 use crate::operate::counters::Counters;
@@ -229,8 +228,8 @@ impl Driver {
                 let to = run.transmit(buffer)?;
                 let endpoint = run.endpoint();
                 let (dscp, ecn) = (endpoint.transmit_dscp(), endpoint.transmit_ecn());
-                let link = endpoint.transmit_link();
-                Some(Label { to, traffic_class: TrafficClass { dscp, ecn }, link })
+                let (link, session) = (endpoint.transmit_link(), endpoint.transmit_session());
+                Some(Label { to, traffic_class: TrafficClass { dscp, ecn }, link, session })
             });
             match built {
                 Built::Joined => {}
@@ -249,10 +248,10 @@ impl Driver {
         for _ in 0..TCP_EVENTS_PER_TURN {
             let next = || self.happened.as_mut().and_then(|happened| happened.try_recv().ok());
             match event.take().or_else(next) {
-                Some(TcpEvent::Datagram(from, datagram)) => self.take(now, from, datagram),
-                Some(TcpEvent::Room(session)) => self.hold_back(now, session, false),
-                Some(TcpEvent::Ended(address)) => {
-                    let _ = self.events.send(HopEvent::TcpEnded(address));
+                Some(TcpEvent::Datagram(over, datagram)) => self.take(now, over, datagram),
+                Some(TcpEvent::Room(carried)) => self.hold_back(now, carried, false),
+                Some(TcpEvent::Ended(id)) => {
+                    let _ = self.events.send(HopEvent::TcpEnded(id));
                 }
                 None => return,
             }
@@ -260,9 +259,11 @@ impl Driver {
     }
 
     /// Takes a datagram that came over TCP.
-    fn take(&mut self, now: Instant, link: SocketAddr, datagram: Vec<u8>) {
+    fn take(&mut self, now: Instant, over: ConnectionId, datagram: Vec<u8>) {
         self.counters.datagrams_received.increment();
-        let (from, over) = (self.links.source(link), Some(link));
+        // What a connection has said that is closed is lost.
+        let Some(from) = self.links.source(over) else { return };
+        let over = Some(over);
         self.sort(now, Received { from, ours: None, ecn: Ecn::NotEct, over, bytes: datagram });
     }
 
@@ -279,11 +280,10 @@ impl Driver {
         let Received { from, ours, ecn, over, mut bytes } = received;
         let mut state = self.hop.part(self.part);
         let session = state.endpoint.handle_datagram_with_ecn(now, from, ecn, &mut bytes);
+        let Some(over) = over else { return self.sources.remember(from, ours, session) };
+        let carried = session.map(|session| (session, state.endpoint.link_of(&bytes)));
         drop(state);
-        match over {
-            Some(link) => session.iter().for_each(|session| self.links.prove(link, *session)),
-            None => self.sources.remember(from, ours, session),
-        }
+        carried.into_iter().for_each(|carried| self.links.prove(over, carried));
     }
 
     /// Handles what other parts of the hub have passed on, and passes on what belongs to them.
@@ -310,21 +310,22 @@ impl Driver {
         }
     }
 
-    fn hold_back(&self, now: Instant, session: SessionId, held: bool) {
+    fn hold_back(&self, now: Instant, (session, link): Carried, held: bool) {
         // A session that is over needs no room.
-        let _ = self.hop.lock(session).endpoint.hold_back(now, session, held);
+        let _ = self.hop.lock(session).endpoint.hold_back(now, session, link, held);
         self.hop.notify_driver(session);
     }
 
     /// Sends the batch over TCP, if a connection carries what is for its destination.
     fn flush_over_tcp(&mut self, now: Instant) -> bool {
         let Some(to) = self.batch.destination() else { return false };
-        if !self.links.carries(to) {
+        if !self.links.carries(self.batch.link(), to) {
             return false;
         }
         for datagram in self.batch.datagrams() {
-            if let Sent::Full(session) = self.links.send(to, datagram) {
-                self.hold_back(now, session, true);
+            let to = (self.batch.link(), to);
+            if let Sent::Full(carried) = self.links.send(to, self.batch.session(), datagram) {
+                self.hold_back(now, carried, true);
             }
         }
         self.counters.datagrams_sent.add(self.batch.count() as u64);
@@ -426,6 +427,8 @@ impl LogLimiter {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use slacp::PublicKey;
 
     use super::*;

@@ -11,6 +11,8 @@ use slacp::{Ecn, Handover, LinkUse, part_of, use_link};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use units::Instant;
 
+use super::tcp::ConnectionId;
+
 /// Maximum mail that waits for a part. More is lost, as in the network.
 const MOST_MAIL: usize = 1024;
 /// Longest datagram that is passed on: the largest MTU of a hop. Where the kernel does not sort
@@ -27,7 +29,7 @@ pub(crate) struct Received {
     pub(crate) ours: Option<IpAddr>,
     pub(crate) ecn: Ecn,
     /// The TCP connection that carried it.
-    pub(crate) over: Option<SocketAddr>,
+    pub(crate) over: Option<ConnectionId>,
     pub(crate) bytes: Vec<u8>,
 }
 

@@ -9,7 +9,6 @@ mod figures;
 mod settings;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
@@ -26,7 +25,7 @@ use units::{ByteCount, Instant, Machine};
 use super::class::LiveClasses;
 use super::compression::Compression;
 use super::stream::Stream;
-use super::tcp::TcpLinks;
+use super::tcp::{ConnectionId, TcpLinks};
 
 pub(super) type Key = (SessionId, StreamId);
 
@@ -180,7 +179,7 @@ pub(crate) enum HopEvent {
     /// The peer opened a stream.
     Opened(Stream, Open<Destination>),
     /// The TCP connection to this address, which carried datagrams, has ended.
-    TcpEnded(SocketAddr),
+    TcpEnded(ConnectionId),
 }
 
 /// The streams of a session.

@@ -229,11 +229,16 @@ impl Peers {
             let stats = hop.stats(*session)?;
             let reported = self.rates.validity(now, *session);
             let share = hop.share(*session).unwrap_or_default();
+            let links = hop.link_status(*session, &self.links);
+            let over_tcp = match links.is_empty() {
+                true => hop.links().carries(0, peer.address),
+                false => links.iter().all(|link| link.over_tcp),
+            };
             Some(SessionStatus {
                 peer: called(&self.names, &peer.key),
                 key: format_public_key(&peer.key),
                 address: peer.address.to_string(),
-                over_tcp: hop.links().carries(peer.address),
+                over_tcp,
                 since_s: now.saturating_since(peer.since).as_secs_f64(),
                 reachable: peer.reachable,
                 outages: peer.outages,
@@ -244,7 +249,7 @@ impl Peers {
                 maximum_bit_s: share.maximum.map(BitRate::bits_per_second),
                 classes: hop.class_status(*session),
                 channels: hop.channel_status(*session),
-                links: hop.link_status(*session, &self.links),
+                links,
                 told_for_s: reported.map(|it| it.left.as_secs_f64()),
                 told_age_s: reported.map(|it| it.age.as_secs_f64()),
                 told_bit_s: reported.map(|it| it.reported.bits_per_second()),

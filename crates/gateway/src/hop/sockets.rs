@@ -2,13 +2,67 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::task::Poll;
 
 use pep::config::LinkConfig;
 use slacp::Ecn;
+use socket2::SockRef;
+use tokio::net::TcpSocket;
 
-use super::udp::{Batch, Reception, UdpLink};
+use super::udp::{Batch, Reception, UdpLink, bind_device};
+
+/// The local end of one of a terminal's links; by default, of its only one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LocalEnd {
+    /// Its number.
+    pub(crate) link: u8,
+    /// Its name, if there are several.
+    pub(crate) name: Option<String>,
+    interface: Option<String>,
+    source: Option<IpAddr>,
+}
+
+impl LocalEnd {
+    /// The ends of all links; the usual one if there is but one.
+    pub(crate) fn all(links: &[LinkConfig]) -> Vec<Self> {
+        let end = |(number, link): (u8, &LinkConfig)| Self {
+            link: number,
+            name: Some(link.name.clone()),
+            interface: link.interface.clone(),
+            source: link.source,
+        };
+        let ends: Vec<Self> = (0..).zip(links).map(end).collect();
+        if ends.is_empty() { vec![Self::default()] } else { ends }
+    }
+
+    /// The local address, if one is given.
+    #[cfg(test)]
+    pub(crate) fn source(&self) -> Option<IpAddr> {
+        self.source
+    }
+
+    /// Makes a TCP socket that is not connected yet take this link.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn bind(&self, socket: &TcpSocket) -> io::Result<()> {
+        if let Some(interface) = &self.interface {
+            SockRef::from(socket).bind_device(Some(interface.as_bytes()))?;
+        }
+        self.source.map_or(Ok(()), |source| socket.bind((source, 0).into()))
+    }
+
+    /// A UDP socket on a free port that takes this link.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn udp_socket(&self, v6: bool) -> io::Result<UdpSocket> {
+        let usual = if v6 { os::any_address(0) } else { (Ipv4Addr::UNSPECIFIED, 0).into() };
+        let local = self.source.map_or(usual, |source| (source, 0).into());
+        Ok(bind_device(local, self.interface.as_deref())?.into())
+    }
+}
 
 /// Sockets by the number of their link.
 pub(crate) struct Sockets {
@@ -124,7 +178,7 @@ mod tests {
     }
 
     fn label(to: SocketAddr, link: u8) -> Label {
-        Label { to, traffic_class: TrafficClass::default(), link }
+        Label { to, traffic_class: TrafficClass::default(), link, session: None }
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 //!
 //! A connection begins with [`PREFACE`] from the side that opened it. Then each datagram follows its
 //! length in two bytes, big-endian; both may be within TLS. A connection carries the datagrams for its address; a terminal
-//! diverts those for a hub's UDP addresses to one ([`TcpLinks::divert`]).
+//! diverts those for a hub's UDP addresses to one, on each of its links by itself ([`TcpLinks::divert`]).
 //!
 //! TCP has its own queue and its own losses. A connection therefore lets little wait in the kernel,
 //! holds its session back when more waits here, and drops what comes all the same.
@@ -28,6 +28,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use units::Instant;
 
+use super::sockets::LocalEnd;
 use super::tls;
 use crate::clock;
 
@@ -57,15 +58,22 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Pause after a failure to accept, such as a lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Identifies a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConnectionId(u64);
+
+/// A link of a session.
+pub(crate) type Carried = (SessionId, u8);
+
 /// What happens on connections.
 #[derive(Debug)]
 pub(crate) enum TcpEvent {
     /// A datagram from the far end of a connection.
-    Datagram(SocketAddr, Vec<u8>),
-    /// The session may send new data again.
-    Room(SessionId),
+    Datagram(ConnectionId, Vec<u8>),
+    /// The session may send new data on the link again.
+    Room(Carried),
     /// The connection has ended.
-    Ended(SocketAddr),
+    Ended(ConnectionId),
 }
 
 /// What became of a datagram to send.
@@ -75,8 +83,8 @@ pub(crate) enum Sent {
     NotHere,
     /// A connection has it, or dropped it.
     Taken,
-    /// As `Taken`; the connection's session is to be held back until [`TcpEvent::Room`].
-    Full(SessionId),
+    /// As `Taken`; the connection's session is to be held back on that link until [`TcpEvent::Room`].
+    Full(Carried),
 }
 
 /// The TCP connections that carry datagrams.
@@ -91,21 +99,26 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    links: BTreeMap<SocketAddr, Link>,
-    /// The UDP addresses of hubs whose datagrams a connection carries, and its address.
-    diverted: BTreeMap<SocketAddr, SocketAddr>,
-    /// Distinguishes a connection from a later one with the same address.
+    links: BTreeMap<ConnectionId, Link>,
+    /// Which connection carries what goes to an address by a link: the UDP addresses of a terminal's
+    /// hubs, or the far ends of those that a hub has accepted, all by link 0.
+    carrying: BTreeMap<(u8, SocketAddr), ConnectionId>,
+    /// Sessions that keep their connection when another one carries what goes to their peer.
+    kept: BTreeMap<Carried, ConnectionId>,
+    /// Whether this is a hub, which accepts connections.
+    accepts: bool,
     next: u64,
 }
 
 struct Link {
-    number: u64,
+    /// The address of the far end.
+    far: SocketAddr,
     /// The UDP address for which datagrams were diverted here last.
     stands_for: Option<SocketAddr>,
     frames: UnboundedSender<Vec<u8>>,
     level: Arc<Level>,
-    /// The session that has proved to be at the far end.
-    session: Option<SessionId>,
+    /// The session that has proved to be at the far end, and its link.
+    session: Option<Carried>,
     task: Option<AbortHandle>,
 }
 
@@ -125,6 +138,14 @@ struct Level {
     full: AtomicBool,
 }
 
+impl State {
+    /// The connection that carries what goes to an address by a link, perhaps one that has just ended.
+    fn carrying(&self, link: u8, to: SocketAddr) -> Option<ConnectionId> {
+        let link = if self.accepts { 0 } else { link };
+        self.carrying.get(&(link, to)).copied()
+    }
+}
+
 impl TcpLinks {
     pub(crate) fn new() -> Self {
         let (events, arrivals) = mpsc::channel(ARRIVALS);
@@ -141,35 +162,46 @@ impl TcpLinks {
         self.0.state.lock().expect("nobody panics with the lock")
     }
 
-    /// Whether a connection carries the datagrams for this address.
-    pub(crate) fn carries(&self, to: SocketAddr) -> bool {
-        let state = self.lock();
-        state.diverted.contains_key(&to) || state.links.contains_key(&to)
+    /// Whether a connection carries the datagrams of a link for this address.
+    pub(crate) fn carries(&self, link: u8, to: SocketAddr) -> bool {
+        self.lock().carrying(link, to).is_some()
     }
 
-    /// Sends the datagrams for a hub's UDP addresses over a connection from now on, or over none.
-    pub(crate) fn divert(&self, hub: &[SocketAddr], over: Option<SocketAddr>) {
+    /// Sends a link's datagrams for a hub's UDP addresses over a connection on it from now on, or over
+    /// none.
+    pub(crate) fn divert(&self, link: u8, hub: &[SocketAddr], over: Option<ConnectionId>) {
         let mut state = self.lock();
         for address in hub {
             match over {
-                Some(over) => state.diverted.insert(*address, over),
-                None => state.diverted.remove(address),
+                Some(over) => state.carrying.insert((link, *address), over),
+                None => state.carrying.remove(&(link, *address)),
             };
         }
     }
 
-    /// The address that datagrams from the far end of a connection come from, as far as sessions are
-    /// concerned.
-    pub(super) fn source(&self, link: SocketAddr) -> SocketAddr {
-        self.lock().links.get(&link).and_then(|link| link.stands_for).unwrap_or(link)
+    /// Leaves what a session sends by a link on the connection that it has, whatever is diverted later.
+    pub(crate) fn keep(&self, session: Carried) {
+        let mut state = self.lock();
+        let has = |(_, link): &(&ConnectionId, &Link)| link.session == Some(session);
+        let found = state.links.iter().find(has).map(|(id, _)| *id);
+        found.into_iter().for_each(|id| _ = state.kept.insert(session, id));
     }
 
-    /// Closes a connection.
-    pub(crate) fn close(&self, address: SocketAddr) {
+    /// The address that datagrams from the far end of a connection come from, as far as sessions are
+    /// concerned; `None` if the connection is closed.
+    pub(crate) fn source(&self, id: ConnectionId) -> Option<SocketAddr> {
+        self.lock().links.get(&id).map(|link| link.stands_for.unwrap_or(link.far))
+    }
+
+    /// Closes a connection, unless a session keeps it.
+    pub(crate) fn close(&self, id: ConnectionId) {
         let closed = {
             let mut state = self.lock();
-            state.diverted.retain(|_, over| *over != address);
-            state.links.remove(&address)
+            if state.kept.values().any(|kept| *kept == id) {
+                return;
+            }
+            state.carrying.retain(|_, over| *over != id);
+            state.links.remove(&id)
         };
         closed.into_iter().for_each(|link| self.release(&link));
     }
@@ -184,32 +216,40 @@ impl TcpLinks {
         }
     }
 
-    /// The session at the far end of a connection has sent an authentic datagram. An older connection
-    /// of the same session is closed.
-    pub(super) fn prove(&self, address: SocketAddr, session: SessionId) {
+    /// The session at the far end of a connection has sent an authentic datagram of a link. An older
+    /// connection of the same session and link is closed.
+    pub(super) fn prove(&self, id: ConnectionId, session: Carried) {
         let mut older = Vec::new();
         {
             let mut state = self.lock();
-            let Some(link) = state.links.get_mut(&address) else { return };
+            let Some(link) = state.links.get_mut(&id) else { return };
             if link.session.replace(session) != Some(session) {
-                let is_older = |at: &SocketAddr, link: &mut Link| {
-                    *at != address && link.session == Some(session)
+                let is_older = |other: &ConnectionId, link: &mut Link| {
+                    *other != id && link.session == Some(session)
                 };
                 older.extend(state.links.extract_if(.., is_older));
+                let is_closed = |id: &ConnectionId| older.iter().any(|(closed, _)| closed == id);
+                state.carrying.retain(|_, over| !is_closed(over));
+                state.kept.retain(|_, over| !is_closed(over));
             }
         }
         older.iter().for_each(|(_, link)| self.release(link));
     }
 
-    /// Sends a datagram, if a connection carries those for its destination.
-    pub(crate) fn send(&self, to: SocketAddr, datagram: &[u8]) -> Sent {
+    /// Sends a datagram by a link, if a connection carries those for its destination, or for the session
+    /// that it is of.
+    pub(crate) fn send(
+        &self,
+        (link, to): (u8, SocketAddr),
+        session: Option<SessionId>,
+        datagram: &[u8],
+    ) -> Sent {
         let mut state = self.lock();
-        let over = state.diverted.get(&to).copied();
-        let Some(link) = state.links.get_mut(&over.unwrap_or(to)) else {
-            // Diverted to a connection that has just ended: lost, like a datagram.
-            return if over.is_some() { Sent::Taken } else { Sent::NotHere };
-        };
-        link.stands_for = over.map(|_| to);
+        let kept = session.and_then(|session| state.kept.get(&(session, link)).copied());
+        let Some(id) = kept.or_else(|| state.carrying(link, to)) else { return Sent::NotHere };
+        // To a connection that has just ended: lost, like a datagram.
+        let Some(link) = state.links.get_mut(&id) else { return Sent::Taken };
+        link.stands_for = Some(to);
         let Ok(length) = u16::try_from(datagram.len()) else { return Sent::Taken };
         let waiting = link.level.bytes.load(Ordering::Relaxed);
         if waiting + datagram.len() > MOST {
@@ -229,17 +269,17 @@ impl TcpLinks {
         }
     }
 
-    /// Connects to a hub, within TLS if this host is given. The connection carries nothing until
-    /// [`Self::divert`].
+    /// Connects to a hub by a link, within TLS if this host is given. The connection carries nothing
+    /// until [`Self::divert`].
     ///
     /// # Errors
     /// The system's, and those of TLS; `TimedOut` after 10 s.
     pub(crate) async fn connect(
         &self,
         hub: SocketAddr,
-        mark: Option<u32>,
+        (end, mark): (&LocalEnd, Option<u32>),
         tls_host: Option<&str>,
-    ) -> io::Result<()> {
+    ) -> io::Result<ConnectionId> {
         let socket = match hub {
             SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
             SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
@@ -247,6 +287,7 @@ impl TcpLinks {
         if let Some(mark) = mark {
             SockRef::from(&socket).set_mark(mark)?;
         }
+        end.bind(&socket)?;
         prepare(&SockRef::from(&socket));
         let connected = timeout(PROOF, async {
             let stream = socket.connect(hub).await?;
@@ -259,25 +300,23 @@ impl TcpLinks {
             Ok::<_, io::Error>(connection)
         });
         let connection = connected.await.map_err(|_| io::ErrorKind::TimedOut)??;
-        self.close(hub);
-        self.add(hub, Arrived::Ours(connection));
-        Ok(())
+        Ok(self.add(hub, Arrived::Ours(connection)))
     }
 
-    /// [`Self::connect`] to the first of a hub's addresses that accepts; returns that.
+    /// [`Self::connect`] to the first of a hub's addresses that accepts; returns that, too.
     ///
     /// # Errors
     /// The last one's.
     pub(crate) async fn connect_to(
         &self,
         hub: &TcpAddress,
-        mark: Option<u32>,
-    ) -> io::Result<SocketAddr> {
+        (end, mark): (&LocalEnd, Option<u32>),
+    ) -> io::Result<(ConnectionId, SocketAddr)> {
         let host = hub.tls.then(|| hub.address.host());
         let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for address in lookup_host(hub.address.as_str()).await? {
-            match self.connect(address, mark, host).await {
-                Ok(()) => return Ok(address),
+            match self.connect(address, (end, mark), host).await {
+                Ok(id) => return Ok((id, address)),
                 Err(error) => failed = error,
             }
         }
@@ -286,6 +325,7 @@ impl TcpLinks {
 
     /// Accepts terminals' connections until dropped; with `tls`, also those within TLS.
     pub(crate) async fn serve(self, listener: TcpListener, tls: Option<TlsAcceptor>) {
+        self.lock().accepts = true;
         loop {
             match listener.accept().await {
                 Ok((stream, address)) => {
@@ -307,36 +347,40 @@ impl TcpLinks {
     fn has_room(&self, from: IpAddr) -> bool {
         let state = self.lock();
         let unproven = || state.links.iter().filter(|(_, link)| link.session.is_none());
-        let of_address = unproven().filter(|(address, _)| address.ip() == from).count();
+        let of_address = unproven().filter(|(_, link)| link.far.ip() == from).count();
         of_address < MOST_UNPROVEN_OF_ADDRESS
             && unproven().count() < MOST_UNPROVEN
             && state.links.len() < MOST_LINKS
     }
 
     /// Carries the datagrams of a connection. The far end of an accepted one has to prove itself.
-    fn add(&self, address: SocketAddr, arrived: Arrived) {
+    fn add(&self, far: SocketAddr, arrived: Arrived) -> ConnectionId {
         let (frames, outgoing) = mpsc::unbounded_channel();
         let level = Arc::<Level>::default();
         let mut state = self.lock();
         state.next += 1;
-        let number = state.next;
-        let (stands_for, session, task) = (None, None, None);
-        let link = Link { number, stands_for, frames, level: level.clone(), session, task };
-        state.links.insert(address, link);
-        let links = self.clone();
-        let task = tokio::spawn(async move {
-            let ended = links.carry(address, arrived, outgoing, &level).await;
-            tracing::debug!(%address, "TCP connection of the hop ended: {ended:?}");
-            links.end(address, number).await;
-        });
-        if let Some(link) = state.links.get_mut(&address) {
-            link.task = Some(task.abort_handle());
+        let id = ConnectionId(state.next);
+        if let Arrived::Theirs(..) = arrived {
+            // One from the same port has ended, as far as its client knows.
+            let before = state.carrying.insert((0, far), id);
+            before.into_iter().for_each(|before| _ = state.links.remove(&before));
         }
+        let (stands_for, session) = (None, None);
+        let links = self.clone();
+        let carried = level.clone();
+        let task = tokio::spawn(async move {
+            let ended = links.carry(id, arrived, outgoing, &carried).await;
+            tracing::debug!(%far, "TCP connection of the hop ended: {ended:?}");
+            links.end(id).await;
+        });
+        let task = Some(task.abort_handle());
+        state.links.insert(id, Link { far, stands_for, frames, level, session, task });
+        id
     }
 
     async fn carry(
         &self,
-        address: SocketAddr,
+        id: ConnectionId,
         arrived: Arrived,
         outgoing: UnboundedReceiver<Vec<u8>>,
         level: &Level,
@@ -350,34 +394,35 @@ impl TcpLinks {
         };
         let Connection { socket, reader, writer } = connection;
         tokio::select! {
-            ended = self.read(address, reader, accepted.then_some(begun)) => ended,
-            ended = self.write(address, (writer, &socket), outgoing, level) => ended,
+            ended = self.read(id, reader, accepted.then_some(begun)) => ended,
+            ended = self.write(id, (writer, &socket), outgoing, level) => ended,
         }
     }
 
     /// Forgets a connection that has ended by itself.
-    async fn end(&self, address: SocketAddr, number: u64) {
+    async fn end(&self, id: ConnectionId) {
         let session = {
             let mut state = self.lock();
-            if state.links.get(&address).is_none_or(|link| link.number != number) {
-                return;
-            }
-            let Some(mut link) = state.links.remove(&address) else { return };
+            let Some(mut link) = state.links.remove(&id) else { return };
             // This is its task.
             link.task = None;
+            state.kept.retain(|_, over| *over != id);
+            if state.accepts {
+                state.carrying.retain(|_, over| *over != id);
+            }
             link.session
         };
         if let Some(session) = session {
             let _ = self.0.events.send(TcpEvent::Room(session)).await;
         }
-        let _ = self.0.events.send(TcpEvent::Ended(address)).await;
+        let _ = self.0.events.send(TcpEvent::Ended(id)).await;
     }
 
     /// Reads datagrams until the connection ends or breaks the rules. One that was accepted must
     /// prove itself soon after it has `begun`.
     async fn read(
         &self,
-        address: SocketAddr,
+        id: ConnectionId,
         reader: Reader,
         begun: Option<tokio::time::Instant>,
     ) -> io::Result<()> {
@@ -391,14 +436,14 @@ impl TcpLinks {
         }
         let mut proven = begun.is_none();
         loop {
-            proven = proven
-                || self.lock().links.get(&address).is_some_and(|link| link.session.is_some());
+            proven =
+                proven || self.lock().links.get(&id).is_some_and(|link| link.session.is_some());
             let patience = match begun {
                 Some(begun) if !proven => PROOF.saturating_sub(begun.elapsed()),
                 _ => IDLE,
             };
             let datagram = timeout(patience, read_datagram(&mut reader)).await??;
-            let event = TcpEvent::Datagram(address, datagram);
+            let event = TcpEvent::Datagram(id, datagram);
             if self.0.events.send(event).await.is_err() {
                 return Ok(());
             }
@@ -408,7 +453,7 @@ impl TcpLinks {
     /// Writes datagrams, many at a time, until the connection ends.
     async fn write(
         &self,
-        address: SocketAddr,
+        id: ConnectionId,
         (mut writer, socket): (Writer, &OwnedFd),
         mut outgoing: UnboundedReceiver<Vec<u8>>,
         level: &Level,
@@ -429,7 +474,7 @@ impl TcpLinks {
             follow(&mut choice, &mut looked, socket);
             let before = level.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
             if before - bytes.len() <= ROOM && level.full.swap(false, Ordering::Relaxed) {
-                let session = self.lock().links.get(&address).and_then(|link| link.session);
+                let session = self.lock().links.get(&id).and_then(|link| link.session);
                 if let Some(session) = session {
                     let _ = self.0.events.send(TcpEvent::Room(session)).await;
                 }
@@ -527,59 +572,4 @@ fn prepare(socket: &SockRef<'_>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testkit::Hops;
-
-    /// A connection of a session whose far end does not read, full.
-    async fn full(session: SessionId) -> (TcpLinks, Receiver<TcpEvent>, SocketAddr, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let at = listener.local_addr().unwrap();
-        let links = TcpLinks::new();
-        let events = links.take_events().unwrap();
-        links.connect(at, None, None).await.unwrap();
-        let (far, _) = listener.accept().await.unwrap();
-        links.prove(at, session);
-        while links.send(at, &[7; 1400]) != Sent::Full(session) {}
-        (links, events, at, far)
-    }
-
-    #[tokio::test]
-    async fn a_session_goes_on_when_its_full_connection_is_closed() {
-        let session = Hops::new().sessions[0];
-        let (links, mut events, at, _far) = full(session).await;
-        links.close(at);
-        assert!(!links.carries(at));
-        let event = events.recv().await;
-        assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
-    }
-
-    #[tokio::test]
-    async fn a_newer_connection_of_a_session_replaces_a_full_one() {
-        let session = Hops::new().sessions[0];
-        let (links, mut events, old, _far) = full(session).await;
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let new = listener.local_addr().unwrap();
-        links.connect(new, None, None).await.unwrap();
-        links.prove(new, session);
-        assert!(links.carries(new) && !links.carries(old));
-        let event = events.recv().await;
-        assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
-    }
-
-    #[tokio::test]
-    async fn one_address_cannot_take_all_places_of_strangers() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let at = listener.local_addr().unwrap();
-        let links = TcpLinks::new();
-        let mut held = Vec::new();
-        for _ in 0..MOST_UNPROVEN_OF_ADDRESS {
-            held.push(TcpStream::connect(at).await.unwrap());
-            let (stream, from) = listener.accept().await.unwrap();
-            assert!(links.has_room(from.ip()));
-            links.add(from, Arrived::Theirs(stream, None));
-        }
-        assert!(!links.has_room(at.ip()));
-        assert!(links.has_room(IpAddr::from([192, 0, 2, 1])));
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use nix::sys::socket::{setsockopt, sockopt};
 use os::socket::{Before, Buffer, Marked, Steering, send_marked, set_buffer, steer};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use slacp::{Ecn, IndexShare, PACKET_MARK, PacketMark};
+use slacp::{Ecn, IndexShare, PACKET_MARK, PacketMark, SessionId};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -163,7 +163,11 @@ impl UdpLink {
     }
 }
 
-fn bind_device(local: SocketAddr, interface: Option<&str>) -> io::Result<Socket> {
+/// A bound socket for packets of that interface only.
+///
+/// # Errors
+/// The system's.
+pub(super) fn bind_device(local: SocketAddr, interface: Option<&str>) -> io::Result<Socket> {
     let socket = bind(local, false)?;
     socket.bind_device(interface.map(str::as_bytes))?;
     Ok(socket)
@@ -266,6 +270,8 @@ pub(crate) struct Label {
     pub(crate) traffic_class: TrafficClass,
     /// The link it takes.
     pub(crate) link: u8,
+    /// The session it is of.
+    pub(crate) session: Option<SessionId>,
 }
 
 /// Datagrams of equal length (the last may be shorter) with one label, which the kernel splits again
@@ -286,6 +292,11 @@ impl Batch {
     /// The link that it takes.
     pub(crate) fn link(&self) -> u8 {
         self.label.map_or(0, |label| label.link)
+    }
+
+    /// The session that it is of.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        self.label.and_then(|label| label.session)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -371,7 +382,7 @@ mod tests {
     }
 
     fn label(to: SocketAddr, traffic_class: TrafficClass) -> Label {
-        Label { to, traffic_class, link: 0 }
+        Label { to, traffic_class, link: 0, session: None }
     }
 
     fn unmarked(ecn: Ecn) -> TrafficClass {

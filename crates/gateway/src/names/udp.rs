@@ -102,7 +102,11 @@ impl UdpDoor {
     /// and asked for again.
     pub(super) fn answer(self: &Arc<Self>, to: SocketAddr, from: Option<IpAddr>, message: &[u8]) {
         let mut batch = Batch::default();
-        batch.join(Label { to, traffic_class: TrafficClass::default(), link: 0 }, message, 1);
+        batch.join(
+            Label { to, traffic_class: TrafficClass::default(), link: 0, session: None },
+            message,
+            1,
+        );
         if let Err(error) = self.link.send(&batch, from) {
             tracing::debug!("an answer to {to}: {error}");
         }

@@ -1,5 +1,5 @@
 //! A terminal's way around a network that blocks UDP: does what [`pep::carriage::Fallback`] decides,
-//! for one hub.
+//! for one hub and one link.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,44 +7,52 @@ use std::time::Duration;
 
 use pep::carriage::{Carriage, Fallback, Step};
 use pep::config::TcpAddress;
+use slacp::SessionId;
 use units::Instant;
 
 use crate::doctor::knock::Knock;
-use crate::hop::tcp::TcpLinks;
+use crate::hop::sockets::LocalEnd;
+use crate::hop::tcp::{ConnectionId, TcpLinks};
 
 /// How long a connection that is no longer used stays open, for what the hub still sends over it.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The carrier of the datagrams for a hub that takes TCP, too.
+/// The carrier of the datagrams of a link for a hub that takes TCP, too.
 pub(super) struct TcpFallback {
     fallback: Fallback,
+    /// The link.
+    end: LocalEnd,
     /// Where the hub listens on TCP.
     at: TcpAddress,
     links: TcpLinks,
     /// Mark of packets that the terminal itself must not intercept.
     mark: Option<u32>,
-    /// The newest connection.
-    newest: Option<SocketAddr>,
+    /// The newest connection, and where it leads.
+    newest: Option<(ConnectionId, SocketAddr)>,
+    /// The connection in use.
+    used: Option<ConnectionId>,
 }
 
 /// What has come to an end.
 #[derive(Debug)]
 pub(super) enum Done {
-    Connected(io::Result<SocketAddr>),
+    Connected(io::Result<(ConnectionId, SocketAddr)>),
     /// Whether the hub answered over UDP.
     Asked(bool),
 }
 
 /// What takes a while.
 pub(super) enum Task {
-    Connect { at: TcpAddress, links: TcpLinks, mark: Option<u32> },
+    Connect { at: TcpAddress, links: TcpLinks, end: LocalEnd, mark: Option<u32> },
     Ask(Box<Knock>),
 }
 
 impl Task {
     pub(super) async fn run(self) -> Done {
         match self {
-            Self::Connect { at, links, mark } => Done::Connected(links.connect_to(&at, mark).await),
+            Self::Connect { at, links, end, mark } => {
+                Done::Connected(links.connect_to(&at, (&end, mark)).await)
+            }
             Self::Ask(knock) => Done::Asked(knock.answered().await),
         }
     }
@@ -53,16 +61,26 @@ impl Task {
 impl TcpFallback {
     /// For a hub that takes TCP at `at`. It is silent for as long as it is waited for
     /// ([`Self::handle_silence`]).
-    pub(super) fn new(now: Instant, at: TcpAddress, links: TcpLinks, mark: Option<u32>) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        at: TcpAddress,
+        links: TcpLinks,
+        (end, mark): (LocalEnd, Option<u32>),
+    ) -> Self {
         let mut fallback = Fallback::new(now);
         fallback.handle_answer(now);
-        Self { fallback, at, links, mark, newest: None }
+        Self { fallback, end, at, links, mark, newest: None, used: None }
+    }
+
+    /// The number of the link.
+    pub(super) fn link(&self) -> u8 {
+        self.end.link
     }
 
     pub(super) fn handle(&mut self, now: Instant, done: Done) {
         match done {
-            Done::Connected(Ok(address)) => {
-                self.newest = Some(address);
+            Done::Connected(Ok(connection)) => {
+                self.newest = Some(connection);
                 self.fallback.handle_connected(now);
             }
             Done::Connected(Err(error)) => {
@@ -83,9 +101,16 @@ impl TcpFallback {
         self.fallback.handle_answer(now);
     }
 
+    /// Another process takes over from the one that the session is with, whose connection it keeps.
+    /// Returns whether a new connection is on its way for sessions with the next one.
+    pub(super) fn handle_successor(&mut self, now: Instant, session: SessionId) -> bool {
+        self.links.keep((session, self.end.link));
+        self.fallback.handle_successor(now)
+    }
+
     /// A connection has ended.
-    pub(super) fn handle_ended(&mut self, now: Instant, address: SocketAddr) {
-        if self.newest.take_if(|newest| *newest == address).is_some() {
+    pub(super) fn handle_ended(&mut self, now: Instant, id: ConnectionId) {
+        if self.newest.take_if(|(newest, _)| *newest == id).is_some() {
             self.fallback.handle_ended(now);
         }
     }
@@ -106,10 +131,11 @@ impl TcpFallback {
         while let Some(step) = self.fallback.poll_step(now) {
             match step {
                 Step::Connect => {
-                    let (at, links, mark) = (self.at.clone(), self.links.clone(), self.mark);
-                    return Some(Task::Connect { at, links, mark });
+                    let (at, links) = (self.at.clone(), self.links.clone());
+                    let (end, mark) = (self.end.clone(), self.mark);
+                    return Some(Task::Connect { at, links, end, mark });
                 }
-                Step::Ask => return Some(Task::Ask(Box::new(knock()))),
+                Step::Ask => return Some(Task::Ask(Box::new(knock().by(self.end.clone())))),
                 Step::Use(carriage) => self.carry(carriage, name, addresses),
             }
         }
@@ -117,22 +143,32 @@ impl TcpFallback {
     }
 
     fn carry(&mut self, carriage: Carriage, name: &str, addresses: &[SocketAddr]) {
+        let by = self.end.name.as_ref().map_or(String::new(), |link| format!(" on {link}"));
         match (carriage, self.newest) {
-            (Carriage::Tcp, Some(over)) => {
-                tracing::warn!("{name} does not answer over UDP: going on over TCP, {over}");
-                self.links.divert(addresses, Some(over));
+            (Carriage::Tcp, Some((id, over))) => {
+                match self.used.replace(id) {
+                    Some(before) if before != id => self.links.close(before),
+                    Some(_) => {}
+                    None => tracing::warn!(
+                        "{name} does not answer over UDP{by}: going on over TCP, {over}"
+                    ),
+                }
+                self.links.divert(self.end.link, addresses, Some(id));
             }
-            (Carriage::Udp, Some(over)) => {
-                tracing::info!("{name}: sending over UDP again");
-                self.links.divert(addresses, None);
-                self.newest = None;
+            (Carriage::Udp, Some((id, _))) => {
+                tracing::info!("{name}: sending over UDP again{by}");
+                self.links.divert(self.end.link, addresses, None);
+                (self.newest, self.used) = (None, None);
                 let links = self.links.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(LINGER).await;
-                    links.close(over);
+                    links.close(id);
                 });
             }
-            (_, None) => self.links.divert(addresses, None),
+            (_, None) => {
+                self.used = None;
+                self.links.divert(self.end.link, addresses, None);
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pep::config::{HubAddress, TerminalConfig};
+use pep::config::{HubAddress, TcpAddress, TerminalConfig};
 use pep::hubs::{HubId, Hubs, Step};
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
@@ -16,11 +16,15 @@ use crate::clock;
 use crate::config::keys::format_public_key;
 use crate::doctor::knock::Knock;
 use crate::error::RunError;
+use crate::hop::sockets::LocalEnd;
+use crate::hop::tcp::ConnectionId;
 use crate::hop::{Hop, Stream};
 use crate::operate::status::HubStatus;
 use crate::roles::fallback::{self, TcpFallback};
 use crate::rotation::{self, HubKeys};
 
+/// How often it is looked whether each link works, where UDP may be blocked on it.
+const LOOK: Duration = Duration::from_millis(500);
 /// How long a hub that is waited for keeps its addresses before its name is resolved again.
 const RESOLVE: Duration = Duration::from_secs(30);
 
@@ -82,6 +86,8 @@ pub(super) struct KnownHubs {
     v6: bool,
     link: slacp::Config,
     identity: KeyPair,
+    /// When to look at the links next, if each has a fallback of its own.
+    look_at: Option<Instant>,
 }
 
 struct KnownHub {
@@ -94,15 +100,18 @@ struct KnownHub {
     session: Option<SessionId>,
     /// The session with the process that the hub was before, for what that still carries.
     former: Option<SessionId>,
-    /// Key `hub_tcp` or `tcp`.
-    fallback: Option<TcpFallback>,
+    /// Key `hub_tcp` or `tcp`: for each link.
+    fallbacks: Vec<TcpFallback>,
+    /// Whether it is to be asked for a session when there is a new connection to it.
+    reconnects: bool,
     /// When the name is resolved again, while the hub is waited for; `None` while that is done.
     resolve_at: Option<Instant>,
 }
 
 /// What a terminal's hubs wait for.
 pub(super) enum Done {
-    Carrier(fallback::Done),
+    /// Of that link.
+    Carrier(u8, fallback::Done),
     Resolved(io::Result<Vec<SocketAddr>>),
     /// The hub has said its next key, or something else.
     NextKey(Stream, Result<PublicKey, ResetReason>),
@@ -127,11 +136,13 @@ impl KnownHubs {
         hop: Hop,
         mark: Option<u32>,
     ) -> Self {
+        let ends = LocalEnd::all(&config.links);
         let hub = |(hub, (key, addresses)): (&pep::config::KnownHub, (_, Vec<SocketAddr>))| {
-            let fallback = hub
-                .tcp
-                .as_ref()
-                .map(|at| TcpFallback::new(now, at.clone(), hop.links().clone(), mark));
+            let ends = hub.tcp.iter().flat_map(|at| ends.iter().map(move |end| (at, end)));
+            let fallback = |(at, end): (&TcpAddress, &LocalEnd)| {
+                TcpFallback::new(now, at.clone(), hop.links().clone(), (end.clone(), mark))
+            };
+            let fallbacks = ends.map(fallback).collect();
             hop.set_hub(key, &addresses);
             hop.set_next_hub_key(key, keys.next(&hub.key));
             let (name, address) = (hub.name.clone(), hub.address.clone());
@@ -145,15 +156,17 @@ impl KnownHubs {
                 addresses,
                 session,
                 former,
-                fallback,
+                fallbacks,
+                reconnects: false,
                 resolve_at,
             }
         };
-        let hubs = config.hubs.iter().zip(resolved.0).map(hub).collect();
+        let hubs: Vec<KnownHub> = config.hubs.iter().zip(resolved.0).map(hub).collect();
+        let look_at = hubs.iter().any(|hub| hub.fallbacks.len() > 1).then_some(now);
         let choice = Hubs::new(now, config.ranking());
         let (v6, tasks) = (with_v6(config), JoinSet::new());
         let (link, identity) = (config.link.clone(), config.identity.clone());
-        Self { choice, hubs, keys, hop, tasks, v6, link, identity }
+        Self { choice, hubs, keys, hop, tasks, v6, link, identity, look_at }
     }
 
     /// The session for new connections.
@@ -173,7 +186,8 @@ impl KnownHubs {
 
     /// Waits for the next event. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<(HubId, Done)> {
-        let carriers = self.hubs.iter().filter_map(|hub| hub.fallback.as_ref()?.poll_timeout());
+        let fallbacks = self.hubs.iter().flat_map(|hub| &hub.fallbacks);
+        let carriers = fallbacks.filter_map(TcpFallback::poll_timeout).chain(self.look_at);
         let names = self.waited_for().filter_map(|id| self.hubs[id.0].resolve_at);
         let due = carriers.chain(names).chain(self.choice.poll_timeout()).min();
         tokio::select! {
@@ -191,10 +205,19 @@ impl KnownHubs {
     /// Handles what [`Self::next`] has returned.
     pub(super) fn handle(&mut self, now: Instant, done: Option<(HubId, Done)>) -> Vec<Change> {
         match done {
-            Some((id, Done::Carrier(done))) => {
-                if let Some(fallback) = &mut self.hubs[id.0].fallback {
+            Some((id, Done::Carrier(link, done))) => {
+                let has_tried = matches!(done, fallback::Done::Connected(_));
+                let mut fallbacks = self.hubs[id.0].fallbacks.iter_mut();
+                if let Some(fallback) = fallbacks.find(|fallback| fallback.link() == link) {
                     fallback.handle(now, done);
                 }
+                let changes = self.follow(now);
+                let hub = &mut self.hubs[id.0];
+                if hub.reconnects && has_tried {
+                    hub.reconnects = false;
+                    self.hop.want_hub(hub.key, true);
+                }
+                return changes;
             }
             Some((id, Done::Resolved(addresses))) => self.handle_resolved(now, id, addresses),
             Some((id, Done::NextKey(stream, key))) => self.handle_next_key(id, stream, key),
@@ -277,9 +300,9 @@ impl KnownHubs {
     }
 
     /// A connection that carried datagrams has ended.
-    pub(super) fn handle_ended(&mut self, now: Instant, address: SocketAddr) -> Vec<Change> {
-        let fallbacks = self.hubs.iter_mut().filter_map(|hub| hub.fallback.as_mut());
-        fallbacks.for_each(|fallback| fallback.handle_ended(now, address));
+    pub(super) fn handle_ended(&mut self, now: Instant, id: ConnectionId) -> Vec<Change> {
+        let fallbacks = self.hubs.iter_mut().flat_map(|hub| &mut hub.fallbacks);
+        fallbacks.for_each(|fallback| fallback.handle_ended(now, id));
         self.follow(now)
     }
 
@@ -315,14 +338,10 @@ impl KnownHubs {
                 tracing::info!("{name} is about to stop, and takes no new connections");
                 self.choice.handle_leaving(now, id);
             }
-            Event::Succeeded if self.is_over_tcp(id) => {
-                // Its connection is the former process's.
-                tracing::info!(
-                    "a new process of {name} takes over, when this connection has ended"
-                );
-                self.choice.handle_leaving(now, id);
+            Event::Succeeded => {
+                tracing::info!("a new process of {name} takes over");
+                self.handle_successor(now, id, session);
             }
-            Event::Succeeded => tracing::info!("a new process of {name} takes over"),
             Event::Moved { address } => tracing::info!("{name} has moved to {address}"),
             Event::Down(why) => {
                 let name = self.called(id);
@@ -362,6 +381,17 @@ impl KnownHubs {
         self.follow(now)
     }
 
+    /// Where the session is over TCP, the next process is asked over a connection to it: the present one
+    /// is the former process's.
+    fn handle_successor(&mut self, now: Instant, id: HubId, session: SessionId) {
+        let hub = &mut self.hubs[id.0];
+        let connects = |fallback: &mut TcpFallback| fallback.handle_successor(now, session);
+        if hub.fallbacks.iter_mut().map(connects).fold(false, |any, it| any | it) {
+            hub.reconnects = true;
+            self.hop.want_hub(hub.key, false);
+        }
+    }
+
     /// Handles an event of a session with a former process.
     fn handle_former(&mut self, now: Instant, session: SessionId, event: &Event) -> Vec<Change> {
         let is_its = |hub: &KnownHub| hub.former == Some(session);
@@ -378,10 +408,6 @@ impl KnownHubs {
             _ => {}
         }
         self.follow(now)
-    }
-
-    fn is_over_tcp(&self, id: HubId) -> bool {
-        self.hubs[id.0].addresses.iter().any(|address| self.hop.links().carries(*address))
     }
 
     /// Number of streams of these sessions.
@@ -482,16 +508,24 @@ impl KnownHubs {
 
     /// Tells the carriers which hubs are waited for.
     fn follow_carriers(&mut self, now: Instant) {
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_at = Some(now + LOOK);
+        }
         for (index, hub) in self.hubs.iter_mut().enumerate() {
-            let Some(fallback) = &mut hub.fallback else { continue };
-            match self.choice.is_waited_for(HubId(index)) {
-                true => fallback.handle_silence(now),
-                false => fallback.handle_answer(now),
-            }
+            let is_waited_for = self.choice.is_waited_for(HubId(index));
+            let silent = if is_waited_for { u8::MAX } else { silent_links(&self.hop, hub) };
             let (link, identity, key) = (&self.link, &self.identity, hub.key);
             let knock = || Knock::new(link.clone(), identity.clone(), key, hub.addresses.clone());
-            while let Some(task) = fallback.step(now, &hub.name, &hub.addresses, knock) {
-                self.tasks.spawn(async move { (HubId(index), Done::Carrier(task.run().await)) });
+            for fallback in &mut hub.fallbacks {
+                let number = fallback.link();
+                match silent & 1 << number != 0 {
+                    true => fallback.handle_silence(now),
+                    false => fallback.handle_answer(now),
+                }
+                while let Some(task) = fallback.step(now, &hub.name, &hub.addresses, knock) {
+                    let done = async move { Done::Carrier(number, task.run().await) };
+                    self.tasks.spawn(async move { (HubId(index), done.await) });
+                }
             }
         }
     }
@@ -519,6 +553,13 @@ impl KnownHubs {
         };
         self.hubs.iter().enumerate().map(row).collect()
     }
+}
+
+/// The links on which a hub that answers does not, as bits. A session with one link is not asked.
+fn silent_links(hop: &Hop, hub: &KnownHub) -> u8 {
+    let session = hub.session.filter(|_| hub.fallbacks.len() > 1);
+    let links = session.map_or_else(Vec::new, |session| hop.silent_links(session));
+    links.into_iter().fold(0, |bits, link| bits | 1 << link)
 }
 
 /// What follows if the hub in use falls silent.

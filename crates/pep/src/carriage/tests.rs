@@ -207,10 +207,37 @@ fn a_connection_that_ends_gives_way_to_udp_and_to_another() {
     assert_eq!(steps(&mut fallback, 5_200), [Step::Use(Carriage::Udp)]);
 }
 
+#[test]
+fn a_successor_is_connected_to_at_once() {
+    let mut fallback = Fallback::new(at(0));
+    let steps = |fallback: &mut Fallback, ms| -> Vec<Step> {
+        std::iter::from_fn(|| fallback.poll_step(at(ms))).collect()
+    };
+    assert!(!fallback.handle_successor(at(100)), "on UDP there is nothing to do");
+    assert_eq!(steps(&mut fallback, 2_000), [Step::Connect]);
+    fallback.handle_connected(at(2_100));
+    fallback.handle_answer(at(2_200));
+    assert_eq!(steps(&mut fallback, 2_200), [Step::Use(Carriage::Tcp)]);
+    assert!(fallback.handle_successor(at(3_000)));
+    assert_eq!(fallback.poll_timeout(), Some(at(3_000)));
+    assert_eq!(steps(&mut fallback, 3_000), [Step::Connect]);
+    // It is refused once, and tried again.
+    fallback.handle_refused(at(3_100));
+    assert_eq!(steps(&mut fallback, 4_000), []);
+    assert_eq!(steps(&mut fallback, 4_100), [Step::Connect]);
+    // The session with the former process answers all the while.
+    fallback.handle_answer(at(4_150));
+    fallback.handle_connected(at(4_200));
+    assert_eq!(steps(&mut fallback, 4_200), [Step::Use(Carriage::Tcp)]);
+    fallback.handle_answer(at(4_300));
+    assert_eq!(steps(&mut fallback, 6_000), []);
+    assert_eq!(steps(&mut fallback, 7_100), [Step::Ask], "UDP is asked as before");
+}
+
 proptest! {
     /// Whatever happens, steps come to an end and time-outs lie ahead.
     #[test]
-    fn any_order_of_inputs_is_harmless(inputs in prop::collection::vec((0u8..6, 0u64..5_000), 200)) {
+    fn any_order_of_inputs_is_harmless(inputs in prop::collection::vec((0u8..7, 0u64..5_000), 200)) {
         let (mut fallback, mut now) = (Fallback::new(at(0)), 0);
         for (input, pause) in inputs {
             now += pause;
@@ -220,6 +247,7 @@ proptest! {
                 2 => fallback.handle_connected(at(now)),
                 3 => fallback.handle_refused(at(now)),
                 4 => fallback.handle_ended(at(now)),
+                5 => _ = fallback.handle_successor(at(now)),
                 _ => fallback.handle_asked(at(now), pause % 2 == 0),
             }
             let mut last = None;

@@ -41,12 +41,6 @@ pub(super) fn terminal<E: Display>(
     shared.link.names = true;
     let first = hub_of_terminal(place, raw.hub, raw.hub_key, raw.hub_tcp)?;
     let hubs = known_hubs(place, first, raw.other_hub)?;
-    if let Some(tcp) = hubs.iter().find_map(|hub| hub.tcp.as_ref())
-        && !shared.links.is_empty()
-    {
-        let expected = "no TCP address of a hub with several links";
-        return Err(place.wrong("hub_tcp", quoted(tcp), expected));
-    }
     let bypass = entrances::bypass(raw.intercept.as_ref());
     let nothing_else = raw.proxy.is_none() && raw.bundles.is_none();
     let needs_interception = shared.tunnel.is_some() || nothing_else;

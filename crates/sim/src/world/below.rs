@@ -120,7 +120,7 @@ impl World {
         let sessions: Vec<_> = gateway.sessions.values().copied().collect();
         for session in sessions {
             // A session that is over has nothing to hold back.
-            let _ = gateway.endpoint.hold_back(now, session, is_full);
+            let _ = gateway.endpoint.hold_back(now, session, 0, is_full);
         }
     }
 }

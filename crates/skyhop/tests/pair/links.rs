@@ -1,7 +1,7 @@
-//! A session over two links at once: both carry it, and either may be lost.
+//! A session over two links at once: both carry it, either may be lost, and either may go over TCP.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::process::{Child, Stdio};
 use std::thread;
 
@@ -43,6 +43,35 @@ fn add_link() {
     }
 }
 
+/// Drops the session's datagrams at the hub that come or go by these devices, and no others.
+fn block_udp(devices: &[&str]) {
+    let devices = devices.join(", ");
+    feed(
+        Node::Hub,
+        &format!(
+            "table inet firewall {{}}
+             delete table inet firewall
+             table inet firewall {{
+                chain input {{
+                    type filter hook input priority filter; policy accept;
+                    iifname {{ {devices} }} udp dport 5900 drop
+                }}
+                chain output {{
+                    type filter hook output priority filter; policy accept;
+                    oifname {{ {devices} }} udp sport 5900 drop
+                }}
+             }}"
+        ),
+    );
+}
+
+fn feed(node: Node, rules: &str) {
+    let mut nft = find_netns(node).unwrap().command(path("nft").unwrap());
+    let mut nft = nft.args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    nft.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
+    assert!(nft.wait().unwrap().success(), "{rules}");
+}
+
 /// Cuts the hop's packets on a device of the terminal, or lets them pass again.
 fn cut(device: &str, is_cut: bool) {
     let rules = format!(
@@ -60,10 +89,66 @@ fn cut(device: &str, is_cut: bool) {
          }}"
     );
     let rules = if is_cut { rules } else { "delete table inet cut".to_owned() };
-    let mut nft = find_netns(Node::Terminal).unwrap().command(path("nft").unwrap());
-    let mut nft = nft.args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
-    nft.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
-    assert!(nft.wait().unwrap().success(), "{rules}");
+    feed(Node::Terminal, &rules);
+}
+
+/// A hub and a terminal with two links between them.
+struct Linked {
+    sockets: Sockets,
+    hub: Gateway,
+    terminal: Gateway,
+}
+
+impl Linked {
+    fn start(of_hub: &str, of_terminal: &str) -> Self {
+        add_link();
+        let sockets = Sockets::new();
+        let [hub, terminal] = [(), ()].map(|()| PrivateKey::generate().unwrap());
+        let config = format!(
+            "private_key = \"{}\"\nlisten = \"0.0.0.0:5900\"\nrate = \"100 Mbit/s\"\n{}\n{of_hub}\n\
+             [[link]]\nname = \"geo\"\n[[link]]\nname = \"leo\"\nrate = \"30 Mbit/s\"\n\
+             [[terminal]]\nname = \"ship\"\nkey = \"{}\"\n",
+            hub.to_base64(),
+            sockets.key("hub"),
+            format_public_key(&terminal.public())
+        );
+        let mut hub_gateway = Gateway::start(Node::Hub, "hub", &config);
+        hub_gateway.wait_for("ready");
+        let config = format!(
+            "private_key = \"{}\"\nhub = \"10.9.0.2:5900\"\nhub_key = \"{}\"\n\
+             rate = \"30 Mbit/s\"\n{}\n{of_terminal}\n\
+             [[link]]\nname = \"geo\"\ninterface = \"{HOP_DEVICE}\"\n\
+             [[link]]\nname = \"leo\"\ninterface = \"{LEO_DEVICE}\"\n\
+             [intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n",
+            terminal.to_base64(),
+            format_public_key(&hub.public()),
+            sockets.key("terminal"),
+        );
+        let mut terminal = Gateway::start(Node::Terminal, "terminal", &config);
+        terminal.wait_for("ready");
+        Self { sockets, hub: hub_gateway, terminal }
+    }
+
+    /// The hub's status once this is so of its links.
+    fn links_are(&self, what: &str, is_so: impl Fn(&[serde_json::Value]) -> bool) -> [u64; 2] {
+        let status = wait_for(&self.sockets.path("hub"), what, |status| {
+            let links = status["sessions"][0]["links"].as_array();
+            links.is_some_and(|links| links.len() == 2 && is_so(links))
+        });
+        [0, 1].map(|link| status["sessions"][0]["links"][link]["sent_bytes"].as_u64().unwrap())
+    }
+
+    /// Bytes that the hub has sent on each link, once these work.
+    fn carried(&self, works: [bool; 2]) -> [u64; 2] {
+        self.links_are("links as expected", |links| {
+            links.iter().zip(works).all(|(link, works)| link["works"].as_bool() == Some(works))
+        })
+    }
+
+    fn end(self) {
+        self.terminal.end_by(Signal::SIGTERM);
+        self.hub.end_by(Signal::SIGTERM);
+    }
 }
 
 #[test]
@@ -75,68 +160,100 @@ fn a_session_uses_two_links_and_survives_the_loss_of_either() {
 }
 
 pub(crate) fn inside_two_links() {
-    add_link();
-    let sockets = Sockets::new();
-    let [hub, terminal] = [(), ()].map(|()| PrivateKey::generate().unwrap());
-    let config = format!(
-        "private_key = \"{}\"\nlisten = \"0.0.0.0:5900\"\nrate = \"100 Mbit/s\"\n{}\n\
-         [[link]]\nname = \"geo\"\n[[link]]\nname = \"leo\"\nrate = \"30 Mbit/s\"\n\
-         [[terminal]]\nname = \"ship\"\nkey = \"{}\"\n",
-        hub.to_base64(),
-        sockets.key("hub"),
-        format_public_key(&terminal.public())
-    );
-    let mut hub_gateway = Gateway::start(Node::Hub, "hub", &config);
-    hub_gateway.wait_for("ready");
-    let config = format!(
-        "private_key = \"{}\"\nhub = \"10.9.0.2:5900\"\nhub_key = \"{}\"\nrate = \"30 Mbit/s\"\n{}\n\
-         [[link]]\nname = \"geo\"\ninterface = \"{HOP_DEVICE}\"\n\
-         [[link]]\nname = \"leo\"\ninterface = \"{LEO_DEVICE}\"\n\
-         [intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n",
-        terminal.to_base64(),
-        format_public_key(&hub.public()),
-        sockets.key("terminal"),
-    );
-    let mut terminal_gateway = Gateway::start(Node::Terminal, "terminal", &config);
-    terminal_gateway.wait_for("ready");
+    let pair = Linked::start("", "");
     let sent = payload(SIZE);
     for (number, device) in [HOP_DEVICE, LEO_DEVICE].into_iter().enumerate() {
-        let works = |which: [bool; 2]| {
-            wait_for(&sockets.path("hub"), "links as expected", |status| {
-                let works = |number: usize| &status["sessions"][0]["links"][number]["works"];
-                (0..2).all(|number| works(number).as_bool() == Some(which[number]))
-            })
-        };
-        let carried = |status: serde_json::Value| {
-            [0, 1].map(|number| {
-                status["sessions"][0]["links"][number]["sent_bytes"].as_u64().unwrap()
-            })
-        };
-        let before = carried(works([true; 2]));
-        let listener = listen(PORT + number as u16);
-        let mut client = connect(addresses(PORT + number as u16)[0]);
-        let mut server = accept(&listener);
-        let mut received = vec![0; SIZE / 3];
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                server.write_all(&sent).unwrap();
-                server.shutdown(Shutdown::Write).unwrap();
-            });
-            client.read_exact(&mut received).unwrap();
-            let after = carried(works([true; 2]));
-            assert!(
-                (0..2).all(|link| after[link] > before[link] + 500_000),
-                "{before:?} {after:?}"
-            );
-            cut(device, true);
-            received.extend(read_all(&client));
-        });
-        assert_same(&received, &sent);
+        let before = pair.carried([true; 2]);
+        let mut download = Download::begin(PORT + number as u16, &sent);
+        download.read(SIZE / 3);
+        let after = pair.carried([true; 2]);
+        assert!((0..2).all(|link| after[link] > before[link] + 500_000), "{before:?} {after:?}");
+        cut(device, true);
+        download.finish(&sent);
         let mut left = [true; 2];
         left[number] = false;
-        works(left);
+        pair.carried(left);
         cut(device, false);
     }
-    terminal_gateway.end_by(Signal::SIGTERM);
-    hub_gateway.end_by(Signal::SIGTERM);
+    pair.end();
+}
+
+/// A transfer from a server to a client through the pair.
+struct Download {
+    client: TcpStream,
+    received: Vec<u8>,
+    server: thread::JoinHandle<()>,
+}
+
+impl Download {
+    fn begin(port: u16, bytes: &[u8]) -> Self {
+        let listener = listen(port);
+        let client = connect(addresses(port)[0]);
+        let (mut server, bytes) = (accept(&listener), bytes.to_vec());
+        let server = thread::spawn(move || {
+            server.write_all(&bytes).unwrap();
+            server.shutdown(Shutdown::Write).unwrap();
+        });
+        Self { client, received: Vec::new(), server }
+    }
+
+    /// Reads so many bytes.
+    fn read(&mut self, count: usize) {
+        let start = self.received.len();
+        self.received.resize(start + count, 0);
+        self.client.read_exact(&mut self.received[start..]).unwrap();
+    }
+
+    /// Reads the rest, and compares all of it.
+    fn finish(mut self, sent: &[u8]) {
+        self.received.extend(read_all(&self.client));
+        self.server.join().unwrap();
+        assert_same(&self.received, sent);
+    }
+}
+
+#[test]
+fn each_link_goes_over_tcp_while_udp_is_blocked_on_it() {
+    if path("nft").is_none() || path("ip").is_none() {
+        return skip("ip or nft is missing");
+    }
+    as_each_user(|runner| runner.inside(lossless(), "links::inside_links_over_tcp"));
+}
+
+pub(crate) fn inside_links_over_tcp() {
+    let mut pair = Linked::start("listen_tcp = \"0.0.0.0:443\"", "hub_tcp = \"10.9.0.2:443\"");
+    let over = |which: [bool; 2]| {
+        move |links: &[serde_json::Value]| {
+            let is = |(link, over): (&serde_json::Value, bool)| {
+                link["over_tcp"].as_bool() == Some(over) && link["works"].as_bool() == Some(true)
+            };
+            links.iter().zip(which).all(is)
+        }
+    };
+    pair.links_are("both over UDP", over([false, false]));
+    let sent = payload(SIZE);
+    // UDP ceases to pass on one link, in the middle of a transfer.
+    let mut download = Download::begin(PORT, &sent);
+    download.read(SIZE / 3);
+    block_udp(&[LEO_DEVICE]);
+    pair.terminal.wait_for("over UDP on leo: going on over TCP");
+    download.finish(&sent);
+    let before = pair.links_are("one over TCP", over([false, true]));
+    let download = Download::begin(PORT + 1, &sent);
+    download.finish(&sent);
+    let after = pair.links_are("one over TCP", over([false, true]));
+    assert!((0..2).all(|link| after[link] > before[link] + 500_000), "{before:?} {after:?}");
+    // On the other, too: the connection is the same.
+    let mut download = Download::begin(PORT + 2, &sent);
+    download.read(SIZE / 3);
+    block_udp(&[HOP_DEVICE, LEO_DEVICE]);
+    download.finish(&sent);
+    pair.links_are("both over TCP", over([true, true]));
+    // And back, each by itself.
+    block_udp(&[HOP_DEVICE]);
+    pair.terminal.wait_for("sending over UDP again on leo");
+    pair.links_are("one over TCP", over([true, false]));
+    Download::begin(PORT + 3, &sent).finish(&sent);
+    assert!(!pair.terminal.has_said("session with the hub lost"));
+    pair.end();
 }

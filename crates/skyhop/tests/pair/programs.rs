@@ -74,6 +74,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     faults::inside_a_terminal_remembers,
     faults::inside_a_client_is_gone,
     links::inside_two_links,
+    links::inside_links_over_tcp,
     machines::missing::inside_such_a_machine,
     machines::missing::inside_behind_a_firewall,
     machines::without_ipv6::inside_a_kernel_without_ipv6,

@@ -107,10 +107,11 @@ impl Endpoint {
         &mut self,
         now: Instant,
         session: SessionId,
+        link: u8,
         held: bool,
     ) -> Result<(), StreamError> {
         self.core.now = now;
-        self.with(session, |session| session.hold_back(held))
+        self.with(session, |session| session.hold_back(link, held))
     }
 
     /// Sets what a session gets when the sessions of a hub, or of an aggregate, share the link, and

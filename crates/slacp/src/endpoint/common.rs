@@ -62,6 +62,7 @@ pub(crate) struct Core {
     pub(super) dscp_sent: u8,
     /// The link of the datagram that left last.
     pub(super) link_sent: u8,
+    pub(super) session_sent: Option<SessionId>,
     /// Whether the last datagram sent carried no new data.
     pub(super) control_sent: bool,
     pub(super) link: Link,
@@ -109,6 +110,7 @@ impl Core {
             ecn_sent: Ecn::NotEct,
             dscp_sent: 0,
             link_sent: 0,
+            session_sent: None,
             control_sent: true,
             indices: BTreeMap::new(),
             memories: Memories::default(),
@@ -267,7 +269,7 @@ impl Core {
         buf: &mut Vec<u8>,
     ) -> SocketAddr {
         (self.ecn_sent, self.control_sent) = (Ecn::NotEct, true);
-        self.link_sent = 0;
+        (self.link_sent, self.session_sent) = (0, None);
         self.dscp_sent = control_dscp(&self.config.classes);
         buf.extend_from_slice(datagram);
         let size = datagram.len() + ip_udp_overhead(to);
@@ -499,7 +501,7 @@ impl Core {
         }
         let Departure { session, envelope, .. } = departure?;
         let Envelope { to, size, ecn, dscp, is_control, link } = envelope;
-        self.link_sent = link;
+        (self.link_sent, self.session_sent) = (link, Some(session));
         (self.ecn_sent, self.dscp_sent, self.control_sent) = (ecn, dscp, is_control);
         if let Some(rate) = self.sessions.get(session).and_then(Session::shared_rate) {
             // At rate 0 only probes leave; they are spaced at the last rate.

@@ -48,6 +48,18 @@ impl Endpoint {
         Some(self.core.sessions.get(session)?.link_stats())
     }
 
+    /// The links, as indices of [`Config::links`](crate::Config::links), on which nothing of a session
+    /// arrives, as far as is known, also those that a terminal has not been able to add yet.
+    pub fn silent_links(&self, session: SessionId) -> Vec<u8> {
+        let links = self.core.sessions.get(session).map(Session::link_stats).unwrap_or_default();
+        let silent = links.into_iter().filter(|link| !link.works).map(|link| link.link);
+        let missing = match &self.role {
+            Role::Terminal(terminal) => terminal.missing_links(session),
+            Role::Hub(_) => Vec::new(),
+        };
+        silent.chain(missing).collect()
+    }
+
     /// What a session gets of the link that it shares with others.
     pub fn share(&self, session: SessionId) -> Option<SessionShare> {
         self.core.sessions.share(session)

@@ -103,6 +103,12 @@ impl Association {
         self.joining.iter().position(|joining| joining.initiates_with(index))
     }
 
+    /// The links that are yet to be added to a session.
+    pub(super) fn missing_links(&self, session: SessionId) -> impl Iterator<Item = u8> {
+        let joining = self.joining.iter().filter(move |_| self.session == Some(session));
+        joining.filter_map(Joining::missing)
+    }
+
     /// The session, if links are being added to it.
     fn target(&self, core: &Core) -> Option<Target> {
         let id = self.session.filter(|_| !self.joining.is_empty())?;

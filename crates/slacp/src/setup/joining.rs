@@ -47,6 +47,11 @@ impl Joining {
         Self { link, initiator: None, not_before: now, state: State::ShakingHands }
     }
 
+    /// The link, if the session does not have it yet.
+    pub(super) fn missing(&self) -> Option<u8> {
+        (self.state == State::ShakingHands).then_some(self.link)
+    }
+
     pub(super) fn initiates_with(&self, index: Index) -> bool {
         self.initiator.as_ref().is_some_and(|initiator| initiator.index == index)
     }

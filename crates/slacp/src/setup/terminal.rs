@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use crate::PublicKey;
 use crate::endpoint::Core;
 use crate::setup::association::Association;
 use crate::setup::knock::Mac;
 use crate::wire::packet::{Echo, Header, Index};
+use crate::{PublicKey, SessionId};
 
 /// The hubs of a terminal. A datagram finds its association by an index, or by what only one hub can
 /// have answered.
@@ -47,6 +47,11 @@ impl Terminal {
 
     fn find(&mut self, hub: &PublicKey) -> Option<&mut Association> {
         self.hubs.iter_mut().find(|known| known.is_known_as(hub))
+    }
+
+    /// The links that are yet to be added to a session.
+    pub(crate) fn missing_links(&self, session: SessionId) -> Vec<u8> {
+        self.hubs.iter().flat_map(|hub| hub.missing_links(session)).collect()
     }
 
     /// Number of handshakes in progress, at most one for each hub.

@@ -168,14 +168,14 @@ fn while_new_data_is_held_back_control_leaves() {
     let now = net.now();
     let terminal = &mut net.peers_mut()[TERMINAL];
     let session = terminal.session();
-    terminal.host.endpoint.hold_back(now, session, true).unwrap();
+    terminal.host.endpoint.hold_back(now, session, 0, true).unwrap();
     let before = terminal.stats(ARQ);
     net.run_for(Duration::from_secs(2)).unwrap();
     let held = net.peers()[TERMINAL].stats(ARQ);
     assert_eq!(held.sent, before.sent);
     assert!(held.retransmitted > before.retransmitted && held.waiting.get() > 0, "{held:?}");
     let now = net.now();
-    net.peers_mut()[TERMINAL].host.endpoint.hold_back(now, session, false).unwrap();
+    net.peers_mut()[TERMINAL].host.endpoint.hold_back(now, session, 0, false).unwrap();
     run(&mut net);
     let stats = net.peers()[TERMINAL].stats(ARQ);
     assert_eq!((stats.sent, stats.offered, stats.waiting.get()), (40, 40, 0));

@@ -59,7 +59,7 @@ impl Hop {
     pub(crate) fn contacts(&self) -> Vec<Contact> {
         let mut contacts: Vec<Contact> =
             self.each().flat_map(|state| state.endpoint.contacts()).collect();
-        contacts.retain(|contact| !self.links().carries(contact.address));
+        contacts.retain(|contact| !self.links().carries(0, contact.address));
         contacts
     }
 
@@ -118,9 +118,16 @@ impl Hop {
     /// The links of a session that may have several, by their names in the configuration.
     pub(crate) fn link_status(&self, session: SessionId, names: &[String]) -> Vec<LinkStatus> {
         let links = self.lock(session).endpoint.link_stats(session).unwrap_or_default();
-        let row =
-            |link: LinkStats| Some(LinkStatus::new(names.get(usize::from(link.link))?, &link));
+        let row = |link: LinkStats| {
+            let over_tcp = self.links().carries(link.link, link.address);
+            Some(LinkStatus::new(names.get(usize::from(link.link))?, &link, over_tcp))
+        };
         links.into_iter().filter_map(row).collect()
+    }
+
+    /// The links on which nothing of a session arrives, by their numbers.
+    pub(crate) fn silent_links(&self, session: SessionId) -> Vec<u8> {
+        self.lock(session).endpoint.silent_links(session)
     }
 
     /// A session's share of the rate.

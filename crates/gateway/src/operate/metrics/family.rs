@@ -79,6 +79,9 @@ type LinkCount = (&'static str, &'static str, fn(&LinkStatus) -> u64);
 
 const LINK_FIGURES: &[LinkFigure] = &[
     ("works", "1 if packets arrive on the link", |l| f64::from(u8::from(l.works))),
+    ("over_tcp", "1 while the link's packets go over TCP, because UDP is blocked on it", |l| {
+        f64::from(u8::from(l.over_tcp))
+    }),
     ("rtt_seconds", "Smoothed round-trip time of the link", |l| l.rtt_ms / 1e3),
     ("rate_bits_per_second", "Rate at which this side sends on the link", |l| l.rate_bit_s as f64),
     ("loss_ratio", "Recent share of packets lost on the link", |l| l.loss),

@@ -12,7 +12,7 @@ pub struct SessionStatus {
     pub key: String,
     /// Current address, of UDP or TCP.
     pub address: String,
-    /// Whether the packets go over TCP, because UDP is blocked.
+    /// Whether the packets go over TCP, because UDP is blocked; with several links, on all of them.
     #[serde(default)]
     pub over_tcp: bool,
     /// Time since the session came up.
@@ -144,6 +144,9 @@ pub struct LinkStatus {
     pub address: String,
     /// Whether packets arrive on it, as far as is known.
     pub works: bool,
+    /// Whether its packets go over TCP, because UDP is blocked on it.
+    #[serde(default)]
+    pub over_tcp: bool,
     /// Smoothed round-trip time.
     pub rtt_ms: f64,
     /// Sending rate of this side.
@@ -159,11 +162,12 @@ pub struct LinkStatus {
 }
 
 impl LinkStatus {
-    pub(crate) fn new(name: &str, stats: &slacp::LinkStats) -> Self {
+    pub(crate) fn new(name: &str, stats: &slacp::LinkStats, over_tcp: bool) -> Self {
         Self {
             name: name.to_owned(),
             address: stats.address.to_string(),
             works: stats.works,
+            over_tcp,
             rtt_ms: stats.rtt.as_secs_f64() * 1e3,
             rate_bit_s: stats.rate.bits_per_second(),
             loss: stats.loss,

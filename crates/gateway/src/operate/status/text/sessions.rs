@@ -128,8 +128,9 @@ fn link_row(text: &mut String, link: &LinkStatus) {
     let silent = if link.works { "" } else { ", SILENT" };
     let (rate, rtt, loss) = (bit_rate(link.rate_bit_s), link.rtt_ms, link.loss * 100.0);
     let (sent, received) = (bytes(link.sent_bytes), bytes(link.received_bytes));
-    let what =
-        format!("{} at {}: {rate}, RTT {rtt:.0} ms, loss {loss:.2} %", link.name, link.address);
+    let over = if link.over_tcp { " over TCP" } else { "" };
+    let at = format!("{} at {}{over}", link.name, link.address);
+    let what = format!("{at}: {rate}, RTT {rtt:.0} ms, loss {loss:.2} %");
     row(text, "link", &format!("{what}; {sent} sent, {received} received{silent}"));
 }
 

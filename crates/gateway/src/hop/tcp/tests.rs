@@ -1,0 +1,153 @@
+//! Connections that are full, replaced, or of strangers.
+
+use pep::config::LinkConfig;
+
+use super::*;
+use crate::testkit::Hops;
+
+/// The UDP address of a hub.
+const HUB: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 5900);
+
+/// A connection of a session whose far end does not read, full.
+async fn full(session: Carried) -> (TcpLinks, Receiver<TcpEvent>, ConnectionId, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let links = TcpLinks::new();
+    let events = links.take_events().unwrap();
+    let id = links.connect(at, (&LocalEnd::default(), None), None).await.unwrap();
+    links.divert(0, &[HUB], Some(id));
+    let (far, _) = listener.accept().await.unwrap();
+    links.prove(id, session);
+    while links.send((0, HUB), None, &[7; 1400]) != Sent::Full(session) {}
+    (links, events, id, far)
+}
+
+#[tokio::test]
+async fn a_session_goes_on_when_its_full_connection_is_closed() {
+    let session = (Hops::new().sessions[0], 0);
+    let (links, mut events, id, _far) = full(session).await;
+    links.close(id);
+    assert!(!links.carries(0, HUB));
+    let event = events.recv().await;
+    assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
+}
+
+#[tokio::test]
+async fn a_newer_connection_of_a_session_replaces_a_full_one() {
+    let session = (Hops::new().sessions[0], 0);
+    let (links, mut events, old, _far) = full(session).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let new = listener.local_addr().unwrap();
+    let new = links.connect(new, (&LocalEnd::default(), None), None).await.unwrap();
+    links.divert(0, &[HUB], Some(new));
+    links.prove(new, session);
+    assert!(links.carries(0, HUB) && links.source(old).is_none());
+    let event = events.recv().await;
+    assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
+}
+
+#[tokio::test]
+async fn one_address_cannot_take_all_places_of_strangers() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let links = TcpLinks::new();
+    let mut held = Vec::new();
+    for _ in 0..MOST_UNPROVEN_OF_ADDRESS {
+        held.push(TcpStream::connect(at).await.unwrap());
+        let (stream, from) = listener.accept().await.unwrap();
+        assert!(links.has_room(from.ip()));
+        links.add(from, Arrived::Theirs(stream, None));
+    }
+    assert!(!links.has_room(at.ip()));
+    assert!(links.has_room(IpAddr::from([192, 0, 2, 1])));
+}
+
+/// The next datagram that has been sent over a connection.
+async fn next(far: &mut TcpStream) -> Vec<u8> {
+    let mut length = [0; 2];
+    far.read_exact(&mut length).await.unwrap();
+    let mut datagram = vec![0; usize::from(u16::from_be_bytes(length))];
+    far.read_exact(&mut datagram).await.unwrap();
+    datagram
+}
+
+/// The far end of the next connection, behind the preface, and where it comes from.
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    let (mut far, from) = listener.accept().await.unwrap();
+    let mut preface = [0; PREFACE.len()];
+    far.read_exact(&mut preface).await.unwrap();
+    assert_eq!(preface, *PREFACE);
+    (far, from)
+}
+
+#[tokio::test]
+async fn each_link_has_its_own_connection_to_the_same_address() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let link = |name: &str, last| LinkConfig {
+        name: name.to_owned(),
+        rate: slacp::Rate::auto(),
+        interface: None,
+        source: Some([127, 0, 0, last].into()),
+    };
+    let ends = LocalEnd::all(&[link("geo", 2), link("leo", 3)]);
+    let (links, session) = (TcpLinks::new(), Hops::new().sessions[0]);
+    let mut fars = Vec::new();
+    for end in &ends {
+        let id = links.connect(at, (end, None), None).await.unwrap();
+        let (far, from) = accept(&listener).await;
+        assert_eq!(Some(from.ip()), end.source());
+        links.prove(id, (session, end.link));
+        fars.push((id, far));
+    }
+    // What no connection carries is UDP's.
+    links.divert(1, &[HUB], Some(fars[1].0));
+    assert_eq!(links.send((0, HUB), None, b"geo"), Sent::NotHere);
+    links.divert(0, &[HUB], Some(fars[0].0));
+    for (number, said) in [(1, b"leo"), (0, b"geo")] {
+        assert_eq!(links.send((number, HUB), Some(session), said), Sent::Taken);
+        assert_eq!(next(&mut fars[usize::from(number)].1).await, said);
+    }
+}
+
+#[tokio::test]
+async fn a_session_keeps_its_connection_when_another_carries_the_rest() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let (links, former) = (TcpLinks::new(), Hops::new().sessions[0]);
+    let mut fars = Vec::new();
+    for _ in 0..2 {
+        let id = links.connect(at, (&LocalEnd::default(), None), None).await.unwrap();
+        links.divert(0, &[HUB], Some(id));
+        fars.push((id, accept(&listener).await.0));
+        if fars.len() == 1 {
+            links.prove(id, (former, 0));
+            links.keep((former, 0));
+        }
+    }
+    links.close(fars[0].0);
+    for (session, number) in [(Some(former), 0), (None, 1)] {
+        assert_eq!(links.send((0, HUB), session, &[7]), Sent::Taken);
+        assert_eq!(next(&mut fars[number].1).await, [7]);
+    }
+}
+
+#[tokio::test]
+async fn a_hub_answers_each_connection_whatever_the_link() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let (links, session) = (TcpLinks::new(), Hops::new().sessions[0]);
+    let mut events = links.take_events().unwrap();
+    let serving = tokio::spawn(links.clone().serve(listener, None));
+    for link in [0, 1] {
+        let mut terminal = TcpStream::connect(at).await.unwrap();
+        let from = terminal.local_addr().unwrap();
+        terminal.write_all(&[&PREFACE[..], &[0, 1, 9]].concat()).await.unwrap();
+        let Some(TcpEvent::Datagram(id, said)) = events.recv().await else { panic!("a datagram") };
+        assert_eq!((links.source(id), said), (Some(from), vec![9]));
+        links.prove(id, (session, link));
+        assert_eq!(links.send((link, from), Some(session), &[link]), Sent::Taken);
+        assert_eq!(next(&mut terminal).await, [link]);
+    }
+    serving.abort();
+}
