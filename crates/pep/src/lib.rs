@@ -17,6 +17,7 @@ pub mod egress;
 pub mod forecast;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod handover;
 pub mod http;
 pub mod hubs;
 pub mod keys;

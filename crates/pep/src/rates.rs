@@ -95,8 +95,14 @@ impl<S: Copy + Ord> ReportedRates<S> {
             return self.by_modem(now, session);
         }
         let (rate, until) = self.operator.filter(|(_, until)| *until > now)?;
+        Some(self.adopt(now, session, rate, until))
+    }
+
+    /// A session follows what was reported otherwise.
+    pub fn adopt(&self, now: Instant, session: S, rate: BitRate, until: Instant) -> RateChange<S> {
         let reported = (rate, now);
-        Some(RateChange { session, rate: Some(rate), reported, until, by_modem: false })
+        let rate = Some(self.limited(rate));
+        RateChange { session, rate, reported, until, by_modem: false }
     }
 
     /// The peer of a session has another address.

@@ -27,6 +27,7 @@ mod share;
 mod watch;
 
 pub(crate) use common::{Core, Owner};
+pub(crate) use link::portion_of;
 pub use link::use_link;
 pub use parts::LinkUse;
 pub use run::Run;

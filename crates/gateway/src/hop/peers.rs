@@ -23,6 +23,9 @@ pub(crate) struct Peers {
     links: Vec<String>,
     up: BTreeMap<SessionId, Peer>,
     rates: ReportedRates,
+    /// What the modem has reported to the process before this one, and its expiry. Until the modem
+    /// reports again.
+    inherited: BTreeMap<PublicKey, (BitRate, Instant)>,
 }
 
 #[derive(Debug)]
@@ -43,7 +46,8 @@ impl Peers {
         alone: bool,
     ) -> Self {
         let (source, rates) = (source(rate), ReportedRates::new(maximum, alone));
-        Self { names, source, links: Vec::new(), up: BTreeMap::new(), rates }
+        let (links, up, inherited) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        Self { names, source, links, up, rates, inherited }
     }
 
     /// The same, for sessions over these links.
@@ -53,8 +57,7 @@ impl Peers {
 
     /// For a gateway without a hop.
     pub(crate) fn none() -> Self {
-        let rates = ReportedRates::new(None, false);
-        Self { names: BTreeMap::new(), source: "", links: Vec::new(), up: BTreeMap::new(), rates }
+        Self { source: "", ..Self::new(&Rate::auto(), None, BTreeMap::new(), false) }
     }
 
     /// Applies new names and a new source of the rate.
@@ -97,6 +100,7 @@ impl Peers {
                 let peer = Peer { key, address, since: now, reachable: true, outages: 0 };
                 self.up.insert(session, peer);
                 let change = self.rates.add(now, session, address.ip());
+                let change = change.or_else(|| self.adopt(now, session, key));
                 self.apply(hop, now, change);
             }
             (Event::Unreachable, Some(peer)) => {
@@ -129,6 +133,9 @@ impl Peers {
     /// Applies a DLEP report.
     pub(crate) fn handle_report(&mut self, now: Instant, hop: &Hop, report: Report) {
         let changes = self.rates.handle_report(now, report);
+        if self.rates.has_modem() {
+            self.inherited.clear();
+        }
         self.apply(hop, now, changes);
     }
 
@@ -141,6 +148,32 @@ impl Peers {
             // Ignored: the session has ended.
             let _ = rate.map(|rate| hop.set_rate(now, *session, rate, valid_for));
         }
+    }
+
+    /// What the modem has reported for each peer.
+    pub(crate) fn reported(&self, now: Instant) -> BTreeMap<PublicKey, BitRate> {
+        let rate = |(session, peer): (&SessionId, &Peer)| {
+            let valid = self.rates.validity(now, *session).filter(|valid| valid.by_modem)?;
+            Some((peer.key, valid.reported))
+        };
+        self.up.iter().filter_map(rate).collect()
+    }
+
+    /// Sessions to come follow, for this time, what the modem has reported to the process before this
+    /// one, until it reports again.
+    pub(crate) fn inherit(
+        &mut self,
+        now: Instant,
+        rates: BTreeMap<PublicKey, BitRate>,
+        time: Duration,
+    ) {
+        let until = now + time;
+        self.inherited = rates.into_iter().map(|(peer, rate)| (peer, (rate, until))).collect();
+    }
+
+    fn adopt(&self, now: Instant, session: SessionId, peer: PublicKey) -> Option<RateChange> {
+        let (rate, until) = *self.inherited.get(&peer)?;
+        (until > now).then(|| self.rates.adopt(now, session, rate, until))
     }
 
     /// Applies changes of rates where the configuration leaves the rate to the modem.

@@ -65,7 +65,7 @@ pub(crate) struct View<'a> {
 
 impl View<'_> {
     /// Live connections.
-    fn live(&self) -> usize {
+    pub(crate) fn live(&self) -> usize {
         self.counters.live.count()
     }
 
@@ -477,6 +477,11 @@ impl Operations {
         }
     }
 
+    /// Where the next process answers, if this one has a control socket.
+    pub(crate) fn control_path(&self) -> Option<PathBuf> {
+        path_of(&self.config.control, self.role)
+    }
+
     /// Whether terminals that carry nothing may still come over to the next process by themselves.
     pub(crate) fn is_coming_over(&self, now: Instant) -> bool {
         self.coming_over.is_some_and(|until| now < until)
@@ -544,9 +549,11 @@ impl Operations {
                 Some(accounts) => Answer::Accounts(accounts.status()),
                 None => Answer::Error("only a hub has accounts of its terminals".to_owned()),
             },
-            Request::Reload | Request::Bundle(_) | Request::Upgrade { .. } | Request::HandOver => {
-                return Some(call);
-            }
+            Request::Reload
+            | Request::Bundle(_)
+            | Request::Upgrade { .. }
+            | Request::HandOver
+            | Request::Portion { .. } => return Some(call),
         };
         call.answer(answer);
         None

@@ -3,6 +3,7 @@
 
 mod next_key;
 mod quotas;
+mod rate_sharing;
 mod shared_permits;
 mod streams;
 mod upgrade;
@@ -26,10 +27,11 @@ use tokio::task::JoinSet;
 use units::{Instant, UnixTime};
 
 use self::next_key::{NextKey, Told};
+use self::rate_sharing::RateSharing;
 use self::shared_permits::SharedPermits;
 use self::streams::Resolved;
 pub use self::upgrade::HandOver;
-use self::upgrade::{Predecessor, Stage};
+use self::upgrade::{MODEM_PATIENCE, Predecessor, Stage, in_bits};
 use crate::bundles::{Bundles, start_bundles};
 use crate::config::keys::random_bytes;
 use crate::config::permits::Permits;
@@ -118,8 +120,11 @@ pub async fn run(
     let terminals = permits.served(wall);
     let allow: Vec<PublicKey> = terminals.iter().map(|terminal| terminal.key).collect();
     let (names, dial) = (names(&terminals), policy(&config));
-    let peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, false)
+    let mut peers = Peers::new(&config.link.rate, config.operation.maximum_rate, names, false)
         .with_links(&config.links);
+    if let Some(before) = &predecessor {
+        peers.inherit(clock::now(), before.rates(), MODEM_PATIENCE);
+    }
     let (identity, count) = (&config.identity, config.workers);
     let mut endpoints = Endpoint::hub_in_parts(&config.link, identity, &allow, seed, count);
     for endpoint in &mut endpoints {
@@ -166,6 +171,7 @@ pub async fn run(
         successor: None,
         within: UPGRADE_WITHIN,
         stage: None,
+        rate_sharing: RateSharing::default(),
         next_key,
         contacts: config.operation.state.as_deref().map(|at| ContactStore::new(clock::now(), at)),
         quotas: Quotas::new(&terminals, ops.most_connections()),
@@ -190,7 +196,9 @@ pub async fn run(
         lookups: JoinSet::new(),
     };
     hub.configure_keys(wall);
-    if !take_over {
+    if take_over {
+        hub.rate_sharing.begin(clock::now(), hub.parts.gateway.hop());
+    } else {
         hub.call();
     }
     roles::run(ops, hub, shutdown).await
@@ -279,6 +287,7 @@ struct Hub {
     successor: Option<Child>,
     within: Duration,
     stage: Option<Stage>,
+    rate_sharing: RateSharing,
     next_key: NextKey,
     /// Where terminals were last heard; [`None`] without `state`.
     contacts: Option<ContactStore>,
@@ -478,7 +487,7 @@ impl Service for Hub {
         Ok(Answer::Done(vec![line]))
     }
 
-    fn hand_over(&mut self, now: Instant) -> Result<Answer, String> {
+    fn hand_over(&mut self, now: Instant, ops: &Operations) -> Result<Answer, String> {
         self.may_hand_over()?;
         self.stage = Some(Stage::Prepared { since: now, within: self.within });
         Ok(Answer::HandOver(HandOver {
@@ -487,7 +496,16 @@ impl Service for Hub {
             second_half: self.second_half,
             tunnel: self.parts.tunnel.as_ref().map(|tunnel| tunnel.name().to_owned()),
             sessions: self.parts.gateway.hop().names(),
+            rates: in_bits(ops.peers.reported(now)),
         }))
+    }
+
+    fn share_rate(&mut self, now: Instant, former: Need) -> Result<f64, String> {
+        if self.predecessor.is_none() {
+            return Err("there is no process before this one".to_owned());
+        }
+        let gateway = &self.parts.gateway;
+        Ok(self.rate_sharing.answer(now, gateway.hop(), former, gateway.view().live()))
     }
 
     fn bundles(&mut self) -> Option<&mut Bundles> {

@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use std::pin::pin;
 use std::time::Duration;
 
+use pep::handover::Need;
 use units::Instant;
 
 use crate::bundles::Bundles;
@@ -82,8 +83,17 @@ pub(crate) trait Service {
     ///
     /// # Errors
     /// Why that is impossible.
-    fn hand_over(&mut self, _: Instant) -> Result<Answer, String> {
+    fn hand_over(&mut self, _: Instant, _: &Operations) -> Result<Answer, String> {
         Err("only a hub is upgraded while it runs".to_owned())
+    }
+
+    /// Shares the rate with the process before it, which uses that much. Returns the portion that this may
+    /// use from now on.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn share_rate(&mut self, _: Instant, _: Need) -> Result<f64, String> {
+        Err("there is no other process here".to_owned())
     }
 
     /// Its node for bundles, if it has one.
@@ -149,8 +159,14 @@ fn handle_task(now: Instant, ops: &mut Operations, service: &mut impl Service, t
             }
         }
         Task::Answer(call) if matches!(call.request, Request::HandOver) => {
-            let answer = service.hand_over(now);
+            let answer = service.hand_over(now, ops);
             call.answer(answer.unwrap_or_else(Answer::Error));
+        }
+        Task::Answer(call)
+            if let Request::Portion { portion, used, connections } = call.request =>
+        {
+            let answer = service.share_rate(now, Need { portion, used, connections });
+            call.answer(answer.map_or_else(Answer::Error, Answer::Portion));
         }
         Task::Answer(call) if let Request::Upgrade { within_s } = call.request => {
             let within = Duration::try_from_secs_f64(within_s);

@@ -31,7 +31,7 @@ fn nft(arguments: &[&str]) {
     assert!(nft.args(arguments).status().unwrap().success(), "nft {arguments:?}");
 }
 
-fn block() {
+pub(crate) fn block() {
     nft(&[FIREWALL]);
 }
 

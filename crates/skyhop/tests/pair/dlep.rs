@@ -39,18 +39,18 @@ fn mac() -> Vec<u8> {
     item(7, &[2, 0, 0, 0, 0, 1])
 }
 
-/// A modem's sockets on the terminal's LAN.
-struct Modem {
+/// A modem's sockets on a LAN.
+pub(crate) struct Modem {
     discovery: UdpSocket,
     listener: TcpListener,
     point: Vec<u8>,
 }
 
 impl Modem {
-    /// A modem that uses IPv4.
-    fn v4() -> Self {
-        Self::on_lan(|device| {
-            let address = Node::Client.address4();
+    /// A modem on this host that uses IPv4.
+    pub(crate) fn v4(node: Node) -> Self {
+        Self::on_lan(node, move |device| {
+            let address = node.address4();
             let discovery = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, DLEP)).unwrap();
             let device = InterfaceIndexOrAddress::Index(device);
             SockRef::from(&discovery).join_multicast_v4_n(&GROUP_V4, &device).unwrap();
@@ -65,7 +65,7 @@ impl Modem {
 
     /// A modem that uses IPv6 and sends no connection point.
     fn v6() -> Self {
-        Self::on_lan(|device| {
+        Self::on_lan(Node::Client, |device| {
             let discovery = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, DLEP)).unwrap();
             SockRef::from(&discovery).join_multicast_v6(&GROUP_V6, device).unwrap();
             SockRef::from(&discovery).set_unicast_hops_v6(255).unwrap();
@@ -75,8 +75,8 @@ impl Modem {
         })
     }
 
-    fn on_lan(open: impl FnOnce(u32) -> Self + Send) -> Self {
-        let modem = find_netns(Node::Client)
+    fn on_lan(node: Node, open: impl FnOnce(u32) -> Self + Send) -> Self {
+        let modem = find_netns(node)
             .unwrap()
             .run(move || open(nix::net::if_::if_nametoindex(LAN_DEVICE).unwrap()));
         modem.discovery.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -84,7 +84,7 @@ impl Modem {
     }
 
     /// Answers the next router that looks for a modem, and reports this rate.
-    fn serve(&self, rate: u64) -> Session {
+    pub(crate) fn serve(&self, rate: u64) -> Session {
         let mut signal = [0; 64];
         let (length, router): (usize, SocketAddr) = self.discovery.recv_from(&mut signal).unwrap();
         assert_eq!(&signal[..length], b"DLEP\x00\x01\x00\x0b\x00\x04\x00\x07\x00skyhop");
@@ -105,7 +105,7 @@ impl Modem {
 }
 
 /// The modem's end of a session.
-struct Session(TcpStream);
+pub(crate) struct Session(TcpStream);
 
 impl Session {
     fn say(&mut self, kind: u16, items: &[Vec<u8>]) {
@@ -113,7 +113,7 @@ impl Session {
     }
 
     /// The next message other than a heartbeat: type and items.
-    fn hear(&mut self) -> (u16, Vec<u8>) {
+    pub(crate) fn hear(&mut self) -> (u16, Vec<u8>) {
         loop {
             let mut header = [0; 4];
             self.0.read_exact(&mut header).unwrap();
@@ -135,7 +135,7 @@ fn a_modem_tells_its_rate_by_dlep() {
 pub(crate) fn inside_a_modem_tells() {
     let (mirror, keys, sockets) = (Mirror::start(PORT), Keys::new(1), Sockets::new());
     let hub = keys.hub(&sockets.key("hub"), "");
-    let modem = Modem::v4();
+    let modem = Modem::v4(Node::Client);
     let rates = "rate = \"modem\"\ninitial_rate = \"50 Mbit/s\"\nmaximum_rate = \"50 Mbit/s\"";
     let section = format!("[dlep]\ninterface = \"{LAN_DEVICE}\"\nheartbeat = \"1 s\"");
     let own = format!("{rates}\n{}", sockets.key("terminal"));

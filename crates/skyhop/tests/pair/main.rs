@@ -49,6 +49,7 @@ mod shown;
 mod solo;
 mod stack;
 mod stalled;
+mod takeover;
 mod transfer;
 mod transparent;
 mod tunnel;

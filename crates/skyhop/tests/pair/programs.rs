@@ -5,7 +5,7 @@ use crate::{
     blocked, bundles, clean_up, clients, code_points, compression, dashboard, directions, dlep,
     egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, links, machines, monitoring,
     names, one_address, operate, policy, protocols, proxy, quic, rotation, semantics, shares,
-    shown, solo, stack, stalled, transfer, transparent, tunnel, upgrade, voice, workers,
+    shown, solo, stack, stalled, takeover, transfer, transparent, tunnel, upgrade, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -130,6 +130,9 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     stack::inside_narrow,
     stalled::inside_6_stall,
     stalled::inside_60_stall,
+    takeover::inside_rate_is_shared,
+    takeover::inside_over_tcp,
+    takeover::inside_modem,
     transfer::inside_iperf3_measures,
     transparent::inside_servers_see_the_client,
     transparent::inside_a_terminal_forges,

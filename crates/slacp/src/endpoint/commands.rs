@@ -96,10 +96,26 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Holds new data of a session back because the link below has no room for it, or lets it go
-    /// (flow control between MAC and IP: SLACP paper, §2). Acknowledgements, retransmissions,
-    /// repairs and control frames leave in any case ([`Self::transmit_is_control`]), so the owner
-    /// passes them on ahead of the data that waits below.
+    /// Uses no more than this portion, 0 to 1, of each rate that is configured or reported, because
+    /// another process at the same address uses the rest; of rates that sessions measure, all.
+    pub fn set_portion(&mut self, now: Instant, portion: f64) {
+        /// Less would stop what has to pass in any case.
+        const LEAST: f64 = 0.001;
+        self.core.now = now;
+        let portion = portion.clamp(LEAST, 1.0);
+        self.core.link.set_portion(portion);
+        self.core.sessions.iter_mut().for_each(|session| session.set_portion(portion));
+        self.core.follow_rate(now);
+        self.core.settle();
+    }
+
+    /// Holds new data of a session back because the link below, an index of [`Config::links`], has no
+    /// room for it, or lets it go (flow control between MAC and IP: SLACP paper, §2). Acknowledgements,
+    /// retransmissions, repairs and control frames leave in any case ([`Self::transmit_is_control`]),
+    /// so the owner passes them on ahead of the data that waits below. Nothing happens if the session
+    /// does not have the link.
+    ///
+    /// [`Config::links`]: crate::Config::links
     ///
     /// # Errors
     /// [`StreamError::NoSession`].

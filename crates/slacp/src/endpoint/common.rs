@@ -313,6 +313,7 @@ impl Core {
         self.next_session += self.part.sessions().1;
         self.indices.insert(index, Owner::Session(id));
         session.share_probes(&self.faded);
+        session.set_portion(self.link.portion());
         let up = Event::Up { peer: session.peer.key, address: session.peer.address };
         if let Some(memory) = self.memories.get(self.now, &session.path_key()) {
             session.remember(memory);
@@ -333,9 +334,11 @@ impl Core {
     /// session had on that link.
     pub(crate) fn join(&mut self, id: SessionId, index: Index, link: u8, mut member: Box<Session>) {
         member.share_probes(&self.faded);
+        let portion = self.link.portion();
         let now = self.now;
         if let Some(session) = self.sessions.get_mut(id) {
             let old = session.join(now, index, link, member);
+            session.set_portion(portion);
             old.map(|old| self.indices.remove(&old));
             self.indices.insert(index, Owner::Member(id, link));
         }

@@ -21,13 +21,15 @@ pub(super) struct Link {
     is_ahead: bool,
     /// Time for which what this part has sent occupies the link.
     spent: Duration,
+    /// The portion of the rate that is used.
+    portion: f64,
 }
 
 impl Link {
     /// A link of that rate, on which no more than `burst` leaves at once, if that is limited.
     pub(super) fn new(rate: BitRate, burst: Option<ByteCount>) -> Self {
         let pacer = Pacer::new(rate, BURST).limited(burst);
-        Self { pacer, is_ahead: false, spent: Duration::ZERO }
+        Self { pacer, is_ahead: false, spent: Duration::ZERO, portion: 1.0 }
     }
 
     /// When the next packet may leave.
@@ -38,7 +40,17 @@ impl Link {
 
     /// As [`Pacer::set_rate`].
     pub(super) fn set_rate(&mut self, now: Instant, rate: BitRate) {
-        self.pacer.set_rate(now, rate);
+        self.pacer.set_rate(now, portion_of(rate, self.portion));
+    }
+
+    /// Uses no more than this portion of the rate that is set from now on, above 0 and up to 1.
+    pub(super) fn set_portion(&mut self, portion: f64) {
+        self.portion = portion;
+    }
+
+    /// The portion of the rate that is used.
+    pub(super) fn portion(&self) -> f64 {
+        self.portion
     }
 
     /// Charges a packet that leaves.
@@ -66,6 +78,15 @@ impl Link {
         self.is_ahead =
             ours.zip(theirs).is_some_and(|(ours, theirs)| ours > theirs + AHEAD * steps);
     }
+}
+
+/// A portion of a rate; of a rate above 0, at least 1 bit/s.
+pub(crate) fn portion_of(rate: BitRate, portion: f64) -> BitRate {
+    if portion >= 1.0 {
+        return rate;
+    }
+    let bits = rate.bits_per_second();
+    BitRate::from_bits_per_second(((bits as f64 * portion) as u64).max(bits.min(1)))
 }
 
 /// Until when a link is used that parts of a hub share: until `free_at` so far, and now by one of them

@@ -40,8 +40,9 @@ pub(super) struct Seat {
     shared: bool,
     /// Whether it has acknowledged a packet.
     proven: bool,
-    /// Paces packets at a configured rate, which is this link's alone.
+    /// Paces packets at a portion of a configured rate, which is this link's alone.
     pacer: Pacer,
+    portion: f64,
     /// Nothing has been acknowledged yet, or not for longer than it should take.
     doubted: bool,
     /// What the other links that work can carry, and the least round-trip time of these.
@@ -87,6 +88,7 @@ impl Session {
             shared: false,
             proven: false,
             pacer: Pacer::new(self.rate.rate(), BURST).limited(self.burst),
+            portion: 1.0,
             doubted: false,
             others: None,
             moves_at: None,
@@ -206,6 +208,24 @@ impl Session {
     fn on_member<T>(&mut self, number: usize, what: impl FnOnce(&mut Self) -> T) -> Option<T> {
         let Some(other) = number.checked_sub(1) else { return Some(what(self)) };
         Some(what(&mut self.links.as_mut()?.others.get_mut(other)?.session))
+    }
+
+    /// Uses no more than this portion of the rates of its links.
+    pub(crate) fn set_portion(&mut self, portion: f64) {
+        for number in 0..self.link_count() {
+            let seat = |member: &mut Self| {
+                member.seat.iter_mut().for_each(|seat| seat.portion = portion);
+            };
+            self.on_member(number, seat);
+        }
+    }
+
+    /// Holds new data back from a link, or lets it go.
+    pub(crate) fn hold_back(&mut self, link: u8, held: bool) {
+        let number = self.members().position(|member| member.link().unwrap_or(0) == link);
+        if let Some(number) = number {
+            self.on_member(number, |member| member.hold_back_own(held));
+        }
     }
 
     /// Whether packets arrive on this member's link, as far as is known.

@@ -33,6 +33,7 @@ mod migration;
 mod modem_or_auto;
 mod one_way;
 mod path_mtu;
+mod portion;
 mod rain_cell;
 mod rate;
 mod rekey;

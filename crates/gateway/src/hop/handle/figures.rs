@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
+use std::time::Duration;
 
 use pep::accounting::{Tally, Usage};
 use pep::forecast::{Forecast, Forecasts};
@@ -31,6 +32,12 @@ impl Hop {
     pub(crate) fn forecasts(&self) -> Option<Forecasts> {
         let counts = self.each().filter_map(|it| it.forecast.as_ref().map(Forecast::counts));
         counts.reduce(Forecasts::plus)
+    }
+
+    /// Time for which what all sessions together have sent so far occupies the link, at the portion of its
+    /// rate that they use.
+    pub(crate) fn spent(&self) -> Duration {
+        self.each().map(|state| state.endpoint.link_use().spent).sum()
     }
 
     /// Bytes held by all sessions.

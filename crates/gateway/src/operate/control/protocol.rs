@@ -70,6 +70,15 @@ pub enum Request {
     },
     /// The new process asks for its predecessor's place.
     HandOver,
+    /// The predecessor reports what it uses of the rate, and asks for its portion.
+    Portion {
+        /// The portion that it may use now, 0 to 1.
+        portion: f64,
+        /// The portion that it has used lately.
+        used: f64,
+        /// Number of connections that it carries.
+        connections: u64,
+    },
     /// The predecessor reports what it has carried, for the accounts.
     Carried(Vec<Carried>),
     /// Take no new connections, and exit after the last one.
@@ -216,6 +225,8 @@ pub enum Answer {
     Bundle(Box<BundleAsked>),
     /// What the new process needs to know.
     HandOver(HandOver),
+    /// The portion of the rate that the predecessor may use, 0 to 1.
+    Portion(f64),
 }
 
 /// Serialises a message to a line.
@@ -262,6 +273,7 @@ mod tests {
             Request::Drain { within_s: None },
             Request::Upgrade { within_s: 1.5 },
             Request::HandOver,
+            Request::Portion { portion: 0.5, used: 0.25, connections: 3 },
             Request::Bundle(BundleRequest::List),
             Request::Bundle(BundleRequest::Next { service: "7".into() }),
         ];

@@ -15,6 +15,7 @@
 //! Terminals close the former session when it carries nothing any more. Those that have not come over in
 //! time, or do not know of successors, are sent there.
 
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,10 +26,11 @@ use std::time::Duration;
 use nix::unistd::dup2_stdin;
 use pep::config::HubConfig;
 use serde::{Deserialize, Serialize};
-use slacp::{IndexShare, SessionId, Sibling};
-use units::Instant;
+use slacp::{IndexShare, PublicKey, SessionId, Sibling};
+use units::{BitRate, Instant};
 
 use super::Hub;
+use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::Hop;
 use crate::http::hub::HubHttp;
 use crate::operate::Operations;
@@ -39,6 +41,9 @@ use crate::tunnel::Tunnel;
 
 /// How long the new process may take to be there.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the next process follows what the modem has reported to this one: as long as it may take to
+/// find the modem.
+pub(super) const MODEM_PATIENCE: Duration = Duration::from_secs(20);
 /// How long terminals without connections have to come over by themselves: as long as thousands of
 /// handshakes take.
 const COME_OVER: Duration = Duration::from_secs(10);
@@ -60,6 +65,15 @@ pub struct HandOver {
     pub tunnel: Option<String>,
     /// The names of its sessions.
     pub sessions: Vec<u64>,
+    /// What its modem has reported for terminals, in bit/s, by their keys.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rates: BTreeMap<String, u64>,
+}
+
+/// Rates as [`HandOver::rates`] has them.
+pub(super) fn in_bits(rates: BTreeMap<PublicKey, BitRate>) -> BTreeMap<String, u64> {
+    let bits = |(key, rate): (_, BitRate)| (format_public_key(&key), rate.bits_per_second());
+    rates.into_iter().map(bits).collect()
 }
 
 /// Why a hub cannot hand its place over.
@@ -92,10 +106,13 @@ impl Hub {
         if self.predecessor.take_if(|predecessor| !predecessor.runs()).is_some() {
             tracing::info!("the process before this one has ended");
             self.parts.gateway.hop().set_sibling(None);
+            self.rate_sharing.end(now, self.parts.gateway.hop());
         }
         let Some(stage) = self.stage else { return };
         if stage == Stage::Leaving {
             ops.forward_usage(self.parts.gateway.hop());
+            let (hop, live) = (self.parts.gateway.hop(), self.parts.gateway.view().live());
+            self.rate_sharing.tell(now, hop, live, ops.control_path());
         }
         let view = self.parts.gateway.view();
         match stage {
@@ -112,6 +129,7 @@ impl Hub {
                 ops.name_successor(self.successor.as_ref().map(Child::id));
                 let hop = self.parts.gateway.hop();
                 ops.give_way(now, hop, within, COME_OVER);
+                self.rate_sharing.begin(now, hop);
                 self.parts.tunnel.iter_mut().for_each(Tunnel::stop_reading);
                 self.stage = Some(Stage::Leaving);
             }
@@ -202,6 +220,14 @@ impl Predecessor {
         // The device lives as long as anybody has it open.
         dup2_stdin(File::open("/dev/null")?)?;
         Ok(device)
+    }
+
+    /// What its modem has reported.
+    pub(super) fn rates(&self) -> BTreeMap<PublicKey, BitRate> {
+        let rate = |(key, bits): (&String, &u64)| {
+            Some((parse_public_key(key).ok()?, BitRate::from_bits_per_second(*bits)))
+        };
+        self.told.rates.iter().filter_map(rate).collect()
     }
 
     /// Its sockets, and the indices that they get.

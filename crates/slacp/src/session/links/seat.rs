@@ -3,6 +3,7 @@
 use units::{ByteCount, Instant};
 
 use super::{Seat, Session};
+use crate::endpoint::portion_of;
 use crate::links::Turn;
 use crate::wire::frame::Frame;
 
@@ -89,7 +90,7 @@ impl Session {
     pub(in crate::session) fn occupy_link(&mut self, now: Instant, bytes: u64) {
         let rate = self.rate.shared();
         if let (Some(seat), Some(rate)) = (&mut self.seat, rate) {
-            seat.pacer.set_rate(now, rate);
+            seat.pacer.set_rate(now, portion_of(rate, seat.portion));
             seat.pacer.sent(now, ByteCount::new(bytes));
         }
     }
