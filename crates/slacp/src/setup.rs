@@ -8,6 +8,7 @@ pub(crate) mod hub;
 pub(crate) mod index_share;
 mod joining;
 pub(crate) mod knock;
+mod own;
 pub(crate) mod parts;
 pub(crate) mod replacement;
 pub(crate) mod terminal;

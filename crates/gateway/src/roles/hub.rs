@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use os::DirectoryWatch;
 use pep::admission::{Bypass, Quotas};
-use pep::config::{HubConfig, PermittedTerminal, aggregates};
+use pep::config::{HubConfig, LinkConfig, PermittedTerminal, aggregates, link_rates};
+use pep::handover::Need;
 use pep::periodic::Periodic;
 use pep::routes::Sites;
 use pep::traffic::{Policy, Prefix};
@@ -129,6 +130,7 @@ pub async fn run(
     let mut endpoints = Endpoint::hub_in_parts(&config.link, identity, &allow, seed, count);
     for endpoint in &mut endpoints {
         endpoint.set_memory(Quotas::memory(&terminals));
+        endpoint.set_link_rates(link_rates(&terminals, &config.links));
         endpoint.set_aggregates(clock::now(), aggregates(&terminals));
     }
     let next_key = NextKey::new(clock::now(), &config);
@@ -176,6 +178,7 @@ pub async fn run(
         contacts: config.operation.state.as_deref().map(|at| ContactStore::new(clock::now(), at)),
         quotas: Quotas::new(&terminals, ops.most_connections()),
         sites: Sites::new(terminals, config.mesh, config.transparent),
+        links: config.links,
         expired: permits.expired(wall),
         permits,
         watch,
@@ -310,6 +313,7 @@ struct Hub {
     /// When to compute what is intercepted, with many sessions.
     scope: Periodic,
     sites: Sites,
+    links: Vec<LinkConfig>,
     quotas: Quotas,
     /// Local UDP port of the hop.
     port: u16,
@@ -561,6 +565,7 @@ impl Hub {
         }
         let hop = gateway.hop();
         hop.set_memory(&Quotas::memory(&terminals));
+        hop.set_link_rates(&link_rates(&terminals, &self.links));
         hop.set_aggregates(now, &aggregates(&terminals));
         let allow: Vec<PublicKey> = terminals.iter().map(|terminal| terminal.key).collect();
         hop.set_allowed(now, &allow);

@@ -143,6 +143,7 @@ mod tests {
             cache: None,
             quota,
             classes: BTreeMap::new(),
+            links: BTreeMap::new(),
             volume: None,
             expires: None,
             invited: false,

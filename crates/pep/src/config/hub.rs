@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use slacp::{AggregateId, ClassRates, KeyPair, PublicKey};
+use slacp::{AggregateId, ClassRates, KeyPair, PublicKey, Rate};
 
 use super::bundles::BundlesConfig;
 use super::dns::HubDnsConfig;
@@ -101,6 +101,23 @@ pub fn aggregates(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, Aggreg
     terminals.iter().filter_map(carrier).collect()
 }
 
+/// The rates of terminals' own on these links, by the number of the link. A link without a name there is
+/// none.
+pub fn link_rates(
+    terminals: &[PermittedTerminal],
+    links: &[LinkConfig],
+) -> BTreeMap<PublicKey, BTreeMap<u8, Rate>> {
+    let number = |name: &String| links.iter().position(|link| link.name == *name);
+    let of = |it: &PermittedTerminal| {
+        let numbered = |(name, rate): (&String, &Rate)| {
+            Some((u8::try_from(number(name)?).ok()?, rate.clone()))
+        };
+        let rates: BTreeMap<u8, Rate> = it.links.iter().filter_map(numbered).collect();
+        (!rates.is_empty()).then_some((it.key, rates))
+    };
+    terminals.iter().filter_map(of).collect()
+}
+
 /// What terminals get by default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermitDefaults {
@@ -139,6 +156,9 @@ pub struct PermittedTerminal {
     /// Rates of classes towards it, by name, instead of those of their sections `class`; what is `None`
     /// is as there. Key `classes`, default none.
     pub classes: BTreeMap<String, ClassRates>,
+    /// The rates at which the hub sends to it on links, by name, instead of those of their sections
+    /// `link`. Key `links`, default none.
+    pub links: BTreeMap<String, Rate>,
     /// How much it may move in a period. Keys `quota`, `quota_period` and `quota_then`, by default
     /// those of section `limits`; default none.
     pub volume: Option<VolumeQuota>,

@@ -227,6 +227,7 @@ mod tests {
             carrier: None,
             cache: None,
             quota: Quota::default(),
+            links: BTreeMap::new(),
             classes: BTreeMap::new(),
             expires: None,
             invited: false,

@@ -1,5 +1,7 @@
 //! Sections `[[link]]`: the links that a session uses at once.
 
+use std::collections::BTreeMap;
+
 use pep::config::LinkConfig;
 use slacp::{MOST_LINKS, Rate};
 
@@ -74,29 +76,52 @@ fn link(
     })
 }
 
-/// A modem reports rates of a session, not of its links.
+/// The rate of a link, or what follows from that of the side.
 fn rate_of(
     place: &Place<'_>,
     choice: Option<Text<RateChoice>>,
     usual: &Rate,
 ) -> Result<Rate, FileError> {
-    let expected = "a rate, like \"10 Mbit/s\", or \"auto\"";
-    let choice = match choice {
-        Some(choice) => choice.0,
+    match choice {
+        Some(choice) => chosen(place, "rate", choice),
         None if matches!(usual, Rate::Fixed(_) | Rate::Auto { .. }) => {
             let measured = Rate::Auto { ceiling: None, probe: false };
-            return Ok(if usual.probes() { measured } else { usual.clone() });
+            Ok(if usual.probes() { measured } else { usual.clone() })
         }
-        None => return Err(place.missing("rate", expected)),
-    };
-    match choice {
+        None => Err(place.missing("rate", RATE)),
+    }
+}
+
+/// What a link's rate may be.
+const RATE: &str = "a rate, like \"10 Mbit/s\", or \"auto\"";
+
+/// The rate of a link that is written at this key. A modem reports rates of a session, not of its links.
+fn chosen(place: &Place<'_>, key: &str, choice: Text<RateChoice>) -> Result<Rate, FileError> {
+    match choice.0 {
         RateChoice::Auto => Ok(Rate::Auto { ceiling: None, probe: false }),
         RateChoice::Fixed(bits) => {
-            let bits = rate::rate(place, "rate", Some(Text(bits)))?;
+            let bits = rate::rate(place, key, Some(Text(bits)))?;
             Ok(Rate::Fixed(bits.unwrap_or_default()))
         }
-        RateChoice::Modem => {
-            place.check(false, "rate", quoted("modem"), expected).map(|()| usual.clone())
-        }
+        RateChoice::Modem => Err(place.wrong(key, quoted("modem"), RATE)),
     }
+}
+
+/// Rates towards one terminal. `known` are the hub's links, if they are known.
+pub(super) fn of_terminal(
+    place: &Place<'_>,
+    raw: BTreeMap<String, Text<RateChoice>>,
+    known: Option<&[LinkConfig]>,
+) -> Result<BTreeMap<String, Rate>, FileError> {
+    let place = place.within("links");
+    let read = |(name, choice): (String, Text<RateChoice>)| {
+        if let Some(known) = known.filter(|known| known.iter().all(|link| link.name != name)) {
+            let names: Vec<String> = known.iter().map(|link| quoted(&link.name)).collect();
+            let names = if names.is_empty() { "none here".to_owned() } else { names.join(", ") };
+            return Err(place.wrong(&name, quoted(&name), format!("the name of a link: {names}")));
+        }
+        let rate = chosen(&place, &name, choice)?;
+        Ok((name, rate))
+    };
+    raw.into_iter().map(read).collect()
 }

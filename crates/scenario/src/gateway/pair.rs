@@ -143,8 +143,8 @@ pub(super) fn hub<E: Display>(
         let expected = "at least one section [[terminal]], `permits` or [etcd]";
         return Err(place.missing("terminal", expected));
     }
-    let classes = &shared.classes;
-    let mut list = List::new(&defaults, &shared.link.rate, Some(classes), shared.tunnel.is_some());
+    let known = (Some(&shared.classes), Some(&shared.links[..]));
+    let mut list = List::new(&defaults, &shared.link.rate, known, shared.tunnel.is_some());
     for (index, raw) in raw.terminal.into_iter().enumerate() {
         list.add(&place.within("terminal").within(index), raw)?;
     }

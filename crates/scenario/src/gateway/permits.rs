@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pep::accounting::VolumeDefaults;
 use pep::admission::Quota;
-use pep::config::{HubConfig, PermitDefaults, PermittedTerminal};
+use pep::config::{HubConfig, LinkConfig, PermitDefaults, PermittedTerminal};
 use pep::egress::Egress;
 use pep::keys::format_public_key;
 use pep::traffic::{Classes, Prefix, PrefixMap};
@@ -16,7 +16,7 @@ use units::BitRate;
 use super::pair::{carrier, name_of, public_key};
 use super::raw::RawPermit;
 use super::raw::values::Key;
-use super::{ConfigFile, egress, guarantees, limits};
+use super::{ConfigFile, egress, guarantees, limits, links};
 use crate::place::{Place, quoted};
 use crate::text::Text;
 use crate::{FileError, FileKind};
@@ -98,7 +98,7 @@ impl Permitted {
             volume: VolumeDefaults::default(),
         };
         let rate = Rate::Modem { initial: BitRate::default() };
-        let mut list = List::new(&defaults, &rate, None, false);
+        let mut list = List::new(&defaults, &rate, (None, None), false);
         file.parse(FileKind::Permit, |place, raw: RawPermit| {
             list.add(place, RawPermit { name: raw.name.or_else(|| Some(String::new())), ..raw })
         })
@@ -111,6 +111,8 @@ pub(super) struct List<'a> {
     rate: &'a Rate,
     /// The hub's classes; `None` if they are not known, and any name is good.
     classes: Option<&'a Classes>,
+    /// The hub's links, likewise.
+    links: Option<&'a [LinkConfig]>,
     /// Whether each needs networks, because there is a tunnel.
     tunnel: bool,
     pub(super) terminals: Vec<PermittedTerminal>,
@@ -126,13 +128,14 @@ impl<'a> List<'a> {
     pub(super) fn new(
         defaults: &'a PermitDefaults,
         rate: &'a Rate,
-        classes: Option<&'a Classes>,
+        (classes, links): (Option<&'a Classes>, Option<&'a [LinkConfig]>),
         tunnel: bool,
     ) -> Self {
         Self {
             defaults,
             rate,
             classes,
+            links,
             tunnel,
             terminals: Vec::new(),
             names: BTreeSet::new(),
@@ -145,7 +148,8 @@ impl<'a> List<'a> {
     /// With the terminals of a hub's file.
     fn of(config: &'a HubConfig) -> Self {
         let (rate, tunnel) = (&config.link.rate, config.tunnel.is_some());
-        let mut list = Self::new(&config.defaults, rate, Some(&config.classes), tunnel);
+        let known = (Some(&config.classes), Some(&config.links[..]));
+        let mut list = Self::new(&config.defaults, rate, known, tunnel);
         for terminal in &config.terminals {
             list.insert(terminal.clone());
         }
@@ -157,6 +161,7 @@ impl<'a> List<'a> {
         let quota = limits::of_terminal(place, self.defaults.quota, &raw)?;
         let volume = limits::volume_of_terminal(place, &self.defaults.volume, &raw, self.classes)?;
         let classes = limits::class_rates(place, &raw.classes, self.classes)?;
+        let links = links::of_terminal(place, raw.links, self.links)?;
         let name = raw.name.ok_or_else(|| place.missing("name", "a name for log and status"))?;
         let is_new = !self.names.contains(&name);
         place.check(is_new, "name", quoted(&name), "a name that no earlier terminal has")?;
@@ -178,6 +183,7 @@ impl<'a> List<'a> {
             cache,
             quota,
             classes,
+            links,
             volume,
             expires,
             invited,

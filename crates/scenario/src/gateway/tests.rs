@@ -1304,3 +1304,25 @@ fn links_have_names_rates_and_a_way_out() {
     let error = hub(&(hub_with("", "") + geo + leo)).unwrap_err().to_string();
     assert!(error.contains("link.0.interface"), "{error}");
 }
+
+#[test]
+fn a_terminal_may_have_its_own_rates_of_links() {
+    let links = "[[link]]\nname = \"geo\"\n[[link]]\nname = \"leo\"\n";
+    let read = |own: &str, links: &str| hub(&format!("{}{own}\n{links}", hub_with("", "")));
+    let config = read("links = { leo = \"5 Mbit/s\", geo = \"auto\" }", links).unwrap();
+    let (leo, geo) = (
+        slacp::Rate::Fixed(BitRate::from_mbit(5)),
+        slacp::Rate::Auto { ceiling: None, probe: false },
+    );
+    let rates = pep::config::link_rates(&config.terminals, &config.links);
+    assert_eq!(rates[&config.terminals[0].key], [(0, geo), (1, leo)].into());
+    for (own, links, expected) in [
+        ("links.meo = \"auto\"", links, ["terminal.0.links.meo", "\"geo\", \"leo\""]),
+        ("links.leo = \"modem\"", links, ["terminal.0.links.leo", "\"auto\""]),
+        ("links.leo = \"0 Mbit/s\"", links, ["terminal.0.links.leo", "Mbit/s"]),
+        ("links.leo = \"auto\"", "", ["terminal.0.links.leo", "none here"]),
+    ] {
+        let error = read(own, links).unwrap_err().to_string();
+        assert!(expected.iter().all(|part| error.contains(part)), "{own}: {error}");
+    }
+}

@@ -250,6 +250,14 @@ impl Endpoint {
         }
     }
 
+    /// Overrides [`Config::links`] for these terminals, by the index of the link, for sessions set up and
+    /// links added from now on. Has no effect on a terminal.
+    pub fn set_link_rates(&mut self, rates: BTreeMap<PublicKey, BTreeMap<u8, Rate>>) {
+        if let Role::Hub(hub) = &mut self.role {
+            hub.set_link_rates(rates);
+        }
+    }
+
     /// Overrides [`Config::memory`] for these terminals, for sessions set up from now on. Has no
     /// effect on a terminal.
     pub fn set_memory(&mut self, memory: BTreeMap<PublicKey, ByteCount>) {

@@ -13,12 +13,13 @@ use crate::setup::foreign::Reported;
 use crate::setup::gate::Gate;
 use crate::setup::handshake::{self, Params, Responder};
 use crate::setup::knock::{KnockKey, MAC, Mac};
+use crate::setup::own::OwnConfigs;
 use crate::setup::parts::{Dispatch, Handover};
 use crate::setup::replacement::{Present, Replacement, Verdict};
 use crate::wire::packet::{self, Datagram, Echo, Header, Index, VERSION};
 use crate::{
     AggregateId, CloseReason, Config, Contact, Effort, KeyPair, MOST_LINKS, Notice, PublicKey,
-    SessionId, Sibling,
+    Rate, SessionId, Sibling,
 };
 
 /// How long an answered handshake waits for the terminal's first packet.
@@ -71,8 +72,7 @@ pub(crate) struct Hub {
     hints: usize,
     gate: Gate,
     peers: BTreeMap<PublicKey, KnownPeer>,
-    /// Memory limits of terminals for which [`Config::memory`] is overridden.
-    memory: BTreeMap<PublicKey, ByteCount>,
+    own: OwnConfigs,
     /// The key whose tentative session was created by the initiation with this knock.
     answered: BTreeMap<Mac, PublicKey>,
     /// When the tentative session of each key expires.
@@ -137,7 +137,7 @@ impl Hub {
             answered,
             expiries,
             foreign: Reported::default(),
-            memory: BTreeMap::new(),
+            own: OwnConfigs::default(),
             reads: 0,
             dispatch: Dispatch::default(),
             sibling: None,
@@ -191,14 +191,12 @@ impl Hub {
 
     /// Overrides the memory limits of these terminals, from their next session on.
     pub(crate) fn set_memory(&mut self, memory: BTreeMap<PublicKey, ByteCount>) {
-        self.memory = memory;
+        self.own.memory = memory;
     }
 
-    /// The configuration of a terminal's sessions, if it differs from the usual one.
-    fn own_config(&self, usual: &Config, key: &PublicKey) -> Option<Config> {
-        let memory = *self.memory.get(key)?;
-        let stream_window = usual.stream_window.min(memory);
-        Some(Config { memory, stream_window, ..usual.clone() })
+    /// Overrides the rates on links towards these terminals, from their next session on.
+    pub(crate) fn set_link_rates(&mut self, rates: BTreeMap<PublicKey, BTreeMap<u8, Rate>>) {
+        self.own.link_rates = rates;
     }
 
     /// Removes the tentative session of a key.
@@ -489,20 +487,21 @@ impl Hub {
         present: Option<u64>,
         theirs: &Params,
     ) -> (Option<Config>, Params) {
-        let mut own = self.own_config(&core.config, key);
+        let mut own = self.own.of(&core.config, key);
         let mut ours = core.params(present);
         if let Some(own) = &own {
             ours.limits = session::limits(own);
         }
-        let links = &core.config.links[..core.config.links.len().min(MOST_LINKS)];
+        let links = &own.as_ref().unwrap_or(&core.config).links;
+        let links = &links[..links.len().min(MOST_LINKS)];
         let number = theirs.links.and_then(|link| usize::try_from(link).ok());
         if core.has_links()
-            && let Some(rate) = number.and_then(|number| links.get(number))
+            && let Some(rate) = number.and_then(|number| links.get(number)).cloned()
         {
             ours.links = Some(links.len() as u64);
             (ours.rate, ours.times) = (rate.initial(), Some(rate.is_measured()));
             let usual = own.take().unwrap_or_else(|| core.config.clone());
-            own = Some(Config { rate: rate.clone(), ..usual });
+            own = Some(Config { rate, ..usual });
         }
         (own, ours)
     }

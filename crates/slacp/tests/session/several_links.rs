@@ -1,9 +1,10 @@
 //! A session over several links.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
-use slacp::{ClassConfig, Config, Event};
-use units::{ByteCount, Instant};
+use slacp::{ClassConfig, Config, Event, KeyPair, Rate};
+use units::{BitRate, ByteCount, Instant};
 
 use crate::hop::{HUB, Host, Plan, TERMINAL};
 use crate::links::{Kind, Net};
@@ -251,4 +252,40 @@ fn a_link_that_proves_nothing_is_added_again_in_its_own_place() {
     net.run_until(60.0, both);
     net.run_for(Duration::from_secs(60));
     assert!(both(&net), "{:?}", net.link_stats(HUB));
+}
+
+/// The rates of the hub's packets on each link over the next seconds, in Mbit/s.
+fn rates(net: &mut Net, seconds: u64) -> [f64; 2] {
+    let before = net.link_stats(HUB);
+    net.run_for(Duration::from_secs(seconds));
+    let after = net.link_stats(HUB);
+    [GEO, LEO].map(|link| {
+        (after[link].bytes_sent - before[link].bytes_sent) as f64 * 8e-6 / seconds as f64
+    })
+}
+
+#[test]
+fn a_terminal_s_own_rate_on_a_link_is_kept() {
+    let kinds = [Kind::geo(), Kind::leo()];
+    let mut net = Net::new(&kinds, &[Plan::new(100, 100 * MB)], 13, |_, _| {});
+    let own = BTreeMap::from([(LEO as u8, Rate::Fixed(BitRate::from_mbit(5)))]);
+    let key = KeyPair::from_private([1; 32]).public();
+    net.hosts[HUB].endpoint.set_link_rates(BTreeMap::from([(key, own)]));
+    net.run_until(60.0, |net| net.link_stats(HUB).iter().filter(|link| link.works).count() == 2);
+    net.open_all();
+    net.run_for(Duration::from_secs(3));
+    let [geo, leo] = rates(&mut net, 4);
+    assert!((4.5..=5.05).contains(&leo) && (45.0..=50.5).contains(&geo), "{geo} {leo} Mbit/s");
+}
+
+#[test]
+fn a_portion_of_the_rate_is_one_of_each_link_s() {
+    let mut net = Net::connected(&[Kind::geo(), Kind::leo()], &[Plan::new(100, 100 * MB)], 14);
+    net.open_all();
+    net.run_for(Duration::from_secs(3));
+    let now = net.now;
+    net.hosts[HUB].endpoint.set_portion(now, 0.5);
+    net.run_for(Duration::from_secs(1));
+    let [geo, leo] = rates(&mut net, 4);
+    assert!((22.5..=25.3).contains(&geo) && (8.5..=10.1).contains(&leo), "{geo} {leo} Mbit/s");
 }

@@ -142,6 +142,16 @@ impl Hop {
         self.command(|endpoint| endpoint.set_memory(memory.clone()));
     }
 
+    /// Sets the rates of these terminals' own on links, from their next session on.
+    pub(crate) fn set_link_rates(&self, rates: &BTreeMap<PublicKey, BTreeMap<u8, Rate>>) {
+        self.command(|endpoint| endpoint.set_link_rates(rates.clone()));
+    }
+
+    /// Uses no more than this portion of rates that are not measured.
+    pub(crate) fn set_portion(&self, now: Instant, portion: f64) {
+        self.command(|endpoint| endpoint.set_portion(now, portion));
+    }
+
     /// Sets a session's share of the rate. Ignored for a session that has ended.
     pub(crate) fn set_share(&self, now: Instant, session: SessionId, share: SessionShare) {
         let _ = self.lock(session).endpoint.set_share(now, session, share);

@@ -468,6 +468,9 @@ pub(crate) struct PermittedTerminal {
     /// Rates of classes towards the terminal, by name; what is missing is as in `[[class]]`.
     #[serde(default)]
     pub(in crate::gateway) classes: BTreeMap<String, OwnRates>,
+    /// The hub's rates towards the terminal on links, by name; what is missing is as in `[[link]]`.
+    #[serde(default)]
+    pub(in crate::gateway) links: BTreeMap<String, Text<RateChoice>>,
     /// The most that the streams of its session hold, in each direction; by default `memory` of
     /// the hub.
     pub(in crate::gateway) memory: Option<Text<ByteCount>>,

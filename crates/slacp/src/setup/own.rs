@@ -1,0 +1,35 @@
+//! What a hub configures otherwise for some of its terminals.
+
+use std::collections::BTreeMap;
+
+use units::ByteCount;
+
+use crate::{Config, PublicKey, Rate};
+
+/// Overrides by terminal, for sessions set up and links added from now on.
+#[derive(Default)]
+pub(super) struct OwnConfigs {
+    /// In place of [`Config::memory`].
+    pub(super) memory: BTreeMap<PublicKey, ByteCount>,
+    /// In place of the rates of [`Config::links`], by their indices.
+    pub(super) link_rates: BTreeMap<PublicKey, BTreeMap<u8, Rate>>,
+}
+
+impl OwnConfigs {
+    /// The configuration of a terminal's sessions, if it differs from the usual one.
+    pub(super) fn of(&self, usual: &Config, key: &PublicKey) -> Option<Config> {
+        let (memory, rates) = (self.memory.get(key), self.link_rates.get(key));
+        if memory.is_none() && rates.is_none() {
+            return None;
+        }
+        let mut own = usual.clone();
+        if let Some(memory) = memory {
+            (own.memory, own.stream_window) = (*memory, usual.stream_window.min(*memory));
+        }
+        for (link, rate) in rates.into_iter().flatten() {
+            let usual = own.links.get_mut(usize::from(*link));
+            usual.into_iter().for_each(|usual| usual.clone_from(rate));
+        }
+        Some(own)
+    }
+}
