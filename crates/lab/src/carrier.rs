@@ -102,6 +102,9 @@ fn reconfigure(link: &mut Link<Vec<u8>>, now: Instant, old: &LinkConfig, new: Li
     if old.loss != new.loss {
         link.set_loss(now, new.loss);
     }
+    if old.policer != new.policer {
+        link.set_policer(now, new.policer);
+    }
     if old.queue != new.queue {
         link.set_queue(now, new.queue);
     }

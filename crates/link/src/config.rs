@@ -1,6 +1,6 @@
 //! The settings of a link.
 
-use crate::{Delay, Discipline, Encapsulation, Jitter, Loss, Outage, QueueLimit, Rate};
+use crate::{Delay, Discipline, Encapsulation, Jitter, Loss, Outage, Policer, QueueLimit, Rate};
 
 /// The settings of one direction of a link. Every combination is valid: even impossible values
 /// (rate 0, no delay, no queue) behave as the fields say. All settings except the seed can be
@@ -22,6 +22,8 @@ pub struct LinkConfig {
     pub loss: Loss,
     /// Times without reception, counted from the link's start. Default none.
     pub outages: Vec<Outage>,
+    /// Drops what exceeds a rate before it reaches the queue. Default none.
+    pub policer: Option<Policer>,
     /// Limit of the queue for the serialiser.
     pub queue: QueueLimit,
     /// Drops before the queue is full. Default none.
@@ -29,7 +31,8 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// A link with a drop-tail queue, without encapsulation, jitter or outages.
+    /// A link with a drop-tail queue, without encapsulation, jitter, outages or
+    /// policer.
     pub fn new(
         rate: impl Into<Rate>,
         delay: impl Into<Delay>,
@@ -43,6 +46,7 @@ impl LinkConfig {
             jitter: Jitter::None,
             loss,
             outages: Vec::new(),
+            policer: None,
             queue,
             discipline: Discipline::DropTail,
         }

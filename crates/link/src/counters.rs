@@ -38,10 +38,12 @@ impl Counters {
 pub struct Counters {
     /// Passed to the link.
     pub offered: Tally,
-    /// Dropped by the full queue or by its discipline.
+    /// Dropped before the link: by the full queue, its discipline, or the policer.
     pub dropped_queue: Tally,
     /// Dropped by the discipline although there was room.
     pub dropped_early: Tally,
+    /// Dropped by the policer.
+    pub dropped_policer: Tally,
     /// Marked as "congestion experienced" instead of being dropped.
     pub marked: Tally,
     /// Lost on the link; counted at the time they would have been delivered.

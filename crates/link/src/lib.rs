@@ -10,7 +10,8 @@
 //!
 //! The stages are independent. A packet waits in the queue only while another is being serialised;
 //! the one in the serialiser is not in the queue, and packets in propagation count against nothing.
-//! A full queue therefore holds exactly its limit, and a long delay never costs throughput.
+//! A full queue therefore holds exactly its limit, and a long delay never costs throughput. A
+//! [`Policer`], if there is one, drops packets before they reach the queue.
 //!
 //! [`Link`] is a state machine (`docs/state-machines.md`): it is handed the
 //! time, and the same seed and inputs give the same outputs. The packets are
@@ -37,6 +38,7 @@ mod modcod;
 mod opportunities;
 mod outage;
 mod payload;
+mod policer;
 mod propagate;
 mod queue;
 mod queue_size;
@@ -64,6 +66,7 @@ pub use modcod::{
 pub use opportunities::{Opportunities, OpportunitiesError};
 pub use outage::Outage;
 pub use payload::{Payload, TrafficClass};
+pub use policer::{Policer, PolicerError};
 pub use queue::{CoDel, Discipline, QueueLimit, Red};
 pub use queue_size::{QueueError, QueueSize};
 pub use rate::Rate;

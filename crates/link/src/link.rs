@@ -6,12 +6,13 @@ mod tests;
 use units::{Instant, Machine};
 
 use crate::payload::Frame;
+use crate::policer::Bucket;
 use crate::propagate::Propagation;
 use crate::queue::Queue;
 use crate::serialise::Serialiser;
 use crate::{
     Counters, Delay, Dice, Discipline, Encapsulation, Jitter, LinkConfig, Loss, Outage, Payload,
-    QueueLimit, Rate, Tally,
+    Policer, QueueLimit, Rate, Tally,
 };
 
 /// The stream of random numbers that RED draws from.
@@ -60,9 +61,11 @@ pub enum Wake {
 /// | jitter | as for the delay; only reordering jitter reorders |
 /// | loss, outages | apply to packets that arrive after `now`, wherever they are |
 /// | queue limit | packets beyond a lower limit stay; none enters until there is room |
+/// | policer | starts with a full bucket |
 /// | discipline | starts afresh; CoDel judges packets already waiting by their whole wait |
 #[derive(Debug)]
 pub struct Link<P> {
+    policer: Option<Bucket>,
     queue: Queue<P>,
     serialiser: Serialiser<P>,
     propagation: Propagation<P>,
@@ -81,6 +84,7 @@ impl<P: Payload> Link<P> {
         let mut queue = Queue::new(config.queue, Dice::stream(seed, QUEUE));
         queue.set_discipline(origin, config.discipline);
         Self {
+            policer: config.policer.map(|policer| Bucket::new(origin, policer)),
             queue,
             serialiser: Serialiser::new(origin, config.rate.clone(), config.encapsulation),
             propagation: Propagation::new(origin, config, seed),
@@ -118,6 +122,12 @@ impl<P: Payload> Link<P> {
         self.propagation.set_loss(now, loss);
     }
 
+    /// Changes the policer.
+    pub fn set_policer(&mut self, now: Instant, policer: Option<Policer>) {
+        self.advance(now);
+        self.policer = policer.map(|policer| Bucket::new(now, policer));
+    }
+
     /// Changes the limit of the queue.
     pub fn set_queue(&mut self, now: Instant, limit: QueueLimit) {
         self.advance(now);
@@ -148,6 +158,13 @@ impl<P: Payload> Link<P> {
         let len = packet.wire_len();
         let mut frame = Frame { packet, len, number: self.counters.offered.packets };
         self.counters.offered.add(len);
+        if self
+            .policer
+            .as_mut()
+            .is_some_and(|policer| !policer.passes(now, len, &mut self.counters))
+        {
+            return;
+        }
         let direct = self.serialiser.is_free();
         if !self.queue.admit(now, direct, &mut frame, &mut self.counters) {
             return;

@@ -126,6 +126,9 @@ impl DamaSpec {
         if ret.jitter != Jitter::None {
             return Err(place.unreadable("", "a return link with [dama] has no jitter but its own"));
         }
+        if ret.policer.is_some() {
+            return Err(place.unreadable("", "a return link with [dama] has no policer"));
+        }
         if cell(ret.encapsulation).is_none() {
             let value = quoted(ret.encapsulation);
             let message = format!(

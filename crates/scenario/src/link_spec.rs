@@ -9,7 +9,8 @@ mod tests;
 use core::time::Duration;
 
 use link::{
-    Delay, DisciplineChoice, Encapsulation, Jitter, LinkConfig, Loss, Outage, QueueSize, Rate,
+    Delay, DisciplineChoice, Encapsulation, Jitter, LinkConfig, Loss, Outage, Policer, QueueSize,
+    Rate,
 };
 use units::BitRate;
 
@@ -33,6 +34,8 @@ pub struct LinkSpec {
     /// Times without reception, counted from the start; in addition to those of
     /// [`RateSpec::Acm`].
     pub outages: Vec<Outage>,
+    /// Drops what exceeds a rate before it reaches the queue.
+    pub policer: Option<Policer>,
     /// Size of the queue for the link.
     pub queue: QueueSize,
     /// Drops before the queue is full.
@@ -96,9 +99,9 @@ impl LinkSpec {
         BitRate::from_bits_per_second((rate.bits_per_second() as f64 * share) as u64)
     }
 
-    /// Whether the rate changes over time.
+    /// Whether less than the greatest rate may pass: it changes over time, or is policed.
     pub fn rate_changes(&self) -> bool {
-        self.rate.least() != self.rate.greatest()
+        self.policer.is_some() || self.rate.least() != self.rate.greatest()
     }
 
     /// The link, on a path of round-trip time `rtt` with packets of up to `mtu` bytes.
@@ -112,6 +115,7 @@ impl LinkSpec {
             encapsulation: self.encapsulation,
             jitter: self.jitter,
             outages: [&self.outages[..], &self.rate.outages(&self.delay)].concat(),
+            policer: self.policer,
             discipline: self.discipline.on(rate, rtt, mtu, self.ecn),
             ..LinkConfig::new(
                 self.rate.over_time().clone(),

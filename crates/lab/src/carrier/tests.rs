@@ -38,6 +38,7 @@ fn each_setting_of_a_link_can_change_while_it_runs() {
         "encapsulation = \"fixed 100 B\"",
         "delay = \"20 ms\"",
         "loss-period = 2",
+        "policer = \"2 Mbit/s burst 15 kB\"",
         "queue = \"20 packets\"",
         "discipline = \"codel target=5ms interval=20ms\"",
     ] {

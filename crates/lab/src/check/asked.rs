@@ -76,11 +76,11 @@ impl Asked {
 
 /// Whether queue drops can be identified: nothing else loses packets, and all take the same time.
 pub(super) fn is_plain(link: &LinkSpec) -> bool {
-    let LinkSpec { rate, encapsulation, jitter, loss, outages, discipline, .. } = link;
+    let LinkSpec { rate, encapsulation, jitter, loss, outages, policer, discipline, .. } = link;
     let constant =
         matches!(rate, RateSpec::Given(Rate::Constant(_))) && *encapsulation == Encapsulation::None;
     let sure = *loss == Loss::None && outages.is_empty() && *jitter == Jitter::None;
-    constant && sure && *discipline == DisciplineChoice::DropTail
+    constant && sure && policer.is_none() && *discipline == DisciplineChoice::DropTail
 }
 
 /// The same lab with the same queues, and links without losses or other disturbances.
@@ -106,6 +106,7 @@ pub(super) fn lossless(preset: &Preset) -> Preset {
     for (_, direction) in directions(&mut clean) {
         (direction.loss, direction.jitter) = (Loss::None, Jitter::None);
         direction.outages.clear();
+        direction.policer = None;
         // Without what a MODCOD that does not suit the weather loses.
         direction.rate = direction.rate.over_time().clone().into();
     }

@@ -65,9 +65,12 @@ pub struct LinkStatus {
     pub loss: String,
     /// The size of the queue.
     pub queue: String,
+    /// The policer before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policer: Option<String>,
     /// Passed to the link.
     pub offered: TallyStatus,
-    /// Dropped by the full queue or by its discipline.
+    /// Dropped by the full queue, its discipline or the policer.
     pub dropped: TallyStatus,
     /// Lost on the link.
     pub lost: TallyStatus,
@@ -141,7 +144,8 @@ impl fmt::Display for Status {
 impl fmt::Display for LinkStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { link, rate, delay, loss, queue, .. } = self;
-        writeln!(f, "  {link:<20} {rate}, {delay}, loss {loss}, queue {queue}")?;
+        let policer = self.policer.as_ref().map(|it| format!(", policer {it}")).unwrap_or_default();
+        writeln!(f, "  {link:<20} {rate}, {delay}, loss {loss}, queue {queue}{policer}")?;
         let counters = [&self.delivered, &self.lost, &self.dropped, &self.queued];
         let [delivered, lost, dropped, waiting] = counters.map(|tally| tally.packets);
         writeln!(
@@ -195,6 +199,7 @@ fn link_status(preset: &Preset, gauge: &Gauge) -> LinkStatus {
         delay: describe_delay(&direction.delay),
         loss: describe_loss(&direction.loss),
         queue: direction.queue.to_string(),
+        policer: direction.policer.map(|policer| policer.to_string()),
         offered: tally(counters.offered),
         dropped: tally(counters.dropped_queue),
         lost: tally(counters.lost),

@@ -213,6 +213,11 @@ fn errors_name_the_key_and_what_would_be_accepted() {
             "delay = \"250 ms\"\njitter = \"5 ms\"\nqueue = \"40 kB\"\n[dama]",
             ["dama", "no jitter"],
         ),
+        (
+            "delay = \"250 ms\"\nqueue = \"40 kB\"\n[dama]",
+            "delay = \"250 ms\"\npolicer = \"1 Mbit/s burst 9 kB\"\nqueue = \"40 kB\"\n[dama]",
+            ["dama", "no policer"],
+        ),
     ] {
         let error = changed(from, to).unwrap_err().to_string();
         assert!(named.iter().all(|part| error.contains(part)), "{to}: {error}");

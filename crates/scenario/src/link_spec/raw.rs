@@ -4,7 +4,7 @@ use core::num::NonZeroU64;
 
 use link::{
     Delay, DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Loss, Outage,
-    QueueSize, Rate,
+    Policer, QueueSize, Rate,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,10 @@ pub(crate) struct RawLink {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["5 ms", "5 ms reordering"]))]
     pub(crate) jitter: Option<Text<Jitter>>,
+    /// Drops what exceeds a rate before it reaches the queue; `burst` may pass at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["30 Mbit/s burst 15 kB"]))]
+    pub(crate) policer: Option<Text<Policer>>,
     /// Size of the queue. A BDP is the greatest rate that packets of the MTU get × the greatest
     /// round-trip time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,6 +102,7 @@ impl From<&LinkSpec> for RawLink {
         let mut raw = Self {
             encapsulation: Some(Text(link.encapsulation)),
             jitter: Some(Text(link.jitter)),
+            policer: link.policer.map(Text),
             queue: Some(Text(link.queue)),
             discipline: Some(Text(link.discipline)),
             ecn: Some(link.ecn),

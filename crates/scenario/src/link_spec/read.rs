@@ -4,8 +4,8 @@ use core::fmt::Display;
 use core::time::Duration;
 
 use link::{
-    Delay, DisciplineChoice, Encapsulation, ErrorModel, Jitter, Loss, Outage, QueueSize, Rate,
-    Trace, TraceValue,
+    Delay, DisciplineChoice, Encapsulation, ErrorModel, Jitter, Loss, Outage, Policer, QueueSize,
+    Rate, Trace, TraceValue,
 };
 use units::{BitRate, ByteCount, Probability, format_duration};
 
@@ -20,6 +20,8 @@ use crate::trace::{Source, TraceFault, parse_rates};
 const GREATEST_RATE: BitRate = BitRate::from_mbit(1_000_000);
 const GREATEST_DELAY: Duration = Duration::from_secs(60);
 const GREATEST_OVERHEAD: ByteCount = ByteCount::new(1000);
+/// A policer's burst that no packet exceeds.
+const LEAST_BURST: ByteCount = ByteCount::new(1500);
 /// Bursts that come more often than this amount to losses of single packets.
 const LEAST_CYCLE: Duration = Duration::from_millis(1);
 
@@ -32,6 +34,7 @@ pub(crate) struct Changes {
     jitter: Option<Jitter>,
     loss: Option<Loss>,
     outages: Option<Vec<Outage>>,
+    policer: Option<Policer>,
     queue: Option<QueueSize>,
     discipline: Option<DisciplineChoice>,
     ecn: Option<bool>,
@@ -51,6 +54,7 @@ impl LinkSpec {
             jitter: changes.jitter.unwrap_or_default(),
             loss: changes.loss.unwrap_or(Loss::None),
             outages: changes.outages.unwrap_or_default(),
+            policer: changes.policer,
             queue: changes.queue.ok_or_else(queue)?,
             discipline: changes.discipline.unwrap_or_default(),
             ecn: changes.ecn.unwrap_or_default(),
@@ -78,6 +82,7 @@ impl LinkSpec {
         set(&mut self.jitter, changes.jitter);
         set(&mut self.loss, changes.loss);
         set(&mut self.outages, changes.outages);
+        self.policer = changes.policer.or(self.policer);
         set(&mut self.queue, changes.queue);
         set(&mut self.discipline, changes.discipline);
         set(&mut self.ecn, changes.ecn);
@@ -94,6 +99,7 @@ impl Changes {
             delay: delay(place, raw.delay.map(|text| text.0.0), raw.delay_trace.as_ref())?,
             jitter: jitter(place, own(raw.jitter))?,
             outages: raw.outages.map(|all| all.into_iter().map(|text| text.0).collect()),
+            policer: policer(place, own(raw.policer))?,
             queue: own(raw.queue),
             discipline: own(raw.discipline),
             ecn: raw.ecn,
@@ -162,6 +168,15 @@ fn jitter(place: &Place<'_>, jitter: Option<Jitter>) -> Result<Option<Jitter>, F
 fn short(place: &Place<'_>, key: &str, delay: Duration) -> Result<(), FileError> {
     let expected = format!("at most {}", format_duration(GREATEST_DELAY));
     place.check(delay <= GREATEST_DELAY, key, format_duration(delay), expected)
+}
+
+fn policer(place: &Place<'_>, policer: Option<Policer>) -> Result<Option<Policer>, FileError> {
+    if let Some(policer) = policer {
+        place.check(is_possible(policer.rate), "policer", policer.rate, possible_rates())?;
+        let expected = format!("a burst of at least {LEAST_BURST}, a packet");
+        place.check(policer.burst >= LEAST_BURST, "policer", policer.burst, expected)?;
+    }
+    Ok(policer)
 }
 
 fn encapsulation(

@@ -5,7 +5,8 @@ use core::time::Duration;
 use std::path::{Path, PathBuf};
 
 use link::{
-    DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Loss, Outage, QueueSize,
+    DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Loss, Outage, Policer,
+    QueueSize,
 };
 use units::{BitRate, Probability};
 
@@ -52,6 +53,10 @@ pub struct Overrides {
     pub loss_trace: Option<PathBuf>,
     /// Outages of both links, replacing the preset's.
     pub outages: Vec<Outage>,
+    /// Policer of the forward link.
+    pub policer: Option<Policer>,
+    /// Policer of the return link.
+    pub return_policer: Option<Policer>,
     /// Queue of both links.
     pub queue: Option<QueueSize>,
     /// Discipline of both queues.
@@ -148,12 +153,14 @@ impl Overrides {
 
     fn of_forward(&self) -> RawLink {
         let (rate, rate_trace) = (self.rate.map(Text), file(&self.rate_trace));
-        RawLink { rate, rate_trace, ..RawLink::default() }
+        let policer = self.policer.map(Text);
+        RawLink { rate, rate_trace, policer, ..RawLink::default() }
     }
 
     fn of_return(&self) -> RawLink {
         let (rate, rate_trace) = (self.return_rate.map(Text), file(&self.return_rate_trace));
-        RawLink { rate, rate_trace, ..RawLink::default() }
+        let policer = self.return_policer.map(Text);
+        RawLink { rate, rate_trace, policer, ..RawLink::default() }
     }
 }
 
@@ -170,6 +177,7 @@ fn usual_terrestrial() -> LinkSpec {
         jitter: Jitter::None,
         loss: Loss::None,
         outages: Vec::new(),
+        policer: None,
         queue: QueueSize::Bdp(1.0),
         discipline: DisciplineChoice::default(),
         ecn: false,

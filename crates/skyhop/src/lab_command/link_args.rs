@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 use link::{
-    DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Outage, QueueSize,
+    DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Outage, Policer, QueueSize,
 };
 use scenario::{FileError, Overrides, Preset, TerrestrialOverrides};
 use units::{BitRate, Probability, parse_duration};
@@ -88,6 +88,12 @@ pub(super) struct LinkOptions {
     /// repeated
     #[arg(long = "outage", value_name = "AT+FOR", help_heading = "Link")]
     outages: Vec<Outage>,
+    /// Drop what exceeds a rate on the forward link before it can queue: "30 Mbit/s burst 15 kB"
+    #[arg(long, value_name = "POLICER", help_heading = "Link")]
+    policer: Option<Policer>,
+    /// The same on the return link
+    #[arg(long, value_name = "POLICER", help_heading = "Link")]
+    return_policer: Option<Policer>,
     /// Queue size of both links: "1 BDP", "100 packets", 64kB
     #[arg(long, value_name = "SIZE", help_heading = "Link")]
     queue: Option<QueueSize>,
@@ -146,6 +152,8 @@ impl LinkOptions {
             loss_period: self.loss_period,
             loss_trace: self.loss_trace.clone(),
             outages: self.outages.clone(),
+            policer: self.policer,
+            return_policer: self.return_policer,
             queue: self.queue,
             discipline: self.discipline,
             ecn: self.ecn.then_some(true),

@@ -9,7 +9,7 @@ use units::{BitRate, ByteCount, Instant, Probability};
 use super::{Numbered, check_conservation, millis, run_until};
 use crate::{
     Burst, CoDel, Counters, Delay, Discipline, Encapsulation, GilbertElliott, Jitter, Link,
-    LinkConfig, Loss, Opportunities, Outage, QueueLimit, Rate, Red, Trace, TraceValue,
+    LinkConfig, Loss, Opportunities, Outage, Policer, QueueLimit, Rate, Red, Trace, TraceValue,
 };
 
 /// An action of a link's owner.
@@ -25,6 +25,7 @@ enum Action {
     Outage(Outage),
     EndOutages,
     Discipline(Discipline),
+    Policer(Option<Policer>),
 }
 
 /// Actions with their times.
@@ -40,6 +41,7 @@ fn schedule() -> impl Strategy<Value = Vec<(u64, Action)>> {
         1 => any_outage().prop_map(Action::Outage),
         1 => Just(Action::EndOutages),
         1 => any_discipline().prop_map(Action::Discipline),
+        1 => any_policer().prop_map(Action::Policer),
     ];
     prop::collection::vec((0u64..2_000_000, action), 0..200)
 }
@@ -53,6 +55,12 @@ fn any_rate() -> impl Strategy<Value = Rate> {
         1 => prop::collection::vec(rate, 1..5).prop_map(|rates| Rate::Trace(trace(rates))),
         1 => opportunities.prop_map(|text| Opportunities::parse(text).unwrap().into()),
     ]
+}
+
+fn any_policer() -> impl Strategy<Value = Option<Policer>> {
+    let rate = (0..100_000_000u64).prop_map(BitRate::from_bits_per_second);
+    let burst = (0..100_000u64).prop_map(ByteCount::new);
+    prop::option::of((rate, burst).prop_map(|(rate, burst)| Policer { rate, burst }))
 }
 
 fn any_encapsulation() -> impl Strategy<Value = Encapsulation> {
@@ -150,17 +158,20 @@ fn any_outage() -> impl Strategy<Value = Outage> {
 fn any_config() -> impl Strategy<Value = LinkConfig> {
     let first = (any_rate(), any_encapsulation(), any_delay(), any_jitter());
     let outages = prop::collection::vec(any_outage(), 0..3);
-    let second = (any_loss(), outages, any_queue(), any_discipline());
+    let second = (any_loss(), outages, any_policer(), any_queue(), any_discipline());
     (first, second).prop_map(
-        |((rate, encapsulation, delay, jitter), (loss, outages, queue, discipline))| LinkConfig {
-            rate,
-            encapsulation,
-            delay,
-            jitter,
-            loss,
-            outages,
-            queue,
-            discipline,
+        |((rate, encapsulation, delay, jitter), (loss, outages, policer, queue, discipline))| {
+            LinkConfig {
+                rate,
+                encapsulation,
+                delay,
+                jitter,
+                loss,
+                outages,
+                policer,
+                queue,
+                discipline,
+            }
         },
     )
 }
@@ -177,6 +188,7 @@ fn act(link: &mut Link<Numbered>, now: Instant, number: u32, action: &Action) {
         Action::Outage(outage) => link.add_outage(now, outage),
         Action::EndOutages => link.end_outages(now),
         Action::Discipline(discipline) => link.set_discipline(now, discipline),
+        Action::Policer(policer) => link.set_policer(now, policer),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Properties of every valid preset.
 
-use link::{Acm, Burst, Link, Modcods, Opportunities, Outage, Standard, Trace, TraceValue};
+use link::{
+    Acm, Burst, Link, Modcods, Opportunities, Outage, Policer, Standard, Trace, TraceValue,
+};
 use units::{Decibels, Instant, Machine, SymbolRate};
 
 use super::*;
@@ -117,6 +119,12 @@ fn any_queue() -> impl Strategy<Value = QueueSize> {
     ]
 }
 
+fn any_policer() -> impl Strategy<Value = Option<Policer>> {
+    let rate = (1u64..1_000_000_000_000).prop_map(BitRate::from_bits_per_second);
+    let burst = (1500u64..1 << 40).prop_map(ByteCount::new);
+    prop::option::of((rate, burst).prop_map(|(rate, burst)| Policer { rate, burst }))
+}
+
 fn any_discipline() -> impl Strategy<Value = (DisciplineChoice, bool)> {
     let p = || prop::option::of(any_probability());
     let red = (0.0f64..100.0, 0.001f64..100.0, p(), p()).prop_map(|(min, more, max_p, weight)| {
@@ -138,10 +146,23 @@ fn any_link() -> impl Strategy<Value = LinkSpec> {
         vec!["none", "fixed 9 B", "code 1/2", "aal5 llc", "mpe packed", "ule npa packed", "gse 6"];
     let encapsulation = prop::sample::select(names).prop_map(|name| name.parse().unwrap());
     let outages = prop::collection::vec(any_outage(), 0..3);
+    let room = (any_policer(), any_queue());
     let first = (any_rate(), encapsulation, any_delay(), any_jitter());
-    (first, any_loss(), outages, any_queue(), any_discipline()).prop_map(
-        |((rate, encapsulation, delay, jitter), loss, outages, queue, (discipline, ecn))| {
-            LinkSpec { rate, encapsulation, delay, jitter, loss, outages, queue, discipline, ecn }
+    (first, any_loss(), outages, room, any_discipline()).prop_map(
+        |(first, loss, outages, (policer, queue), (discipline, ecn))| {
+            let (rate, encapsulation, delay, jitter) = first;
+            LinkSpec {
+                rate,
+                encapsulation,
+                delay,
+                jitter,
+                loss,
+                outages,
+                policer,
+                queue,
+                discipline,
+                ecn,
+            }
         },
     )
 }
