@@ -1,7 +1,7 @@
 //! What a sender gets of a link whose rate nobody told it, in virtual time, as a
 //! table: `cargo bench -p skyhop-slacp --bench rate`; a part of it with `-- fresh`, `downloads`,
 //! `start`, `fades`,
-//! `varied`, `steps`, `beside`, `sharing`, `tcp`, `crowds`, `aggregate` or `luck`, and with a number
+//! `varied`, `policed`, `steps`, `beside`, `sharing`, `tcp`, `crowds`, `aggregate` or `luck`, and with a number
 //! of seeds instead of 32. `-- plots` draws the pictures of `docs/rate.md` instead; it must be named,
 //! because it writes files.
 //!
@@ -55,12 +55,13 @@ const STARTS: u64 = 50;
 
 fn main() {
     let chosen: Vec<String> = arguments().filter(|arg| arg.parse::<u64>().is_err()).collect();
-    let parts: [(&str, fn()); 12] = [
+    let parts: [(&str, fn()); 13] = [
         ("fresh", fresh_sessions),
         ("downloads", downloads),
         ("start", start),
         ("fades", fades),
         ("varied", varied),
+        ("policed", policed),
         ("steps", steps),
         ("beside", beside),
         ("sharing", sharing),
@@ -364,6 +365,31 @@ fn varied() {
             verdict(share >= 0.9),
             verdict(auto <= told + 50.0),
             lost * 100.0,
+        );
+    }
+}
+
+fn policed() {
+    println!(
+        "token buckets: goodput of auto by the bucket's rate, and what is lost of it and of what one \
+         sends that is told the rate; median (worst) of {} seeds, over 60 s",
+        seeds()
+    );
+    for link in Varied::all_policed() {
+        let runs: Vec<[path::varied::Came; 2]> = (1..=seeds())
+            .into_par_iter()
+            .map(|seed| [true, false].map(|told| link.run(told, seed)))
+            .collect();
+        let share = runs.iter().map(|[_, auto]| auto.goodput / link.mbit);
+        let (share, least) = spread(share, f64::min);
+        let lost = |which: usize| spread(runs.iter().map(|run| run[which].lost * 100.0), f64::max);
+        let ((told, _), (auto, most)) = (lost(0), lost(1));
+        println!(
+            "  {:<36} {share:.3} ({least:.3}) (>= 0.90) {:<8} lost {auto:.2} ({most:.2}) % (<= 2) \
+             {:<8} told {told:.2} %",
+            link.name,
+            verdict(share >= 0.9),
+            verdict(auto <= 2.0),
         );
     }
 }

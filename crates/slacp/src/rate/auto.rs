@@ -521,18 +521,22 @@ impl Auto {
         let flight = self.flight();
         match &mut self.phase {
             Phase::Start(start) => {
+                let policed = train.and_then(|train| train.err()?.bucket());
                 let sure = train.and_then(Result::ok).filter(Measured::is_sure);
                 self.link = sure.map_or(self.link, |train| self.link.max(train.received));
                 let found =
                     train.and_then(|train| start.train_came(train, self.delivered, self.rtt));
                 let Some(capacity) = found.or_else(|| start.overtaken(window?)) else { return };
                 self.measured_at = Some(now);
-                let initial = Initial { capacity, link: self.link, most: self.ceiling };
+                let initial = match policed {
+                    Some(bucket) => Initial::policed(bucket, self.ceiling),
+                    None => Initial { capacity, link: self.link, most: self.ceiling, bucket: None },
+                };
                 self.phase = Phase::Cruise(Box::new(Cruise::new(now, initial, self.law)));
             }
             Phase::Cruise(cruise) => {
                 if let Some(train) = train {
-                    cruise.train_came(train.ok());
+                    cruise.train_came(train, now + cruise.look(self.rtt));
                 }
                 let (Some(window), Some(flight)) = (window, flight) else { return };
                 self.measured_at = Some(now);

@@ -5,9 +5,12 @@
 //! arrivals are off that line, and how long none came, says how much the rate may be wrong: this is
 //! how jitter, time slots and frames show, and why a train has to be long against them.
 
+mod bucket;
+
 use units::Instant;
 
 use super::arrivals::micros;
+pub(crate) use bucket::Bucket;
 
 /// Approximate number of packets of a train whose arrival is examined.
 const MARKS: usize = 16;
@@ -15,6 +18,8 @@ const MARKS: usize = 16;
 const FEWEST: usize = 4;
 /// Minimum duration of the arrival in µs: the peer's clock and its readings are no more precise.
 const FASTEST: i64 = 40;
+/// A full packet in bits.
+const FULL_BITS: f64 = 12_000.0;
 
 /// A train that is being sent or has been sent.
 #[derive(Debug)]
@@ -49,13 +54,25 @@ pub(crate) struct Measured {
 }
 
 /// Why a train measured nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Unmeasured {
     /// Too few packets left or arrived.
     TooFew,
     /// All arrived at once: the link is very fast, or it collects packets and sends them in a time
     /// slot.
     AtOnce,
+    /// A token bucket has dropped what exceeded its rate.
+    Policed(Bucket),
+}
+
+impl Unmeasured {
+    /// The bucket that has policed the train, if one has.
+    pub(crate) fn bucket(self) -> Option<Bucket> {
+        match self {
+            Self::Policed(bucket) => Some(bucket),
+            Self::TooFew | Self::AtOnce => None,
+        }
+    }
 }
 
 impl Train {
@@ -131,8 +148,7 @@ impl Train {
 
     /// The least one-way delay of a marked packet in µs, plus the offset of the clocks.
     pub(crate) fn least_delay(&self) -> Option<i64> {
-        let delays = self.packets.iter().filter_map(|p| Some(p.arrived? - micros(p.sent)));
-        delays.min()
+        bucket::delays(&self.packets).min()
     }
 
     /// Whether all of it must have arrived once packet `largest` has.
@@ -142,6 +158,9 @@ impl Train {
 
     /// The rates between the first and the last arrival.
     pub(crate) fn measure(&self) -> Result<Measured, Unmeasured> {
+        if let Some(bucket) = self.bucket() {
+            return Err(Unmeasured::Policed(bucket));
+        }
         let mut arrivals =
             self.packets.iter().enumerate().filter_map(|(n, p)| Some((n, p.arrived?)));
         let (Some((first, begin)), Some((last, end))) = (arrivals.next(), arrivals.next_back())
@@ -157,7 +176,7 @@ impl Train {
         if time < FASTEST {
             return Err(Unmeasured::AtOnce);
         }
-        let points: Vec<(f64, f64)> = self.arrivals().collect();
+        let points: Vec<(f64, f64)> = Self::arrivals(&self.packets).collect();
         let slope = Slope::through(&points).ok_or(Unmeasured::AtOnce)?;
         let sending = micros(self.packets[last].sent) - micros(self.packets[first].sent);
         Ok(Measured {
@@ -169,9 +188,9 @@ impl Train {
     }
 
     /// The arrivals of marked packets: the acknowledged bytes up to each, and the time in s.
-    fn arrivals(&self) -> impl Iterator<Item = (f64, f64)> {
+    fn arrivals(packets: &[Packet]) -> impl Iterator<Item = (f64, f64)> {
         let mut bytes = 0.0;
-        self.packets.iter().filter_map(move |packet| {
+        packets.iter().filter_map(move |packet| {
             bytes += if packet.acked { f64::from(packet.size) } else { 0.0 };
             Some((bytes, packet.arrived? as f64 / 1e6))
         })

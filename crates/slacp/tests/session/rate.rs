@@ -7,10 +7,11 @@ use crate::path::fades::Fade;
 use crate::path::rivals::Rivals;
 use crate::path::sharing::{Sharing, beside_udp};
 use crate::path::tcp::Control;
+use crate::path::varied::Varied;
 use crate::path::{Path, Transfer, at, ms, queue_of};
 use link::{Jitter, LinkConfig, Loss};
 use slacp::{Config, Rate, RateError, RateState};
-use units::BitRate;
+use units::{BitRate, Probability};
 
 const DELAY: Duration = Duration::from_millis(300);
 
@@ -182,6 +183,22 @@ fn the_overflow_of_a_short_queue_does_not_look_like_chance() {
         let run = Case { per, queue: 10, bytes: 150_000_000, ..leo }.run(1);
         assert!(run.lost < 0.1 && run.of_limit > 0.85, "{per}: {run:?}");
     }
+}
+
+#[test]
+fn what_a_token_bucket_drops_does_not_look_like_chance() {
+    for link in Varied::all_policed() {
+        let came = link.run(false, 1);
+        assert!(came.goodput > 0.9 * link.mbit && came.lost < 0.05, "{} {came:?}", link.name);
+    }
+}
+
+#[test]
+fn a_token_bucket_hides_no_losses_by_chance() {
+    let mut link = Varied::all_policed().swap_remove(0);
+    link.link.loss = Loss::Per(Probability::new(0.02).unwrap());
+    let came = link.run(false, 1);
+    assert!(came.goodput > 0.85 * link.mbit && came.lost < 0.05, "{came:?}");
 }
 
 #[test]

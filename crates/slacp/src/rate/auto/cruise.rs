@@ -13,6 +13,7 @@ mod forecast;
 mod learn;
 mod loss;
 mod overflow;
+mod policing;
 mod price;
 mod probe;
 mod surplus;
@@ -27,12 +28,14 @@ use super::PACKET;
 use crate::rate::RateState;
 use crate::rate::arrivals::{LONGEST, Window};
 use crate::rate::law::Law;
+use crate::rate::train::Bucket;
 use competition::{Competition, Sight};
 use cubic::Times;
 use dip::Dip;
 use forecast::{Forecast, Outcome};
 use loss::{OwnLoss, deviation};
 use overflow::{Lost, OverflowTest};
+use policing::Policing;
 use price::{Price, Seen};
 use probe::Probe;
 use surplus::Surplus;
@@ -110,12 +113,21 @@ pub(super) struct Initial {
     pub(super) link: f64,
     /// Upper limit set by the owner, in bit/s.
     pub(super) most: f64,
+    /// The token bucket that polices the path, if one does.
+    pub(super) bucket: Option<Bucket>,
 }
 
 impl Initial {
     /// A link of which this session has all.
     pub(super) fn alone(capacity: f64, most: f64) -> Self {
-        Self { capacity, link: capacity, most }
+        Self { capacity, link: capacity, most, bucket: None }
+    }
+}
+
+impl Initial {
+    /// A path that is policed.
+    pub(super) fn policed(bucket: Bucket, most: f64) -> Self {
+        Self { bucket: Some(bucket), ..Self::alone(bucket.rate, most) }
     }
 }
 
@@ -159,6 +171,8 @@ pub(super) struct Cruise {
     /// The fraction of the capacity that this session uses of a link that it shares with others of
     /// its hub.
     part: f64,
+    /// The token bucket that polices the path, if one does.
+    policing: Option<Policing>,
     /// Until when further marks are answered already.
     marked_until: Instant,
 }
@@ -188,7 +202,7 @@ impl Cruise {
     pub(super) fn new(now: Instant, initial: Initial, law: Law) -> Self {
         let capacity = initial.capacity.min(initial.most);
         let link = initial.link.max(capacity);
-        Self {
+        let mut cruise = Self {
             law,
             capacity,
             most: initial.most,
@@ -215,8 +229,14 @@ impl Cruise {
             room: f64::INFINITY,
             noise: 0.0,
             part: 1.0,
+            policing: None,
             marked_until: now,
+        };
+        if let Some(bucket) = initial.bucket {
+            cruise.probe.police(bucket);
+            cruise.police(now);
         }
+        cruise
     }
 
     /// Sets the capacity of a link that this session shares with others of its hub, and the part of
@@ -309,6 +329,9 @@ impl Cruise {
         if self.dip.is_on(now) {
             return dip::AIM;
         }
+        if self.policing.is_some() {
+            return 0.0;
+        }
         let target = self.target();
         let aim = match self.shared {
             true => self.price.queue(),
@@ -343,15 +366,16 @@ impl Cruise {
         let least = window.queue.as_secs_f64();
         let queue = least.max(window.latest.as_secs_f64() - NOISE * self.noise);
         self.watch_queue(now, rtt, window, queue, passed);
-        self.learn(now, rtt, window, flight.sent);
+        let part = passed / self.feedback(rtt).as_secs_f64();
+        self.learn(now, rtt, window, (flight.sent, part));
         if self.shared && self.is_idle(window) {
-            self.yield_unheard(passed / self.feedback(rtt).as_secs_f64());
+            self.yield_unheard(part);
         }
         self.look_for_overflow(self.look(rtt), window, flight.sent);
         if now >= self.round.end {
             self.end_round(now, rtt, window);
         }
-        self.learn_inflow(flight.sent, queue, passed / self.feedback(rtt).as_secs_f64());
+        self.learn_inflow(flight.sent, queue, part);
         self.look_for_competition(now, flight.min_rtt, window);
         let longer = self.compare(now, window, flight);
         self.capacity = self.capacity.max(self.competition.floor()).min(self.most);
@@ -396,7 +420,7 @@ impl Cruise {
         // A queue that empties earlier than forecast shows a faster link, but not in a dip. Those
         // who share a link have dips at the same time, and need no train each.
         let alone = !self.shared && self.part >= 1.0;
-        if alone && dips && !self.dip.is_on(now) {
+        if alone && self.policing.is_none() && dips && !self.dip.is_on(now) {
             self.probe.search_soon();
         }
     }
@@ -462,15 +486,15 @@ impl Cruise {
         match self.forecast.judge(now, flight.sent, queue, tolerance, self.capacity) {
             Outcome::Met => {}
             // Did the link change, or did flows join?
-            Outcome::Void => self.probe.show_link(),
+            Outcome::Void => self.show_link(),
             Outcome::Gone => {
-                if queue < EMPTY * self.smooth_target() {
+                if queue < EMPTY * self.smooth_target() && self.policing.is_none() {
                     self.probe.hurry();
                 }
             }
             Outcome::Exceeded => {
                 self.unforeseen.begin();
-                self.probe.show_link();
+                self.show_link();
             }
             Outcome::Stuck(since) => return self.is_longer(now, since, window, flight),
         }
@@ -557,18 +581,21 @@ impl Cruise {
             let free = empty && used && !self.dip.disturbs(now);
             self.boost = if free { (self.boost * 2.0).min(MOST_BOOST) } else { 1.0 };
         }
+        let own = self.loss.share();
+        self.policing.iter_mut().for_each(|policing| policing.end_round(used, own));
         self.best = self.capacity.max(self.best * FADING);
         let reference = match self.shared {
             true => self.price.growth_reference(&self.law, self.link(), self.best),
             false => self.best,
         };
         self.ceiling = self.capacity + GROWTH * self.boost * reference;
-        if empty && used {
+        if empty && used && self.policing.is_none() {
             let (look, own) = (self.look(rtt), self.loss.share());
             self.overflow_test.end_round(now, look, own, window.delivered);
         }
-        self.probe.end_round(!empty);
-        let end = now + rtt.max(self.look(rtt) * 2);
+        let length = rtt.max(self.look(rtt) * 2);
+        self.probe.end_round(!empty, self.share() * length.as_secs_f64() / PACKET);
+        let end = now + length;
         self.round = Round { end, empty: true, limited: false };
     }
 }

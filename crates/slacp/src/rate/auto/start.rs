@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use super::{FULL, PACKET, Plan, TRAIN_RATE};
 use crate::rate::arrivals::Window;
-use crate::rate::train::{Measured, Unmeasured};
+use crate::rate::train::{Bucket, Measured, Unmeasured};
 use crate::rate::{PathMemory, RateState};
 
 /// Packets in the first train (RFC 6928 allows TCP 10).
@@ -162,6 +162,7 @@ impl Start {
     ) -> Option<f64> {
         let verdict = match train {
             Ok(seen) => self.judge(seen),
+            Err(Unmeasured::Policed(bucket)) => policed(bucket),
             Err(why) => {
                 let blind = BLIND_GROWTH * delivered as f64 * 8.0 / rtt.as_secs_f64().max(1e-3);
                 Verdict::Search(self.after_nothing(why, delivered, blind))
@@ -248,6 +249,16 @@ impl Start {
 
 fn confirm(rate: f64, excess: f64, long: f64) -> Start {
     Start::Confirm { rate: rate.min(TRAIN_RATE), excess, long, due: true }
+}
+
+/// The next train behind a bucket has to outlast what that holds.
+fn policed(bucket: Bucket) -> Verdict {
+    if bucket.is_sure() {
+        return Verdict::Capacity(bucket.rate);
+    }
+    let bits = bucket.packets() as f64 * PACKET / FASTER;
+    let long = (bits / bucket.rate).clamp(CONFIRM, CONFIRM_MOST);
+    Verdict::Search(confirm(bucket.rate, FASTER, long))
 }
 
 fn confirming(rate: f64, excess: f64, long: f64) -> Plan {

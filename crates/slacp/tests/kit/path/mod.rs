@@ -20,7 +20,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use link::{Link, LinkConfig, Payload};
+use link::{Link, LinkConfig, Payload, Policer};
 use slacp::{
     CloseReason, Config, Ecn, Endpoint, Event, KeyPair, Open, PathKey, PathMemory, RateState, Read,
     SessionId, Stats, StreamId,
@@ -383,6 +383,10 @@ impl Path {
     pub fn change(&mut self, when: Instant, what: impl FnMut(&mut Path) + 'static) {
         self.changes.push((when, Box::new(what)));
         self.changes.sort_by_key(|(when, _)| *when);
+    }
+
+    pub fn set_policer(&mut self, policer: Policer) {
+        self.forward.set_policer(self.now, Some(policer));
     }
 
     pub fn set_rate(&mut self, rate: BitRate) {

@@ -13,6 +13,8 @@ const END: f64 = 70.0;
 const HIGH: f64 = 10.0;
 const LOW: f64 = 1.0;
 const RTT: f64 = 0.6;
+/// The link's rate behind token buckets, in Mbit/s.
+const LINK: f64 = 100.0;
 /// Rates are compared over so many seconds. At 1 Mbit/s half a second carries 42 packets, of which a
 /// policer drops a quarter whenever a train of 11 asks whether there is more.
 const SPAN: f64 = 1.0;
@@ -50,14 +52,22 @@ impl Steps {
         Self { name, link, lasts }
     }
 
+    fn policed(name: &'static str, packets: u64) -> Self {
+        let steps = Self::new(name, 0.0, None);
+        Self { link: steps.link.policed(LINK, packets * 1500), ..steps }
+    }
+
     /// Every case of the benchmark.
     pub fn all() -> Vec<Self> {
         vec![
             Self::new("at once, queue 1 BDP", 0.0, None),
             Self::new("in 10 s, queue 1 BDP", 10.0, None),
-            Self::new("at once, policer of 50 packets", 0.0, Some(50)),
-            Self::new("at once, policer of 10 packets", 0.0, Some(10)),
-            Self::new("at once, policer of 2 packets", 0.0, Some(2)),
+            Self::new("at once, queue of 50 packets", 0.0, Some(50)),
+            Self::new("at once, queue of 10 packets", 0.0, Some(10)),
+            Self::new("at once, queue of 2 packets", 0.0, Some(2)),
+            Self::policed("at once, bucket of 50 packets", 50),
+            Self::policed("at once, bucket of 10 packets", 10),
+            Self::policed("at once, bucket of 2 packets", 2),
         ]
     }
 

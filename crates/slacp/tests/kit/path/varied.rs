@@ -3,10 +3,12 @@
 
 use core::time::Duration;
 
-use link::{CoDel, Discipline, Jitter, LinkConfig, Loss, QueueLimit};
+use link::{CoDel, Discipline, Jitter, LinkConfig, Loss, Policer, QueueLimit};
 use slacp::{Config, Rate};
 
 use super::cases::{rate, slots};
+use units::ByteCount;
+
 use super::{Path, Transfer, at, ms, queue_of};
 
 /// When the download begins, and the time that counts, in seconds.
@@ -23,7 +25,7 @@ pub type Change = (f64, f64, Duration);
 pub struct Varied {
     pub name: &'static str,
     pub link: LinkConfig,
-    /// In Mbit/s at first.
+    /// In Mbit/s at first, on the link or, if there is one, of its policer.
     pub mbit: f64,
     pub delay: Duration,
     pub changes: Vec<Change>,
@@ -46,6 +48,18 @@ impl Varied {
         let queue = queue_of(rate(mbit).bytes_in(delay * 2).get());
         let link = LinkConfig::new(rate(mbit), delay, Loss::None, queue);
         Self { name, link, mbit, delay, changes: Vec::new() }
+    }
+
+    /// The same rate behind a token bucket of `burst` bytes, on a link of `link` Mbit/s.
+    pub fn policed(self, link: f64, burst: u64) -> Self {
+        let policer = Policer { rate: rate(self.mbit), burst: ByteCount::new(burst) };
+        let link = LinkConfig {
+            rate: rate(link).into(),
+            policer: Some(policer),
+            queue: queue_of(rate(link).bytes_in(self.delay * 2).get()),
+            ..self.link
+        };
+        Self { link, ..self }
     }
 
     fn geo(name: &'static str) -> Self {
@@ -97,6 +111,22 @@ impl Varied {
         ]
     }
 
+    /// Links of the benchmark behind a token bucket.
+    pub fn all_policed() -> Vec<Self> {
+        let geo = |name, link, burst| Self::constant(name, 30.0, ms(250)).policed(link, burst);
+        vec![
+            geo("30/6 on 100 Mbit/s, 500 ms, 15 kB", 100.0, 15_000),
+            geo("  150 kB", 100.0, 150_000),
+            geo("  1.5 MB", 100.0, 1_500_000),
+            geo("  15 kB on 33 Mbit/s", 33.0, 15_000),
+            geo("  150 kB on 45 Mbit/s", 45.0, 150_000),
+            geo("  30 kB on 1000 Mbit/s", 1000.0, 30_000),
+            Self::constant("2/0.4 on 10 Mbit/s, 600 ms, 15 kB", 2.0, ms(300)).policed(10.0, 15_000),
+            Self::constant("50/10 on 200 Mbit/s, 40 ms, 60 kB", 50.0, ms(20))
+                .policed(200.0, 60_000),
+        ]
+    }
+
     /// Runs the download, `told` the rates or not.
     pub fn run(&self, told: bool, seed: u64) -> Came {
         let path = self.fill(told, END, seed);
@@ -121,9 +151,13 @@ impl Varied {
         let config = [Config::new(hub), Config::new(rate(self.mbit / 5.0))];
         let start = at(START + seed as f64 * 0.037);
         path.add(Transfer::new(config, 1 << 40, start, seed).skewed(Duration::from_secs(7), 30.0));
+        let policer = self.link.policer;
         for (time, mbit, delay) in self.changes.iter().copied() {
             path.change(at(time), move |path| {
-                path.set_rate(rate(mbit));
+                match policer {
+                    Some(policer) => path.set_policer(Policer { rate: rate(mbit), ..policer }),
+                    None => path.set_rate(rate(mbit)),
+                }
                 path.set_delay(delay);
                 if told {
                     path.tell(0, rate(mbit));

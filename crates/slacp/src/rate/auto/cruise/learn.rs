@@ -17,10 +17,19 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A window with pauses that was sent at less than this fraction of the capacity is one without
 /// enough to send.
 const IDLE: f64 = 0.5;
+/// So much lost at once shows the rate of a bucket.
+const MUCH: f64 = 0.05;
 
 impl Cruise {
-    /// Learns the capacity from a window whose newest packet was sent at `newest`.
-    pub(super) fn learn(&mut self, now: Instant, rtt: Duration, window: Window, newest: Instant) {
+    /// Learns the capacity from a window whose newest packet was sent at `newest`; `part` of a feedback
+    /// time has passed.
+    pub(super) fn learn(
+        &mut self,
+        now: Instant,
+        rtt: Duration,
+        window: Window,
+        (newest, part): (Instant, f64),
+    ) {
         let idle = self.is_idle(window);
         self.torn_since = (window.torn && !idle).then(|| self.torn_since.unwrap_or(now));
         let paused = self.torn_since.is_some_and(|since| now.saturating_since(since) < PAUSE);
@@ -28,6 +37,16 @@ impl Cruise {
         if !self.overflow_test.marks(newest) {
             // A queue that overflows stands, even if it is too short to see.
             stands |= self.learn_loss(now, rtt, window) == Meaning::Overflow;
+        }
+        if window.queue.as_secs_f64() > self.target() / 2.0 {
+            self.policing = None;
+            self.probe.forget_bucket();
+        }
+        if self.policing.is_some() {
+            if !idle && !paused {
+                self.hold(now, window, (newest, part));
+            }
+            return;
         }
         let share = self.loss.before_loss(window.delivered);
         if !stands {
@@ -62,13 +81,30 @@ impl Cruise {
         self.capacity = next.min(self.ceiling.max(self.capacity)).max(SLOWEST);
     }
 
+    /// More was lost than the link loses, and there was no queue. If the path is known to be policed,
+    /// if a train has promised more, or if others seem to use the link, it is a bucket, and what came
+    /// is what it lets pass.
+    fn exceeds_bucket(&mut self, now: Instant, window: Window, effect: Instant) {
+        let refuted = self.probe.refute();
+        let stale = self.policing.as_ref().is_some_and(|policing| !policing.is_in_effect(now));
+        let came = self.loss.before_loss(window.delivered).max(SLOWEST);
+        if stale {
+            self.capacity = self.capacity.max(came);
+        }
+        if stale || !(refuted || self.shared || self.policing.is_some()) {
+            return;
+        }
+        self.capacity = came;
+        self.police(effect);
+    }
+
     fn learn_loss(&mut self, now: Instant, rtt: Duration, window: Window) -> Meaning {
         let longest = window.longest.as_secs_f64();
         let case = Case {
             window,
             clear: longest < EMPTY * self.smooth_target().min(self.room / OVERFLOW) + self.noise,
             nearly_clear: window.queue.as_secs_f64() < self.target() / 2.0,
-            above: self.overflow_test.is_above(window.sent),
+            above: self.overflow_test.is_above(window.sent) || self.policing.is_some(),
             capacity: self.capacity,
             effect: now + self.feedback(rtt),
         };
@@ -76,8 +112,16 @@ impl Cruise {
         match meaning {
             Meaning::Ordinary => return meaning,
             Meaning::Overflow => self.room = self.room.min(longest * OVERFLOW),
+            Meaning::Overload if self.policing.is_some() && case.clear => {}
             Meaning::Overload => self.fall_to(window.delivered),
-            Meaning::Own(capacity) => (self.capacity, self.ceiling) = (capacity, capacity),
+            Meaning::Own(capacity) => {
+                (self.capacity, self.ceiling) = (capacity, capacity);
+                self.policing = None;
+            }
+        }
+        let much = meaning == Meaning::Overload || self.loss.excess() > MUCH;
+        if much && case.clear && !matches!(meaning, Meaning::Own(_)) {
+            self.exceeds_bucket(now, window, case.effect);
         }
         self.boost = 1.0;
         self.overflowing |= !matches!(meaning, Meaning::Own(_));

@@ -127,8 +127,11 @@ impl OwnLoss {
             self.excess = (window.missing - self.share()).max(0.0);
             return Meaning::Ordinary;
         }
-        let Some(share) = self.update(case) else { return Meaning::Ordinary };
-        self.share = Some(share);
+        self.share = self.update(case);
+        if self.share.is_none() && !case.above {
+            return Meaning::Ordinary;
+        }
+        let share = self.share();
         let limit = share + SURPRISE.0 * deviation(share, window) + SURPRISE.1;
         let overflows = window.missing > limit;
         self.excess = if overflows { window.missing - share } else { 0.0 };
@@ -139,7 +142,7 @@ impl OwnLoss {
     fn update(&self, case: Case) -> Option<f64> {
         let missing = case.window.missing;
         let Some(share) = self.share else {
-            return (case.clear || case.nearly_clear).then_some(missing);
+            return ((case.clear || case.nearly_clear) && !case.above).then_some(missing);
         };
         let lower = missing + UNLIKELY * deviation(share, case.window) < share;
         let learns = lower || (case.clear && !case.above);

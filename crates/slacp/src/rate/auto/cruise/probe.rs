@@ -1,7 +1,10 @@
 //! Searches for free capacity: a short train now and then, and a longer one to confirm its result.
 
+mod outlast;
+
 use super::super::{FULL, PACKET, Plan, TRAIN_RATE};
-use crate::rate::train::Measured;
+use crate::rate::train::{Bucket, Measured, Unmeasured};
+use outlast::Outlast;
 
 /// A train that arrived faster than our rate by this factor calls for a longer one.
 const FASTER: f64 = 1.3;
@@ -30,8 +33,10 @@ const CLEAR: f64 = 8.0;
 /// packets at least.
 const PACED: f64 = 2.5;
 const PACED_PACKETS: usize = 8;
-/// Maximum rounds between trains that find nothing.
+/// Maximum rounds between trains that find nothing, and behind a bucket, where nothing else shows
+/// that the rate has risen.
 const MOST_ROUNDS: u32 = 16;
+const MOST_POLICED: u32 = 6;
 
 #[derive(Debug)]
 pub(super) struct Probe {
@@ -45,6 +50,7 @@ pub(super) struct Probe {
     whole: f64,
     /// Bursts do not pass.
     no_bursts: bool,
+    outlast: Outlast,
     /// The next train is to show the whole link.
     of_link: bool,
     /// The next train is to show what others take of a link of this rate, in bit/s.
@@ -77,6 +83,8 @@ pub(super) enum Found {
     Nothing,
     /// This much capacity, in bit/s.
     Capacity(f64),
+    /// The path is policed.
+    Policed(Bucket),
     /// The rate of the whole link, bit/s.
     Link(f64),
     /// What others take of it, and a capacity larger than ours that this leaves, in bit/s.
@@ -96,6 +104,7 @@ impl Probe {
             under_way: Purpose::Search,
             whole: link,
             no_bursts: false,
+            outlast: Outlast::new(),
             of_link: false,
             of_others: None,
             urgent: false,
@@ -144,8 +153,10 @@ impl Probe {
         self.whole
     }
 
-    /// Ends a round. Behind a queue, trains find only the rate of the whole link.
-    pub(super) fn end_round(&mut self, queued: bool) {
+    /// Ends a round in which so many packets were sent. Behind a queue, trains find only the rate of
+    /// the whole link.
+    pub(super) fn end_round(&mut self, queued: bool, sent: f64) {
+        self.outlast.end_round(sent);
         self.left = self.left.saturating_sub(1);
         if queued {
             self.left = if self.of_link { 0 } else { self.left.max(1) };
@@ -157,12 +168,13 @@ impl Probe {
         self.urgent = false;
         self.under_way = self.next_purpose(rate, may_grow)?;
         let packets = |rate: f64, time: f64| (rate * time / PACKET) as usize;
-        Some(match self.under_way {
+        let plan = match self.under_way {
             Purpose::Confirm(found) => {
                 confirming(packets(rate, CONFIRM) + CONFIRM_PACKETS.0, found * EXCESS)
             }
             Purpose::Paced(faster) => {
                 let packets = packets(rate, PROBE).clamp(PACED_PACKETS, PROBE_PACKETS.1);
+                let packets = self.outlast.packets(packets);
                 confirming(packets, faster)
             }
             Purpose::Others(link) => {
@@ -172,7 +184,9 @@ impl Probe {
                 let packets = packets(rate, PROBE).clamp(PROBE_PACKETS.0, PROBE_PACKETS.1);
                 Plan { packets, rate: TRAIN_RATE, padding: FULL }
             }
-        })
+        };
+        self.outlast.train_leaves(plan.packets);
+        Some(plan)
     }
 
     fn next_purpose(&mut self, rate: f64, may_grow: bool) -> Option<Purpose> {
@@ -189,6 +203,9 @@ impl Probe {
         if core::mem::take(&mut self.of_link) {
             return Some(Purpose::Link);
         }
+        if !self.outlast.allows_train() {
+            return None;
+        }
         let paced = self.no_bursts && may_grow;
         Some(if paced { Purpose::Paced(rate * PACED) } else { Purpose::Search })
     }
@@ -197,13 +214,16 @@ impl Probe {
     /// in seconds.
     pub(super) fn train_came(
         &mut self,
-        train: Option<Measured>,
+        train: Result<Measured, Unmeasured>,
         capacity: f64,
         noise: f64,
     ) -> Found {
         let under_way = core::mem::replace(&mut self.under_way, Purpose::Search);
         self.hurried &= self.urgent;
-        match (under_way, train) {
+        if let Err(Unmeasured::Policed(bucket)) = train {
+            return self.policed(bucket, capacity);
+        }
+        match (under_way, train.ok()) {
             (Purpose::Link, Some(seen)) => {
                 self.whole = seen.received;
                 Found::Link(seen.received)
@@ -229,8 +249,44 @@ impl Probe {
         }
     }
 
+    /// Bursts are policed.
+    pub(super) fn police(&mut self, bucket: Bucket) {
+        self.no_bursts = true;
+        self.outlast.meet(bucket);
+    }
+
+    /// A queue has formed: there is no bucket, or it does not matter.
+    pub(super) fn forget_bucket(&mut self) {
+        if self.outlast.is_there() {
+            (self.outlast, self.no_bursts) = (Outlast::new(), false);
+        }
+    }
+
+    /// Losses refute what a train has promised, if one has. Returns whether they do.
+    pub(super) fn refute(&mut self) -> bool {
+        let Some(wait) = self.outlast.refute() else { return false };
+        (self.wait, self.left, self.next, self.no_bursts) = (wait, wait, None, true);
+        true
+    }
+
+    fn policed(&mut self, bucket: Bucket, capacity: f64) -> Found {
+        self.whole = capacity;
+        let least = if bucket.is_sure() { bucket.rate } else { bucket.rate * (1.0 - bucket.error) };
+        let faster = least > CONFIRMED * capacity;
+        self.outlast.be_unsure(faster && !bucket.is_sure());
+        if !faster {
+            self.found_nothing();
+        } else {
+            self.wait = 1;
+            let again = Purpose::Paced(capacity * PACED);
+            self.next = (!bucket.is_sure()).then_some(again);
+        }
+        Found::Policed(bucket)
+    }
+
     fn found_nothing(&mut self) {
-        self.wait = (self.wait * 2).min(MOST_ROUNDS);
+        let most = if self.outlast.is_there() { MOST_POLICED } else { MOST_ROUNDS };
+        self.wait = (self.wait * 2).min(most);
     }
 
     /// A longer train through a link of this rate has arrived.
@@ -241,6 +297,7 @@ impl Probe {
         let found = capacity > least * before;
         if found {
             self.wait = 1;
+            self.outlast.grow();
         } else {
             self.found_nothing();
         }
@@ -254,8 +311,10 @@ impl Probe {
             self.found_nothing();
             return Found::Nothing;
         }
-        (self.wait, self.no_bursts) = (1, false);
+        self.wait = 1;
+        self.no_bursts = self.outlast.is_there();
         self.next = Some(Purpose::Paced(capacity * PACED));
+        self.outlast.grow();
         Found::Capacity(capacity)
     }
 
@@ -267,6 +326,7 @@ impl Probe {
         let confirm = Some(Purpose::Confirm(seen.received.min(TRAIN_RATE)));
         if seen.time > CLEAR * noise && share > RISEN * capacity {
             self.next = confirm;
+            self.outlast.grow();
             return Found::Capacity(capacity.max(share * TRUST));
         }
         if seen.received > FASTER * capacity {
@@ -304,7 +364,7 @@ mod tests {
     fn next(probe: &mut Probe, rate: f64) -> Plan {
         (0..100)
             .find_map(|_| {
-                probe.end_round(false);
+                probe.end_round(false, 1000.0);
                 probe.next_train(rate, true)
             })
             .expect("a train")
@@ -314,10 +374,10 @@ mod tests {
     fn a_faster_link_is_used_once_a_longer_train_confirms_it() {
         let mut probe = Probe::new(10e6);
         assert_eq!(next(&mut probe, 10e6).rate, TRAIN_RATE);
-        let found = probe.train_came(Some(measured(TRAIN_RATE, 50e6)), 10e6, 0.0);
+        let found = probe.train_came(Ok(measured(TRAIN_RATE, 50e6)), 10e6, 0.0);
         assert!(matches!(found, Found::Capacity(rate) if (45e6..50e6).contains(&rate)));
         assert_eq!(next(&mut probe, 46e6).rate, 50e6 * EXCESS);
-        let found = probe.train_came(Some(measured(62.5e6, 50e6)), 46e6, 0.0);
+        let found = probe.train_came(Ok(measured(62.5e6, 50e6)), 46e6, 0.0);
         let Found::Others { taken, capacity } = found else { panic!("{found:?}") };
         assert!(taken < 1.0 && capacity.is_some_and(|rate| (rate - 50e6).abs() < 1.0));
     }
@@ -329,7 +389,7 @@ mod tests {
         let plan = next(&mut probe, 10e6);
         // 62.5 Mbit/s beside 25 get five sevenths of the link.
         let seen = measured(plan.rate, 50e6 * 62.5 / 87.5);
-        let Found::Others { taken, .. } = probe.train_came(Some(seen), 10e6, 0.0) else { panic!() };
+        let Found::Others { taken, .. } = probe.train_came(Ok(seen), 10e6, 0.0) else { panic!() };
         assert!((taken - 25e6).abs() < 1e3, "{taken}");
     }
 
@@ -338,11 +398,11 @@ mod tests {
         let mut probe = Probe::new(1e6);
         let mut capacity = 1e6;
         next(&mut probe, capacity);
-        assert_eq!(probe.train_came(None, capacity, 0.0), Found::Nothing);
+        assert_eq!(probe.train_came(Err(Unmeasured::TooFew), capacity, 0.0), Found::Nothing);
         for _ in 0..3 {
             let plan = next(&mut probe, capacity);
             let seen = measured(plan.rate, plan.rate.min(10e6));
-            let found = probe.train_came(Some(seen), capacity, 0.0);
+            let found = probe.train_came(Ok(seen), capacity, 0.0);
             let Found::Capacity(rate) = found else { panic!("{found:?} at {capacity}") };
             capacity = rate;
         }
@@ -354,7 +414,7 @@ mod tests {
         let mut probe = Probe::new(1e6);
         probe.hurry();
         assert!(probe.is_urgent() && next(&mut probe, 1e6).rate == TRAIN_RATE);
-        probe.train_came(None, 1e6, 0.0);
+        probe.train_came(Err(Unmeasured::TooFew), 1e6, 0.0);
         assert_eq!(next(&mut probe, 1e6).rate, PACED * 1e6);
         probe.hurry();
         assert!(!probe.is_urgent());
@@ -367,13 +427,13 @@ mod tests {
         for _ in 0..6 {
             let mut waited = 0;
             while probe.next_train(10e6, true).is_none() {
-                probe.end_round(false);
+                probe.end_round(false, 1000.0);
                 waited += 1;
             }
             rounds.push(waited);
-            probe.train_came(Some(measured(20e6, 14e6)), 10e6, 0.0);
+            probe.train_came(Ok(measured(20e6, 14e6)), 10e6, 0.0);
             if probe.next_train(10e6, true).is_some() {
-                probe.train_came(Some(measured(17.5e6, 10.2e6)), 10e6, 0.0);
+                probe.train_came(Ok(measured(17.5e6, 10.2e6)), 10e6, 0.0);
             }
         }
         // The first comes after two rounds.

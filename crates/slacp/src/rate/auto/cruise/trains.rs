@@ -1,9 +1,14 @@
 //! Trains in the steady state: when one goes, and what follows from what it shows.
 
+use units::Instant;
+
 use super::super::Plan;
+use super::loss::OwnLoss;
+use super::overflow::OverflowTest;
+use super::policing::Policing;
 use super::probe::Found;
 use super::{Cruise, MOST_BOOST};
-use crate::rate::train::Measured;
+use crate::rate::train::{Bucket, Measured, Unmeasured};
 
 /// A session that gets more than the inverse of `ALONE` of a link has it to itself; so has one beside
 /// others that take less than `TAKEN` of it.
@@ -12,6 +17,8 @@ const TAKEN: f64 = 0.25;
 /// Maximum growth of the capacity by a train beside senders that fill the queue: what one of them
 /// leaves for a moment is not ours.
 const BESIDE: f64 = 1.25;
+/// A bucket whose rate exceeds ours by this factor has become faster.
+const PASSES: f64 = 1.1;
 
 impl Cruise {
     /// Whether [`Self::next_train`] need not wait for the previous train.
@@ -24,13 +31,25 @@ impl Cruise {
         self.probe.hurry();
     }
 
+    /// Measures the whole link at once, unless a bucket hides it.
+    pub(super) fn show_link(&mut self) {
+        if self.policing.is_none() {
+            self.probe.show_link();
+        }
+    }
+
     /// The train due before the next payload.
     pub(in super::super) fn next_train(&mut self) -> Option<Plan> {
         // At the upper limit there is nothing to search for.
         if self.capacity >= self.most {
             return None;
         }
-        self.probe.next_train(self.share(), self.may_grow())
+        let plan = self.probe.next_train(self.share(), self.may_grow());
+        if plan.is_some() {
+            let now = self.seen_at;
+            self.policing.iter_mut().for_each(|policing| policing.train_leaves(now));
+        }
+        plan
     }
 
     /// Whether a train may raise the capacity: what is free on a shared link is everybody's, and only
@@ -39,8 +58,13 @@ impl Cruise {
         !self.shared || self.boost >= MOST_BOOST / 2.0
     }
 
-    /// Processes the result of a train.
-    pub(in super::super) fn train_came(&mut self, train: Option<Measured>) {
+    /// Processes the result of a train, whose packets are in windows until then.
+    pub(in super::super) fn train_came(
+        &mut self,
+        train: Result<Measured, Unmeasured>,
+        until: Instant,
+    ) {
+        self.policing.iter_mut().for_each(|policing| policing.train_came(until));
         let found = self.probe.train_came(train, self.capacity, self.noise);
         if self.probe.whole() < ALONE * self.capacity {
             self.set_shared(false);
@@ -48,6 +72,7 @@ impl Cruise {
         match found {
             Found::Nothing => {}
             Found::Capacity(rate) => self.grow_to(rate),
+            Found::Policed(bucket) => self.policed(bucket),
             Found::Link(rate) => self.link_shown(rate),
             Found::Others { taken, capacity } => {
                 self.unforeseen.show_taken(taken);
@@ -61,6 +86,29 @@ impl Cruise {
         }
     }
 
+    /// A train has met a token bucket: what it shows of the link says nothing about what others send.
+    fn policed(&mut self, bucket: Bucket) {
+        self.unforeseen.show_link(f64::INFINITY);
+        if bucket.is_sure() && bucket.rate > PASSES * self.capacity {
+            self.capacity = bucket.rate.min(self.most);
+        }
+        self.probe.police(bucket);
+        if self.policing.is_none() {
+            self.police(self.seen_at);
+        }
+    }
+
+    /// The path is policed: what exceeds the capacity is lost without a queue.
+    pub(super) fn police(&mut self, effect: Instant) {
+        if self.policing.is_none() {
+            self.loss = OwnLoss::default();
+            self.overflow_test = OverflowTest::new();
+        }
+        self.policing = Some(Policing::new(effect));
+        self.set_shared(false);
+        self.boost = 1.0;
+    }
+
     fn link_shown(&mut self, rate: f64) {
         self.unforeseen.show_link(rate);
         if rate.is_finite() && rate > ALONE * self.capacity && !self.shared {
@@ -72,6 +120,7 @@ impl Cruise {
     fn grow_to(&mut self, capacity: f64) {
         if self.may_grow() {
             self.capacity = capacity.min(self.most);
+            self.policing = None;
         }
     }
 

@@ -1,0 +1,148 @@
+//! How long a train has to be so that a token bucket does not hide the rate: the bucket's tokens pass
+//! at any speed, and only what comes after them shows how fast new ones come.
+
+use super::super::super::PACKET;
+use super::{CONFIRM_PACKETS, PACED};
+use crate::rate::train::Bucket;
+
+/// Packets of a train at [`PACED`] times the rate, after those that the bucket lets pass at once: for
+/// telling that its rate is not that high, and for measuring it.
+const TAIL: usize = 8;
+const SURE_TAIL: usize = 30;
+/// Trains are at least so many packets apart: they cost a fiftieth of what is sent.
+const RARE: f64 = 1000.0;
+/// A growth that a train has promised is refuted by losses within this many rounds. Rounds to the
+/// next train then: initial and maximum; they double.
+const SURVIVES: u32 = 4;
+const BACK_OFF: (u32, u32) = (32, 512);
+
+/// What is known of the bucket that polices the path.
+#[derive(Debug)]
+pub(super) struct Outlast {
+    /// What it holds, in packets; 0 without one.
+    held: f64,
+    /// A train has shown a rate above ours, but not for sure.
+    unsure: bool,
+    /// How many packets were sent since the last train, and how many that had.
+    sent: f64,
+    length: usize,
+    /// The length of the train by which the capacity has grown, and for how many more rounds losses
+    /// refute it.
+    grown: Option<(usize, u32)>,
+    /// Rounds to wait after the next growth that is refuted.
+    back_off: u32,
+}
+
+impl Outlast {
+    pub(super) fn new() -> Self {
+        Self { held: 0.0, unsure: false, sent: 0.0, length: 0, grown: None, back_off: BACK_OFF.0 }
+    }
+
+    /// Whether there is a bucket.
+    pub(super) fn is_there(&self) -> bool {
+        self.held > 0.0
+    }
+
+    /// A train has met a bucket.
+    pub(super) fn meet(&mut self, bucket: Bucket) {
+        self.held = self.held.max(bucket.held / PACKET);
+    }
+
+    /// Whether the next train is to measure a higher rate that the last one has shown.
+    pub(super) fn be_unsure(&mut self, unsure: bool) {
+        self.unsure = unsure;
+    }
+
+    /// The length of a train that has `usual` packets where no bucket is.
+    pub(super) fn packets(&self, usual: usize) -> usize {
+        if !self.is_there() {
+            return usual;
+        }
+        let tail = if self.unsure { SURE_TAIL } else { TAIL };
+        (self.held / (1.0 - 1.0 / PACED)) as usize + tail
+    }
+
+    /// Whether a train is worth what it costs.
+    pub(super) fn allows_train(&self) -> bool {
+        !self.is_there() || (self.sent >= RARE && self.packets(0) <= CONFIRM_PACKETS.1)
+    }
+
+    /// A train of so many packets leaves.
+    pub(super) fn train_leaves(&mut self, packets: usize) {
+        (self.length, self.sent) = (packets, 0.0);
+    }
+
+    /// Ends a round in which so many packets were sent.
+    pub(super) fn end_round(&mut self, sent: f64) {
+        self.sent += sent;
+        self.grown = self.grown.and_then(|(length, left)| Some((length, left.checked_sub(1)?)));
+    }
+
+    /// The capacity grows by what the last train has shown.
+    pub(super) fn grow(&mut self) {
+        self.grown = Some((self.length, SURVIVES));
+    }
+
+    /// Losses refute what a train has promised, if one has: the bucket holds more than the train was
+    /// long. Returns the number of rounds to wait.
+    pub(super) fn refute(&mut self) -> Option<u32> {
+        let (length, _) = self.grown.take()?;
+        self.held = self.held.max(length as f64);
+        let wait = self.back_off;
+        self.back_off = (wait * 2).min(BACK_OFF.1);
+        Some(wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bucket(held: f64) -> Bucket {
+        Bucket { rate: 10e6, error: 0.1, held: held * PACKET }
+    }
+
+    #[test]
+    fn a_train_is_longer_than_what_the_bucket_lets_pass() {
+        let mut outlast = Outlast::new();
+        assert_eq!(outlast.packets(24), 24);
+        outlast.meet(bucket(60.0));
+        outlast.meet(bucket(30.0));
+        // At 2.5 times the rate, 60 tokens are used up by 100 packets.
+        assert_eq!(outlast.packets(24), 100 + TAIL);
+        outlast.be_unsure(true);
+        assert_eq!(outlast.packets(24), 100 + SURE_TAIL);
+    }
+
+    #[test]
+    fn trains_behind_a_bucket_are_rare_and_none_is_too_long() {
+        let mut outlast = Outlast::new();
+        assert!(outlast.allows_train());
+        outlast.meet(bucket(60.0));
+        assert!(!outlast.allows_train());
+        outlast.end_round(RARE);
+        assert!(outlast.allows_train());
+        outlast.train_leaves(108);
+        assert!(!outlast.allows_train());
+        outlast.end_round(RARE);
+        outlast.meet(bucket(300.0));
+        assert!(!outlast.allows_train());
+    }
+
+    #[test]
+    fn losses_soon_after_a_growth_refute_it() {
+        let mut outlast = Outlast::new();
+        assert_eq!(outlast.refute(), None);
+        for wait in [BACK_OFF.0, 2 * BACK_OFF.0] {
+            outlast.train_leaves(24);
+            outlast.grow();
+            outlast.end_round(100.0);
+            assert_eq!(outlast.refute(), Some(wait));
+            assert_eq!(outlast.refute(), None);
+        }
+        assert_eq!(outlast.packets(6), 40 + TAIL);
+        outlast.grow();
+        (0..=SURVIVES).for_each(|_| outlast.end_round(100.0));
+        assert_eq!(outlast.refute(), None);
+    }
+}
