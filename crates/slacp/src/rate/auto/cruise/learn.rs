@@ -17,6 +17,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A window with pauses that was sent at less than this fraction of the capacity is one without
 /// enough to send.
 const IDLE: f64 = 0.5;
+/// A window sent at this part of the capacity used all of it.
+const FULL: f64 = 0.95;
 /// So much lost at once shows the rate of a bucket.
 const MUCH: f64 = 0.05;
 
@@ -56,7 +58,7 @@ impl Cruise {
         }
         // With a queue the link gives all it has, if we sent that much; and at least what arrives,
         // if that exceeds what was sent.
-        let full = window.sent > 0.95 * self.capacity || share < 0.95 * window.sent;
+        let full = window.sent > FULL * self.capacity || share < 0.95 * window.sent;
         let more = share > self.capacity.max(1.05 * window.sent);
         if (full || more) && !idle && !paused {
             let gain = if share < DROP * self.capacity { 1.0 } else { GAIN };
@@ -86,23 +88,24 @@ impl Cruise {
     /// is what it lets pass.
     fn exceeds_bucket(&mut self, now: Instant, window: Window, effect: Instant) {
         let refuted = self.probe.refute();
-        let stale = self.policing.as_ref().is_some_and(|policing| !policing.is_in_effect(now));
-        let came = self.loss.before_loss(window.delivered).max(SLOWEST);
-        if stale {
-            self.capacity = self.capacity.max(came);
-        }
-        if stale || !(refuted || self.shared || self.policing.is_some()) {
+        let known = refuted || self.shared || self.policing.is_some();
+        if !known || window.sent < FULL * self.capacity {
             return;
         }
-        self.capacity = came;
-        self.police(effect);
+        self.capacity = self.loss.before_loss(window.delivered).max(SLOWEST);
+        // Until that is in effect, later windows show it better.
+        if self.policing.as_ref().is_none_or(|policing| policing.is_in_effect(now)) {
+            self.police(effect);
+        }
     }
 
     fn learn_loss(&mut self, now: Instant, rtt: Duration, window: Window) -> Meaning {
         let longest = window.longest.as_secs_f64();
+        // Behind a bucket there is no queue that could be short.
+        let room = if self.policing.is_some() { f64::INFINITY } else { self.room };
         let case = Case {
             window,
-            clear: longest < EMPTY * self.smooth_target().min(self.room / OVERFLOW) + self.noise,
+            clear: longest < EMPTY * self.smooth_target().min(room / OVERFLOW) + self.noise,
             nearly_clear: window.queue.as_secs_f64() < self.target() / 2.0,
             above: self.overflow_test.is_above(window.sent) || self.policing.is_some(),
             capacity: self.capacity,

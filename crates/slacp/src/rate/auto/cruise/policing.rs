@@ -49,9 +49,9 @@ struct Fall {
 }
 
 impl Policing {
-    /// A bucket whose rate is in effect from then on.
-    pub(super) fn new(effect: Instant) -> Self {
-        Self { effect, train: None, lost: 0.0, growth: TOLERATED, fall: None }
+    /// A bucket whose rate is in effect from then on, on a link that loses the share `own` by itself.
+    pub(super) fn new(effect: Instant, own: f64) -> Self {
+        Self { effect, train: None, lost: own, growth: TOLERATED, fall: None }
     }
 
     /// Whether what arrives now was sent at the rate of now.
@@ -86,11 +86,12 @@ impl Policing {
         GAIN * part * (growth - lost)
     }
 
-    /// What the link loses by itself, if losses do not fall with the capacity.
+    /// What the link loses by itself, if that is news: losses do not fall with the capacity, or are less
+    /// than half of what was believed.
     fn own_loss(&mut self, own: f64, capacity: f64, part: f64) -> Option<f64> {
         if self.lost <= own + TOLERATED {
             self.fall = None;
-            return None;
+            return (self.lost < own / 2.0).then_some(self.lost);
         }
         let begun = Fall { from: capacity, lost: 0.0, lasted: 0.0 };
         let fall = self.fall.get_or_insert(begun);
@@ -137,7 +138,7 @@ mod tests {
     /// `count` feedback times of a tenth each, if the link loses `own` by itself. Losses are seen a
     /// feedback time later.
     fn follow(from: f64, own: f64, count: usize) -> (f64, f64, f64) {
-        let mut policing = Policing::new(Instant::ZERO);
+        let mut policing = Policing::new(Instant::ZERO, 0.0);
         let (mut capacity, mut known) = (from, 0.0);
         let mut history = vec![from; 10];
         let (mut lost, mut sum, mut counted) = (0.0, 0.0, 0.0);
@@ -181,7 +182,7 @@ mod tests {
     #[test]
     fn losses_of_trains_and_of_earlier_rates_do_not_count() {
         let at = Instant::from_nanos;
-        let mut policing = Policing::new(at(100));
+        let mut policing = Policing::new(at(100), 0.0);
         assert!(!policing.is_in_effect(at(99)) && policing.is_in_effect(at(100)));
         policing.train_leaves(at(200));
         assert!(!policing.has_train(at(250), at(199)) && policing.has_train(at(250), at(200)));

@@ -104,7 +104,7 @@ impl Cruise {
             self.loss = OwnLoss::default();
             self.overflow_test = OverflowTest::new();
         }
-        self.policing = Some(Policing::new(effect));
+        self.policing = Some(Policing::new(effect, self.loss.share()));
         self.set_shared(false);
         self.boost = 1.0;
     }
