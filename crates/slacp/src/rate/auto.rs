@@ -24,7 +24,7 @@ use padding::Padding;
 use start::Start;
 
 /// A full packet in bits, for limits that count packets.
-const PACKET: f64 = 12_000.0;
+pub(super) const PACKET: f64 = 12_000.0;
 
 /// Rate of a train that is to find an unknown rate, in bit/s.
 const TRAIN_RATE: f64 = 2e9;

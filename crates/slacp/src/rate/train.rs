@@ -18,8 +18,6 @@ const MARKS: usize = 16;
 const FEWEST: usize = 4;
 /// Minimum duration of the arrival in µs: the peer's clock and its readings are no more precise.
 const FASTEST: i64 = 40;
-/// A full packet in bits.
-const FULL_BITS: f64 = 12_000.0;
 
 /// A train that is being sent or has been sent.
 #[derive(Debug)]

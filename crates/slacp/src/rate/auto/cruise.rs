@@ -68,6 +68,8 @@ const OTHERS: f64 = 0.15;
 const DEAR: f64 = 1.5;
 /// Feedback time of others on the link, whatever this session's: that of a GEO hop.
 const FARTHEST: Duration = Duration::from_millis(900);
+/// A window sent at this fraction of the capacity used all of it.
+const FULL: f64 = 0.95;
 /// A queue below this fraction of the target counts as empty.
 const EMPTY: f64 = 0.25;
 /// The target after an overflow, relative to what the queue held, and its growth per round: the
@@ -576,7 +578,7 @@ impl Cruise {
     fn end_round(&mut self, now: Instant, rtt: Duration, window: Window) {
         let Round { empty, limited, .. } = self.round;
         self.room *= RECOVERY;
-        let used = !limited && window.sent > 0.95 * self.capacity;
+        let used = !limited && window.sent > FULL * self.capacity;
         if !self.overflow_test.marks(now) {
             let free = empty && used && !self.dip.disturbs(now);
             self.boost = if free { (self.boost * 2.0).min(MOST_BOOST) } else { 1.0 };

@@ -6,6 +6,7 @@
 
 use super::{Packet, Slope, Train};
 use crate::rate::arrivals::micros;
+use crate::rate::auto::PACKET;
 
 /// This many losses, and this share of what was sent from the first one on, are no chance.
 const LOST: (usize, f64) = (3, 0.1);
@@ -45,7 +46,7 @@ impl Bucket {
 
     /// The length of a train in packets that is sent at twice the rate and shows it for sure.
     pub(crate) fn packets(self) -> usize {
-        (2.0 * (self.held / super::FULL_BITS + PASSED)) as usize + 1
+        (2.0 * (self.held / PACKET + PASSED)) as usize + 1
     }
 }
 
@@ -74,7 +75,7 @@ impl Train {
         }
         let rate = acked_bits(tail) / sending(tail)?;
         let held = (acked_bits(head) - rate * (sending(&self.packets)? - sending(tail)?)).max(0.0);
-        let (waits, waited) = (held / rate, self.waited()?);
+        let (waits, waited) = (held / rate, self.waited(tail)?);
         if waits < VISIBLE || waited > WAITED * waits {
             return None;
         }
@@ -92,13 +93,13 @@ impl Train {
         (rate * LESS < speed).then_some(Bucket { rate, error: 1.0, held })
     }
 
-    /// How much longer the last marked packets that arrived were under way than the fastest, in
-    /// seconds.
-    fn waited(&self) -> Option<f64> {
-        let all: Vec<i64> = delays(&self.packets).collect();
-        let last = all.rchunks(LAST).next()?;
+    /// How much longer the last marked packets of the tail were under way than the fastest of the
+    /// train, in seconds; `None` if no mark of the tail has arrived.
+    fn waited(&self, tail: &[Packet]) -> Option<f64> {
+        let marks: Vec<i64> = delays(tail).collect();
+        let last = marks.rchunks(LAST).next()?;
         let mean = last.iter().sum::<i64>() as f64 / last.len() as f64;
-        Some((mean - *all.iter().min()? as f64) / 1e6)
+        Some((mean - self.least_delay()? as f64) / 1e6)
     }
 }
 
@@ -138,11 +139,11 @@ mod tests {
         let mut train = Train::new(count, None);
         let mut free = 0.0_f64;
         for n in 0..count {
-            let (number, time) = (n as u64, n as f64 * super::super::FULL_BITS / sent);
+            let (number, time) = (n as u64, n as f64 * PACKET / sent);
             let mark = train.wants_mark();
             train.sent(Instant::from_nanos((time * 1e9) as u64), number, 1500);
             if passes(time, (free - time).max(0.0)) {
-                free = free.max(time) + super::super::FULL_BITS / link;
+                free = free.max(time) + PACKET / link;
                 train.acknowledged(number);
                 if mark {
                     train.arrived(number, 7_000_000 + (free * 1e6) as i64);
@@ -156,7 +157,7 @@ mod tests {
     fn policed(count: usize, sent: f64, link: f64, rate: f64, burst: f64) -> Option<Bucket> {
         let (mut tokens, mut filled) = (burst, 0.0);
         shown(count, sent, link, |time, _| {
-            tokens = f64::min(burst, tokens + (time - filled) * rate / super::super::FULL_BITS);
+            tokens = f64::min(burst, tokens + (time - filled) * rate / PACKET);
             filled = time;
             let passes = tokens >= 1.0;
             tokens -= if passes { 1.0 } else { 0.0 };
@@ -166,7 +167,7 @@ mod tests {
 
     /// A queue of `room` packets.
     fn queued(count: usize, sent: f64, link: f64, room: f64) -> Option<Bucket> {
-        let longest = room * super::super::FULL_BITS / link;
+        let longest = room * PACKET / link;
         shown(count, sent, link, |_, waits| waits <= longest)
     }
 
@@ -174,7 +175,7 @@ mod tests {
     fn what_passes_after_the_first_loss_is_the_rate() {
         let bucket = policed(256, 125.0 * MBIT, 100.0 * MBIT, 30.0 * MBIT, 20.0).unwrap();
         assert!(bucket.is_sure() && (bucket.rate / (30.0 * MBIT) - 1.0).abs() < 0.05, "{bucket:?}");
-        assert!((bucket.held / super::super::FULL_BITS - 20.0).abs() < 3.0, "{bucket:?}");
+        assert!((bucket.held / PACKET - 20.0).abs() < 3.0, "{bucket:?}");
     }
 
     #[test]
@@ -193,8 +194,7 @@ mod tests {
     fn losses_by_chance_are_no_bucket() {
         let each = |n: usize| {
             shown(256, 62.5 * MBIT, 50.0 * MBIT, move |time, _| {
-                !((time * 62.5 * MBIT / super::super::FULL_BITS).round() as usize + 1)
-                    .is_multiple_of(n)
+                !((time * 62.5 * MBIT / PACKET).round() as usize + 1).is_multiple_of(n)
             })
         };
         assert_eq!((each(100), each(20), each(7)), (None, None, None));

@@ -6,7 +6,7 @@ use units::Instant;
 
 use super::super::SLOWEST;
 use super::loss::{Case, Meaning};
-use super::{Cruise, DROP, EMPTY, OVERFLOW};
+use super::{Cruise, DROP, EMPTY, FULL, OVERFLOW};
 use crate::rate::arrivals::Window;
 
 /// Weight of one sample, unless the capacity has dropped.
@@ -17,8 +17,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A window with pauses that was sent at less than this fraction of the capacity is one without
 /// enough to send.
 const IDLE: f64 = 0.5;
-/// A window sent at this part of the capacity used all of it.
-const FULL: f64 = 0.95;
 /// So much lost at once shows the rate of a bucket.
 const MUCH: f64 = 0.05;
 

@@ -7,20 +7,20 @@
 
 use units::Instant;
 
-use super::Cruise;
+use super::{Cruise, FULL};
 use crate::rate::arrivals::Window;
 
 /// Gain of the integrator, per feedback time.
 const GAIN: f64 = 0.5;
 /// The share that is lost in equilibrium.
 const TOLERATED: f64 = 0.005;
-/// Growth in a feedback time becomes faster by this factor with each round without loss, up to that
-/// of a queue that stays empty.
+/// Growth in a feedback time becomes faster by this factor with each round without loss, and at most
+/// this much.
 const FASTER: f64 = 1.2;
 const GROWTH: f64 = 0.05;
 /// What is lost is the link's own if it has fallen by less than half of what it would have behind a
-/// bucket, once the capacity has fallen by this part.
-/// It must have taken so many feedback times, because the mean share lost follows behind.
+/// bucket, once the capacity has fallen by this part, in so many feedback times at least: the mean
+/// share lost follows behind.
 const FALLEN: f64 = 0.05;
 const SETTLED: f64 = 6.0;
 
@@ -75,9 +75,9 @@ impl Policing {
     }
 
     /// By what fraction the capacity changes after a window that lost the share `missing` of the
-    /// capacity, of which the link loses `own`; `part` of a feedback time has passed.
+    /// capacity, of which the link loses `own`; `part` of a feedback time has passed, at most one.
     fn change(&mut self, missing: f64, own: f64, part: f64) -> f64 {
-        self.lost += (missing - self.lost) * GAIN * part.min(1.0);
+        self.lost += (missing - self.lost) * GAIN * part;
         if self.lost > own + TOLERATED {
             self.growth = TOLERATED;
         }
@@ -114,7 +114,9 @@ impl Cruise {
     /// Learns the capacity from a window behind a bucket; `part` of a feedback time has passed.
     pub(super) fn hold(&mut self, now: Instant, window: Window, (newest, part): (Instant, f64)) {
         let own = self.loss.share();
-        let used = window.sent > 0.95 * self.capacity;
+        let used = window.sent > FULL * self.capacity;
+        // After a pause, one window says no more than it does without.
+        let part = part.min(1.0);
         let missing = window.missing * (window.sent / self.capacity).min(1.0);
         let Some(policing) = &mut self.policing else { return };
         if !policing.is_in_effect(now) || policing.has_train(now, newest) {

@@ -83,8 +83,11 @@ pub(super) enum Found {
     Nothing,
     /// This much capacity, in bit/s.
     Capacity(f64),
-    /// The path is policed.
-    Policed(Bucket),
+    /// The path is policed; and a capacity larger than ours that the bucket gives, in bit/s.
+    Policed {
+        bucket: Bucket,
+        capacity: Option<f64>,
+    },
     /// The rate of the whole link, bit/s.
     Link(f64),
     /// What others take of it, and a capacity larger than ours that this leaves, in bit/s.
@@ -281,7 +284,8 @@ impl Probe {
             let again = Purpose::Paced(capacity * PACED);
             self.next = (!bucket.is_sure()).then_some(again);
         }
-        Found::Policed(bucket)
+        let capacity = (faster && bucket.is_sure()).then_some(bucket.rate);
+        Found::Policed { bucket, capacity }
     }
 
     fn found_nothing(&mut self) {

@@ -17,8 +17,6 @@ const TAKEN: f64 = 0.25;
 /// Maximum growth of the capacity by a train beside senders that fill the queue: what one of them
 /// leaves for a moment is not ours.
 const BESIDE: f64 = 1.25;
-/// A bucket whose rate exceeds ours by this factor has become faster.
-const PASSES: f64 = 1.1;
 
 impl Cruise {
     /// Whether [`Self::next_train`] need not wait for the previous train.
@@ -72,7 +70,7 @@ impl Cruise {
         match found {
             Found::Nothing => {}
             Found::Capacity(rate) => self.grow_to(rate),
-            Found::Policed(bucket) => self.policed(bucket),
+            Found::Policed { bucket, capacity } => self.policed(bucket, capacity),
             Found::Link(rate) => self.link_shown(rate),
             Found::Others { taken, capacity } => {
                 self.unforeseen.show_taken(taken);
@@ -87,11 +85,9 @@ impl Cruise {
     }
 
     /// A train has met a token bucket: what it shows of the link says nothing about what others send.
-    fn policed(&mut self, bucket: Bucket) {
+    fn policed(&mut self, bucket: Bucket, capacity: Option<f64>) {
         self.unforeseen.show_link(f64::INFINITY);
-        if bucket.is_sure() && bucket.rate > PASSES * self.capacity {
-            self.capacity = bucket.rate.min(self.most);
-        }
+        self.capacity = capacity.map_or(self.capacity, |capacity| capacity.min(self.most));
         self.probe.police(bucket);
         if self.policing.is_none() {
             self.police(self.seen_at);
