@@ -75,7 +75,7 @@ impl Train {
         }
         let rate = acked_bits(tail) / sending(tail)?;
         let held = (acked_bits(head) - rate * (sending(&self.packets)? - sending(tail)?)).max(0.0);
-        let (waits, waited) = (held / rate, self.waited(tail)?);
+        let (waits, waited) = (held / rate, self.waited(head, tail)?);
         if waits < VISIBLE || waited > WAITED * waits {
             return None;
         }
@@ -94,9 +94,13 @@ impl Train {
     }
 
     /// How much longer the last marked packets of the tail were under way than the fastest of the
-    /// train, in seconds; `None` if no mark of the tail has arrived.
-    fn waited(&self, tail: &[Packet]) -> Option<f64> {
-        let marks: Vec<i64> = delays(tail).collect();
+    /// train, in seconds. If none of these has arrived, a late one of the head stands for them: a queue
+    /// was half full by then.
+    fn waited(&self, head: &[Packet], tail: &[Packet]) -> Option<f64> {
+        let mut marks: Vec<i64> = delays(tail).collect();
+        if marks.is_empty() {
+            marks.extend(delays(&head[head.len().div_ceil(2)..]).last());
+        }
         let last = marks.rchunks(LAST).next()?;
         let mean = last.iter().sum::<i64>() as f64 / last.len() as f64;
         Some((mean - self.least_delay()? as f64) / 1e6)
