@@ -139,6 +139,8 @@ async fn a_hub_answers_each_connection_whatever_the_link() {
     let (links, session) = (TcpLinks::new(), Hops::new().sessions[0]);
     let mut events = links.take_events().unwrap();
     let serving = tokio::spawn(links.clone().serve(listener, None));
+    // None ends meanwhile: that would be an event, too.
+    let mut terminals = Vec::new();
     for link in [0, 1] {
         let mut terminal = TcpStream::connect(at).await.unwrap();
         let from = terminal.local_addr().unwrap();
@@ -148,6 +150,7 @@ async fn a_hub_answers_each_connection_whatever_the_link() {
         links.prove(id, (session, link));
         assert_eq!(links.send((link, from), Some(session), &[link]), Sent::Taken);
         assert_eq!(next(&mut terminal).await, [link]);
+        terminals.push(terminal);
     }
     serving.abort();
 }
