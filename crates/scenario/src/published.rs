@@ -126,7 +126,7 @@ pub struct Point {
 
 /// Why our result differs from the published one.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Difference {
     /// The cause.
     pub because: String,
@@ -136,6 +136,9 @@ pub struct Difference {
     /// about, the published result is reproduced; a statement must then hold for all its pairs.
     #[serde(default)]
     pub swap: Vec<[String; 2]>,
+    /// The published value is of one run: `case` shows the cause if single runs of it reproduce the value.
+    #[serde(default)]
+    pub single_runs: bool,
 }
 
 /// A published statement about cases.
@@ -329,7 +332,9 @@ impl Difference {
 
     fn check(&self, place: &Place<'_>) -> Result<(), FileError> {
         let both = self.case.is_some() && !self.swap.is_empty();
-        place.check(!both, "case, swap", "both", "one of them")
+        place.check(!both, "case, swap", "both", "one of them")?;
+        let good = !self.single_runs || self.case.is_some();
+        place.check(good, "single-runs", true, "a `case` whose runs these are")
     }
 }
 
@@ -377,7 +382,12 @@ impl Output {
             let (given, compare) = (point.by.is_some(), self.compare.is_some());
             let by = point.by.as_deref().unwrap_or("nothing");
             place.check(given == compare, "by", by, "a case if the output has `compare`")?;
-            point.differs.iter().try_for_each(|it| it.check(&place.within("differs")))?;
+            if let Some(differs) = &point.differs {
+                let place = place.within("differs");
+                differs.check(&place)?;
+                let good = !(differs.single_runs && compare);
+                place.check(good, "single-runs", true, "an output without `compare`")?;
+            }
         }
         Ok(())
     }
@@ -410,7 +420,11 @@ impl Trend {
         let good = (rising >= 2) != (pairs >= 1) && (rising == 0 || pairs == 0);
         let value = format!("{rising} and {pairs}");
         place.check(good, "rising, pairs", value, "two or more cases, or one or more pairs")?;
-        self.differs.iter().try_for_each(|it| it.check(&place.within("differs")))?;
+        if let Some(differs) = &self.differs {
+            let place = place.within("differs");
+            differs.check(&place)?;
+            place.check(!differs.single_runs, "single-runs", true, "it only for values")?;
+        }
         let bounded = self.least.is_some() || self.most.is_some();
         place.check(bounded == (pairs > 0), "least, most", bounded, "one of them, with pairs")
     }

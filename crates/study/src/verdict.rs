@@ -2,7 +2,8 @@
 //!
 //! A value is *reproduced* if ours differs by no more than its stated tolerance. A *trend* is reproduced if the
 //! statement holds for every pair of cases that it names. Otherwise they *differ*; a cause that the file names counts as
-//! shown if the case that it points to reproduces the published result.
+//! shown if the case that it points to reproduces the published result, or if some of its runs do where what was published
+//! is a single run.
 
 use std::collections::BTreeMap;
 
@@ -57,9 +58,9 @@ pub enum Cause {
     Tested {
         /// The cause.
         because: String,
-        /// What should show it: `case "large queue"`.
+        /// What should show it: `case "large queue"`, `3 of 32 runs of case "large queue"`.
         shown_in: String,
-        /// Our value there, in the unit of the metric; `None` for trends.
+        /// Our value there, in the unit of the metric; `None` for trends and single runs.
         value: Option<f64>,
         /// Whether it reproduces the published result.
         shown: bool,
@@ -204,6 +205,9 @@ fn beside<'a>(
         (None, None) => Verdict::NotRun,
         (None, Some(own)) if within(own.value) => Verdict::Reproduced,
         (None, Some(_)) => Verdict::Differs(match (&point.differs, point.shown_by()) {
+            (Some(differs), [Some(case), _]) if differs.single_runs => {
+                single_runs(output, differs, &case, runs, within)?
+            }
             (Some(differs), [Some(case), by]) => {
                 let value = ours(&case, by.as_deref())?.map(|it| it.value);
                 let (because, shown) = (differs.because.clone(), value.is_some_and(within));
@@ -217,6 +221,21 @@ fn beside<'a>(
         }),
     };
     Ok(ValueBeside { output, point, published, ours: own, verdict })
+}
+
+/// The cause of a difference from a single run: shown if a run of the case reproduces what was published.
+fn single_runs(
+    output: &Output,
+    differs: &Difference,
+    case: &str,
+    runs: &Runs<'_>,
+    within: impl Fn(f64) -> bool,
+) -> Result<Cause, NoMetric> {
+    let values = runs.values(case, &output.of, &output.metric)?.unwrap_or_default();
+    let agree = values.iter().filter(|value| within(**value)).count();
+    let shown_in = format!("{agree} of {} runs of case {case:?}", values.len());
+    let because = differs.because.clone();
+    Ok(Cause::Tested { because, shown_in, value: None, shown: agree > 0 })
 }
 
 impl Cause {

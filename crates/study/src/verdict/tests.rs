@@ -100,6 +100,20 @@ fn a_cause_counts_if_the_case_that_should_show_it_does() {
 }
 
 #[test]
+fn a_published_single_run_is_explained_if_a_run_of_its_case_agrees() {
+    let text = FILE.replace("case = 'd' } }", "case = 'd', single-runs = true } }");
+    let published = Published::parse("own.toml", &text).unwrap();
+    for (last, agree) in [(1.05, 1), (1.2, 0)] {
+        let (_, runs) = compared_with(&[("c", 5.0), ("d", 3.0), ("d", 2.0), ("d", last)]);
+        let comparison = compare(&published, &borrowed(&runs)).unwrap();
+        let shown_in = format!("{agree} of 3 runs of case \"d\"");
+        let because = "the queue".to_owned();
+        let cause = Cause::Tested { because, shown_in, value: None, shown: agree > 0 };
+        assert_eq!(comparison.values[2].verdict, Verdict::Differs(cause));
+    }
+}
+
+#[test]
 fn cases_are_compared_by_the_figures_of_all_their_runs() {
     let runs = [("a", 0.9), ("a", 1.0), ("a", 4.0), ("b", 2.0), ("b", 2.0), ("b", 2.0)];
     let (published, runs) = compared_with(&runs);
