@@ -363,7 +363,7 @@ mod tests {
             ("\n#\n0 1 Mbit/s", "line 3: \"0\" is not a duration"),
             ("0s 50 Mbps", "line 1: \"50 Mbps\" is not a rate"),
             ("1s 1 Mbit/s", "line 1: the first time is 1 s, expected 0s"),
-            ("0s 1 Mbit/s\n0s 2 Mbit/s", "line 2: the time 0 ns is not after 0 ns"),
+            ("0s 1 Mbit/s\n0s 2 Mbit/s", "line 2: the time 0 s is not after 0 s"),
             ("0s 1 Mbit/s\n5s 2 Mbit/s\nloop 5s", "line 3: the period 5 s is not after 5 s"),
             ("0s 1 Mbit/s\nloop 5s\n7s 1 Mbit/s", "line 3: \"7s 1 Mbit/s\" comes after"),
             ("loop 5s", "the trace is empty"),

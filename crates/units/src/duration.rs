@@ -28,6 +28,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
 
 /// Formats an interval so that [`parse_duration`] can parse it; saturates at 584 years.
 pub fn format_duration(duration: Duration) -> String {
+    if duration.is_zero() {
+        return "0 s".to_owned();
+    }
     let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     KIND.format(nanos, &["s", "ms", "us", "ns"])
 }

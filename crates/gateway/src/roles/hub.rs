@@ -156,7 +156,7 @@ pub async fn run(
     ops.configure_accounts(&terminals);
     parts.gateway.hop().keep_tally();
     let threads = if count > 1 { format!(" with {count} workers") } else { String::new() };
-    tracing::info!("serving {} terminals on UDP {local}{threads}", terminals.len());
+    tracing::info!("serving {} on UDP {local}{threads}", counted(terminals.len()));
     let mut listeners = JoinSet::new();
     if let Some((address, listener)) = listener {
         tracing::info!("serving terminals whose networks block UDP on TCP {address}");
@@ -205,6 +205,10 @@ pub async fn run(
         hub.call();
     }
     roles::run(ops, hub, shutdown).await
+}
+
+fn counted(terminals: usize) -> String {
+    format!("{terminals} terminal{}", if terminals == 1 { "" } else { "s" })
 }
 
 fn names(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, String> {
@@ -576,7 +580,7 @@ impl Hub {
         let (before, count) = (self.sites.count(), terminals.len());
         self.sites.configure(terminals, self.mesh);
         if before != count {
-            tracing::info!("serving {count} terminals");
+            tracing::info!("serving {}", counted(count));
         }
         self.apply(now, ops, &changes);
         self.sites.sessions().for_each(|session| self.set_share(now, ops, session));

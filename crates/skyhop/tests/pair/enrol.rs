@@ -77,7 +77,7 @@ pub(crate) fn inside_a_terminal_joins() {
     let (mirror, site) = (Mirror::start(PORT), Site::new());
     let mut hub = site.hub();
     let token = site.invite("ship-1");
-    hub.wait_for("serving 1 terminals");
+    hub.wait_for("serving 1 terminal");
     assert!(site.permit("ship-1").contains("invite = "));
     let joined = join(&token, &site.path("ship"));
     assert!(joined.status.success(), "{}", text(&joined.stderr));
@@ -129,7 +129,7 @@ pub(crate) fn inside_a_terminal_joins_over_tcp() {
     let mut hub = site.hub();
     // Nobody is at that port, as if a firewall dropped what is sent there.
     let token = site.enrol("invite", &["ship-1", "--hub", "hub:5901", "--tcp", "hub:443"]);
-    hub.wait_for("serving 1 terminals");
+    hub.wait_for("serving 1 terminal");
     let joined = join(&token, &site.path("ship"));
     assert!(joined.status.success(), "{}", text(&joined.stderr));
     hub.wait_for("ship-1 has joined with the key ");
@@ -149,7 +149,7 @@ pub(crate) fn inside_an_invitation() {
     let key = gateway::keys::format_public_key(&stolen.public());
     let permit = site.path("permits").join("ship-1.toml");
     fs::write(&permit, format!("invite = \"{key}\"\n")).unwrap();
-    hub.wait_for("serving 1 terminals");
+    hub.wait_for("serving 1 terminal");
     let hub_key = PrivateKey::read_file(&site.path("hub.key")).unwrap().public();
     let config = format!(
         "private_key = \"{}\"\nhub = \"hub:5900\"\nhub_key = \"{}\"\nrate = \"50 Mbit/s\"\n\
@@ -235,7 +235,7 @@ pub(crate) fn inside_etcd() {
     let other = PrivateKey::read_file(&at("hub-1").join("hub.key")).unwrap().public();
     let other = format!("hub:5901={}", gateway::keys::format_public_key(&other));
     let token = enrol("invite", &["ship-1", "--hub", "hub:5900", "--other-hub", &other]);
-    hubs.iter_mut().for_each(|hub| hub.wait_for("serving 1 terminals"));
+    hubs.iter_mut().for_each(|hub| hub.wait_for("serving 1 terminal"));
     let joined = join(&token, &at("ship"));
     assert!(joined.status.success(), "{}", text(&joined.stderr));
     assert!(enrol("list", &[]).contains("joined"));
@@ -254,7 +254,7 @@ pub(crate) fn inside_etcd() {
     let (kept, other) = if used { (second, first) } else { (first, second) };
     other.end_by(Signal::SIGTERM);
     let mut again = start(u16::from(!used));
-    again.wait_for("serving 1 terminals");
+    again.wait_for("serving 1 terminal");
 
     let _etcd = Etcd::start(directory.path());
     let mut hubs = [kept, again];

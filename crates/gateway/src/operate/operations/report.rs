@@ -3,15 +3,17 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use pep::accounting::Exhausted;
 use pep::bottleneck::End;
 use units::Instant;
 
 use super::super::connections::{Entry, Origin};
 use super::super::control::Answer;
 use super::super::status::{
-    CompressionStatus, ConnectionStatus, DemandStatus, Limit, Status, TrafficStatus,
+    CompressionStatus, ConnectionStatus, DemandStatus, Limit, SessionStatus, Status, TrafficStatus,
 };
 use super::{Operations, RoleStatus, View};
+use crate::config::keys::parse_public_key;
 use crate::hop::Hop;
 use crate::hop::peers::ms;
 use crate::relay::tcp;
@@ -44,7 +46,7 @@ impl Operations {
             bundles: role.bundles,
             dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
             demand: view.hop.map(|hop| demand(now, hop)),
-            sessions: view.hop.map_or_else(Vec::new, |hop| self.peers.status(now, hop)),
+            sessions: view.hop.map_or_else(Vec::new, |hop| self.sessions(now, hop)),
             traffic: traffic(view),
             memory: self.limits.status(view.live(), view.held()),
             connections: connections.then(|| {
@@ -52,6 +54,15 @@ impl Operations {
                 live.iter().map(|entry| self.connection(view.hop, now, entry)).collect()
             }),
         }
+    }
+
+    fn sessions(&self, now: Instant, hop: &Hop) -> Vec<SessionStatus> {
+        let mut sessions = self.peers.status(now, hop);
+        for session in &mut sessions {
+            let key = parse_public_key(&session.key).ok();
+            session.exhausted = key.and_then(|key| self.exhausted(&key)).map(Exhausted::to_string);
+        }
+        sessions
     }
 
     /// The connections with the peer of this name, or all, that have moved the most.

@@ -56,6 +56,10 @@ pub struct SessionStatus {
     /// Rate that the hub does not exceed towards the session.
     #[serde(default)]
     pub maximum_bit_s: Option<u64>,
+    /// What the terminal has instead of its share, as its quota is used up: `block`, a rate, or the name of
+    /// a class.
+    #[serde(default)]
+    pub exhausted: Option<String>,
     /// Whether the rate comes from the modem itself (DLEP) rather than an operator.
     #[serde(default)]
     pub told_by_modem: bool,

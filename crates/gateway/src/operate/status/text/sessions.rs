@@ -14,6 +14,7 @@ pub(super) fn rows(text: &mut String, session: &SessionStatus) {
     lines
         .into_iter()
         .chain(share_of(session))
+        .chain(session.exhausted.as_ref().map(|then| format!("quota used up: {then}")))
         .chain(ecn(session))
         .for_each(|line| row(text, "", &line));
     session.links.iter().for_each(|link| link_row(text, link));
