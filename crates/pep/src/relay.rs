@@ -26,7 +26,7 @@ use slacp::ResetReason;
 use units::Instant;
 
 pub use self::deferral::{PendingSyn, PendingSyns, SynAction};
-pub use self::dial::Dial;
+pub use self::dial::{Dial, alternating};
 pub use self::legs::{Failure, Legs, Side, Step};
 
 /// How long the far side may keep sending to a peer that has closed, without taking anything that

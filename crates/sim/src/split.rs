@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use pep::compression::Coded;
-use pep::relay::{Dial, Failure, Relay, Side};
+use pep::relay::{Failure, Relay, Side};
 use tcp::{ByteRange, Connection, Event};
+use units::Instant;
 
 use crate::agenda::Alarm;
 use crate::path::Path;
@@ -61,7 +62,8 @@ pub(crate) enum Stage {
     /// The client is connected; there is no session to open a stream in yet.
     Waiting,
     /// The peer has opened a stream; the next segment is being connected.
-    Dialling(Dial),
+    /// Until when.
+    Dialling(Instant),
     /// The relay runs.
     Relaying,
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pep::config::HubDnsConfig;
 use pep::names::{addresses_in, question_for};
+use pep::relay::alternating;
 use pep::traffic::Version;
 use slacp::{HostName, PublicKey, ResetReason};
 use tokio::time::timeout;
@@ -20,8 +21,6 @@ use crate::relay::turns::Turns;
 
 /// Questions asked at once for all terminals: each takes a socket.
 const MOST_QUESTIONS: usize = 512;
-/// Addresses of each version that are tried.
-const MOST_ADDRESSES: usize = 2;
 /// How long a terminal may take to send a question, once its stream is there.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
@@ -69,8 +68,8 @@ impl HubResolver {
         let answers = tokio::join!(ask(Version::V4), ask(Version::V6));
         drop(turn);
         let found = [answers.0, answers.1].into_iter().flatten();
-        let found = found.flat_map(|answer| addresses_in(&answer).into_iter().take(MOST_ADDRESSES));
-        let addresses: Vec<_> = found.map(|address| SocketAddr::new(address, port)).collect();
+        let found = found.flat_map(|answer| addresses_in(&answer));
+        let addresses = alternating(found.map(|it| SocketAddr::new(it, port)));
         Some(if addresses.is_empty() { Err(ResetReason::Unreachable) } else { Ok(addresses) })
     }
 

@@ -8,10 +8,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pep::relay::Dial;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use pep::relay::{Dial, alternating};
 use slacp::{HostName, ResetReason};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::clock;
 use crate::relay::dial;
@@ -19,8 +21,6 @@ use crate::relay::turns::Turns;
 
 /// Maximum concurrent lookups: each takes a thread, of which tokio has 512.
 const LOOKUPS: usize = 128;
-/// Maximum addresses to try per name.
-const ADDRESSES: usize = 4;
 
 /// A resolver shared fairly among askers identified by `K`. It does not cache.
 #[derive(Clone)]
@@ -58,7 +58,7 @@ impl<K: Ord + Clone + Send + 'static> Resolver<K> {
             let lookup = tokio::spawn(async move {
                 let found = lookup_host((name, port)).await;
                 drop(permit);
-                found.map(|it| it.take(ADDRESSES).collect::<Vec<_>>())
+                found.map(alternating)
             });
             let found = lookup.await.map_err(|_| ResetReason::Unreachable)?;
             found.map_err(|_| ResetReason::Unreachable)
@@ -68,31 +68,41 @@ impl<K: Ord + Clone + Send + 'static> Resolver<K> {
     }
 }
 
-/// Connects to the first address that answers, within `time_limit` for all of them.
+/// Connects to the address that answers first, within `time_limit` for all of them.
 ///
 /// # Errors
-/// That of the last address tried.
+/// That of the attempt which failed last.
 pub(crate) async fn try_each<F: Future<Output = io::Result<TcpStream>>>(
     addresses: Vec<SocketAddr>,
     time_limit: Duration,
     connect: impl Fn(SocketAddr, Duration) -> F,
 ) -> io::Result<TcpStream> {
     let mut dial = Dial::new(clock::now(), addresses, time_limit);
+    let mut attempts = FuturesUnordered::new();
     loop {
-        let (address, until) = dial.attempt();
-        match connect(address, until.saturating_since(clock::now())).await {
-            Ok(socket) => return Ok(socket),
-            Err(error) => {
-                if dial.handle_failure(clock::now(), dial::reason(&error)).is_err() {
-                    return Err(error);
+        let now = clock::now();
+        if let Some(address) = dial.poll(now) {
+            attempts.push(connect(address, dial.until().saturating_since(now)));
+        }
+        let next = dial.poll_timeout().map_or(time_limit, |next| next.saturating_since(now));
+        tokio::select! {
+            attempt = attempts.next() => match attempt {
+                Some(Ok(socket)) => return Ok(socket),
+                Some(Err(error)) => {
+                    if dial.handle_failure(clock::now(), dial::reason(&error)).is_err() {
+                        return Err(error);
+                    }
                 }
-            }
+                None => return Err(io::ErrorKind::TimedOut.into()),
+            },
+            () = sleep(next) => {}
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
     use std::sync::Mutex;
 
     use super::*;
@@ -119,6 +129,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_address_that_does_not_answer_holds_up_no_other() {
+        let (_open, [silent, open]) = closed_and_open();
+        let connect = async |address, within| {
+            if address == silent { pending().await } else { connect(address, within).await }
+        };
+        let time_limit = Duration::from_secs(3600);
+        let socket = try_each(vec![silent, open], time_limit, connect).await.unwrap();
+        assert_eq!(socket.peer_addr().unwrap(), open);
+    }
+
+    #[tokio::test]
     async fn addresses_share_the_time_limit() {
         let address = SocketAddr::from(([192, 0, 2, 1], 80));
         let limits = Mutex::new(Vec::new());
@@ -130,7 +151,7 @@ mod tests {
         try_each(vec![address; 3], time_limit, fail).await.unwrap_err();
         let limits = limits.into_inner().unwrap();
         assert_eq!(limits.len(), 3);
-        assert!(limits[0] < time_limit && limits[2] <= time_limit, "{limits:?}");
+        assert!(limits[2] < limits[0] && limits[0] <= time_limit, "{limits:?}");
     }
 
     fn name(text: &str) -> HostName {

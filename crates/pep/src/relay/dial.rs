@@ -1,61 +1,84 @@
-//! Connecting to a destination that has several addresses.
+//! Connecting to a destination that has several addresses (RFC 8305).
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::vec;
 
 use slacp::ResetReason;
 use units::Instant;
 
-/// Time limit per address while others are untried: two SYNs (RFC 6298 §2) and a round trip.
-const NEXT: Duration = Duration::from_secs(2);
+/// An attempt without a result for this long is joined by one to the next address (RFC 8305 §5).
+const NEXT: Duration = Duration::from_millis(250);
 
-/// The attempts to connect to one destination: its addresses in order, one at a time.
+/// Addresses of a destination that are tried.
+const MOST: usize = 4;
+
+/// Up to four of a name's addresses in the order to try them: the families alternate, beginning with the first address's
+/// (RFC 8305 §4), so that a family which leads nowhere does not hold up the other.
+pub fn alternating(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+    let mut addresses = addresses.into_iter().peekable();
+    let is_v4 = addresses.peek().is_some_and(SocketAddr::is_ipv4);
+    let (first, second): (Vec<_>, Vec<_>) = addresses.partition(|it| it.is_ipv4() == is_v4);
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let mut ordered = Vec::new();
+    loop {
+        let before = ordered.len();
+        ordered.extend(first.next());
+        ordered.extend(second.next());
+        if ordered.len() == before || ordered.len() >= MOST {
+            ordered.truncate(MOST);
+            return ordered;
+        }
+    }
+}
+
+/// The attempts to connect to one destination: its addresses in order, each beside those that have no result yet.
 #[derive(Debug)]
 pub struct Dial {
-    addresses: Vec<SocketAddr>,
-    /// Index of the address being tried.
-    current: usize,
-    /// Deadlines of the current attempt, and of all attempts together.
-    attempt_until: Instant,
+    untried: vec::IntoIter<SocketAddr>,
+    /// Attempts without a result.
+    running: usize,
+    /// When the next address is tried, whatever the others do.
+    next: Instant,
     until: Instant,
 }
 
 impl Dial {
-    /// Starts with the first of `addresses`, with a time limit for all of them together.
-    ///
-    /// # Panics
-    /// Without an address.
+    /// With a time limit for all `addresses` together.
     pub fn new(now: Instant, addresses: Vec<SocketAddr>, time_limit: Duration) -> Self {
-        assert!(!addresses.is_empty(), "a destination has an address");
-        let until = now + time_limit;
-        let mut dial = Self { addresses, current: 0, attempt_until: until, until };
-        dial.limit(now);
-        dial
+        Self { untried: addresses.into_iter(), running: 0, next: now, until: now + time_limit }
     }
 
-    /// The address to connect to now, and when to give up on it: then call
-    /// [`Self::handle_failure`] with [`ResetReason::TimedOut`].
-    pub fn attempt(&self) -> (SocketAddr, Instant) {
-        (self.addresses[self.current], self.attempt_until)
+    /// An address to connect to now, until [`Self::until`], if it is time for one.
+    pub fn poll(&mut self, now: Instant) -> Option<SocketAddr> {
+        if now < self.next || now >= self.until {
+            return None;
+        }
+        let address = self.untried.next()?;
+        self.running += 1;
+        self.next = now + NEXT;
+        Some(address)
     }
 
-    /// The current attempt has failed. [`Self::attempt`] has the next one.
+    /// When [`Self::poll`] may have the next address; `None` if there is none.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        (!self.untried.as_slice().is_empty()).then_some(self.next)
+    }
+
+    /// When all attempts end.
+    pub fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// An attempt has failed: it is time for the next address.
     ///
     /// # Errors
-    /// The given reason if there is no further address, or no time left.
+    /// The given reason if nothing is left to try or to wait for.
     pub fn handle_failure(&mut self, now: Instant, reason: ResetReason) -> Result<(), ResetReason> {
-        if self.current + 1 == self.addresses.len() || now >= self.until {
-            return Err(reason);
-        }
-        self.current += 1;
-        self.limit(now);
-        Ok(())
-    }
-
-    /// The last address gets all the remaining time.
-    fn limit(&mut self, now: Instant) {
-        let is_last = self.current + 1 == self.addresses.len();
-        self.attempt_until = if is_last { self.until } else { self.until.min(now + NEXT) };
+        self.running -= 1;
+        self.next = now;
+        let is_left = !self.untried.as_slice().is_empty() && now < self.until;
+        if self.running > 0 || is_left { Ok(()) } else { Err(reason) }
     }
 }
 
@@ -63,33 +86,57 @@ impl Dial {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Instant {
-        Instant::from_nanos(seconds * 1_000_000_000)
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
     }
 
     fn address(last: u8) -> SocketAddr {
         ([192, 0, 2, last], 80).into()
     }
 
-    #[test]
-    fn addresses_are_tried_in_order_the_last_for_all_the_time_left() {
-        let time_limit = Duration::from_secs(10);
-        let mut dial = Dial::new(at(0), [1, 2, 3].map(address).to_vec(), time_limit);
-        assert_eq!(dial.attempt(), (address(1), at(2)));
-        assert_eq!(dial.handle_failure(at(2), ResetReason::TimedOut), Ok(()));
-        assert_eq!(dial.attempt(), (address(2), at(4)));
-        assert_eq!(dial.handle_failure(at(3), ResetReason::Refused), Ok(()));
-        assert_eq!(dial.attempt(), (address(3), at(10)));
-        let refused = dial.handle_failure(at(5), ResetReason::Refused);
-        assert_eq!(refused, Err(ResetReason::Refused), "the last one decides");
+    fn dial(addresses: &[u8]) -> Dial {
+        let addresses = addresses.iter().map(|last| address(*last)).collect();
+        Dial::new(at(0), addresses, Duration::from_secs(10))
     }
 
     #[test]
-    fn no_attempt_outlasts_the_time_limit_for_all() {
-        let mut dial = Dial::new(at(0), [1, 2, 3].map(address).to_vec(), Duration::from_secs(3));
-        assert_eq!(dial.handle_failure(at(2), ResetReason::TimedOut), Ok(()));
-        assert_eq!(dial.attempt(), (address(2), at(3)));
-        let late = dial.handle_failure(at(3), ResetReason::TimedOut);
+    fn an_address_without_answer_is_joined_by_the_next() {
+        let mut dial = dial(&[1, 2]);
+        assert_eq!(dial.poll(at(0)), Some(address(1)));
+        assert_eq!(dial.poll_timeout(), Some(at(250)));
+        assert_eq!(dial.poll(at(249)), None);
+        assert_eq!(dial.poll(at(250)), Some(address(2)));
+        assert_eq!((dial.poll_timeout(), dial.poll(at(500))), (None, None));
+        assert_eq!(dial.until(), at(10_000));
+    }
+
+    #[test]
+    fn a_failure_is_followed_by_the_next_address_at_once_and_the_last_one_decides() {
+        let mut dial = dial(&[1, 2, 3]);
+        assert_eq!(dial.poll(at(0)), Some(address(1)));
+        assert_eq!(dial.handle_failure(at(10), ResetReason::Unreachable), Ok(()));
+        assert_eq!(dial.poll(at(10)), Some(address(2)));
+        assert_eq!(dial.poll(at(260)), Some(address(3)));
+        assert_eq!(dial.handle_failure(at(300), ResetReason::Refused), Ok(()), "one still runs");
+        let last = dial.handle_failure(at(10_000), ResetReason::TimedOut);
+        assert_eq!(last, Err(ResetReason::TimedOut));
+    }
+
+    #[test]
+    fn nothing_begins_after_the_time_limit() {
+        let mut dial = dial(&[1, 2]);
+        assert_eq!(dial.poll(at(0)), Some(address(1)));
+        let late = dial.handle_failure(at(10_000), ResetReason::TimedOut);
         assert_eq!(late, Err(ResetReason::TimedOut));
+        assert_eq!(dial.poll(at(10_000)), None);
+    }
+
+    #[test]
+    fn families_alternate_beginning_with_the_first() {
+        let v6 = |last| SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, last], 80));
+        let given = [v6(1), v6(2), v6(3), v6(4), address(1)];
+        assert_eq!(alternating(given), [v6(1), address(1), v6(2), v6(3)]);
+        assert_eq!(alternating([address(2), address(1)]), [address(2), address(1)]);
+        assert_eq!(alternating([]), []);
     }
 }

@@ -7,11 +7,10 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use pep::relay::{Dial, Failure, Progress, Relay, Side};
+use pep::relay::{Failure, Progress, Relay, Side};
 use slacp::ResetReason;
 use tcp::State;
 
-use super::slacp::address;
 use super::wires::Wires;
 use super::{Due, World};
 use crate::agenda::Ticket;
@@ -114,7 +113,6 @@ impl World {
 
     /// Tells the relay of a failed leg; before it runs, breaks off what was begun.
     fn fail_leg(&mut self, key: Key, end: LegEnd, failure: Failure) {
-        let now = self.now;
         let Some(side) = self.splits.get(key).and_then(|split| split.side_of(end)) else { return };
         let reason = match failure {
             Failure::Closed => ResetReason::Reset,
@@ -122,11 +120,6 @@ impl World {
         };
         self.with_wires(key, |stage, relay, wires| match stage {
             Stage::Relaying => relay.handle_failure(side, failure, wires),
-            Stage::Dialling(dial) if side == Side::Server => {
-                // There is one address.
-                let failed = dial.handle_failure(now, reason);
-                relay.abort(failed.err().unwrap_or(reason), wires);
-            }
             Stage::Accepting | Stage::Waiting | Stage::Dialling(_) => relay.abort(reason, wires),
         });
     }
@@ -144,7 +137,7 @@ impl World {
                 }
                 self.accept_stream(key);
             }
-            Stage::Dialling(dial) if dial.attempt().1 <= self.now => {
+            Stage::Dialling(until) if *until <= self.now => {
                 if let Some(end) = split.leg(Side::Server).end {
                     self.fail_leg(key, end, Failure::Broken(ResetReason::TimedOut));
                 }
@@ -184,10 +177,7 @@ impl World {
         match opened {
             Ok(Some(end)) => {
                 split.stage = match end {
-                    LegEnd::Tcp(_) if is_from_peer => {
-                        let server = vec![address(path.nodes[at + 1])];
-                        Stage::Dialling(Dial::new(now, server, CONNECT_TIMEOUT))
-                    }
+                    LegEnd::Tcp(_) if is_from_peer => Stage::Dialling(now + CONNECT_TIMEOUT),
                     _ => Stage::Relaying,
                 };
             }
@@ -228,7 +218,7 @@ impl World {
         });
         if let Some(split) = self.splits.get_mut(key) {
             let next = match &split.stage {
-                Stage::Dialling(dial) => Some(dial.attempt().1),
+                Stage::Dialling(until) => Some(*until),
                 _ => split.relay.poll_timeout().map(|(at, _)| at),
             };
             split.alarm.set(&mut self.agenda, next, Due::Split(key));
