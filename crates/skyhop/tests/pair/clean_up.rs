@@ -48,8 +48,8 @@ pub(crate) fn traces(node: Node) -> String {
         let output = netns.command(path(program).unwrap()).args(arguments).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let _ = writeln!(traces, "{program} {}", arguments.join(" "));
-        // The kernel adds link-local addresses asynchronously.
-        let listed = String::from_utf8(output.stdout).unwrap();
+        // The kernel adds link-local addresses, and notices that a link is up, asynchronously.
+        let listed = String::from_utf8(output.stdout).unwrap().replace(" linkdown", "");
         for line in listed.lines().filter(|line| !line.contains("fe80:")) {
             let _ = writeln!(traces, "{line}");
         }
