@@ -18,7 +18,7 @@ use super::train::{Measured, Train, Unmeasured};
 use super::trust::{Claim, Trust, Word};
 use super::{Allowance, PathMemory, RateState, Spent};
 use crate::pacer::Pacer;
-use cruise::{Cruise, Initial};
+use cruise::{Cruise, Initial, Passed};
 use member::Member;
 use padding::Padding;
 use start::Start;
@@ -125,6 +125,8 @@ pub(crate) struct Auto {
     member: Option<Member>,
     /// The link's rate as the trains of the start have shown it, in bit/s.
     link: f64,
+    /// The last of them, if it came whole.
+    passed: Option<Passed>,
 }
 
 #[derive(Debug)]
@@ -168,6 +170,7 @@ impl Auto {
             prepared: Instant::ZERO,
             member: None,
             link: 0.0,
+            passed: None,
         }
     }
 
@@ -511,6 +514,9 @@ impl Auto {
         if measured.is_ok_and(|measured| measured.error < STEADY) {
             train.least_delay().inspect(|delay| self.arrivals.enter_delay(now, *delay));
         }
+        self.passed = measured.ok().and_then(|measured| {
+            Some(Passed { packets: train.came_whole()? as f64, rate: measured.sent })
+        });
         Some(measured)
     }
 
@@ -530,7 +536,11 @@ impl Auto {
                 self.measured_at = Some(now);
                 let initial = match policed {
                     Some(bucket) => Initial::policed(bucket, self.ceiling),
-                    None => Initial { capacity, link: self.link, most: self.ceiling, bucket: None },
+                    None => Initial {
+                        link: self.link,
+                        passed: self.passed,
+                        ..Initial::alone(capacity, self.ceiling)
+                    },
                 };
                 self.phase = Phase::Cruise(Box::new(Cruise::new(now, initial, self.law)));
             }

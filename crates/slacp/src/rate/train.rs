@@ -127,6 +127,11 @@ impl Train {
         Some(self.packet(number)?.sent)
     }
 
+    /// Its length in packets, unless some of those that are examined were lost.
+    pub(crate) fn came_whole(&self) -> Option<usize> {
+        self.packets.iter().all(|packet| packet.acked).then_some(self.length)
+    }
+
     /// Records when a packet arrived.
     pub(crate) fn arrived(&mut self, number: u64, time: i64) {
         if let Some(packet) = self.packet(number) {

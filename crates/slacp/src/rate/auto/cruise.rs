@@ -37,6 +37,7 @@ use loss::{OwnLoss, deviation};
 use overflow::{Lost, OverflowTest};
 use policing::Policing;
 use price::{Price, Seen};
+pub(super) use probe::Passed;
 use probe::Probe;
 use surplus::Surplus;
 use unforeseen::{Unforeseen, Whose};
@@ -117,12 +118,14 @@ pub(super) struct Initial {
     pub(super) most: f64,
     /// The token bucket that polices the path, if one does.
     pub(super) bucket: Option<Bucket>,
+    /// The train that has shown the capacity, if it came whole.
+    pub(super) passed: Option<Passed>,
 }
 
 impl Initial {
     /// A link of which this session has all.
     pub(super) fn alone(capacity: f64, most: f64) -> Self {
-        Self { capacity, link: capacity, most, bucket: None }
+        Self { capacity, link: capacity, most, bucket: None, passed: None }
     }
 }
 
@@ -218,7 +221,7 @@ impl Cruise {
             loss: OwnLoss::default(),
             overflow_test: OverflowTest::new(),
             competition: Competition::new(now),
-            probe: Probe::new(link),
+            probe: Probe::new(link, initial.passed),
             forecast: Forecast::default(),
             unforeseen: Unforeseen::new(now),
             surplus: Surplus::default(),
@@ -563,6 +566,10 @@ impl Cruise {
         };
         self.surplus.sent(now, fraction);
         let surplus = self.surplus.since(flight.sent);
+        // What exceeds a bucket's rate is lost, and does not wait.
+        if self.policing.is_some() {
+            return queue;
+        }
         if self.shared {
             return queue + surplus + self.forecast.inflow() * ahead;
         }

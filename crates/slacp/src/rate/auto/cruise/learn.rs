@@ -34,6 +34,10 @@ impl Cruise {
         self.torn_since = (window.torn && !idle).then(|| self.torn_since.unwrap_or(now));
         let paused = self.torn_since.is_some_and(|since| now.saturating_since(since) < PAUSE);
         let mut stands = window.queue.as_secs_f64() > self.stands_above();
+        // What a train loses behind a bucket, and leaves of its tokens, is not for the rate.
+        if self.policing.as_ref().is_some_and(|policing| policing.has_train(now, newest)) {
+            return;
+        }
         if !self.overflow_test.marks(newest) {
             // A queue that overflows stands, even if it is too short to see.
             stands |= self.learn_loss(now, rtt, window) == Meaning::Overflow;
@@ -44,7 +48,7 @@ impl Cruise {
         }
         if self.policing.is_some() {
             if !idle && !paused {
-                self.hold(now, window, (newest, part));
+                self.hold(now, window, part);
             }
             return;
         }
@@ -85,12 +89,20 @@ impl Cruise {
     /// if a train has promised more, or if others seem to use the link, it is a bucket, and what came
     /// is what it lets pass.
     fn exceeds_bucket(&mut self, now: Instant, window: Window, effect: Instant) {
-        let refuted = self.probe.refute();
-        let known = refuted || self.shared || self.policing.is_some();
-        if !known || window.sent < FULL * self.capacity {
+        if window.sent < FULL * self.capacity {
             return;
         }
-        self.capacity = self.loss.before_loss(window.delivered).max(SLOWEST);
+        // What is believed to be the link's own loss has just begun, if this is a bucket's.
+        let passes = match self.policing {
+            Some(_) => self.loss.before_loss(window.delivered),
+            None => window.delivered,
+        };
+        let passes = passes.max(SLOWEST);
+        let refuted = self.probe.refute(passes);
+        if !(refuted || self.shared || self.policing.is_some()) {
+            return;
+        }
+        self.capacity = passes;
         // Until that is in effect, later windows show it better.
         if self.policing.as_ref().is_none_or(|policing| policing.is_in_effect(now)) {
             self.police(effect);

@@ -70,7 +70,7 @@ impl Policing {
     }
 
     /// Whether a window that ends now, with a packet sent at `newest`, has packets of a train.
-    fn has_train(&self, now: Instant, newest: Instant) -> bool {
+    pub(super) fn has_train(&self, now: Instant, newest: Instant) -> bool {
         self.train.is_some_and(|(from, until)| newest >= from && until.is_none_or(|end| now < end))
     }
 
@@ -112,14 +112,14 @@ impl Policing {
 
 impl Cruise {
     /// Learns the capacity from a window behind a bucket; `part` of a feedback time has passed.
-    pub(super) fn hold(&mut self, now: Instant, window: Window, (newest, part): (Instant, f64)) {
+    pub(super) fn hold(&mut self, now: Instant, window: Window, part: f64) {
         let own = self.loss.share();
         let used = window.sent > FULL * self.capacity;
         // After a pause, one window says no more than it does without.
         let part = part.min(1.0);
         let missing = window.missing * (window.sent / self.capacity).min(1.0);
         let Some(policing) = &mut self.policing else { return };
-        if !policing.is_in_effect(now) || policing.has_train(now, newest) {
+        if !policing.is_in_effect(now) {
             return;
         }
         let change = policing.change(missing, own, part);

@@ -5,6 +5,7 @@ mod outlast;
 use super::super::{FULL, PACKET, Plan, TRAIN_RATE};
 use crate::rate::train::{Bucket, Measured, Unmeasured};
 use outlast::Outlast;
+pub(in super::super) use outlast::Passed;
 
 /// A train that arrived faster than our rate by this factor calls for a longer one.
 const FASTER: f64 = 1.3;
@@ -98,8 +99,8 @@ pub(super) enum Found {
 }
 
 impl Probe {
-    /// On a link of this rate, in bit/s.
-    pub(super) fn new(link: f64) -> Self {
+    /// On a link of this rate, in bit/s, that a train has shown.
+    pub(super) fn new(link: f64, passed: Option<Passed>) -> Self {
         Self {
             wait: 1,
             left: 2,
@@ -107,7 +108,7 @@ impl Probe {
             under_way: Purpose::Search,
             whole: link,
             no_bursts: false,
-            outlast: Outlast::new(),
+            outlast: Outlast::new(passed),
             of_link: false,
             of_others: None,
             urgent: false,
@@ -188,7 +189,7 @@ impl Probe {
                 Plan { packets, rate: TRAIN_RATE, padding: FULL }
             }
         };
-        self.outlast.train_leaves(plan.packets);
+        self.outlast.train_leaves(&plan);
         Some(plan)
     }
 
@@ -261,13 +262,14 @@ impl Probe {
     /// A queue has formed: there is no bucket, or it does not matter.
     pub(super) fn forget_bucket(&mut self) {
         if self.outlast.is_there() {
-            (self.outlast, self.no_bursts) = (Outlast::new(), false);
+            (self.outlast, self.no_bursts) = (Outlast::new(None), false);
         }
     }
 
-    /// Losses refute what a train has promised, if one has. Returns whether they do.
-    pub(super) fn refute(&mut self) -> bool {
-        let Some(wait) = self.outlast.refute() else { return false };
+    /// Losses refute what a train has promised, if one has: no more passes than this rate, in bit/s.
+    /// Returns whether they do.
+    pub(super) fn refute(&mut self, rate: f64) -> bool {
+        let Some(wait) = self.outlast.refute(rate) else { return false };
         (self.wait, self.left, self.next, self.no_bursts) = (wait, wait, None, true);
         true
     }
@@ -376,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_faster_link_is_used_once_a_longer_train_confirms_it() {
-        let mut probe = Probe::new(10e6);
+        let mut probe = Probe::new(10e6, None);
         assert_eq!(next(&mut probe, 10e6).rate, TRAIN_RATE);
         let found = probe.train_came(Ok(measured(TRAIN_RATE, 50e6)), 10e6, 0.0);
         assert!(matches!(found, Found::Capacity(rate) if (45e6..50e6).contains(&rate)));
@@ -388,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_longer_train_shows_what_others_take() {
-        let mut probe = Probe::new(50e6);
+        let mut probe = Probe::new(50e6, None);
         probe.show_others(50e6);
         let plan = next(&mut probe, 10e6);
         // 62.5 Mbit/s beside 25 get five sevenths of the link.
@@ -399,7 +401,7 @@ mod tests {
 
     #[test]
     fn where_no_burst_passes_faster_paces_are_tried() {
-        let mut probe = Probe::new(1e6);
+        let mut probe = Probe::new(1e6, None);
         let mut capacity = 1e6;
         next(&mut probe, capacity);
         assert_eq!(probe.train_came(Err(Unmeasured::TooFew), capacity, 0.0), Found::Nothing);
@@ -415,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_search_does_not_replace_a_train_that_tries_a_faster_pace() {
-        let mut probe = Probe::new(1e6);
+        let mut probe = Probe::new(1e6, None);
         probe.hurry();
         assert!(probe.is_urgent() && next(&mut probe, 1e6).rate == TRAIN_RATE);
         probe.train_came(Err(Unmeasured::TooFew), 1e6, 0.0);
@@ -426,7 +428,7 @@ mod tests {
 
     #[test]
     fn trains_that_find_nothing_become_rare() {
-        let mut probe = Probe::new(10e6);
+        let mut probe = Probe::new(10e6, None);
         let mut rounds = Vec::new();
         for _ in 0..6 {
             let mut waited = 0;

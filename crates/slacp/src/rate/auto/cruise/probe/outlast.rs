@@ -1,7 +1,7 @@
 //! How long a train has to be so that a token bucket does not hide the rate: the bucket's tokens pass
 //! at any speed, and only what comes after them shows how fast new ones come.
 
-use super::super::super::PACKET;
+use super::super::super::{PACKET, Plan};
 use super::{CONFIRM_PACKETS, PACED};
 use crate::rate::train::Bucket;
 
@@ -9,12 +9,21 @@ use crate::rate::train::Bucket;
 /// telling that its rate is not that high, and for measuring it.
 const TAIL: usize = 8;
 const SURE_TAIL: usize = 30;
+/// A bucket that a train did not show may hold this multiple of what the train took of it.
+const MORE: f64 = 1.5;
 /// Trains are at least so many packets apart: they cost a fiftieth of what is sent.
 const RARE: f64 = 1000.0;
 /// A growth that a train has promised is refuted by losses within this many rounds. Rounds to the
 /// next train then: initial and maximum; they double.
 const SURVIVES: u32 = 4;
 const BACK_OFF: (u32, u32) = (32, 512);
+
+/// A train that came whole: its length in packets, and the rate at which it was sent, in bit/s.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super::super) struct Passed {
+    pub(in super::super::super) packets: f64,
+    pub(in super::super::super) rate: f64,
+}
 
 /// What is known of the bucket that polices the path.
 #[derive(Debug)]
@@ -23,19 +32,20 @@ pub(super) struct Outlast {
     held: f64,
     /// A train has shown a rate above ours, but not for sure.
     unsure: bool,
-    /// How many packets were sent since the last train, and how many that had.
+    /// How many packets were sent since the last train, and that train.
     sent: f64,
-    length: usize,
-    /// The length of the train by which the capacity has grown, and for how many more rounds losses
-    /// refute it.
-    grown: Option<(usize, u32)>,
+    last: Option<Passed>,
+    /// The train by which the capacity has grown, and for how many more rounds losses refute it.
+    grown: Option<(Passed, u32)>,
     /// Rounds to wait after the next growth that is refuted.
     back_off: u32,
 }
 
 impl Outlast {
-    pub(super) fn new() -> Self {
-        Self { held: 0.0, unsure: false, sent: 0.0, length: 0, grown: None, back_off: BACK_OFF.0 }
+    /// On a path whose capacity a train has shown.
+    pub(super) fn new(passed: Option<Passed>) -> Self {
+        let grown = passed.map(|passed| (passed, SURVIVES));
+        Self { held: 0.0, unsure: false, sent: 0.0, last: None, grown, back_off: BACK_OFF.0 }
     }
 
     /// Whether there is a bucket.
@@ -67,27 +77,33 @@ impl Outlast {
         !self.is_there() || (self.sent >= RARE && self.packets(0) <= CONFIRM_PACKETS.1)
     }
 
-    /// A train of so many packets leaves.
-    pub(super) fn train_leaves(&mut self, packets: usize) {
-        (self.length, self.sent) = (packets, 0.0);
+    /// A train leaves.
+    pub(super) fn train_leaves(&mut self, plan: &Plan) {
+        let train = Passed { packets: plan.packets as f64, rate: plan.rate };
+        (self.last, self.sent) = (Some(train), 0.0);
     }
 
     /// Ends a round in which so many packets were sent.
     pub(super) fn end_round(&mut self, sent: f64) {
         self.sent += sent;
-        self.grown = self.grown.and_then(|(length, left)| Some((length, left.checked_sub(1)?)));
+        self.grown = self.grown.and_then(|(train, left)| {
+            // A round with less than the train tells nothing.
+            let counts = sent > train.packets;
+            Some((train, left.checked_sub(counts.into())?))
+        });
     }
 
     /// The capacity grows by what the last train has shown.
     pub(super) fn grow(&mut self) {
-        self.grown = Some((self.length, SURVIVES));
+        self.grown = self.last.map(|train| (train, SURVIVES));
     }
 
-    /// Losses refute what a train has promised, if one has: the bucket holds more than the train was
-    /// long. Returns the number of rounds to wait.
-    pub(super) fn refute(&mut self) -> Option<u32> {
-        let (length, _) = self.grown.take()?;
-        self.held = self.held.max(length as f64);
+    /// Losses refute what a train has promised, if one has: the bucket holds more than the train took
+    /// of it, beside its tokens of this rate in bit/s. Returns the number of rounds to wait.
+    pub(super) fn refute(&mut self, rate: f64) -> Option<u32> {
+        let (train, _) = self.grown.take()?;
+        let took = train.packets * (1.0 - rate / train.rate);
+        self.held = self.held.max(took * MORE);
         let wait = self.back_off;
         self.back_off = (wait * 2).min(BACK_OFF.1);
         Some(wait)
@@ -102,9 +118,13 @@ mod tests {
         Bucket { rate: 10e6, error: 0.1, held: held * PACKET }
     }
 
+    fn train(packets: usize) -> Plan {
+        Plan { packets, rate: PACED * 30e6, padding: 1500 }
+    }
+
     #[test]
     fn a_train_is_longer_than_what_the_bucket_lets_pass() {
-        let mut outlast = Outlast::new();
+        let mut outlast = Outlast::new(None);
         assert_eq!(outlast.packets(24), 24);
         outlast.meet(bucket(60.0));
         outlast.meet(bucket(30.0));
@@ -116,13 +136,13 @@ mod tests {
 
     #[test]
     fn trains_behind_a_bucket_are_rare_and_none_is_too_long() {
-        let mut outlast = Outlast::new();
+        let mut outlast = Outlast::new(None);
         assert!(outlast.allows_train());
         outlast.meet(bucket(60.0));
         assert!(!outlast.allows_train());
         outlast.end_round(RARE);
         assert!(outlast.allows_train());
-        outlast.train_leaves(108);
+        outlast.train_leaves(&train(108));
         assert!(!outlast.allows_train());
         outlast.end_round(RARE);
         outlast.meet(bucket(300.0));
@@ -131,18 +151,29 @@ mod tests {
 
     #[test]
     fn losses_soon_after_a_growth_refute_it() {
-        let mut outlast = Outlast::new();
-        assert_eq!(outlast.refute(), None);
+        let mut outlast = Outlast::new(None);
+        assert_eq!(outlast.refute(30e6), None);
         for wait in [BACK_OFF.0, 2 * BACK_OFF.0] {
-            outlast.train_leaves(24);
+            outlast.train_leaves(&train(24));
             outlast.grow();
             outlast.end_round(100.0);
-            assert_eq!(outlast.refute(), Some(wait));
-            assert_eq!(outlast.refute(), None);
+            assert_eq!(outlast.refute(30e6), Some(wait));
+            assert_eq!(outlast.refute(30e6), None);
         }
-        assert_eq!(outlast.packets(6), 40 + TAIL);
+        assert_eq!(outlast.packets(6), (1.5 * 24.0) as usize + TAIL);
         outlast.grow();
-        (0..=SURVIVES).for_each(|_| outlast.end_round(100.0));
-        assert_eq!(outlast.refute(), None);
+        (0..=SURVIVES).for_each(|_| outlast.end_round(1.0));
+        (0..SURVIVES).for_each(|_| outlast.end_round(100.0));
+        assert!(outlast.grown.is_some());
+        outlast.end_round(100.0);
+        assert_eq!(outlast.refute(30e6), None);
+    }
+
+    #[test]
+    fn losses_refute_what_the_start_has_found() {
+        let mut outlast = Outlast::new(Some(Passed { packets: 200.0, rate: 50e6 }));
+        assert_eq!(outlast.refute(30e6), Some(BACK_OFF.0));
+        // The bucket gave 80 of the 200 packets, its tokens the others.
+        assert_eq!(outlast.packets(24), (1.5 * 80.0 / 0.6) as usize + TAIL);
     }
 }
