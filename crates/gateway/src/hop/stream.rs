@@ -1,13 +1,14 @@
 //! A stream of the hop: polled reads and writes that wake the task when they are possible again.
 
 use std::future::poll_fn;
+use std::io::IoSlice;
 use std::task::{Context, Poll, Waker};
 
 use pep::accounting::Direction;
 use slacp::{Read, ResetReason, SessionId, StreamError, StreamId};
 
 use super::compression::send;
-use super::handle::{Hop, Key};
+use super::handle::{Hop, Key, State};
 use crate::clock;
 
 /// A stream. Dropping it before both directions have ended resets it: an aborted connection must
@@ -58,13 +59,49 @@ impl Stream {
                 return Poll::Ready(Err(ResetReason::Reset));
             }
         };
+        if read == Read::Blocked && entry.coded.is_some() {
+            // Something may have been read that became nothing yet.
+            self.hop.notify_driver(self.key.0);
+        }
+        self.handle_read(&mut state, context, read)
+    }
+
+    /// Whether what the stream carries is compressed: [`Self::poll_offer`] does not decompress.
+    pub(crate) fn is_coded(&self) -> bool {
+        let mut state = self.hop.lock(self.key.0);
+        state.parts(self.key).1.coded.is_some()
+    }
+
+    /// As [`Self::poll_read`], without a copy: offers available data, in parts, to `take`, which says how
+    /// much of it was taken, perhaps nothing.
+    pub(crate) fn poll_offer(
+        &self,
+        context: &mut Context<'_>,
+        take: impl FnOnce(&[IoSlice<'_>]) -> usize,
+    ) -> Poll<Result<Read, ResetReason>> {
+        let mut state = self.hop.lock(self.key.0);
+        let (endpoint, entry, _) = state.parts(self.key);
+        if let Some(reason) = entry.reset {
+            return Poll::Ready(Err(reason));
+        }
+        if entry.ended {
+            return Poll::Ready(Ok(Read::End));
+        }
+        let read = endpoint.offer(self.key.0, self.key.1, take).unwrap_or(Read::Blocked);
+        self.handle_read(&mut state, context, read)
+    }
+
+    /// Keeps account of what was read, or waits.
+    fn handle_read(
+        &self,
+        state: &mut State,
+        context: &Context<'_>,
+        read: Read,
+    ) -> Poll<Result<Read, ResetReason>> {
+        let (_, entry, _) = state.parts(self.key);
         match read {
             Read::Blocked => {
                 wait(&mut entry.reader, context);
-                if entry.coded.is_some() {
-                    // Something may have been read that became nothing yet.
-                    self.hop.notify_driver(self.key.0);
-                }
                 return Poll::Pending;
             }
             Read::End => entry.ended = true,
@@ -78,6 +115,16 @@ impl Stream {
         // The peer may be waiting for the credit that this has freed.
         self.hop.notify_driver(self.key.0);
         Poll::Ready(Ok(read))
+    }
+
+    /// How many bytes there is room for, as far as that is known.
+    pub(crate) fn room(&self) -> u64 {
+        let mut state = self.hop.lock(self.key.0);
+        let (endpoint, entry, _) = state.parts(self.key);
+        match entry.coded {
+            Some(_) => 0,
+            None => endpoint.room(self.key.0, self.key.1).unwrap_or(0),
+        }
     }
 
     /// Writes as much of `data` as the stream accepts, at least one byte. While it waits for room, it

@@ -169,6 +169,14 @@ impl End {
         }
     }
 
+    /// How many bytes there is surely room for; 0 if it is not known.
+    pub(super) fn room(&self) -> usize {
+        match self {
+            Self::Stream(stream) => usize::try_from(stream.room()).unwrap_or(usize::MAX),
+            Self::Socket(_) | Self::Flow(_) => 0,
+        }
+    }
+
     pub(super) fn poll_failure(&mut self, context: &mut Context<'_>) -> Poll<Failure> {
         match self {
             Self::Socket(end) => end.poll_failure(context),

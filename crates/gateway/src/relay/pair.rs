@@ -1,19 +1,24 @@
 //! The two legs of a relayed connection, as [`pep::relay`] drives them.
 
+use std::io;
 use std::os::fd::AsRawFd;
 use std::task::{Context, Poll};
 
 use pep::relay::{Failure, Legs, Outcome, Relay, Side, Step};
-use slacp::ResetReason;
+use slacp::{Read, ResetReason};
+use tokio::io::Interest;
 use units::Instant;
 
-use super::end::End;
+use super::end::{self, End, SocketEnd};
 use super::splice::{self, Piped};
 use crate::hop::Stream;
 use crate::operate::connections::{Joined, Registered};
 use crate::operate::counters::Counters;
 use crate::relay::leg::Leg;
 use crate::relay::{scratch, tcp};
+
+/// Bytes after which a busy direction yields to other connections.
+const TURN: usize = 1 << 20;
 
 /// Two legs, and data read from one and not yet written to the other.
 pub(super) struct Pair<'c> {
@@ -186,9 +191,11 @@ impl Legs for Polled<'_, '_, '_> {
                 }
                 Step::End | Step::Failed(..) => {}
             }
-            // A failure must not wait: the kernel reports it once, and then an end.
-            if !matches!(step, Step::Moved(_)) || !is_spliced || moved >= splice::TURN {
-                return step;
+            match step {
+                Step::Moved(_) if moved < TURN => {}
+                Step::Blocked(_) if moved > 0 => return Step::Moved(moved),
+                // A failure must not wait: the kernel reports it once, and then an end.
+                _ => return step,
             }
         }
     }
@@ -227,7 +234,7 @@ impl Legs for Polled<'_, '_, '_> {
 }
 
 impl<'c> Polled<'_, '_, 'c> {
-    /// Moves data through the thread's buffer.
+    /// Moves data through the thread's buffer, or from a stream straight into a socket.
     pub(super) fn copy(&mut self, from: Side) -> Step {
         let Self { pair: Pair { legs, unwritten, counters, .. }, context, .. } = self;
         let [Some(client), Some(server)] = legs else { unreachable!("legs are there to pass") };
@@ -252,9 +259,15 @@ impl<'c> Polled<'_, '_, 'c> {
             Poll::Ready(Err(failure)) => return Step::Failed(to, failure),
             Poll::Ready(Ok(())) => {}
         }
+        if let (End::Stream(stream), End::Socket(socket)) = (&*source, &*sink)
+            && !stream.is_coded()
+        {
+            return offer(context, (stream, from), socket);
+        }
         scratch::with(|buffer| {
             let is_urgent = source.is_at_urgent(context);
-            let count = match source.poll_read(context, buffer) {
+            let most = sink.room().clamp(scratch::LEAST, buffer.len());
+            let count = match source.poll_read(context, &mut buffer[..most]) {
                 Poll::Pending => return Step::Blocked(from),
                 Poll::Ready(Err(failure)) => return Step::Failed(from, failure),
                 Poll::Ready(Ok(0)) => return Step::End,
@@ -301,6 +314,35 @@ impl<'c> Polled<'_, '_, 'c> {
                 step
             }
             _ => self.copy(from),
+        }
+    }
+}
+
+/// Writes what a stream has received to a socket, without a copy.
+fn offer(context: &mut Context<'_>, (stream, from): (&Stream, Side), socket: &SocketEnd) -> Step {
+    let to = from.other();
+    loop {
+        let mut written = Ok(0);
+        let offered = stream.poll_offer(context, |parts| {
+            written = socket.socket.try_write_vectored(parts);
+            *written.as_ref().unwrap_or(&0)
+        });
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Step::Failed(to, end::of(&error)),
+            Ok(_) => {
+                return match offered {
+                    Poll::Pending => Step::Blocked(from),
+                    Poll::Ready(Err(reason)) => Step::Failed(from, Failure::Reset(reason)),
+                    Poll::Ready(Ok(Read::Data(bytes))) => Step::Moved(bytes),
+                    Poll::Ready(Ok(_)) => Step::End,
+                };
+            }
+        }
+        match socket.poll_ready(context, Interest::WRITABLE) {
+            Poll::Pending => return Step::Blocked(to),
+            Poll::Ready(Err(error)) => return Step::Failed(to, end::of(&error)),
+            Poll::Ready(Ok(())) => {}
         }
     }
 }

@@ -5,9 +5,11 @@
 
 use std::cell::RefCell;
 
-/// Buffer size in bytes: large enough that system calls do not dominate, small enough that little
-/// is left over when a socket is full.
-const SIZE: usize = 64 << 10;
+/// Buffer size in bytes: large enough that system calls do not dominate.
+const SIZE: usize = 256 << 10;
+/// How much of it is read where it is not known how much can be written: small enough that little is
+/// left over.
+pub(crate) const LEAST: usize = 64 << 10;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

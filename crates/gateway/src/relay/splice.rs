@@ -9,10 +9,7 @@ use tokio::io::Interest;
 
 use super::end::{SocketEnd, of};
 use crate::operate::counters::{Counters, GaugeShare};
-use crate::relay::pipe::{CAPACITY, Pipe};
-
-/// Bytes after which a busy direction yields to other connections.
-pub(super) const TURN: usize = 4 * CAPACITY;
+use crate::relay::pipe::Pipe;
 
 /// A pipe with bytes of a connection.
 pub(super) struct Piped<'c> {

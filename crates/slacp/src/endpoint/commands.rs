@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::io::IoSlice;
 use std::net::SocketAddr;
 
 use units::{BitRate, ByteCount, Instant};
@@ -332,6 +333,14 @@ impl Endpoint {
         self.with(session, |session| session.streams.accept(stream))?
     }
 
+    /// How many bytes [`Self::write`] would take now.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`], [`StreamError::NoStream`].
+    pub fn room(&self, session: SessionId, stream: StreamId) -> Result<u64, StreamError> {
+        self.core.sessions.get(session).ok_or(StreamError::NoSession)?.streams.room(stream)
+    }
+
     /// Writes as many bytes as there is room for. If some are left over, [`crate::Event::Writable`]
     /// follows.
     ///
@@ -359,6 +368,21 @@ impl Endpoint {
     ) -> Result<Read, StreamError> {
         let now = self.core.now;
         self.with(session, |session| session.streams.read(now, stream, buf))?
+    }
+
+    /// As [`Self::read`], without a copy: offers the next bytes, in parts, to `take`, which says how many of
+    /// them it has taken. If it takes none, that is [`Read::Data`] of 0 bytes.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn offer(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        take: impl FnOnce(&[IoSlice<'_>]) -> usize,
+    ) -> Result<Read, StreamError> {
+        let now = self.core.now;
+        self.with(session, |session| session.streams.read_by(now, stream, |it| it.offer(take)))?
     }
 
     /// Finishes this side's direction after the bytes written so far.

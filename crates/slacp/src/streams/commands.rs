@@ -2,6 +2,7 @@
 
 use units::Instant;
 
+use super::recv_buffer::RecvBuffer;
 use super::{Resetting, Stream, Streams};
 use crate::scheduler::ClassId;
 use crate::wire::frame::Frame;
@@ -92,7 +93,7 @@ impl Streams {
     }
 
     /// How many bytes the stream accepts now.
-    pub(super) fn room(&self, id: StreamId) -> Result<u64, StreamError> {
+    pub(crate) fn room(&self, id: StreamId) -> Result<u64, StreamError> {
         let send = &self.map.get(&id).ok_or(StreamError::NoStream)?.send;
         let window = self.share_to_send().saturating_sub(send.held());
         Ok(window.min(self.unsent_limit.saturating_sub(send.unsent())))
@@ -109,8 +110,18 @@ impl Streams {
         id: StreamId,
         out: &mut [u8],
     ) -> Result<Read, StreamError> {
+        self.read_by(now, id, |recv| recv.read(out))
+    }
+
+    /// Reads by `read`, which takes bytes from the buffer and says how many.
+    pub(crate) fn read_by(
+        &mut self,
+        now: Instant,
+        id: StreamId,
+        read: impl FnOnce(&mut RecvBuffer) -> usize,
+    ) -> Result<Read, StreamError> {
         if let Some(drain) = self.drains.get_mut(&id) {
-            let count = drain.recv.read(out);
+            let count = read(&mut drain.recv);
             self.granted.replace(count as u64, 0);
             self.recv_credit.consume(count as u64);
             self.grant_session();
@@ -118,14 +129,14 @@ impl Streams {
             return Ok(if count == 0 { Read::Blocked } else { Read::Data(count) });
         }
         let stream = self.stream(id)?;
-        let count = stream.recv.read(out);
-        if count == 0 {
+        let count = read(&mut stream.recv);
+        if count == 0 && !stream.recv.has_data() {
             if stream.recv.is_done() {
                 stream.end_told = true;
                 self.retire_if_done(id);
                 return Ok(Read::End);
             }
-            stream.reader_waits = !stream.recv.is_readable();
+            stream.reader_waits = true;
             return Ok(Read::Blocked);
         }
         self.recv_credit.consume(count as u64);
