@@ -132,6 +132,15 @@ async fn until<T>(mut it: impl AsyncFnMut() -> Option<T>) -> T {
     tokio::time::timeout(PATIENCE, waiting).await.expect("it never is")
 }
 
+/// Waits until a node has heard that the next one has a bundle.
+async fn until_forwarded(node: &Bundles, id: &str) {
+    until(async || {
+        let state = ask(node, BundleRequest::State { id: id.to_owned() }).await.unwrap();
+        (state == BundleAsked::State(Some("forwarded".to_owned()))).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn nodes_exchange_bundles_over_tcp_also_after_a_restart() {
     let stores = [(); 2].map(|()| tempfile::tempdir().unwrap());
@@ -143,18 +152,17 @@ async fn nodes_exchange_bundles_over_tcp_also_after_a_restart() {
     let twice = made(1);
     let id = send(&node, "ipn:1.7", &large, twice).await.unwrap();
     assert!(until(async || take(&first, "7").await).await == large);
-    until(async || {
-        let state = ask(&node, BundleRequest::State { id: id.clone() }).await.unwrap();
-        (state == BundleAsked::State(Some("forwarded".to_owned()))).then_some(())
-    })
-    .await;
+    until_forwarded(&node, &id).await;
     // It crossed in parts, and asked for a report, which has come back and been read.
     until(async || (node.status().delivered == 1).then_some(())).await;
     assert_eq!((first.status().reports, first.status().joined), (1, 1));
     // The same again is a duplicate; the other way, and an empty one.
     assert_eq!(send(&node, "ipn:1.7", &large, twice).await.unwrap(), id);
-    send(&first, "ipn:2.5", b"", made(2)).await.unwrap();
+    let empty = send(&first, "ipn:2.5", b"", made(2)).await.unwrap();
     assert_eq!(until(async || take(&node, "5").await).await, b"");
+    // Its report has come back, too, and been read.
+    until_forwarded(&first, &empty).await;
+    until(async || (first.status().delivered == 2).then_some(())).await;
     until(async || (first.status().waiting == 0).then_some(())).await;
     drop(node);
     send(&first, "ipn:2.5", b"waits", made(3)).await.unwrap();
