@@ -34,6 +34,8 @@ const NOISE_STEP: (f64, f64) = (4.0, 500.0);
 /// Length of the history kept, and of the longest window in it.
 const KEPT: Duration = Duration::from_secs(2);
 pub(crate) const LONGEST: Duration = Duration::from_millis(1500);
+/// So many arrivals without a pause are kept for longer: at the slowest rate a full packet takes 1.2 s.
+const SPARSE: (usize, Duration) = (4, Duration::from_secs(8));
 
 /// The newest packet of an acknowledgement, as the peer received it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -109,10 +111,15 @@ impl Arrivals {
         if self.recent.back().is_some_and(|last| last.arrived >= arrival.arrived) {
             return;
         }
+        let paused = self.recent.back().is_some_and(|last| last.sent + KEPT < arrival.sent);
         self.enter_delay(now, arrival.delay());
         self.recent.push_back(arrival);
         self.enter_noise();
-        while self.recent.front().is_some_and(|first| first.sent + KEPT < arrival.sent) {
+        let few = if paused { 0 } else { SPARSE.0 };
+        let kept = |count: usize| if count > few { KEPT } else { SPARSE.1 };
+        while let Some(first) = self.recent.front()
+            && first.sent + kept(self.recent.len()) < arrival.sent
+        {
             self.recent.pop_front();
         }
     }
@@ -296,6 +303,29 @@ mod tests {
             arrivals.enter(sent, arrival);
         }
         arrivals
+    }
+
+    /// Ten packets of 1500 bytes, so many ms apart.
+    fn sparse(apart: u64) -> Option<Window> {
+        let mut arrivals = Arrivals::default();
+        for n in 0..10 {
+            let (sent, bytes) = (Instant::from_nanos(n * apart * 1_000_000), n * 1500);
+            let arrived = micros(sent);
+            let arrival =
+                Arrival { sent, arrived, sent_bytes: bytes, link_bytes: bytes, delivered: bytes };
+            arrivals.enter(sent, arrival);
+        }
+        arrivals.window(LONGEST)
+    }
+
+    #[test]
+    fn the_slowest_rate_is_seen_and_pauses_are_not() {
+        for apart in [400, 700, 1200] {
+            let delivered = sparse(apart).map(|window| window.delivered);
+            let expected = 12e6 / apart as f64;
+            assert!(delivered.is_some_and(|rate| (rate / expected - 1.0).abs() < 1e-6), "{apart}");
+        }
+        assert_eq!(sparse(2100), None);
     }
 
     /// The last 300 ms of a packet of 1000 bytes every millisecond, of which some are lost.

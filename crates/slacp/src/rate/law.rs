@@ -50,7 +50,8 @@ impl Law {
 
     /// The inverse of [`Self::queue`]: the share that a queue allows each session on the link.
     pub(super) fn share(&self, link: f64, queue: f64) -> f64 {
-        (link * (-(queue - self.alone_on(link)) / self.slope).exp()).min(link)
+        let folds = (queue - self.alone_on(link)) / self.slope;
+        link * (-folds.clamp(0.0, FOLDS)).exp()
     }
 }
 
@@ -66,6 +67,13 @@ mod tests {
             assert!((law.share(50e6, queue) * sessions / 50e6 - 1.0).abs() < 1e-9);
             assert!(queue <= law.dearest(), "{sessions}: {queue}");
         }
+    }
+
+    #[test]
+    fn no_queue_leaves_a_session_less_than_the_least_share_or_more_than_the_link() {
+        let law = Law::default();
+        assert!((law.share(50e6, 0.6) / law.share(50e6, law.dearest()) - 1.0).abs() < 1e-9);
+        assert!((0.3e6..0.4e6).contains(&law.share(50e6, 0.6)) && law.share(50e6, 0.0) == 50e6);
     }
 
     #[test]

@@ -67,7 +67,8 @@ const OTHERS: f64 = 0.15;
 /// A queue above this multiple of the longest that is a price is too long for sessions that keep to
 /// the law.
 const DEAR: f64 = 1.5;
-/// Feedback time of others on the link, whatever this session's: that of a GEO hop.
+/// Feedback time of others on the link, whatever this session's: that of a GEO hop. All follow the
+/// queue with it, for a price that those nearby follow faster makes the queue oscillate.
 const FARTHEST: Duration = Duration::from_millis(900);
 /// A window sent at this fraction of the capacity used all of it.
 const FULL: f64 = 0.95;
@@ -150,6 +151,8 @@ pub(super) struct Cruise {
     state: RateState,
     /// Whether others use the link.
     shared: bool,
+    /// Whether the queue is too long for sessions that keep to the law.
+    crowded: bool,
     price: Price,
     dip: Dip,
     loss: OwnLoss,
@@ -216,6 +219,7 @@ impl Cruise {
             rate: capacity,
             state: RateState::Cruising,
             shared: initial.link > SHARED * capacity && capacity < initial.most,
+            crowded: false,
             price: Price::new(law.queue(link, capacity)),
             dip: Dip::new(now),
             loss: OwnLoss::default(),
@@ -304,6 +308,11 @@ impl Cruise {
         rtt + self.look(rtt)
     }
 
+    /// The same for all on a shared link: that of the farthest.
+    fn common_feedback(&self, rtt: Duration) -> Duration {
+        self.feedback(rtt).max(FARTHEST)
+    }
+
     /// Processes the last moment. Returns whether the link has become slower in it, so that earlier
     /// arrivals must be forgotten.
     pub(super) fn glanced(&mut self, window: Window) -> bool {
@@ -380,7 +389,7 @@ impl Cruise {
         if now >= self.round.end {
             self.end_round(now, rtt, window);
         }
-        self.learn_inflow(flight.sent, queue, part);
+        self.learn_inflow(flight.sent, queue, passed / self.common_feedback(rtt).as_secs_f64());
         self.look_for_competition(now, flight.min_rtt, window);
         let longer = self.compare(now, window, flight);
         self.capacity = self.capacity.max(self.competition.floor()).min(self.most);
@@ -415,9 +424,10 @@ impl Cruise {
                 inflow: self.forecast.inflow(),
                 most: self.dearest(),
             };
-            self.price.follow(&self.law, seen, passed, self.feedback(rtt).as_secs_f64());
+            self.price.follow(&self.law, seen, passed, self.common_feedback(rtt).as_secs_f64());
         }
         let least = window.queue.as_secs_f64();
+        self.crowded = least > DEAR * self.dearest();
         self.round.empty &= least < self.target() / 2.0;
         let low = self.state == RateState::Draining || least < EMPTY * self.smooth_target();
         let dips = self.dip.is_on(now);
@@ -430,7 +440,7 @@ impl Cruise {
         }
     }
 
-    /// Learns how fast others let the queue grow; `part` of a feedback time has passed.
+    /// Learns how fast others let the queue grow; `part` of the common feedback time has passed.
     fn learn_inflow(&mut self, sent: Instant, queue: f64, part: f64) {
         if self.shared {
             self.forecast.learn_inflow(sent, queue, part / OBSERVED);
@@ -446,10 +456,10 @@ impl Cruise {
         let times = Times {
             queue: window.latest.as_secs_f64(),
             min_rtt: min_rtt.as_secs_f64(),
-            feedback: self.feedback(min_rtt).max(FARTHEST).as_secs_f64(),
+            feedback: self.common_feedback(min_rtt).as_secs_f64(),
         };
         let sight = Sight {
-            long: queue > DEAR * self.dearest(),
+            long: self.crowded,
             short: queue < self.dearest(),
             overflows,
             shared: self.shared,

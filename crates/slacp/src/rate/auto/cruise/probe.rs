@@ -152,6 +152,12 @@ impl Probe {
         self.urgent
     }
 
+    /// The whole link has this rate at least, in bit/s: where bursts of many meet in a full queue, each
+    /// shows only its part.
+    pub(super) fn know_link(&mut self, rate: f64) {
+        self.whole = self.whole.max(rate);
+    }
+
     /// The rate of the whole link, in bit/s.
     pub(super) fn whole(&self) -> f64 {
         self.whole

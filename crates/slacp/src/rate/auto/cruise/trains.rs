@@ -17,6 +17,8 @@ const TAKEN: f64 = 0.25;
 /// Maximum growth of the capacity by a train beside senders that fill the queue: what one of them
 /// leaves for a moment is not ours.
 const BESIDE: f64 = 1.25;
+/// A crowd whose queue is so full that more than this is lost sees trains meet.
+const OVERFLOWS: f64 = 0.05;
 
 impl Cruise {
     /// Whether [`Self::next_train`] need not wait for the previous train.
@@ -63,7 +65,11 @@ impl Cruise {
         until: Instant,
     ) {
         self.policing.iter_mut().for_each(|policing| policing.train_came(until));
+        let link = self.probe.whole();
         let found = self.probe.train_came(train, self.capacity, self.noise);
+        if self.shared && self.crowded && self.loss.excess() > OVERFLOWS {
+            self.probe.know_link(link);
+        }
         if self.probe.whole() < ALONE * self.capacity {
             self.set_shared(false);
         }
