@@ -37,8 +37,7 @@ pub(crate) fn by_weight_and_guarantee(hub_keys: &str) {
     hub.wait_for("ready");
     let terminals = [1, 2].map(|number| keys.terminal(number, "", ""));
     [1, 2].into_iter().for_each(download_for_ever);
-    let share = share_of_the_first(&at_hub);
-    assert!((2.6..3.4).contains(&share), "{share} to 1 by 3 to 1");
+    assert_share(&at_hub, 3.0, "weight = 3");
 
     // Of 20 Mbit/s. What a guarantee leaves is shared equally, too.
     for (key, expected) in [
@@ -49,8 +48,7 @@ pub(crate) fn by_weight_and_guarantee(hub_keys: &str) {
         write_secret(&file, &with(key));
         let reloaded = skyhop(&["reload"], &at_hub);
         assert!(text(&reloaded.stdout).contains("reloaded"), "{reloaded:?}");
-        let ratio = share_of_the_first(&at_hub) / expected;
-        assert!((0.85..1.18).contains(&ratio), "{ratio} of {expected} to 1 with {key:?}");
+        assert_share(&at_hub, expected, key);
         let shown = text(&skyhop(&["status"], &at_hub).stdout);
         let parts = [("maximum", "at most 4 Mbit/s"), ("guaranteed", "guaranteed 12 Mbit/s")];
         for (name, part) in parts {
@@ -67,6 +65,21 @@ fn download_for_ever(terminal: u8) {
     let mut socket = connect_from(Node::client(terminal).unwrap(), server);
     socket.write_all(b"GET /100MB HTTP/1.1\r\nHost: server\r\n\r\n").unwrap();
     thread::spawn(move || io::copy(&mut socket, &mut io::sink()));
+}
+
+/// Expects that the first terminal gets `expected` times what the second gets, within a few tries:
+/// a busy machine holds one of them up for a while.
+fn assert_share(at_hub: &Path, expected: f64, key: &str) {
+    const TRIES: usize = 5;
+    let mut shares = Vec::new();
+    while shares.len() < TRIES {
+        let share = share_of_the_first(at_hub);
+        if (0.87..1.15).contains(&(share / expected)) {
+            return;
+        }
+        shares.push(share);
+    }
+    panic!("{shares:?} to 1 instead of {expected} to 1 with {key:?}");
 }
 
 /// Bytes sent to the first terminal for each byte to the second, over 8 MB from the hub.
