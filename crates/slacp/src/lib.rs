@@ -43,5 +43,6 @@ pub use session::Wake;
 pub use setup::index_share::{IndexShare, MOST_SHARES};
 pub use setup::parts::{Handover, MOST_PARTS, PACKET_MARK, PacketMark, part_of};
 pub use stats::{ChannelStats, ClassStats, LinkStats, Stats, StreamStats};
+pub use streams::pieces::Room;
 pub use wire::ecn::Ecn;
 pub use wire::open::{Destination, Host, HostName, Open};

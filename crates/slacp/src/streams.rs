@@ -23,6 +23,7 @@ mod granting;
 mod long;
 pub(crate) mod milestones;
 mod peer;
+pub(crate) mod pieces;
 pub(crate) mod recv_buffer;
 mod returning;
 pub(crate) mod send_buffer;

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::task::{Context, Poll, Waker};
 
 use pep::accounting::Direction;
-use slacp::{Read, ResetReason, SessionId, StreamError, StreamId};
+use slacp::{Read, ResetReason, Room, SessionId, StreamError, StreamId};
 
 use super::compression::send;
 use super::handle::{Hop, Key, State};
@@ -66,7 +66,8 @@ impl Stream {
         self.handle_read(&mut state, context, read)
     }
 
-    /// Whether what the stream carries is compressed: [`Self::poll_offer`] does not decompress.
+    /// Whether what the stream carries is compressed: [`Self::poll_offer`] and
+    /// [`Self::poll_fill`] do not code.
     pub(crate) fn is_coded(&self) -> bool {
         let mut state = self.hop.lock(self.key.0);
         state.parts(self.key).1.coded.is_some()
@@ -151,12 +152,43 @@ impl Stream {
             }
             return Poll::Pending;
         }
-        state.count(self.key, Direction::To, taken);
+        self.handle_written(&mut state, taken);
+        Poll::Ready(Ok(taken))
+    }
+
+    /// As [`Self::poll_write`], without a copy: `read` appends to the stream's memory, at most what it has
+    /// room for, perhaps nothing. Not for streams that are compressed.
+    pub(crate) fn poll_fill(
+        &self,
+        context: &mut Context<'_>,
+        read: impl FnOnce(&mut Room<'_>),
+    ) -> Poll<Result<usize, ResetReason>> {
+        let mut state = self.hop.lock(self.key.0);
+        let (endpoint, entry, _) = state.parts(self.key);
+        if let Some(reason) = entry.reset {
+            return Poll::Ready(Err(reason));
+        }
+        match endpoint.fill(self.key.0, self.key.1, read) {
+            Ok(Some(0)) => Poll::Ready(Ok(0)),
+            Ok(Some(count)) => {
+                self.handle_written(&mut state, count);
+                Poll::Ready(Ok(count))
+            }
+            // If the endpoint no longer knows the stream, a pending event has the reason.
+            Ok(None) | Err(_) => {
+                wait(&mut entry.writer, context);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Keeps account of what was written.
+    fn handle_written(&self, state: &mut State, count: usize) {
+        state.count(self.key, Direction::To, count);
         if let Some(forecast) = &mut state.forecast {
-            forecast.handle_sent(clock::now(), self.key, taken);
+            forecast.handle_sent(clock::now(), self.key, count);
         }
         self.hop.notify_driver(self.key.0);
-        Poll::Ready(Ok(taken))
     }
 
     /// Finishes our direction, once there is room for what precedes its end.

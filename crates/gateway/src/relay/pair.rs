@@ -234,7 +234,7 @@ impl Legs for Polled<'_, '_, '_> {
 }
 
 impl<'c> Polled<'_, '_, 'c> {
-    /// Moves data through the thread's buffer, or from a stream straight into a socket.
+    /// Moves data through the thread's buffer, or straight between a socket and the memory of a stream.
     pub(super) fn copy(&mut self, from: Side) -> Step {
         let Self { pair: Pair { legs, unwritten, counters, .. }, context, .. } = self;
         let [Some(client), Some(server)] = legs else { unreachable!("legs are there to pass") };
@@ -263,6 +263,11 @@ impl<'c> Polled<'_, '_, 'c> {
             && !stream.is_coded()
         {
             return offer(context, (stream, from), socket);
+        }
+        if let (End::Socket(socket), End::Stream(stream)) = (&*source, &*sink)
+            && !stream.is_coded()
+        {
+            return fill(context, (socket, from), stream, counters);
         }
         scratch::with(|buffer| {
             let is_urgent = source.is_at_urgent(context);
@@ -343,6 +348,40 @@ fn offer(context: &mut Context<'_>, (stream, from): (&Stream, Side), socket: &So
             Poll::Pending => return Step::Blocked(to),
             Poll::Ready(Err(error)) => return Step::Failed(to, end::of(&error)),
             Poll::Ready(Ok(())) => {}
+        }
+    }
+}
+
+/// Reads from a socket into the memory of a stream.
+fn fill(
+    context: &mut Context<'_>,
+    (socket, from): (&SocketEnd, Side),
+    stream: &Stream,
+    counters: &Counters,
+) -> Step {
+    let to = from.other();
+    loop {
+        match socket.poll_ready(context, Interest::READABLE) {
+            Poll::Pending => return Step::Blocked(from),
+            Poll::Ready(Err(error)) => return Step::Failed(from, end::of(&error)),
+            Poll::Ready(Ok(())) => {}
+        }
+        let is_urgent = socket.is_at_urgent();
+        let mut read = Ok(0);
+        let filled = stream.poll_fill(context, |room| read = socket.socket.try_read_buf(room));
+        match (filled, read) {
+            (Poll::Pending, _) => return Step::Blocked(to),
+            (Poll::Ready(Err(reason)), _) => return Step::Failed(to, Failure::Reset(reason)),
+            (_, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+            (_, Err(error)) => return Step::Failed(from, end::of(&error)),
+            (_, Ok(0)) => return Step::End,
+            (_, Ok(bytes)) => {
+                socket.has_read();
+                if is_urgent {
+                    counters.urgent.increment();
+                }
+                return Step::Moved(bytes);
+            }
         }
     }
 }

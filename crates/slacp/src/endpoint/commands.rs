@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::{
     AggregateId, ChannelConfig, ChannelError, ChannelId, ClassId, ClassRates, CloseReason, Config,
     Destination, Farewell, KeyPair, Open, PathKey, PathMemory, PublicKey, Rate, RateError, Read,
-    ResetReason, SessionId, SessionShare, StreamError, StreamId,
+    ResetReason, Room, SessionId, SessionShare, StreamError, StreamId,
 };
 
 /// Commands on sessions and the endpoint.
@@ -353,6 +353,21 @@ impl Endpoint {
         data: &[u8],
     ) -> Result<usize, StreamError> {
         self.with(session, |session| session.streams.write(stream, data))?
+    }
+
+    /// As [`Self::write`], without a copy: writes what `read` appends to the stream's memory, at most what it
+    /// has room for, and returns how much that is. Without any room for the stream it is not called, the
+    /// result is `None`, and [`crate::Event::Writable`] follows.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn fill(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        read: impl FnOnce(&mut Room<'_>),
+    ) -> Result<Option<usize>, StreamError> {
+        self.with(session, |session| session.streams.fill(stream, read))?
     }
 
     /// Reads the next bytes. [`crate::Event::Readable`] follows only after this has returned

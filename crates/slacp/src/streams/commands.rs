@@ -2,7 +2,9 @@
 
 use units::Instant;
 
+use super::pieces::Room;
 use super::recv_buffer::RecvBuffer;
+use super::send_buffer::SendBuffer;
 use super::{Resetting, Stream, Streams};
 use crate::scheduler::ClassId;
 use crate::wire::frame::Frame;
@@ -67,13 +69,47 @@ impl Streams {
     }
 
     pub(crate) fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, StreamError> {
+        let (send, room) = self.open_to_write(id)?;
+        let count = bytes.len().min(room);
+        send.write(&bytes[..count]);
+        self.handle_written(id, count);
+        if count < bytes.len() {
+            self.writers.insert(id);
+        }
+        Ok(count)
+    }
+
+    /// Writes what `read` writes into the buffer, as much as there is room for; returns how much.
+    /// Without room it is not called, and the result is `None`.
+    pub(crate) fn fill(
+        &mut self,
+        id: StreamId,
+        read: impl FnOnce(&mut Room<'_>),
+    ) -> Result<Option<usize>, StreamError> {
+        let (send, room) = self.open_to_write(id)?;
+        if room == 0 {
+            self.writers.insert(id);
+            return Ok(None);
+        }
+        let count = send.fill(room, read);
+        if count > 0 {
+            self.handle_written(id, count);
+        }
+        Ok(Some(count))
+    }
+
+    /// The buffer of a stream that is not finished, and how many bytes it accepts now.
+    fn open_to_write(&mut self, id: StreamId) -> Result<(&mut SendBuffer, usize), StreamError> {
         let room = self.room(id)?;
-        let stream = self.stream(id)?;
-        if stream.send.is_finished() {
+        let send = &mut self.stream(id)?.send;
+        if send.is_finished() {
             return Err(StreamError::Finished);
         }
-        let count = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-        stream.send.write(&bytes[..count]);
+        Ok((send, usize::try_from(room).unwrap_or(usize::MAX)))
+    }
+
+    fn handle_written(&mut self, id: StreamId, count: usize) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
         stream.owes_answer = false;
         let is_read = stream.recv.highest() == stream.recv.read_offset();
         self.held += count as u64;
@@ -85,11 +121,7 @@ impl Streams {
             self.grant_again(id);
             self.renew(id);
         }
-        if count < bytes.len() {
-            self.writers.insert(id);
-        }
         self.enqueue(id);
-        Ok(count)
     }
 
     /// How many bytes the stream accepts now.

@@ -1,21 +1,18 @@
 //! The sending half of a stream: data not yet acknowledged.
 
 use core::ops::Range;
-use std::collections::VecDeque;
 
 use units::RangeSet;
 
+use super::pieces::{Pieces, Room};
 use crate::spare::Spare as _;
-
-/// An empty buffer with more capacity than this is freed.
-pub(crate) const KEEP_CAPACITY: usize = 64 * 1024;
 
 /// Data written and not acknowledged, which of it must be sent (again), and the peer's credit.
 #[derive(Debug, Default)]
 pub(crate) struct SendBuffer {
-    /// Offset of `data[0]`: everything before it is acknowledged.
+    /// Offset of the first byte in `data`: everything before it is acknowledged.
     base: u64,
-    data: VecDeque<u8>,
+    data: Pieces,
     /// The first offset never sent.
     next: u64,
     /// Data acknowledged out of order.
@@ -54,6 +51,12 @@ impl SendBuffer {
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         debug_assert!(self.fin == Fin::Open);
         self.data.extend(bytes);
+    }
+
+    /// Appends what `read` writes, at most `most` bytes; returns how many.
+    pub(crate) fn fill(&mut self, most: usize, read: impl FnOnce(&mut Room<'_>)) -> usize {
+        debug_assert!(self.fin == Fin::Open);
+        self.data.fill(most, read)
     }
 
     pub(crate) fn finish(&mut self) {
@@ -174,10 +177,7 @@ impl SendBuffer {
     pub(crate) fn copy(&self, range: &Range<u64>, out: &mut Vec<u8>) {
         let start = (range.start - self.base) as usize;
         let end = (range.end - self.base) as usize;
-        let (front, back) = self.data.as_slices();
-        out.extend_from_slice(&front[start.min(front.len())..end.min(front.len())]);
-        let skip = front.len();
-        out.extend_from_slice(&back[start.saturating_sub(skip)..end.saturating_sub(skip)]);
+        self.data.copy(start..end, out);
     }
 
     pub(crate) fn acknowledged(&mut self, range: Range<u64>, fin: bool) {
@@ -191,12 +191,9 @@ impl SendBuffer {
         if let Some(first) = self.acked.first()
             && first.start == self.base
         {
-            self.data.drain(..(first.end - self.base) as usize);
+            self.data.advance((first.end - self.base) as usize);
             self.base = first.end;
             self.acked.remove(first);
-        }
-        if self.data.is_empty() && self.data.capacity() > KEEP_CAPACITY {
-            self.data = VecDeque::new();
         }
     }
 

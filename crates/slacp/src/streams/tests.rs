@@ -3,11 +3,13 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
+use bytes::BufMut as _;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::*;
 use crate::scheduler::MAX_CLASSES;
+use crate::streams::pieces::Room;
 use crate::streams::recv_buffer::GAP_COST;
 use crate::wire::frame::{self, TruncatedOffset};
 use crate::{Open, Read};
@@ -49,6 +51,28 @@ fn unread_streams_that_the_peer_reset_are_no_more_than_it_may_open() {
         streams.on_reset(Instant::ZERO, id, ResetReason::Reset, 1).unwrap();
         assert!(streams.drains.len() <= 100 && streams.resetting.is_empty());
     }
+}
+
+#[test]
+fn what_is_read_into_a_stream_is_what_it_has_room_for() {
+    let mut streams = streams();
+    let address = SocketAddr::from(([192, 0, 2, 1], 80));
+    let open = Open { destination: address.into(), source: address, dscp: None };
+    let id = StreamId(1);
+    streams.on_open(Instant::ZERO, id, 10, MEMORY, open).unwrap();
+    let room = streams.room(id).unwrap() as usize;
+    // A socket without data, then one that always has some.
+    assert_eq!(streams.fill(id, |_| {}), Ok(Some(0)));
+    let read = |part: &mut Room<'_>| part.put_bytes(7, part.remaining_mut().min(30_000));
+    let counts = core::iter::from_fn(|| streams.fill(id, read).unwrap());
+    assert_eq!(counts.sum::<usize>(), room);
+    while streams.poll_event().is_some() {}
+    while let Some(chunk) = streams.next_new(0, |_| 1400) {
+        streams.on_acknowledged(Instant::ZERO, id, chunk.range, false);
+    }
+    streams.wake_writers();
+    assert_eq!(streams.poll_event(), Some(Event::Writable(id)));
+    assert!(streams.fill(id, read).unwrap().is_some_and(|count| count > 0));
 }
 
 #[test]

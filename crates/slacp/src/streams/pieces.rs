@@ -1,0 +1,221 @@
+//! A queue of bytes in pieces, each of which is one allocation.
+//!
+//! Unlike a ring, which passes all of its memory through the processor's caches, it touches what it
+//! holds; and what is read from a socket may be read into it.
+
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use bytes::BufMut as _;
+use bytes::buf::Limit;
+
+use crate::spare::Spare as _;
+
+/// A piece that holds less may grow, which copies what it holds; and room for less is not worth a
+/// system call of its own.
+const SMALL: usize = 16 * 1024;
+
+/// The least that a reader of unknown data is given room for.
+const READ: usize = 64 * 1024;
+
+/// Maximum size of a piece: for each, a socket is read once, and the kernel acknowledges what was
+/// read.
+const MOST: usize = 256 * 1024;
+
+/// Memory of a stream with room for a limited number of bytes ([`bytes::BufMut`]).
+pub type Room<'b> = Limit<&'b mut Vec<u8>>;
+
+/// Bytes in the order in which they were appended.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// In order and without gaps; none is empty.
+    pieces: VecDeque<Piece>,
+    /// Bytes dropped so far.
+    begin: u64,
+    /// Bytes appended so far.
+    end: u64,
+    /// Memory of pieces that were dropped, for the next ones: never of more than are in use and one.
+    spare: Vec<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    /// Bytes appended before it.
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    fn room(&self) -> usize {
+        self.bytes.capacity() - self.bytes.len()
+    }
+}
+
+impl Pieces {
+    pub(super) fn len(&self) -> usize {
+        (self.end - self.begin) as usize
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.end == self.begin
+    }
+
+    /// Appends bytes.
+    pub(super) fn extend(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let last = self.with_room(1, bytes.len());
+            let (part, rest) = bytes.split_at(bytes.len().min(last.room()));
+            last.bytes.extend_from_slice(part);
+            self.end += part.len() as u64;
+            bytes = rest;
+        }
+    }
+
+    /// Appends what `read` writes, at most `most` bytes; returns how many.
+    pub(super) fn fill(&mut self, most: usize, read: impl FnOnce(&mut Room<'_>)) -> usize {
+        let last = self.with_room(SMALL, READ);
+        let (before, room) = (last.bytes.len(), last.room());
+        read(&mut (&mut last.bytes).limit(most.min(room)));
+        let (held, count) = (last.bytes.len(), last.bytes.len() - before);
+        self.end += count as u64;
+        if held == 0 {
+            self.pieces.pop_back();
+        } else if before + room > 2 * self.len().max(SMALL)
+            && let Some(last) = self.pieces.back_mut()
+        {
+            // Many streams hold little each.
+            last.bytes.shrink_to(held.next_power_of_two());
+        }
+        count
+    }
+
+    /// The last piece, with room for `least` bytes or more, as many as are `wanted` if it must get memory.
+    fn with_room(&mut self, least: usize, wanted: usize) -> &mut Piece {
+        let size = wanted.max(self.len()).next_power_of_two().min(MOST);
+        match self.pieces.back_mut() {
+            Some(last) if last.room() >= least => {}
+            Some(last) if last.bytes.len() < SMALL => last.bytes.reserve_exact(size),
+            _ => {
+                let fits = |piece: &Vec<u8>| (size / 2..=2 * size).contains(&piece.capacity());
+                let spare = self.spare.pop().filter(fits);
+                let bytes = spare.unwrap_or_else(|| Vec::with_capacity(size));
+                self.pieces.push_back(Piece { start: self.end, bytes });
+            }
+        }
+        self.pieces.back_mut().expect("there is a piece")
+    }
+
+    /// Drops the first `count` bytes, which are there.
+    pub(super) fn advance(&mut self, count: usize) {
+        debug_assert!(count <= self.len());
+        self.begin += count as u64;
+        while let Some(mut first) = self.pieces.pop_front_if(|first| first.end() <= self.begin) {
+            first.bytes.clear();
+            self.spare.push(first.bytes);
+        }
+        self.spare.truncate(self.pieces.len() + 1);
+    }
+
+    /// Appends the bytes of `range` to `out`.
+    pub(super) fn copy(&self, range: Range<usize>, out: &mut Vec<u8>) {
+        let (mut at, end) = (self.begin + range.start as u64, self.begin + range.end as u64);
+        let first = self.pieces.partition_point(|piece| piece.end() <= at);
+        for piece in self.pieces.range(first..) {
+            let part = (at - piece.start) as usize..(piece.end().min(end) - piece.start) as usize;
+            out.extend_from_slice(&piece.bytes[part]);
+            at = piece.end();
+            if at >= end {
+                break;
+            }
+        }
+    }
+
+    /// Frees what is not in use.
+    pub(super) fn free_spare(&mut self) {
+        self.spare = Vec::new();
+        self.pieces.free_spare();
+        if let Some(last) = self.pieces.back_mut() {
+            last.bytes.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(pieces: &Pieces) -> Vec<u8> {
+        let mut out = Vec::new();
+        pieces.copy(0..pieces.len(), &mut out);
+        out
+    }
+
+    #[test]
+    fn memory_follows_what_is_held() {
+        let capacity = |pieces: &Pieces| -> usize {
+            let used = pieces.pieces.iter().map(|piece| &piece.bytes);
+            used.chain(&pieces.spare).map(Vec::capacity).sum()
+        };
+        let mut pieces = Pieces::default();
+        for _ in 0..100 {
+            assert_eq!(pieces.fill(30, |room| room.put_slice(&[1; 30])), 30);
+            assert!(capacity(&pieces) < 4 * pieces.len(), "a little is held in little");
+        }
+        for _ in 0..100 {
+            pieces.extend(&[1; 300]);
+            pieces.extend(&[1; MOST]);
+            assert!(capacity(&pieces) <= pieces.len() + 2 * MOST);
+        }
+        pieces.advance(pieces.len());
+        assert!(pieces.is_empty() && capacity(&pieces) <= MOST + SMALL);
+        assert_eq!(pieces.fill(9, |_| {}), 0);
+        assert!(pieces.is_empty() && pieces.pieces.is_empty());
+        pieces.free_spare();
+        assert_eq!(capacity(&pieces), 0);
+    }
+
+    proptest! {
+        /// It is a queue of bytes, however they are appended.
+        #[test]
+        fn behaves_like_a_plain_queue(
+            steps in prop::collection::vec((0..4_u8, 0..2 * MOST, any::<u8>()), 1..60),
+        ) {
+            let (mut pieces, mut plain) = (Pieces::default(), VecDeque::new());
+            for (kind, size, byte) in steps {
+                match kind {
+                    0 => {
+                        pieces.extend(&vec![byte; size]);
+                        plain.extend(vec![byte; size]);
+                    }
+                    1 => {
+                        // A socket that has more than there is room for, or less.
+                        let count = pieces.fill(size.max(1), |room| {
+                            let count = room.remaining_mut().min(size * 2 / 3);
+                            room.put_bytes(byte, count);
+                        });
+                        plain.extend(vec![byte; count]);
+                    }
+                    2 => {
+                        let count = size.min(plain.len());
+                        pieces.advance(count);
+                        plain.drain(..count);
+                    }
+                    _ => pieces.free_spare(),
+                }
+                prop_assert_eq!(pieces.len(), plain.len());
+                prop_assert_eq!(pieces.is_empty(), plain.is_empty());
+            }
+            prop_assert!(all(&pieces).iter().eq(&plain));
+            let middle = plain.len() / 3..plain.len() / 2;
+            let mut out = Vec::new();
+            pieces.copy(middle.clone(), &mut out);
+            prop_assert!(out.iter().eq(plain.range(middle)));
+        }
+    }
+}
