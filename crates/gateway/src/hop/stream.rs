@@ -66,8 +66,8 @@ impl Stream {
         self.handle_read(&mut state, context, read)
     }
 
-    /// Whether what the stream carries is compressed: [`Self::poll_offer`] and
-    /// [`Self::poll_fill`] do not code.
+    /// Whether what the stream carries is compressed, which [`Self::poll_offer`] and
+    /// [`Self::poll_fill`] cannot do.
     pub(crate) fn is_coded(&self) -> bool {
         let mut state = self.hop.lock(self.key.0);
         state.parts(self.key).1.coded.is_some()

@@ -1,4 +1,4 @@
-//! Scratch buffer for copying between a TCP socket and a stream.
+//! Scratch buffer for what cannot go straight between a socket and the memory of a stream.
 //!
 //! There is one per thread, not per connection: it is filled and emptied within one poll, so an
 //! idle connection holds no buffer at all.
