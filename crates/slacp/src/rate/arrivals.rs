@@ -136,9 +136,10 @@ impl Arrivals {
         self.base = Some((base.min(delay as f64), now));
     }
 
-    /// The path has become longer by this much, because the link takes longer to send a packet.
+    /// The path has become longer by this much, because the link takes longer to send a packet; below
+    /// 0 shorter again, as far as it had become longer.
     pub(crate) fn lengthen(&mut self, seconds: f64) {
-        let more = (seconds * 1e6).min(LENGTHENED - self.lengthened);
+        let more = (seconds * 1e6).clamp(-self.lengthened, LENGTHENED - self.lengthened);
         self.lengthened += more;
         if let Some((base, _)) = &mut self.base {
             *base += more;
@@ -393,6 +394,8 @@ mod tests {
         let before = arrivals.base().unwrap();
         (0..10).for_each(|_| arrivals.lengthen(0.012));
         assert_eq!(arrivals.base().unwrap() - before, 13_000);
+        (0..10).for_each(|_| arrivals.lengthen(-0.012));
+        assert_eq!(before - arrivals.base().unwrap(), 12_000, "as it was measured");
     }
 
     #[test]

@@ -49,7 +49,8 @@ const DOUBTED_RATE: f64 = 2.0;
 /// An honest peer holds an acknowledgement no longer than this, or a quarter of the round trip.
 const HELD: Duration = Duration::from_millis(25);
 
-/// A link that has fallen below this part of its rate takes longer to send each packet.
+/// A link that falls below this part of its rate takes longer to send each packet, and one that rises
+/// by as much takes as long as before.
 const SLOWER: f64 = 0.75;
 
 /// Minimum rate at which a session paces itself, in bit/s, whatever it measures.
@@ -556,7 +557,7 @@ impl Auto {
             }
         }
         if let (Some(before), Some(after)) = (before, self.link())
-            && after < SLOWER * before
+            && (after < SLOWER * before || before < SLOWER * after)
         {
             self.arrivals.lengthen(PACKET / after - PACKET / before);
         }
