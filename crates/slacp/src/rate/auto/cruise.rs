@@ -151,8 +151,10 @@ pub(super) struct Cruise {
     state: RateState,
     /// Whether others use the link.
     shared: bool,
-    /// Whether the queue is too long for sessions that keep to the law.
+    /// Whether the queue is too long for sessions that keep to the law, and for how many common
+    /// feedback times it has been.
     crowded: bool,
+    crowded_for: f64,
     price: Price,
     dip: Dip,
     loss: OwnLoss,
@@ -220,6 +222,7 @@ impl Cruise {
             state: RateState::Cruising,
             shared: initial.link > SHARED * capacity && capacity < initial.most,
             crowded: false,
+            crowded_for: 0.0,
             price: Price::new(law.queue(link, capacity)),
             dip: Dip::new(now),
             loss: OwnLoss::default(),
@@ -380,6 +383,8 @@ impl Cruise {
         let least = window.queue.as_secs_f64();
         let queue = least.max(window.latest.as_secs_f64() - NOISE * self.noise);
         self.watch_queue(now, rtt, window, queue, passed);
+        let feedback_times = passed / self.common_feedback(rtt).as_secs_f64();
+        self.crowded_for = if self.crowded { self.crowded_for + feedback_times } else { 0.0 };
         let part = passed / self.feedback(rtt).as_secs_f64();
         self.learn(now, rtt, window, (flight.sent, part));
         if self.shared && self.is_idle(window) {
@@ -389,7 +394,7 @@ impl Cruise {
         if now >= self.round.end {
             self.end_round(now, rtt, window);
         }
-        self.learn_inflow(flight.sent, queue, passed / self.common_feedback(rtt).as_secs_f64());
+        self.learn_inflow(flight.sent, queue, feedback_times);
         self.look_for_competition(now, flight.min_rtt, window);
         let longer = self.compare(now, window, flight);
         self.capacity = self.capacity.max(self.competition.floor()).min(self.most);

@@ -17,6 +17,9 @@ const TAKEN: f64 = 0.25;
 /// Maximum growth of the capacity by a train beside senders that fill the queue: what one of them
 /// leaves for a moment is not ours.
 const BESIDE: f64 = 1.25;
+/// A queue that has been too long for this many feedback times is not that of a session alone: it
+/// would have drained it.
+const LASTING: f64 = 2.0;
 /// A crowd whose queue is so full that more than this is lost sees trains meet.
 const OVERFLOWS: f64 = 0.05;
 
@@ -66,7 +69,9 @@ impl Cruise {
     ) {
         self.policing.iter_mut().for_each(|policing| policing.train_came(until));
         let link = self.probe.whole();
+        let shown = train.as_ref().map_or(0.0, |seen| seen.received);
         let found = self.probe.train_came(train, self.capacity, self.noise);
+        self.know_crowd(shown);
         if self.shared && self.crowded && self.loss.excess() > OVERFLOWS {
             self.probe.know_link(link);
         }
@@ -87,6 +92,16 @@ impl Cruise {
                 let most = if beside { BESIDE * self.capacity } else { f64::INFINITY };
                 capacity.into_iter().for_each(|capacity| self.grow_to(capacity.min(most)));
             }
+        }
+    }
+
+    /// A train has shown this rate, in bit/s. In a queue that others keep full it is the link's, even if
+    /// this session believed that its capacity was that of the link.
+    fn know_crowd(&mut self, shown: f64) {
+        let alone = !self.shared && self.policing.is_none();
+        if alone && self.crowded_for >= LASTING && shown > ALONE * self.capacity {
+            self.probe.know_link(shown);
+            self.set_shared(true);
         }
     }
 
@@ -132,5 +147,36 @@ impl Cruise {
             self.price.reset(self.target());
         }
         self.shared = shared;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Initial;
+    use super::*;
+    use crate::rate::law::Law;
+
+    /// A session that takes 2 Mbit/s for the whole link, after a train has come at 20 Mbit/s through a
+    /// queue that has been too long for so many feedback times.
+    fn shown(crowded_for: f64) -> Cruise {
+        let now = Instant::from_nanos(1_000_000_000);
+        let mut cruise = Cruise::new(now, Initial::alone(2e6, 1e9), Law::default());
+        (cruise.crowded, cruise.crowded_for) = (crowded_for > 0.0, crowded_for);
+        cruise.search_at_once();
+        cruise.next_train().expect("a train is due");
+        let seen = Measured { sent: 1e9, received: 20e6, time: 0.05, error: 0.01 };
+        cruise.train_came(Ok(seen), now);
+        cruise
+    }
+
+    #[test]
+    fn behind_a_lasting_queue_a_train_shows_the_link_of_a_crowd() {
+        let cruise = shown(2.0 * LASTING);
+        assert!(cruise.shared);
+        assert_eq!((cruise.capacity, cruise.link()), (2e6, 20e6));
+        for short in [0.0, LASTING / 2.0] {
+            let cruise = shown(short);
+            assert!(!cruise.shared && cruise.capacity > 2e6, "{short}: {}", cruise.capacity);
+        }
     }
 }
