@@ -70,6 +70,8 @@ impl Price {
         let part = (passed / self.time_constant(law, feedback)).min(1.0);
         self.queue += (seen.queue.min(seen.most) - self.queue) * part;
         self.noise += (seen.noise - self.noise) * part;
+        // Beyond the price of the least share, more changes nothing, and would take long to forget.
+        self.queue = self.queue.min(law.dearest() + self.noise);
     }
 
     /// In seconds. A price that is off by δ lets the queue grow by `fairness` δ / `slope` per second
@@ -120,6 +122,20 @@ mod tests {
         let law = Law::default();
         let price = after(law.queue(LINK, LINK / 8.0), 0.0);
         assert!((price.fair_share(&law, LINK) / (LINK / 8.0) - 1.0).abs() < 0.01, "{price:?}");
+    }
+
+    /// What may be a queue and what jitter counts up to [`Seen::most`], which is longer the more there is.
+    #[test]
+    fn a_high_price_is_forgotten_in_the_same_time_whatever_the_jitter_was() {
+        let law = Law::default();
+        let later = |noise: f64| {
+            let mut price = Price::new(0.02);
+            let noisy = Seen { queue: 0.14, noise, inflow: 0.0, most: law.dearest() + 4.0 * noise };
+            (0..6000).for_each(|_| price.follow(&law, noisy, 0.1, 1.0));
+            (0..300).for_each(|_| price.follow(&law, seen(0.035, 0.0), 0.1, 1.0));
+            price.fair_share(&law, LINK)
+        };
+        assert!((later(0.03) / later(0.0) - 1.0).abs() < 0.05, "{} {}", later(0.03), later(0.0));
     }
 
     #[test]
