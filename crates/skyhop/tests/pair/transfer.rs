@@ -119,16 +119,22 @@ fn fifty_downloads_at_once_do_not_mix() {
             echo \"$(sha256sum < object$size)\" \"$(cat digest$size)\"
         done";
     as_myself(|runner| {
-        let lines = lines(runner, &LOSSY, script);
-        let (connects, digests) = lines.split_at(50);
-        let connects: Vec<f64> = connects.iter().map(|time| number(time)).collect();
-        // A busy machine delays most of so many, but what waits for the hop waits longer.
-        assert!(least(&connects) < RTT / 2.0, "{connects:?}");
-        assert_eq!(digests.len(), 50);
-        for line in digests {
-            let (downloaded, right) = line.split_once("  - ").unwrap();
-            assert_eq!(downloaded, right);
+        // A busy machine delays some of so many connections, but not in every try.
+        let mut tries = Vec::new();
+        for _ in 0..4 {
+            let lines = lines(runner, &LOSSY, script);
+            let (connects, digests) = lines.split_at(50);
+            assert_eq!(digests.len(), 50);
+            for line in digests {
+                let (downloaded, right) = line.split_once("  - ").unwrap();
+                assert_eq!(downloaded, right);
+            }
+            if connects.iter().all(|time| number(time) < RTT) {
+                return;
+            }
+            tries.push(connects.to_vec());
         }
+        panic!("connections waited for the hop: {tries:?}");
     });
 }
 
