@@ -49,18 +49,29 @@ impl BitRate {
     /// How long `bytes` take at this rate, rounded up to the nanosecond; [`Duration::MAX`] at rate
     /// 0.
     pub fn time_to_send(self, bytes: ByteCount) -> Duration {
-        let bits = u128::from(bytes.get()) * 8;
         if self.0 == 0 {
-            return if bits == 0 { Duration::ZERO } else { Duration::MAX };
+            return if bytes.get() == 0 { Duration::ZERO } else { Duration::MAX };
         }
-        let nanos = (bits * NANOS_PER_SECOND).div_ceil(u128::from(self.0));
+        // Small numbers divide much faster.
+        if let Some(nanos) = bytes.get().checked_mul(8 * NANOS_PER_SECOND as u64) {
+            return Duration::from_nanos(nanos.div_ceil(self.0));
+        }
+        let nanos = (u128::from(bytes.get()) * 8 * NANOS_PER_SECOND).div_ceil(u128::from(self.0));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// Number of whole bytes in `time`; saturating.
     pub fn bytes_in(self, time: Duration) -> ByteCount {
-        let bytes = u128::from(self.0) * time.as_nanos() / (8 * NANOS_PER_SECOND);
-        ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
+        let nanos = time.as_nanos();
+        let small = u64::try_from(nanos).ok().and_then(|nanos| nanos.checked_mul(self.0));
+        let bytes = match small {
+            Some(product) => product / (8 * NANOS_PER_SECOND as u64),
+            None => {
+                let bytes = u128::from(self.0) * nanos / (8 * NANOS_PER_SECOND);
+                u64::try_from(bytes).unwrap_or(u64::MAX)
+            }
+        };
+        ByteCount::new(bytes)
     }
 }
 
