@@ -50,12 +50,12 @@ impl Pacer {
     /// Rate 0 stops only the session it applies to. The pacer ignores it, so that the others who
     /// share the link go on.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: BitRate) {
-        if rate.bits_per_second() == 0 {
+        if rate.bits_per_second() == 0 || rate == self.rate {
             return;
         }
         let old = core::mem::replace(&mut self.rate, rate);
         let backlog = self.free_at.saturating_since(now);
-        if old != rate && backlog > Duration::ZERO {
+        if backlog > Duration::ZERO {
             let owed = rate.time_to_send(old.bytes_in(backlog));
             self.free_at = now + owed.min(LONGEST.max(backlog));
         }
@@ -77,14 +77,15 @@ impl Pacer {
         self.free_at = self.free_at.max(now - most);
     }
 
-    /// Charges an IP packet of `size` bytes that leaves `now`.
-    pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) {
+    /// Charges an IP packet of `size` bytes that leaves `now`; returns for how long it occupies the link.
+    pub(crate) fn sent(&mut self, now: Instant, size: ByteCount) -> Duration {
         // Before any rate is known, only handshakes and probes leave; they are not charged.
         if self.rate.bits_per_second() == 0 {
-            return;
+            return Duration::ZERO;
         }
         let time = self.rate.time_to_send(size).min(LONGEST);
         self.free_at = self.start(now) + time;
+        time
     }
 
     /// From when on the time that the link was free counts.

@@ -46,6 +46,15 @@ pub(crate) enum Side {
 /// The backlog of a class: streams, then packet channels.
 pub(crate) type Waiting = [Backlog; 2];
 
+/// Whose turn it is to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Next {
+    pub(crate) class: usize,
+    pub(crate) side: Side,
+    /// How many flows of that kind are waiting in the class.
+    pub(crate) flows: usize,
+}
+
 /// Divides a session's rate among classes.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
@@ -239,32 +248,27 @@ impl Scheduler {
         waiting.map(|(_, class)| class.open_at()).min()
     }
 
-    /// The class and kind of traffic to send next.
-    pub(crate) fn next(
-        &self,
-        now: Instant,
-        waiting: impl Fn(usize) -> Waiting,
-    ) -> Option<(usize, Side)> {
-        let open = |index: &usize| {
-            self.classes[*index].open_at() <= now
-                && waiting(*index).iter().any(|backlog| backlog.flows > 0)
-        };
-        let all = || (0..self.classes.len()).filter(open);
-        let claims = |index: &usize| self.classes[*index].has_claim(now);
-        let claimed = (0..self.classes.len()).filter(claims).filter(open);
-        let index = self.claims.first(claimed).or_else(|| self.shares.first(all()))?;
-        Some((index, self.classes[index].side(&waiting(index))?))
+    /// What to send next: of the class with the earliest virtual time, of those first that have not
+    /// had their guarantees.
+    pub(crate) fn next(&self, now: Instant, waiting: impl Fn(usize) -> Waiting) -> Option<Next> {
+        let waiting = self.classes.iter().enumerate().map(|(index, class)| {
+            let start = match class.has_claim(now) {
+                true => (false, self.claims.start(index)),
+                false => (true, self.shares.start(index)),
+            };
+            (start, index, waiting(index))
+        });
+        let open = waiting.filter(|(_, index, waiting)| {
+            waiting.iter().any(|side| side.flows > 0) && self.classes[*index].open_at() <= now
+        });
+        let (_, class, waiting) = open.min_by_key(|(start, index, _)| (*start, *index))?;
+        let side = self.classes[class].side(&waiting)?;
+        Some(Next { class, side, flows: waiting[side as usize].flows })
     }
 
-    /// Charges a class for `bytes` of an IP packet, while `flows` of that kind are waiting.
-    pub(crate) fn sent(
-        &mut self,
-        now: Instant,
-        index: usize,
-        side: Side,
-        bytes: usize,
-        flows: usize,
-    ) {
+    /// Charges a class for `bytes` of an IP packet in its turn.
+    pub(crate) fn sent(&mut self, now: Instant, next: Next, bytes: usize) {
+        let Next { class: index, side, flows } = next;
         let class = &mut self.classes[index];
         let size = ByteCount::new(bytes as u64);
         class.stats.bytes_sent += bytes as u64;
@@ -309,10 +313,10 @@ mod tests {
         while now < end {
             let ready = scheduler.ready_at(|class| on.contains(&class)).unwrap();
             now = now.max(link.ready_at()).max(ready);
-            let (class, side) = scheduler.next(now, waiting).unwrap();
-            scheduler.sent(now, class, side, PACKET, 1);
+            let next = scheduler.next(now, waiting).unwrap();
+            scheduler.sent(now, next, PACKET);
             link.sent(now, ByteCount::new(PACKET as u64));
-            sent[class] += PACKET;
+            sent[next.class] += PACKET;
         }
         sent.iter().map(|bytes| *bytes as f64 * 8.0 / 10e6).collect()
     }
@@ -357,15 +361,14 @@ mod tests {
             [Backlog { flows: 3, sparse: false }, Backlog { flows: 1, sparse: false }];
         let mut packets = 0;
         for _ in 0..400 {
-            let (class, side) = scheduler.next(Instant::ZERO, |_| waiting).unwrap();
-            packets += usize::from(side == Side::Packets);
-            scheduler.sent(Instant::ZERO, class, side, PACKET, waiting[side as usize].flows);
+            let next = scheduler.next(Instant::ZERO, |_| waiting).unwrap();
+            packets += usize::from(next.side == Side::Packets);
+            scheduler.sent(Instant::ZERO, next, PACKET);
         }
         assert_eq!(packets, 100);
-        for _ in 0..10 {
-            scheduler.sent(Instant::ZERO, 0, Side::Packets, PACKET, 1);
-        }
+        let packets = Next { class: 0, side: Side::Packets, flows: 1 };
+        (0..10).for_each(|_| scheduler.sent(Instant::ZERO, packets, PACKET));
         waiting[1].sparse = true;
-        assert_eq!(scheduler.next(Instant::ZERO, |_| waiting), Some((0, Side::Packets)));
+        assert_eq!(scheduler.next(Instant::ZERO, |_| waiting), Some(packets));
     }
 }

@@ -425,7 +425,7 @@ impl Outbound {
         log: &mut EventLog,
     ) -> Option<Taken> {
         loop {
-            let id = self.turns[class].front()?;
+            let (id, _) = self.turns[class].front()?;
             let sender = self.channels.get_mut(&id.0)?;
             while let Some(why) = sender.verdict(now, id.1, law) {
                 sender.drop_head(now, id, why, log);

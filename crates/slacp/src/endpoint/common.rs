@@ -502,11 +502,11 @@ impl Core {
         if departure.as_ref().is_none_or(|departure| !departure.may_go_on) {
             self.settle();
         }
-        let Departure { session, envelope, .. } = departure?;
+        let Departure { session, envelope, rate, .. } = departure?;
         let Envelope { to, size, ecn, dscp, is_control, link } = envelope;
         (self.link_sent, self.session_sent) = (link, Some(session));
         (self.ecn_sent, self.dscp_sent, self.control_sent) = (ecn, dscp, is_control);
-        if let Some(rate) = self.sessions.get(session).and_then(Session::shared_rate) {
+        if let Some(rate) = rate {
             // At rate 0 only probes leave; they are spaced at the last rate.
             self.link.set_rate(now, rate);
             self.link.sent(now, size);

@@ -55,9 +55,7 @@ impl Link {
 
     /// Charges a packet that leaves.
     pub(super) fn sent(&mut self, now: Instant, size: ByteCount) {
-        let before = self.pacer.start(now);
-        self.pacer.sent(now, size);
-        self.spent += self.pacer.ready_at().saturating_since(before);
+        self.spent += self.pacer.sent(now, size);
     }
 
     /// Time for which what this part has sent so far occupies the link.

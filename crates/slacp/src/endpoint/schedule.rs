@@ -52,12 +52,22 @@ enum Claim {
     Now,
 }
 
+/// Where a session is that may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Place {
+    #[default]
+    Nowhere,
+    /// In [`Schedule::turns`].
+    Turns,
+    /// In its turn, which goes on: [`Schedule::run`].
+    Run,
+}
+
 /// The index entries of one session, stored beside the session.
 #[derive(Debug)]
 pub(super) struct ScheduleEntry {
     wants: Wants,
-    /// Whether it is in [`Schedule::turns`].
-    queued: bool,
+    place: Place,
     /// The virtual start time of its next packet, or the earliest one if it has none.
     next: u64,
     /// The same among sessions that claim their guarantee.
@@ -70,12 +80,17 @@ impl ScheduleEntry {
     pub(super) fn new() -> Self {
         Self {
             wants: Wants::default(),
-            queued: false,
+            place: Place::Nowhere,
             next: 0,
             next_claim: 0,
             claim: None,
             limits: Limits::new(SessionShare::default()),
         }
+    }
+
+    /// Whether it may send.
+    fn is_queued(&self) -> bool {
+        self.place != Place::Nowhere
     }
 
     /// What the indices say it wants.
@@ -113,6 +128,8 @@ pub(super) struct Schedule {
     virtual_now: u64,
     /// The session that sends several packets in its turn, and how many more bytes they may have.
     run: Option<(SessionId, u64)>,
+    /// The virtual start time of its next packet, while it is not in `turns`.
+    run_next: Option<u64>,
     /// Those of `turns` whose guarantee lets them go before others later on, by that time.
     claims_to_come: BTreeSet<(Instant, SessionId)>,
     /// Those whose guarantee does so now, by virtual start times of their own, weighted by the
@@ -133,6 +150,7 @@ impl Schedule {
             turns: BTreeSet::new(),
             virtual_now: 0,
             run: None,
+            run_next: None,
             claims_to_come: BTreeSet::new(),
             claims: BTreeSet::new(),
             claims_now: 0,
@@ -159,11 +177,11 @@ impl Schedule {
         move_entry(&mut self.logs, id, old.log, wants.log);
         set_entry(&mut self.events, id, old.event, wants.event);
         set_entry(&mut self.packets, id, old.packet, wants.packet);
-        let before = time(old.send).filter(|_| !entry.queued);
-        let after = time(wants.send).filter(|time| !entry.queued || *time > now);
+        let before = time(old.send).filter(|_| !entry.is_queued());
+        let after = time(wants.send).filter(|time| !entry.is_queued() || *time > now);
         if after.is_some() || wants.send.is_none() {
             self.dequeue(id, entry);
-        } else if entry.queued && old.claim != wants.claim {
+        } else if entry.is_queued() && old.claim != wants.claim {
             self.withdraw_claim(id, entry);
             self.file_claim(id, entry);
         }
@@ -181,7 +199,8 @@ impl Schedule {
     pub(super) fn queue(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
         debug_assert!(entry.claim.is_none(), "queued once");
         entry.next = entry.next.max(self.virtual_now);
-        entry.queued = self.turns.insert((entry.next, id));
+        entry.place = Place::Turns;
+        self.turns.insert((entry.next, id));
         self.file_claim(id, entry);
     }
 
@@ -203,20 +222,23 @@ impl Schedule {
     /// The virtual start time of the next packet; 0 if a guarantee lets it go before others.
     pub(super) fn next_turn(&self) -> Option<u64> {
         let first = self.turns.first().map(|(next, _)| *next);
-        if self.claims.is_empty() { first } else { Some(0) }
+        if self.claims.is_empty() { first.into_iter().chain(self.run_next).min() } else { Some(0) }
     }
 
     /// Moves virtual time on to that of others who share the link, while nothing waits here.
     pub(super) fn catch_up(&mut self, others: Option<u64>) {
-        if let Some(others) = others.filter(|_| self.turns.is_empty()) {
+        let nothing_waits = self.turns.is_empty() && self.run_next.is_none();
+        if let Some(others) = others.filter(|_| nothing_waits) {
             self.virtual_now = self.virtual_now.max(others);
         }
     }
 
     /// Removes a session from the turns.
     pub(super) fn dequeue(&mut self, id: SessionId, entry: &mut ScheduleEntry) {
-        if core::mem::take(&mut entry.queued) {
-            self.turns.remove(&(entry.next, id));
+        match core::mem::take(&mut entry.place) {
+            Place::Nowhere => {}
+            Place::Turns => _ = self.turns.remove(&(entry.next, id)),
+            Place::Run => self.run_next = None,
         }
         self.withdraw_claim(id, entry);
     }
@@ -241,7 +263,7 @@ impl Schedule {
         &self,
         entry: impl Fn(SessionId) -> Option<&'a ScheduleEntry>,
     ) -> Option<SessionId> {
-        let goes_on = |id: &SessionId| entry(*id).is_some_and(|entry| entry.queued);
+        let goes_on = |id: &SessionId| entry(*id).is_some_and(ScheduleEntry::is_queued);
         let run = self.run.filter(|(_, left)| *left > 0).map(|(id, _)| id).filter(goes_on);
         run.or_else(|| self.claims.first().or(self.turns.first()).map(|(_, id)| *id))
     }
@@ -255,8 +277,8 @@ impl Schedule {
         (bytes, quantum): (u64, u64),
     ) {
         let run = self.run.filter(|(runs, left)| *runs == id && *left > 0);
-        let left = run.map_or(quantum, |(_, left)| left);
-        self.run = Some((id, left.saturating_sub(bytes)));
+        let left = run.map_or(quantum, |(_, left)| left).saturating_sub(bytes);
+        self.run = Some((id, left));
         let claimed = entry.claim == Some(Claim::Now);
         self.dequeue(id, entry);
         if claimed {
@@ -271,7 +293,12 @@ impl Schedule {
             entry.next += bytes * STEPS / u64::from(entry.limits.weight());
         }
         entry.limits.sent(now, ByteCount::new(bytes), claimed);
-        self.queue(id, entry);
+        if left > 0 && entry.limits.is_plain() {
+            entry.place = Place::Run;
+            self.run_next = Some(entry.next);
+        } else {
+            self.queue(id, entry);
+        }
     }
 
     /// Changes what a session gets. It counts as wanting nothing until its next entry.

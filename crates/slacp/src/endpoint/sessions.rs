@@ -53,6 +53,8 @@ struct Entry {
 pub(super) struct Departure {
     pub(super) session: SessionId,
     pub(super) envelope: Envelope,
+    /// As [`Session::shared_rate`].
+    pub(super) rate: Option<BitRate>,
     /// Whether the next packet may be built before [`Sessions::reschedule`]: the indices know what
     /// limits and guarantees allow, and what other links want, only after that.
     pub(super) may_go_on: bool,
@@ -244,16 +246,17 @@ impl Sessions {
     ) -> Option<Departure> {
         loop {
             let id = self.schedule.turn(|id| self.all.get(&id).map(|entry| &entry.scheduled))?;
-            let session = self.get_mut(id)?;
+            let Entry { session, scheduled, touched, .. } = &mut **self.all.get_mut(&id)?;
+            if !core::mem::replace(touched, true) {
+                self.touched.push(id);
+            }
             let quantum = quantum(session.rate());
-            let sent = session.transmit(now, buf);
-            let Entry { session, scheduled, .. } = &mut **self.all.get_mut(&id)?;
-            if let Some(envelope) = sent {
-                let sent = (envelope.size.get(), quantum);
-                self.schedule.spend(now, id, scheduled, sent);
+            if let Some(envelope) = session.transmit(now, buf) {
+                self.schedule.spend(now, id, scheduled, (envelope.size.get(), quantum));
                 let is_plain = scheduled.limits().is_plain() && !session.has_links();
                 let may_go_on = is_plain && session.is_usable() && in_vain.is_empty();
-                return Some(Departure { session: id, envelope, may_go_on });
+                let rate = session.shared_rate();
+                return Some(Departure { session: id, envelope, rate, may_go_on });
             }
             self.schedule.dequeue(id, scheduled);
             in_vain.push(id);

@@ -8,6 +8,9 @@ use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Unboun
 use crate::keys::secret::Wiped;
 use crate::wire::packet::TAG;
 
+/// Size of a block of AES in bytes. What is left behind the last whole block takes a pass of its own.
+pub(crate) const BLOCK: usize = 16;
+
 /// The cipher that seals a session's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cipher {

@@ -4,6 +4,7 @@ use core::ops::Range;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+use slab::Slab;
 use smallvec::SmallVec;
 use units::Instant;
 
@@ -20,7 +21,7 @@ use crate::wire::frame::{Ack, Frame, Gone};
 /// reordering window has passed.
 pub(crate) const REORDER_THRESHOLD: u64 = 3;
 
-/// Data carried by a packet that must arrive.
+/// Data carried by a packet that must arrive. Small, because each packet has room for one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cargo {
     Stream {
@@ -31,9 +32,9 @@ pub(crate) enum Cargo {
         again: bool,
     },
     /// A frame to be resent unchanged.
-    Control(Frame<'static>),
+    Control(Box<Frame<'static>>),
     /// A packet of a channel, or a part of one, to be retransmitted once.
-    Packet(Piece),
+    Packet(Box<Piece>),
     /// A packet of a channel that is not retransmitted.
     Gone(ChannelId),
     /// The retransmission of a packet of a channel: if it is lost, so is the packet.
@@ -45,6 +46,9 @@ pub(crate) enum Cargo {
     /// Padding of an MTU probe.
     MtuProbe(MtuProbe),
 }
+
+/// What one packet carries: usually a piece of one stream.
+pub(crate) type Cargoes = SmallVec<[Cargo; 1]>;
 
 /// A packet that the peer must acknowledge.
 #[derive(Debug)]
@@ -58,7 +62,7 @@ pub(crate) struct SentPacket {
     /// The same of all sessions that share the link, for the rate control.
     pub(crate) link_bytes: u64,
     pub(crate) time: Instant,
-    pub(crate) cargo: SmallVec<[Cargo; 2]>,
+    pub(crate) cargo: Cargoes,
     /// The frames as sent, if the packet is a source of FEC blocks.
     pub(crate) source: Option<Box<[u8]>>,
     /// Whether it belongs to the control channel, which may overtake new data on the link.
@@ -75,7 +79,8 @@ impl SentPacket {
     /// Memory of the record besides its slot, in bytes. Stream data is in the streams' own buffers.
     fn held(&self) -> usize {
         let pieces = self.cargo.iter().map(|cargo| match cargo {
-            Cargo::Packet(piece) => piece.len(),
+            Cargo::Packet(piece) => size_of::<Piece>() + piece.len(),
+            Cargo::Control(_) => size_of::<Frame>(),
             _ => 0,
         });
         let source = self.source.as_ref().map_or(0, |source| source.len());
@@ -87,9 +92,9 @@ impl SentPacket {
 
 #[derive(Debug)]
 enum Slot {
-    /// Neither acknowledged nor lost. Boxed, because the other kinds pile up behind it if a peer
-    /// acknowledges nothing.
-    Outstanding(Box<SentPacket>),
+    /// Neither acknowledged nor lost; its record is in [`SentPackets::records`]. The other kinds,
+    /// which have none, pile up behind it if a peer acknowledges nothing.
+    Outstanding(usize),
     /// Carried nothing that must arrive.
     Untracked,
     /// Acknowledged or lost.
@@ -112,7 +117,7 @@ struct Missed {
     sent: Instant,
     declared: Instant,
     /// Only that of streams; for the rest it is too late.
-    cargo: SmallVec<[Cargo; 2]>,
+    cargo: Cargoes,
 }
 
 /// The peer acknowledged a packet that was never sent (RFC 9000 §13.1).
@@ -134,9 +139,9 @@ pub(crate) struct SentPackets {
     /// The number of `slots[0]`.
     first: u64,
     slots: VecDeque<Slot>,
+    records: Slab<SentPacket>,
     /// Memory of the records besides their slots, in bytes.
     bytes: usize,
-    outstanding: usize,
     /// Numbers that were skipped, in ascending order. They are at least 64 apart, so they take a
     /// small fraction of the memory of the slots beside them.
     left_out: VecDeque<u64>,
@@ -159,7 +164,7 @@ pub(crate) struct SentPackets {
 #[derive(Debug, Default)]
 pub(crate) struct Acked {
     /// Newly acknowledged packets with their numbers.
-    pub(crate) packets: Vec<(u64, Box<SentPacket>)>,
+    pub(crate) packets: Vec<(u64, SentPacket)>,
     /// Cargo of packets that had been declared lost.
     pub(crate) late: Vec<Cargo>,
     /// How many of those packets were late rather than lost.
@@ -200,7 +205,7 @@ impl SentPackets {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.outstanding == 0
+        self.records.is_empty()
     }
 
     /// Memory in bytes. The owner stops sending tracked packets when this is too much. Each packet
@@ -214,9 +219,21 @@ impl SentPackets {
     /// Frees what is not in use.
     pub(crate) fn free_spare(&mut self) {
         self.slots.free_spare();
+        self.pack_records();
         self.left_out.free_spare();
         self.missed.free_spare();
         self.fates.free_spare();
+    }
+
+    /// Moves the records together, and frees the rest of their memory.
+    fn pack_records(&mut self) {
+        let mut packed = Slab::with_capacity(self.records.len());
+        for slot in &mut self.slots {
+            if let Slot::Outstanding(record) = slot {
+                *record = packed.insert(self.records.remove(*record));
+            }
+        }
+        self.records = packed;
     }
 
     /// Records the packet with number [`Self::next_number`]; `None` for one that need not be
@@ -224,9 +241,12 @@ impl SentPackets {
     pub(crate) fn push(&mut self, packet: Option<SentPacket>) {
         match packet {
             Some(packet) => {
-                self.outstanding += 1;
                 self.bytes += packet.held();
-                self.slots.push_back(Slot::Outstanding(Box::new(packet)));
+                // An idle session sends one keepalive at a time.
+                if self.records.capacity() == 0 {
+                    self.records.reserve_exact(1);
+                }
+                self.slots.push_back(Slot::Outstanding(self.records.insert(packet)));
             }
             None => self.slots.push_back(Slot::Untracked),
         }
@@ -236,8 +256,8 @@ impl SentPackets {
     /// Records that packet `by` carries a repair of these packets.
     pub(crate) fn repaired(&mut self, numbers: impl Iterator<Item = u64>, by: u64) {
         for number in numbers {
-            if let Some(Slot::Outstanding(packet)) = self.slot_mut(number) {
-                packet.repaired_by = by;
+            if let Some(&Slot::Outstanding(record)) = self.slot(number) {
+                self.records[record].repaired_by = by;
             }
         }
     }
@@ -269,7 +289,7 @@ impl SentPackets {
     /// When the oldest outstanding packet was sent.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         match self.slots.front() {
-            Some(Slot::Outstanding(packet)) => Some(packet.time),
+            Some(Slot::Outstanding(record)) => Some(self.records[*record].time),
             _ => None,
         }
     }
@@ -278,7 +298,7 @@ impl SentPackets {
     pub(crate) fn oldest_after_acked(&self) -> Option<Instant> {
         let acked = usize::try_from(self.acked_end.saturating_sub(self.first)).ok()?;
         self.slots.iter().skip(acked).find_map(|slot| match slot {
-            Slot::Outstanding(packet) => Some(packet.time),
+            Slot::Outstanding(record) => Some(self.records[*record].time),
             _ => None,
         })
     }
@@ -303,7 +323,9 @@ impl SentPackets {
                 return Err(Unsent::LeftOut { number });
             }
             self.take_missed(&range, &restored, restored_from, &mut acked);
-            for number in range.start.max(self.first)..range.end {
+            let numbers = range.start.max(self.first)..range.end;
+            acked.packets.reserve(numbers.clone().count().min(self.records.len()));
+            for number in numbers {
                 let lost = contains(&restored, number);
                 let Some(packet) = self.take(number, lost) else { continue };
                 if !lost && number >= restored_from {
@@ -379,15 +401,11 @@ impl SentPackets {
     /// lost if later ones overtook it by more than the reordering window, or `delay` plus that
     /// window after it was sent if at least one later packet has arrived. Acknowledgements of
     /// packets declared lost are awaited for `delay`.
-    pub(crate) fn take_lost(
-        &mut self,
-        now: Instant,
-        delay: Duration,
-    ) -> Vec<(u64, Box<SentPacket>)> {
+    pub(crate) fn take_lost(&mut self, now: Instant, delay: Duration) -> Vec<(u64, SentPacket)> {
         self.missed.retain(|_, missed| missed.declared + delay > now);
         let mut lost = Vec::new();
         for number in self.first..self.acked_end {
-            let Some(Slot::Outstanding(packet)) = self.slot(number) else { continue };
+            let Some(packet) = self.record(number) else { continue };
             let sent = packet.time;
             if !self.is_lost(now, number, packet, delay) {
                 continue;
@@ -436,7 +454,9 @@ impl SentPackets {
     /// kept.
     pub(crate) fn source(&self, number: u64) -> Option<&[u8]> {
         match self.slot(number)? {
-            Slot::Outstanding(packet) => Some(packet.source.as_deref().unwrap_or_default()),
+            Slot::Outstanding(record) => {
+                Some(self.records[*record].source.as_deref().unwrap_or_default())
+            }
             Slot::Untracked => Some(&[]),
             Slot::Done(_) => None,
         }
@@ -444,10 +464,7 @@ impl SentPackets {
 
     /// When the packet was sent, if it is outstanding.
     pub(crate) fn sent_at(&self, number: u64) -> Option<Instant> {
-        match self.slot(number)? {
-            Slot::Outstanding(packet) => Some(packet.time),
-            _ => None,
-        }
+        Some(self.record(number)?.time)
     }
 
     /// The lowest number from which on [`Self::source`] knows every packet.
@@ -458,17 +475,18 @@ impl SentPackets {
 
     /// The cargo of the oldest outstanding packet, to be resent although it may have arrived.
     /// Packets of channels are removed from it, because they are retransmitted only once.
-    pub(crate) fn oldest_cargo(&mut self) -> SmallVec<[Cargo; 2]> {
-        let Some(Slot::Outstanding(packet)) = self.slots.front_mut() else {
-            return SmallVec::new();
+    pub(crate) fn oldest_cargo(&mut self) -> Cargoes {
+        let Some(Slot::Outstanding(record)) = self.slots.front() else {
+            return Cargoes::new();
         };
+        let packet = &mut self.records[*record];
         let mut cargo = packet.cargo.clone();
         cargo.retain(|cargo| {
             !matches!(cargo, Cargo::Gone(_) | Cargo::Last(_) | Cargo::Announced(..))
         });
         for cargo in &mut packet.cargo {
             if let Cargo::Packet(piece) = cargo {
-                self.bytes -= piece.len();
+                self.bytes -= size_of::<Piece>() + piece.len();
                 *cargo = Cargo::Gone(piece.channel);
             }
         }
@@ -488,7 +506,8 @@ impl SentPackets {
         let moves = |cargo: &&Cargo| matches!(cargo, Cargo::Stream { .. } | Cargo::Control(_));
         let mut found = [Vec::new(), Vec::new()];
         for (number, slot) in (self.first..).zip(&self.slots) {
-            if let Slot::Outstanding(packet) = slot {
+            if let Slot::Outstanding(record) = slot {
+                let packet = &self.records[*record];
                 let side = usize::from(!has(number));
                 found[side].extend(packet.cargo.iter().filter(moves).cloned());
             }
@@ -498,30 +517,28 @@ impl SentPackets {
 
     /// Number of packets that are neither acknowledged nor lost.
     pub(crate) fn outstanding(&self) -> usize {
-        self.outstanding
+        self.records.len()
+    }
+
+    fn record(&self, number: u64) -> Option<&SentPacket> {
+        match self.slot(number)? {
+            Slot::Outstanding(record) => self.records.get(*record),
+            _ => None,
+        }
     }
 
     fn slot(&self, number: u64) -> Option<&Slot> {
         self.slots.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    fn slot_mut(&mut self, number: u64) -> Option<&mut Slot> {
-        self.slots.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
-    }
-
-    fn take(&mut self, number: u64, lost: bool) -> Option<Box<SentPacket>> {
+    fn take(&mut self, number: u64, lost: bool) -> Option<SentPacket> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let slot = self.slots.get_mut(index)?;
-        let Slot::Outstanding(packet) = slot else { return None };
-        self.outstanding -= 1;
-        let done = Slot::Done(Fate { time: packet.time, size: packet.size, lost });
-        match core::mem::replace(slot, done) {
-            Slot::Outstanding(packet) => {
-                self.bytes -= packet.held();
-                Some(packet)
-            }
-            Slot::Untracked | Slot::Done(_) => None,
-        }
+        let Slot::Outstanding(record) = slot else { return None };
+        let packet = self.records.try_remove(*record)?;
+        *slot = Slot::Done(Fate { time: packet.time, size: packet.size, lost });
+        self.bytes -= packet.held();
+        Some(packet)
     }
 
     fn advance(&mut self) {
@@ -535,7 +552,11 @@ impl SentPackets {
             self.first += 1;
         }
         debug_assert!(self.acked_end <= self.next_number());
-        debug_assert!(self.outstanding > 0 || self.bytes == 0, "{} bytes of nothing", self.bytes);
+        debug_assert!(
+            !self.records.is_empty() || self.bytes == 0,
+            "{} bytes of nothing",
+            self.bytes
+        );
     }
 }
 

@@ -99,18 +99,19 @@ impl<K: Copy + Ord> FairQueue<K> {
         }
     }
 
-    /// The flow whose turn it is.
-    pub(crate) fn front(&mut self) -> Option<K> {
+    /// The flow whose turn it is, and whether it is sparse ([`Self::is_sparse`]).
+    pub(crate) fn front(&mut self) -> Option<(K, bool)> {
         if let Some(key) = self.fresh.front() {
-            return Some(*key);
+            return Some((*key, true));
         }
         while let Some(key) = self.old.pop_front() {
             let Some(flow) = self.flows.get_mut(&key) else { continue };
             if !flow.backlogged {
                 self.flows.remove(&key);
             } else if flow.deficit > 0 {
+                let sparse = flow.sparse;
                 self.old.push_front(key);
-                return Some(key);
+                return Some((key, sparse));
             } else {
                 flow.deficit += self.quantum;
                 self.old.push_back(key);
@@ -167,7 +168,7 @@ mod tests {
 
     /// Sends `bytes` of the front flow, which has `more`.
     fn step(queue: &mut FairQueue<u8>, bytes: usize, more: bool) -> Option<u8> {
-        let key = queue.front()?;
+        let (key, _) = queue.front()?;
         queue.sent(key, bytes, more);
         Some(key)
     }
@@ -179,7 +180,7 @@ mod tests {
         queue.push(1);
         let mut sent = [0; 2];
         for _ in 0..10_000 {
-            let key = queue.front().unwrap();
+            let (key, _) = queue.front().unwrap();
             let bytes = [1500, 200][usize::from(key)];
             queue.sent(key, bytes, true);
             sent[usize::from(key)] += bytes;
@@ -242,8 +243,9 @@ mod tests {
                     0 => { queue.push(key); plain.insert(key); }
                     1 => { queue.remove(key); plain.remove(&key); }
                     more => {
-                        if let Some(front) = queue.front() {
+                        if let Some((front, sparse)) = queue.front() {
                             prop_assert!(plain.contains(&front));
+                            prop_assert_eq!(queue.is_sparse(front), sparse);
                             queue.sent(front, bytes, more == 2);
                             if more != 2 { plain.remove(&front); }
                         }

@@ -33,7 +33,8 @@ impl Shares {
         self.next[party] = start + bytes as u64 * STEPS / weight.max(1);
     }
 
-    fn start(&self, party: usize) -> u64 {
+    /// The virtual time at which the next piece of `party` starts.
+    pub(crate) fn start(&self, party: usize) -> u64 {
         self.next[party].max(self.now)
     }
 }

@@ -1,11 +1,12 @@
 //! What an acknowledgement changes, and what becomes of lost cargo.
 
+use core::ops::Range;
 use core::time::Duration;
 
 use units::Instant;
 
 use super::Session;
-use crate::channels::Piece;
+use crate::StreamId;
 use crate::event_log::LogEvent;
 use crate::rate::{Acknowledged, Newest};
 use crate::recovery::sent::{Acked, Cargo, SentPacket, Unsent};
@@ -13,6 +14,13 @@ use crate::wire::frame::{Ack, Frame, Gone};
 
 /// Minimum delay between the two copies of a retransmission.
 const SECOND_COPY: Duration = Duration::from_millis(4);
+
+/// A piece of a stream, and whether the stream ends with it.
+struct Data {
+    stream: StreamId,
+    range: Range<u64>,
+    fin: bool,
+}
 
 impl Session {
     /// Handles an acknowledgement, which arrived or was `restored`. A restored one came late, so it
@@ -30,18 +38,22 @@ impl Session {
         self.measure(now, ack, &acked, marked);
         self.follow_progress(now, &acked);
         self.log.record(now, || LogEvent::AckReceived { largest: ack.largest });
+        let mut data = None;
         for (number, packet) in core::mem::take(&mut acked.packets) {
             self.log.record(now, || LogEvent::Acknowledged { packet: number });
             self.path.pmtu.packet_arrived(number, packet.size.into());
             if is_retransmission(&packet) {
                 self.loss.saw_again(!acked.came(number));
             }
-            packet.cargo.into_iter().for_each(|cargo| self.arrived(now, cargo));
+            packet.cargo.into_iter().for_each(|cargo| self.arrived(now, cargo, &mut data));
         }
         for cargo in acked.late {
             if let Cargo::Stream { stream, range, fin, .. } = cargo {
-                self.streams.on_acknowledged(now, stream, range, fin);
+                self.data_arrived(now, Data { stream, range, fin }, &mut data);
             }
+        }
+        if let Some(Data { stream, range, fin }) = data {
+            self.streams.on_acknowledged(now, stream, range, fin);
         }
         (0..acked.were_late).for_each(|_| self.loss.was_late());
         self.take_lost(now);
@@ -113,15 +125,14 @@ impl Session {
         }
     }
 
-    /// Handles cargo that the peer has received.
-    fn arrived(&mut self, now: Instant, cargo: Cargo) {
+    /// Handles cargo that the peer has received; `data` is as for [`Self::data_arrived`].
+    fn arrived(&mut self, now: Instant, cargo: Cargo, data: &mut Option<Data>) {
         match cargo {
             Cargo::Stream { stream, range, fin, .. } => {
-                self.streams.on_acknowledged(now, stream, range, fin);
+                self.data_arrived(now, Data { stream, range, fin }, data);
             }
-            Cargo::Packet(Piece { channel, .. })
-            | Cargo::Gone(channel)
-            | Cargo::Last(Gone { channel, .. }) => {
+            Cargo::Packet(piece) => self.sender.outbound.on_acknowledged(piece.channel),
+            Cargo::Gone(channel) | Cargo::Last(Gone { channel, .. }) => {
                 self.sender.outbound.on_acknowledged(channel);
             }
             Cargo::Announced(channel, deadline) => {
@@ -133,21 +144,41 @@ impl Session {
         }
     }
 
+    /// Adds stream data that the peer has received to `before`, which is yet to be handled, if it
+    /// continues that. Otherwise `before` is handled now.
+    fn data_arrived(&mut self, now: Instant, next: Data, before: &mut Option<Data>) {
+        match before {
+            Some(data) if data.stream == next.stream && data.range.end == next.range.start => {
+                data.range.end = next.range.end;
+                data.fin |= next.fin;
+            }
+            _ => {
+                if let Some(Data { stream, range, fin }) = before.replace(next) {
+                    self.streams.on_acknowledged(now, stream, range, fin);
+                }
+            }
+        }
+    }
+
     pub(super) fn resend(&mut self, now: Instant, cargo: Cargo) {
         match cargo {
             Cargo::Stream { stream, range, fin, .. } => self.streams.on_lost(stream, range, fin),
-            Cargo::Control(frame @ Frame::Rekey { .. }) if self.seat.is_some() => {
-                self.send_own(frame);
-            }
-            // Whoever asked does not wait for an answer for longer.
-            Cargo::Control(Frame::LinkAsks(_)) => {}
-            Cargo::Control(frame) => self.streams.on_control_lost(frame),
-            Cargo::Packet(piece) => self.sender.outbound.resend(now, piece, &mut self.log),
+            Cargo::Control(frame) => self.resend_control(*frame),
+            Cargo::Packet(piece) => self.sender.outbound.resend(now, *piece, &mut self.log),
             Cargo::Gone(channel) => self.sender.outbound.on_gone(channel),
             Cargo::Last(gone) => self.give_up(now, gone),
             Cargo::Context { slot, serial } => self.sender.on_context(slot, serial, false),
             Cargo::MtuProbe(probe) => self.path.pmtu.lost(now, probe),
             Cargo::Announced(..) => {}
+        }
+    }
+
+    fn resend_control(&mut self, frame: Frame<'static>) {
+        match frame {
+            Frame::Rekey { .. } if self.seat.is_some() => self.send_own(frame),
+            // Whoever asked does not wait for an answer for longer.
+            Frame::LinkAsks(_) => {}
+            _ => self.streams.on_control_lost(frame),
         }
     }
 

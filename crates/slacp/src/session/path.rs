@@ -113,8 +113,11 @@ impl Session {
 
     /// When the next larger packet size is due to be tried.
     pub(super) fn mtu_probe_at(&self) -> Option<Instant> {
+        let wanted = self.path.pmtu.probe_at()?;
         let usable = self.is_reachable() && self.rate.rate().bits_per_second() > 0;
-        let wanted = self.path.pmtu.probe_at().filter(|_| usable && !self.probes.is_pending())?;
+        if !usable || self.probes.is_pending() {
+            return None;
+        }
         (self.stats.bytes_sent >= self.path.mtu_probe_from || !self.is_slow_for_probes())
             .then_some(wanted)
     }

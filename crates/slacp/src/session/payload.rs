@@ -3,15 +3,14 @@
 
 use core::ops::Range;
 
-use smallvec::SmallVec;
 use units::Instant;
 
 use super::{Session, ip_udp_overhead};
 use crate::channels::{CoDelParams, Form, Piece, Room};
 use crate::event_log::{LogEvent, Unit};
 use crate::recovery::planner::Protection;
-use crate::recovery::sent::Cargo;
-use crate::scheduler::{Side, Waiting};
+use crate::recovery::sent::{Cargo, Cargoes};
+use crate::scheduler::{Next, Side, Waiting};
 use crate::streams::Chunk;
 use crate::wire::frame::{
     self, Announcement, Compressed, ContextPacket, Frame, STREAM_OVERHEAD, TruncatedOffset,
@@ -27,7 +26,9 @@ pub(super) struct Filling<'a> {
     pub(super) start: usize,
     /// Where it ends at the latest, without its tag.
     pub(super) end: usize,
-    pub(super) cargo: SmallVec<[Cargo; 2]>,
+    pub(super) cargo: Cargoes,
+    /// Whose turn it is to send new data, as far as is known.
+    pub(super) next: Option<Next>,
     /// Whether repairs may protect the packet.
     pub(super) source: bool,
     /// When repairs are to protect it.
@@ -58,7 +59,8 @@ impl<'a> Filling<'a> {
             at: header.start,
             start: header.end,
             end: header.start + len,
-            cargo: SmallVec::new(),
+            cargo: Cargoes::new(),
+            next: None,
             source: false,
             protection: Protection::default(),
             is_new: false,
@@ -96,6 +98,14 @@ impl Session {
         self.sender
             .scheduler
             .ready_at(|class| self.waiting(class).iter().any(|side| side.flows > 0))
+    }
+
+    /// Whose turn it is to send new data.
+    pub(super) fn next_data(&self, now: Instant) -> Option<Next> {
+        if self.held_back {
+            return None;
+        }
+        self.sender.scheduler.next(now, |class| self.waiting(class))
     }
 
     /// What waits in a class that may leave with this member's packets.
@@ -168,7 +178,7 @@ impl Session {
         seat.write_reports(packet.out, packet.end);
         while let Some(frame) = seat.frames.pop_front() {
             frame.write(packet.out, false);
-            packet.cargo.push(Cargo::Control(frame));
+            packet.cargo.push(Cargo::Control(Box::new(frame)));
             packet.source = true;
             packet.protection.tail = true;
         }
@@ -184,7 +194,7 @@ impl Session {
             packet.out.extend_from_slice(&body);
             packet.protection.sparse |=
                 matches!(frame, Frame::Open { .. } | Frame::Accept(_) | Frame::Reset { .. });
-            packet.cargo.push(Cargo::Control(frame));
+            packet.cargo.push(Cargo::Control(Box::new(frame)));
             packet.source = true;
             packet.protection.tail = true;
         }
@@ -208,20 +218,19 @@ impl Session {
     fn write_new(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let headers = packet.header_len() + TAG + ip_udp_overhead(self.peer.address);
         let before = if packet.cargo.is_empty() { headers } else { 0 };
-        while let Some((class, side)) = self.sender.scheduler.next(now, |class| self.waiting(class))
-        {
+        while let Some(next) = packet.next.take().or_else(|| self.next_data(now)) {
+            let Next { class, side, flows } = next;
             let dscp = self.sender.scheduler.dscp(class);
             if packet.dscp.is_some_and(|other| other != dscp) {
                 return false;
             }
-            let flows = self.waiting(class)[side as usize].flows;
             let placed = match side {
                 Side::Streams => self.write_new_chunk(now, packet, class),
                 Side::Packets => self.write_new_piece(now, packet, class),
             };
             if let Some(bytes) = placed {
                 packet.dscp = Some(dscp);
-                self.sender.scheduler.sent(now, class, side, before + bytes, flows);
+                self.sender.scheduler.sent(now, next, before + bytes);
                 return true;
             }
             // Queue management may have emptied a flow; otherwise the piece waits for the next
@@ -299,7 +308,7 @@ impl Session {
         packet.is_new |= !again;
         packet.cargo.push(match again {
             true => Cargo::Last(gone),
-            false if piece.error_control.has_arq() => Cargo::Packet(piece),
+            false if piece.error_control.has_arq() => Cargo::Packet(Box::new(piece)),
             false => Cargo::Gone(channel),
         });
         packet.close_if(last);

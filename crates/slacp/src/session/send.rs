@@ -3,16 +3,16 @@
 use core::ops::Range;
 use std::net::SocketAddr;
 
-use smallvec::SmallVec;
-use units::{ByteCount, Instant, earliest};
+use units::{BitRate, ByteCount, Instant, earliest};
 
 use super::payload::Filling;
 use super::{Envelope, Session, Wake, ip_udp_overhead};
 use crate::event_log::LogEvent;
+use crate::keys::crypto::BLOCK;
 use crate::rate::Auto;
 use crate::recovery::fec::{Block, REPAIR_HEAD, SHARD_OVERHEAD};
 use crate::recovery::received::ACK_DELAY;
-use crate::recovery::sent::{Cargo, SentPacket};
+use crate::recovery::sent::{Cargo, Cargoes, SentPacket};
 use crate::wire::ecn::Ecn;
 use crate::wire::frame::{self, Frame, Repair};
 use crate::wire::packet::{Header, TAG};
@@ -20,9 +20,12 @@ use crate::wire::packet::{Header, TAG};
 /// Size of the SETTLED and MARK frames that may accompany a repair, in bytes.
 const BESIDE: usize = 9 + 1;
 
+/// From this rate on the processor is what limits a session.
+const FAST: BitRate = BitRate::from_mbit(1000);
+
 /// The record of a packet until it is acknowledged.
 pub(super) struct Kept {
-    pub(super) cargo: SmallVec<[Cargo; 2]>,
+    pub(super) cargo: Cargoes,
     /// Its frames if it is a FEC source.
     pub(super) source: Option<Box<[u8]>>,
     /// Whether it belongs to the control channel.
@@ -54,10 +57,15 @@ impl Session {
 
     /// When payload may be sent, if any is waiting.
     fn payload_at(&self) -> Option<Instant> {
+        Some(self.may_send_at()?.max(self.waits_at()?))
+    }
+
+    /// When payload may be sent.
+    fn may_send_at(&self) -> Option<Instant> {
         if self.outage.is_frozen() || self.sender.is_full() {
             return None;
         }
-        Some(self.waits_at()?.max(self.rate.ready_at()?).max(self.link_free_at()))
+        Some(self.rate.ready_at()?.max(self.link_free_at()))
     }
 
     /// When a packet of padding may be sent, if the path is to be measured and no data waits.
@@ -74,8 +82,12 @@ impl Session {
         } else if self.held_back {
             None
         } else {
+            let new = self.new_at();
+            if new == Some(Instant::ZERO) {
+                return new;
+            }
             let gathered = self.sender.outbound.gathered_until().filter(|_| self.takes_all());
-            self.new_at().into_iter().chain(gathered).min()
+            new.into_iter().chain(gathered).min()
         }
     }
 
@@ -108,11 +120,13 @@ impl Session {
     /// Whether the packet being built carries new data of a link layer, and an acknowledgement can
     /// travel with it; or gathered packets, and it would be due before the next ones leave.
     fn ack_joins(&self, now: Instant) -> bool {
+        if self.held_back || !self.receiver.received.waits() {
+            return false;
+        }
         let next = self.sender.outbound.gathers().map(|gather| now + 2 * gather);
         let is_near = || next >= self.report_at();
-        let takes_new = !self.held_back && !self.has_urgent() && self.receiver.received.waits();
         let joins = self.link_layer || next.is_some() && is_near();
-        takes_new && joins && self.payload_at().is_some_and(|time| time <= now)
+        joins && !self.has_urgent() && self.payload_at().is_some_and(|time| time <= now)
     }
 
     /// Appends the next packet to `out`; `None` if there is nothing to send, and then what has been
@@ -277,7 +291,10 @@ impl Session {
         if ping {
             Frame::Ping.write(packet.out, false);
         }
-        if self.payload_at().is_none_or(|time| time > now) {
+        packet.next = self.next_data(now);
+        let is_now = |time: Option<Instant>| time.is_some_and(|time| time <= now);
+        let waits = packet.next.is_some() || is_now(self.waits_at());
+        if !waits || !is_now(self.may_send_at()) {
             if ping {
                 self.write_settled(now, packet.out, true);
             }
@@ -298,13 +315,22 @@ impl Session {
         if repair.is_some() {
             return self.write_repair(now, packet) || ping;
         }
-        // A repair of this packet must fit in another packet, whatever the length of its header. A
-        // link layer's new data has no repairs.
+        // A link layer's new data has no repairs.
         if !self.link_layer || self.has_urgent() {
-            packet.end -= REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - packet.header_len();
+            self.leave_room(packet);
         }
         self.write_payload(now, packet);
         ping || !packet.cargo.is_empty()
+    }
+
+    /// A repair of the packet must fit in another packet, whatever the length of its header. A clean
+    /// link needs none; if it is fast, whole blocks save more time than the rest of a block is worth.
+    fn leave_room(&self, packet: &mut Filling) {
+        if self.rate.rate() >= FAST && self.loss.is_clean() {
+            packet.end -= (packet.end - packet.start) % BLOCK;
+        } else {
+            packet.end -= REPAIR_HEAD + SHARD_OVERHEAD + Header::MAX_LEN - packet.header_len();
+        }
     }
 
     fn write_ack(&mut self, now: Instant, packet: &mut Filling) {

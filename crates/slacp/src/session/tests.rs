@@ -330,7 +330,8 @@ fn parts_of_packets_that_never_become_whole_take_what_came_of_them() {
 
 #[test]
 fn a_peer_that_acknowledges_nothing_is_sent_no_more_than_memory_allows() {
-    let mut session = session(&config());
+    let give_up = Duration::from_secs(7200);
+    let mut session = session(&Config { give_up, ..config() });
     let (mut now, mut longest) = (0, 0);
     for n in 0.. {
         let _ = session.send_packet(at(now), ChannelId(1), &[0x45; 1000]);

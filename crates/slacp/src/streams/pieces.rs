@@ -128,14 +128,14 @@ impl Pieces {
     /// Appends the bytes of `range` to `out`.
     pub(super) fn copy(&self, range: Range<usize>, out: &mut Vec<u8>) {
         let (mut at, end) = (self.begin + range.start as u64, self.begin + range.end as u64);
-        let first = self.pieces.partition_point(|piece| piece.end() <= at);
-        for piece in self.pieces.range(first..) {
-            let part = (at - piece.start) as usize..(piece.end().min(end) - piece.start) as usize;
-            out.extend_from_slice(&piece.bytes[part]);
-            at = piece.end();
-            if at >= end {
-                break;
-            }
+        let mut index = self.pieces.partition_point(|piece| piece.end() <= at);
+        while at < end {
+            let piece = &self.pieces[index];
+            let to = piece.end().min(end);
+            out.extend_from_slice(
+                &piece.bytes[(at - piece.start) as usize..(to - piece.start) as usize],
+            );
+            (at, index) = (to, index + 1);
         }
     }
 

@@ -187,14 +187,17 @@ impl SendBuffer {
         debug_assert!(range.end <= self.next, "only what was sent is acknowledged");
         let range = range.start.max(self.base)..range.end;
         self.lost.remove(range.clone());
-        self.acked.insert(range);
-        if let Some(first) = self.acked.first()
-            && first.start == self.base
-        {
-            self.data.advance((first.end - self.base) as usize);
-            self.base = first.end;
+        if range.start > self.base {
+            self.acked.insert(range);
+            return;
+        }
+        let mut end = range.end.max(self.base);
+        while let Some(first) = self.acked.first().filter(|first| first.start <= end) {
+            end = end.max(first.end);
             self.acked.remove(first);
         }
+        self.data.advance((end - self.base) as usize);
+        self.base = end;
     }
 
     /// Frees what is not in use.

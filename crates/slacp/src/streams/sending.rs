@@ -80,9 +80,12 @@ impl Streams {
 
     /// Not for every byte: only for a quarter of what the stream may hold.
     fn wake_writer(&mut self, id: StreamId) {
+        if !self.writers.contains(&id) {
+            return;
+        }
         let most = self.unsent_limit.min(self.share_to_send());
         let enough = (most / 4).max(1);
-        if self.writers.contains(&id) && self.room(id).is_ok_and(|room| room >= enough) {
+        if self.room(id).is_ok_and(|room| room >= enough) {
             self.writers.remove(&id);
             self.events.push_back(Event::Writable(id));
         }
@@ -186,7 +189,7 @@ impl Streams {
         class: usize,
         room: impl Fn(usize) -> usize,
     ) -> Option<Chunk> {
-        let id = self.ready[class].front()?;
+        let (id, sparse) = self.ready[class].front()?;
         let stream = self.map.get_mut(&id)?;
         let compact = !self.full_offsets && stream.send.held() <= COMPACT_SPAN;
         let head = frame::stream_head(id, stream.send.sent(), compact);
@@ -194,7 +197,6 @@ impl Streams {
         if max == 0 {
             return None;
         }
-        let sparse = self.ready[class].is_sparse(id);
         let before = stream.send.sent();
         let chunk = stream.send.take_new(max);
         let taken = stream.send.sent() - before;
