@@ -5,10 +5,11 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use os::socket::TcpInfo;
+use os::socket::{Buffer, TcpInfo};
 use pep::traffic::Packet;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
+use units::ByteCount;
 
 /// Default idle time before keep-alive probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
@@ -17,6 +18,13 @@ const KEEPALIVE_PROBES: u32 = 6;
 /// In order of preference. The kernel's default may be BBR, whose pacing costs four times the CPU
 /// on a LAN, without any gain there.
 const CONGESTION_CONTROLS: [&[u8]; 2] = [b"cubic", b"reno"];
+
+/// A peer with a shorter round-trip time is near.
+const NEAR: Duration = Duration::from_millis(1);
+/// Receive buffer towards a near peer, enough for 8 Gbit/s. The kernel would let it grow to tens of
+/// megabytes, in which data waits that the hop cannot take, and is no longer in the processor's
+/// caches when it is read.
+const NEAR_BUFFER: ByteCount = ByteCount::new(1 << 20);
 
 /// Idle time before keep-alive probes on new connections, in seconds.
 #[derive(Debug)]
@@ -62,6 +70,9 @@ impl Keepalive {
 /// # Errors
 /// If the peer has already closed the connection.
 pub(crate) fn prepare(socket: &TcpStream, keepalive: &Keepalive) -> io::Result<()> {
+    if TcpInfo::of(socket)?.rtt().is_some_and(|rtt| rtt < NEAR) {
+        os::socket::set_buffer(socket, Buffer::Receive, NEAR_BUFFER)?;
+    }
     let socket = SockRef::from(socket);
     // Data from the hop leaves at once: the sender's own Nagle has already done its work.
     socket.set_tcp_nodelay(true)?;
@@ -156,6 +167,15 @@ mod tests {
 
     use super::*;
     use crate::testkit::connected;
+
+    #[tokio::test]
+    async fn the_receive_buffer_towards_a_near_peer_is_limited() {
+        let [near, other] = connected().await;
+        prepare(&near, &Keepalive::default()).unwrap();
+        os::socket::set_buffer(&other, Buffer::Receive, NEAR_BUFFER).unwrap();
+        let [near, other] = [near, other].map(|socket| SockRef::from(&socket).recv_buffer_size());
+        assert_eq!(near.unwrap(), other.unwrap());
+    }
 
     /// A dead peer is noticed within twice the idle time, and the first probe is never early.
     #[tokio::test]
