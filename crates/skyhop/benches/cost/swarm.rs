@@ -183,7 +183,7 @@ impl Hub {
         fs::write(&file, format!("{own}rate = \"{rate}\"\n{keys}{sections}"))?;
         let mut command = Command::new(PROGRAM);
         command.arg("hub").arg(&file).env("SKYHOP_LOG", "info").stdout(Stdio::null());
-        let (child, address) = said(&mut command, "terminals on UDP ")?;
+        let (child, address) = said(&mut command, " on UDP ")?;
         let key = gateway::keys::format_public_key(&key.public());
         Ok(Self { process: Running(child), address, key, _folder: folder })
     }
