@@ -82,12 +82,8 @@ impl Session {
         } else if self.held_back {
             None
         } else {
-            let new = self.new_at();
-            if new == Some(Instant::ZERO) {
-                return new;
-            }
             let gathered = self.sender.outbound.gathered_until().filter(|_| self.takes_all());
-            new.into_iter().chain(gathered).min()
+            self.new_at().into_iter().chain(gathered).min()
         }
     }
 
