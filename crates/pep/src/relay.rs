@@ -83,7 +83,7 @@ pub enum Outcome {
 pub enum Progress {
     /// Call again, after serving others.
     Busy,
-    /// Call again when a leg that was [`Step::Blocked`] can move, or at [`Relay::poll_timeout`].
+    /// Call again when a leg that was blocked can move, or at [`Relay::poll_timeout`].
     Waiting,
     /// The client, which was answered early, is about to be reset for this reason because its
     /// destination was not reached. Call [`Relay::abort`] once further connections to that
@@ -231,11 +231,12 @@ impl Relay {
     /// Lets one direction proceed; returns whether more may be possible at once.
     fn pass(&mut self, from: Side, legs: &mut impl Legs) -> bool {
         if self.from[from as usize] == DirectionState::Open {
-            match legs.pass(from) {
-                Step::Moved(bytes) => {
+            let step = legs.pass(from);
+            match step {
+                Step::Moved(bytes) | Step::Drained(bytes) => {
                     debug_assert!(bytes > 0, "a step without progress must block");
                     self.discarding_until = None;
-                    return true;
+                    return matches!(step, Step::Moved(_));
                 }
                 Step::Blocked(_) => return false,
                 Step::End => self.from[from as usize] = DirectionState::Ended,
@@ -263,7 +264,7 @@ impl Relay {
     /// Reads and drops what a refused direction's source sends; returns whether there was any.
     fn drop_refused(&mut self, now: Instant, from: Side, legs: &mut impl Legs) -> bool {
         match legs.discard(from) {
-            Step::Moved(_) => {
+            Step::Moved(_) | Step::Drained(_) => {
                 let until = *self.discarding_until.get_or_insert(now + HALF_CLOSED_TIMEOUT);
                 if now >= until {
                     self.abort(ResetReason::Reset, legs);
@@ -322,12 +323,12 @@ impl Relay {
                 self.begin_delivery(now, left);
                 None
             }
-            Step::Moved(_) | Step::Blocked(_) if now >= until => {
+            Step::Moved(_) | Step::Drained(_) | Step::Blocked(_) if now >= until => {
                 self.abort(ResetReason::Reset, legs);
                 None
             }
             Step::Moved(_) => Some(Progress::Busy),
-            Step::Blocked(_) => Some(Progress::Waiting),
+            Step::Drained(_) | Step::Blocked(_) => Some(Progress::Waiting),
             Step::Failed(..) => {
                 self.abort(ResetReason::Reset, legs);
                 None

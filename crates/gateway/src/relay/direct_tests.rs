@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pep::relay::Step;
 use slacp::Open;
@@ -66,6 +67,35 @@ async fn both_directions_arrive_whole_and_are_counted() {
     let counts = [&counters.bytes_up, &counters.bytes_down, &counters.closed].map(Counter::get);
     assert_eq!(counts, [LENGTH as u64 + 5, LENGTH as u64 / 2, 1]);
     assert_eq!((counters.live.count(), counters.in_pipes.get()), (0, 0));
+}
+
+/// What has moved everything waits until there is more, and does not look again before.
+#[tokio::test]
+async fn a_relay_is_polled_once_for_what_has_arrived() {
+    const BYTES: usize = 100;
+    let ([mut client, near], [far, mut server]) = (connected().await, connected().await);
+    let polls = Arc::new(AtomicUsize::new(0));
+    let source = near.peer_addr().unwrap();
+    let open = Open { destination: far.peer_addr().unwrap(), source, dscp: None };
+    tokio::spawn({
+        let polls = polls.clone();
+        async move {
+            let counters = Counters::default();
+            let entry = Registered::straight(clock::now(), &counters, open);
+            let mut relay = pin!(direct(Leg::new(near), Leg::new(far), &[], entry, &counters));
+            poll_fn(|context| {
+                polls.fetch_add(1, Ordering::Relaxed);
+                relay.as_mut().poll(context)
+            })
+            .await;
+        }
+    });
+    for _ in 0..BYTES {
+        client.write_all(b"x").await.unwrap();
+        server.read_exact(&mut [0]).await.unwrap();
+    }
+    let polls = polls.load(Ordering::Relaxed);
+    assert!(polls <= BYTES + BYTES / 10, "{polls} polls");
 }
 
 #[tokio::test]

@@ -189,11 +189,11 @@ impl Legs for Polled<'_, '_, '_> {
                 Step::Blocked(on) => {
                     self.pair.entry.into_iter().for_each(|entry| entry.blocked(self.now, from, on));
                 }
-                Step::End | Step::Failed(..) => {}
+                Step::Drained(_) | Step::End | Step::Failed(..) => {}
             }
             match step {
                 Step::Moved(_) if moved < TURN => {}
-                Step::Blocked(_) if moved > 0 => return Step::Moved(moved),
+                Step::Blocked(_) if moved > 0 => return Step::Drained(moved),
                 // A failure must not wait: the kernel reports it once, and then an end.
                 _ => return step,
             }

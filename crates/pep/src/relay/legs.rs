@@ -31,6 +31,8 @@ impl Side {
 pub enum Step {
     /// This many bytes have moved, at least one; more may be possible at once.
     Moved(usize),
+    /// This many bytes have moved, at least one, and now a leg is blocked as in [`Self::Blocked`].
+    Drained(usize),
     /// This leg has no more data, if it is the source, or no more room, if it is the sink. The
     /// driver calls [`super::Relay::handle`] again when it has.
     Blocked(Side),
