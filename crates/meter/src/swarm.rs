@@ -16,6 +16,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use os::datagrams::Reception;
 use os::descriptor::raise_limit;
 use serde::Serialize;
 use slacp::{Config, KeyPair, PublicKey};
@@ -87,6 +88,9 @@ pub struct SwarmReport {
     pub handshakes_per_second: f64,
     /// Sessions that ended before the swarm left.
     pub lost_sessions: u32,
+    /// How often a terminal's socket had no room for what the hub sent: then the swarm was the slower one, and
+    /// the hub has sent some of it twice.
+    pub socket_overflows: u64,
     /// The downloads.
     pub traffic: Option<TrafficReport>,
     /// The hub's process, if it is known.
@@ -158,15 +162,17 @@ async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
     let mut gauge = options.hub_process.map(Gauge::new).transpose()?;
     let sockets = (0..options.terminals).map(|_| member::bind(options.hub));
     let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
-    let buffer = Rc::new(RefCell::new(vec![0; member::DATAGRAM]));
+    let memory = Rc::new(RefCell::new(Reception::new()));
     let (sender, news) = mpsc::unbounded_channel();
     let (stage, stages) = watch::channel(Stage::Setup);
     let mut members = JoinSet::new();
+    let mut all = Vec::new();
     let begin = Instant::now();
     for (number, socket) in (0..).zip(sockets) {
         let start = begin + options.over * number / options.terminals.max(1);
         let member =
-            Rc::new(Member::new(options, number, socket, start, (buffer.clone(), sender.clone()))?);
+            Rc::new(Member::new(options, number, socket, start, (memory.clone(), sender.clone()))?);
+        all.push(member.clone());
         members.spawn_local(member.run(options.traffic.clone(), stages.clone()));
     }
     drop(sender);
@@ -181,7 +187,8 @@ async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
     let lost = watched.lost;
     let _ = stage.send(Stage::End);
     let _ = timeout_at(Instant::now() + LEAVING, members.join_all()).await;
-    let mut report = watched.report(lost);
+    let overflows = all.iter().map(|member| member.overflows()).sum();
+    let mut report = watched.report(lost, overflows);
     let moved = report.traffic.as_ref().map_or(0, |traffic| traffic.moved_bytes);
     let figures = |((gauge, setup), traffic): ((Gauge, Used), Used)| {
         gauge.figures([setup, traffic], report.up, moved)
@@ -254,7 +261,7 @@ impl<'a> Watched<'a> {
         }
     }
 
-    fn report(self, lost_sessions: u32) -> SwarmReport {
+    fn report(self, lost_sessions: u32, socket_overflows: u64) -> SwarmReport {
         let at = |percent| stats::percentile(&self.setups, percent);
         let setup_seconds = match (at(50.0), at(95.0), at(100.0)) {
             (Some(median), Some(p95), Some(max)) => Some(SetupTimes { median, p95, max }),
@@ -269,6 +276,7 @@ impl<'a> Watched<'a> {
             setup_seconds,
             handshakes_per_second: f64::from(up) / self.all_up.as_secs_f64().max(1e-9),
             lost_sessions,
+            socket_overflows,
             traffic,
             hub: None,
             errors: self.errors,

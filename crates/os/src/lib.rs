@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod clock;
+pub mod datagrams;
 pub mod descriptor;
 pub mod device;
 mod directory;

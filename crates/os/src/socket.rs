@@ -127,6 +127,19 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
     Ok(usize::try_from(number(socket, libc::TIOCOUTQ)?).unwrap_or(0))
 }
 
+/// How often a socket had no room for what arrived, and dropped it (`SO_MEMINFO`, linux/sock_diag.h).
+/// Datagrams that the kernel has coalesced count once.
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn overflows(socket: impl AsFd) -> io::Result<u32> {
+    const NUMBER: usize = libc::SK_MEMINFO_DROPS as usize;
+    let (fd, mut info) = (socket.as_fd().as_raw_fd(), [0; (NUMBER + 1) * 4]);
+    let length = option::get(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut info)?;
+    let number = info[..length].as_chunks().0.get(NUMBER).copied();
+    number.map(u32::from_ne_bytes).ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
 /// The number that an ioctl request returns. `request` must be one that writes an `int`.
 fn number(socket: impl AsFd, request: libc::Ioctl) -> io::Result<libc::c_int> {
     let mut number: libc::c_int = 0;
@@ -152,6 +165,19 @@ mod tests {
 
     fn listener() -> TcpListener {
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
+    }
+
+    #[test]
+    fn what_a_socket_has_no_room_for_is_counted() {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        set_buffer(&near, Buffer::Receive, ByteCount::new(4096)).unwrap();
+        far.connect(near.local_addr().unwrap()).unwrap();
+        assert_eq!(overflows(&near).unwrap(), 0);
+        (0..100).for_each(|_| _ = far.send(&[0; 1000]).unwrap());
+        near.set_nonblocking(true).unwrap();
+        let received = std::iter::from_fn(|| near.recv(&mut [0; 1000]).ok()).count();
+        assert!(received < 100, "the buffer has room for all");
+        assert_eq!(overflows(&near).unwrap() as usize, 100 - received);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The hop's UDP socket: several datagrams per system call in both directions (GSO, GRO,
 //! `recvmmsg`), never fragmented, with large buffers.
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
-use nix::sys::socket::{setsockopt, sockopt};
+pub(crate) use os::datagrams::Reception;
+use os::datagrams::{Datagram, Datagrams};
 use os::socket::{Before, Buffer, Marked, Steering, send_marked, set_buffer, steer};
-use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use quinn_udp::{EcnCodepoint, Transmit, UdpSockRef};
 use slacp::{Ecn, IndexShare, PACKET_MARK, PacketMark, SessionId};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
@@ -18,13 +19,10 @@ use units::ByteCount;
 const KERNEL_BUFFER: ByteCount = ByteCount::new(8 << 20);
 /// Maximum UDP payload over IPv4; GRO and GSO stay below it too.
 const LARGEST_PAYLOAD: usize = 65_507;
-/// Maximum coalesced receptions per system call.
-const RECEPTIONS: usize = 8;
 
 /// A UDP socket on one local address.
 pub(crate) struct UdpLink {
-    socket: UdpSocket,
-    state: UdpSocketState,
+    datagrams: Datagrams,
     /// Whether it is an IPv6 socket, which uses IPv4 as mapped addresses.
     v6: bool,
 }
@@ -48,7 +46,7 @@ impl UdpLink {
 
     /// Whether the socket may be readable; if not, the task is woken when it is.
     pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket.poll_recv_ready(context)
+        self.socket().poll_recv_ready(context)
     }
 
     /// A bound socket; `v6` tells whether it is an IPv6 socket.
@@ -61,38 +59,37 @@ impl UdpLink {
                 tracing::debug!("cannot enlarge the UDP socket's {buffer:?} buffer: {error}");
             }
         }
-        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        // With the time of reception, what the kernel says of coalesced datagrams exceeds the 96 bytes
-        // that quinn-udp 0.6 has for it, and the ECN codepoint, which comes last, is lost.
-        setsockopt(&socket, sockopt::ReceiveTimestampns, &false)?;
-        let socket = UdpSocket::from_std(socket.into())?;
-        Ok(Self { socket, state, v6 })
+        Ok(Self { datagrams: Datagrams::new(socket.into())?, v6 })
+    }
+
+    fn socket(&self) -> &UdpSocket {
+        self.datagrams.socket()
     }
 
     /// The local address.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        self.socket().local_addr()
     }
 
     /// Waits until the socket may be readable.
     pub(crate) async fn readable(&self) -> io::Result<()> {
-        self.socket.readable().await
+        self.socket().readable().await
     }
 
     /// Waits until the socket may be writable.
     pub(crate) async fn writable(&self) -> io::Result<()> {
-        self.socket.writable().await
+        self.socket().writable().await
     }
 
     /// Maximum datagrams per [`Batch`].
     pub(crate) fn most_segments(&self) -> usize {
-        self.state.max_gso_segments()
+        self.datagrams.sender().max_gso_segments()
     }
 
     /// Sends a batch; `WouldBlock` if the kernel has no room now, or until the runtime has seen that there
     /// is. [`Self::writable`] waits for both.
     pub(crate) fn send(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
-        self.socket.try_io(Interest::WRITABLE, || self.send_at_once(batch, from))
+        self.socket().try_io(Interest::WRITABLE, || self.send_at_once(batch, from))
     }
 
     /// As [`Self::send`], but asks the kernel only: for a socket that is never waited for.
@@ -109,7 +106,7 @@ impl UdpLink {
                 // A payload is shorter than 64 kB.
                 segment: segment.map(|bytes| bytes as u16),
             };
-            return send_marked(&self.socket, &marked);
+            return send_marked(self.socket(), &marked);
         }
         let transmit = Transmit {
             destination,
@@ -118,38 +115,18 @@ impl UdpLink {
             segment_size: segment,
             src_ip: from,
         };
-        self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
+        self.datagrams.sender().try_send(UdpSockRef::from(self.socket()), &transmit)
     }
 
-    /// Receives what has arrived, in one system call; `WouldBlock` if nothing has. Returns whether more
-    /// may wait.
+    /// As [`Datagrams::receive`].
     pub(crate) fn receive(
         &self,
-        buffers: &mut Reception,
-        mut datagram: impl FnMut(SocketAddr, Option<IpAddr>, Ecn, &mut [u8]),
+        memory: &mut Reception,
+        mut take: impl FnMut(SocketAddr, Option<IpAddr>, Ecn, &mut [u8]),
     ) -> io::Result<bool> {
-        let mut metas = [RecvMeta::default(); RECEPTIONS];
-        let mut chunks = buffers.0.chunks_exact_mut(1 << 16);
-        let mut slices: [_; RECEPTIONS] =
-            std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
-        let count = self.socket.try_io(Interest::READABLE, || {
-            self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut metas)
-        })?;
-        for (slice, meta) in slices.iter_mut().zip(&metas).take(count) {
-            let from = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
-            // The kernel coalesces only datagrams with the same codepoint.
-            let ecn = meta.ecn.map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8));
-            for bytes in slice[..meta.len].chunks_mut(meta.stride.max(1)) {
-                datagram(from, meta.dst_ip, ecn, bytes);
-            }
-        }
-        let is_full = count == RECEPTIONS;
-        if !is_full {
-            // Nothing is left: the next wait begins without a call that finds that out.
-            let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-            let _ = self.socket.try_io(Interest::READABLE, nothing);
-        }
-        Ok(is_full)
+        self.datagrams.receive(memory, |Datagram { from, to, ecn, bytes }| {
+            take(from, to, ecn.map_or(Ecn::NotEct, Ecn::from_bits), bytes);
+        })
     }
 
     /// On an IPv6 socket, IPv4 addresses take the form `::ffff:a.b.c.d`.
@@ -233,15 +210,6 @@ pub(crate) fn bind_beside(
     let steering = Steering { mask, kind, number_at: index_at, sockets: parts.max(1), before };
     steer(&bound[0], steering)?;
     Ok(bound)
-}
-
-/// Buffer for one system call.
-pub(crate) struct Reception(Vec<u8>);
-
-impl Reception {
-    pub(crate) fn new() -> Self {
-        Self(vec![0; RECEPTIONS << 16])
-    }
 }
 
 /// What an IP header says of a datagram's service.

@@ -6,12 +6,13 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use os::datagrams::{Datagram, Datagrams, Reception};
+use os::socket::{Buffer, overflows, set_buffer};
 use slacp::{Endpoint, Event, SessionId};
-use tokio::net::UdpSocket;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
-use units::Machine;
+use units::{ByteCount, Machine};
 
 use super::hop::{HopStream, Stream};
 use super::{SwarmOptions, Traffic};
@@ -44,18 +45,18 @@ pub(super) enum Stage {
     End,
 }
 
-/// Maximum datagrams received before timers and other terminals get their turn.
-const RECEPTIONS: usize = 64;
-/// Size of a receive buffer: the largest UDP payload.
-pub(super) const DATAGRAM: usize = 65_535;
+/// Maximum calls that receive before timers and other terminals get their turn.
+const TURN: usize = 4;
+/// Receive buffer of a socket, as large as a gateway has it: for while other terminals have their turn.
+const KERNEL_BUFFER: ByteCount = ByteCount::new(8 << 20);
 
 /// A terminal, shared by its driver and its traffic, which run on one thread.
 pub(super) struct Member {
     number: u32,
     start: Instant,
-    socket: UdpSocket,
+    socket: Datagrams,
     /// Where datagrams are received; shared by all terminals.
-    buffer: Rc<RefCell<Vec<u8>>>,
+    memory: Rc<RefCell<Reception>>,
     news: UnboundedSender<News>,
     pub(super) state: RefCell<State>,
     /// A command to the endpoint has given it something to send.
@@ -78,6 +79,7 @@ pub(super) fn bind(hub: SocketAddr) -> io::Result<std::net::UdpSocket> {
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     };
     let socket = std::net::UdpSocket::bind(any)?;
+    set_buffer(&socket, Buffer::Receive, KERNEL_BUFFER)?;
     socket.connect(hub)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
@@ -89,7 +91,7 @@ impl Member {
         number: u32,
         socket: std::net::UdpSocket,
         start: Instant,
-        (buffer, news): (Rc<RefCell<Vec<u8>>>, UnboundedSender<News>),
+        (memory, news): (Rc<RefCell<Reception>>, UnboundedSender<News>),
     ) -> io::Result<Self> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)?;
@@ -97,9 +99,9 @@ impl Member {
         let endpoint = Endpoint::terminal(link, key, options.hub_key, vec![options.hub], seed);
         let state =
             State { endpoint, session: None, stream: None, answered: false, leaving: false };
-        let socket = UdpSocket::from_std(socket)?;
+        let socket = Datagrams::new(socket)?;
         let (state, work) = (state.into(), Notify::new());
-        Ok(Self { number, start, socket, buffer, news, state, work })
+        Ok(Self { number, start, socket, memory, news, state, work })
     }
 
     /// Runs until it has left.
@@ -154,7 +156,7 @@ impl Member {
     /// Opens a stream to `server`.
     fn open(&self, server: SocketAddr) -> io::Result<HopStream<'_>> {
         // The hub verifies source addresses only if it shows them to servers.
-        let source = self.socket.local_addr()?;
+        let source = self.socket.socket().local_addr()?;
         HopStream::open(self, self.now(), slacp::Open { destination: server, source, dscp: None })
     }
 
@@ -169,6 +171,11 @@ impl Member {
         sleep(Duration::from_millis(200)).await;
     }
 
+    /// How often its socket had no room for what arrived.
+    pub(super) fn overflows(&self) -> u64 {
+        overflows(self.socket.socket()).unwrap_or(0).into()
+    }
+
     pub(super) fn now(&self) -> units::Instant {
         // Not zero, which is reserved for the time before everything.
         units::Instant::from_nanos(1) + self.start.elapsed()
@@ -179,7 +186,7 @@ impl Member {
         loop {
             let wake = self.turn();
             tokio::select! {
-                readable = self.socket.readable() => {
+                readable = self.socket.socket().readable() => {
                     if let Err(error) = readable.and_then(|()| self.receive()) {
                         return error;
                     }
@@ -202,7 +209,7 @@ impl Member {
         while state.endpoint.poll_transmit(now, &mut datagram).is_some() {
             // What does not fit into the socket is lost, and so is what a hub that is down refuses:
             // the protocol sends it again.
-            let _ = self.socket.try_send(&datagram);
+            let _ = self.socket.socket().try_send(&datagram);
         }
         let (at, _) = state.endpoint.poll_timeout()?;
         Some(Instant::now() + at.saturating_since(now))
@@ -236,13 +243,13 @@ impl Member {
     }
 
     fn receive(&self) -> io::Result<()> {
-        let buffer = &mut self.buffer.borrow_mut()[..];
-        for _ in 0..RECEPTIONS {
-            match self.socket.try_recv_from(buffer) {
-                Ok((count, from)) => {
-                    let endpoint = &mut self.state.borrow_mut().endpoint;
-                    endpoint.handle_datagram(self.now(), from, &mut buffer[..count]);
-                }
+        let mut memory = self.memory.borrow_mut();
+        for _ in 0..TURN {
+            let (now, endpoint) = (self.now(), &mut self.state.borrow_mut().endpoint);
+            let take = |it: Datagram<'_>| _ = endpoint.handle_datagram(now, it.from, it.bytes);
+            match self.socket.receive(&mut memory, take) {
+                Ok(true) => {}
+                Ok(false) => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Nobody listens at the hub's port now.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => break,

@@ -38,7 +38,16 @@ pub(crate) fn run(rounds: usize) -> Result<(), Failure> {
         }
     }
     eprintln!();
-    let names = ["terminals", "busy", "all up, s", "handshakes/s", "kB each", "CPU-s/GB", "ratio"];
+    let names = [
+        "terminals",
+        "busy",
+        "all up, s",
+        "handshakes/s",
+        "kB each",
+        "overflows",
+        "CPU-s/GB",
+        "ratio",
+    ];
     let mut table = Table::new(names.map(Column::right))
         .title(format!("a hub on loopback, {rounds} rounds, medians (and range)"));
     let costs = |reports: &[Value]| -> Vec<f64> {
@@ -55,6 +64,7 @@ pub(crate) fn run(rounds: usize) -> Result<(), Failure> {
             column(&|it| it["all_up_seconds"].as_f64()),
             column(&|it| it["handshakes_per_second"].as_f64()),
             column(&|it| Some(it["hub"]["resident_per_session_bytes"].as_f64()? / 1e3)),
+            column(&|it| it["socket_overflows"].as_f64()),
             column(&|it| it["hub"]["cpu_seconds_per_gigabyte"].as_f64()),
             format!("{ratio:.2}"),
         ]);

@@ -21,6 +21,13 @@ pub(super) fn text(report: &SwarmReport) -> String {
     if report.lost_sessions > 0 {
         let _ = writeln!(text, "{} sessions were lost", report.lost_sessions);
     }
+    if report.socket_overflows > 0 {
+        let _ = writeln!(
+            text,
+            "the terminals' sockets overflowed {} times: the hub sends faster than this machine receives",
+            report.socket_overflows
+        );
+    }
     report.traffic.iter().for_each(|traffic| text += &moved(traffic));
     report.hub.iter().for_each(|hub| text += &process(hub));
     report.errors.iter().for_each(|error| _ = writeln!(text, "error: {error}"));
