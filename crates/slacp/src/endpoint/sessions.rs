@@ -13,11 +13,11 @@ use crate::session::{Envelope, Session, Wake};
 use crate::wire::packet::Index;
 
 /// How long a session may send in its turn. Packets for one destination leave the gateway in one
-/// call, which costs far less than one each.
-const RUN: Duration = Duration::from_micros(125);
-/// Minimum and maximum bytes of a turn: two full packets, and what one call can send. Links slower
+/// call, which costs far less than one each; and no less often does a gateway that gathers send.
+const RUN: Duration = Duration::from_micros(500);
+/// Minimum and maximum bytes of a turn: eight full packets, and what one call can send. Links slower
 /// than 192 Mbit/s alternate packet by packet.
-const RUN_BYTES: RangeInclusive<u64> = 3000..=60_000;
+const RUN_BYTES: RangeInclusive<u64> = 12_000..=60_000;
 
 /// How many bytes a session may send in its turn; 0 for a packet.
 fn quantum(rate: BitRate) -> u64 {
