@@ -6,7 +6,7 @@
 //! cargo bench -p skyhop --bench cost -- noise [GIGABYTES [ROUNDS]]
 //! cargo bench -p skyhop --bench cost -- connections [COUNT]
 //! cargo bench -p skyhop --bench cost -- sessions [GIGABYTES [ROUNDS]]
-//! cargo bench -p skyhop --bench cost -- swarm [ROUNDS]
+//! cargo bench -p skyhop --bench cost -- swarm [ROUNDS [RATE]]
 //! cargo bench -p skyhop --bench cost -- crash [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- workers [ROUNDS]
 //! cargo bench -p skyhop --bench cost -- geo [ROUNDS]
@@ -81,8 +81,9 @@ fn main() -> Result<(), Failure> {
         ["sessions"] => sessions::run(1.0, 5),
         ["sessions", gigabytes] => sessions::run(gigabytes.parse()?, 5),
         ["sessions", gigabytes, rounds, ..] => sessions::run(gigabytes.parse()?, rounds.parse()?),
-        ["swarm"] => swarm::run(5),
-        ["swarm", rounds, ..] => swarm::run(rounds.parse()?),
+        ["swarm"] => swarm::run(5, swarm::BUSY_RATE),
+        ["swarm", rounds] => swarm::run(rounds.parse()?, swarm::BUSY_RATE),
+        ["swarm", rounds, rate, ..] => swarm::run(rounds.parse()?, rate),
         ["crash"] => crash::run(3),
         ["crash", rounds, ..] => crash::run(rounds.parse()?),
         ["page"] => page::run(5),

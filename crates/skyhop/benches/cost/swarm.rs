@@ -20,20 +20,23 @@ use crate::{Failure, cpu, spread};
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
 /// Terminals of the hub whose start is measured.
 const CONFIGURED: u32 = 10_000;
-/// What the hubs may send.
+/// More than a hub can send.
 pub(crate) const RATE: &str = "20 Gbit/s";
 /// Terminals, how many of them download, and how many megabytes each.
 const CASES: [(u32, u32, u32); 4] = [(1, 1, 1000), (50, 50, 20), (4000, 1, 1000), (4000, 50, 20)];
 
-/// Measures the start of a hub, then swarms in interleaved rounds.
-pub(crate) fn run(rounds: usize) -> Result<(), Failure> {
+/// What a hub with busy terminals may send, unless told otherwise.
+pub(crate) const BUSY_RATE: &str = "2 Gbit/s";
+
+/// Measures the start of a hub, then swarms in interleaved rounds, for which the hub sends at `rate`.
+pub(crate) fn run(rounds: usize, rate: &str) -> Result<(), Failure> {
     start(rounds)?;
     let server = Server::start()?;
     let mut all = CASES.map(|case| (case, Vec::new()));
     for round in 1..=rounds {
         for ((terminals, busy, megabytes), reports) in &mut all {
             eprint!("\rround {round} of {rounds}: {busy} of {terminals}        ");
-            let hub = Hub::start(RATE, "", &print_hub_config(*terminals, Some(&server))?)?;
+            let hub = Hub::start(rate, "", &print_hub_config(*terminals, Some(&server))?)?;
             reports.push(run_swarm(&hub, &server, *terminals, *busy, *megabytes)?);
         }
     }
@@ -49,7 +52,7 @@ pub(crate) fn run(rounds: usize) -> Result<(), Failure> {
         "ratio",
     ];
     let mut table = Table::new(names.map(Column::right))
-        .title(format!("a hub on loopback, {rounds} rounds, medians (and range)"));
+        .title(format!("a hub on loopback at {rate}, {rounds} rounds, medians (and range)"));
     let costs = |reports: &[Value]| -> Vec<f64> {
         let cost = |report: &Value| report["hub"]["cpu_seconds_per_gigabyte"].as_f64();
         reports.iter().filter_map(cost).collect()

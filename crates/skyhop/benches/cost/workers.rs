@@ -16,7 +16,7 @@ const MEGABYTES: u32 = 40;
 /// What a held worker may have of a processor, in percent.
 const SHARE: u32 = 25;
 /// More than the workers can carry, but not so much that what they send in one go is lost.
-const RATE: &str = "2 Gbit/s";
+const RATE: &str = "4 Gbit/s";
 /// The time over which the kernel counts, in microseconds.
 const PERIOD: u32 = 20_000;
 /// The processor controller of control groups, version 1.
