@@ -8,7 +8,7 @@ use units::ByteCount;
 
 use super::*;
 use crate::channels::ErrorControl;
-use crate::keys::crypto::{Cipher, PacketKey};
+use crate::keys::crypto::{BLOCK, Cipher, PacketKey};
 use crate::keys::phases::KeyLimits;
 use crate::recovery::fec::{Block, MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE, PendingRepair, REPAIR_HEAD};
 use crate::stats::ENTRY;
@@ -17,7 +17,7 @@ use crate::wire::frame;
 use crate::wire::frame::{
     Announcement, Frame, Packet, Part, Repair, Report, TruncatedOffset, write_ack,
 };
-use crate::wire::packet::TAG;
+use crate::wire::packet::{Datagram, TAG, parse};
 use crate::{ChannelConfig, CloseReason, DownReason, EcnState, Open, ResetReason, StreamId};
 
 /// Memory limit of the sessions in these tests, per kind.
@@ -610,6 +610,29 @@ fn small_packets_do_not_keep_out_a_repair_that_fits_alone() {
         assert!(packets <= 4, "{packets} packets for three repairs of {shard} bytes");
         assert!(session.sender.planner.next().is_none());
     }
+}
+
+/// The most bytes of frames in a packet of a session of this rate whose link is known to be clean.
+fn longest_frames(rate: BitRate) -> usize {
+    let mut session = session(&Config { rate: rate.into(), ..config() });
+    (0..1000).for_each(|_| session.loss.saw(at(0), false));
+    let address = SocketAddr::from(([192, 0, 2, 1], 80));
+    let open = Open { destination: address.into(), source: address, dscp: None };
+    let stream = session.streams.open(open).unwrap();
+    assert_eq!(session.streams.write(stream, &[7; 20_000]), Ok(20_000));
+    let (mut out, mut longest) = (Vec::new(), 0);
+    while session.transmit(at(1), &mut out).is_some() {
+        let Some(Datagram::Data(header)) = parse(&out) else { panic!("no packet of data") };
+        longest = longest.max(out.len() - header.len() - TAG);
+        out.clear();
+    }
+    longest
+}
+
+#[test]
+fn packets_of_a_fast_clean_link_end_with_a_whole_block() {
+    let [fast, slow] = [1000, 999].map(|mbit| longest_frames(BitRate::from_mbit(mbit)));
+    assert!(fast % BLOCK == 0 && slow % BLOCK != 0 && fast >= slow, "{fast}, {slow}");
 }
 
 /// A session that measures its rate and has tested its path for ECN, and an acknowledgement of
