@@ -23,8 +23,8 @@ use crate::admission::Bucket;
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// Pause before a bundle is sent again that the next node does not want.
 const UNWANTED: Duration = Duration::from_secs(300);
-/// Pause before a file is removed again that could not be.
-const REMOVAL: Duration = Duration::from_secs(10);
+/// Pause before a file is removed again that could not be, as while an arriving bundle fills the disk.
+const REMOVAL: Duration = Duration::from_secs(2);
 /// Status reports, against those who have many sent to somebody else. Bundles decide whom they are for.
 const REPORTS_PER_SECOND: u32 = 10;
 const REPORTS_AT_ONCE: u32 = 100;
