@@ -25,6 +25,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 const UNWANTED: Duration = Duration::from_secs(300);
 /// Pause before a file is removed again that could not be, as while an arriving bundle fills the disk.
 const REMOVAL: Duration = Duration::from_secs(2);
+/// Pause before parts are joined again that could not be, for which all of them are read.
+const JOINING: Duration = Duration::from_secs(10);
 /// Status reports, against those who have many sent to somebody else. Bundles decide whom they are for.
 const REPORTS_PER_SECOND: u32 = 10;
 const REPORTS_AT_ONCE: u32 = 100;

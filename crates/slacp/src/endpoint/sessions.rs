@@ -12,8 +12,8 @@ use crate::SessionId;
 use crate::session::{Envelope, Session, Wake};
 use crate::wire::packet::Index;
 
-/// How long a session may send in its turn. Packets for one destination leave the gateway in one
-/// call, which costs far less than one each; and no less often does a gateway that gathers send.
+/// How long a session may send in its turn: as long as a gateway pauses between two wake-ups. Packets for
+/// one destination leave the gateway in one call, which costs far less than one each.
 const RUN: Duration = Duration::from_micros(500);
 /// Minimum and maximum bytes of a turn: eight full packets, and what one call can send. Links slower
 /// than 192 Mbit/s alternate packet by packet.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use units::Instant;
 
-use super::{Agent, Fate, Incoming, Part, Place, REMOVAL, Record, State};
+use super::{Agent, Fate, Incoming, JOINING, Part, Place, Record, State};
 use crate::bundles::parts::{MOST_PARTS, needed};
 use crate::bundles::{BundleId, Fragment, Refusal, Summary};
 
@@ -159,7 +159,7 @@ impl Agent {
     /// The disk did not take the whole, or did not give a part. It is tried again.
     pub fn not_joined(&mut self, now: Instant, join: &Join) {
         join.parts.iter().for_each(|id| self.index.set(id, State::Waiting));
-        self.groups.later.insert((now + REMOVAL, join.key));
+        self.groups.later.insert((now + JOINING, join.key));
         self.groups.joining = None;
     }
 
