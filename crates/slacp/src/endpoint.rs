@@ -216,7 +216,7 @@ impl Endpoint {
     /// The session that the datagram is of that [`Self::poll_transmit`] returned last; `None` for messages
     /// outside of sessions.
     pub fn transmit_session(&self) -> Option<SessionId> {
-        self.core.session_sent
+        self.core.departed.map(|departed| departed.session)
     }
 
     /// The code point (DSCP), 0 to 63, for the IP header of the datagram that [`Self::poll_transmit`]

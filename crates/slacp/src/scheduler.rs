@@ -203,6 +203,11 @@ impl Scheduler {
         self.classes[index].dscp
     }
 
+    /// Whether a class has a maximum.
+    pub(crate) fn is_limited(&self, index: usize) -> bool {
+        self.classes[index].maximum.is_some()
+    }
+
     /// The link that a class is bound to.
     pub(crate) fn link(&self, index: usize) -> Option<u8> {
         self.classes[index].link

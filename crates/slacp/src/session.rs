@@ -14,6 +14,7 @@ mod receiver;
 mod rest;
 mod send;
 mod sender;
+mod stretch;
 mod time;
 
 use core::time::Duration;

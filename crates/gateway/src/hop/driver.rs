@@ -232,7 +232,9 @@ impl Driver {
                 Some(Label { to, traffic_class: TrafficClass { dscp, ecn }, link, session })
             });
             match built {
-                Built::Joined => {}
+                Built::Joined => {
+                    self.batch.add(most, |buffer, room| run.transmit_more(buffer, room));
+                }
                 Built::Nothing => return,
                 Built::Apart(label, datagram) => {
                     self.waiting = Some((label, datagram));

@@ -315,6 +315,17 @@ impl Batch {
         Built::Joined
     }
 
+    /// Adds the datagrams, as long as the last and with its label, that `build` appends to the batch's own
+    /// buffer. It is told how many there is room for, and returns how many there are.
+    pub(crate) fn add(&mut self, most: usize, build: impl FnOnce(&mut Vec<u8>, usize) -> usize) {
+        if self.is_closed(most) {
+            return;
+        }
+        let room = (LARGEST_PAYLOAD - self.bytes.len()) / self.segment.max(1);
+        self.count += build(&mut self.bytes, room.min(most - self.count));
+        debug_assert_eq!(self.bytes.len(), self.count * self.segment, "they are as long");
+    }
+
     /// Whether a datagram of `len` bytes can be added to a batch that is not closed.
     fn is_like(&self, label: Label, len: usize) -> bool {
         self.count == 0 || self.label == Some(label) && len <= self.segment
@@ -402,6 +413,31 @@ mod tests {
         assert!(batch.is_closed(4));
         let datagrams: Vec<&[u8]> = batch.datagrams().collect();
         assert_eq!(datagrams, [&[1; 100][..], &[3; 50]]);
+    }
+
+    #[test]
+    fn datagrams_like_the_last_are_added_while_there_is_room() {
+        let (mut batch, here) = (Batch::default(), label(address(1), TrafficClass::default()));
+        let add = |batch: &mut Batch, most| {
+            let mut told = None;
+            batch.add(most, |buffer, room| {
+                told = Some(room);
+                buffer.resize(buffer.len() + room * 1400, 7);
+                room
+            });
+            told
+        };
+        assert!(batch.join(here, &[0; 1400], 9));
+        assert_eq!(add(&mut batch, 4), Some(3));
+        assert_eq!((batch.count(), add(&mut batch, 4)), (4, None), "as many as the kernel takes");
+        assert_eq!(add(&mut batch, 64), Some(LARGEST_PAYLOAD / 1400 - 4), "as long as a datagram");
+        assert_eq!(
+            (batch.datagrams().count(), add(&mut batch, 64)),
+            (LARGEST_PAYLOAD / 1400, None)
+        );
+        batch.clear();
+        assert!(batch.join(here, &[0; 1400], 9) && batch.join(here, &[0; 100], 9));
+        assert_eq!(add(&mut batch, 9), None, "behind a short one");
     }
 
     #[test]

@@ -311,6 +311,11 @@ impl Outbound {
         self.channels.values().filter_map(|sender| until(sender)).min()
     }
 
+    /// Whether no packet waits.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.channels.values().all(|sender| sender.bytes == 0)
+    }
+
     /// How long the next packets of a channel may wait for others, if some leave now that could.
     pub(crate) fn gathers(&self) -> Option<Duration> {
         let waiting = self.channels.values().filter(|sender| sender.bytes > 0);

@@ -62,7 +62,8 @@ pub(crate) struct Core {
     pub(super) dscp_sent: u8,
     /// The link of the datagram that left last.
     pub(super) link_sent: u8,
-    pub(super) session_sent: Option<SessionId>,
+    /// The packet that left last, if it was a session's.
+    pub(super) departed: Option<Departure>,
     /// Whether the last datagram sent carried no new data.
     pub(super) control_sent: bool,
     pub(super) link: Link,
@@ -110,7 +111,7 @@ impl Core {
             ecn_sent: Ecn::NotEct,
             dscp_sent: 0,
             link_sent: 0,
-            session_sent: None,
+            departed: None,
             control_sent: true,
             indices: BTreeMap::new(),
             memories: Memories::default(),
@@ -269,7 +270,7 @@ impl Core {
         buf: &mut Vec<u8>,
     ) -> SocketAddr {
         (self.ecn_sent, self.control_sent) = (Ecn::NotEct, true);
-        (self.link_sent, self.session_sent) = (0, None);
+        (self.link_sent, self.departed) = (0, None);
         self.dscp_sent = control_dscp(&self.config.classes);
         buf.extend_from_slice(datagram);
         let size = datagram.len() + ip_udp_overhead(to);
@@ -504,7 +505,7 @@ impl Core {
         }
         let Departure { session, envelope, rate, .. } = departure?;
         let Envelope { to, size, ecn, dscp, is_control, link } = envelope;
-        (self.link_sent, self.session_sent) = (link, Some(session));
+        (self.link_sent, self.departed) = (link, departure);
         (self.ecn_sent, self.dscp_sent, self.control_sent) = (ecn, dscp, is_control);
         if let Some(rate) = rate {
             // At rate 0 only probes leave; they are spaced at the last rate.
@@ -513,5 +514,12 @@ impl Core {
         }
         self.sent_last = session;
         Some(to)
+    }
+
+    /// Appends at most `most` more packets like the one that left last; returns how many.
+    pub(super) fn transmit_more(&mut self, now: Instant, buf: &mut Vec<u8>, most: usize) -> usize {
+        let others_wait = !self.outbox.is_empty() || !self.answers.is_empty();
+        let Some(last) = self.departed.filter(|_| !others_wait) else { return 0 };
+        self.sessions.transmit_more(now, buf, &last, (&mut self.link, most))
     }
 }

@@ -13,12 +13,14 @@ use crate::{Ecn, SessionId};
 pub struct Run<'a> {
     endpoint: &'a mut Endpoint,
     now: Instant,
+    /// Whether the last thing done was to transmit a datagram.
+    has_sent: bool,
 }
 
 impl<'a> Run<'a> {
     pub(super) fn new(endpoint: &'a mut Endpoint, now: Instant) -> Self {
         endpoint.core.now = now;
-        Self { endpoint, now }
+        Self { endpoint, now, has_sent: false }
     }
 
     /// As [`Endpoint::handle_datagram_with_ecn`].
@@ -28,6 +30,7 @@ impl<'a> Run<'a> {
         ecn: Ecn,
         datagram: &mut [u8],
     ) -> Option<SessionId> {
+        self.has_sent = false;
         self.endpoint.core.ecn_received = ecn;
         let session = self.endpoint.take_datagram(self.now, from, datagram);
         let session = session.filter(|id| self.endpoint.core.session(*id).is_some());
@@ -41,6 +44,12 @@ impl<'a> Run<'a> {
     /// As [`Endpoint::poll_transmit`], but appends to `buf`, so that several datagrams can be built in
     /// the buffer that they leave from. Without one, `buf` stays as it was.
     pub fn transmit(&mut self, buf: &mut Vec<u8>) -> Option<SocketAddr> {
+        let sent = self.transmit_next(buf);
+        self.has_sent = sent.is_some();
+        sent
+    }
+
+    fn transmit_next(&mut self, buf: &mut Vec<u8>) -> Option<SocketAddr> {
         let (core, now) = (&mut self.endpoint.core, self.now);
         if core.link.ready_at() > now {
             return None;
@@ -55,6 +64,21 @@ impl<'a> Run<'a> {
         }
         let packet = core.transmit_session(now, buf);
         packet.or_else(|| core.transmit_answer(now, buf))
+    }
+
+    /// Appends at most `most` more datagrams that are like the one transmitted last: as long, for the same
+    /// destination, and of the same kind ([`Endpoint::transmit_ecn`] and the like). Returns how many.
+    ///
+    /// They are those that [`Self::transmit`] would append, which may have more of them.
+    pub fn transmit_more(&mut self, buf: &mut Vec<u8>, most: usize) -> usize {
+        if !self.has_sent {
+            return 0;
+        }
+        let core = &mut self.endpoint.core;
+        let count = core.transmit_more(self.now, buf, most);
+        // Sessions and answers take turns.
+        core.answers_turn ^= count % 2 == 1;
+        count
     }
 
     /// The endpoint, to ask about the datagram transmitted last ([`Endpoint::transmit_ecn`]).

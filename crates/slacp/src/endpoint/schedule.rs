@@ -268,6 +268,11 @@ impl Schedule {
         run.or_else(|| self.claims.first().or(self.turns.first()).map(|(_, id)| *id))
     }
 
+    /// How many more bytes the session may send in its turn, if it has begun.
+    pub(super) fn left_in_run(&self, id: SessionId) -> u64 {
+        self.run.filter(|(runs, _)| *runs == id).map_or(0, |(_, left)| left)
+    }
+
     /// Charges a session for the bytes it sent in its turn, in which it may send `quantum`.
     pub(super) fn spend(
         &mut self,

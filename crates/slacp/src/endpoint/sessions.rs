@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use units::{BitRate, Instant};
 
+use super::link::Link;
 use super::schedule::{Schedule, ScheduleEntry, Wants};
 use super::share::SessionShare;
 use crate::SessionId;
@@ -50,6 +51,7 @@ struct Entry {
 }
 
 /// A packet built by a session.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Departure {
     pub(super) session: SessionId,
     pub(super) envelope: Envelope,
@@ -261,6 +263,32 @@ impl Sessions {
             self.schedule.dequeue(id, scheduled);
             in_vain.push(id);
         }
+    }
+
+    /// Appends at most `most` more packets like that one, which left last, while their session's turn
+    /// lasts and `link` is free. Returns how many.
+    pub(super) fn transmit_more(
+        &mut self,
+        now: Instant,
+        buf: &mut Vec<u8>,
+        last: &Departure,
+        (link, most): (&mut Link, usize),
+    ) -> usize {
+        let (id, size) = (last.session, last.envelope.size);
+        let left = self.schedule.left_in_run(id);
+        let Some(entry) = self.all.get_mut(&id).filter(|_| last.may_go_on) else { return 0 };
+        let Entry { session, scheduled, .. } = &mut **entry;
+        let quantum = quantum(session.rate());
+        let Some(mut stretch) = session.stretch(now, last.envelope) else { return 0 };
+        let (mut count, mut bytes) = (0, 0);
+        while count < most && bytes < left && link.ready_at() <= now && stretch.transmit(buf) {
+            link.sent(now, size);
+            (count, bytes) = (count + 1, bytes + size.get());
+        }
+        if count > 0 {
+            self.schedule.spend(now, id, scheduled, (bytes, quantum));
+        }
+        count
     }
 
     /// The earliest time at which a session's maximum lets it send.

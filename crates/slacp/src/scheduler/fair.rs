@@ -104,18 +104,19 @@ impl<K: Copy + Ord> FairQueue<K> {
         if let Some(key) = self.fresh.front() {
             return Some((*key, true));
         }
-        while let Some(key) = self.old.pop_front() {
-            let Some(flow) = self.flows.get_mut(&key) else { continue };
-            if !flow.backlogged {
-                self.flows.remove(&key);
-            } else if flow.deficit > 0 {
-                let sparse = flow.sparse;
-                self.old.push_front(key);
-                return Some((key, sparse));
-            } else {
-                flow.deficit += self.quantum;
-                self.old.push_back(key);
+        while let Some(&key) = self.old.front() {
+            match self.flows.get_mut(&key) {
+                Some(flow) if flow.backlogged && flow.deficit > 0 => {
+                    return Some((key, flow.sparse));
+                }
+                Some(flow) if flow.backlogged => {
+                    flow.deficit += self.quantum;
+                    self.old.push_back(key);
+                }
+                Some(_) => _ = self.flows.remove(&key),
+                None => {}
             }
+            self.old.pop_front();
         }
         None
     }

@@ -215,7 +215,7 @@ impl Session {
     }
 
     /// Writes new data in scheduler order. The first new piece is charged for the headers.
-    fn write_new(&mut self, now: Instant, packet: &mut Filling) -> bool {
+    pub(super) fn write_new(&mut self, now: Instant, packet: &mut Filling) -> bool {
         let headers = packet.header_len() + TAG + ip_udp_overhead(self.peer.address);
         let before = if packet.cargo.is_empty() { headers } else { 0 };
         while let Some(next) = packet.next.take().or_else(|| self.next_data(now)) {

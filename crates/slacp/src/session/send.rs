@@ -21,7 +21,7 @@ use crate::wire::packet::{Header, TAG};
 const BESIDE: usize = 9 + 1;
 
 /// From this rate on the processor is what limits a session.
-const FAST: BitRate = BitRate::from_mbit(1000);
+pub(super) const FAST: BitRate = BitRate::from_mbit(1000);
 
 /// The record of a packet until it is acknowledged.
 pub(super) struct Kept {
@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// When payload may be sent.
-    fn may_send_at(&self) -> Option<Instant> {
+    pub(super) fn may_send_at(&self) -> Option<Instant> {
         if self.outage.is_frozen() || self.sender.is_full() {
             return None;
         }
@@ -128,14 +128,8 @@ impl Session {
     /// Appends the next packet to `out`; `None` if there is nothing to send, and then what has been
     /// appended is of no use.
     pub(super) fn transmit_own(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Envelope> {
-        let number = self.sender.sent.next_number();
-        let header = Header {
-            phase: self.keys.phase(),
-            ..Header::new(self.peer.index, number, self.sender.sent.acked_end(), false)
-        };
-        let start = out.len();
-        header.write(out);
-        let header = start..out.len();
+        let (number, start) = (self.sender.sent.next_number(), out.len());
+        let header = self.write_header(number, out);
         if !self.is_usable() {
             return self.transmit_close(now, &header, out);
         }
@@ -184,6 +178,14 @@ impl Session {
             self.stats.repair_bytes += sent.size.get();
         }
         sent
+    }
+
+    /// Begins packet `number`; returns where its header is.
+    pub(super) fn write_header(&self, number: u64, out: &mut Vec<u8>) -> Range<usize> {
+        let start = out.len();
+        let header = Header::new(self.peer.index, number, self.sender.sent.acked_end(), false);
+        Header { phase: self.keys.phase(), ..header }.write(out);
+        start..out.len()
     }
 
     /// Records the last packet in `out`, with `kept` if it is to be acknowledged, and seals it.
@@ -321,7 +323,7 @@ impl Session {
 
     /// A repair of the packet must fit in another packet, whatever the length of its header. A clean
     /// link needs none; if it is fast, whole blocks save more time than the rest of a block is worth.
-    fn leave_room(&self, packet: &mut Filling) {
+    pub(super) fn leave_room(&self, packet: &mut Filling) {
         if self.rate.rate() >= FAST && self.loss.is_clean() {
             packet.end -= (packet.end - packet.start) % BLOCK;
         } else {

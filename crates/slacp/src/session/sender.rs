@@ -137,24 +137,32 @@ impl Sender {
         }
     }
 
-    /// The floor for a SETTLED frame, if one is due: everything below it has arrived or is lost,
-    /// and no repair needs it. With a probe it is `always` due.
+    /// The floor for a SETTLED frame: everything below it has arrived or is lost, and no repair needs
+    /// it.
+    fn settled_floor(&self) -> u64 {
+        self.sent.settled().min(self.planner.floor().unwrap_or(u64::MAX))
+    }
+
+    /// That floor, if the peer should hear of it.
+    pub(super) fn settled_due(&self, now: Instant, rtt: Duration) -> Option<u64> {
+        if self.sent.settled() == self.settled {
+            return None;
+        }
+        let settled = self.settled_floor();
+        let due = settled >= self.settled + SETTLE_EVERY
+            || (settled > self.settled && now >= self.settled_at + rtt);
+        due.then_some(settled)
+    }
+
+    /// The floor for a SETTLED frame, if one is due. With a probe it is `always` due.
     pub(super) fn next_settled(
         &mut self,
         now: Instant,
         rtt: Duration,
         always: bool,
     ) -> Option<u64> {
-        let settled = self.sent.settled();
-        if !always && settled == self.settled {
-            return None;
-        }
-        let settled = settled.min(self.planner.floor().unwrap_or(u64::MAX));
-        let due = settled >= self.settled + SETTLE_EVERY
-            || (settled > self.settled && now >= self.settled_at + rtt);
-        if !always && !due {
-            return None;
-        }
+        let due = self.settled_due(now, rtt);
+        let settled = due.or_else(|| always.then(|| self.settled_floor()))?;
         debug_assert!(self.settled <= settled && settled <= self.sent.next_number());
         self.settled = settled;
         self.settled_at = now;

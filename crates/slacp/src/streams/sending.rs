@@ -183,6 +183,16 @@ impl Streams {
         chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })
     }
 
+    /// How many packets with this much room new data of a class surely fills: as many as the stream can
+    /// whose turn it is if there is no other, or one.
+    pub(crate) fn can_fill(&mut self, class: usize, room: usize) -> u64 {
+        let ready = &mut self.ready[class];
+        let most = if ready.len() == 1 { u64::MAX } else { 1 };
+        let front = ready.front().and_then(|(id, _)| self.map.get(&id));
+        let sendable = front.map_or(0, |stream| stream.send.sendable());
+        (sendable.min(self.send_credit.room()) / room.max(1) as u64).min(most)
+    }
+
     /// The next new piece from the stream whose turn it is in a class.
     pub(crate) fn next_new(
         &mut self,

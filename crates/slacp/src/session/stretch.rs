@@ -1,0 +1,104 @@
+//! Packets of new data in a row.
+//!
+//! While a fast session has much new data and nothing else to say, it sends one packet like the other.
+//! What could make a difference is looked at once for all of them, and for each only what sending
+//! changes.
+
+use units::Instant;
+
+use super::payload::Filling;
+use super::send::{FAST, Kept};
+use super::{Envelope, Session, ip_udp_overhead};
+use crate::scheduler::{Next, Side};
+use crate::wire::packet::TAG;
+
+/// More packets like the one that a session has just built.
+pub(crate) struct Stretch<'a> {
+    session: &'a mut Session,
+    now: Instant,
+    like: Envelope,
+    /// Length of the datagrams.
+    len: usize,
+    /// Whose data they carry.
+    next: Next,
+    /// How many of them are known to be filled with it.
+    filled: u64,
+}
+
+impl Session {
+    /// More packets like that one, which was built at this time, if they are what
+    /// [`Self::transmit`] would build.
+    pub(crate) fn stretch(&mut self, now: Instant, like: Envelope) -> Option<Stretch<'_>> {
+        let is_fast = self.rate.rate() >= FAST && self.rate.auto().is_none();
+        if !is_fast || like.is_control || !self.is_quiet(now) {
+            return None;
+        }
+        let next = self.next_data(now).filter(|next| self.is_all_that_waits(next))?;
+        if self.sender.scheduler.dscp(next.class) != like.dscp {
+            return None;
+        }
+        let len = like.size.get() as usize - ip_udp_overhead(like.to);
+        Some(Stretch { session: self, now, like, len, next, filled: 0 })
+    }
+
+    /// Whether only new data is due, until something happens or time passes.
+    fn is_quiet(&self, now: Instant) -> bool {
+        let is_later = |time: Option<Instant>| time.is_none_or(|time| time > now);
+        let is_plain = self.links.is_none() && self.seat.is_none() && !self.link_layer;
+        is_plain
+            && self.is_usable()
+            && self.is_reachable()
+            && !self.probes.is_pending()
+            && self.path.validation.is_idle()
+            && is_later(self.mtu_probe_at())
+            && !self.ack_is_due(now)
+            && !self.has_urgent()
+            && self.loss.is_clean()
+            && self.sender.planner.next().is_none()
+            && self.sender.settled_due(now, self.rtt.smoothed()).is_none()
+    }
+
+    /// Whether these streams are all that has new data, and nothing limits them.
+    fn is_all_that_waits(&self, next: &Next) -> bool {
+        let scheduler = &self.sender.scheduler;
+        let mut others = (0..scheduler.classes()).filter(|class| *class != next.class);
+        next.side == Side::Streams
+            && !scheduler.is_limited(next.class)
+            && self.sender.outbound.is_idle()
+            && others.all(|class| self.streams.backlog(class).flows == 0)
+    }
+}
+
+impl Stretch<'_> {
+    /// Appends the next packet to `out`; `false` if it is not like the others, and then `out` stays
+    /// as it was.
+    pub(crate) fn transmit(&mut self, out: &mut Vec<u8>) -> bool {
+        let Self { session, now, like, len, next, filled } = self;
+        let may_send =
+            session.is_usable() && session.may_send_at().is_some_and(|time| time <= *now);
+        let number = session.sender.sent.next_number();
+        if !may_send || session.marking.codepoint(number) != like.ecn {
+            return false;
+        }
+        let start = out.len();
+        let header = session.write_header(number, out);
+        let most = session.path.pmtu.size() - ip_udp_overhead(like.to) - TAG;
+        let mut packet = Filling::new(number, out, &header, most);
+        session.leave_room(&mut packet);
+        if *filled == 0 && session.streams.backlog(next.class).flows == next.flows {
+            *filled = session.streams.can_fill(next.class, packet.end - packet.start);
+        }
+        if *filled == 0 || packet.end + TAG - start != *len {
+            out.truncate(start);
+            return false;
+        }
+        *filled -= 1;
+        packet.next = Some(*next);
+        session.write_new(*now, &mut packet);
+        let Filling { cargo, dscp, .. } = packet;
+        let kept = Kept { cargo, source: None, is_control: false, dscp };
+        session.seal(*now, &header, out, like.to, Some(kept));
+        debug_assert_eq!(out.len() - start, *len);
+        true
+    }
+}
