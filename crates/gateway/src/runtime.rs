@@ -4,9 +4,10 @@
 //! its last wake-up, whatever happens meanwhile, and then handles everything at once. What comes after a
 //! longer silence is handled immediately.
 
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -19,6 +20,13 @@ use crate::clock;
 /// pacer lets a late driver catch up (4 ms), and than the jitter of any modem.
 const PAUSE: Duration = Duration::from_micros(500);
 
+thread_local! {
+    /// When the pause ends that this thread makes before it waits for anything, if it gathers.
+    static PAUSE_ENDS: Cell<Instant> = const { Cell::new(Instant::ZERO) };
+    /// Who waits for that.
+    static WAITING: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Creates a runtime for the calling thread.
 ///
 /// # Errors
@@ -27,15 +35,37 @@ pub fn start(gathers: bool) -> io::Result<Runtime> {
     let mut builder = Builder::new_current_thread();
     builder.enable_all();
     if gathers {
-        let woken = Arc::new(AtomicU64::new(0));
-        let wakes = woken.clone();
-        builder.on_thread_unpark(move || wakes.store(clock::now().as_nanos(), Ordering::Relaxed));
-        builder.on_thread_park(move || {
-            let woken = Instant::from_nanos(woken.load(Ordering::Relaxed));
-            thread::sleep((woken + PAUSE).saturating_since(clock::now()));
+        builder.on_thread_unpark(|| PAUSE_ENDS.set(clock::now() + PAUSE));
+        builder.on_thread_park(|| {
+            thread::sleep(PAUSE_ENDS.get().saturating_since(clock::now()));
+            WAITING.take().into_iter().for_each(Waker::wake);
         });
     }
     builder.build()
+}
+
+/// Whether the calling thread, if it has nothing to do, pauses until `time` or longer. Then
+/// [`pause`] is a timer that costs nothing.
+pub(crate) fn pauses_until(time: Instant) -> bool {
+    time <= PAUSE_ENDS.get()
+}
+
+/// Waits until the calling thread has paused, or the task is woken otherwise. A thread that always has
+/// something to do does not pause.
+pub(crate) async fn pause() {
+    let mut waits = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut waits, true) {
+            return Poll::Ready(());
+        }
+        WAITING.with_borrow_mut(|waiting| {
+            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                waiting.push(context.waker().clone());
+            }
+        });
+        Poll::Pending
+    })
+    .await;
 }
 
 #[cfg(test)]
@@ -45,6 +75,30 @@ mod tests {
     use std::pin::pin;
 
     use super::*;
+
+    /// Nothing else wakes these tasks.
+    #[test]
+    fn a_pause_ends_for_all_who_wait() {
+        let runtime = start(true).unwrap();
+        let wait = || async {
+            for _ in 0..10 {
+                let ends = PAUSE_ENDS.get();
+                assert!(pauses_until(ends) && !pauses_until(ends + Duration::from_nanos(1)));
+                pause().await;
+                assert!(clock::now() >= ends);
+            }
+        };
+        let both = async { tokio::join!(tokio::spawn(wait()), tokio::spawn(wait())) };
+        let (one, other) = runtime.block_on(both);
+        one.unwrap();
+        other.unwrap();
+        assert!(WAITING.take().is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_does_not_gather_does_not_pause() {
+        start(false).unwrap().block_on(async { assert!(!pauses_until(clock::now())) });
+    }
 
     /// Datagrams that are answered at once wake a thread that gathers once per pause at most.
     #[test]
@@ -70,7 +124,7 @@ mod tests {
                 }
             });
             let mut looks = 0;
-            std::future::poll_fn(|context| {
+            poll_fn(|context| {
                 looks += 1;
                 talk.as_mut().poll(context)
             })

@@ -63,6 +63,17 @@ impl Timer {
         Ok(self.fd.get_ref().0.set(Expiration::OneShot(at), flags)?)
     }
 
+    /// Makes sure that there is a deadline between these, at the latest if it has to be set.
+    ///
+    /// # Errors
+    /// Those of timerfd_settime(2).
+    pub fn set_between(&mut self, earliest: Instant, latest: Instant) -> io::Result<()> {
+        if self.deadline.is_some_and(|at| (earliest..=latest).contains(&at)) {
+            return Ok(());
+        }
+        self.set(Some(latest))
+    }
+
     /// Waits until the deadline has passed, and clears it.
     ///
     /// # Errors
@@ -92,5 +103,19 @@ mod tests {
         }
         timer.set(Some(Instant::ZERO)).unwrap();
         timer.expired().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_deadline_that_is_late_enough_stays() {
+        let mut timer = Timer::new().unwrap();
+        let at = |us| clock::now() + Duration::from_micros(us);
+        let (soon, later, last) = (at(100), at(200), at(300));
+        timer.set_between(soon, later).unwrap();
+        assert_eq!(timer.deadline, Some(later));
+        timer.set_between(later, last).unwrap();
+        assert_eq!(timer.deadline, Some(later));
+        timer.set_between(last, last).unwrap();
+        timer.expired().await.unwrap();
+        assert!(clock::now() >= last);
     }
 }

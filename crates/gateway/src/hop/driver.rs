@@ -22,12 +22,15 @@ use crate::hop::tcp::{Carried, ConnectionId, Sent, TcpEvent, TcpLinks};
 use crate::hop::udp::{Batch, Built, Label, Reception, TrafficClass};
 use crate::hop::{Hop, HopEvent};
 use crate::operate::counters::Counters;
+use crate::runtime;
 use crate::tunnel::Port;
 
 /// Maximum receptions per turn, so that sending and timers get their turn too.
 const RECEPTIONS_PER_TURN: usize = 4;
 /// Minimum timer delay while the kernel accepts no datagrams.
 const WHILE_BLOCKED: Duration = Duration::from_millis(1);
+/// How late the timer may be where the thread's pause is a timer, too: the thread may not pause.
+const WITHOUT_PAUSE: Duration = Duration::from_millis(2);
 /// Maximum events of TCP connections per turn, and messages from other parts of the hub.
 const TCP_EVENTS_PER_TURN: usize = 64;
 const MAIL_PER_TURN: usize = 64;
@@ -119,13 +122,18 @@ impl Driver {
             self.handle_mail(None);
             return self.receive();
         }
-        self.timer.set(deadline)?;
+        let pauses = deadline.is_some_and(runtime::pauses_until);
+        match deadline.filter(|_| pauses) {
+            Some(at) => self.timer.set_between(at, at + WITHOUT_PAUSE)?,
+            None => self.timer.set(deadline)?,
+        }
         tokio::select! {
             readable = self.sockets.readable() => {
                 readable?;
                 self.receive()
             }
             expired = self.timer.expired() => expired,
+            () = runtime::pause(), if pauses => Ok(()),
             Some(event) = happened(&mut self.happened) => {
                 self.handle_tcp(Some(event));
                 Ok(())
