@@ -29,7 +29,8 @@ use crate::tunnel::Port;
 const RECEPTIONS_PER_TURN: usize = 4;
 /// Minimum timer delay while the kernel accepts no datagrams.
 const WHILE_BLOCKED: Duration = Duration::from_millis(1);
-/// How late the timer may be where the thread's pause is a timer, too: the thread may not pause.
+/// How late the timer may be where the end of the thread's pause is waited for. A thread that always has
+/// something to do does not pause.
 const WITHOUT_PAUSE: Duration = Duration::from_millis(2);
 /// Maximum events of TCP connections per turn, and messages from other parts of the hub.
 const TCP_EVENTS_PER_TURN: usize = 64;
@@ -123,9 +124,9 @@ impl Driver {
             return self.receive();
         }
         let pauses = deadline.is_some_and(runtime::pauses_until);
-        match deadline.filter(|_| pauses) {
-            Some(at) => self.timer.set_between(at, at + WITHOUT_PAUSE)?,
-            None => self.timer.set(deadline)?,
+        match deadline {
+            Some(at) if pauses => self.timer.set_between(at, at + WITHOUT_PAUSE)?,
+            _ => self.timer.set(deadline)?,
         }
         tokio::select! {
             readable = self.sockets.readable() => {

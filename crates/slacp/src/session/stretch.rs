@@ -1,8 +1,7 @@
 //! Packets of new data in a row.
 //!
-//! While a fast session has much new data and nothing else to say, it sends one packet like the other.
-//! What could make a difference is looked at once for all of them, and for each only what sending
-//! changes.
+//! While a fast session has much new data and nothing else to send, its packets are all alike. What
+//! could make one different is checked once for all of them, and for each only what sending changes.
 
 use units::Instant;
 
