@@ -30,10 +30,19 @@ fn a_call_takes_half_its_bytes_and_arrives_as_it_was() {
 
 pub(crate) fn inside_a_call() {
     echo_on(lab::Node::Server);
-    let plain = call("compress = false");
-    let small = call("gather = \"25 ms\"");
-    // In virtual time 124 and 51.5: here the pauses between packets are longer and shorter.
-    assert!(plain > 105.0 && small < plain / 2.0, "{small} of {plain} bytes a packet");
+    const TRIES: usize = 4;
+    let mut tries = Vec::new();
+    while tries.len() < TRIES {
+        let plain = call("compress = false");
+        let small = call("gather = \"25 ms\"");
+        // In virtual time 124 and 51.5: here the pauses between packets are longer and shorter, and
+        // on a busy machine fewer packets meet.
+        if plain > 105.0 && small < plain / 2.0 {
+            return;
+        }
+        tries.push((plain, small));
+    }
+    panic!("bytes a packet, and of those that are gathered: {tries:?}");
 }
 
 /// Bytes on the hop for each packet of a call, both ways, with these keys for its class.
