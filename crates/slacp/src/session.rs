@@ -570,10 +570,19 @@ const LEAST_RTT: Duration = Duration::from_millis(20);
 /// be asked for, rounded: so the rate can double in each such time.
 const DEMAND_AHEAD: Duration = Duration::from_secs(2);
 
-/// How many written bytes a stream may hold unsent: 50 ms of the rate, or what capacity is asked for.
+/// How much of its rate a stream holds elsewhere, so that a link never waits for who writes.
+const AHEAD: Duration = Duration::from_millis(50);
+/// The least and the most that a stream holds for that, in bytes. Whoever writes is told of room long
+/// before the most is sent, and sessions that share a fast link would each hold that time of all of it.
+const LEAST_AHEAD: u64 = 65_536;
+const MOST_AHEAD: u64 = 2_000_000;
+
+/// How many written bytes a stream may hold unsent on a link of this rate.
 fn unsent(rate: BitRate, on_demand: bool) -> u64 {
-    let time = if on_demand { DEMAND_AHEAD } else { Duration::from_millis(50) };
-    rate.bytes_in(time).get().max(65_536)
+    match on_demand {
+        true => rate.bytes_in(DEMAND_AHEAD).get().max(LEAST_AHEAD),
+        false => rate.bytes_in(AHEAD).get().clamp(LEAST_AHEAD, MOST_AHEAD),
+    }
 }
 
 /// The limits that a configuration sets for the peer.

@@ -107,14 +107,12 @@ impl Driver {
     async fn turn(&mut self) -> io::Result<()> {
         let now = clock::now();
         self.handle_timeouts(now);
-        if self.hand_out_events() {
-            // Let the owner learn of the session first: the packets that follow only make sense to
-            // it then.
-            tokio::task::yield_now().await;
-        }
+        self.hand_out_events().await;
         self.hand_out_packets();
         self.hand_over();
         let flowing = self.transmit(now);
+        // What was sent has made room for more.
+        self.hand_out_events().await;
         self.hop.say_waiting(now, self.counters.datagrams_sent.get());
         let deadline = self.deadline(now, flowing);
         if deadline.is_some_and(|at| at <= now) {
@@ -166,8 +164,8 @@ impl Driver {
         }
     }
 
-    /// Passes events to the owner. Returns whether one was a session event.
-    fn hand_out_events(&mut self) -> bool {
+    /// Passes events to the owner.
+    async fn hand_out_events(&mut self) {
         let events: Vec<HopEvent> = {
             let mut state = self.hop.part(self.part);
             while let Some(notice) = state.endpoint.poll_notice() {
@@ -184,7 +182,11 @@ impl Driver {
             // resets it, which needs the lock.
             let _ = self.events.send(event);
         }
-        news
+        if news {
+            // Let the owner learn of the session first: the packets that follow only make sense to
+            // it then.
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Passes received packets to the tunnel.

@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
+use crate::pair::Pair;
 use link::testkit::Mangle;
 use slacp::{Config, Rate, ResetReason};
-use units::{ByteCount, Probability};
+use units::{BitRate, ByteCount, Probability};
 
 #[test]
 fn a_request_and_its_reply_take_one_round_trip() {
@@ -193,4 +194,17 @@ fn on_demand_a_stream_holds_two_seconds_to_be_asked_for() {
     let on_demand = waiting(|config| config.on_demand = true);
     assert!((300_000..=312_500).contains(&usual), "{usual}");
     assert!((12_400_000..=12_500_000).contains(&on_demand), "{on_demand}");
+}
+
+/// Sessions that share a link of 2 Gbit/s hold 2 MB each, and not 50 ms of it, which is 12.5 MB.
+#[test]
+fn a_stream_holds_little_unsent_however_fast_the_link_is() {
+    for (mbit, most) in [(1, 65_536), (50, 312_500), (2000, 2_000_000)] {
+        let mut config = Config::new(BitRate::from_mbit(mbit));
+        config.memory = ByteCount::new(64_000_000);
+        let mut pair = Pair::with(config);
+        let id = pair.open();
+        let held = pair.hub.write(pair.ids[1], id, &vec![7; 20_000_000]).unwrap();
+        assert_eq!(held, most, "at {mbit} Mbit/s");
+    }
 }
