@@ -287,8 +287,10 @@ fn a_swarm_comes_up_and_its_busy_terminals_get_verified_data() {
         assert_eq!((&report["up"], &report["lost_sessions"]), (&60.into(), &0.into()), "{report}");
         let moved = &report["traffic"];
         assert_eq!((&moved["complete"], &moved["moved_bytes"]), (&5.into(), &15_000_000.into()));
-        let per_session = report["hub"]["resident_up_bytes"].as_u64().unwrap();
-        assert!(per_session > 0 && report["hub"]["cpu_seconds_per_gigabyte"].is_f64(), "{report}");
+        let figure = |name: &str| report["hub"][name].as_u64().unwrap();
+        let [up, peak] = ["resident_up_bytes", "resident_peak_bytes"].map(figure);
+        assert!(up > 0 && peak >= up, "{report}");
+        assert!(report["hub"]["cpu_seconds_per_gigabyte"].is_f64(), "{report}");
     }
 }
 

@@ -16,7 +16,9 @@ pub struct ProcessFigures {
     pub resident_up_bytes: u64,
     /// Resident memory after the traffic.
     pub resident_after_bytes: u64,
-    /// What a session took of it: the difference of the first two.
+    /// The most that was resident since the process started.
+    pub resident_peak_bytes: u64,
+    /// What a session took with all sessions up: the difference of the first two.
     pub resident_per_session_bytes: Option<u64>,
     /// CPU time while the sessions came up, in seconds.
     pub setup_cpu_seconds: f64,
@@ -37,30 +39,38 @@ pub(super) struct Gauge {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Used {
     cpu: f64,
-    resident: u64,
+    memory: Memory,
+}
+
+/// Resident memory in bytes: of now, and the most so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Memory {
+    now: u64,
+    peak: u64,
 }
 
 impl Gauge {
     pub(super) fn new(process: u32) -> io::Result<Self> {
         let process = Pid::from_raw(i32::try_from(process).map_err(io::Error::other)?);
-        Ok(Self { process, before: resident(process)?, cpu: cpu(process)? })
+        Ok(Self { process, before: memory(process)?.now, cpu: cpu(process)? })
     }
 
     /// Ends a phase. A process that has ended used nothing more.
     pub(super) fn lap(&mut self) -> Used {
         let cpu = cpu(self.process).unwrap_or(self.cpu);
         let used = cpu - core::mem::replace(&mut self.cpu, cpu);
-        Used { cpu: used, resident: resident(self.process).unwrap_or(0) }
+        Used { cpu: used, memory: memory(self.process).unwrap_or_default() }
     }
 
     /// The figures of the two phases, in which `sessions` came up and `moved` bytes were moved.
     pub(super) fn figures(&self, phases: [Used; 2], sessions: u32, moved: u64) -> ProcessFigures {
         let [setup, traffic] = phases;
-        let grown = setup.resident.saturating_sub(self.before);
+        let grown = setup.memory.now.saturating_sub(self.before);
         ProcessFigures {
             resident_before_bytes: self.before,
-            resident_up_bytes: setup.resident,
-            resident_after_bytes: traffic.resident,
+            resident_up_bytes: setup.memory.now,
+            resident_after_bytes: traffic.memory.now,
+            resident_peak_bytes: traffic.memory.peak,
             resident_per_session_bytes: grown.checked_div(sessions.into()),
             setup_cpu_seconds: setup.cpu,
             traffic_cpu_seconds: traffic.cpu,
@@ -74,9 +84,12 @@ fn cpu(process: Pid) -> io::Result<f64> {
     Ok(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
 }
 
-fn resident(process: Pid) -> io::Result<u64> {
+fn memory(process: Pid) -> io::Result<Memory> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("the process has no memory"))
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("the process has no memory"))
+    };
+    Ok(Memory { now: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
 }

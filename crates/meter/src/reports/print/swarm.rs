@@ -55,7 +55,9 @@ fn process(hub: &ProcessFigures) -> String {
     if let Some(each) = hub.resident_per_session_bytes {
         let _ = write!(text, " ({:.1} kB each)", each as f64 / 1e3);
     }
-    let _ = writeln!(text, ", {:.1} MB at the end", megabytes(hub.resident_after_bytes));
+    let (most, end) = (hub.resident_peak_bytes, hub.resident_after_bytes);
+    let _ =
+        writeln!(text, ", {:.1} MB at most, {:.1} MB at the end", megabytes(most), megabytes(end));
     let _ = write!(text, "hub: {:.2} s of CPU for the handshakes", hub.setup_cpu_seconds);
     if let Some(each) = hub.cpu_seconds_per_gigabyte {
         let _ = write!(text, ", {:.2} s for the traffic: {each:.2} s/GB", hub.traffic_cpu_seconds);
