@@ -570,10 +570,10 @@ const LEAST_RTT: Duration = Duration::from_millis(20);
 /// be asked for, rounded: so the rate can double in each such time.
 const DEMAND_AHEAD: Duration = Duration::from_secs(2);
 
-/// How much of its rate a stream holds elsewhere, so that a link never waits for who writes.
+/// How much of its rate a stream holds otherwise, so that the link does not wait for the writer.
 const AHEAD: Duration = Duration::from_millis(50);
-/// The least and the most that a stream holds for that, in bytes. Whoever writes is told of room long
-/// before the most is sent, and sessions that share a fast link would each hold that time of all of it.
+/// The least and the most that this may be, in bytes. The writer is told of room long before the most
+/// is sent. Without a maximum, each of the sessions that share a fast link would hold 50 ms of all of it.
 const LEAST_AHEAD: u64 = 65_536;
 const MOST_AHEAD: u64 = 2_000_000;
 

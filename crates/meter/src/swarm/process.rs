@@ -42,7 +42,7 @@ pub(super) struct Used {
     memory: Memory,
 }
 
-/// Resident memory in bytes: of now, and the most so far.
+/// Resident memory in bytes: now, and the most so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct Memory {
     now: u64,
