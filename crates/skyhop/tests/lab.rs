@@ -7,6 +7,7 @@ mod common;
 
 use core::time::Duration;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::Stdio;
 
@@ -239,18 +240,30 @@ fn a_reader_that_stops_early_is_no_failure() {
 #[test]
 fn statistics_go_to_stderr_only() {
     as_myself(|runner| {
-        let output = runner.shell(&["--stats"], "sleep 2.5; echo done").output().unwrap();
-        assert_eq!(text(&output.stdout), "done");
-        let said = text(&output.stderr);
-        assert_eq!(said.lines().count(), 2, "{said}");
-        assert!(said.lines().all(|line| line.contains("forward 0.00 Mbit/s, queue 0")), "{said}");
-        let output = runner.shell(&["--stats=json"], "sleep 1.5").output().unwrap();
-        let line: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
-        assert_eq!(
-            (&line["links"][0]["link"], &line["links"][0]["bit_s"]),
-            (&"forward".into(), &0.0.into())
-        );
+        for line in statistics(runner, "--stats") {
+            assert!(line.contains("forward 0.00 Mbit/s, queue 0"), "{line}");
+        }
+        for line in statistics(runner, "--stats=json") {
+            let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+            let forward = (&line["links"][0]["link"], &line["links"][0]["bit_s"]);
+            assert_eq!(forward, (&"forward".into(), &0.0.into()));
+        }
     });
+}
+
+/// What a lab with this option says on standard error, two lines or more. Its command prints `done`.
+fn statistics(runner: &Runner, option: &str) -> Vec<String> {
+    let mut command = runner.shell(&[option], "cat; echo done");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut lab = command.spawn().unwrap();
+    let mut errors = BufReader::new(lab.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines: Vec<_> = errors.by_ref().take(2).collect();
+    drop(lab.stdin.take());
+    lines.extend(errors);
+    let output = lab.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "done".to_owned()));
+    assert!(lines.len() >= 2, "{lines:?}");
+    lines
 }
 
 #[test]
