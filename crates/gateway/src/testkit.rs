@@ -67,8 +67,13 @@ fn in_user_namespace(closure: &str) {
 
 /// The operator's interface to a solo gateway without a control socket. Needs a runtime.
 pub(crate) fn operations() -> Operations {
+    operations_of(Role::Solo)
+}
+
+/// The same for a gateway in this role.
+pub(crate) fn operations_of(role: Role) -> Operations {
     let config = OperationConfig { control: ControlPath::None, ..OperationConfig::default() };
-    Operations::start(clock::now(), Role::Solo, &config, Peers::none()).unwrap()
+    Operations::start(clock::now(), role, &config, Peers::none()).unwrap()
 }
 
 /// Adds an IPv4 address of a /24 subnet to a device.

@@ -161,6 +161,8 @@ pub(crate) struct Operations {
     pub(crate) peers: Peers,
     /// What terminals use, on a hub, and what the next process is to add to that.
     accounts: Option<Accounts>,
+    /// The accounts as they were when another process began to take this one's place. Quotas hold as then.
+    left: Option<Accounts>,
     forwarding: Forwarding,
 }
 
@@ -215,6 +217,7 @@ impl Operations {
             ending: None,
             peers,
             forwarding: Forwarding::default(),
+            left: None,
             accounts: (role == Role::Hub).then(|| Accounts::open(now, config.state.as_deref())),
         })
     }
@@ -326,7 +329,8 @@ impl Operations {
 
     /// Applies the names and quotas of a hub's terminals.
     pub(crate) fn configure_accounts(&mut self, terminals: &[PermittedTerminal]) {
-        self.accounts.iter_mut().for_each(|accounts| accounts.configure(terminals));
+        let all = self.accounts.iter_mut().chain(&mut self.left);
+        all.for_each(|accounts| accounts.configure(terminals));
     }
 
     /// Accounts for what a hub's sessions have carried; returns whose quota is used up from now on,
@@ -340,13 +344,17 @@ impl Operations {
 
     /// The name of a terminal in its account.
     pub(crate) fn account_name(&self, key: &PublicKey) -> String {
-        let name = self.accounts.as_ref().and_then(|accounts| accounts.name(key));
+        let name = self.known_accounts().and_then(|accounts| accounts.name(key));
         name.map_or_else(|| format!("{key:?}"), str::to_owned)
     }
 
     /// What a terminal gets instead of its share, because its quota is used up.
     pub(crate) fn exhausted(&self, key: &PublicKey) -> Option<&Exhausted> {
-        self.accounts.as_ref()?.exhausted(key)
+        self.known_accounts()?.exhausted(key)
+    }
+
+    fn known_accounts(&self) -> Option<&Accounts> {
+        self.accounts.as_ref().or(self.left.as_ref())
     }
 
     fn save(&mut self, now: Instant, view: View<'_>) {
@@ -387,6 +395,7 @@ impl Operations {
         if let (Some(mut accounts), Some(hop)) = (self.accounts.take(), view.hop) {
             accounts.follow(hop);
             accounts.save();
+            self.left = Some(accounts);
         }
     }
 
@@ -401,8 +410,9 @@ impl Operations {
         self.server.is_none() && path.is_some_and(|path| Control::connect(&path).is_ok())
     }
 
-    /// Listens for operators again, because no other process has come.
+    /// Listens for operators and accounts again, because no other process has come.
     pub(crate) fn resume(&mut self) {
+        self.accounts = self.left.take();
         match Server::start(&self.config.control, self.role, self.sender.clone()) {
             Ok(server) => self.server = server,
             Err(error) => tracing::error!("{error}"),

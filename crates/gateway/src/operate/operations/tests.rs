@@ -1,10 +1,17 @@
+use pep::accounting::{Exhausted, Period, VolumeQuota};
+use pep::admission::Quota;
+use pep::egress::Egress;
 use pep::relay::Side;
 use slacp::Open;
+use units::ByteCount;
 
 use super::super::connections::{Origin, Registered};
 use super::super::status::Limit;
 use super::*;
-use crate::testkit::{Hops, operations};
+use crate::config::keys::format_public_key;
+use crate::operate::control::Carried;
+use crate::operate::status::UsageStatus;
+use crate::testkit::{Hops, operations, operations_of};
 
 /// Answers a request to a gateway without a hop.
 async fn ask(ops: &mut Operations, counters: &Counters, request: Request) -> Answer {
@@ -91,7 +98,7 @@ async fn limits_are_those_of_the_last_configuration_and_bytes_held_as_last_count
     let (mut ops, counters) = (operations(), Counters::default());
     let view = View { hop: None, counters: &counters };
     let config = |memory, connections| OperationConfig {
-        total_memory: Some(units::ByteCount::new(memory)),
+        total_memory: Some(ByteCount::new(memory)),
         max_connections: Some(connections),
         ..OperationConfig::default()
     };
@@ -185,4 +192,43 @@ async fn a_status_has_every_counter_in_its_place() {
     assert_eq!((status.role, status.pid), (Role::Solo, std::process::id()));
     let rows = status.connections.unwrap();
     assert_eq!((rows.len(), rows[0].to_hop_bytes, &*rows[0].client), (1, 700, "192.0.2.1:80"));
+}
+
+#[tokio::test]
+async fn quotas_hold_while_another_process_is_awaited_and_accounts_go_on_if_it_does_not_come() {
+    let (now, mut ops) = (Instant::ZERO, operations_of(Role::Hub));
+    let (hops, counters, ship) = (Hops::new(), Counters::default(), Hops::key(1));
+    let view = View { hop: Some(&hops.hops[0]), counters: &counters };
+    ops.configure_accounts(&[terminal(ship)]);
+    let usage = UsageStatus { bytes_to: 1001, ..UsageStatus::default() };
+    let row = Carried { key: format_public_key(&ship), class: String::new(), usage };
+    let carried = || Request::Carried(vec![row.clone()]);
+    assert!(matches!(ask(&mut ops, &counters, carried()).await, Answer::Done(_)));
+    assert_eq!(ops.account(now, &hops.hops[0]).len(), 1);
+    let is_blocked = |ops: &Operations| ops.exhausted(&ship) == Some(&Exhausted::Block);
+    assert!(is_blocked(&ops));
+    ops.release(now, view, Duration::ZERO);
+    assert!(is_blocked(&ops) && ops.account_name(&ship) == "ship");
+    ops.resume();
+    assert!(is_blocked(&ops));
+    assert!(matches!(ask(&mut ops, &counters, carried()).await, Answer::Done(_)));
+}
+
+/// A terminal with 1 kB a month.
+fn terminal(key: PublicKey) -> PermittedTerminal {
+    let (volume, then) = (ByteCount::new(1000), Exhausted::Block);
+    PermittedTerminal {
+        name: "ship".to_owned(),
+        key,
+        networks: Vec::new(),
+        egress: Egress::everywhere(),
+        carrier: None,
+        cache: None,
+        quota: Quota::default(),
+        classes: BTreeMap::new(),
+        links: BTreeMap::new(),
+        volume: Some(VolumeQuota { volume, period: Period::Month, then }),
+        expires: None,
+        invited: false,
+    }
 }
