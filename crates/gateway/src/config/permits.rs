@@ -145,7 +145,8 @@ impl Permits {
         Ok(changed)
     }
 
-    /// Reads the terminals again. A permit that is no longer valid counts as it was when it was last.
+    /// Reads the terminals again. A permit that is no longer valid, or contradicts one that has not
+    /// changed, counts as it was when it was last valid.
     fn follow(&mut self) {
         let texts: BTreeMap<PathBuf, String> =
             self.files.iter().map(|(path, (_, text))| (path.clone(), text.clone())).collect();
@@ -168,13 +169,19 @@ impl Permits {
         }
         self.paths = permitted.paths;
         self.terminals = permitted.terminals;
+        // Those of the hub's file first.
+        self.terminals.sort_by_key(|terminal| self.paths.get(&terminal.name));
         self.good = used;
     }
 
+    /// Reads permits: first those that are as they were when last valid, which no other displaces.
     fn parse(&self, texts: &BTreeMap<PathBuf, String>) -> Permitted {
+        let has_changed =
+            |file: &ConfigFile<'_>| self.good.get(file.path).is_none_or(|good| good != file.text);
         let file = |(path, text)| ConfigFile { path, text, regular: true };
-        let files: Vec<ConfigFile<'_>> =
+        let mut files: Vec<ConfigFile<'_>> =
             texts.iter().map(|(path, text)| file((&**path, &**text))).collect();
+        files.sort_by_key(has_changed);
         Permitted::read(&self.config, &files)
     }
 
@@ -360,6 +367,30 @@ mod tests {
         let config = read_hub(&site.0.path().join("hub.toml")).unwrap();
         let error = check(&config).unwrap_err().to_string();
         assert!(error.contains("rig.toml:1: key") && error.contains("base"), "{error}");
+    }
+
+    #[test]
+    fn a_new_permit_displaces_none() {
+        let site = Site::new("");
+        let permit =
+            |seed, network: &str| format!("key = \"{}\"\nnetworks = [\"{network}\"]\n", key(seed));
+        site.write("b.toml", &permit(2, "10.1.0.0/16"));
+        site.write("c.toml", &permit(3, "10.2.0.0/16"));
+        let mut permits = site.permits();
+        // In the order of names these come first.
+        for bad in [permit(4, "10.2.1.0/24"), permit(3, "10.3.0.0/16")] {
+            site.write("a.toml", &bad);
+            site.write("b.toml", &bad);
+            assert!(permits.refresh());
+            assert_eq!(names(&permits), ["base", "b", "c"], "{bad}");
+            assert_eq!(permits.all()[1].networks[0].to_string(), "10.1.0.0/16");
+        }
+        // What changes together may trade places.
+        site.write("b.toml", &permit(2, "10.2.0.0/16"));
+        site.write("c.toml", &permit(3, "10.1.0.0/16"));
+        fs::remove_file(site.0.path().join("permits/a.toml")).unwrap();
+        assert!(permits.refresh());
+        assert_eq!(permits.all()[1].networks[0].to_string(), "10.2.0.0/16");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The hub's side: takes a terminal's key, and writes it into its permit.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::future::poll_fn;
 use std::io;
@@ -28,11 +29,11 @@ pub(crate) fn is_meant(destination: &Destination) -> bool {
 }
 
 /// Takes the key that the terminal `name` says on `stream`, and replaces the invitation with the key
-/// `invitation` in its permit.
+/// `invitation` in its permit. Keys of other terminals are refused.
 pub(crate) async fn serve(
     stream: Stream,
-    name: String,
-    invitation: PublicKey,
+    (name, invitation): (String, PublicKey),
+    others: BTreeSet<PublicKey>,
     (place, etcd): (PermitPlace, Option<Etcd>),
 ) {
     let key = match timeout(PATIENCE, read(&stream)).await {
@@ -41,6 +42,7 @@ pub(crate) async fn serve(
         Err(_) => return stream.reset(ResetReason::TimedOut),
     };
     let written = match (&place, etcd) {
+        _ if others.contains(&key) => Err(io::Error::other("another terminal has its key")),
         (PermitPlace::File(path), _) => write(path, &invitation, &key),
         (PermitPlace::Etcd(permit), Some(etcd)) => put(&etcd, permit, &invitation, &key).await,
         (PermitPlace::Etcd(_), None) => Err(io::ErrorKind::NotFound.into()),
@@ -91,4 +93,37 @@ async fn put(etcd: &Etcd, permit: &str, invitation: &PublicKey, key: &PublicKey)
     let enrolled = Permitted::enrol(&remote_path(permit), &before.text, invitation, key);
     let enrolled = enrolled.map_err(io::Error::other)?;
     etcd.put(permit, Some(&before), &enrolled).await.map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::keys::PrivateKey;
+    use crate::testkit::{Alarm, Hops};
+
+    #[tokio::test]
+    async fn an_invitation_takes_a_new_key_and_no_other_terminals() {
+        let folder = tempfile::tempdir().unwrap();
+        let permit = folder.path().join("ship.toml");
+        let [invitation, own, other] = [(); 3].map(|()| PrivateKey::generate().unwrap().public());
+        let text = format!("invite = \"{}\"\n", format_public_key(&invitation));
+        for (key, is_taken) in [(other, false), (own, true)] {
+            fs::write(&permit, &text).unwrap();
+            let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+            let [near, far] = hops.open();
+            let said = format_public_key(&key);
+            assert!(alarm.poll(|context| near.poll_write(context, said.as_bytes())).is_ready());
+            near.finish().unwrap();
+            hops.run();
+            let place = (PermitPlace::File(permit.clone()), None);
+            let served = serve(far, ("ship".to_owned(), invitation), [other].into(), place);
+            // One that has joined waits for the end of its session.
+            assert_eq!(timeout(Duration::ZERO, served).await.is_err(), is_taken);
+            let written = fs::read_to_string(&permit).unwrap();
+            let expected = if is_taken { format!("key = \"{said}\"\n") } else { text.clone() };
+            assert_eq!(written, expected);
+        }
+    }
 }

@@ -144,8 +144,9 @@ impl Hub {
         }
         let (name, key) = (terminal.name.clone(), terminal.key);
         let place = (place, self.permits.config().etcd.as_ref().map(Etcd::new));
+        let others = self.permits.all().iter().map(|terminal| terminal.key).collect();
         self.enrolments.spawn(async move {
-            enrolment::serve(stream, name, key, place).await;
+            enrolment::serve(stream, (name, key), others, place).await;
             key
         });
     }
