@@ -58,6 +58,10 @@ impl Part {
     }
 }
 
+/// Streams of a session that may wait for the main loop at once. A peer that opens and resets streams has
+/// none open, and so no other limit.
+const MOST_UNTAKEN: usize = 4096;
+
 /// What to ask the modem for, on a link with capacity on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Demand {
@@ -96,6 +100,8 @@ pub(crate) struct State {
     pub(super) tally: Option<Tally<SessionId>>,
     /// Sessions of which all traffic is in one class.
     forced: BTreeMap<SessionId, ClassId>,
+    /// How many streams of a session the main loop has yet to take.
+    untaken: BTreeMap<SessionId, usize>,
 }
 
 impl State {
@@ -107,7 +113,16 @@ impl State {
             compression: Compression::default(),
             tally: None,
             forced: BTreeMap::new(),
+            untaken: BTreeMap::new(),
         }
+    }
+
+    /// Counts another stream for the main loop, if it has not too many of the session to take already.
+    fn announce(&mut self, session: SessionId) -> bool {
+        let untaken = self.untaken.entry(session).or_default();
+        let fits = *untaken < MOST_UNTAKEN;
+        *untaken += usize::from(fits);
+        fits
     }
 
     /// Counts bytes of a stream.
@@ -431,6 +446,17 @@ impl Hop {
         Stream::new(self.clone(), key)
     }
 
+    /// The main loop has taken a stream that the peer opened.
+    pub(crate) fn taken(&self, stream: &Stream) {
+        let mut state = self.lock(stream.session());
+        if let Some(untaken) = state.untaken.get_mut(&stream.session()) {
+            *untaken -= 1;
+            if *untaken == 0 {
+                state.untaken.remove(&stream.session());
+            }
+        }
+    }
+
     /// Takes an event from the endpoint: wakes waiting tasks, and returns what the main loop must
     /// handle.
     pub(crate) fn take_event(&self, state: &mut State) -> Option<HopEvent> {
@@ -442,10 +468,15 @@ impl Hop {
                 Event::Down(_) => {
                     state.tally.iter_mut().for_each(|tally| tally.end(session));
                     state.forced.remove(&session);
+                    state.untaken.remove(&session);
                 }
                 _ => {}
             }
             match event {
+                Event::Opened { stream, .. } if !state.announce(session) => {
+                    // Fails only for a stream that is already gone.
+                    let _ = state.endpoint.reset(session, stream, ResetReason::Limit);
+                }
                 Event::Opened { stream, open } => {
                     let (key, port) = ((session, stream), open.destination.port());
                     let stream = self.hold(state, key, port, open.dscp);

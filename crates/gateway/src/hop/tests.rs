@@ -280,3 +280,24 @@ fn all_traffic_of_a_session_can_be_put_into_a_class() {
     hub.force_class(session, None);
     carried("default");
 }
+
+#[test]
+fn a_peer_that_opens_and_resets_streams_fills_no_queue() {
+    let mut hops = Hops::new();
+    let (mut queued, mut refused) = (Vec::new(), 0);
+    for _ in 0..5 {
+        for _ in 0..1024 {
+            let (near, event) = hops.try_open();
+            match event {
+                Some(far) => queued.push(far),
+                None => refused += 1,
+            }
+            near.reset(ResetReason::Prohibited);
+        }
+        hops.run();
+    }
+    assert_eq!((queued.len(), refused), (4096, 1024));
+    // Another one for each that is taken.
+    hops.hops[0].taken(&queued[0]);
+    assert!(hops.try_open().1.is_some() && hops.try_open().1.is_none());
+}

@@ -168,7 +168,12 @@ impl Gateway {
     pub(crate) async fn report(&mut self) -> Report {
         loop {
             tokio::select! {
-                Some(event) = self.events.recv() => return Report::Hop(event),
+                Some(event) = self.events.recv() => {
+                    if let HopEvent::Opened(stream, _) = &event {
+                        self.hop.taken(stream);
+                    }
+                    return Report::Hop(event);
+                }
                 Some(ended) = self.drivers.join_next() => return Report::Failed(failure(ended)),
                 Some(ended) = self.relays.join_next() => log_panic(ended),
             }
