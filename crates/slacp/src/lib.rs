@@ -40,6 +40,7 @@ pub use keys::key::KeyPair;
 pub use rate::{AggregateId, EcnState, Law, PathKey, PathMemory, Rate, RateError, RateState};
 pub use scheduler::{ClassConfig, ClassId, ClassRates};
 pub use session::Wake;
+pub use setup::gate::network;
 pub use setup::index_share::{IndexShare, MOST_SHARES};
 pub use setup::parts::{Handover, MOST_PARTS, PACKET_MARK, PacketMark, part_of};
 pub use stats::{ChannelStats, ClassStats, LinkStats, Stats, StreamStats};

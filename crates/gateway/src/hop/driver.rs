@@ -329,17 +329,23 @@ impl Driver {
         self.hop.notify_driver(session);
     }
 
-    /// Sends the batch over TCP, if a connection carries what is for its destination.
+    /// Sends the batch over TCP, if a connection carries what is for its destination. Returns whether
+    /// that is all.
     fn flush_over_tcp(&mut self, now: Instant) -> bool {
         let Some(to) = self.batch.destination() else { return false };
-        if !self.links.carries(self.batch.link(), to) {
+        let (to, session) = ((self.batch.link(), to), self.batch.session());
+        if !self.links.carries(to, session) {
+            session.into_iter().for_each(|session| self.links.let_go((session, to.0)));
             return false;
         }
         for datagram in self.batch.datagrams() {
-            let to = (self.batch.link(), to);
-            if let Sent::Full(carried) = self.links.send(to, self.batch.session(), datagram) {
+            if let Sent::Full(carried) = self.links.send(to, session, datagram) {
                 self.hold_back(now, carried, true);
             }
+        }
+        if session.is_none() && self.links.accepts() {
+            // An answer to who has no session yet, over TCP or over UDP from the same address and port.
+            return false;
         }
         self.counters.datagrams_sent.add(self.batch.count() as u64);
         self.batch.clear();

@@ -264,7 +264,7 @@ impl Peers {
             let share = hop.share(*session).unwrap_or_default();
             let links = hop.link_status(*session, &self.links);
             let over_tcp = match links.is_empty() {
-                true => hop.links().carries(0, peer.address),
+                true => hop.links().carries((0, peer.address), Some(*session)),
                 false => links.iter().all(|link| link.over_tcp),
             };
             Some(SessionStatus {

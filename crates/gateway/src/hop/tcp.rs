@@ -7,7 +7,7 @@
 //! TCP has its own queue and its own losses. A connection therefore lets little wait in the kernel,
 //! holds its session back when more waits here, and drops what comes all the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use os::socket::TcpInfo;
 use pep::carriage::control::{Control, ControlChoice, Figures};
 use pep::config::TcpAddress;
-use slacp::SessionId;
+use slacp::{SessionId, network};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, lookup_host};
@@ -45,9 +45,9 @@ const MOST: usize = 1 << 20;
 const UNSENT: u32 = 64 << 10;
 /// Received datagrams that wait for the driver; then the peer's TCP waits.
 const ARRIVALS: usize = 512;
-/// Connections that belong to no session yet, those of one address, and all connections.
+/// Connections that belong to no session yet, those of one network, and all connections.
 const MOST_UNPROVEN: usize = 256;
-const MOST_UNPROVEN_OF_ADDRESS: usize = 64;
+const MOST_UNPROVEN_OF_NETWORK: usize = 64;
 const MOST_LINKS: usize = 16_384;
 /// Time for the preface, and for the first datagram of a session.
 const PROOF: Duration = Duration::from_secs(10);
@@ -105,6 +105,8 @@ struct State {
     carrying: BTreeMap<(u8, SocketAddr), ConnectionId>,
     /// Sessions that keep their connection when another one carries what goes to their peer.
     kept: BTreeMap<Carried, ConnectionId>,
+    /// Sessions that are held back because their connection is full.
+    held_back: BTreeSet<Carried>,
     /// Whether this is a hub, which accepts connections.
     accepts: bool,
     next: u64,
@@ -139,10 +141,42 @@ struct Level {
 }
 
 impl State {
-    /// The connection that carries what goes to an address by a link, perhaps one that has just ended.
-    fn carrying(&self, link: u8, to: SocketAddr) -> Option<ConnectionId> {
-        let link = if self.accepts { 0 } else { link };
-        self.carrying.get(&(link, to)).copied()
+    /// The connection, perhaps one that has just ended, that carries what goes by a link to an address:
+    /// what is of this session, or of none.
+    fn carrying(
+        &self,
+        (link, to): (u8, SocketAddr),
+        session: Option<SessionId>,
+    ) -> Option<ConnectionId> {
+        let kept = session.and_then(|session| self.kept.get(&(session, link)));
+        if !self.accepts {
+            return kept.or_else(|| self.carrying.get(&(link, to))).copied();
+        }
+        // The address and port may be another's UDP socket behind the same address translation.
+        let has_proved = |id: &&ConnectionId| match session {
+            Some(session) => self.proven(**id).is_some_and(|(proven, _)| proven == session),
+            None => true,
+        };
+        self.carrying.get(&(0, to)).filter(has_proved).copied()
+    }
+
+    /// The session that has proved to be at the far end of a connection, and its link.
+    fn proven(&self, id: ConnectionId) -> Option<Carried> {
+        self.links.get(&id)?.session
+    }
+
+    /// The connection to close so that another one from this network may try to prove itself: the oldest
+    /// of those that have not, of this network if it has as many as it may, else of the one with most.
+    fn in_the_way(&self, from: IpAddr) -> Option<ConnectionId> {
+        let mut unproven = BTreeMap::<IpAddr, Vec<ConnectionId>>::new();
+        for (id, link) in self.links.iter().filter(|(_, link)| link.session.is_none()) {
+            unproven.entry(network(link.far.ip())).or_default().push(*id);
+        }
+        let own = unproven.get(&network(from)).filter(|own| own.len() >= MOST_UNPROVEN_OF_NETWORK);
+        let all: usize = unproven.values().map(Vec::len).sum();
+        let most =
+            || unproven.values().max_by_key(|ids| ids.len()).filter(|_| all >= MOST_UNPROVEN);
+        own.or_else(most)?.first().copied()
     }
 }
 
@@ -162,9 +196,15 @@ impl TcpLinks {
         self.0.state.lock().expect("nobody panics with the lock")
     }
 
-    /// Whether a connection carries the datagrams of a link for this address.
-    pub(crate) fn carries(&self, link: u8, to: SocketAddr) -> bool {
-        self.lock().carrying(link, to).is_some()
+    /// Whether a connection carries what goes by a link to this address: what is of this session, or of
+    /// none.
+    pub(crate) fn carries(&self, to: (u8, SocketAddr), session: Option<SessionId>) -> bool {
+        self.lock().carrying(to, session).is_some()
+    }
+
+    /// Whether this is a hub, which accepts connections.
+    pub(crate) fn accepts(&self) -> bool {
+        self.lock().accepts
     }
 
     /// Sends a link's datagrams for a hub's UDP addresses over a connection on it from now on, or over
@@ -203,14 +243,12 @@ impl TcpLinks {
             state.carrying.retain(|_, over| *over != id);
             state.links.remove(&id)
         };
-        closed.into_iter().for_each(|link| self.release(&link));
+        closed.and_then(|link| link.session).into_iter().for_each(|session| self.let_go(session));
     }
 
-    /// Lets the session of a closed connection go on, if it was held back for it.
-    fn release(&self, link: &Link) {
-        if let Some(session) = link.session
-            && link.level.full.load(Ordering::Relaxed)
-        {
+    /// Lets a session go on that was held back, because its connection is closed or no longer used.
+    pub(crate) fn let_go(&self, session: Carried) {
+        if self.lock().held_back.remove(&session) {
             let events = self.0.events.clone();
             tokio::spawn(async move { events.send(TcpEvent::Room(session)).await });
         }
@@ -233,23 +271,24 @@ impl TcpLinks {
                 state.kept.retain(|_, over| !is_closed(over));
             }
         }
-        older.iter().for_each(|(_, link)| self.release(link));
+        if !older.is_empty() {
+            self.let_go(session);
+        }
     }
 
     /// Sends a datagram by a link, if a connection carries those for its destination, or for the session
     /// that it is of.
     pub(crate) fn send(
         &self,
-        (link, to): (u8, SocketAddr),
+        to: (u8, SocketAddr),
         session: Option<SessionId>,
         datagram: &[u8],
     ) -> Sent {
         let mut state = self.lock();
-        let kept = session.and_then(|session| state.kept.get(&(session, link)).copied());
-        let Some(id) = kept.or_else(|| state.carrying(link, to)) else { return Sent::NotHere };
+        let Some(id) = state.carrying(to, session) else { return Sent::NotHere };
         // To a connection that has just ended: lost, like a datagram.
         let Some(link) = state.links.get_mut(&id) else { return Sent::Taken };
-        link.stands_for = Some(to);
+        link.stands_for = Some(to.1);
         let Ok(length) = u16::try_from(datagram.len()) else { return Sent::Taken };
         let waiting = link.level.bytes.load(Ordering::Relaxed);
         if waiting + datagram.len() > MOST {
@@ -263,6 +302,7 @@ impl TcpLinks {
         let _ = link.frames.send(frame);
         match link.session {
             Some(session) if waiting >= FULL && !link.level.full.swap(true, Ordering::Relaxed) => {
+                state.held_back.insert(session);
                 Sent::Full(session)
             }
             _ => Sent::Taken,
@@ -330,7 +370,7 @@ impl TcpLinks {
             match listener.accept().await {
                 Ok((stream, address)) => {
                     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-                    if self.has_room(address.ip()) {
+                    if self.make_room(address.ip()) {
                         prepare(&SockRef::from(&stream));
                         self.add(address, Arrived::Theirs(stream, tls.clone()));
                     }
@@ -343,14 +383,12 @@ impl TcpLinks {
         }
     }
 
-    /// Whether another connection, from this address, may try to prove itself.
-    fn has_room(&self, from: IpAddr) -> bool {
-        let state = self.lock();
-        let unproven = || state.links.iter().filter(|(_, link)| link.session.is_none());
-        let of_address = unproven().filter(|(_, link)| link.far.ip() == from).count();
-        of_address < MOST_UNPROVEN_OF_ADDRESS
-            && unproven().count() < MOST_UNPROVEN
-            && state.links.len() < MOST_LINKS
+    /// Makes room for another connection from this address that may try to prove itself, if necessary in
+    /// the place of another. Returns whether there is room.
+    fn make_room(&self, from: IpAddr) -> bool {
+        let closed = self.lock().in_the_way(from);
+        closed.into_iter().for_each(|id| self.close(id));
+        self.lock().links.len() < MOST_LINKS
     }
 
     /// Carries the datagrams of a connection. The far end of an accepted one has to prove itself.
@@ -360,10 +398,11 @@ impl TcpLinks {
         let mut state = self.lock();
         state.next += 1;
         let id = ConnectionId(state.next);
+        let mut replaced = None;
         if let Arrived::Theirs(..) = arrived {
             // One from the same port has ended, as far as its client knows.
             let before = state.carrying.insert((0, far), id);
-            before.into_iter().for_each(|before| _ = state.links.remove(&before));
+            replaced = before.and_then(|before| state.links.remove(&before)?.session);
         }
         let (stands_for, session) = (None, None);
         let links = self.clone();
@@ -375,6 +414,8 @@ impl TcpLinks {
         });
         let task = Some(task.abort_handle());
         state.links.insert(id, Link { far, stands_for, frames, level, session, task });
+        drop(state);
+        replaced.into_iter().for_each(|session| self.let_go(session));
         id
     }
 
@@ -412,9 +453,7 @@ impl TcpLinks {
             }
             link.session
         };
-        if let Some(session) = session {
-            let _ = self.0.events.send(TcpEvent::Room(session)).await;
-        }
+        session.into_iter().for_each(|session| self.let_go(session));
         let _ = self.0.events.send(TcpEvent::Ended(id)).await;
     }
 
@@ -436,8 +475,7 @@ impl TcpLinks {
         }
         let mut proven = begun.is_none();
         loop {
-            proven =
-                proven || self.lock().links.get(&id).is_some_and(|link| link.session.is_some());
+            proven = proven || self.lock().proven(id).is_some();
             let patience = match begun {
                 Some(begun) if !proven => PROOF.saturating_sub(begun.elapsed()),
                 _ => IDLE,
@@ -474,10 +512,8 @@ impl TcpLinks {
             follow(&mut choice, &mut looked, socket);
             let before = level.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
             if before - bytes.len() <= ROOM && level.full.swap(false, Ordering::Relaxed) {
-                let session = self.lock().links.get(&id).and_then(|link| link.session);
-                if let Some(session) = session {
-                    let _ = self.0.events.send(TcpEvent::Room(session)).await;
-                }
+                let session = self.lock().proven(id);
+                session.into_iter().for_each(|session| self.let_go(session));
             }
         }
         Ok(())

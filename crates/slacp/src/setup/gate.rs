@@ -163,7 +163,7 @@ fn period(now: Instant) -> u64 {
 }
 
 /// The /24 or /48 of an address: a sender with one address may have many of its network.
-pub(crate) fn network(ip: IpAddr) -> IpAddr {
+pub fn network(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => IpAddr::V4((ip.to_bits() & !0xff).into()),
         IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & !((1 << 80) - 1)).into()),

@@ -66,7 +66,7 @@ impl Hop {
     pub(crate) fn contacts(&self) -> Vec<Contact> {
         let mut contacts: Vec<Contact> =
             self.each().flat_map(|state| state.endpoint.contacts()).collect();
-        contacts.retain(|contact| !self.links().carries(0, contact.address));
+        contacts.retain(|contact| !self.links().carries((0, contact.address), None));
         contacts
     }
 
@@ -126,7 +126,7 @@ impl Hop {
     pub(crate) fn link_status(&self, session: SessionId, names: &[String]) -> Vec<LinkStatus> {
         let links = self.lock(session).endpoint.link_stats(session).unwrap_or_default();
         let row = |link: LinkStats| {
-            let over_tcp = self.links().carries(link.link, link.address);
+            let over_tcp = self.links().carries((link.link, link.address), Some(session));
             Some(LinkStatus::new(names.get(usize::from(link.link))?, &link, over_tcp))
         };
         links.into_iter().filter_map(row).collect()

@@ -1,12 +1,14 @@
 //! Connections that are full, replaced, or of strangers.
 
+use std::net::Ipv4Addr;
+
 use pep::config::LinkConfig;
 
 use super::*;
 use crate::testkit::Hops;
 
 /// The UDP address of a hub.
-const HUB: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 5900);
+const HUB: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 5900);
 
 /// A connection of a session whose far end does not read, full.
 async fn full(session: Carried) -> (TcpLinks, Receiver<TcpEvent>, ConnectionId, TcpStream) {
@@ -27,7 +29,7 @@ async fn a_session_goes_on_when_its_full_connection_is_closed() {
     let session = (Hops::new().sessions[0], 0);
     let (links, mut events, id, _far) = full(session).await;
     links.close(id);
-    assert!(!links.carries(0, HUB));
+    assert!(!links.carries((0, HUB), None));
     let event = events.recv().await;
     assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
 }
@@ -41,25 +43,65 @@ async fn a_newer_connection_of_a_session_replaces_a_full_one() {
     let new = links.connect(new, (&LocalEnd::default(), None), None).await.unwrap();
     links.divert(0, &[HUB], Some(new));
     links.prove(new, session);
-    assert!(links.carries(0, HUB) && links.source(old).is_none());
+    assert!(links.carries((0, HUB), None) && links.source(old).is_none());
     let event = events.recv().await;
     assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
 }
 
 #[tokio::test]
-async fn one_address_cannot_take_all_places_of_strangers() {
+async fn a_session_that_no_longer_uses_its_full_connection_goes_on() {
+    let session = (Hops::new().sessions[0], 0);
+    let (links, mut events, _id, _far) = full(session).await;
+    links.divert(0, &[HUB], None);
+    assert!(!links.carries((0, HUB), Some(session.0)));
+    links.let_go(session);
+    let event = events.recv().await;
+    assert!(matches!(event, Some(TcpEvent::Room(room)) if room == session), "{event:?}");
+    // Once.
+    links.let_go(session);
+    tokio::task::yield_now().await;
+    assert!(events.try_recv().is_err());
+}
+
+/// A hub's connections, and those that strangers keep from these addresses.
+async fn with_strangers(from: &[Ipv4Addr]) -> (TcpLinks, Vec<ConnectionId>, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
-    let links = TcpLinks::new();
-    let mut held = Vec::new();
-    for _ in 0..MOST_UNPROVEN_OF_ADDRESS {
-        held.push(TcpStream::connect(at).await.unwrap());
-        let (stream, from) = listener.accept().await.unwrap();
-        assert!(links.has_room(from.ip()));
-        links.add(from, Arrived::Theirs(stream, None));
+    let (links, mut ids, mut held) = (TcpLinks::new(), Vec::new(), Vec::new());
+    for from in from {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((*from, 0).into()).unwrap();
+        held.push(socket.connect(at).await.unwrap());
+        let (stream, far) = listener.accept().await.unwrap();
+        assert!(links.make_room(far.ip()));
+        ids.push(links.add(far, Arrived::Theirs(stream, None)));
     }
-    assert!(!links.has_room(at.ip()));
-    assert!(links.has_room(IpAddr::from([192, 0, 2, 1])));
+    (links, ids, held)
+}
+
+#[tokio::test]
+async fn strangers_of_one_network_replace_each_other() {
+    let near = |i: usize| Ipv4Addr::new(127, 0, 1, 1 + (i % 4) as u8);
+    let far = Ipv4Addr::new(127, 0, 2, 1);
+    let mut from = vec![far];
+    from.extend((0..=MOST_UNPROVEN_OF_NETWORK).map(near));
+    let (links, ids, _held) = with_strangers(&from).await;
+    let open = |id: &ConnectionId| links.source(*id).is_some();
+    // The oldest one of the network is closed, and none of another network.
+    assert_eq!(ids.iter().map(open).collect::<Vec<_>>()[..3], [true, false, true]);
+    assert_eq!(ids.iter().filter(|id| open(id)).count(), 1 + MOST_UNPROVEN_OF_NETWORK);
+}
+
+#[tokio::test]
+async fn whoever_takes_most_places_of_strangers_makes_room() {
+    let networks = |i: usize| Ipv4Addr::new(127, 0, 1 + (i % 5) as u8, 1);
+    let from: Vec<_> = (0..MOST_UNPROVEN).map(networks).collect();
+    let (links, ids, _held) = with_strangers(&from).await;
+    assert!(ids.iter().all(|id| links.source(*id).is_some()));
+    assert!(links.make_room([192, 0, 2, 1].into()));
+    // 256 of five networks are 52 of the first one.
+    let closed: Vec<_> = ids.iter().filter(|id| links.source(**id).is_none()).collect();
+    assert_eq!(closed, [&ids[0]]);
 }
 
 /// The next datagram that has been sent over a connection.
@@ -130,6 +172,9 @@ async fn a_session_keeps_its_connection_when_another_carries_the_rest() {
         assert_eq!(links.send((0, HUB), session, &[7]), Sent::Taken);
         assert_eq!(next(&mut fars[number].1).await, [7]);
     }
+    // Also when nothing carries the rest.
+    links.divert(0, &[HUB], None);
+    assert!(links.carries((0, HUB), Some(former)) && !links.carries((0, HUB), None));
 }
 
 #[tokio::test]
@@ -153,4 +198,16 @@ async fn a_hub_answers_each_connection_whatever_the_link() {
         terminals.push(terminal);
     }
     serving.abort();
+}
+
+#[tokio::test]
+async fn a_stranger_gets_no_sessions_datagrams_for_its_address() {
+    let (links, ids, held) = with_strangers(&[Ipv4Addr::LOCALHOST]).await;
+    links.lock().accepts = true;
+    let (session, at) = (Hops::new().sessions[0], held[0].local_addr().unwrap());
+    assert_eq!(links.send((0, at), Some(session), b"sealed"), Sent::NotHere);
+    // An answer, before there is a session.
+    assert_eq!(links.send((0, at), None, b"answer"), Sent::Taken);
+    links.prove(ids[0], (session, 0));
+    assert_eq!(links.send((0, at), Some(session), b"sealed"), Sent::Taken);
 }
