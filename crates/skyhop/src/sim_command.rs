@@ -163,7 +163,7 @@ fn said(file: &File) -> Option<String> {
 
 fn read(path: &Path, args: &Args) -> Result<File> {
     let shown = path.display().to_string();
-    let Scenario { mut cases, mut replications, back_ends, .. } = Scenario::load(path)?;
+    let Scenario { mut cases, mut replications, back_ends, results, .. } = Scenario::load(path)?;
     if !back_ends.contains(&BackEnd::Sim) {
         bail!("{shown} is for the lab only (back-ends)");
     }
@@ -177,7 +177,7 @@ fn read(path: &Path, args: &Args) -> Result<File> {
             bail!("{shown} has no case {name:?}: it has {}", names.join(", "));
         }
     }
-    Ok(File { path: path.to_owned(), cases, replications })
+    Ok(File { path: path.to_owned(), cases, replications, results })
 }
 
 /// Reads the published values beside a scenario file.

@@ -175,7 +175,7 @@ impl Question {
             let name = format!("{}.toml", task.name());
             let Scenario { cases, replications, .. } =
                 Scenario::parse(&name, &self.scenario(task))?;
-            Ok(File { path: name.into(), cases, replications })
+            Ok(File { path: name.into(), cases, replications, results: Vec::new() })
         };
         Task::ALL.into_iter().map(file).collect()
     }

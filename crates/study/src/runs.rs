@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use report::{Column, Csv, Table, four_digits};
-use scenario::{Case, Replications};
+use scenario::{Case, MetricName, Replications};
 use serde_json::json;
 use sim::Metric;
 use stats::median;
@@ -33,6 +33,8 @@ pub struct File {
     pub cases: Vec<Case>,
     /// How often each is run.
     pub replications: Replications,
+    /// The metrics that its tables have; none: all.
+    pub results: Vec<MetricName>,
 }
 
 /// The figures of one run.
@@ -73,8 +75,8 @@ pub fn json(files: &[File], runs: &[Run<'_>]) -> String {
             let values: Vec<Option<f64>> = own.iter().map(value).collect();
             json!({ "of": it.of, "metric": it.name, "values": values })
         };
-        let figures: Vec<_> =
-            own.first().map_or(&[][..], |run| run.metrics).iter().map(figure).collect();
+        let all: Vec<_> = own.iter().map(|run| run.metrics).collect();
+        let figures: Vec<_> = each_metric(&all).into_iter().map(figure).collect();
         cases.push(json!({
             "file": file.path.display().to_string(),
             "case": case.name,
@@ -89,9 +91,10 @@ pub fn json(files: &[File], runs: &[Run<'_>]) -> String {
 /// A table for each case: its figures, and their range if there are several runs.
 pub fn text(files: &[File], runs: &[Run<'_>]) -> String {
     let mut text = String::new();
-    for case in files.iter().flat_map(|file| &file.cases) {
+    for (file, case) in files.iter().flat_map(|file| file.cases.iter().map(move |it| (file, it))) {
         let of_case = runs.iter().filter(|run| core::ptr::eq(run.case, case));
-        let figures = figures(&of_case.map(|run| run.metrics).collect::<Vec<_>>());
+        let of_case: Vec<_> = of_case.map(|run| run.metrics).collect();
+        let figures = figures(&of_case, &file.results);
         let separator = if case.name.is_empty() { "" } else { " – " };
         let _ = writeln!(text, "{}{separator}{}\n{figures}", case.description, case.name);
     }
@@ -99,15 +102,31 @@ pub fn text(files: &[File], runs: &[Run<'_>]) -> String {
     text
 }
 
-/// One case: the median, and the range if there are several runs.
-fn figures(runs: &[&[Metric]]) -> Table {
+/// The metrics that some run has, once each, as they first occur.
+fn each_metric<'a>(runs: &[&'a [Metric]]) -> Vec<&'a Metric> {
+    let mut all: Vec<&Metric> = Vec::new();
+    for metric in runs.iter().copied().flatten() {
+        if !all.iter().any(|it| (&it.of, &it.name) == (&metric.of, &metric.name)) {
+            all.push(metric);
+        }
+    }
+    all
+}
+
+/// One case: the wanted metrics, or all; the median, and if there are several runs the range, and how many have the
+/// metric if not all do.
+fn figures(runs: &[&[Metric]], wanted: &[MetricName]) -> Table {
     let mut table = Table::new([
         Column::left("").at_least(14),
         Column::left("").at_least(24),
         Column::right("").at_least(14),
         Column::left(""),
     ]);
-    for Metric { of, name, .. } in runs.first().copied().unwrap_or_default() {
+    let is_wanted = |metric: &&Metric| {
+        let mut all = wanted.iter();
+        wanted.is_empty() || all.any(|it| it.of == metric.of && it.metric == metric.name)
+    };
+    for Metric { of, name, .. } in each_metric(runs).into_iter().filter(is_wanted) {
         let find = |run: &&[Metric]| {
             run.iter().find(|metric| metric.of == *of && metric.name == *name).map(|it| it.value)
         };
@@ -115,10 +134,13 @@ fn figures(runs: &[&[Metric]]) -> Table {
         let middle = median(&values).unwrap_or(f64::NAN);
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let range = match values.len() {
+        let mut range = match values.len() {
             0 | 1 => String::new(),
             _ => format!(" {} … {}", four_digits(least), four_digits(most)),
         };
+        if values.len() < runs.len() {
+            range += &format!(" ({} of {} runs)", values.len(), runs.len());
+        }
         table.row([of.to_string(), name.to_string(), four_digits(middle), range]);
     }
     table.indent(2)

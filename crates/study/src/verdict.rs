@@ -18,6 +18,8 @@ pub use text::{statements, summary, values};
 
 /// Seed of the resamples behind the intervals of comparisons.
 const SEED: u64 = 1;
+/// How the names of metrics begin that runs lack in which nothing was finished.
+const TIMES: &str = "time-";
 /// Confidence of all intervals.
 const CONFIDENCE: f64 = 0.95;
 
@@ -154,11 +156,15 @@ impl Runs<'_> {
     fn values(&self, case: &str, of: &str, metric: &str) -> Result<Option<Vec<f64>>, NoMetric> {
         let own = self.0.iter().filter(|(name, _)| *name == case);
         let own: Vec<&[Metric]> = own.map(|(_, metrics)| *metrics).collect();
-        let found = own.iter().filter_map(|metrics| value(metrics, of, metric));
-        let found: Vec<f64> = found.collect();
+        let mut found: Vec<f64> =
+            own.iter().filter_map(|metrics| value(metrics, of, metric)).collect();
         if found.is_empty() && !own.is_empty() {
             let [case, of, metric] = [case, of, metric].map(str::to_owned);
             return Err(NoMetric { case, of, metric });
+        }
+        if metric.starts_with(TIMES) {
+            // What was not finished took longer than any that was.
+            found.resize(own.len(), f64::INFINITY);
         }
         Ok((!own.is_empty()).then_some(found))
     }

@@ -64,7 +64,11 @@ impl LinkSpec {
 
     /// Checks that ECN is only enabled for a discipline that can mark.
     pub(crate) fn check_marking(&self, place: &Place<'_>) -> Result<(), FileError> {
-        let good = !self.ecn || self.discipline != DisciplineChoice::DropTail;
+        let marks = matches!(
+            self.discipline,
+            DisciplineChoice::Red { .. } | DisciplineChoice::CoDel { .. }
+        );
+        let good = !self.ecn || marks;
         let value = format!("true with {}", self.discipline);
         place.check(good, "ecn", value, "a discipline that marks: red or codel")
     }

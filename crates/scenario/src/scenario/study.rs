@@ -55,7 +55,7 @@ impl Study {
     pub(super) fn read(document: &Document<'_>, cases: &[Case]) -> Result<Self, FileError> {
         let raw: RawStudy = document.read()?;
         let place = Place::file(document);
-        let back_ends = raw.back_ends.unwrap_or_else(|| vec![BackEnd::Sim]);
+        let back_ends = raw.back_ends.unwrap_or_else(|| vec![BackEnd::Sim, BackEnd::Lab]);
         let twice = (1..back_ends.len()).any(|at| back_ends[..at].contains(&back_ends[at]));
         let good = !back_ends.is_empty() && !twice;
         let expected = "\"sim\", \"lab\" or both, each once";

@@ -158,7 +158,8 @@ fn with_published(sources: Vec<Source>) -> Result<(Vec<Source>, Vec<Published>)>
 fn text(args: &Args, sources: Vec<Source>, selection: &Selection) -> String {
     let file = |source: Source| {
         let path = source.path();
-        File { path, cases: source.cases, replications: source.replications }
+        let Source { cases, replications, results, .. } = source;
+        File { path, cases, replications, results }
     };
     let files: Vec<File> = sources.into_iter().map(file).collect();
     let runs = selection.runs.iter().map(|(file, index, result)| runs::Run {

@@ -22,6 +22,16 @@ pub enum On {
     Lab,
 }
 
+impl On {
+    /// Whether a scenario for `back_ends` is for this one.
+    pub(super) fn is_of(self, back_ends: &[scenario::BackEnd]) -> bool {
+        back_ends.contains(match self {
+            Self::Sim => &scenario::BackEnd::Sim,
+            Self::Lab => &scenario::BackEnd::Lab,
+        })
+    }
+}
+
 impl fmt::Display for On {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

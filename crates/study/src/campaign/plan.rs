@@ -74,6 +74,14 @@ pub enum PlanError {
     /// Two scenarios have the same name.
     #[error("two scenarios are called {0:?}: run them as two campaigns, or rename one")]
     SameName(String),
+    /// A scenario is not for where it is to run.
+    #[error("scenario {scenario} is not for {on} (back-ends)")]
+    NotFor {
+        /// The scenario's name.
+        scenario: String,
+        /// Where it was to run.
+        on: On,
+    },
     /// The plan's file cannot be read.
     #[error("{file}: {cause}")]
     Read {
@@ -125,7 +133,8 @@ impl Plan {
     /// With a stop rule, a plan has a round: once its cells are done, another plan has more, or the rule is satisfied.
     ///
     /// # Errors
-    /// If two scenarios have the same name, or a stop rule is about a metric that the results do not have.
+    /// If two scenarios have the same name, one is not for where it is to run, or a stop rule is about a metric that
+    /// the results do not have.
     pub fn new(
         sources: Vec<Source>,
         wanted: Wanted,
@@ -135,6 +144,9 @@ impl Plan {
         let mut names = BTreeSet::new();
         if let Some(twice) = sources.iter().find(|source| !names.insert(&source.name)) {
             return Err(PlanError::SameName(twice.name.clone()));
+        }
+        if let Some(other) = sources.iter().find(|source| !wanted.on.is_of(&source.back_ends)) {
+            return Err(PlanError::NotFor { scenario: other.name.clone(), on: wanted.on });
         }
         let costs = Costs::new(store.timings());
         let (mut cells, mut damaged) = (Vec::new(), Vec::new());

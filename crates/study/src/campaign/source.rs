@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use scenario::{Case, FileError, Published, Replications, Scenario, Shipped};
+use scenario::{BackEnd, Case, FileError, MetricName, Published, Replications, Scenario, Shipped};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -17,6 +17,10 @@ pub struct Source {
     pub cases: Vec<Case>,
     /// How often it asks for them to be run.
     pub replications: Replications,
+    /// What it is for.
+    pub back_ends: Vec<BackEnd>,
+    /// The metrics that its tables have; none: all.
+    pub results: Vec<MetricName>,
 }
 
 /// Where a scenario comes from.
@@ -74,11 +78,12 @@ impl Source {
     /// # Errors
     /// If there is none, or it is not valid.
     pub fn from_origin(name: &str, origin: Origin) -> Result<Self, SourceError> {
-        let Scenario { cases, replications, .. } = match &origin {
+        let Scenario { cases, replications, back_ends, results } = match &origin {
             Origin::Shipped => shipped(name)?.scenario()?,
             Origin::File { path, text } => Scenario::parse_at(path, text)?,
         };
-        Ok(Self { name: name.to_owned(), origin, cases, replications })
+        let name = name.to_owned();
+        Ok(Self { name, origin, cases, replications, back_ends, results })
     }
 
     /// All scenarios that are part of the program.

@@ -244,6 +244,22 @@ fn run_to_the_end(text: &str, store: &Store) -> Result<(Plan, Vec<usize>), PlanE
 }
 
 #[test]
+fn a_scenario_runs_only_where_it_is_meant_to() {
+    let (_folder, store) = folder();
+    let plan = |on| {
+        let text = format!("back-ends = [\"lab\"]\n{SMALL}");
+        let origin = Origin::File { path: "no/such/small.toml".into(), text };
+        let sources = vec![Source::from_origin("small", origin).unwrap()];
+        let wanted = Wanted { seeds: Some(1), on };
+        Plan::new(sources, wanted, Binary::this().unwrap(), &store)
+            .map(|(plan, _)| plan.cells.len())
+    };
+    assert!(plan(On::Lab).is_ok_and(|cells| cells > 0));
+    let error = plan(On::Sim).unwrap_err().to_string();
+    assert_eq!(error, "scenario small is not for sim (back-ends)");
+}
+
+#[test]
 fn a_stop_rule_is_followed_to_its_end_and_as_skyhop_sim_does() {
     let text = format!("{SMALL}{}", rule("time-median-s"));
     let (_folder, store) = folder();
@@ -251,7 +267,8 @@ fn a_stop_rule_is_followed_to_its_end_and_as_skyhop_sim_does() {
     assert!(rounds.len() > 2 && rounds[0] == 2 * 4, "{rounds:?}");
     let scenario = Scenario::parse("small", &text).unwrap();
     let Scenario { cases, replications, .. } = scenario;
-    let files = [crate::runs::File { path: "small".into(), cases, replications }];
+    let files =
+        [crate::runs::File { path: "small".into(), cases, replications, results: Vec::new() }];
     let progress = crate::runs::Progress { planned: &|_| (), step: &|_| () };
     let extras = crate::runs::Extras::default();
     let runs = crate::runs::replicate_as_declared(&files, 2, extras, &progress).unwrap().runs;

@@ -39,8 +39,11 @@ impl Answer {
         let results = |name: &str| {
             let of_task = |(file, task): (usize, Task)| {
                 let own = runs.iter().filter(|run| run.file == file && run.case.name == name);
-                let values: Vec<f64> = own.filter_map(|run| value(question, task, run)).collect();
-                Some((median(&values)?, median_interval(&values, 0.95)))
+                let values: Vec<f64> = own.map(|run| value(question, task, run)).collect();
+                let is_known = |it: &Interval| it.low.is_finite() && it.high.is_finite();
+                let interval = || median_interval(&values, 0.95).filter(is_known);
+                let is_finished = |value: &f64| value.is_finite() && *value > 0.0;
+                median(&values).filter(is_finished).map(|median| (median, interval()))
             };
             [0, 1, 2].map(|file| of_task((file, Task::ALL[file])))
         };
@@ -190,16 +193,14 @@ impl Answer {
     }
 }
 
-/// What a run reaches: downloads in Mbit/s of all terminals until the last has finished, other tasks in seconds. `None`
-/// if the task was not finished.
-fn value(question: &Question, task: Task, run: &Run<'_>) -> Option<f64> {
+/// What a run reaches: downloads in Mbit/s of all terminals until the last has finished, other tasks in seconds. A
+/// task that was not finished took for ever.
+fn value(question: &Question, task: Task, run: &Run<'_>) -> f64 {
     let metric = |name| figure(&[run.metrics], FLOW, name);
-    if !question.is_whole(task, metric("done")?) {
-        return None;
-    }
-    let seconds = metric(task.metric())?;
+    let is_whole = metric("done").is_some_and(|done| question.is_whole(task, done));
+    let seconds = metric(task.metric()).filter(|_| is_whole).unwrap_or(f64::INFINITY);
     let bits = 8.0 * question.each_download() * f64::from(question.terminals);
-    Some(if task == Task::Download { bits / seconds / 1e6 } else { seconds })
+    if task == Task::Download { bits / seconds / 1e6 } else { seconds }
 }
 
 /// A result as a time: that of a fixed volume for a rate.

@@ -87,7 +87,7 @@ pub fn replicate_as_declared<'a>(
 
 impl<'a> CaseRuns<'a> {
     fn of_file((file, it): (usize, &'a File)) -> impl Iterator<Item = Self> {
-        let File { path, cases, replications } = it;
+        let File { path, cases, replications, .. } = it;
         cases.iter().map(move |case| {
             let seeds = replications.seeds();
             Self { file, path, case, replications, seeds, outcomes: Vec::new() }

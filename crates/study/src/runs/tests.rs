@@ -6,7 +6,8 @@ const SCENARIO: &str = include_str!("../../../../scenarios/wadekar-tables1-3.tom
 
 fn file() -> File {
     let cases = Scenario::parse("iw", SCENARIO).unwrap().cases;
-    File { path: "a,b/iw.toml".into(), cases, replications: Replications::default() }
+    let (path, replications) = ("a,b/iw.toml".into(), Replications::default());
+    File { path, cases, replications, results: Vec::new() }
 }
 
 fn metric(value: f64) -> Metric {
@@ -31,6 +32,31 @@ fn several_runs_show_the_median_and_the_range() {
     let lines = csv(&files, &runs);
     assert!(lines.starts_with("file,case,seed,of,metric,value\n\"a,b/iw.toml\","), "{lines}");
     assert!(lines.ends_with(",3,ftp,goodput-mbit/s,9.12345\n"), "{lines}");
+}
+
+#[test]
+fn a_metric_that_not_all_runs_have_is_shown_with_their_number() {
+    let mut files = [file()];
+    let time = |value| Metric::new("ftp", "time-median-s", value);
+    let figures = [vec![metric(1.0)], vec![metric(2.0), time(4.0)], vec![metric(3.0), time(6.0)]];
+    let show = |files: &[File]| {
+        let run = |(seed, metrics)| Run { file: 0, case: &files[0].cases[0], seed, metrics };
+        let runs: Vec<_> = (1..).zip(&figures).map(|(seed, it)| run((seed, &it[..]))).collect();
+        (text(files, &runs), json(files, &runs))
+    };
+    let (shown, all) = show(&files);
+    let line = |n| shown.lines().nth(n).unwrap();
+    assert!(line(1).ends_with("2   1 … 3"), "{shown}");
+    assert!(
+        line(2).contains("time-median-s") && line(2).ends_with("5   4 … 6 (2 of 3 runs)"),
+        "{shown}"
+    );
+    let all: serde_json::Value = serde_json::from_str(&all).unwrap();
+    assert_eq!(all[0]["figures"][1]["values"], json!([null, 4.0, 6.0]));
+    // The file may ask for some only.
+    let (of, metric) = ("ftp".to_owned(), "time-median-s".to_owned());
+    files[0].results = vec![MetricName { of, metric }];
+    assert!(!show(&files).0.contains("goodput"));
 }
 
 #[test]
@@ -75,7 +101,8 @@ const NOISY: &str = "description = \"noise\"\ntime = \"20 s\"\n[hop.forward]\nra
 fn noisy(replications: &str) -> File {
     let text = format!("{NOISY}[replications]\n{replications}");
     let scenario = Scenario::parse("noisy.toml", &text).unwrap();
-    File { path: "noisy.toml".into(), cases: scenario.cases, replications: scenario.replications }
+    let Scenario { cases, replications, results, .. } = scenario;
+    File { path: "noisy.toml".into(), cases, replications, results }
 }
 
 fn seeds(files: &[File], threads: usize) -> (Vec<(String, u64)>, Vec<String>, usize) {

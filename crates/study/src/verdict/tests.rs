@@ -203,3 +203,12 @@ fn a_metric_that_the_runs_do_not_have_is_an_error() {
     let error = compare(&published, &runs).unwrap_err().to_string();
     assert_eq!(error, "case \"a\" has no metric ftp.time-mean-s");
 }
+
+#[test]
+fn a_time_that_a_run_does_not_have_is_longer_than_any() {
+    let metrics = run(1.0);
+    let runs = Runs(vec![("a", &metrics), ("a", &[]), ("a", &[])]);
+    let values = runs.values("a", "ftp", "time-median-s").unwrap().unwrap();
+    assert_eq!(values, [1.0, f64::INFINITY, f64::INFINITY]);
+    assert!(runs.values("a", "ftp", "goodput-mbit/s").is_err());
+}

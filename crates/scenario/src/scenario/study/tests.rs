@@ -23,7 +23,7 @@ fn replications(section: &str) -> Replications {
 #[test]
 fn without_more_a_file_is_run_once_in_the_simulator() {
     let scenario = parse("").unwrap();
-    assert_eq!(scenario.back_ends, [BackEnd::Sim]);
+    assert_eq!(scenario.back_ends, [BackEnd::Sim, BackEnd::Lab]);
     assert_eq!(scenario.replications.seeds(), [1]);
     assert_eq!(scenario.results, []);
     assert_eq!(replications("").seeds(), [1]);
