@@ -49,12 +49,12 @@ impl<P: Payload> Sender<P> {
                 self.begin_recovery(now);
             }
         }
-        if due(self.timers.rto) {
-            self.on_retransmission_timeout(now);
-        } else if due(self.timers.probe) {
+        if due(self.timers.probe) {
             self.timers.probe = None;
             self.probe_tail();
             self.timers.rto = Some(self.rtt.deadline(now));
+        } else if due(self.timers.rto) {
+            self.on_retransmission_timeout(now);
         }
         if due(self.timers.persist) {
             self.timers.persist = None;
@@ -111,8 +111,8 @@ impl<P: Payload> Sender<P> {
         self.timers.reorder = None;
     }
 
-    /// RFC 8985 §7.2: a probe two round trips after the last segment, if that is before the
-    /// time-out.
+    /// RFC 8985 §7.2: a probe two round trips after the last segment, or in the place of the time-out if
+    /// that comes before.
     pub(super) fn schedule_tail_probe(&mut self, now: Instant) {
         self.timers.probe = None;
         let Some(rto) = self.timers.rto else { return };
@@ -130,8 +130,6 @@ impl<P: Payload> Sender<P> {
             wait += WORST_DELAYED_ACK;
         }
         let at = Instant::from_nanos(now.as_nanos().saturating_add(wait));
-        if at < rto {
-            self.timers.probe = Some(at);
-        }
+        self.timers.probe = Some(at.min(rto));
     }
 }

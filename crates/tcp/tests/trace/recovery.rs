@@ -1,8 +1,10 @@
 //! Congestion control and loss recovery: RFC 5681, 6582, 6675, 8985, 6937, 3042,
 //! 3465, 6298, 3168, 2018.
 
+use core::time::Duration;
+
 use tcp::cc::{FastRecovery, Phase};
-use tcp::{Config, Counting, Detection, PrrBound};
+use tcp::{Config, Counting, Detection, PrrBound, RtoConfig};
 use units::ByteCount;
 
 use super::kit::{Trace, recv, send};
@@ -310,6 +312,22 @@ fn tail_loss_probes() {
     t.write(1000);
     recv!(t, time 100, ". 1:1001 ack 1");
     recv!(t, time 500, ". 1:1001 ack 1");
+}
+
+/// RFC 8985 §7.2: where it would come after the time-out, as over a satellite, the probe takes its place.
+#[test]
+fn a_tail_loss_probe_takes_the_place_of_an_earlier_time_out() {
+    let rto = RtoConfig { min: Duration::from_millis(50), ..RtoConfig::default() };
+    let config = Config { rto, ..with_sack(Detection::Rack { tlp: true }) };
+    let mut t = Trace::established(config, "mss 1000 sackok");
+    t.write(1000);
+    recv!(t, time 100, ". 1:1001 ack 1");
+    // SRTT 100 ms and RTTVAR 50 ms: a time-out after 300 ms, a probe after 400.
+    recv!(t, time 400, ". 1:1001 ack 1");
+    assert_eq!((t.tcp.stats().timeouts, t.tcp.stats().tail_probes), (0, 1));
+    // Behind it, the time-out counts from the probe.
+    recv!(t, time 700, ". 1:1001 ack 1");
+    assert_eq!((t.tcp.stats().timeouts, t.tcp.stats().tail_probes), (1, 1));
 }
 
 /// RFC 8985 §7.4.2: a probe that repaired a loss reduces the window; an unnecessary one does not.
