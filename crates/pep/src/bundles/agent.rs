@@ -456,32 +456,43 @@ impl Agent {
 
     /// The next node has stored a bundle.
     pub fn acknowledged(&mut self, id: &BundleId) {
-        let Some(peer) = self.end_sending(id) else { return };
-        (peer.paused, peer.pause) = (None, None);
+        let Some(PeerId(number)) = self.end_sending(id) else { return };
+        (self.peers[number].paused, self.peers[number].pause) = (None, None);
         self.leave(id, Fate::Forwarded);
     }
 
     /// A bundle could not be sent. It is sent again.
     pub fn returned(&mut self, now: Instant, id: &BundleId, why: Returned) {
-        let Some(peer) = self.end_sending(id) else { return };
+        let Some(number) = self.end_sending(id) else { return };
         if why == Returned::Unwanted {
             return self.index.set(id, State::Paused(now + UNWANTED));
         }
+        let peer = &mut self.peers[number.0];
         if peer.paused.is_none() {
             let pause = peer.pause.unwrap_or(PAUSES.0);
             peer.paused = Some(now + pause);
             peer.pause = Some((pause * 2).min(PAUSES.1));
         }
+        if why == Returned::NoRoom {
+            // There may be room for others, which go first.
+            self.index.set(id, State::Paused(now + PAUSES.1));
+            if self.index.first_for(number).is_some() {
+                return;
+            }
+        }
         self.index.set(id, State::Waiting);
     }
 
-    fn end_sending(&mut self, id: &BundleId) -> Option<&mut Peer> {
+    /// Ends the sending of a bundle. Returns the node that it was sent to.
+    fn end_sending(&mut self, id: &BundleId) -> Option<PeerId> {
         let held = self.index.get(id)?;
-        let (State::Sending(peer), length) = (held.state, held.record.length) else { return None };
-        let peer = self.peers.get_mut(peer.0)?;
+        let (State::Sending(number), length) = (held.state, held.record.length) else {
+            return None;
+        };
+        let peer = self.peers.get_mut(number.0)?;
         debug_assert!(peer.sending > 0 && peer.sending_bytes >= length, "each ends once");
         (peer.sending, peer.sending_bytes) = (peer.sending - 1, peer.sending_bytes - length);
-        Some(peer)
+        Some(number)
     }
 
     /// The bundle that reports what happened to another one, if that asks for it and this node does so.

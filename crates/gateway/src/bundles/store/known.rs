@@ -25,6 +25,8 @@ pub(super) struct Known {
     /// Its length up to the last whole line.
     length: u64,
     lines: usize,
+    /// Whether `file` may be one that another has replaced.
+    replaced: bool,
 }
 
 const FATES: [(Fate, &str); 3] =
@@ -67,7 +69,8 @@ impl Known {
         file.set_len(length as u64)?;
         file.seek(SeekFrom::End(0))?;
         let lines = contents.iter().filter(|byte| **byte == b'\n').count();
-        Ok(Self { path: path.to_owned(), file, length: length as u64, lines })
+        let (path, length) = (path.to_owned(), length as u64);
+        Ok(Self { path, file, length, lines, replaced: false })
     }
 
     fn write(path: &Path, entries: impl Iterator<Item = Entry>) -> io::Result<Self> {
@@ -77,11 +80,15 @@ impl Known {
         super::disk::sync_directory_of(path)?;
         let mut file = OpenOptions::new().write(true).mode(PRIVATE).open(path)?;
         file.seek(SeekFrom::End(0))?;
-        Ok(Self { path: path.to_owned(), file, length: text.len() as u64, lines })
+        let (path, length) = (path.to_owned(), text.len() as u64);
+        Ok(Self { path, file, length, lines, replaced: false })
     }
 
     /// Adds a line, which is on the disk when this returns.
     pub(super) fn add(&mut self, entry: &Entry) -> io::Result<()> {
+        if self.replaced {
+            *self = Self::keep(&self.path)?;
+        }
         let text = line(entry);
         let added = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
         match added {
@@ -103,8 +110,9 @@ impl Known {
         self.lines > 2 * needed + SPARE
     }
 
-    /// Writes the file anew.
+    /// Writes the file anew. If that fails, it may be there all the same.
     pub(super) fn replace(&mut self, entries: impl Iterator<Item = Entry>) -> io::Result<()> {
+        self.replaced = true;
         *self = Self::write(&self.path, entries)?;
         Ok(())
     }

@@ -204,6 +204,36 @@ fn the_window_slides_by_number_and_by_bytes() {
 }
 
 #[test]
+fn a_bundle_without_room_over_there_goes_behind_the_others() {
+    let mut agent = agent(limits());
+    for number in 0..2 {
+        take(&mut agent, Origin::Here, &bundle(number, "ipn:1.7", "ipn:2.1"));
+    }
+    agent.set_peer(SHIP, true);
+    let sent = |agent: &mut Agent| agent.poll_send().map(|(_, record)| record.id.0[0]);
+    let refuse = |agent: &mut Agent, now, number| {
+        agent.returned(now, &BundleId([number; 16]), Returned::NoRoom);
+        let (again, wake) = agent.poll_timeout().unwrap();
+        assert_eq!(wake, AgentWake::Peer);
+        agent.handle_timeout(again);
+        again
+    };
+    assert_eq!((sent(&mut agent), sent(&mut agent)), (Some(0), Some(1)));
+    // Nothing else waits: the same is tried again after the pause.
+    let now = refuse(&mut agent, Instant::ZERO, 0);
+    assert_eq!(sent(&mut agent), Some(0));
+    agent.returned(now, &BundleId([1; 16]), Returned::Lost);
+    let now = refuse(&mut agent, now, 0);
+    assert_eq!(sent(&mut agent), Some(1), "a bundle for which there may be room");
+    agent.acknowledged(&BundleId([1; 16]));
+    assert_eq!(sent(&mut agent), None);
+    let (again, wake) = agent.poll_timeout().unwrap();
+    assert!(again <= now + Duration::from_secs(60) && wake != AgentWake::Peer);
+    agent.handle_timeout(again);
+    assert_eq!(sent(&mut agent), Some(0));
+}
+
+#[test]
 fn bundles_expire_unless_they_are_on_their_way() {
     let mut agent = agent(limits());
     agent.set_peer(SHIP, true);
