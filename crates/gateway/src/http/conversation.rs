@@ -431,6 +431,8 @@ async fn both_ways(
 
 async fn one_way(from: (Wire<'_>, &mut Inlet), to: Wire<'_>) -> Result<(), ResetReason> {
     let mut all = Body::new(Framing::UntilClose);
+    // A body that was interrupted may have left something in TLS.
+    to.flush().await?;
     match pass(from, (to, As::Itself), &mut all, |_| {}, |_| {}).await {
         Ok(_) => to.finish().await,
         Err(Broken::From(reason) | Broken::To(reason)) => Err(reason),

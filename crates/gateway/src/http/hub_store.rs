@@ -18,7 +18,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::disk::Bytes;
 use super::exchange::sent_on;
-use super::hub::{Errand, Request, Sent, Unanswered, connect};
+use super::hub::{Errand, HubHttp, Job, Request, Sent, Unanswered, connect};
 use super::kept::Kept;
 use super::record::Recording;
 use super::refresh::{LIMIT, validate};
@@ -93,14 +93,7 @@ impl HubStore {
         told: &mut Option<(u64, ResponseHead)>,
     ) -> Result<(), ResetReason> {
         let (head, asker) = (&errand.request.head, &errand.job.asker);
-        let key = Key {
-            destination: match &errand.request.tls {
-                Some(_) => format!("{} tls {}", asker.network, errand.job.open.destination),
-                None => format!("{} {}", asker.network, errand.job.open.destination),
-            },
-            host: head.host().unwrap_or_default(),
-            target: head.target.clone(),
-        };
+        let key = key(errand);
         let now = clock::unix_time();
         let mut plan = self.kept.change(|cache| {
             cache.handle_request(now, key.clone(), head, Framing::None, asker.owner)
@@ -108,11 +101,13 @@ impl HubStore {
         loop {
             match plan {
                 Plan::Answer(answer, again) => {
-                    let said = self.say(errand, answer, told).await?;
+                    // It ends even if this does not: until then, nothing else validates the entry.
                     if let Some((head, asked)) = again {
-                        self.refresh(errand, &head, &asked).await;
+                        let Errand { http, job, request, .. } = *errand;
+                        let by = (http.clone(), job.clone(), request.tls.clone());
+                        tokio::spawn(refresh(self.kept.clone(), by, head, asked));
                     }
-                    if said {
+                    if self.say(errand, answer, told).await? {
                         return Ok(());
                     }
                 }
@@ -150,25 +145,6 @@ impl HubStore {
         Ok(true)
     }
 
-    /// Validates what was used although it had expired. The terminal has its answer.
-    async fn refresh(&self, errand: &Errand<'_>, head: &RequestHead, asked: &Asked) {
-        let refreshed = timeout(LIMIT, async {
-            let socket = connect(errand.job).await?;
-            let inlet = &mut Inlet::default();
-            match &errand.request.tls {
-                Some(name) => {
-                    let server = errand.http.server(name.clone())?;
-                    let secure = server.over(Under::socket(socket)).await?;
-                    validate(&self.kept, (Wire::Secure(&secure), inlet), head, asked).await
-                }
-                None => validate(&self.kept, (Wire::Socket(&socket), inlet), head, asked).await,
-            }
-        });
-        if !matches!(refreshed.await, Ok(Ok(()))) {
-            self.kept.change(|cache| cache.handle_failure(clock::unix_time(), asked));
-        }
-    }
-
     async fn ask(
         &self,
         errand: &Errand<'_>,
@@ -201,6 +177,42 @@ impl HubStore {
     }
 }
 
+/// Where the answer to a request is stored.
+fn key(errand: &Errand<'_>) -> Key {
+    let (head, network) = (&errand.request.head, &errand.job.asker.network);
+    Key {
+        destination: match &errand.request.tls {
+            Some(_) => format!("{network} tls {}", errand.job.open.destination),
+            None => format!("{network} {}", errand.job.open.destination),
+        },
+        host: head.host().unwrap_or_default(),
+        target: head.target.clone(),
+    }
+}
+
+/// Validates what is used although it has expired. Nobody waits.
+async fn refresh(
+    kept: Arc<Kept>,
+    (http, job, tls): (HubHttp, Arc<Job>, Option<ServerName<'static>>),
+    head: RequestHead,
+    asked: Asked,
+) {
+    let refreshed = timeout(LIMIT, async {
+        let socket = connect(&job).await?;
+        let inlet = &mut Inlet::default();
+        match tls {
+            Some(name) => {
+                let secure = http.server(name)?.over(Under::socket(socket)).await?;
+                validate(&kept, (Wire::Secure(&secure), inlet), &head, &asked).await
+            }
+            None => validate(&kept, (Wire::Socket(&socket), inlet), &head, &asked).await,
+        }
+    });
+    if !matches!(refreshed.await, Ok(Ok(()))) {
+        kept.change(|cache| cache.handle_failure(clock::unix_time(), &asked));
+    }
+}
+
 fn request(head: &RequestHead, tls: Option<ServerName<'static>>) -> Request {
     let bytes = sent_on(head, Framing::None);
     Request { head: head.clone(), bytes, tls }
@@ -217,7 +229,98 @@ async fn unavailable(
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use pep::config::HubHttpConfig;
+    use pep::http::{CacheConfig, Parsed, StoreLimits};
+    use slacp::{Destination, Open};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use units::ByteCount;
+
     use super::*;
+    use crate::operate::connections::Origin;
+    use crate::roles::gateway::{Admission, DialPolicy};
+    use crate::testkit::Hops;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn store() -> HubStore {
+        let size = ByteCount::new(100_000);
+        let limits = StoreLimits { memory: size, disk: ByteCount::new(0), object: size };
+        let cache = CacheConfig { limits, stale: Duration::ZERO };
+        HubStore::start(HubCacheConfig { cache, directory: None })
+    }
+
+    /// What a terminal asks of a server, and does not wait for.
+    fn abandoned(hops: &mut Hops, server: SocketAddr) -> Arc<Job> {
+        let [near, stream] = hops.open();
+        near.reset(ResetReason::TimedOut);
+        hops.run();
+        let source = ([10, 0, 0, 1], 40_000).into();
+        let origin = Origin::Peer { verified: true };
+        Arc::new(Job {
+            stream,
+            open: Open { destination: Destination::Address(server), source, dscp: None },
+            addresses: vec![server],
+            admission: Admission { origin, _permit: None, exchange: true },
+            policy: DialPolicy { timeout: PATIENCE, transparent: false, marked: false },
+            counters: Arc::default(),
+            hop: hops.hops[0].clone(),
+            asker: Asker::new(&PublicKey([1; 32]), None),
+        })
+    }
+
+    /// Stores something that has expired, and may be used while it is validated.
+    fn fill(store: &HubStore, errand: &Errand<'_>) {
+        let text = "HTTP/1.1 200 OK\r\nCache-Control: max-age=0, stale-while-revalidate=60\r\n\
+                    ETag: \"1\"\r\n\r\n";
+        let Parsed::Head(reply, _) = ResponseHead::parse(text.as_bytes()) else { panic!("{text}") };
+        let (now, owner, body): (_, _, &[u8]) =
+            (clock::unix_time(), errand.job.asker.owner, b"hello");
+        store.kept.change(|cache| {
+            let head = &errand.request.head;
+            let plan = cache.handle_request(now, key(errand), head, Framing::None, owner);
+            let Plan::Ask(_, asked) = plan else { panic!("{plan:?}") };
+            cache.handle_body(now, &asked, &reply, body.into(), 5);
+        });
+    }
+
+    /// Confirms what is asked for.
+    async fn confirm(mut server: TcpStream) {
+        let mut asked = vec![0; 4096];
+        let length = server.read(&mut asked).await.unwrap();
+        let asked = String::from_utf8_lossy(&asked[..length]);
+        assert!(asked.contains("If-None-Match: \"1\""), "{asked}");
+        let reply = b"HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n";
+        server.write_all(reply).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_expired_is_validated_though_the_terminal_has_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (mut hops, store) = (Hops::new(), store());
+        let job = abandoned(&mut hops, listener.local_addr().unwrap());
+        let config = HubHttpConfig { push: None, cache: None, authorities: None };
+        let http = HubHttp::new(config).unwrap_or_else(|error| panic!("{error}"));
+        let Parsed::Head(head, _) = RequestHead::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") else {
+            panic!("it is a request")
+        };
+        let request = request(&head, None);
+        let (http, request, to) = (&http, &request, &job.stream);
+        let errand = Errand { http, job: &job, request, to, budget: None, entry: None };
+        fill(&store, &errand);
+        assert!(store.answer(&errand, &mut None).await.is_err(), "nobody is there to get it");
+        let (server, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+        confirm(server).await;
+        let confirmed = async {
+            while store.stats().0.confirmed == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, confirmed).await.unwrap();
+    }
 
     #[test]
     fn terminals_share_with_those_of_the_same_name_only() {

@@ -66,18 +66,16 @@ impl Secure {
         read.await.map_err(|error| dial::reason(&error))
     }
 
-    /// Writes everything.
-    pub(super) async fn write(&self, mut data: &[u8]) -> Result<(), ResetReason> {
-        let written = async {
-            while !data.is_empty() {
-                let taken =
-                    poll_fn(|context| Pin::new(&mut *self.lock()).poll_write(context, data))
-                        .await?;
-                data = &data[taken..];
-            }
-            poll_fn(|context| Pin::new(&mut *self.lock()).poll_flush(context)).await
-        };
-        written.await.map_err(|error: io::Error| dial::reason(&error))
+    /// Writes something, and returns how much of it. It may wait for [`Self::flush`]. Cancel-safe.
+    pub(super) async fn write_some(&self, data: &[u8]) -> Result<usize, ResetReason> {
+        let written = poll_fn(|context| Pin::new(&mut *self.lock()).poll_write(context, data));
+        written.await.map_err(|error| dial::reason(&error))
+    }
+
+    /// Sends what was written. Cancel-safe.
+    pub(super) async fn flush(&self) -> Result<(), ResetReason> {
+        let flushed = poll_fn(|context| Pin::new(&mut *self.lock()).poll_flush(context));
+        flushed.await.map_err(|error| dial::reason(&error))
     }
 
     /// Whether this is over a stream of the hop.

@@ -66,27 +66,42 @@ impl Wire<'_> {
 
     /// Writes everything.
     pub(super) async fn write(self, mut data: &[u8]) -> Result<(), ResetReason> {
+        self.hold().await;
+        while !data.is_empty() {
+            let taken = self.write_some(data).await?;
+            data = &data[taken..];
+        }
+        self.flush().await
+    }
+
+    /// Waits for as long as it is held.
+    async fn hold(self) {
         if let Self::Held(_, hop) = self {
             let _ = timeout(HELD, hop.all_heard()).await;
         }
-        while !data.is_empty() {
-            let taken = match self {
-                Self::Secure(secure) => {
-                    secure.write(data).await?;
-                    data.len()
+    }
+
+    /// Writes something, and returns how much of it. Cancel-safe.
+    async fn write_some(self, data: &[u8]) -> Result<usize, ResetReason> {
+        match self {
+            Self::Socket(socket) | Self::Held(socket, _) => loop {
+                socket.writable().await.map_err(|error| failed(&error))?;
+                match socket.try_write(data) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    result => return result.map_err(|error| failed(&error)),
                 }
-                Self::Socket(socket) | Self::Held(socket, _) => {
-                    socket.writable().await.map_err(|error| failed(&error))?;
-                    match socket.try_write(data) {
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                        result => result.map_err(|error| failed(&error))?,
-                    }
-                }
-                Self::Stream(stream) => poll_fn(|context| stream.poll_write(context, data)).await?,
-            };
-            data = &data[taken..];
+            },
+            Self::Stream(stream) => poll_fn(|context| stream.poll_write(context, data)).await,
+            Self::Secure(secure) => secure.write_some(data).await,
         }
-        Ok(())
+    }
+
+    /// Sends what TLS still holds of what was written. Cancel-safe.
+    pub(super) async fn flush(self) -> Result<(), ResetReason> {
+        match self {
+            Self::Secure(secure) => secure.flush().await,
+            Self::Socket(_) | Self::Held(..) | Self::Stream(_) => Ok(()),
+        }
     }
 
     /// Ends what is sent.
@@ -150,7 +165,8 @@ pub(super) enum As {
 }
 
 /// Passes a body on. `content` gets what it contains, and `moved` how many bytes have been passed.
-/// Without a length it ends with its source: then the result is `false`.
+/// Without a length it ends with its source: then the result is `false`. If it is cancelled, `inlet` and
+/// `body` are where the next byte to be written is, if it is passed on as it came.
 pub(super) async fn pass(
     (from, inlet): (Wire<'_>, &mut Inlet),
     (to, form): (Wire<'_>, As),
@@ -164,20 +180,130 @@ pub(super) async fn pass(
             return Ok(false);
         }
         piece.clear();
-        let taken = body.take(&inlet.bytes, |bytes| {
+        let mut ahead = body.clone();
+        let taken = ahead.take(&inlet.bytes, |bytes| {
             content(bytes);
             if form == As::Content {
                 piece.extend_from_slice(bytes);
             }
         })?;
-        let passed = match form {
-            As::Itself => &inlet.bytes[..taken],
-            As::Content => &piece,
-            As::Nothing => &[],
-        };
-        to.write(passed).await.map_err(Broken::To)?;
+        match form {
+            As::Itself => {
+                send(inlet, taken, body, to, &moved).await?;
+                continue;
+            }
+            As::Content => to.write(&piece).await.map_err(Broken::To)?,
+            As::Nothing => {}
+        }
+        *body = ahead;
         moved(taken);
         inlet.consume(taken);
     }
     Ok(true)
+}
+
+/// Writes the next `left` bytes, which are of `body`. Each is consumed as soon as it is written: whatever
+/// becomes of the rest, none is written twice.
+async fn send(
+    inlet: &mut Inlet,
+    mut left: usize,
+    body: &mut Body,
+    to: Wire<'_>,
+    moved: &impl Fn(usize),
+) -> Result<(), Broken> {
+    to.hold().await;
+    while left > 0 {
+        let sent = to.write_some(&inlet.bytes[..left]).await.map_err(Broken::To)?;
+        body.take(&inlet.bytes[..sent], |_| {})?;
+        inlet.consume(sent);
+        moved(sent);
+        left -= sent;
+    }
+    to.flush().await.map_err(Broken::To)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pep::http::Framing;
+    use socket2::SockRef;
+    use tokio::io::AsyncReadExt;
+    use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+    use tokio_rustls::server::TlsStream;
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::*;
+    use crate::http::secure::Under;
+    use crate::testkit::{connected, payload, read_all};
+
+    const HOST: &str = "mirror.example";
+    /// More than these sockets take without a reader.
+    const LENGTH: usize = 4 << 20;
+    /// Long enough to fill them.
+    const MOMENT: Duration = Duration::from_millis(300);
+
+    /// A connection with small buffers.
+    async fn narrow() -> [TcpStream; 2] {
+        let ends = connected().await;
+        for end in ends.each_ref().map(SockRef::from) {
+            end.set_send_buffer_size(64 << 10).unwrap();
+            end.set_recv_buffer_size(64 << 10).unwrap();
+        }
+        ends
+    }
+
+    /// Has a body written to something that nobody reads, gives up, and returns what was not written.
+    async fn interrupted(to: Wire<'_>, all: &[u8]) -> Vec<u8> {
+        let mut inlet = Inlet { bytes: all.to_vec(), ended: true };
+        let mut body = Body::new(Framing::Length(all.len() as u64));
+        let passing = pass((to, &mut inlet), (to, As::Itself), &mut body, |_| {}, |_| {});
+        assert!(timeout(MOMENT, passing).await.is_err(), "all of it was taken");
+        assert!(inlet.bytes.len() < all.len() && !body.is_over());
+        let rest = Body::new(Framing::Length(inlet.bytes.len() as u64));
+        assert_eq!(body, rest, "both are at the same place");
+        inlet.bytes
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_interrupted_is_consumed_as_far_as_it_was_written() {
+        let all = payload(1, LENGTH);
+        let [near, mut far] = narrow().await;
+        let rest = interrupted(Wire::Socket(&near), &all).await;
+        drop(near);
+        let came = read_all(&mut far).await.unwrap();
+        assert!([came, rest].concat() == all);
+    }
+
+    /// A connection with TLS: the client's end, and the server's.
+    async fn secured() -> (Secure, TlsStream<TcpStream>) {
+        let made = rcgen::generate_simple_self_signed([HOST.to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.der().clone(), made.signing_key.serialize_der());
+        let mut authorities = RootCertStore::empty();
+        authorities.add(certificate.clone()).unwrap();
+        let key = PrivateKeyDer::try_from(key).unwrap();
+        let client = ClientConfig::builder().with_root_certificates(authorities);
+        let connector = TlsConnector::from(Arc::new(client.with_no_client_auth()));
+        let server = ServerConfig::builder().with_no_client_auth();
+        let server = server.with_single_cert(vec![certificate], key).unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(server));
+        let [near, far] = narrow().await;
+        let name = ServerName::try_from(HOST).unwrap();
+        let near = Secure::connect(&connector, name, Under::socket(near));
+        let (near, far) = tokio::join!(near, acceptor.accept(far));
+        (near.unwrap(), far.unwrap())
+    }
+
+    #[tokio::test]
+    async fn so_it_is_within_tls() {
+        let all = payload(2, LENGTH);
+        let (near, mut far) = secured().await;
+        let rest = interrupted(Wire::Secure(&near), &all).await;
+        let mut came = Vec::new();
+        let (finished, read) = tokio::join!(near.finish(), far.read_to_end(&mut came));
+        finished.unwrap();
+        read.unwrap();
+        assert!([came, rest].concat() == all);
+    }
 }

@@ -70,8 +70,9 @@ pub(super) fn answer(
 
 fn not_modified(whole: &ResponseHead) -> ResponseHead {
     let mut head = ResponseHead::own(304, "Not Modified");
+    // A cookie says nothing about what is stored: the client gets it in any case.
     let kept = |name: &str| {
-        name.eq_ignore_ascii_case("age")
+        ["age", "set-cookie"].iter().any(|it| name.eq_ignore_ascii_case(it))
             || OF_NOT_MODIFIED.iter().any(|it| name.eq_ignore_ascii_case(it))
     };
     let fields = whole.fields.all().filter(|(name, _)| kept(name));

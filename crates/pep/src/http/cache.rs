@@ -159,17 +159,18 @@ impl<B: Clone> Cache<B> {
         framing: Framing,
         client: IpAddr,
     ) -> Plan<B> {
-        let asked =
-            Asked { key, request: request.clone(), keep: false, validates: None, client, at: now };
+        // An answer is to what the server sees of the request, and so is what selects it.
+        let request = request.end_to_end();
         let cacheable =
             matches!(request.method.as_str(), "GET" | "HEAD") && framing == Framing::None;
         let conditional =
             ["if-match", "if-unmodified-since"].iter().any(|it| request.fields.has(it));
+        let asked = Asked { key, request, keep: false, validates: None, client, at: now };
         if !cacheable || conditional {
             self.stats.passed += 1;
-            return Plan::Ask(request.clone(), asked);
+            return Plan::Ask(asked.request.clone(), asked);
         }
-        match self.store.select(&asked.key, request) {
+        match self.store.select(&asked.key, &asked.request) {
             Some(id) => self.plan(now, id, asked),
             None => self.ask(asked),
         }
@@ -287,17 +288,40 @@ impl<B: Clone> Cache<B> {
         asked: &Asked,
         response: &ResponseHead,
     ) -> Verdict<B> {
-        if self.is_confirmed(id, response) {
-            let times = (asked.at, now);
-            self.store.update(id, |stored| stored.confirm(response, times));
-            if let Some(answer) = self.answer(now, id, &asked.request) {
-                self.stats.confirmed += 1;
-                return Verdict::Answer(answer);
-            }
+        if self.is_confirmed(id, response)
+            && let Some(answer) = self.confirm(now, id, asked, response)
+        {
+            self.stats.confirmed += 1;
+            return Verdict::Answer(answer);
         }
         self.store.remove(id);
         let asked = Asked { validates: None, at: now, ..asked.clone() };
         Verdict::Again(asked.request.clone(), asked)
+    }
+
+    /// Answers with what a 304 has confirmed, and keeps of that what others may have. [`None`] if the
+    /// body has gone with the rest.
+    fn confirm(
+        &mut self,
+        now: UnixTime,
+        id: EntryId,
+        asked: &Asked,
+        response: &ResponseHead,
+    ) -> Option<Answer<B>> {
+        let (stored, body, length) = self.store.get(id)?;
+        let (mut confirmed, body) = (stored.clone(), body.cloned());
+        confirmed.confirm(response, (asked.at, now));
+        let (head, part) = answer(now, &asked.request, &confirmed, length);
+        match confirmed.for_others(response) {
+            Some(kept) => self.store.update(id, |stored| *stored = kept),
+            None => self.store.remove(id),
+        }
+        let is_lost = body.is_none() && self.store.get(id).is_none();
+        if is_lost && part.is_some() {
+            return None;
+        }
+        self.stats.saved_bytes += part.map_or(0, |part| part.length);
+        Some(Answer { head, part, body: body.filter(|_| part.is_some()), entry: id })
     }
 
     /// Whether a 304 is about this response (RFC 9111 §4.3.4): its validator, if it has one, is ours.
@@ -365,15 +389,16 @@ impl<B: Clone> Cache<B> {
         length: u64,
         request: &RequestHead,
     ) -> Option<(ResponseHead, Option<Part>)> {
+        let request = request.end_to_end();
         let mut stored = Stored::new(&asked.request, response, (asked.at, now));
         stored.head.fields.remove("content-length");
         let serves = is_storable(&asked.request, response)
-            && stored.is_selected_by(request)
-            && stored.reuse(now, request) == Reuse::Fresh;
+            && stored.is_selected_by(&request)
+            && stored.reuse(now, &request) == Reuse::Fresh;
         if !serves {
             return None;
         }
-        let (head, part) = answer(now, request, &stored, length);
+        let (head, part) = answer(now, &request, &stored, length);
         self.stats.collapsed += 1;
         self.stats.saved_bytes += part.map_or(0, |part| part.length);
         Some((head, part))

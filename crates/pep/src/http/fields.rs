@@ -68,17 +68,20 @@ impl Fields {
 
     /// Removes what means something for one connection only (RFC 9110 §7.6.1).
     pub fn remove_of_connection(&mut self) {
+        self.remove_named();
+        self.0.retain(|(name, _)| !OF_CONNECTION.iter().any(|it| name.eq_ignore_ascii_case(it)));
+    }
+
+    /// Removes the fields that `Connection` names, but not `Connection` itself.
+    pub(super) fn remove_named(&mut self) {
         // What frames the body, and what tells hosts apart, is no connection's, whatever it claims:
         // a message without them would be read as another.
-        let kept = |it: &str| ["content-length", "host", "cache-control"].contains(&it);
-        let mut removed: Vec<String> =
+        let kept =
+            |it: &str| ["connection", "content-length", "host", "cache-control"].contains(&it);
+        let mut named: Vec<String> =
             self.members("connection").map(str::to_ascii_lowercase).collect();
-        removed.retain(|name| !kept(name));
-        let is_removed = |name: &str| {
-            OF_CONNECTION.iter().any(|it| name.eq_ignore_ascii_case(it))
-                || removed.iter().any(|it| name.eq_ignore_ascii_case(it))
-        };
-        self.0.retain(|(name, _)| !is_removed(name));
+        named.retain(|name| !kept(name));
+        self.0.retain(|(name, _)| !named.iter().any(|it| name.eq_ignore_ascii_case(it)));
     }
 
     /// Memory that they take, in bytes.
@@ -124,8 +127,12 @@ mod tests {
             ("Content-Length", "3"),
             ("Host", "a.example"),
         ]);
+        let names =
+            |fields: &Fields| fields.all().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+        let mut unnamed = fields.clone();
+        unnamed.remove_named();
+        assert_eq!(names(&unnamed), ["Connection", "Keep-Alive", "Content-Length", "Host"]);
         fields.remove_of_connection();
-        let names: Vec<&str> = fields.all().map(|(name, _)| name).collect();
-        assert_eq!(names, ["Content-Length", "Host"]);
+        assert_eq!(names(&fields), ["Content-Length", "Host"]);
     }
 }

@@ -156,7 +156,7 @@ pub(crate) fn merge(first: &[u8], second: &[u8], said: &[u8], later: u64) {
     if flights.board(now, &other, &2) == Boarding::Join(1) {
         assert_eq!(lead.key, other.key, "another's answer");
         let is_known = |request: &RequestHead| request.fields.has("authorization");
-        assert!(!is_known(&one.0) && !is_known(&two.0), "an answer for one user");
+        assert!(!is_known(&lead.request) && !is_known(&other.request), "an answer for one user");
         share(&mut cache, &lead, (&one, &two), said, later);
     }
     flights.land(&lead.key, number);

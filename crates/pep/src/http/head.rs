@@ -144,6 +144,14 @@ impl RequestHead {
         ["GET", "HEAD", "OPTIONS", "TRACE"].contains(&self.method.as_str())
     }
 
+    /// The request with the fields that its server will see: without those that `Connection` names
+    /// (RFC 9110 §7.6.1).
+    pub(super) fn end_to_end(&self) -> Self {
+        let mut head = self.clone();
+        head.fields.remove_named();
+        head
+    }
+
     /// As it is sent on.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(

@@ -68,15 +68,12 @@ pub(super) enum Reuse {
 pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> bool {
     let asked = Directives::of(&request.fields);
     let said = Directives::of(&response.fields);
-    let understood = UNDERSTOOD.contains(&response.status);
-    // A response with `must-understand` means its `no-store` for those who do not.
-    let no_store = said.no_store && !(said.must_understand && understood);
     // §3: a final response; 206 is for those who put parts together, 304 is no response of its own.
     let is_whole = response.status >= 200 && !matches!(response.status, 206 | 304);
-    if request.method != "GET" || !is_whole || asked.no_store || no_store || said.private {
+    if request.method != "GET" || !is_whole || asked.no_store || forbids_storing(response) {
         return false;
     }
-    if said.must_understand && !understood {
+    if said.must_understand && !UNDERSTOOD.contains(&response.status) {
         return false;
     }
     // §3.5.
@@ -84,11 +81,7 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
     if request.fields.has("authorization") && !(shared || said.must_revalidate) {
         return false;
     }
-    // §7.3 leaves it to servers to forbid it. Many do not, and one user's session would be another's.
-    if response.fields.has("set-cookie") && !shared {
-        return false;
-    }
-    if response.fields.lists("vary", "*") || overrides(&request.fields) {
+    if sets_cookie(response) || response.fields.lists("vary", "*") || overrides(&request.fields) {
         return false;
     }
     let explicit =
@@ -101,6 +94,21 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
     }
     let is_of_use = lasts || has_validator(&response.fields) || said.stale_if_error.is_some();
     (explicit || said.public || HEURISTIC.contains(&response.status)) && is_of_use
+}
+
+/// Whether a response says that it must not be stored, or not for others.
+fn forbids_storing(response: &ResponseHead) -> bool {
+    let said = Directives::of(&response.fields);
+    // A response with `must-understand` means its `no-store` for those who do not.
+    let understood = said.must_understand && UNDERSTOOD.contains(&response.status);
+    said.private || said.no_store && !understood
+}
+
+/// Whether a response sets a cookie, and does not say that it is for all. §7.3 leaves it to servers to
+/// forbid storing it. Many do not, and one user's session would be another's.
+pub(super) fn sets_cookie(response: &ResponseHead) -> bool {
+    let said = Directives::of(&response.fields);
+    response.fields.has("set-cookie") && !(said.public || said.s_maxage.is_some())
 }
 
 /// Whether a response that comes now may be stored, and stays fresh for this time.
@@ -290,6 +298,18 @@ impl Stored {
         names.iter().for_each(|name| self.head.fields.remove(name));
         new.all().for_each(|(name, value)| self.head.fields.push(name, value));
         (self.requested, self.received) = (requested, received);
+    }
+
+    /// What others may have of it after this confirmation: all but a cookie that was set for one client.
+    /// [`None`] if the confirmation says that it is not for others, or not to be stored.
+    pub(super) fn for_others(mut self, confirmation: &ResponseHead) -> Option<Self> {
+        if forbids_storing(&self.head) {
+            return None;
+        }
+        if sets_cookie(&self.head) || sets_cookie(confirmation) {
+            self.head.fields.remove("set-cookie");
+        }
+        Some(self)
     }
 
     /// Memory that it takes, in bytes.

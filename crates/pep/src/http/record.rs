@@ -7,7 +7,7 @@ use units::UnixTime;
 
 use super::fields::Fields;
 use super::head::{Parsed, RequestHead, ResponseHead};
-use super::policy::Stored;
+use super::policy::{Stored, sets_cookie};
 use super::store::Key;
 
 /// Names the format, with its version.
@@ -58,6 +58,10 @@ impl Record {
         let Parsed::Head(ours, length) = RequestHead::parse(bytes) else { return None };
         let Parsed::Head(head, rest) = ResponseHead::parse(&bytes[length..]) else { return None };
         if ours.method != METHOD || length + rest != bytes.len() {
+            return None;
+        }
+        // Earlier versions kept the cookies of a 304, which are one client's.
+        if sets_cookie(&head) {
             return None;
         }
         let text = |name| ours.fields.text(name);

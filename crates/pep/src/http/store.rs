@@ -10,6 +10,8 @@ use super::policy::Stored;
 
 /// What an entry takes beyond its head and body, in bytes.
 const OVERHEAD: usize = 400;
+/// What files take on a disk, in bytes: a multiple of this.
+const BLOCK: u64 = 4096;
 /// The most responses with one key, which different requests select.
 const MOST_VARIANTS: usize = 16;
 
@@ -75,6 +77,11 @@ impl<B> Entry<B> {
     fn head_size(&self) -> u64 {
         (OVERHEAD + self.key.size() + self.stored.size()) as u64
     }
+
+    /// What its two files take.
+    fn file_size(&self) -> u64 {
+        self.head_size().next_multiple_of(BLOCK) + self.length.next_multiple_of(BLOCK)
+    }
 }
 
 /// Responses by key. Bodies (`B`) are in memory, on disk, or both.
@@ -83,11 +90,10 @@ pub struct Store<B> {
     limits: StoreLimits,
     entries: BTreeMap<EntryId, Entry<B>>,
     by_key: BTreeMap<Key, Vec<EntryId>>,
-    /// Entries with bodies in memory, and those with files.
-    in_memory: Queue,
+    /// The heads of all entries, bodies in memory, and files.
+    heads: Queue,
+    bodies: Queue,
     on_disk: Queue,
-    /// Memory of all heads.
-    heads: u64,
     next: u64,
     clock: u64,
     outputs: VecDeque<FileOutput<B>>,
@@ -100,9 +106,9 @@ impl<B: Clone> Store<B> {
             limits,
             entries: BTreeMap::new(),
             by_key: BTreeMap::new(),
-            in_memory: Queue::default(),
+            heads: Queue::default(),
+            bodies: Queue::default(),
             on_disk: Queue::default(),
-            heads: 0,
             next: 0,
             clock: 0,
             outputs: VecDeque::new(),
@@ -117,7 +123,7 @@ impl<B: Clone> Store<B> {
 
     /// Memory in use, in bytes.
     pub fn memory(&self) -> u64 {
-        self.heads + self.in_memory.bytes
+        self.heads.bytes + self.bodies.bytes
     }
 
     /// Bytes of files.
@@ -234,15 +240,32 @@ impl<B: Clone> Store<B> {
         self.clock += 1;
         let mark = self.clock;
         let entry = Entry { key, stored, length, owner, mark, body, on_disk, revalidating: false };
-        let head = entry.head_size();
-        self.heads += head;
-        if entry.body.is_some() {
-            self.in_memory.add(owner, mark, id, length);
-        }
-        if on_disk {
-            self.on_disk.add(owner, mark, id, length + head);
-        }
+        self.weigh(id, &entry);
         self.entries.insert(id, entry);
+    }
+
+    /// Counts an entry for its owner.
+    fn weigh(&mut self, id: EntryId, entry: &Entry<B>) {
+        let (owner, mark) = (entry.owner, entry.mark);
+        self.heads.add(owner, mark, id, entry.head_size());
+        if entry.body.is_some() {
+            self.bodies.add(owner, mark, id, entry.length);
+        }
+        if entry.on_disk {
+            self.on_disk.add(owner, mark, id, entry.file_size());
+        }
+    }
+
+    /// The opposite.
+    fn unweigh(&mut self, entry: &Entry<B>) {
+        let (owner, mark) = (entry.owner, entry.mark);
+        self.heads.take(owner, mark, entry.head_size());
+        if entry.body.is_some() {
+            self.bodies.take(owner, mark, entry.length);
+        }
+        if entry.on_disk {
+            self.on_disk.take(owner, mark, entry.file_size());
+        }
     }
 
     /// Sets whether an entry is being validated; returns whether it was.
@@ -269,7 +292,7 @@ impl<B: Clone> Store<B> {
             return;
         };
         entry.body = Some(body);
-        self.in_memory.add(entry.owner, entry.mark, id, entry.length);
+        self.bodies.add(entry.owner, entry.mark, id, entry.length);
         self.make_room();
     }
 
@@ -277,8 +300,7 @@ impl<B: Clone> Store<B> {
     pub fn lost(&mut self, id: EntryId) {
         let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.on_disk) else { return };
         entry.on_disk = false;
-        let size = entry.length + entry.head_size();
-        self.on_disk.take(entry.owner, entry.mark, size);
+        self.on_disk.take(entry.owner, entry.mark, entry.file_size());
         if entry.body.is_none() {
             self.remove(id);
         }
@@ -299,14 +321,7 @@ impl<B: Clone> Store<B> {
 
     fn take(&mut self, id: EntryId) -> Option<Entry<B>> {
         let entry = self.entries.remove(&id)?;
-        let head = entry.head_size();
-        self.heads -= head;
-        if entry.body.is_some() {
-            self.in_memory.take(entry.owner, entry.mark, entry.length);
-        }
-        if entry.on_disk {
-            self.on_disk.take(entry.owner, entry.mark, entry.length + head);
-        }
+        self.unweigh(&entry);
         if let Some(ids) = self.by_key.get_mut(&entry.key) {
             ids.retain(|it| *it != id);
             if ids.is_empty() {
@@ -317,18 +332,20 @@ impl<B: Clone> Store<B> {
     }
 
     fn touch(&mut self, id: EntryId) {
-        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(mut entry) = self.entries.remove(&id) else { return };
+        self.unweigh(&entry);
         self.clock += 1;
-        let old = std::mem::replace(&mut entry.mark, self.clock);
-        let head = entry.head_size();
-        if entry.body.is_some() {
-            self.in_memory.take(entry.owner, old, entry.length);
-            self.in_memory.add(entry.owner, entry.mark, id, entry.length);
-        }
-        if entry.on_disk {
-            self.on_disk.take(entry.owner, old, entry.length + head);
-            self.on_disk.add(entry.owner, entry.mark, id, entry.length + head);
-        }
+        entry.mark = self.clock;
+        self.weigh(id, &entry);
+        self.entries.insert(id, entry);
+    }
+
+    /// What gives way in memory: of the owner whose heads and bodies take the most, the oldest body, or
+    /// the oldest head if there are none.
+    fn victim(&self) -> Option<EntryId> {
+        let taken = |owner: &IpAddr| self.heads.of(owner) + self.bodies.of(owner);
+        let owner = self.heads.owners.keys().copied().max_by_key(taken)?;
+        self.bodies.oldest(&owner).or_else(|| self.heads.oldest(&owner))
     }
 
     /// Lets go of what is too much. What is on disk needs no memory but its head.
@@ -345,10 +362,10 @@ impl<B: Clone> Store<B> {
             }
         }
         while self.memory() > self.limits.memory.get() {
-            let Some(id) = self.in_memory.victim().or_else(|| self.on_disk.victim()) else { break };
+            let Some(id) = self.victim() else { break };
             let Some(entry) = self.entries.get_mut(&id) else { break };
             if entry.on_disk && entry.body.take().is_some() {
-                self.in_memory.take(entry.owner, entry.mark, entry.length);
+                self.bodies.take(entry.owner, entry.mark, entry.length);
             } else {
                 self.remove(id);
             }
@@ -390,5 +407,15 @@ impl Queue {
     fn victim(&self) -> Option<EntryId> {
         let (_, entries) = self.owners.values().max_by_key(|(bytes, _)| *bytes)?;
         entries.values().next().copied()
+    }
+
+    /// The bytes of an owner.
+    fn of(&self, owner: &IpAddr) -> u64 {
+        self.owners.get(owner).map_or(0, |(bytes, _)| *bytes)
+    }
+
+    /// The entry of an owner that was not used for the longest time.
+    fn oldest(&self, owner: &IpAddr) -> Option<EntryId> {
+        self.owners.get(owner)?.1.values().next().copied()
     }
 }

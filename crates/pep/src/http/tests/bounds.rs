@@ -122,6 +122,37 @@ fn a_client_that_fills_the_store_displaces_its_own() {
 }
 
 #[test]
+fn a_client_that_fills_the_store_with_empty_answers_displaces_its_own() {
+    for disk in [0, 10_000_000] {
+        let mut store = Store::new(config(100_000, disk).limits);
+        assert!(store.insert(key("/mine"), &get(""), stored(), (1, 1000), client(1)));
+        for number in 0..2000 {
+            store.insert(key(&format!("/{number}")), &get(""), stored(), (0, 0), client(2));
+        }
+        let mine = store.select(&key("/mine"), &get("")).expect("it stays");
+        assert_eq!(store.get(mine).unwrap().1, Some(&1), "in memory, too");
+        assert!(store.select(&key("/1999"), &get("")).is_some());
+        assert!(store.select(&key("/0"), &get("")).is_none());
+    }
+}
+
+#[test]
+fn an_empty_answer_takes_a_block_of_the_disk() {
+    let mut store = Store::new(config(1_000_000, 100_000).limits);
+    assert!(store.insert(key("/mine"), &get(""), stored(), (1, 10_000), client(1)));
+    for number in 0..100 {
+        store.insert(key(&format!("/{number}")), &get(""), stored(), (0, 0), client(2));
+    }
+    let on_disk = |output| match output {
+        FileOutput::Write(..) => 1,
+        FileOutput::Remove(_) => -1,
+    };
+    let left: i32 = std::iter::from_fn(|| store.poll_output()).map(on_disk).sum();
+    assert!(left <= 100_000 / 4096, "{left}");
+    assert!(store.disk() <= 100_000 && store.select(&key("/mine"), &get("")).is_some());
+}
+
+#[test]
 fn what_is_on_disk_needs_no_memory_and_comes_back_after_a_restart() {
     let limits = config(20_000, 1_000_000).limits;
     let mut store = Store::new(limits);

@@ -21,6 +21,15 @@ fn a_record_is_read_as_it_was_written() {
 }
 
 #[test]
+fn a_file_with_one_client_s_cookie_is_not_read() {
+    let mut record = record();
+    record.stored.head.fields.push("Set-Cookie", "session=1");
+    assert_eq!(Record::decode(&record.encode()), None);
+    record.stored.head.fields.push("Cache-Control", "public");
+    assert_eq!(Record::decode(&record.encode()), Some(record));
+}
+
+#[test]
 fn a_file_that_was_cut_off_or_is_another_s_is_not_read() {
     let bytes = record().encode();
     for cut in 0..bytes.len() {

@@ -126,6 +126,25 @@ fn a_response_serves_requests_that_select_it() {
     }
 }
 
+/// RFC 9110 §7.6.1: the server does not get what `Connection` names.
+#[test]
+fn what_connection_names_selects_nothing() {
+    let reply = response(200, "Cache-Control: max-age=100\nVary: Accept-Language");
+    let named = "Connection: close, accept-language\nAccept-Language: de";
+    for (first, second, reused) in [
+        (named, "Accept-Language: de", false),
+        (named, "", true),
+        ("Accept-Language: de", named, false),
+        ("", named, true),
+        (named, named, true),
+    ] {
+        assert_eq!(Net::reuses(&get(first), &reply, 1, &get(second)), reused, "{first} {second}");
+    }
+    let mut net = Net::new();
+    let Plan::Ask(sent, _) = net.plan(0, &get(named)) else { panic!("nothing is stored") };
+    assert!(!sent.fields.has("accept-language") && !sent.keeps_alive());
+}
+
 #[test]
 fn several_responses_of_one_key_are_kept_as_long_as_they_are_few() {
     let mut net = Net::new();
@@ -160,6 +179,76 @@ fn a_server_confirms_what_has_expired() {
     let head = &answer.head.fields;
     assert_eq!((head.text("age"), head.text("x-new")), (Some("40"), Some("y")));
     assert_eq!(head.text("content-length"), Some("10"));
+}
+
+/// What a client gets that asks when the first answer has expired, and is confirmed like this. Returns
+/// the cache, too, which has written its files.
+fn confirmed(conditions: &str, lines: &str) -> (Net, Answer<&'static str>) {
+    let mut net = Net { cache: Cache::new(config(1_000_000, 1_000_000)) };
+    net.ask(0, &get(""), &response(200, "Cache-Control: max-age=10\nETag: \"1\""));
+    while net.cache.poll_output().is_some() {}
+    let Plan::Ask(_, asked) = net.plan(20, &get(conditions)) else { panic!("it has expired") };
+    let date = "Date: Sun, 06 Nov 1994 08:49:57 GMT";
+    let confirmation = response(304, &format!("ETag: \"1\"\n{date}\n{lines}"));
+    match net.cache.handle_response(at(20), &asked, &confirmation) {
+        Verdict::Answer(answer) => (net, answer),
+        verdict => panic!("{verdict:?}"),
+    }
+}
+
+/// RFC 9111 §7.3, as for whole responses.
+#[test]
+fn a_cookie_of_a_confirmation_is_for_its_client_only() {
+    for (lines, shared) in [
+        ("", false),
+        ("Cache-Control: max-age=50", false),
+        ("Cache-Control: max-age=50, public", true),
+        ("Cache-Control: s-maxage=50", true),
+    ] {
+        for (conditions, status) in [("", 200), ("If-None-Match: \"1\"", 304)] {
+            let lines = format!("Set-Cookie: session=1\nX-New: y\n{lines}");
+            let (mut net, answer) = confirmed(conditions, &lines);
+            let cookie = answer.head.fields.text("set-cookie");
+            assert_eq!((answer.head.status, cookie), (status, Some("session=1")), "{lines}");
+            // Its head is written again, as it is in memory.
+            let Some(FileOutput::Write(id, None)) = net.cache.poll_output() else {
+                panic!("{lines}")
+            };
+            let (stored, ..) = net.cache.store().get(id).unwrap();
+            let fields = &stored.head.fields;
+            assert_eq!((fields.has("set-cookie"), fields.has("x-new")), (shared, true), "{lines}");
+            let Plan::Answer(answer, _) = net.plan(21, &get("")) else { panic!("{lines}") };
+            assert_eq!(answer.head.fields.has("set-cookie"), shared, "{lines}");
+        }
+    }
+}
+
+#[test]
+fn what_a_confirmation_makes_private_serves_its_client_and_is_forgotten() {
+    for lines in ["private, max-age=50", "private=\"x\"", "no-store"] {
+        let (mut net, answer) = confirmed("", &format!("Cache-Control: {lines}"));
+        assert_eq!((answer.head.status, answer.body), (200, Some(BODY)), "{lines}");
+        assert_eq!(answer.head.fields.text("cache-control"), Some(lines));
+        assert!(matches!(net.cache.poll_output(), Some(FileOutput::Remove(_))), "{lines}");
+        assert_eq!(net.ask(21, &get(""), &response(200, "")), Got::Server(200), "{lines}");
+    }
+}
+
+/// RFC 5861 §3: nobody waits for this confirmation.
+#[test]
+fn a_cookie_that_comes_while_the_expired_is_used_is_nobody_s() {
+    for (said, entries) in [("max-age=50", 1), ("private", 0)] {
+        let mut net = Net::new();
+        let reply = "Cache-Control: max-age=10, stale-while-revalidate=60\nETag: \"1\"";
+        net.ask(0, &get(""), &response(200, reply));
+        let Plan::Answer(_, Some((_, asked))) = net.plan(20, &get("")) else { panic!("{said}") };
+        let lines = format!("ETag: \"1\"\nSet-Cookie: session=1\nCache-Control: {said}");
+        net.reply(21, &asked, &response(304, &lines));
+        assert_eq!(net.cache.stats().entries, entries, "{said}");
+        if let Plan::Answer(answer, _) = net.plan(22, &get("")) {
+            assert!(!answer.head.fields.has("set-cookie"), "{said}");
+        }
+    }
 }
 
 #[test]
