@@ -15,6 +15,7 @@ use units::{Instant, Machine};
 
 use super::carry::{self, Through};
 use super::doors::Doors;
+use super::places::{MOST_CONNECTIONS, Place, Places};
 use super::secure::{self, Speech};
 use super::servers::Servers;
 use super::tcp::{self, Origin};
@@ -30,8 +31,6 @@ use crate::roles::gateway::log_panic;
 
 /// Questions that may wait for the driver; more are lost, and asked again.
 const MOST_INPUTS: usize = 1024;
-/// TCP connections of clients at once.
-const MOST_CONNECTIONS: usize = 1024;
 
 /// Where answers go.
 #[derive(Clone)]
@@ -138,6 +137,7 @@ impl Names {
             own,
             through,
             tasks: JoinSet::new(),
+            places: Places::default(),
             conversations: JoinSet::new(),
             carried: JoinSet::new(),
         };
@@ -176,7 +176,9 @@ struct Driver {
     through: Arc<Through>,
     /// Questions that others answer.
     tasks: JoinSet<Done>,
-    /// Clients' TCP connections with questions, and the doors.
+    /// For clients' TCP connections with questions.
+    places: Places,
+    /// These connections, those of them that are carried, and the doors.
     conversations: JoinSet<()>,
     /// Connections to names. Like those that interception takes, they are limited by what the gateway
     /// holds in all: then no more names get addresses of the pool ([`Route::by_name`]).
@@ -269,11 +271,12 @@ impl Driver {
         if let Some(name) = name {
             let through = self.through.clone();
             self.carried.spawn(carry::to_name(through, route, accepted, name));
-        } else if is_question && self.conversations.len() < MOST_CONNECTIONS {
+        } else if is_question && let Some(place) = self.places.take(accepted.open.source.ip()) {
             let (desk, through) = (self.desk.clone(), self.through.clone());
             let resolver = Some(destination).filter(|it| !self.is_own(*it));
             let origin = Origin { client: accepted.open.source, resolver, intercepted: true };
-            self.conversations.spawn(answer_or_carry(desk, through, route, accepted, origin));
+            let from = (origin, place);
+            self.conversations.spawn(answer_or_carry(desk, through, route, accepted, from));
         } else {
             // An address that stands for nothing, or no longer; or too many ask.
             reset(accepted.socket);
@@ -281,10 +284,12 @@ impl Driver {
     }
 
     fn converse(&mut self, socket: TcpStream, origin: Origin, speech: Speech) {
-        if self.conversations.len() < MOST_CONNECTIONS {
-            let desk = self.desk.clone();
-            self.conversations.spawn(secure::converse(desk, socket, origin, speech));
-        }
+        let Some(place) = self.places.take(origin.client.ip()) else { return };
+        let desk = self.desk.clone();
+        self.conversations.spawn(async move {
+            secure::converse(desk, socket, origin, speech).await;
+            drop(place);
+        });
     }
 
     fn is_of_pool(&self, address: IpAddr) -> bool {
@@ -422,21 +427,79 @@ async fn pause(error: &std::io::Error) {
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
 }
 
-/// Answers the questions on a redirected connection; one whose first message is for its server alone
-/// is carried there.
+/// Answers the questions on a redirected connection. One whose first message is for its server
+/// alone is carried there, as interception would do, and leaves its place to others.
 async fn answer_or_carry(
     desk: Arc<Desk>,
     through: Arc<Through>,
     route: Route,
     accepted: Accepted,
-    origin: Origin,
+    (origin, place): (Origin, Place),
 ) {
     let Accepted { mut socket, open } = accepted;
     match tcp::first(&mut socket).await {
         Some((framing, false)) => tcp::converse(desk, socket, origin, framing).await,
         Some((framing, true)) if origin.resolver.is_some() => {
+            drop(place);
             carry::carry(through, route, (socket, framing.rest()), open.into()).await;
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pep::egress::Egress;
+    use slacp::Open;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::operate::counters::Counters;
+    use crate::relay::names::Resolver as HostResolver;
+    use crate::testkit::{Hops, connected, dialer};
+
+    /// An update (RFC 2136), which only its server can answer: its header, behind its length.
+    const UPDATE: [u8; 14] = [0, 12, 0, 7, 0x28, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+    fn through() -> Arc<Through> {
+        let [_, hop] = Hops::new().hops;
+        Arc::new(Through {
+            hop,
+            dialer: dialer(Egress::everywhere().and_loopback()),
+            resolver: HostResolver::default(),
+            counters: Arc::new(Counters::default()),
+            http: None,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_carried_leaves_its_place_to_others() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let destination = server.local_addr().unwrap();
+        let [mut client, socket] = connected().await;
+        let source = client.local_addr().unwrap();
+        let accepted = Accepted { socket, open: Open { destination, source, dscp: None } };
+        let origin = Origin { client: source, resolver: Some(destination), intercepted: true };
+        let (places, desk) = (Places::default(), Arc::new(Desk::new(mpsc::channel(1).0)));
+        let place = places.take(source.ip()).unwrap();
+        let route = Route::default();
+        let carrying =
+            tokio::spawn(answer_or_carry(desk, through(), route, accepted, (origin, place)));
+        tokio::task::yield_now().await;
+        assert!(!places.are_free(), "it may be about to ask");
+        client.write_all(&UPDATE).await.unwrap();
+        let carried = async {
+            let (mut socket, _) = server.accept().await.unwrap();
+            let mut said = [0; UPDATE.len()];
+            socket.read_exact(&mut said).await.unwrap();
+            (socket, said)
+        };
+        let (_socket, said) = timeout(Duration::from_secs(10), carried).await.unwrap();
+        assert_eq!(said, UPDATE);
+        assert!(places.are_free() && !carrying.is_finished());
+        carrying.abort();
     }
 }

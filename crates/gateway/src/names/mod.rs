@@ -11,6 +11,7 @@ mod exchange;
 mod https;
 pub(crate) mod hub;
 mod lookup;
+mod places;
 pub(crate) mod secure;
 mod servers;
 mod tcp;

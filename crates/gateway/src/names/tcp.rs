@@ -10,11 +10,12 @@ use pep::names::{Question, Unanswerable};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Receiver, channel};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::desk::{Asker, Desk};
 
-/// How long a connection may be idle (RFC 7766 §6.2.3): longer than any answer takes.
+/// How long a connection may be idle (RFC 7766 §6.2.3): longer than any answer takes. Parts of a
+/// message do not count, so that a client cannot hold its place with a byte now and then.
 pub(super) const IDLE: Duration = Duration::from_secs(15);
 /// Answers that wait for a client to read them; it gets no more until it does.
 const MOST_WAITING: usize = 64;
@@ -94,30 +95,35 @@ async fn serve(
     let socket = pin!(socket);
     let (mut reader, mut writer) = split(socket);
     let (mut open, mut waiting) = (true, 0_usize);
+    let mut limit = pin!(sleep(IDLE));
     while open || waiting > 0 {
         while waiting < MOST_WAITING
             && let Some(message) = framing.next()
         {
             waiting += 1;
+            limit.set(sleep(IDLE));
             ask(message);
         }
         let has_room = open && waiting < MOST_WAITING;
-        let turn = timeout(IDLE, async {
-            tokio::select! {
-                read = framing.read(&mut reader), if has_room => open = read?,
-                Some(answer) = answers.recv() => {
-                    waiting = waiting.saturating_sub(1);
-                    let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
-                    writer.write_all(&[&length.to_be_bytes(), &answer[..]].concat()).await?;
-                    // TLS may keep a part.
-                    writer.flush().await?;
-                }
+        tokio::select! {
+            read = framing.read(&mut reader), if has_room => open = read?,
+            Some(answer) = answers.recv() => {
+                waiting = waiting.saturating_sub(1);
+                let written = timeout(IDLE, write(&mut writer, &answer)).await;
+                written.map_err(io::Error::other)??;
+                limit.set(sleep(IDLE));
             }
-            Ok::<_, io::Error>(())
-        });
-        turn.await.map_err(io::Error::other)??;
+            () = limit.as_mut() => return Err(io::ErrorKind::TimedOut.into()),
+        }
     }
     writer.shutdown().await
+}
+
+async fn write(writer: &mut (impl AsyncWrite + Unpin), answer: &[u8]) -> io::Result<()> {
+    let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
+    writer.write_all(&[&length.to_be_bytes()[..], answer].concat()).await?;
+    // TLS may keep a part.
+    writer.flush().await
 }
 
 /// Reads the first message of a client, and tells whether only its server can answer it; [`None`] if
@@ -154,5 +160,43 @@ mod tests {
             assert_eq!(found, [&b"one"[..], b"", b"three"]);
             assert_eq!(framing.rest(), [0]);
         }
+    }
+
+    /// Says a piece every `pause`, `times` times, to a conversation that gives no answers: the
+    /// messages that were asked, and how long the conversation lasted.
+    async fn drip(piece: &'static [u8], pause: Duration, times: usize) -> (usize, Duration) {
+        let (mut client, server) = tokio::io::duplex(PIECE);
+        let (_sender, answers) = channel(1);
+        let asked = std::cell::Cell::new(0);
+        let ask = |_: Vec<u8>| asked.set(asked.get() + 1);
+        let conversation = serve(server, Framing::default(), answers, ask);
+        let client = async {
+            for _ in 0..times {
+                client.write_all(piece).await?;
+                sleep(pause).await;
+            }
+            std::future::pending::<io::Result<()>>().await
+        };
+        let began = tokio::time::Instant::now();
+        tokio::select! {
+            ended = conversation => assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut),
+            ended = client => panic!("the client ends: {ended:?}"),
+        }
+        (asked.get(), began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_must_come_whole_in_time() {
+        // A message of 65,535 bytes.
+        let (asked, lasted) = drip(&[0xff], Duration::from_secs(1), 1000).await;
+        assert_eq!(asked, 0);
+        assert!(lasted >= IDLE && lasted < IDLE + Duration::from_secs(1), "{lasted:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whole_messages_keep_a_conversation_open() {
+        let (asked, lasted) = drip(&[0, 1, 7], Duration::from_secs(10), 4).await;
+        assert_eq!(asked, 4);
+        assert!(lasted >= Duration::from_secs(30) + IDLE, "{lasted:?}");
     }
 }

@@ -2,13 +2,14 @@
 //! opening of its connection to it.
 //!
 //! Name and address stay together for a time after the last use, so that a client that keeps the
-//! address longer than its TTL says still gets there. When all addresses are taken, the client with
-//! the most gives up the one that it has not used for longest, if it asks for another; others get
-//! none, and wait for the real answer.
+//! address longer than its TTL says still gets there. No other name gets the address before, since
+//! other clients may use it, too, and would reach another host. A client with its share of the
+//! addresses gets no more, and nobody does when all are taken: they wait for the real answer. An
+//! address that is free again is the last to be given.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use slacp::HostName;
 use units::Instant;
@@ -44,12 +45,14 @@ pub struct Pool {
     size: u32,
     /// The highest number used so far.
     highest: u32,
-    free: Vec<u32>,
+    /// Numbers that are free again, the one that was used last at the back.
+    free: VecDeque<u32>,
     names: BTreeMap<Box<str>, u32>,
     places: BTreeMap<u32, Held>,
     /// Numbers in the order of their use.
     order: BTreeSet<(Instant, u32)>,
-    clients: BTreeMap<IpAddr, BTreeSet<(Instant, u32)>>,
+    /// Numbers that each client has.
+    clients: BTreeMap<IpAddr, u32>,
 }
 
 /// A name that has an address.
@@ -73,7 +76,7 @@ impl Pool {
             config,
             size,
             highest: 0,
-            free: Vec::new(),
+            free: VecDeque::new(),
             names: BTreeMap::new(),
             places: BTreeMap::new(),
             order: BTreeSet::new(),
@@ -96,7 +99,7 @@ impl Pool {
         self.config.of(version).is_some()
     }
 
-    /// The number of a name's addresses; [`None`] if all are taken.
+    /// The number of a name's addresses; [`None`] if all are taken, or the client's share.
     pub(super) fn number(&mut self, now: Instant, client: IpAddr, name: &HostName) -> Option<u32> {
         self.expire(now);
         if let Some(number) = self.names.get(name.as_str()).copied() {
@@ -107,7 +110,7 @@ impl Pool {
         self.names.insert(name.as_str().into(), number);
         self.places.insert(number, Held { name: name.clone(), used: now, client });
         self.order.insert((now, number));
-        self.clients.entry(client).or_default().insert((now, number));
+        *self.clients.entry(client).or_default() += 1;
         Some(number)
     }
 
@@ -136,29 +139,22 @@ impl Pool {
 
     fn touch(&mut self, now: Instant, number: u32) {
         let Some(held) = self.places.get_mut(&number) else { return };
-        let before = (held.used, number);
-        held.used = now;
-        self.order.remove(&before);
+        self.order.remove(&(held.used, number));
         self.order.insert((now, number));
-        if let Some(of_client) = self.clients.get_mut(&held.client) {
-            of_client.remove(&before);
-            of_client.insert((now, number));
-        }
+        held.used = now;
     }
 
-    /// A number for another name of this client.
+    /// A number for another name of this client, and one that has rested for as long as possible.
     fn take(&mut self, client: IpAddr) -> Option<u32> {
-        let of_client = self.clients.get(&client);
-        let share = (self.size / SHARE).max(1) as usize;
-        if of_client.is_some_and(|it| it.len() >= share) {
-            let oldest = of_client.and_then(|it| it.first()).map(|(_, number)| *number)?;
-            self.remove(oldest);
+        let share = (self.size / SHARE).max(1);
+        if self.clients.get(&client).is_some_and(|count| *count >= share) {
+            return None;
         }
-        self.free.pop().or_else(|| {
-            let unused = (self.highest < self.size).then_some(self.highest + 1)?;
-            self.highest = unused;
-            Some(unused)
-        })
+        if self.highest < self.size {
+            self.highest += 1;
+            return Some(self.highest);
+        }
+        self.free.pop_front()
     }
 
     fn expire(&mut self, now: Instant) {
@@ -173,13 +169,13 @@ impl Pool {
         let Some(held) = self.places.remove(&number) else { return };
         self.names.remove(held.name.as_str());
         self.order.remove(&(held.used, number));
-        if let Some(of_client) = self.clients.get_mut(&held.client) {
-            of_client.remove(&(held.used, number));
-            if of_client.is_empty() {
+        if let Some(count) = self.clients.get_mut(&held.client) {
+            *count -= 1;
+            if *count == 0 {
                 self.clients.remove(&held.client);
             }
         }
-        self.free.push(number);
+        self.free.push_back(number);
     }
 }
 
@@ -233,15 +229,42 @@ mod tests {
     #[test]
     fn a_client_that_takes_all_leaves_others_theirs() {
         let mut pool = pool(&["198.18.0.0/24"]);
-        for number in 0..1000 {
-            assert!(pool.number(at(1), client(1), &name(number)).is_some());
-        }
+        let given: Vec<bool> = (0..1000)
+            .map(|number| pool.number(at(1), client(1), &name(number)).is_some())
+            .collect();
+        assert!(given[..254 / 4].iter().all(|it| *it) && !given[254 / 4..].contains(&true));
         assert_eq!(pool.len(), 254 / 4);
         assert!(pool.number(at(1), client(2), &name(5000)).is_some());
         let held: Vec<u32> = pool.places.keys().copied().collect();
         assert!(held.iter().all(|number| (1..=254).contains(number)), "{held:?}");
-        assert!(pool.names.contains_key("name-999.example"));
-        assert!(!pool.names.contains_key("name-0.example"));
+        assert!(pool.number(at(61), client(1), &name(6000)).is_some(), "its names have expired");
+    }
+
+    /// However much the client asks for that was the first to ask for the name.
+    #[test]
+    fn a_client_cannot_take_an_address_from_another_that_uses_it() {
+        let mut pool = pool(&["198.18.0.0/24"]);
+        let shared = pool.number(at(0), client(1), &name(0)).unwrap();
+        assert_eq!(pool.number(at(0), client(2), &name(0)), Some(shared));
+        for number in 1..1000 {
+            pool.number(at(1), client(1), &name(number));
+        }
+        let address = pool.address(Version::V4, shared).unwrap();
+        assert_eq!(pool.name(at(2), address), Some(name(0)));
+        assert_eq!(pool.number(at(2), client(1), &name(0)), Some(shared), "it still has its own");
+    }
+
+    #[test]
+    fn an_address_that_is_free_again_is_the_last_to_be_given() {
+        // Six addresses, of which each client may have one.
+        let mut pool = pool(&["198.18.0.0/29"]);
+        let mut give = |s, it: u8| pool.number(at(s), client(it), &name(it.into()));
+        let first = [0, 60, 61, 62, 63, 64].into_iter().zip(1..).map(|(at, it)| give(at, it));
+        let first: Vec<_> = first.collect();
+        assert_eq!(first, (1..=6).map(Some).collect::<Vec<_>>(), "none twice");
+        let again = [64, 119, 120, 123, 123].into_iter().zip(7..).map(|(at, it)| give(at, it));
+        let again: Vec<_> = again.collect();
+        assert_eq!(again, [Some(1), None, Some(2), Some(3), Some(4)], "the longest unused first");
     }
 
     #[test]

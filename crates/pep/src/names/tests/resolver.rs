@@ -469,6 +469,25 @@ fn a_pool_without_ipv6_has_no_ipv6_addresses() {
 }
 
 #[test]
+fn a_client_with_its_share_of_the_pool_waits_for_real_answers() {
+    let mut config = instant();
+    let prefixes = vec!["198.18.0.0/24".parse().unwrap()];
+    config.pool = Some(PoolConfig { prefixes, time: Duration::from_secs(3600) });
+    let mut resolver = resolver(config);
+    for number in 0..254 / 4 {
+        resolver.ask_for(0, number, &format!("n{number}.example.com."));
+    }
+    assert_eq!(resolver.stats().instant, 254 / 4);
+    resolver.outputs();
+    resolver.ask_for(0, 100, NAME);
+    let ask = resolver.asks();
+    assert_eq!(ask.to, HUB);
+    let real = bytes(&reply(&ask.message, ResponseCode::NoError, vec![address(NAME, 60, 7)]));
+    resolver.handle_reply(at(600), ask.id, Some(&real));
+    assert_eq!(resolver.answers().answers[0].data, address(NAME, 0, 7).data);
+}
+
+#[test]
 fn a_client_that_asks_too_much_is_refused_and_others_are_not() {
     let mut resolver = resolver(config());
     for number in 0..300 {
