@@ -453,7 +453,7 @@ fn modem(status: &Status, families: &mut Families<'_>) -> fmt::Result {
 }
 
 fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {
-    families.one("skyhop_sessions", "Up", status.sessions.len() as f64)?;
+    families.one("skyhop_sessions", "Sessions that are up", status.sessions.len() as f64)?;
     let sessions = || status.sessions.iter().map(|session| (label("peer", &session.peer), session));
     for (name, help, figure) in FIGURES {
         let rows: Vec<_> = sessions().map(|(labels, it)| (labels, figure(it))).collect();

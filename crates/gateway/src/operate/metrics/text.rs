@@ -48,17 +48,21 @@ pub(super) fn prometheus(openmetrics: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::Path;
+
     use pep::admission::Bypass;
 
     use super::*;
     use crate::operate::status::{
         BundlesStatus, BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus,
         DnsStatus, HttpStatus, HubStatus, InterceptionStatus, LinkStatus, PolicyStatus,
-        SessionStatus, TunnelStatus, UsageStatus,
+        SessionStatus, StackStatus, TunnelStatus, UsageStatus,
     };
 
-    #[test]
-    fn known_values_are_exported() {
+    /// A status with every part that has metrics, and an account.
+    fn full() -> (Status, AccountStatus) {
         let mut status = Status { version: "1.2".to_owned(), ..Status::default() };
         status.traffic.to_hop_bytes = 7;
         status.traffic.down_bytes = u64::from(u32::MAX) + 2;
@@ -74,6 +78,7 @@ mod tests {
             ..HubStatus::default()
         }];
         status.tunnel = Some(TunnelStatus { prohibited: 6, ..TunnelStatus::default() });
+        status.stack = Some(StackStatus::default());
         status.dns = Some(DnsStatus { hits: 8, saved_round_trips: 9, ..DnsStatus::default() });
         status.bundles =
             Some(BundlesStatus { waiting: 4, oldest_s: 2.5, expired: 1, ..Default::default() });
@@ -113,6 +118,12 @@ mod tests {
             channels: vec![ChannelStatus { channel: 2, missing: 9, ..ChannelStatus::default() }],
             ..SessionStatus::default()
         });
+        (status, account)
+    }
+
+    #[test]
+    fn known_values_are_exported() {
+        let (status, account) = full();
         let text = openmetrics(status, vec![account]).unwrap();
         for line in [
             "skyhop_info{role=\"terminal\",version=\"1.2\"} 1.0",
@@ -175,5 +186,55 @@ mod tests {
         assert!(text.contains("\n# TYPE skyhop_sessions gauge\n"), "{text}");
         assert!(text.contains("\nskyhop_connections_carried_total 0\n"), "{text}");
         assert!(!text.contains("# EOF") && text.ends_with('\n'));
+    }
+
+    /// A row for each metric: its series, type, labels and meaning. Labels whose values are known have them.
+    fn rows(text: &str) -> String {
+        let mut rows = String::new();
+        for family in text.split("# HELP ").skip(1) {
+            let mut lines = family.lines();
+            let (name, help) = lines.next().and_then(|line| line.split_once(' ')).unwrap();
+            let kind = lines.next().and_then(|line| line.rsplit_once(' ')).unwrap().1;
+            let samples = lines.filter(|line| !line.starts_with('#'));
+            let mut labels = BTreeMap::<&str, Vec<&str>>::new();
+            for sample in samples {
+                let inside = sample.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+                let pairs = inside.map_or("", |(pairs, _)| pairs).split(',');
+                for (label, value) in pairs.filter_map(|pair| pair.split_once('=')) {
+                    let values = labels.entry(label).or_default();
+                    let value = value.trim_matches('"');
+                    if LISTED.contains(&label) && !values.contains(&value) {
+                        values.push(value);
+                    }
+                }
+            }
+            let label = |(name, values): (&&str, &Vec<&str>)| match values[..] {
+                [] => format!("`{name}`"),
+                _ => format!("`{name}`: {}", values.join(", ")),
+            };
+            let labels: Vec<String> = labels.iter().map(label).collect();
+            let series = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+            let help = help.trim_end_matches('.');
+            rows += &format!("| `{series}` | {kind} | {} | {help} |\n", labels.join("; "));
+        }
+        rows
+    }
+
+    /// Labels whose every value is exported always.
+    const LISTED: [&str; 3] = ["direction", "fate", "form"];
+
+    /// `SKYHOP_DOCS=write cargo test -p skyhop-gateway --lib metrics::text` rewrites the table.
+    #[test]
+    fn the_page_lists_every_metric() {
+        let (status, account) = full();
+        let made = rows(&openmetrics(status, vec![account]).unwrap());
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        let page = fs::read_to_string(&path).unwrap();
+        let head = "|---|---|---|---|\n";
+        let (text, documented) = page.split_once(head).unwrap();
+        if std::env::var("SKYHOP_DOCS").is_ok_and(|wish| wish == "write") {
+            return fs::write(path, [text, head, &made].concat()).unwrap();
+        }
+        assert_eq!(documented, made, "run this test with SKYHOP_DOCS=write");
     }
 }
