@@ -1,12 +1,14 @@
 //! Serves Prometheus metrics, the status as JSON, and the dashboard over HTTP. Read only.
 //!
-//! [`access`] decides who may read. The page follows `/events` (server-sent events): [`live`] has
-//! one status a second for all viewers, and [`viewer`] tells each what has changed.
+//! [`server`] holds the connections, and [`access`] decides who may read. The page follows `/events`
+//! (server-sent events): [`live`] has one status a second for all viewers, and [`viewer`] tells each
+//! what has changed.
 
 mod access;
 mod family;
 mod live;
 mod page;
+mod server;
 mod text;
 mod viewer;
 
@@ -15,8 +17,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{ConnectInfo, Query, Request as HttpRequest, State};
+use axum::extract::{
+    ConnectInfo, DefaultBodyLimit, FromRequest, Query, Request as HttpRequest, State,
+};
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION, REFERRER_POLICY, SET_COOKIE,
     X_CONTENT_TYPE_OPTIONS,
@@ -26,6 +29,7 @@ use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use futures_util::stream;
 use nix::sys::socket::{setsockopt, sockopt};
 use pep::config::MetricsConfig;
@@ -33,9 +37,11 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use self::access::Access;
 use self::live::{Connections, Interest, Live, MOST_CONNECTIONS};
+use self::server::{Follows, PATIENCE};
 use self::viewer::{Viewer, Wish};
 use crate::clock;
 use crate::error::RunError;
@@ -46,6 +52,8 @@ use crate::operate::status::Status;
 const SLOWEST: Duration = Duration::from_secs(15);
 /// What may wait for a reader in the kernel.
 const SEND_BUFFER: usize = 128 << 10;
+/// The longest form with a token, in bytes.
+const LONGEST_FORM: usize = 1024;
 
 /// Serves until dropped.
 #[derive(Debug)]
@@ -90,12 +98,8 @@ impl MetricsServer {
         let live = Live::new(clock::now(), config.hide_destinations);
         let mut tasks = JoinSet::new();
         tasks.spawn(live.clone().follow(calls.clone()));
-        let router = router(Shared { calls, live, access });
-        tasks.spawn(async move {
-            let service = router.into_make_service_with_connect_info::<SocketAddr>();
-            // Returns only when dropped.
-            let _ = axum::serve(listener, service).await;
-        });
+        let router = router(Shared { calls, live, access: access.clone() });
+        tasks.spawn(server::serve(listener, router, access));
         Ok(Self { _tasks: tasks })
     }
 }
@@ -119,6 +123,7 @@ fn router(shared: Shared) -> Router {
         .layer(from_fn_with_state(shared.clone(), authenticate));
     Router::new()
         .route("/login", post(login))
+        .layer(DefaultBodyLimit::max(LONGEST_FORM))
         .merge(protected)
         .layer(from_fn_with_state(shared.clone(), check_client))
         .layer(map_response(never_keep))
@@ -176,9 +181,13 @@ fn let_in(shared: &Shared, token: &str) -> Response {
     }
 }
 
-async fn login(State(shared): State<Shared>, form: String) -> Response {
-    // A token needs no escapes in a form.
-    let_in(&shared, form.strip_prefix("token=").unwrap_or_default().trim())
+async fn login(State(shared): State<Shared>, request: HttpRequest) -> Response {
+    match timeout(PATIENCE, String::from_request(request, &shared)).await {
+        // A token needs no escapes in a form.
+        Ok(Ok(form)) => let_in(&shared, form.strip_prefix("token=").unwrap_or_default().trim()),
+        Ok(Err(refused)) => refused.into_response(),
+        Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
+    }
 }
 
 /// Nothing here is for caches, frames or other sites.
@@ -244,14 +253,19 @@ async fn json(State(shared): State<Shared>) -> Result<Response, StatusCode> {
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-async fn events(State(shared): State<Shared>, Query(wish): Query<Wish>) -> Response {
+async fn events(
+    State(shared): State<Shared>,
+    Extension(follows): Extension<Follows>,
+    Query(wish): Query<Wish>,
+) -> Response {
     let interest = wish.interest(&shared.live.lock());
     let Some(seat) = shared.live.admit(interest) else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many viewers\n").into_response();
     };
-    let messages = stream::unfold(Viewer::new(seat, wish), async |mut viewer| {
+    let start = (Viewer::new(seat, wish), follows.hold());
+    let messages = stream::unfold(start, async |(mut viewer, following)| {
         let message = viewer.next().await?;
-        Some((Ok::<_, Infallible>(Event::default().data(message)), viewer))
+        Some((Ok::<_, Infallible>(Event::default().data(message)), (viewer, following)))
     });
     Sse::new(messages).into_response()
 }

@@ -51,6 +51,13 @@ impl Access {
         })
     }
 
+    /// Whether this client may connect at all.
+    pub(super) fn admits(&self, client: SocketAddr) -> bool {
+        let client = client.ip().to_canonical();
+        let listed = self.allow.is_empty() || self.allow.iter().any(|net| net.contains(client));
+        listed || client.is_loopback()
+    }
+
     /// Whether this client may ask at all, with or without a token.
     ///
     /// # Errors
@@ -60,9 +67,7 @@ impl Access {
         client: SocketAddr,
         headers: &HeaderMap,
     ) -> Result<(), (StatusCode, &'static str)> {
-        let client = client.ip().to_canonical();
-        let listed = self.allow.is_empty() || self.allow.iter().any(|net| net.contains(client));
-        if !listed && !client.is_loopback() {
+        if !self.admits(client) {
             return Err((StatusCode::FORBIDDEN, "this address is not in [metrics] allow\n"));
         }
         // A page of another name has no cookie of ours, so that the token protects by itself.
@@ -202,7 +207,9 @@ mod tests {
             ("[2001:db9::1]:9", false),
             ("[::ffff:192.0.2.1]:9", false),
         ] {
-            let checked = access.check_client(client.parse().unwrap(), &headers(&[]));
+            let client = client.parse().unwrap();
+            assert_eq!(access.admits(client), served, "{client}");
+            let checked = access.check_client(client, &headers(&[]));
             assert_eq!(
                 checked.map_err(|(code, _)| code.as_u16()).err(),
                 (!served).then_some(403),

@@ -45,13 +45,10 @@ async fn serve(config: &MetricsConfig, slowest: Duration) -> (SocketAddr, Arc<Li
     let access = Arc::new(Access::new(config).unwrap());
     let listener = listen(config.listen, slowest).unwrap();
     let at = listener.local_addr().unwrap();
-    let router = router(Shared { calls: sender, live: live.clone(), access });
+    let router = router(Shared { calls: sender, live: live.clone(), access: access.clone() });
     let mut tasks = JoinSet::new();
     tasks.spawn(gateway(calls));
-    tasks.spawn(async move {
-        let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        axum::serve(listener, service).await.unwrap();
-    });
+    tasks.spawn(server::serve(listener, router, access));
     (at, live, tasks)
 }
 
@@ -67,6 +64,34 @@ async fn ask_for(at: SocketAddr, request: &str, headers: &str) -> String {
     };
     tokio::task::spawn_blocking(whole).await.unwrap()
 }
+
+/// Connects and says this.
+async fn say(at: SocketAddr, text: &str) -> tokio::net::TcpStream {
+    let mut socket = tokio::net::TcpStream::connect(at).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut socket, text.as_bytes()).await.unwrap();
+    socket
+}
+
+/// What is said until it contains `text`.
+async fn hear(socket: &mut tokio::net::TcpStream, text: &str) -> String {
+    let (mut said, mut part) = (String::new(), [0; 4096]);
+    while !said.contains(text) {
+        let got = tokio::io::AsyncReadExt::read(socket, &mut part).await.unwrap();
+        assert!(got > 0, "{said}");
+        said += &String::from_utf8_lossy(&part[..got]);
+    }
+    said
+}
+
+/// What is said until the connection ends, within this time.
+async fn hear_all(socket: &mut tokio::net::TcpStream, within: Duration) -> String {
+    let mut said = String::new();
+    let reading = tokio::io::AsyncReadExt::read_to_string(socket, &mut said);
+    timeout(within, reading).await.expect("the connection ends").unwrap();
+    said
+}
+
+const FOLLOW: &str = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 fn code(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or_default()
@@ -143,16 +168,9 @@ async fn hidden_destinations_are_in_no_answer() {
     let mut tasks = JoinSet::new();
     tasks.spawn(gateway(answered));
     live.publish(Instant::ZERO, Status { role: Role::Solo, ..Status::default() }, [].into());
-    let mut socket = tokio::net::TcpStream::connect(at).await.unwrap();
-    let request = b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    tokio::io::AsyncWriteExt::write_all(&mut socket, request).await.unwrap();
+    let mut socket = say(at, FOLLOW).await;
     tasks.spawn(live.clone().follow(calls));
-    let (mut said, mut part) = (String::new(), [0; 4096]);
-    while !said.contains("\"connections\":{\"rows\"") {
-        let got = tokio::io::AsyncReadExt::read(&mut socket, &mut part).await.unwrap();
-        assert!(got > 0, "{said}");
-        said += &String::from_utf8_lossy(&part[..got]);
-    }
+    let said = hear(&mut socket, "\"connections\":{\"rows\"").await;
     assert!(said.contains("text/event-stream") && said.contains("\"hidden\""), "{said}");
     assert!(!said.contains("192.0.2.9"), "{said}");
 }
@@ -168,7 +186,7 @@ async fn a_viewer_who_reads_nothing_loses_its_place() {
             socket.set_recv_buffer_size(1024).unwrap();
             socket.connect(&at.into()).unwrap();
             let mut socket = TcpStream::from(socket);
-            socket.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            socket.write_all(FOLLOW.as_bytes()).unwrap();
             socket
         })
         .collect();
@@ -189,4 +207,46 @@ async fn a_viewer_who_reads_nothing_loses_its_place() {
         }
     }
     drop(viewers);
+}
+
+/// A crowd that connects and never finishes a request locks nobody out, nor a viewer of before.
+#[tokio::test]
+async fn the_oldest_connection_that_follows_nothing_gives_way_to_the_newest() {
+    let (at, live, _tasks) = serve(&config(None), SLOWEST).await;
+    let mut viewer = say(at, FOLLOW).await;
+    hear(&mut viewer, "text/event-stream").await;
+    let mut crowd = Vec::new();
+    for _ in 0..server::MOST_SERVED + 2 {
+        crowd.push(say(at, "GET /").await);
+    }
+    let answer = ask_for(at, "GET /metrics", "Host: localhost\r\n").await;
+    assert_eq!(code(&answer), "200");
+    for oldest in &mut crowd[..3] {
+        assert_eq!(hear_all(oldest, PATIENCE / 2).await, "");
+    }
+    live.publish(Instant::ZERO, Status { role: Role::Solo, ..Status::default() }, [].into());
+    hear(&mut viewer, "\"gateway\"").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_ends_in_time_if_its_request_does_not_come() {
+    let (at, _, _tasks) = serve(&config(None), SLOWEST).await;
+    let form = "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 22\r\n\r\ntoken=";
+    let whole = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (said, answer) in [("", ""), ("GET /metrics HTTP", ""), (form, "408"), (whole, "200")] {
+        let began = tokio::time::Instant::now();
+        let mut socket = say(at, said).await;
+        let heard = hear_all(&mut socket, 3 * PATIENCE).await;
+        assert_eq!(code(&heard), answer, "{said:?}: {heard}");
+        let lasted = began.elapsed();
+        assert!((PATIENCE..2 * PATIENCE).contains(&lasted), "{said:?}: {lasted:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_form_longer_than_any_token_is_refused() {
+    let (at, _, _tasks) = serve(&config(None), SLOWEST).await;
+    let head = "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n";
+    let mut socket = say(at, &format!("{head}{}", "t".repeat(2000))).await;
+    assert_eq!(code(&hear(&mut socket, "\r\n\r\n").await), "413");
 }
