@@ -198,6 +198,7 @@ async fn refresh(
     asked: Asked,
 ) {
     let refreshed = timeout(LIMIT, async {
+        let _place = kept.refreshes.try_acquire().map_err(|_| ResetReason::Limit)?;
         let socket = connect(&job).await?;
         let inlet = &mut Inlet::default();
         match tls {
@@ -240,6 +241,7 @@ mod tests {
     use units::ByteCount;
 
     use super::*;
+    use crate::http::kept::MOST_REFRESHES;
     use crate::operate::connections::Origin;
     use crate::roles::gateway::{Admission, DialPolicy};
     use crate::testkit::Hops;
@@ -297,10 +299,11 @@ mod tests {
         server.write_all(reply).await.unwrap();
     }
 
-    #[tokio::test]
-    async fn the_expired_is_validated_though_the_terminal_has_left() {
+    /// Stores something that has expired, and answers a terminal with it that has left. The server's end
+    /// of the connection that asks for it, if one comes within this time.
+    async fn used(store: &HubStore, patience: Duration) -> Option<TcpStream> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (mut hops, store) = (Hops::new(), store());
+        let mut hops = Hops::new();
         let job = abandoned(&mut hops, listener.local_addr().unwrap());
         let config = HubHttpConfig { push: None, cache: None, authorities: None };
         let http = HubHttp::new(config).unwrap_or_else(|error| panic!("{error}"));
@@ -310,16 +313,30 @@ mod tests {
         let request = request(&head, None);
         let (http, request, to) = (&http, &request, &job.stream);
         let errand = Errand { http, job: &job, request, to, budget: None, entry: None };
-        fill(&store, &errand);
+        fill(store, &errand);
         assert!(store.answer(&errand, &mut None).await.is_err(), "nobody is there to get it");
-        let (server, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
-        confirm(server).await;
+        timeout(patience, listener.accept()).await.ok().map(|accepted| accepted.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn the_expired_is_validated_though_the_terminal_has_left() {
+        let store = store();
+        confirm(used(&store, PATIENCE).await.unwrap()).await;
         let confirmed = async {
             while store.stats().0.confirmed == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         timeout(PATIENCE, confirmed).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn no_more_is_validated_at_once_than_may_be() {
+        let store = store();
+        let all = store.kept.refreshes.acquire_many(MOST_REFRESHES as u32).await.unwrap();
+        assert!(used(&store, Duration::from_millis(50)).await.is_none());
+        drop(all);
+        assert!(used(&store, PATIENCE).await.is_some(), "the next one is");
     }
 
     #[test]

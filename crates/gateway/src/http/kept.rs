@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pep::http::{Cache, CacheConfig, CacheStats, EntryId, FileOutput, Flights, Record};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use units::ByteCount;
 
@@ -14,6 +15,8 @@ use super::record::Recorded;
 
 /// Heads that are read at once at the start.
 const BATCH: usize = 256;
+/// Validations at once for which nobody waits. Beyond it, what has expired is used as it is.
+pub(super) const MOST_REFRESHES: usize = 64;
 
 /// Stored responses, and those that are being stored.
 pub(super) struct Kept {
@@ -21,6 +24,8 @@ pub(super) struct Kept {
     disk: Option<Disk>,
     pub(super) recorded: Recorded,
     pub(super) flights: Mutex<Flights<Arc<Flight>>>,
+    /// For validations for which nobody waits. Clients bring them about, and may leave at once.
+    pub(super) refreshes: Semaphore,
 }
 
 impl Kept {
@@ -40,7 +45,8 @@ impl Kept {
         };
         let recorded = Recorded::new(config.limits.memory);
         let (cache, flights) = (Mutex::new(Cache::new(config)), Mutex::default());
-        let kept = Arc::new(Self { cache, disk, recorded, flights });
+        let refreshes = Semaphore::new(MOST_REFRESHES);
+        let kept = Arc::new(Self { cache, disk, recorded, flights, refreshes });
         let tasks = work.map_or_else(Vec::new, |work| kept.use_disk(work));
         (kept, tasks)
     }

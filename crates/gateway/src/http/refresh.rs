@@ -39,6 +39,7 @@ async fn exchange(
     head: &RequestHead,
     asked: &Asked,
 ) -> Result<(), ResetReason> {
+    let _place = shared.kept.refreshes.try_acquire().map_err(|_| ResetReason::Limit)?;
     let route = *shared.route.borrow();
     let mut upstream = Upstream::open(&shared.through, route, open, server).await?;
     let Upstream { end, inlet, .. } = &mut upstream;
