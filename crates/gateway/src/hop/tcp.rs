@@ -258,10 +258,11 @@ impl TcpLinks {
     /// connection of the same session and link is closed.
     pub(super) fn prove(&self, id: ConnectionId, session: Carried) {
         let mut older = Vec::new();
-        {
+        let before = {
             let mut state = self.lock();
             let Some(link) = state.links.get_mut(&id) else { return };
-            if link.session.replace(session) != Some(session) {
+            let before = link.session.replace(session);
+            if before != Some(session) {
                 let is_older = |other: &ConnectionId, link: &mut Link| {
                     *other != id && link.session == Some(session)
                 };
@@ -270,7 +271,10 @@ impl TcpLinks {
                 state.carrying.retain(|_, over| !is_closed(over));
                 state.kept.retain(|_, over| !is_closed(over));
             }
-        }
+            before.filter(|before| *before != session)
+        };
+        // Room on this connection is no longer told to one that used it before.
+        before.into_iter().for_each(|before| self.let_go(before));
         if !older.is_empty() {
             self.let_go(session);
         }

@@ -17,9 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{
-    ConnectInfo, DefaultBodyLimit, FromRequest, Query, Request as HttpRequest, State,
-};
+use axum::extract::{DefaultBodyLimit, FromRequest, Query, Request as HttpRequest, State};
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION, REFERRER_POLICY, SET_COOKIE,
     X_CONTENT_TYPE_OPTIONS,
@@ -125,18 +123,13 @@ fn router(shared: Shared) -> Router {
         .route("/login", post(login))
         .layer(DefaultBodyLimit::max(LONGEST_FORM))
         .merge(protected)
-        .layer(from_fn_with_state(shared.clone(), check_client))
+        .layer(from_fn_with_state(shared.clone(), check_name))
         .layer(map_response(never_keep))
         .with_state(shared)
 }
 
-async fn check_client(
-    State(shared): State<Shared>,
-    ConnectInfo(client): ConnectInfo<SocketAddr>,
-    request: HttpRequest,
-    next: Next,
-) -> Response {
-    match shared.access.check_client(client, request.headers()) {
+async fn check_name(State(shared): State<Shared>, request: HttpRequest, next: Next) -> Response {
+    match shared.access.check_name(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),
     }

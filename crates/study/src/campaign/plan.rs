@@ -75,7 +75,7 @@ pub enum PlanError {
     #[error("two scenarios are called {0:?}: run them as two campaigns, or rename one")]
     SameName(String),
     /// A scenario is not for where it is to run.
-    #[error("scenario {scenario} is not for {on} (back-ends)")]
+    #[error("scenario {scenario} does not run on {on}: its `back-ends` leave it out")]
     NotFor {
         /// The scenario's name.
         scenario: String,

@@ -256,7 +256,7 @@ fn a_scenario_runs_only_where_it_is_meant_to() {
     };
     assert!(plan(On::Lab).is_ok_and(|cells| cells > 0));
     let error = plan(On::Sim).unwrap_err().to_string();
-    assert_eq!(error, "scenario small is not for sim (back-ends)");
+    assert_eq!(error, "scenario small does not run on sim: its `back-ends` leave it out");
 }
 
 #[test]

@@ -5,12 +5,10 @@
 //! honest request takes milliseconds. One that follows `/events` stays.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -64,7 +62,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, access: Arc<Acc
     let mut served = Served::default();
     loop {
         match listener.accept().await {
-            Ok((socket, client)) if access.admits(client) => served.add(socket, client, &router),
+            Ok((socket, client)) if access.admits(client) => served.add(socket, &router),
             Ok((_, client)) => tracing::debug!("metrics: {client} is not in [metrics] allow"),
             Err(error) if is_exhaustion(&error) => sleep(RECOVERY).await,
             // The client has gone.
@@ -82,11 +80,10 @@ struct Served {
 }
 
 impl Served {
-    fn add(&mut self, socket: TcpStream, client: SocketAddr, router: &Router) {
+    fn add(&mut self, socket: TcpStream, router: &Router) {
         self.make_room();
         let follows = Follows::default();
-        let router = router.clone().layer(Extension(ConnectInfo(client)));
-        let router = router.layer(Extension(follows.clone()));
+        let router = router.clone().layer(Extension(follows.clone()));
         let task = self.tasks.spawn(converse(socket, router));
         self.order.push_back((task, follows));
     }
