@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
 use units::{Instant, RangeSet};
 
+use self::departing::Departure;
 use self::flow::{Budget, Limits, Pace, RecvCredit, SendCredit};
 use self::milestones::Milestones;
 use self::recv_buffer::{GAP_COST, RecvBuffer, Violation};
@@ -17,6 +18,7 @@ use crate::wire::frame::Frame;
 use crate::{Event, ResetReason, StreamId, StreamStats};
 
 mod commands;
+mod departing;
 pub(crate) mod flow;
 mod granting;
 #[cfg(test)]
@@ -81,6 +83,8 @@ struct Stream {
     reader_waits: bool,
     /// The owner has read the end of the stream.
     end_told: bool,
+    /// The owner has reset the stream, after what it had written.
+    departure: Option<Departure>,
     /// The class whose share of the rate the stream uses.
     class: ClassId,
     /// Whether the stream is in `Streams::ready` (new data) and in `Streams::retransmit`.
@@ -111,6 +115,7 @@ impl Stream {
             compressed: false,
             reader_waits: true,
             end_told: false,
+            departure: None,
             class: ClassId::DEFAULT,
             ready: false,
             retransmit: false,
@@ -186,6 +191,8 @@ pub(crate) struct Streams {
     drains: BTreeMap<StreamId, Drain>,
     /// When the reader of each drain is given up.
     drain_ends: BTreeSet<(Instant, StreamId)>,
+    /// When each departing stream is reset at the latest.
+    departures: BTreeSet<(Instant, StreamId)>,
     send_credit: SendCredit,
     recv_credit: RecvCredit,
     /// The windows of all streams, and the rest of those of reset streams.
@@ -242,6 +249,7 @@ impl Streams {
             resetting: BTreeMap::new(),
             drains: BTreeMap::new(),
             drain_ends: BTreeSet::new(),
+            departures: BTreeSet::new(),
             send_credit: SendCredit::new(peer_limits.memory),
             recv_credit: RecvCredit::new(limits.memory),
             granted: Budget::for_windows(&limits),
@@ -308,6 +316,7 @@ impl Streams {
         self.resetting.free_spare();
         self.drains.free_spare();
         self.drain_ends.free_spare();
+        self.departures.free_spare();
         self.resting.free_spare();
         self.control.free_spare();
         self.retransmit.free_spare();
@@ -380,6 +389,9 @@ impl Streams {
     fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
         self.stir(id);
         let stream = self.map.remove(&id)?;
+        if let Some(Departure { until, .. }) = stream.departure {
+            self.departures.remove(&(until, id));
+        }
         self.held -= stream.send.held();
         self.gaps -= stream.recv.gaps();
         debug_assert!(!self.map.is_empty() || self.held == 0, "{} bytes of no stream", self.held);

@@ -421,6 +421,21 @@ impl Endpoint {
         self.with(session, |session| session.streams.reset(stream, reason))?
     }
 
+    /// As [`Self::reset`], but after the data written so far: the peer receives the reason once it has
+    /// acknowledged that, or has acknowledged nothing more for 30 s.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`], [`StreamError::NoStream`].
+    pub fn reset_after_data(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        reason: ResetReason,
+    ) -> Result<(), StreamError> {
+        let now = self.core.now;
+        self.with(session, |session| session.streams.reset_after_data(now, stream, reason))?
+    }
+
     /// Moves a stream to a class. New streams are in [`ClassId::DEFAULT`].
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use units::Instant;
 
+use super::peer::UNREAD_TIMEOUT;
 use super::pieces::Room;
 use super::recv_buffer::RecvBuffer;
 use super::send_buffer::SendBuffer;
@@ -126,7 +127,7 @@ impl Streams {
 
     /// How many bytes the stream accepts now.
     pub(crate) fn room(&self, id: StreamId) -> Result<u64, StreamError> {
-        let send = &self.map.get(&id).ok_or(StreamError::NoStream)?.send;
+        let send = &self.owned(id).ok_or(StreamError::NoStream)?.send;
         let window = self.share_to_send().saturating_sub(send.held());
         Ok(window.min(self.unsent_limit.saturating_sub(send.unsent())))
     }
@@ -154,6 +155,11 @@ impl Streams {
     ) -> Result<Read, StreamError> {
         if let Some(drain) = self.drains.get_mut(&id) {
             let count = read(&mut drain.recv);
+            if count > 0 {
+                self.drain_ends.remove(&(drain.until, id));
+                drain.until = now + UNREAD_TIMEOUT;
+                self.drain_ends.insert((drain.until, id));
+            }
             self.granted.replace(count as u64, 0);
             self.recv_credit.consume(count as u64);
             self.grant_session();
@@ -229,7 +235,8 @@ impl Streams {
     }
 
     fn stream(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
-        self.map.get_mut(&id).map(|stream| &mut **stream).ok_or(StreamError::NoStream)
+        let stream = self.map.get_mut(&id).map(|stream| &mut **stream);
+        stream.filter(|stream| stream.departure.is_none()).ok_or(StreamError::NoStream)
     }
 }
 

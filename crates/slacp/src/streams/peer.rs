@@ -10,8 +10,9 @@ use crate::streams::recv_buffer::{RecvBuffer, Violation};
 use crate::wire::frame::{Frame, TruncatedOffset};
 use crate::{Destination, Event, Open, ResetReason, StreamId};
 
-/// How long data received before a reset waits for its reader.
-const DRAIN: Duration = Duration::from_secs(30);
+/// How long data before a reset waits for a reader who takes nothing: what was received of it here,
+/// and what is sent of it there.
+pub(super) const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Streams {
     pub(crate) fn on_open(
@@ -68,7 +69,7 @@ impl Streams {
     }
 
     pub(crate) fn on_accept(&mut self, id: StreamId) {
-        if self.map.contains_key(&id) {
+        if self.owned(id).is_some() {
             self.events.push_back(Event::Accepted(id));
         }
     }
@@ -114,6 +115,7 @@ impl Streams {
         stream.milestones.came(number, stream.recv.highest());
         let more_gaps = stream.recv.gaps();
         let asks = !core::mem::replace(&mut stream.owes_answer, true);
+        let departs = stream.departure.is_some();
         let tell = stream.opened && stream.reader_waits && stream.recv.is_readable();
         if tell {
             stream.reader_waits = false;
@@ -128,7 +130,13 @@ impl Streams {
             self.recount(id);
         }
         self.grant_held_up(id);
-        if self.recv_credit.receive(grown) { Ok(true) } else { Err(ProtocolError::SessionCredit) }
+        if !self.recv_credit.receive(grown) {
+            return Err(ProtocolError::SessionCredit);
+        }
+        if departs {
+            self.drop_unread(id);
+        }
+        Ok(true)
     }
 
     pub(crate) fn on_reset(
@@ -153,15 +161,16 @@ impl Streams {
         self.end_reset(id);
         self.send_reset(id, reason, stream.send.sent());
         self.wake_writers();
-        let Stream { mut recv, opened, .. } = *stream;
+        let Stream { mut recv, opened, departure, .. } = *stream;
+        let has_owner = opened && departure.is_none();
         let came = recv.highest() - recv.read_offset();
-        let left = if opened { recv.cut() } else { 0 };
+        let left = if has_owner { recv.cut() } else { 0 };
         self.recv_credit.consume(came - left);
         self.grant_session();
         if left > 0 {
             self.granted.replace(0, left);
-            self.begin_drain(id, Drain { recv, reason, until: now + DRAIN });
-        } else if opened {
+            self.begin_drain(id, Drain { recv, reason, until: now + UNREAD_TIMEOUT });
+        } else if has_owner {
             self.events.push_back(Event::Reset { stream: id, reason });
         }
         Ok(())
@@ -180,13 +189,15 @@ impl Streams {
         self.drains.insert(id, drain);
     }
 
-    /// When [`Self::end_drains`] has something to do.
-    pub(crate) fn drain_timeout(&self) -> Option<Instant> {
-        self.drain_ends.first().map(|(until, _)| *until)
+    /// When [`Self::end_resets`] has something to do.
+    pub(crate) fn reset_timeout(&self) -> Option<Instant> {
+        let first = [self.drain_ends.first(), self.departures.first()];
+        first.into_iter().flatten().map(|(until, _)| *until).min()
     }
 
-    /// Gives up on readers that do not read what came before a reset.
-    pub(crate) fn end_drains(&mut self, now: Instant) {
+    /// Gives up on readers, here and at the peer, that do not read what came before a reset.
+    pub(crate) fn end_resets(&mut self, now: Instant, is_reachable: bool) {
+        self.end_departures(now, is_reachable);
         while let Some((until, id)) = self.drain_ends.first().copied()
             && until <= now
         {

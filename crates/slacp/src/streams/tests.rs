@@ -108,8 +108,8 @@ fn streams_opened_and_reset_for_ever_leave_no_more_than_there_may_be_streams() {
     let (last, mut out) = (StreamId(1999), [0; 8]);
     assert_eq!(streams.read(Instant::ZERO, last, &mut out), Ok(Read::Data(1)));
     assert_eq!(streams.len(), 99);
-    streams.end_drains(Instant::ZERO + Duration::from_secs(30));
-    assert_eq!((streams.len(), streams.drain_timeout()), (0, None));
+    streams.end_resets(Instant::ZERO + Duration::from_secs(30), true);
+    assert_eq!((streams.len(), streams.reset_timeout()), (0, None));
 }
 
 /// Two sides of a session with frames in flight between them, in order; some are lost.
@@ -186,7 +186,10 @@ impl Chaos {
             0 => self.open(side),
             1..=4 => _ = self.send(side),
             5..=8 => self.deliver(side),
-            12 => self.sides[side].return_windows(self.now),
+            12 => {
+                self.sides[side].return_windows(self.now);
+                self.sides[side].end_resets(self.now, true);
+            }
             kind => {
                 let index = self.draw(self.opened.len().max(1) as u64) as usize;
                 let Some(&(id, readers)) = self.opened.get(index) else { return };
@@ -194,7 +197,12 @@ impl Chaos {
                     9 => _ = self.sides[side].write(id, &[7; 5000]),
                     10 if readers[side] => _ = self.read(side, id),
                     11 if self.draw(20) == 0 => {
-                        let _ = self.sides[side].reset(id, ResetReason::Reset);
+                        let (now, at_once) = (self.now, self.draw(2) == 0);
+                        let side = &mut self.sides[side];
+                        let _ = match at_once {
+                            true => side.reset(id, ResetReason::Reset),
+                            false => side.reset_after_data(now, id, ResetReason::Reset),
+                        };
                     }
                     _ => {}
                 }
