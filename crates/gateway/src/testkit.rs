@@ -21,7 +21,7 @@ use crate::operate::Operations;
 use crate::operate::status::Role;
 
 pub(crate) use self::ends::{
-    abort, assert_reset, connected, dialer, payload, read_all, speak_urgently,
+    abort, assert_reset, connected, dialer, payload, read_all, read_to_reset, speak_urgently,
 };
 pub(crate) use self::hops::{Alarm, Hops, address};
 

@@ -175,6 +175,26 @@ fn a_reset_ends_both_directions_with_its_reason() {
     assert_eq!(finished, Poll::Ready(Err(ResetReason::Refused)));
 }
 
+/// The stream is gone while its decoder still holds data.
+#[test]
+fn what_came_before_a_reset_is_read_to_its_end() {
+    let (mut hops, alarm) = (Hops::compressing(BOTH), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    let written = alarm.poll(|context| near.poll_write(context, &text(10_000)));
+    assert_eq!(written, Poll::Ready(Ok(10_000)));
+    near.reset(ResetReason::Refused);
+    hops.pass(Duration::from_millis(100));
+    let (mut data, mut buffer) = (Vec::new(), [0; 100]);
+    let end = loop {
+        match alarm.poll(|context| far.poll_read(context, &mut buffer)) {
+            Poll::Ready(Ok(Read::Data(count))) => data.extend_from_slice(&buffer[..count]),
+            Poll::Ready(end) => break end,
+            Poll::Pending => _ = hops.run(),
+        }
+    };
+    assert_eq!((data == text(10_000), end), (true, Err(ResetReason::Refused)));
+}
+
 /// Two directions are compressed at a time here; further streams go as they are, and the places come
 /// back.
 #[test]

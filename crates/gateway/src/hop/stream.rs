@@ -5,10 +5,10 @@ use std::io::IoSlice;
 use std::task::{Context, Poll, Waker};
 
 use pep::accounting::Direction;
-use slacp::{Read, ResetReason, Room, SessionId, StreamError, StreamId};
+use slacp::{Endpoint, Read, ResetReason, Room, SessionId, StreamError, StreamId};
 
-use super::compression::send;
-use super::handle::{Hop, Key, State};
+use super::compression::{Compression, send};
+use super::handle::{Entry, Hop, Key, State};
 use crate::clock;
 
 /// A stream. Dropping it before both directions have ended resets it: an aborted connection must
@@ -36,7 +36,7 @@ impl Stream {
     ) -> Poll<Result<Read, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
         let (endpoint, entry, compression) = state.parts(self.key);
-        if let Some(reason) = entry.reset {
+        if let (Some(reason), None) = (entry.reset, &entry.coded) {
             return Poll::Ready(Err(reason));
         }
         if entry.ended {
@@ -54,11 +54,16 @@ impl Stream {
             Ok(read) => read,
             Err(error) => {
                 tracing::debug!("a stream is reset: {error}");
+                entry.coded = None;
                 drop(state);
                 self.abandon(ResetReason::Reset);
                 return Poll::Ready(Err(ResetReason::Reset));
             }
         };
+        if let (Read::Blocked, Some(reason)) = (read, entry.reset) {
+            // Until now the decoder held what had come before.
+            return Poll::Ready(Err(reason));
+        }
         if read == Read::Blocked && entry.coded.is_some() {
             // Something may have been read that became nothing yet.
             self.hop.notify_driver(self.key.0);
@@ -198,10 +203,7 @@ impl Stream {
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
-        let is_flushed = entry
-            .coded
-            .as_mut()
-            .is_none_or(|coded| compression.finish(coded, |bytes| send(endpoint, self.key, bytes)));
+        let is_flushed = is_flushed(endpoint, entry, compression, self.key);
         self.hop.notify_driver(self.key.0);
         if !is_flushed {
             wait(&mut entry.writer, context);
@@ -287,7 +289,26 @@ impl Stream {
         }
     }
 
-    /// Resets both directions with a reason for the peer.
+    /// Bytes that the peer has not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        let mut state = self.hop.lock(self.key.0);
+        let (endpoint, _) = state.entry(self.key);
+        let stats = endpoint.stream_stats(self.key.0, self.key.1);
+        stats.map_or(0, |stats| stats.unsent + stats.unacknowledged)
+    }
+
+    /// Makes sure that a compressed stream has taken all that was written; false if it has no room.
+    pub(crate) fn flush(&self) -> bool {
+        let mut state = self.hop.lock(self.key.0);
+        let (endpoint, entry, compression) = state.parts(self.key);
+        let is_flushed = entry.reset.is_some()
+            || entry.finished
+            || is_flushed(endpoint, entry, compression, self.key);
+        self.hop.notify_driver(self.key.0);
+        is_flushed
+    }
+
+    /// Resets both directions, with a reason for the peer, once the peer has what was written.
     pub(crate) fn reset(self, reason: ResetReason) {
         self.abandon(reason);
     }
@@ -300,7 +321,7 @@ impl Stream {
             return;
         }
         // Fails only for a stream that is already gone.
-        let _ = endpoint.reset(self.key.0, self.key.1, reason);
+        let _ = endpoint.reset_after_data(self.key.0, self.key.1, reason);
         entry.reset = Some(reason);
         self.hop.notify_driver(self.key.0);
     }
@@ -317,6 +338,17 @@ impl Drop for Stream {
             forecast.remove(self.key);
         }
     }
+}
+
+/// Writes what must precede the end or the reset of a stream; whether there was room for it.
+fn is_flushed(
+    endpoint: &mut Endpoint,
+    entry: &mut Entry,
+    compression: &mut Compression,
+    key: Key,
+) -> bool {
+    let coded = entry.coded.as_mut();
+    coded.is_none_or(|coded| compression.finish(coded, |bytes| send(endpoint, key, bytes)))
 }
 
 fn wait(waker: &mut Option<Waker>, context: &Context<'_>) {

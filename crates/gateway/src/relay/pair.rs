@@ -113,7 +113,7 @@ impl<'c> Pair<'c> {
             if matches!(leg, End::Stream(stream) if stream.is_accepted()) {
                 relay.handle_accepted();
             }
-            relay.handle_failure(side, failure, &mut self.polled(now, context));
+            relay.handle_failure(now, side, failure);
         }
     }
 
@@ -230,6 +230,18 @@ impl Legs for Polled<'_, '_, '_> {
         if let Some(leg) = self.pair.let_go(side) {
             leg.reset(reason);
         }
+    }
+
+    fn unacknowledged(&mut self, side: Side) -> u64 {
+        self.pair.leg(side).unacknowledged()
+    }
+
+    fn reset_after_data(&mut self, side: Side, reason: ResetReason) -> bool {
+        let may_be_reset = self.pair.leg(side).may_be_reset();
+        if may_be_reset {
+            self.reset(side, reason);
+        }
+        may_be_reset
     }
 }
 

@@ -478,11 +478,32 @@ impl Gateway {
         (session, stream): (SessionId, StreamId),
         coded: Option<&mut Coded>,
     ) -> bool {
-        let write = |bytes: &[u8]| self.endpoint.write(session, stream, bytes);
-        // If it is reset, its event follows.
-        let is_flushed = coded.is_none_or(|coded| coded.finish(write).unwrap_or(true));
+        let is_flushed = self.flush((session, stream), coded);
         if is_flushed {
             let _ = self.endpoint.finish(session, stream);
+        }
+        is_flushed
+    }
+
+    /// Writes what has to precede the end of this side's direction; whether there was room for it.
+    fn flush(&mut self, stream: (SessionId, StreamId), coded: Option<&mut Coded>) -> bool {
+        let write = |bytes: &[u8]| self.endpoint.write(stream.0, stream.1, bytes);
+        // If it is reset, its event follows.
+        coded.is_none_or(|coded| coded.finish(write).unwrap_or(true))
+    }
+
+    /// Resets a stream after its data; whether there was room for what has to precede that.
+    pub(super) fn reset_after_data(
+        &mut self,
+        (session, stream): (SessionId, StreamId),
+        reason: ResetReason,
+        coded: Option<&mut Coded>,
+    ) -> bool {
+        let is_flushed = self.flush((session, stream), coded);
+        if is_flushed {
+            self.streams.remove(&(session, stream));
+            // It may already be gone.
+            let _ = self.endpoint.reset_after_data(session, stream, reason);
         }
         is_flushed
     }

@@ -536,6 +536,49 @@ pub(crate) fn inside_others_pass() {
     hub.end_by(Signal::SIGTERM);
 }
 
+#[test]
+fn an_answer_that_no_cache_reads_has_an_end() {
+    as_each_user(|runner| runner.inside(&LINK, "http::inside_answers_are_strange"));
+}
+
+pub(crate) fn inside_answers_are_strange() {
+    let _server = Server::start(PORT);
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    for fetches in [false, true] {
+        let hub = pair.hub_with(if fetches { "[http]\n" } else { "" });
+        let terminal = terminal(&pair, &sockets, "");
+        for target in ["/strange/name", "/strange/many", "/strange/long"] {
+            for rest in [
+                "HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n",
+                "HTTP/1.0\r\nHost: a.example\r\n\r\n",
+            ] {
+                assert_ends(&format!("GET {target} {rest}"), &format!("{target} of a.example"));
+            }
+            let posted = "HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nContent-Length: 2";
+            assert_ends(&format!("POST {target} {posted}\r\n\r\nhi"), &format!("{target} hi"));
+            // A client that goes on either has its end, too, or its next answer.
+            let mut client = Client::new();
+            client.say(&format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
+            assert_eq!(client.hear().body, format!("{target} of a.example"));
+            client.say("GET /other HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+            let mut rest = String::new();
+            let end = client.0.read_to_string(&mut rest);
+            let is_answered = rest.ends_with("/other of a.example");
+            assert!(is_answered || fetches && rest.is_empty(), "{end:?} {rest}");
+        }
+        terminal.end_by(Signal::SIGTERM);
+        hub.end_by(Signal::SIGTERM);
+    }
+}
+
+/// Asks on a connection of its own, whose end comes after the answer.
+fn assert_ends(request: &str, body: &str) {
+    let mut client = connect(addresses(PORT)[0]);
+    client.write_all(request.as_bytes()).unwrap();
+    let answer = String::from_utf8(read_all(&client)).unwrap();
+    assert!(answer.ends_with(body), "{answer:.200}");
+}
+
 /// What can be framed in two ways reaches the server as it came, and the cache never.
 fn smuggled(server: &Server) {
     for fields in [

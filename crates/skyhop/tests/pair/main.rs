@@ -53,6 +53,7 @@ mod takeover;
 mod transfer;
 mod transparent;
 mod tunnel;
+mod unread;
 mod upgrade;
 mod voice;
 mod workers;

@@ -5,7 +5,8 @@ use crate::{
     blocked, bundles, clean_up, clients, code_points, compression, dashboard, directions, dlep,
     egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, links, machines, monitoring,
     names, one_address, operate, policy, protocols, proxy, quic, rotation, semantics, shares,
-    shown, solo, stack, stalled, takeover, transfer, transparent, tunnel, upgrade, voice, workers,
+    shown, solo, stack, stalled, takeover, transfer, transparent, tunnel, unread, upgrade, voice,
+    workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -51,6 +52,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     fail_open::inside_the_hub_comes_and_goes,
     http::inside_answers_are_cached,
     http::inside_others_pass,
+    http::inside_answers_are_strange,
     http::inside_the_hub_fetches,
     http::inside_the_hub_stores,
     http::inside_a_site_by_tls,
@@ -140,6 +142,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     tunnel::inside_a_download_runs,
     tunnel::inside_clients_are_strangers,
     tunnel::inside_the_hub_comes_and_goes,
+    unread::inside_direct,
     voice::inside_a_call,
     workers::inside_all_directions,
     workers::inside_shares,

@@ -20,6 +20,7 @@ use crate::inside::{
     Gateway, PATIENCE, Pair, accept, addresses, assert_reset, assert_same, connect, listen,
     payload, read_all,
 };
+use crate::unread::assert_nothing_is_overtaken;
 
 const PORT: u16 = 4000;
 /// Nothing listens on this port.
@@ -193,6 +194,7 @@ fn assert_ends(server: IpAddr, accept: impl Fn() -> TcpStream + Sync) {
     let (client, server_end) = (ask(server), accept());
     crate::inside::reset(server_end);
     assert_reset(&client);
+    assert_nothing_is_overtaken(|| (ask(server), accept()));
 }
 
 #[test]
