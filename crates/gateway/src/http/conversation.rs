@@ -113,6 +113,9 @@ impl Conversation {
             Fate::Broken(reason) => {
                 counters.reset.increment();
                 counters.reasons.count(reason);
+                // The server need not wait for what the client has yet to hear.
+                self.upstream = None;
+                self.leg.reset_after_data().await;
             }
         }
     }
@@ -368,6 +371,7 @@ impl Conversation {
                 Err(reason) => {
                     counters.reset.increment();
                     counters.reasons.count(reason);
+                    self.leg.reset_after_data().await;
                 }
             };
         }
@@ -417,7 +421,7 @@ fn is_for(request: &RequestHead, site: &str) -> bool {
     host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name) == site
 }
 
-/// Passes on everything between two ends.
+/// Passes on everything between two ends. From one that takes no more, what it has said is still heard.
 async fn both_ways(
     client: Wire<'_>,
     said: &mut Inlet,
@@ -425,18 +429,27 @@ async fn both_ways(
     heard: &mut Inlet,
 ) -> Result<(), ResetReason> {
     heard.bytes.clear();
-    let (up, down) = (one_way((client, said), server), one_way((server, heard), client));
-    tokio::try_join!(up, down).map(|_| ())
+    let up = async { source_failed(one_way((client, said), server).await) };
+    let down = async { source_failed(one_way((server, heard), client).await) };
+    let (up, down) = tokio::try_join!(up, down)?;
+    up.and(down)
 }
 
-async fn one_way(from: (Wire<'_>, &mut Inlet), to: Wire<'_>) -> Result<(), ResetReason> {
+/// The failure of a direction's source, outside, or that of its sink, inside.
+fn source_failed(passed: Result<(), Broken>) -> Result<Result<(), ResetReason>, ResetReason> {
+    match passed {
+        Ok(()) => Ok(Ok(())),
+        Err(Broken::To(reason)) => Ok(Err(reason)),
+        Err(Broken::From(reason)) => Err(reason),
+    }
+}
+
+async fn one_way(from: (Wire<'_>, &mut Inlet), to: Wire<'_>) -> Result<(), Broken> {
     let mut all = Body::new(Framing::UntilClose);
     // A body that was interrupted may have left something in TLS.
-    to.flush().await?;
-    match pass(from, (to, As::Itself), &mut all, |_| {}, |_| {}).await {
-        Ok(_) => to.finish().await,
-        Err(Broken::From(reason) | Broken::To(reason)) => Err(reason),
-    }
+    to.flush().await.map_err(Broken::To)?;
+    pass(from, (to, As::Itself), &mut all, |_| {}, |_| {}).await?;
+    to.finish().await.map_err(Broken::To)
 }
 
 fn port(destination: &Destination) -> Option<u16> {

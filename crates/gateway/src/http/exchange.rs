@@ -63,17 +63,15 @@ pub(super) async fn read_reply(
     }
 }
 
-/// The head of a request as the next one gets it.
-pub(super) fn sent_on(head: &RequestHead, framing: Framing) -> Vec<u8> {
+/// The head of a request as the next one gets it, which keeps the connection open after its answer if it
+/// `keeps`. Only a server that closes ends an answer that we cannot read.
+pub(super) fn sent_on(head: &RequestHead, framing: Framing, keeps: bool) -> Vec<u8> {
     let mut head = head.clone();
-    let keeps = head.minor == 0 && head.keeps_alive();
     head.fields.remove_of_connection();
     if framing == Framing::Chunked {
         head.fields.push("Transfer-Encoding", "chunked");
     }
-    if keeps {
-        head.fields.push("Connection", "keep-alive");
-    }
+    persist(&mut head.fields, head.minor, keeps);
     let mut bytes = Vec::new();
     head.write(&mut bytes);
     bytes
@@ -126,9 +124,12 @@ impl Conversation {
         framing: Framing,
         entry: &Registered<'_>,
     ) -> Attempt {
-        let bytes = sent_on(head, framing);
+        // No other request follows the client's last one.
+        let keeps = request.keeps_alive();
+        let bytes = sent_on(head, framing, keeps);
         let deadline = self.deadline(asked);
-        let mut upstream = match within(deadline, self.way(head, framing, &bytes)).await {
+        let way = self.way((head, framing, keeps), &bytes);
+        let mut upstream = match within(deadline, way).await {
             Some(Ok(upstream)) => upstream,
             Some(Err(reason)) => return Attempt::Failed(reason),
             None => return self.give_up(),
@@ -210,8 +211,7 @@ impl Conversation {
     /// A way to the server, on which the request has been sent if it is the hub's.
     async fn way(
         &mut self,
-        head: &RequestHead,
-        framing: Framing,
+        (head, framing, keeps): (&RequestHead, Framing, bool),
         bytes: &[u8],
     ) -> Result<Upstream, ResetReason> {
         let route = *self.shared.route.borrow();
@@ -220,7 +220,7 @@ impl Conversation {
         let fetched = match &self.secure {
             Some((site, _)) => {
                 let target = format!("https://{}{}", site.host, head.target);
-                Cow::Owned(sent_on(&RequestHead { target, ..head.clone() }, framing))
+                Cow::Owned(sent_on(&RequestHead { target, ..head.clone() }, framing, keeps))
             }
             None => Cow::Borrowed(bytes),
         };
@@ -381,7 +381,7 @@ impl Conversation {
         if framing == Framing::Chunked && !old {
             head.fields.push("Transfer-Encoding", "chunked");
         }
-        persist(&mut head, request, keeps);
+        persist(&mut head.fields, request.minor, keeps);
         let mut bytes = Vec::new();
         head.write(&mut bytes);
         entry.moved(clock::now(), Side::Server, bytes.len());

@@ -66,9 +66,29 @@ pub(super) struct Request {
     pub(super) bytes: Vec<u8>,
     /// The server's name, if it is asked by TLS.
     pub(super) tls: Option<ServerName<'static>>,
+    /// Whether the server may keep the connection open after its answer.
+    keeps: bool,
 }
 
 impl Request {
+    pub(super) fn new(head: RequestHead, tls: Option<ServerName<'static>>) -> Self {
+        // What the client wants to happen to its own connection is not for one that others use, too.
+        let keeps = head.minor > 0 || head.keeps_alive();
+        Self::of(head, tls, keeps)
+    }
+
+    /// The same request, after whose answer the server closes the connection.
+    fn last(&self) -> Self {
+        Self::of(self.head.clone(), self.tls.clone(), false)
+    }
+
+    fn of(head: RequestHead, tls: Option<ServerName<'static>>, keeps: bool) -> Self {
+        // Written anew: a server must not find anything else in it than we did, on a connection that
+        // others use, too.
+        let bytes = sent_on(&head, Framing::None, keeps);
+        Self { head, bytes, tls, keeps }
+    }
+
     pub(super) fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
@@ -89,6 +109,8 @@ impl Request {
 enum Failed {
     /// The server had closed a connection that it had kept open.
     Stale,
+    /// We cannot tell where the answer ends, and the server keeps the connection open behind it.
+    Endless,
     For(ResetReason),
     /// The terminal has got some of the answer.
     Within(ResetReason),
@@ -239,8 +261,12 @@ impl Errand<'_> {
         let name = request.tls.as_ref().map(|name| name.to_str().into_owned());
         let sharers = (caller.source.map(|source| source.ip()), name);
         let pool = self.http.pool();
+        let mut last = None;
         loop {
-            let idle = pool.take(clock::now(), &job.addresses, &sharers);
+            let idle = match &last {
+                Some(_) => None,
+                None => pool.take(clock::now(), &job.addresses, &sharers),
+            };
             let used = idle.is_some();
             let line = match idle {
                 Some(line) => line,
@@ -250,6 +276,7 @@ impl Errand<'_> {
                 }
             };
             let _ = self.to.accept();
+            let request = last.as_ref().unwrap_or(request);
             let over = Over { errand: self, request, asked, used };
             match over.run(line.wire(), told).await {
                 Ok((sent, reusable)) => {
@@ -259,6 +286,7 @@ impl Errand<'_> {
                     return Ok(sent);
                 }
                 Err(Failed::Stale) => {}
+                Err(Failed::Endless) => last = Some(request.last()),
                 Err(Failed::For(reason)) => return Err(Unanswered { reason, begun: false }),
                 Err(Failed::Within(reason)) => return Err(Unanswered { reason, begun: true }),
             }
@@ -316,7 +344,10 @@ impl Over<'_> {
             if self.used && matches!(reply, Reply::Nothing) {
                 return Err(Failed::Stale);
             }
-            // Whatever it says, the client hears it.
+            // Whatever it says, the client hears it, to its end.
+            if self.request.keeps && !inlet.ended {
+                return Err(Failed::Endless);
+            }
             let mut rest = Body::new(Framing::UntilClose);
             let (from, to) = ((wire, &mut inlet), (terminal, As::Itself));
             let passed = pass(from, to, &mut rest, |_| {}, |_| {}).await;
@@ -325,6 +356,9 @@ impl Over<'_> {
         };
         let framing = head.framing(&self.request.head.method);
         let reusable = head.keeps_alive() && framing.is_ok() && framing != Ok(Framing::UntilClose);
+        if framing.is_err() && head.keeps_alive() && self.request.keeps && !inlet.ended {
+            return Err(Failed::Endless);
+        }
         let mut recording = None;
         if let Some((store, asked)) = self.asked {
             let bare = reusable && framing == Ok(Framing::None) && inlet.bytes.len() == length;
@@ -448,12 +482,5 @@ async fn read_request(stream: &Stream) -> Result<Request, ResetReason> {
     let tls = secure_name(&mut head)?;
     let repeats = matches!(head.method.as_str(), "GET" | "HEAD");
     let is_plain = head.framing() == Ok(Framing::None) && length == inlet.bytes.len();
-    if repeats && is_plain {
-        // Written anew: a server must not find anything else in it than we did, on a connection that
-        // others use, too.
-        let bytes = sent_on(&head, Framing::None);
-        Ok(Request { head, bytes, tls })
-    } else {
-        Err(ResetReason::Prohibited)
-    }
+    if repeats && is_plain { Ok(Request::new(head, tls)) } else { Err(ResetReason::Prohibited) }
 }

@@ -243,9 +243,7 @@ impl<'a> Page<'a> {
         let (scheme, host) = (self.request.scheme(), page.host().unwrap_or_default());
         fields.push("Referer", format!("{scheme}://{host}{}", page.target));
         let head = RequestHead { method: "GET".to_owned(), target, minor: 1, fields };
-        let mut bytes = Vec::new();
-        head.write(&mut bytes);
-        Request { head, bytes, tls: tls.clone() }
+        Request::new(head, tls.clone())
     }
 }
 

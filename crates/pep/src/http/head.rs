@@ -117,6 +117,9 @@ impl RequestHead {
         if ["ntlm", "negotiate", "kerberos"].iter().any(|it| scheme.eq_ignore_ascii_case(it)) {
             return Err(Unfit::Authentication);
         }
+        if self.fields.all().any(|(name, _)| resembles_framing(name)) {
+            return Err(Unfit::Framing);
+        }
         match body(&self.fields, self.minor)? {
             Framing::UntilClose => Ok(Framing::None),
             framing => Ok(framing),
@@ -260,6 +263,13 @@ fn body(fields: &Fields, minor: u8) -> Result<Framing, Unfit> {
     }
 }
 
+/// Whether servers that read `_` as `-`, as CGI makes them (RFC 3875 §4.1.18), may find the body's framing in
+/// a field of this name. They would find another body than we do.
+fn resembles_framing(name: &str) -> bool {
+    let is_same = |other: &str| name.replace('_', "-").eq_ignore_ascii_case(other);
+    name.contains('_') && (is_same("content-length") || is_same("transfer-encoding"))
+}
+
 /// Digits only: no sign, no space, no list.
 fn number(text: &[u8]) -> Option<u64> {
     let is_number = (1..=18).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
@@ -339,6 +349,9 @@ mod tests {
             "Transfer-Encoding: gzip, chunked\r\n",
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
             "Transfer-Encoding: xchunked\r\n",
+            "Content_Length: 5\r\n",
+            "content_length: 0\r\nContent-Length: 5\r\n",
+            "TRANSFER_ENCODING: chunked\r\n",
         ] {
             assert_eq!(framing(fields), Err(Unfit::Framing), "{fields:?}");
         }
