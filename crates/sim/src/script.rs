@@ -135,9 +135,11 @@ impl Host {
         self.ending.failure.is_none() && !self.ending.has_reset
     }
 
-    /// Whether it reads no more: it has closed its socket, or reset it.
+    /// Whether it has let go of its socket: it has closed or reset it, or it has failed and nobody
+    /// reads what it has left.
     pub(crate) fn has_let_go(&self) -> bool {
-        self.has_closed || self.ending.has_reset
+        let is_left = self.has_stopped_reading && self.ending.failure.is_some();
+        self.has_closed || self.ending.has_reset || is_left
     }
 
     /// Reads what the script has it read now. A closed socket answers data with a RST.

@@ -101,7 +101,10 @@ impl Legs for Script {
                 self.write(from)
             }
             Some(Act::End) => Step::End,
-            Some(Act::Fail(failure)) => Step::Failed(from, failure),
+            Some(Act::Fail(failure)) => {
+                source.acts.push_front(Act::Fail(failure));
+                Step::Failed(from, failure)
+            }
         }
     }
 
@@ -117,7 +120,10 @@ impl Legs for Script {
                 leg.acts.push_front(Act::End);
                 Step::End
             }
-            Some(Act::Fail(failure)) => Step::Failed(from, failure),
+            Some(Act::Fail(failure)) => {
+                leg.acts.push_front(Act::Fail(failure));
+                Step::Failed(from, failure)
+            }
         }
     }
 
@@ -170,6 +176,12 @@ fn run(relay: &mut Relay, now: Instant, legs: &mut Script) -> Progress {
     }
 }
 
+/// A leg fails for good, and the driver notices.
+fn fail(relay: &mut Relay, legs: &mut Script, side: Side, failure: Failure) {
+    legs.leg(side).acts.push_back(Act::Fail(failure));
+    relay.handle_failure(at(0), side, failure);
+}
+
 const TIMED_OUT: Failure = Failure::Broken(ResetReason::TimedOut);
 
 #[test]
@@ -191,7 +203,7 @@ fn a_failure_before_the_end_is_a_reset_of_the_other_side() {
             let (mut relay, mut legs) = (Relay::default(), Script::new(&[Act::End], &acts));
             run(&mut relay, at(0), &mut legs);
             if noticed {
-                relay.handle_failure(at(0), Server, failure);
+                fail(&mut relay, &mut legs, Server, failure);
             }
             assert_eq!(run(&mut relay, at(1), &mut legs), Progress::Over);
             assert_eq!(relay.outcome(), Some(Outcome::Reset(ResetReason::TimedOut)));
@@ -286,7 +298,7 @@ fn a_server_that_sends_to_a_closed_client_must_take_what_the_client_sent() {
 fn a_reset_stream_is_a_reset_whatever_has_ended_before() {
     let (mut relay, mut legs) = (Relay::default(), Script::new(&[], &[Act::End]));
     run(&mut relay, at(0), &mut legs);
-    relay.handle_failure(at(0), Server, Failure::Reset(ResetReason::SessionLost));
+    fail(&mut relay, &mut legs, Server, Failure::Reset(ResetReason::SessionLost));
     assert_eq!(run(&mut relay, at(0), &mut legs), Progress::Over);
     assert_eq!(legs.gone(), [Some(Gone::Reset(ResetReason::SessionLost)); 2]);
 }
@@ -308,7 +320,7 @@ fn a_client_answered_early_is_reset_only_when_the_driver_is_ready() {
 
     let (mut relay, mut legs) = (Relay::early(), Script::new(&[], &[]));
     relay.handle_accepted();
-    relay.handle_failure(at(0), Server, refused);
+    fail(&mut relay, &mut legs, Server, refused);
     assert_eq!(run(&mut relay, at(0), &mut legs), Progress::Over, "it was connected before");
 }
 
