@@ -46,4 +46,4 @@ pub use setup::parts::{Handover, MOST_PARTS, PACKET_MARK, PacketMark, part_of};
 pub use stats::{ChannelStats, ClassStats, LinkStats, Stats, StreamStats};
 pub use streams::pieces::Room;
 pub use wire::ecn::Ecn;
-pub use wire::open::{Destination, Host, HostName, Open};
+pub use wire::open::{Destination, Host, HostName, Open, client_network};

@@ -2,11 +2,13 @@
 
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
 
 use thiserror::Error;
 use units::{Instant, RangeSet};
 
-use self::flow::{Budget, Limits, Pace, RecvCredit, SendCredit};
+use self::budget::{Budget, Usage};
+use self::flow::{Limits, Pace, RecvCredit, SendCredit};
 use self::milestones::Milestones;
 use self::recv_buffer::{GAP_COST, RecvBuffer, Violation};
 use self::send_buffer::SendBuffer;
@@ -16,6 +18,7 @@ use crate::stats::ENTRY;
 use crate::wire::frame::Frame;
 use crate::{Event, ResetReason, StreamId, StreamStats};
 
+pub(crate) mod budget;
 mod commands;
 pub(crate) mod flow;
 mod granting;
@@ -57,12 +60,18 @@ struct Stream {
     /// known.
     window: u64,
     /// The part of it that is counted in `Streams::granted`.
-    charged: u64,
+    charged: Usage,
+    /// The client that the stream's connection comes from.
+    client: IpAddr,
+    /// The acceptor has connected it, or has nothing to connect.
+    connected: bool,
+    /// Something has been read, so the window is needed.
+    proven: bool,
     /// When the reader started on the current window, and at which offset.
     measured: Option<(Instant, u64)>,
     /// What is counted in `Streams::openings` until the peer grants the first credit.
-    opening: u64,
-    /// How often the peer has returned its window, whether it has had no new one since, and how
+    opening: Usage,
+    /// How often the peer has returned its window, whether it has less than a first window, and how
     /// often this side has returned its own.
     taken_back: u64,
     is_small: bool,
@@ -96,9 +105,12 @@ impl Stream {
     fn new(send_credit: u64, recv_limit: u64, opened: bool) -> Self {
         Self {
             window: recv_limit,
-            charged: 0,
+            charged: Usage::default(),
+            client: UNKNOWN,
+            connected: false,
+            proven: false,
             measured: None,
-            opening: 0,
+            opening: Usage::default(),
             taken_back: 0,
             is_small: false,
             returned: 0,
@@ -136,6 +148,9 @@ pub(crate) struct Chunk {
     pub(crate) compact: bool,
 }
 
+/// The client of a stream whose opening has not come yet.
+const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 /// How much a stream may send in one turn, and ahead of others if it was quiet: enough for a reply
 /// that somebody waits for, but not a download. Takes 5 ms at 50 Mbit/s.
 const SPARSE: usize = 32 * 1024;
@@ -147,7 +162,8 @@ struct Resetting {
     highest: u64,
     milestones: Milestones,
     /// What the peer may still be sending, as counted in `Streams::granted`.
-    charged: u64,
+    charged: Usage,
+    client: IpAddr,
 }
 
 /// What is left of a stream that the peer reset. It is read to the end first, as from the kernel's
@@ -155,6 +171,7 @@ struct Resetting {
 #[derive(Debug)]
 struct Drain {
     recv: RecvBuffer,
+    client: IpAddr,
     reason: ResetReason,
     until: Instant,
 }
@@ -362,6 +379,7 @@ impl Streams {
             + self.gaps * GAP_COST as usize
             + (self.resetting.len() + self.drains.len()) * size_of::<Stream>()
             + (self.retired.count() + self.resting.len()) * ENTRY
+            + (self.granted.clients() + self.openings.clients()) * ENTRY
             + self.control.len() * size_of::<Frame>()
     }
 }
@@ -383,8 +401,8 @@ impl Streams {
         self.held -= stream.send.held();
         self.gaps -= stream.recv.gaps();
         debug_assert!(!self.map.is_empty() || self.held == 0, "{} bytes of no stream", self.held);
-        self.granted.replace(stream.charged, 0);
-        self.openings.replace(stream.opening, 0);
+        self.granted.replace(stream.client, stream.charged, Usage::default());
+        self.openings.replace(stream.client, stream.opening, Usage::default());
         self.writers.remove(&id);
         self.ready[usize::from(stream.class.0)].remove(id);
         if stream.retransmit {

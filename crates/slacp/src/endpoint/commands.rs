@@ -319,8 +319,8 @@ impl Endpoint {
         self.with(session, |session| session.streams.open_as(open.into(), true))?
     }
 
-    /// Whether memory and the peer's limit would let a stream be opened now: whether [`Self::open`]
-    /// would fail with neither [`StreamError::NoRoom`] nor [`StreamError::TooMany`].
+    /// Whether memory and the peer's limit would let a client with few streams open one now: whether
+    /// [`Self::open`] would fail with neither [`StreamError::NoRoom`] nor [`StreamError::TooMany`].
     pub fn has_room(&self, session: SessionId) -> bool {
         self.core.session(session).is_some_and(|session| session.streams.has_room())
     }
@@ -330,7 +330,8 @@ impl Endpoint {
     /// # Errors
     /// [`StreamError::NoSession`], [`StreamError::NoStream`].
     pub fn accept(&mut self, session: SessionId, stream: StreamId) -> Result<(), StreamError> {
-        self.with(session, |session| session.streams.accept(stream))?
+        let now = self.core.now;
+        self.with(session, |session| session.streams.accept(now, stream))?
     }
 
     /// How many bytes [`Self::write`] would take now.

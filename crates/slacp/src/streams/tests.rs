@@ -12,7 +12,7 @@ use crate::scheduler::MAX_CLASSES;
 use crate::streams::pieces::Room;
 use crate::streams::recv_buffer::GAP_COST;
 use crate::wire::frame::{self, TruncatedOffset};
-use crate::{Open, Read};
+use crate::{Open, Read, client_network};
 
 const MEMORY: u64 = 1_000_000;
 
@@ -204,8 +204,12 @@ impl Chaos {
 
     fn open(&mut self, side: usize) {
         let address = SocketAddr::from(([192, 0, 2, 1], 80));
-        let open = Open { destination: address.into(), source: address, dscp: None };
-        let has_room = self.sides[side].has_room();
+        let clients: [IpAddr; 3] =
+            ["192.0.2.1", "2001:db8::1", "2001:db8::2"].map(|client| client.parse().unwrap());
+        let client = clients[self.draw(3) as usize];
+        let open = Open { destination: address.into(), source: (client, 7).into(), dscp: None };
+        let streams = &self.sides[side];
+        let has_room = streams.has_room() && streams.has_room_for(client_network(client));
         match self.sides[side].open(open) {
             Ok(id) => {
                 let reads = self.draw(3) > 0;
@@ -227,12 +231,15 @@ impl Chaos {
             let resetting = side.resetting.values().map(|one| one.charged);
             let drains =
                 side.drains.values().map(|one| one.recv.highest() - one.recv.read_offset());
-            let sum: u64 = windows.chain(resetting).chain(drains).sum();
+            let charged: Vec<Usage> = windows.chain(resetting).collect();
+            let sum: u64 = charged.iter().map(|usage| usage.bytes).chain(drains).sum();
             assert_eq!(sum, side.limits.for_windows() - side.granted.left());
+            let unproven: u64 = charged.iter().map(|usage| usage.unproven).sum();
+            assert_eq!(unproven, side.granted.unproven());
             assert!(sum <= side.limits.for_windows());
             for stream in side.map.values().filter(|stream| stream.opened) {
                 let ahead = stream.recv.limit() - stream.recv.read_offset();
-                assert!(stream.recv.end().is_some() || ahead <= stream.charged);
+                assert!(stream.recv.end().is_some() || ahead <= stream.charged.bytes);
             }
             let sendable = side.map.values().any(|stream| stream.send.sendable() > 0);
             assert!(!sendable || side.send_credit.room() > 0, "the session's credit binds");

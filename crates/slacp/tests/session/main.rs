@@ -23,6 +23,7 @@ mod breaker;
 mod channels;
 mod classes;
 mod ecn;
+mod fairness;
 mod first_rtt;
 mod flow;
 mod lifecycle;
