@@ -50,6 +50,7 @@ mod relay;
 mod roles;
 mod rotation;
 pub mod runtime;
+mod slots;
 mod stack;
 #[cfg(test)]
 mod testkit;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pep::bundles::tcpcl::{Role, Session, SessionConfig, SessionEvent, TermReason};
 use pep::bundles::{Decision, Node as NodeId, Origin, PeerId, Refusal, Returned};
 use pep::config::Reach;
+use slacp::client_network;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
@@ -21,8 +22,10 @@ use super::node::{Link, Node, Outgoing};
 use super::secure::Shown;
 use crate::clock;
 use crate::roles::gateway::log_panic;
+use crate::slots::{HeldSlot, Slots};
 
-/// Connections at once; more wait.
+/// Connections at once. Beyond them the oldest of those whose node is not known yet is closed, of the
+/// client with most; if all are known, more are refused.
 const MOST: usize = 64;
 /// Pauses between attempts to connect, which double.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -63,20 +66,20 @@ impl Sessions {
 
 /// Takes in nodes that connect.
 pub(super) async fn listen(node: Arc<Node>, listener: TcpListener) {
-    let mut connections = JoinSet::new();
+    let (mut connections, slots) = (JoinSet::new(), Slots::new(MOST, MOST));
     loop {
         while let Some(ended) = connections.try_join_next() {
             log_panic(ended);
         }
-        if connections.len() >= MOST {
-            connections.join_next().await;
-            continue;
-        }
         match listener.accept().await {
             Ok((socket, from)) if node.config.serves(from.ip().to_canonical()) => {
+                let Some(slot) = slots.take(clock::now(), client_network(from.ip())) else {
+                    tracing::debug!("bundles: {MOST} sessions, none for {from}");
+                    continue;
+                };
                 let node = node.clone();
-                connections.spawn(async move {
-                    let end = talk(&node, socket, Role::Passive, None).await;
+                slots.serve(&mut connections, slot, async move |slot| {
+                    let end = talk(&node, socket, (Role::Passive, Some(slot)), None).await;
                     tracing::info!("bundles: session with {from} over: {end}");
                 });
             }
@@ -95,7 +98,7 @@ pub(super) async fn connect(node: Arc<Node>, peer: PeerId, address: SocketAddr) 
         match connected.map_err(io::Error::from).and_then(|connected| connected) {
             Ok(socket) => {
                 let began = clock::now();
-                let end = talk(&node, socket, Role::Active, Some(peer)).await;
+                let end = talk(&node, socket, (Role::Active, None), Some(peer)).await;
                 tracing::info!("bundles: session with {address} over: {end}");
                 if clock::now().saturating_since(began) > PAUSES.1 {
                     pause = PAUSES.0;
@@ -123,6 +126,8 @@ struct Talk<'a> {
     /// The only peer that it may be.
     expected: Option<PeerId>,
     number: u64,
+    /// Its slot at the listener.
+    slot: Option<HeldSlot<IpAddr>>,
     incoming: Option<Incoming>,
     /// What is being sent, and what waits.
     sending: Option<Outgoing>,
@@ -131,7 +136,12 @@ struct Talk<'a> {
 }
 
 /// Runs a session to its end, and says why it ended.
-async fn talk(node: &Arc<Node>, socket: TcpStream, role: Role, expected: Option<PeerId>) -> String {
+async fn talk(
+    node: &Arc<Node>,
+    socket: TcpStream,
+    (role, slot): (Role, Option<HeldSlot<IpAddr>>),
+    expected: Option<PeerId>,
+) -> String {
     let config = SessionConfig {
         node: node.config.agent.node.clone(),
         largest: node.config.agent.limits.largest.get(),
@@ -161,6 +171,7 @@ async fn talk(node: &Arc<Node>, socket: TcpStream, role: Role, expected: Option<
         peer: None,
         expected,
         number: node.number(),
+        slot,
         incoming: None,
         sending: None,
         queue: None,
@@ -275,6 +286,7 @@ impl Talk<'_> {
             return self.session.end(clock::now(), TermReason::ContactFailure);
         }
         self.session.accept(clock::now());
+        self.slot.iter().for_each(|slot| slot.set_busy(true));
         let (sender, queue) = mpsc::channel(self.node.config.agent.limits.window);
         (self.peer, self.queue) = (Some(peer), Some(queue));
         self.ends = Some(self.node.sessions.replace(peer, self.number));

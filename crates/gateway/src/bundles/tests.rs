@@ -254,3 +254,20 @@ async fn strangers_and_liars_get_nothing_in() {
     let partial = std::fs::read_dir(store.path().join("partial")).unwrap().count();
     assert_eq!(partial, 0, "nothing is left of what did not come");
 }
+
+#[tokio::test]
+async fn silent_connections_do_not_shut_the_peer_out() {
+    let store = tempfile::tempdir().unwrap();
+    let (_node, address) = listening(store.path()).await;
+    let mut silent = Vec::new();
+    for _ in 0..80 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    let term = Message::SessTerm { reply: true, reason: TermReason::Unknown };
+    let said = told(address, &with(greeting("ipn:2.0"), &term, b"")).await;
+    assert!(said.starts_with(&ContactHeader::OURS.encode()), "{said:?}");
+    // The oldest has given way.
+    let mut rest = Vec::new();
+    let reading = silent[0].read_to_end(&mut rest);
+    let _ = tokio::time::timeout(PATIENCE, reading).await.expect("the connection ends");
+}

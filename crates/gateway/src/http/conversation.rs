@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pep::http::{Asked, Body, Framing, Key, Parsed, Plan, RequestHead};
-use slacp::{Destination, Open, ResetReason};
+use slacp::{Destination, Open, ResetReason, client_network};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -16,7 +16,6 @@ use super::wire::{As, Broken, Inlet, Wire, pass};
 use super::{Shared, refresh};
 use crate::clock;
 use crate::operate::connections::{Origin, Registered};
-use crate::proxy::client_network;
 use crate::relay::leg::{Leg, shut_down};
 use crate::relay::{self, dial, tcp};
 
@@ -112,7 +111,7 @@ impl Conversation {
             Fate::Plain => self.relay(entry).await,
             Fate::Broken(reason) => {
                 counters.reset.increment();
-                counters.reasons.count(reason);
+                counters.count_refusal(clock::now(), self.open.source.ip(), reason);
             }
         }
     }
@@ -353,7 +352,7 @@ impl Conversation {
             Ok(upstream) => upstream,
             Err(reason) => {
                 counters.failed.increment();
-                return counters.reasons.count(reason);
+                return counters.count_refusal(clock::now(), self.open.source.ip(), reason);
             }
         };
         if self.client().write(&upstream.inlet.bytes).await.is_err() {
@@ -367,7 +366,7 @@ impl Conversation {
                 }
                 Err(reason) => {
                     counters.reset.increment();
-                    counters.reasons.count(reason);
+                    counters.count_refusal(clock::now(), self.open.source.ip(), reason);
                 }
             };
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pep::http::{Asked, Body, Key, Parsed, Promised, RequestHead};
-use slacp::{Destination, Open, ResetReason};
+use slacp::{Destination, Open, ResetReason, client_network};
 use tokio::time::timeout;
 
 use super::Shared;
@@ -15,7 +15,6 @@ use super::record::Recording;
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
 use crate::hop::Stream;
-use crate::proxy::client_network;
 
 /// How long a hub may take to push something.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -50,7 +50,16 @@ impl Intake {
     /// if the process has run out of descriptors.
     pub(crate) fn handle(&mut self, now: Instant, arrived: IntakeEvent) -> Option<Arrival> {
         match arrived {
-            IntakeEvent::Connection(arrival) => return Some(arrival),
+            IntakeEvent::Connection(arrival) => {
+                let client = arrival.open().source.ip();
+                if self.counters.live.admits(now, client) {
+                    return Some(arrival);
+                }
+                self.counters.failed.increment();
+                self.counters.refusals.pass_client(now, client);
+                tracing::debug!("{client} has its share: more of its connections pass for a while");
+                arrival.dismiss();
+            }
             IntakeEvent::Nothing => {}
             IntakeEvent::Exhausted(error) => {
                 self.counters.exhausted.increment();

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 
 use pep::config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
 use pep::traffic::{Policy, Version};
@@ -13,6 +12,7 @@ use super::deferral::{Deferral, DeferredSyn};
 use super::firewall;
 use super::listener::{Accept, Accepted, Listener};
 use super::netfilter::{NameRules, Rules, Scope, Slot, Table};
+use super::refusals::Passing;
 use super::routing::{self, Routing};
 use super::syn_tap::{SynInjector, SynTap};
 use crate::error::RunError;
@@ -180,9 +180,9 @@ impl Interception {
         names.is_some_and(|names| std::mem::replace(&mut names.asking, answer) != answer)
     }
 
-    /// Excludes these destinations from the next [`Self::take_over`] on.
-    pub(crate) fn pass_by(&mut self, refused: Vec<SocketAddr>) {
-        self.rules.refused = refused;
+    /// Excludes these destinations and clients from the next [`Self::take_over`] on.
+    pub(crate) fn pass_by(&mut self, passing: Passing) {
+        self.rules.passing = passing;
     }
 
     /// Connections decided by each policy.
@@ -315,7 +315,7 @@ fn rules(config: &InterceptConfig, policies: &[Policy], listeners: Vec<(Version,
     Rules {
         interfaces: config.interfaces.clone(),
         policies: policies.to_vec(),
-        refused: Vec::new(),
+        passing: Passing::default(),
         listeners,
         deferred: config.answer == Answer::Deferred,
         own_traffic: config.own_traffic,

@@ -24,6 +24,7 @@ use std::net::{IpAddr, SocketAddr};
 use pep::traffic::{Action, Policy, Prefix, Subject, TCP, UDP, Version};
 
 use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
+use crate::intercept::refusals::Passing;
 use crate::intercept::rule::{Mark, Term};
 use crate::operate::policy;
 
@@ -140,8 +141,8 @@ pub(crate) fn to(network: &Prefix) -> Rule {
 pub(crate) struct Rules {
     pub(crate) interfaces: Vec<String>,
     pub(crate) policies: Vec<Policy>,
-    /// Destinations that pass unaccelerated whatever the policies say.
-    pub(crate) refused: Vec<SocketAddr>,
+    /// What passes unaccelerated, whatever the policies say.
+    pub(crate) passing: Passing,
     /// Loopback ports of the listeners.
     pub(crate) listeners: Vec<(Version, u16)>,
     /// Withhold and log SYNs instead of redirecting them.
@@ -330,12 +331,17 @@ impl Rules {
         self.passing().chain(self.listeners.iter().map(listener)).collect()
     }
 
-    /// Rules that exempt refused destinations.
+    /// Rules that exempt refused destinations, and clients.
     fn passing(&self) -> impl Iterator<Item = Rule> {
-        self.refused.iter().map(|destination| {
+        let destinations = self.passing.destinations.iter().map(|destination| {
             let port = Term::ToPorts(TCP, destination.port(), destination.port());
             [to(&Prefix::host(destination.ip())), vec![port, Term::Return]].concat()
-        })
+        });
+        let clients = self.passing.clients.iter().map(|client| {
+            let network = Prefix::of_client(*client);
+            vec![Term::Version(Version::of(*client)), Term::FromAddress(network), Term::Return]
+        });
+        destinations.chain(clients)
     }
 
     /// What is done with a SYN of this machine: it is sent through loopback.

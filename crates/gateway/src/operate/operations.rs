@@ -53,6 +53,8 @@ const SAVE: Duration = Duration::from_secs(60);
 /// leaves at once in any case; more would only wait in the modem, as what waits here is asked for, too.
 /// A full packet takes 3 s at this rate, longer than most grants take to come.
 const FLOOR: BitRate = BitRate::from_bits_per_second(4_000);
+/// Divisor of the connections that give way at once when there are nearly too many.
+const RELIEF: usize = 64;
 /// Maximum queued requests.
 const WAITING: usize = 32;
 
@@ -451,6 +453,18 @@ impl Operations {
     /// The limit of this gateway that is reached, if one is.
     pub(crate) fn exceeded(&self, view: View<'_>) -> Option<Bypass> {
         self.limits.limits.exceeded(view.live(), self.held)
+    }
+
+    /// Makes idle connections give way to others if nearly all are taken that there may be, or nearly
+    /// all of the memory, or if a session `is_short` of it.
+    pub(crate) fn relieve(&self, now: Instant, view: View<'_>, is_short: bool) {
+        if is_short || self.limits.limits.is_near(view.live(), self.held) {
+            let count = view.live().div_ceil(RELIEF);
+            let gone = view.counters.live.give_way(now, None, count);
+            if gone > 0 {
+                tracing::info!("{gone} idle connections have given way to others");
+            }
+        }
     }
 
     /// Maximum number of connections.

@@ -11,8 +11,9 @@ use units::Instant;
 
 use super::end::{self, End, SocketEnd};
 use super::splice::{self, Piped};
+use crate::clock;
 use crate::hop::Stream;
-use crate::operate::connections::{Joined, Registered};
+use crate::operate::connections::{Joined, Origin, Registered};
 use crate::operate::counters::Counters;
 use crate::relay::leg::Leg;
 use crate::relay::{scratch, tcp};
@@ -123,7 +124,10 @@ impl<'c> Pair<'c> {
             Outcome::Closed => self.counters.closed.increment(),
             Outcome::Reset(reason) => {
                 self.counters.reset.increment();
-                self.counters.reasons.count(reason);
+                match self.entry.filter(|entry| entry.origin == Origin::Here) {
+                    Some(entry) => entry.count_refusal(clock::now(), reason),
+                    None => self.counters.reasons.count(reason),
+                }
             }
         }
     }

@@ -325,7 +325,10 @@ fn failure(ended: Result<io::Error, JoinError>) -> RunError {
 
 /// Logs a panic in a connection's task.
 pub(crate) fn log_panic(ended: Result<(), JoinError>) {
-    if let Err(error) = ended {
+    // One that gave way to another is cancelled.
+    if let Err(error) = ended
+        && error.is_panic()
+    {
         tracing::error!("dropped a connection: {error}");
     }
 }

@@ -442,6 +442,9 @@ impl Service for Hub {
 
     fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
         self.parts.follow_routes();
+        let hop = self.parts.gateway.hop();
+        let is_short = self.sites.sessions().any(|session| !hop.has_room(session));
+        ops.relieve(now, self.parts.gateway.view(), is_short);
         self.account(now, ops);
         self.http.iter().for_each(HubHttp::housekeep);
         let looks = self.look.is_due(now);
@@ -470,6 +473,7 @@ impl Service for Hub {
         *policies = config.policies;
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
+        gateway.counters().live.set_most(ops.most_connections());
         notes.extend(ops.configure_hop(now, hop, &config.link.rate, BTreeMap::new()));
         self.mesh = config.mesh;
         self.configure_keys(clock::unix_time());

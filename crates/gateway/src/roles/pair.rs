@@ -83,6 +83,7 @@ impl Setup<'_> {
         let classes = Arc::new(LiveClasses::new(self.classes));
         let counters = Arc::new(Counters::default());
         counters.keepalive.set(self.operation.keepalive);
+        counters.live.set_most(ops.most_connections());
         let install = |(tunnel, selection, mesh)| {
             let (classes, counters) = (classes.clone(), counters.clone());
             Tunnel::install(tunnel, selection, mesh, classes, counters, self.device)

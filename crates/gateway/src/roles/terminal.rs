@@ -253,7 +253,9 @@ impl Service for Terminal {
                 self.follow(changes);
             }
             TerminalEvent::Proxy(client) => {
-                let session = self.hubs.session().filter(|_| self.bypass_reason(ops).is_none());
+                let is_admitted = self.parts.gateway.counters().live.admits(now, client.address());
+                let is_carried = is_admitted && self.bypass_reason(ops).is_none();
+                let session = self.hubs.session().filter(|_| is_carried);
                 self.parts.gateway.carry_proxy_client(client, session, self.upstream.clone());
             }
         }
@@ -275,8 +277,8 @@ impl Service for Terminal {
         Ok(intake.is_on())
     }
 
-    fn housekeep(&mut self, now: Instant, _: &mut Operations) {
-        let refused = self.parts.gateway.counters().reasons.of(ResetReason::Limit);
+    fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
+        let refused = self.parts.gateway.counters().peer_full.get();
         if let Some(pause) = self.full.handle_refusals(now, refused)
             && let Some(intake) = &mut self.parts.intake
         {
@@ -284,6 +286,9 @@ impl Service for Terminal {
             intake.pause(now, pause, Bypass::PeerFull);
         }
         self.parts.follow_routes();
+        let session = self.hubs.session();
+        let is_short = session.is_some_and(|session| !self.parts.gateway.hop().has_room(session));
+        ops.relieve(now, self.parts.gateway.view(), is_short);
         let changes = self.hubs.housekeep(now);
         self.follow(changes);
     }
@@ -305,6 +310,7 @@ impl Service for Terminal {
         self.accept = config.accept;
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
+        gateway.counters().live.set_most(ops.most_connections());
         notes.extend(ops.configure_hop(now, gateway.hop(), &config.link.rate, names));
         Ok(notes)
     }

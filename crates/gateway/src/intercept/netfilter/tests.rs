@@ -7,7 +7,12 @@ fn rules() -> Rules {
     Rules {
         interfaces: vec!["lan0".to_owned(), "lan1".to_owned()],
         policies: policies(),
-        refused: ["192.0.2.1:80", "[2001:db8::1]:443"].map(|text| text.parse().unwrap()).to_vec(),
+        passing: Passing {
+            destinations: ["192.0.2.1:80", "[2001:db8::1]:443"]
+                .map(|text| text.parse().unwrap())
+                .to_vec(),
+            clients: ["10.0.0.9", "2001:db8:9::"].map(|text| text.parse().unwrap()).to_vec(),
+        },
         listeners: vec![(Version::V4, 4001), (Version::V6, 4002)],
         deferred: false,
         own_traffic: false,
@@ -56,6 +61,8 @@ fn the_kernel_has_the_rules_that_we_print() {
             assert_eq!(ours.matches("goto policies").count(), ways, "{ours}");
             assert_eq!(ours.matches("counter name").count(), 2 + 4 + 2, "{ours}");
             assert!(ours.contains("ip daddr 192.0.2.1 tcp dport 80 return"), "{ours}");
+            assert!(ours.contains("ip saddr 10.0.0.9 return"), "{ours}");
+            assert!(ours.contains("ip6 saddr 2001:db8:9::/64 return"), "{ours}");
             assert!(ours.contains("tproxy ip to 127.0.0.1:4001"), "{ours}");
             assert!(ours.contains("tproxy ip6 to [::1]:4002"), "{ours}");
         }

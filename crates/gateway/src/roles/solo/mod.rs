@@ -129,7 +129,7 @@ impl Service for Solo {
                 let arrival = self.intake.as_mut().and_then(|intake| intake.handle(now, arrived));
                 arrival.into_iter().for_each(|arrival| self.carry(arrival));
             }
-            SoloEvent::Proxy(client) => self.carry_proxy_client(ops, client),
+            SoloEvent::Proxy(client) => self.carry_proxy_client(now, ops, client),
             SoloEvent::Stack(StackEvent::Incoming(incoming)) => {
                 self.relays.spawn(self.server.clone().admit(incoming));
             }
@@ -154,7 +154,8 @@ impl Service for Solo {
         Ok(true)
     }
 
-    fn housekeep(&mut self, _: Instant, _: &mut Operations) {
+    fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
+        ops.relieve(now, self.view(), false);
         self.intake.iter_mut().for_each(Intake::follow_routes);
         if let Some(stack) = &self.stack {
             stack.follow_routes();
@@ -186,6 +187,7 @@ impl Service for Solo {
         self.policies = config.policies;
         self.counters.keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
+        self.counters.live.set_most(ops.most_connections());
         if !windows_stay {
             let note = "these need a restart: initial_window, initial_receive_window";
             notes.push(note.to_owned());
@@ -267,11 +269,12 @@ impl Solo {
         };
     }
 
-    fn carry_proxy_client(&mut self, ops: &Operations, client: ProxyClient) {
+    fn carry_proxy_client(&mut self, now: Instant, ops: &Operations, client: ProxyClient) {
         let upstream = self.upstream.clone();
+        let is_admitted = self.counters.live.admits(now, client.address());
         match ops.bypass_reason(self.view()) {
-            None => self.relays.spawn(proxy::carry(client, None, upstream)),
-            Some(_) => self.relays.spawn(proxy::reject(client, upstream)),
+            None if is_admitted => self.relays.spawn(proxy::carry(client, None, upstream)),
+            _ => self.relays.spawn(proxy::reject(client, upstream)),
         };
     }
 }
