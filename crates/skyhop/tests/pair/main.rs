@@ -24,6 +24,7 @@ mod endings;
 mod enrol;
 mod eyeballs;
 mod fail_open;
+mod fairness;
 mod faults;
 mod gateways;
 mod gateways_option;

@@ -3,9 +3,10 @@
 use crate::common::program::{Program, programs};
 use crate::{
     blocked, bundles, clean_up, clients, code_points, compression, dashboard, directions, dlep,
-    egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, links, machines, monitoring,
-    names, one_address, operate, policy, protocols, proxy, quic, rotation, semantics, shares,
-    shown, solo, stack, stalled, takeover, transfer, transparent, tunnel, upgrade, voice, workers,
+    egress, endings, enrol, eyeballs, fail_open, fairness, faults, http, hubs, links, machines,
+    monitoring, names, one_address, operate, policy, protocols, proxy, quic, rotation, semantics,
+    shares, shown, solo, stack, stalled, takeover, transfer, transparent, tunnel, upgrade, voice,
+    workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -66,6 +67,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     hubs::inside_a_fade,
     rotation::inside_rotation,
     upgrade::inside_upgrade,
+    fairness::inside_a_greedy_client,
     faults::inside_a_terminal_is_full,
     faults::inside_a_hub_is_full,
     faults::inside_a_terminal_has_no_descriptors,
