@@ -210,8 +210,8 @@ pub(crate) struct Streams {
     /// Memory the peer reserves for streams that this side opened, until it grants them their first
     /// credit.
     openings: Budget,
-    /// What the peer granted the stream opened last.
-    offered: u64,
+    /// What the peer granted the stream that each client opened last.
+    offered: BTreeMap<IpAddr, u64>,
     /// Offsets are sent in full, and must come so: packets come over several links, and each numbers
     /// its own.
     full_offsets: bool,
@@ -263,7 +263,7 @@ impl Streams {
             recv_credit: RecvCredit::new(limits.memory),
             granted: Budget::for_windows(&limits),
             openings: Budget::for_openings(&peer_limits),
-            offered: u64::MAX,
+            offered: BTreeMap::new(),
             full_offsets: false,
             resting: BTreeSet::new(),
             pace: Pace::default(),
@@ -379,7 +379,7 @@ impl Streams {
             + self.gaps * GAP_COST as usize
             + (self.resetting.len() + self.drains.len()) * size_of::<Stream>()
             + (self.retired.count() + self.resting.len()) * ENTRY
-            + (self.granted.clients() + self.openings.clients()) * ENTRY
+            + (self.granted.clients() + self.openings.clients() + self.offered.len()) * ENTRY
             + self.control.len() * size_of::<Frame>()
     }
 }

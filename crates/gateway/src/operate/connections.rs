@@ -227,6 +227,28 @@ impl<'a> Registered<'a> {
     }
 }
 
+/// Counts the connection of a client that has arrived, until its task enters it in the register: many
+/// may arrive before the first of these tasks runs.
+pub(crate) struct Arriving {
+    counters: Arc<Counters>,
+    client: IpAddr,
+}
+
+impl Arriving {
+    /// A connection of a client at this address.
+    pub(crate) fn new(counters: Arc<Counters>, client: IpAddr) -> Self {
+        let client = client_network(client);
+        counters.live.lock().shares.enter(client);
+        Self { counters, client }
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.counters.live.lock().shares.leave(self.client);
+    }
+}
+
 impl std::ops::Deref for Registered<'_> {
     type Target = Entry;
 

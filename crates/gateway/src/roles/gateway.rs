@@ -28,7 +28,7 @@ use crate::intercept::listener::Accepted;
 use crate::intercept::netfilter::PASSING;
 use crate::intercept::own::OwnAddresses;
 use crate::operate::View;
-use crate::operate::connections::Origin;
+use crate::operate::connections::{Arriving, Origin};
 use crate::operate::counters::Counters;
 use crate::proxy::{self, ProxyClient, Upstream};
 use crate::relay;
@@ -183,10 +183,13 @@ impl Gateway {
     /// Carries a client's connection over the hop.
     pub(crate) fn originate(&mut self, session: SessionId, arrival: Arrival) {
         let (hop, counters) = (self.hop.clone(), self.counters.clone());
+        let arriving = Arriving::new(counters.clone(), arrival.open().source.ip());
         match arrival {
             Arrival::Connection(Accepted { socket, open }) => {
                 let moves = session.part(self.hop.parts()) > 0;
                 self.spawn(session, async move {
+                    // What follows enters it in the register, without waiting for anything.
+                    drop(arriving);
                     let socket = if moves { adopt(socket) } else { Ok(socket) };
                     match socket {
                         Ok(socket) => relay::originate(hop, session, socket, open, counters).await,
@@ -195,7 +198,10 @@ impl Gateway {
                 });
             }
             Arrival::Deferred(deferred) => {
-                self.spawn(session, relay::originate_deferred(hop, session, deferred, counters));
+                self.spawn(session, async move {
+                    drop(arriving);
+                    relay::originate_deferred(hop, session, deferred, counters).await;
+                });
             }
         }
     }

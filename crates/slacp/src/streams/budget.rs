@@ -94,7 +94,7 @@ impl Budget {
         if !self.has_room() || bytes > left.saturating_mul(GREEDIEST) {
             return 0;
         }
-        let others = self.clients.len() - usize::from(self.clients.contains_key(&client));
+        let others = self.clients.len() - usize::from(self.has(client));
         let divisor = (first * (others as u64 + 1)).min(then);
         let is_first = bytes.saturating_mul(until) < left.saturating_mul(8 - until);
         let part = if is_first && (left > self.whole / 8 || divisor < then) {
@@ -150,6 +150,11 @@ impl Budget {
 
     pub(crate) fn left(&self) -> u64 {
         self.whole - self.taken
+    }
+
+    /// Whether a client holds something.
+    pub(crate) fn has(&self, client: IpAddr) -> bool {
+        self.clients.contains_key(&client)
     }
 
     /// Number of clients that hold something.

@@ -40,7 +40,8 @@ impl Streams {
     pub(super) fn opening_window(&self, client: IpAddr) -> u64 {
         let flight = self.pace.own_flight();
         let wanted = (flight + flight / 4).max(4 * self.peer_limits.least_window());
-        let wanted = wanted.min(self.offered.max(self.peer_limits.least_opening()));
+        let offered = self.offered.get(&client).copied().unwrap_or(u64::MAX);
+        let wanted = wanted.min(offered.max(self.peer_limits.least_opening()));
         wanted.min(self.openings.share(client, true)).min(self.peer_limits.stream_window)
     }
 
@@ -64,6 +65,14 @@ impl Streams {
         let is_first = self.granted.is_fresh(client) && self.pace.is_peer_unknown(self.flight);
         let wanted = if is_first { u64::MAX } else { self.pace.window(self.flight) };
         wanted.max(4 * self.limits.least_window())
+    }
+
+    /// Remembers what the peer has granted a client's newest stream, while the client has any.
+    pub(super) fn remember_offer(&mut self, client: IpAddr, limit: u64) {
+        self.offered.insert(client, limit);
+        if self.offered.len() > 2 * self.granted.clients() {
+            self.offered.retain(|client, _| self.granted.has(*client));
+        }
     }
 
     /// Handles that the acceptor has connected a stream: if its window was made smaller, or was

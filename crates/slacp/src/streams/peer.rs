@@ -243,8 +243,9 @@ impl Streams {
         }
         let opening = core::mem::take(&mut stream.opening);
         if opening != Usage::default() {
-            self.openings.replace(stream.client, opening, Usage::default());
-            self.offered = limit;
+            let client = stream.client;
+            self.openings.replace(client, opening, Usage::default());
+            self.remember_offer(client, limit);
             self.rest(now, id);
         }
         self.enqueue(id);

@@ -259,6 +259,26 @@ mod tests {
     }
 
     #[test]
+    fn what_one_client_is_offered_limits_no_other() {
+        let mut two = Two::new();
+        let open = |client: u8| {
+            let source = SocketAddr::from(([10, 0, 0, client], 4000));
+            let destination = SocketAddr::from(([192, 0, 2, 1], 80));
+            Open { destination: destination.into(), source, dscp: None }
+        };
+        let first = two.sides[0].open(open(1)).unwrap();
+        let room = two.room(0, first);
+        // Streams that reach no server: the last are offered the least.
+        for _ in 0..200 {
+            two.sides[0].open(open(2)).unwrap();
+            two.settle();
+        }
+        let [other, own] = [1, 2].map(|client| two.sides[0].open(open(client)).unwrap());
+        assert!(two.room(0, own) < room / 2, "{}", two.room(0, own));
+        assert_eq!(two.room(0, other), room);
+    }
+
+    #[test]
     fn a_refused_stream_returns_its_window_at_once() {
         let mut two = Two::new();
         let id = two.open();

@@ -29,6 +29,7 @@ use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::{PASSING, Scope};
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{self, Arrival, IntakeEvent, Interception};
+use crate::operate::connections::Arriving;
 use crate::operate::counters::Counters;
 use crate::operate::status::{PolicyStatus, Role};
 use crate::operate::{Operations, RoleStatus, View, policy};
@@ -263,10 +264,15 @@ impl Solo {
 
     fn carry(&mut self, arrival: Arrival) {
         let server = self.server.clone();
-        match arrival {
-            Arrival::Connection(accepted) => self.relays.spawn(server.connect(accepted)),
-            Arrival::Deferred(deferred) => self.relays.spawn(server.answer(deferred)),
-        };
+        let arriving = Arriving::new(self.counters.clone(), arrival.open().source.ip());
+        self.relays.spawn(async move {
+            // What follows enters it in the register, without waiting for anything.
+            drop(arriving);
+            match arrival {
+                Arrival::Connection(accepted) => server.connect(accepted).await,
+                Arrival::Deferred(deferred) => server.answer(deferred).await,
+            }
+        });
     }
 
     fn carry_proxy_client(&mut self, now: Instant, ops: &Operations, client: ProxyClient) {
