@@ -1,5 +1,6 @@
 //! Which connections and requests are let in, how many, and for how long others pass unaccelerated.
 
+mod answers;
 mod backoff;
 mod bucket;
 mod bypass;
@@ -9,6 +10,7 @@ mod limits;
 mod quota;
 mod refused;
 
+pub use answers::AnswerWatch;
 pub use backoff::Backoff;
 pub use bucket::Bucket;
 pub use bypass::{Bypass, BypassClock, BypassHistory};

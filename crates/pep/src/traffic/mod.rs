@@ -19,6 +19,6 @@ pub use policy::{Action, MOST_RULES, Match, Policy, Subject, policy_rules};
 pub use ports::{Ports, TCP, UDP};
 pub use prefix::{Prefix, PrefixError, Version};
 pub use prefix_map::PrefixMap;
-pub use syn::Syn;
 #[cfg(any(test, feature = "testkit"))]
 pub use syn::syn_packet;
+pub use syn::{Syn, segment_of};
