@@ -15,7 +15,7 @@ use scenario::FileKind;
 use slacp::Rate;
 
 use super::machine::has_net_admin;
-use super::{Finding, bundles, knock, reach, refused};
+use super::{Finding, bundles, intercepted, knock, reach, refused};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::error::RunError;
 use crate::hop::udp;
@@ -67,6 +67,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
         findings.extend(refused::interception(intercept));
+        findings.extend(intercepted::examine(intercept));
     }
     findings.extend(config.tunnel.as_ref().map(refused::tunnel));
     findings.extend(transparent(config.transparent));
@@ -84,6 +85,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     match running {
         Some(status) => {
             findings.push(of_running(&status));
+            findings.extend(intercepted::unanswered(&status));
             let up = status.sessions.iter().any(|session| session.reachable);
             findings.push(if up {
                 Finding::ok("hub", "answers the running terminal")
@@ -105,6 +107,7 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
         findings.extend(refused::interception(intercept));
+        findings.extend(intercepted::examine(intercept));
     }
     findings.extend(config.tunnel.as_ref().map(refused::tunnel));
     findings.extend(transparent(config.transparent));
@@ -116,7 +119,10 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     findings.extend(metrics(&config.operation, running.as_ref()));
     findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
     match running {
-        Some(status) => findings.push(of_running(&status)),
+        Some(status) => {
+            findings.push(of_running(&status));
+            findings.extend(intercepted::unanswered(&status));
+        }
         None => findings.push(port(config.listen)),
     }
     findings
@@ -127,6 +133,7 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
         findings.extend(refused::interception(intercept));
+        findings.extend(intercepted::examine(intercept));
     }
     findings.extend(transparent(config.transparent));
     for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {

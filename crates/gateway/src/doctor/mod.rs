@@ -5,6 +5,7 @@
 
 mod bundles;
 mod configured;
+mod intercepted;
 pub(crate) mod knock;
 mod machine;
 mod reach;

@@ -1,8 +1,9 @@
 //! The section of docs/troubleshooting.md for each check.
 
 /// Checks and their sections; all others are about a gateway that does not start.
-const SECTIONS: [(&str, &[&str]); 9] = [
+const SECTIONS: [(&str, &[&str]); 10] = [
     ("the-session-does-not-come-up", &["hub", "route", "running"]),
+    ("connections-are-redirected-and-never-answered", &["answers", "bridge"]),
     ("packets-of-full-size-do-not-pass-mtu", &["mtu"]),
     ("drops-at-the-modem", &["modem"]),
     ("the-clock-is-wrong", &["clock"]),
@@ -11,7 +12,7 @@ const SECTIONS: [(&str, &[&str]); 9] = [
         "it-works-but-not-at-its-best",
         &["UDP buffers", "TCP buffers", "fast open", "descriptors", "IPv6", "loopback"],
     ),
-    ("what-may-be-reached", &["reach", "accept"]),
+    ("what-may-be-reached", &["reach", "accept", "forward rules"]),
     ("bundles-wait", &["bundles"]),
     ("the-lab-does-not-start", &["namespaces"]),
 ];

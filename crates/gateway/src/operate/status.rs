@@ -165,6 +165,20 @@ pub struct InterceptionStatus {
     pub since_s: f64,
     /// Total time and number of bypasses, by reason.
     pub bypassed: Vec<BypassStatus>,
+    /// Clients that pass unaccelerated because their redirected SYNs were never answered; `None` if all
+    /// are answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<UnansweredStatus>,
+}
+
+/// Clients whose redirected SYNs were never answered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UnansweredStatus {
+    /// Number of these clients: addresses, or /64 of IPv6.
+    pub clients: u64,
+    /// What may keep their SYNs from the gateway, and how to mend it.
+    pub suspects: String,
 }
 
 /// Bypasses for one reason.
@@ -191,6 +205,7 @@ impl From<BypassHistory> for InterceptionStatus {
             why: history.why,
             since_s: history.since.as_secs_f64(),
             bypassed: history.bypasses.into_iter().map(row).collect(),
+            unanswered: None,
         }
     }
 }

@@ -66,6 +66,8 @@ pub(crate) struct WanStack {
     shared: Arc<Shared>,
     table: Table,
     route: Route,
+    /// Index of the device.
+    device: u32,
     driver: JoinHandle<io::Error>,
     incoming: mpsc::Receiver<Incoming>,
 }
@@ -117,7 +119,7 @@ impl WanStack {
         let (sender, incoming) = mpsc::channel(INCOMING);
         let driver = Driver::new(shared.clone(), sender).map_err(RunError::System)?;
         let driver = tokio::spawn(driver.run());
-        Ok(Self { shared, table, route, driver, incoming })
+        Ok(Self { shared, table, route, device: index, driver, incoming })
     }
 
     /// For those who open connections.
@@ -167,6 +169,9 @@ impl WanStack {
     pub(crate) fn follow_routes(&self) {
         // Without the device, whose reader reports the failure, there is nothing to route to.
         let _ = self.route.restore();
+        for version in [Version::V4, Version::V6] {
+            let _ = route_to_stack(self.device, version);
+        }
     }
 
     /// Connections decided by each policy.

@@ -34,6 +34,7 @@ use crate::clock;
 use crate::error::RunError;
 use crate::hop::Hop;
 use crate::hop::class::LiveClasses;
+use crate::intercept::lan_routes::{LanRoutes, LanWatch};
 use crate::intercept::rule::REFUSED;
 use crate::operate::counters::Counters;
 use crate::operate::status::TunnelStatus;
@@ -61,6 +62,7 @@ pub(crate) struct Tunnel {
     reader: Option<JoinHandle<()>>,
     route: Route,
     carries_v6: bool,
+    lans: LanWatch,
 }
 
 /// Moves packets between the device and the hop.
@@ -94,6 +96,7 @@ impl Tunnel {
         let device = adopted.and_then(|it| it.flatten().map_or_else(|| Device::open(config), Ok));
         let device = device.map_err(|it| RunError::device(&config.name, it))?;
         let refused = |refusal| RunError::Tunnel { name: config.name.clone(), refusal };
+        let lans = LanWatch::start(selection.traffic.interfaces());
         let table = Table::claim(selection, &config.name);
         let table = table.map_err(Refusal::of(Operation::Nftables)).map_err(refused)?;
         let index = if_nametoindex(config.name.as_str());
@@ -108,7 +111,7 @@ impl Tunnel {
         let (is_stale, clamps_mss) = (AtomicBool::new(false), config.clamp_mss);
         let port = Port { device, table, paths, classes, counters, clamps_mss, is_stale };
         let (port, name) = (Arc::new(port), config.name.clone());
-        Ok(Self { name, port, reader: None, route, carries_v6: without_v6.is_none() })
+        Ok(Self { name, port, reader: None, route, carries_v6: without_v6.is_none(), lans })
     }
 
     /// The device for another process.
@@ -128,13 +131,18 @@ impl Tunnel {
         self.reader.take().into_iter().for_each(|reader| reader.abort());
     }
 
-    /// Restores the routes that the kernel removed when IPv6 was switched off, and applies changes of
-    /// the open sessions that were gathered.
+    /// Restores the routes that the kernel removed when IPv6 was switched off, follows the routes to
+    /// clients, and applies changes of the open sessions that were gathered.
     pub(crate) fn housekeep(&mut self) {
         if self.port.is_stale.swap(false, Ordering::Relaxed) {
             self.port.take();
         }
         self.follow_routes();
+        if self.lans.follow()
+            && let Err(error) = self.port.table().set_lans(self.lans.routes().clone())
+        {
+            tracing::warn!("{}", Refusal::of(Operation::Nftables)(error));
+        }
     }
 
     fn follow_routes(&mut self) {
@@ -152,7 +160,8 @@ impl Tunnel {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn configure(&self, selection: Selection) -> Result<(), RunError> {
+    pub(crate) fn configure(&mut self, selection: Selection) -> Result<(), RunError> {
+        self.lans.follow_interfaces(selection.traffic.interfaces());
         let configured = self.port.table().configure(selection);
         configured.map_err(Refusal::of(Operation::Nftables)).map_err(RunError::Interception)
     }
@@ -347,8 +356,9 @@ pub(crate) fn of_clients(
     accept: &Egress,
 ) -> Selection {
     let (interfaces, own) = (intercept.interfaces.clone(), intercept.own_traffic);
+    let lans = LanRoutes::of(&interfaces);
     Selection {
-        traffic: Traffic::OfClients { interfaces, own },
+        traffic: Traffic::OfClients { interfaces, own, lans },
         policies: policies.to_vec(),
         admitted: Admitted::from_anyone(accept),
         counts_connections: false,

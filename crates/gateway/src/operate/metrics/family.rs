@@ -251,6 +251,12 @@ fn bypass(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let Some(interception) = &status.interception else { return Ok(()) };
     let on = f64::from(u8::from(interception.on));
     families.one("skyhop_interception_on", "1 if new connections are intercepted", on)?;
+    let unanswered = interception.unanswered.as_ref().map_or(0, |it| it.clients);
+    families.one(
+        "skyhop_unanswered_clients",
+        "Clients that pass unaccelerated because their redirected SYNs were never answered",
+        unanswered as f64,
+    )?;
     let reason = |why: pep::admission::Bypass| label("reason", why.as_str());
     let rows: Vec<_> =
         interception.bypassed.iter().map(|row| (reason(row.why), row.total_s)).collect();

@@ -11,7 +11,7 @@ use units::{BitRate, ByteCount, format_duration};
 
 use super::{
     CompressionStatus, ConnectionStatus, DemandStatus, InterceptionStatus, MemoryStatus,
-    PolicyStatus, Role, Status, TrafficStatus,
+    PolicyStatus, Role, Status, TrafficStatus, UnansweredStatus,
 };
 
 impl Status {
@@ -20,6 +20,10 @@ impl Status {
         let mut text = self.title();
         if let Some(interception) = &self.interception {
             row(&mut text, "new", &fate(interception));
+            if let Some(UnansweredStatus { clients, suspects }) = &interception.unanswered {
+                let told = format!("{clients} clients pass unaccelerated: {suspects}");
+                row(&mut text, "unanswered", &told);
+            }
         }
         self.policies.iter().for_each(|each| row(&mut text, "policy", &policy(each)));
         row(&mut text, "carried", &carried(&self.traffic, self.memory.connections));
