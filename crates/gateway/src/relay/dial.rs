@@ -309,6 +309,8 @@ mod tests {
     #[test]
     fn a_route_that_leads_nowhere_makes_its_destination_unreachable() {
         in_namespace(|| {
+            let own = ("2001:db8::9".parse().unwrap(), 128);
+            RouteSocket::open().unwrap().add_address("lo", own).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
                 for (kind, expected) in [
@@ -327,15 +329,17 @@ mod tests {
         });
     }
 
-    /// A route to a host, until it is dropped.
-    fn route_nowhere(kind: RouteType, to: SocketAddr) -> impl Drop {
-        struct Added(RouteMessage);
-        impl Drop for Added {
-            fn drop(&mut self) {
-                let route = RouteNetlinkMessage::DelRoute(self.0.clone());
-                assert!(RouteSocket::open().unwrap().remove(route).unwrap());
-            }
+    /// A route to a host. Removed when dropped.
+    struct RouteToHost(RouteMessage);
+
+    impl Drop for RouteToHost {
+        fn drop(&mut self) {
+            let route = RouteNetlinkMessage::DelRoute(self.0.clone());
+            assert!(RouteSocket::open().unwrap().remove(route).unwrap());
         }
+    }
+
+    fn route_nowhere(kind: RouteType, to: SocketAddr) -> RouteToHost {
         let mut route = RouteMessage::default();
         route.header.address_family = routing::family(Version::of(to.ip()));
         route.header.destination_prefix_length = if to.is_ipv4() { 32 } else { 128 };
@@ -344,7 +348,7 @@ mod tests {
         route.header.kind = kind;
         route.attributes = vec![RouteAttribute::Destination(to.ip().into())];
         RouteSocket::open().unwrap().create(RouteNetlinkMessage::NewRoute(route.clone())).unwrap();
-        Added(route)
+        RouteToHost(route)
     }
 
     #[tokio::test]
