@@ -4,6 +4,7 @@
 
 mod bundle_command;
 mod check_command;
+mod command_line;
 #[cfg(test)]
 mod commands_page;
 mod completions;
@@ -105,7 +106,7 @@ enum Command {
 /// Single-threaded: a lab must be entered before any thread or runtime exists.
 fn main() -> ExitCode {
     os::names::use_built_in_services();
-    let cli = match Cli::try_parse() {
+    let cli = match command_line::parse() {
         Ok(cli) => cli,
         Err(error) => return explain(&error),
     };
@@ -180,9 +181,5 @@ fn explain(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(USAGE);
     }
-    let text = error.to_string();
-    // Usage and hints follow the blank line.
-    let lines: Vec<&str> =
-        text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
-    complain(lines.join(" ").trim_start_matches("error: "))
+    complain(&command_line::one_line(error))
 }

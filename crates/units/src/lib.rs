@@ -25,7 +25,7 @@ pub use decibels::Decibels;
 pub use duration::{format_duration, parse_duration, serde_duration};
 pub use instant::Instant;
 pub use machine::{Machine, earliest, earliest_timer};
-pub use probability::Probability;
+pub use probability::{ErrorRate, Probability};
 pub use quantity::{ParseError, split_quantity};
 pub use range_set::RangeSet;
 pub use rate::BitRate;

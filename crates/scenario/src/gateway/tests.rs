@@ -639,7 +639,7 @@ fn a_bad_tunnel_or_class_is_a_one_line_error() {
         ("[tunnel]\nname = \"a-name-far-too-long\"", &["tunnel.name", "1 to 15 letters"]),
         ("[tunnel]\ndevice = \"tap\"", &["tunnel.device", "tap", "veth"]),
         ("[tunnel]\nmtu = 1000", &["tunnel.mtu = 1000", "1280 to 9216"]),
-        ("[tunnel]\nrate = 1", &["unknown key `rate` in tunnel"]),
+        ("[tunnel]\nrate = 1", &["unknown key `rate` in tunnel", "move it up"]),
         ("[[class]]\nports = [1]", &["class.0.name is missing"]),
         ("[[class]]\nname = \"a\"", &["class.0.name", "no traffic", "ports"]),
         ("[[class]]\nname = \"default\"\nports = [1]", &["class.0.name", "default", "neither"]),

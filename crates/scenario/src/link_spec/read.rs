@@ -198,7 +198,7 @@ fn encapsulation(
 fn loss(place: &Place<'_>, raw: &RawLink) -> Result<Option<Loss>, FileError> {
     let burst = raw.burst.map(|words| words.0);
     let chain = raw.gilbert_elliott.map(|words| words.0);
-    let [per, ber] = [raw.per, raw.ber].map(own);
+    let [per, ber] = [raw.per, raw.ber].map(|rate| own(rate).map(Probability::from));
     place.one_of([
         ("per", text(per)),
         ("ber", text(ber)),
