@@ -102,7 +102,9 @@ mod tests {
     #[test]
     fn only_so_many_packets_are_remembered() {
         let mut fragments = Fragments::default();
-        (0..=MOST as u32).for_each(|id| drop(fragments.channel(at(0), &packet(id, true), VOICE)));
+        for id in 0..=MOST as u32 {
+            fragments.channel(at(0), &packet(id, true), VOICE);
+        }
         assert_eq!(fragments.firsts.len(), MOST);
         assert_eq!(fragments.channel(at(0), &packet(0, false), DEFAULT_CHANNEL), DEFAULT_CHANNEL);
         assert_eq!(fragments.channel(at(0), &packet(1, false), DEFAULT_CHANNEL), VOICE);

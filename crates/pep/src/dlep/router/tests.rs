@@ -214,7 +214,7 @@ fn a_modem_that_does_not_answer_or_refuses_is_tried_again() {
 fn a_modem_that_refuses_at_once_is_tried_ever_more_rarely_until_a_session_lasts() {
     let mut script = Script::configured();
     script.time(0);
-    let mut refuse = |script: &mut Script| {
+    let refuse = |script: &mut Script| {
         let refused_at = script.now;
         script.router.handle_connected(at(refused_at));
         script.router.handle_closed(at(refused_at), "by the modem");
