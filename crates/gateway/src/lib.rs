@@ -27,6 +27,7 @@
 //! | `operate` | control socket, metrics, status, log, service manager |
 //! | `doctor` | checks of machine and configuration |
 //! | `roles` | hub, terminal and solo, and what runs them |
+//! | `presence` | addresses and interfaces that are not there yet |
 //! | `runtime` | how often their threads wake up |
 
 #![forbid(unsafe_code)]
@@ -43,7 +44,9 @@ mod hop;
 mod http;
 mod intercept;
 mod names;
+mod occasions;
 mod operate;
+mod presence;
 mod proxy;
 mod refusal;
 mod relay;

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use nix::unistd::read;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
@@ -30,6 +31,17 @@ impl Watched {
     /// While the runtime shuts down.
     pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
         self.0.readable().await
+    }
+
+    /// Waits until a netlink socket has messages, and discards them all. Cancel-safe.
+    ///
+    /// # Errors
+    /// While the runtime shuts down.
+    pub async fn discard(&self) -> io::Result<()> {
+        let mut ready = self.readable().await?;
+        // ENOBUFS means that messages were lost, after which there may be more.
+        while ready.try_io(|fd| Ok(read(fd.get_ref(), &mut [0; 64])?)).is_ok() {}
+        Ok(())
     }
 }
 

@@ -259,8 +259,7 @@ impl Talk<'_> {
         let peer = place.filter(by_tcp).map(PeerId);
         let is_expected = self.expected.is_none_or(|expected| peer == Some(expected));
         let Some(peer) = peer.filter(|_| is_expected) else {
-            let said = said.map_or_else(|| "nobody".to_owned(), |said| said.to_string());
-            tracing::warn!("bundles: {said} connects, and is not a node of [[bundles.peer]]");
+            tracing::warn!("bundles: refused a session: {}", self.stranger(said, place));
             return self.session.end(clock::now(), TermReason::ContactFailure);
         };
         let is_certified = match (&self.node.secure, &self.shown) {
@@ -280,6 +279,19 @@ impl Talk<'_> {
         self.ends = Some(self.node.sessions.replace(peer, self.number));
         self.node.set_link(peer, Some(Link::Tcp(sender, self.session.largest())), true);
         tracing::info!("bundles: session with {}", self.node.name(Origin::Peer(peer)));
+    }
+
+    /// Why there is no session with a node that says it is `said`, the peer with this number.
+    fn stranger(&self, said: Option<NodeId>, place: Option<usize>) -> String {
+        let Some(said) = said else { return "the other node sent no node ID".to_owned() };
+        match (place, self.expected) {
+            (_, Some(expected)) => {
+                let expected = self.node.name(Origin::Peer(expected));
+                format!("the other node is {said}, where {expected} was expected")
+            }
+            (None, None) => format!("no [[bundles.peer]] is the node {said}"),
+            (Some(_), None) => format!("the peer {said} is reached over the hop, not by TCP"),
+        }
     }
 
     async fn begin(&mut self, length: u64) {

@@ -1,6 +1,5 @@
 //! Checks what `[bundles]` requires of the machine.
 
-use std::net::TcpListener;
 use std::path::Path;
 
 use nix::sys::statvfs::statvfs;
@@ -9,13 +8,14 @@ use pep::config::{BundlesConfig, BundlesTls};
 use units::ByteCount;
 
 use super::Finding;
+use crate::presence;
 
 /// `is_running`: the gateway of this configuration runs, and has its port.
 pub(super) fn examine(config: &BundlesConfig, is_running: bool) -> Vec<Finding> {
     let mut findings = vec![store(&config.store, config.agent.limits.bytes)];
     findings.extend(config.inbox.as_deref().map(inbox));
     if let Some(address) = config.listen.filter(|_| !is_running)
-        && let Err(error) = TcpListener::bind(address)
+        && let Err(error) = presence::try_listen(address)
     {
         let what = format!("TCP {address} for other nodes: {error}");
         findings.push(Finding::fail("bundles", what, "change `listen` in [bundles]"));

@@ -15,12 +15,13 @@ use scenario::FileKind;
 use slacp::Rate;
 
 use super::machine::has_net_admin;
-use super::{Finding, bundles, knock, reach, refused};
+use super::{Finding, absent, bundles, knock, protocols, reach, refused};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::error::RunError;
 use crate::hop::udp;
 use crate::operate::control::{Answer, Control, Request, default_directories};
 use crate::operate::status::{Role, Status};
+use crate::presence::absent_interfaces;
 use crate::relay::side::SocketSettings;
 
 pub(super) fn examine(path: &Path) -> Vec<Finding> {
@@ -76,6 +77,8 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     findings.extend(config.links.iter().map(link));
     let paths = config.hubs.iter().flat_map(|hub| path_to(hub.address.as_str(), config.link.mtu));
     findings.extend(paths);
+    findings.extend(absent::of_terminal(config));
+    findings.extend(protocols::of_policies(&config.policies));
     let running = running(&config.operation, Role::Terminal);
     let of_bundles = |it| bundles::examine(it, running.is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
@@ -110,6 +113,9 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     findings.extend(transparent(config.transparent));
     findings.extend(config.tls.as_ref().map(certificate));
     findings.extend(reach::of_hub(config));
+    findings.extend(absent::of_hub(config));
+    findings.extend(protocols::of_dialler(config.transparent));
+    findings.extend(protocols::of_policies(&config.policies));
     let running = running(&config.operation, Role::Hub);
     let of_bundles = |it| bundles::examine(it, running.is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
@@ -145,6 +151,8 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
         };
         findings.extend(crate::stack::lacks().into_iter().map(lack));
     }
+    findings.extend(absent::of_solo(config));
+    findings.extend(protocols::of_policies(&config.policies));
     let running = running(&config.operation, Role::Solo);
     findings.extend(metrics(&config.operation, running.as_ref()));
     findings.extend(running.iter().map(of_running));
@@ -153,12 +161,11 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
 
 /// The stack's interfaces that do not exist.
 fn wan_interfaces(names: &[String]) -> Vec<Finding> {
-    let is_missing = |name: &&String| nix::net::if_::if_nametoindex(name.as_str()).is_err();
     let finding = |name: &String| {
-        let what = format!("there is no interface {name:?}");
-        Finding::fail("stack", what, "correct `wan.interfaces`")
+        let what = format!("there is no interface {name:?}; it is used once it exists");
+        Finding::warn("stack", what, "correct `wan.interfaces`, unless it comes later")
     };
-    names.iter().filter(is_missing).map(finding).collect()
+    absent_interfaces(names).map(finding).collect()
 }
 
 fn transparent(wanted: bool) -> Option<Finding> {
@@ -172,16 +179,16 @@ fn link(link: &LinkConfig) -> Finding {
     let name = &link.name;
     let local = match (link.source, &link.interface) {
         (_, Some(interface)) if is_running(interface) != Some(true) => {
-            let mend = format!("`interface` of each link is one of: {}", devices());
-            let text = format!("{name}: {interface} does not exist or is down");
-            return Finding::fail(CHECK, text, mend);
+            let mend = format!("connect it, or correct `interface`; there are: {}", devices());
+            let text = format!("{name}: {interface} does not exist or is down; it is used once up");
+            return Finding::warn(CHECK, text, mend);
         }
         (source, _) => source.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
     };
     match udp::try_bind((local, 0).into(), link.interface.as_deref()) {
         Ok(()) => Finding::ok(CHECK, format!("{name} can be used")),
         Err(error) => {
-            let mend = "`source` is an address of this machine; `interface` may need CAP_NET_RAW";
+            let mend = "another program may have the port; `interface` may need CAP_NET_RAW";
             Finding::fail(CHECK, format!("{name} cannot be used: {error}"), mend)
         }
     }
@@ -307,12 +314,12 @@ fn running(operation: &OperationConfig, role: Role) -> Option<Status> {
 fn port(listen: Option<SocketAddr>) -> Finding {
     let address =
         listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], crate::roles::hub::PORT)));
-    match UdpSocket::bind(address) {
+    match udp::try_bind(address, None) {
         Ok(_) => Finding::ok("port", format!("UDP {address} is free; firewalls must admit it")),
         Err(error) => Finding::fail(
             "port",
             format!("cannot bind UDP {address}: {error}"),
-            "another program uses it, or it is not an address of this machine: change `listen`",
+            "another program uses it: stop it, or change `listen`",
         ),
     }
 }
@@ -322,16 +329,21 @@ fn interfaces(intercept: &InterceptConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !has_net_admin() {
         let mend = "run it as root, or once `setcap cap_net_admin+ep` on the program";
-        findings.push(Finding::warn(CHECK, "intercepting connections needs CAP_NET_ADMIN", mend));
+        findings.push(Finding::warn(
+            "interception",
+            "intercepting connections needs CAP_NET_ADMIN",
+            mend,
+        ));
     }
     for name in &intercept.interfaces {
         findings.push(match is_running(name) {
             None => {
                 let mend = format!(
-                    "set `intercept.interfaces` to interfaces of this machine: {}",
+                    "correct `intercept.interfaces`, unless it comes later; there are: {}",
                     devices()
                 );
-                Finding::fail(CHECK, format!("there is no {name}"), mend)
+                let text = format!("there is no {name}; its clients are served once it exists");
+                Finding::warn(CHECK, text, mend)
             }
             Some(false) => {
                 let mend = format!("`ip link set {name} up`, or connect its cable");
@@ -438,7 +450,7 @@ mod tests {
             let of_stack = found.iter().filter(|finding| finding.check == "stack");
             let told: Vec<(&str, &str)> =
                 of_stack.map(|it| (it.verdict.as_str(), it.text.as_str())).collect();
-            assert!(told[0].0 == "FAIL" && told[0].1.contains("wan0"), "{told:?}");
+            assert!(told[0].0 == "warn" && told[0].1.contains("wan0"), "{told:?}");
             let forwarding = |what: &&(&str, &str)| what.1.contains("net.ipv4.ip_forward=1");
             assert_eq!(told.iter().find(forwarding).map(|told| told.0), Some("warn"), "{told:?}");
         });

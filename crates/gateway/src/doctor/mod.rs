@@ -3,14 +3,17 @@
 //! Nothing is changed, and no privilege is needed: checks that need root run in a network namespace
 //! of our own, or are reported as unknown.
 
+mod absent;
 mod bundles;
 mod configured;
 pub(crate) mod knock;
 mod machine;
+mod protocols;
 mod reach;
 mod refused;
 mod topic;
 mod trial;
+mod uplink;
 
 use std::fmt;
 use std::path::Path;
@@ -18,6 +21,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use configured::interface_names;
+pub use uplink::clients_interface;
 
 /// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! The section of docs/troubleshooting.md for each check.
 
 /// Checks and their sections; all others are about a gateway that does not start.
-const SECTIONS: [(&str, &[&str]); 9] = [
+const SECTIONS: [(&str, &[&str]); 11] = [
     ("the-session-does-not-come-up", &["hub", "route", "running"]),
     ("packets-of-full-size-do-not-pass-mtu", &["mtu"]),
     ("drops-at-the-modem", &["modem"]),
@@ -11,6 +11,8 @@ const SECTIONS: [(&str, &[&str]); 9] = [
         "it-works-but-not-at-its-best",
         &["UDP buffers", "TCP buffers", "fast open", "descriptors", "IPv6", "loopback"],
     ),
+    ("an-interface-or-address-is-not-there", &["address", "interface", "link", "stack"]),
+    ("ftp-or-media-fails", &["protocols"]),
     ("what-may-be-reached", &["reach", "accept"]),
     ("bundles-wait", &["bundles"]),
     ("the-lab-does-not-start", &["namespaces"]),

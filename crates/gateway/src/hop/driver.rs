@@ -359,7 +359,8 @@ impl Driver {
         }
         let from = self.sources.of(self.batch.destination());
         match self.sockets.send(&self.batch, from) {
-            Ok(()) => self.counters.datagrams_sent.add(self.batch.count() as u64),
+            Ok(true) => self.counters.datagrams_sent.add(self.batch.count() as u64),
+            Ok(false) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             // The datagrams are lost; the protocol will notice. EMSGSIZE: the network device takes
             // less than the configured MTU, as the path MTU search has just found out.

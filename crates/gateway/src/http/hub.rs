@@ -2,7 +2,7 @@
 //! clients share persistent connections to servers.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use pep::config::HubHttpConfig;
@@ -26,6 +26,7 @@ use super::sites::{self, Server};
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
 use crate::hop::{Hop, Stream};
+use crate::occasions::Occasions;
 use crate::operate::connections::Registered;
 use crate::operate::counters::Counters;
 use crate::operate::status::HttpStatus;
@@ -45,6 +46,8 @@ struct Inner {
     store: Option<HubStore>,
     /// Verifies servers. Without a file it is made when it is first needed.
     connector: OnceLock<Result<TlsConnector, String>>,
+    /// See [`Server::distrusted`].
+    distrusted: Arc<Mutex<Occasions>>,
 }
 
 /// A request of a terminal's client, and how to carry it out.
@@ -116,7 +119,8 @@ impl HubHttp {
             let _ = connector.set(Ok(sites::connector(Some(path))?));
         }
         let (pushes, store) = (config.push.map(Pushes::new), config.cache.map(HubStore::start));
-        Ok(Self(Arc::new(Inner { pool: Pool::default(), pushes, store, connector })))
+        let (pool, distrusted) = Default::default();
+        Ok(Self(Arc::new(Inner { pool, pushes, store, connector, distrusted })))
     }
 
     /// The server of this name.
@@ -126,7 +130,7 @@ impl HubHttp {
             made.inspect_err(|error| tracing::warn!("no server can be asked by TLS: {error}"))
         });
         let connector = made.clone().map_err(|_| ResetReason::Prohibited)?;
-        Ok(Server { name, connector })
+        Ok(Server { name, connector, distrusted: self.0.distrusted.clone() })
     }
 
     pub(super) fn pushes(&self) -> Option<&Pushes> {

@@ -17,6 +17,7 @@ use super::routing::{self, Routing};
 use super::syn_tap::{SynInjector, SynTap};
 use crate::error::RunError;
 use crate::names;
+use crate::presence;
 use crate::refusal::{self, Operation, Refusal};
 use crate::relay::tcp;
 use crate::roles::solo::window;
@@ -89,17 +90,13 @@ impl Interception {
     /// resolver.
     ///
     /// # Errors
-    /// If an interface, privileges or kernel features are missing.
+    /// If privileges or kernel features are missing.
     pub(crate) fn install(
         config: &InterceptConfig,
         policies: &[Policy],
         names: Option<NameRules>,
     ) -> Result<Self, RunError> {
-        for name in &config.interfaces {
-            if nix::net::if_::if_nametoindex(name.as_str()).is_err() {
-                return Err(RunError::Interface { name: name.clone() });
-            }
-        }
+        presence::warn_of_interfaces("intercept.interfaces", &config.interfaces);
         let (listeners, mut without_v6) = bind().map_err(RunError::Interception)?;
         let round = config.own_traffic || config.answer == Answer::Deferred;
         if round && !routing::is_loopback_up() {
@@ -164,6 +161,7 @@ impl Interception {
 
     /// Sets interfaces and policies for the next [`Self::take_over`]. The way of answering stays.
     pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[Policy]) {
+        presence::warn_of_interfaces("intercept.interfaces", &config.interfaces);
         self.rules.interfaces.clone_from(&config.interfaces);
         policies.clone_into(&mut self.rules.policies);
     }

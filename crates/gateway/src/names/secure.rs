@@ -14,6 +14,7 @@ use super::https;
 use super::tcp::{self, Framing, Origin};
 use crate::error::RunError;
 use crate::hop::tls;
+use crate::presence;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -48,8 +49,7 @@ pub(super) async fn listen(secure: &SecureDns) -> Result<Vec<(TcpListener, Speec
     let https = secure.https.iter().map(|address| (address, &doh, "HTTPS"));
     let mut all = Vec::new();
     for (address, speech, name) in tls.chain(https) {
-        let bound = TcpListener::bind(address).await;
-        let listener = bound.map_err(|cause| RunError::Dns {
+        let listener = presence::listen(*address).map_err(|cause| RunError::Dns {
             problem: format!("cannot listen on TCP {address}: {cause}"),
         })?;
         tracing::info!("names are resolved over {name} at {address}");

@@ -24,6 +24,7 @@ pub(crate) use self::carry::{LOOKUPS_EACH, Upstream, carry, client_network, reje
 use crate::clock;
 use crate::error::RunError;
 use crate::intercept::listener::is_exhaustion;
+use crate::presence;
 use crate::relay::leg::Leg;
 use crate::relay::side::SocketSettings;
 use crate::relay::tcp;
@@ -66,7 +67,7 @@ impl Proxy {
     pub(crate) async fn listen(config: ProxyConfig) -> Result<Self, RunError> {
         let address = config.listen;
         let failed = |cause| RunError::Listen { address, cause };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let listener = presence::listen(address).map_err(failed)?;
         tcp::choose_congestion_control(&listener);
         os::socket::save_syns(&listener).map_err(failed)?;
         tracing::info!("SOCKS5 and HTTP CONNECT on {}", listener.local_addr().map_err(failed)?);

@@ -23,7 +23,6 @@ use pep::periodic::Periodic;
 use pep::routes::Sites;
 use pep::traffic::{Policy, Prefix};
 use slacp::{Endpoint, Event, PublicKey, SessionId};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use units::{Instant, UnixTime};
 
@@ -49,6 +48,7 @@ use crate::intercept::own::OwnAddresses;
 use crate::names::hub::HubResolver;
 use crate::operate::control::Answer;
 use crate::operate::{Operations, RoleStatus, View};
+use crate::presence;
 use crate::relay::names::Resolver;
 use crate::roles::gateway::{DialPolicy, Report, Side};
 use crate::roles::pair::{PairEvent, Parts, Setup};
@@ -97,13 +97,16 @@ pub async fn run(
         Workers::start(config.workers, config.link.burst.is_none()).map_err(RunError::System)?;
     let beside = predecessor.as_ref().map(Predecessor::sockets);
     let links = match config.listen {
-        Some(address) => workers::bind(address, &workers, beside)?,
+        Some(address) => {
+            presence::warn_of_address(address);
+            workers::bind(address, &workers, beside)?
+        }
         None => workers::bind_anywhere(PORT, &workers, beside)?,
     };
     let local = links[0].local_addr().map_err(RunError::System)?;
     let listener = match config.listen_tcp {
         Some(address) => {
-            let bound = TcpListener::bind(address).await;
+            let bound = presence::listen(address);
             Some((address, bound.map_err(|cause| RunError::Bind { address, cause })?))
         }
         None => None,

@@ -15,7 +15,6 @@ use units::Instant;
 use crate::clock;
 use crate::config::keys::format_public_key;
 use crate::doctor::knock::Knock;
-use crate::error::RunError;
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::ConnectionId;
 use crate::hop::{Hop, Stream};
@@ -27,35 +26,28 @@ use crate::rotation::{self, HubKeys};
 const LOOK: Duration = Duration::from_millis(500);
 /// How long a hub that is waited for keeps its addresses before its name is resolved again.
 const RESOLVE: Duration = Duration::from_secs(30);
+/// How long one without any address does.
+const RESOLVE_SOON: Duration = Duration::from_secs(2);
 
 /// The hubs of a terminal, with the addresses of their names.
 pub(super) struct Resolved(Vec<(PublicKey, Vec<SocketAddr>)>);
 
 impl Resolved {
-    /// Resolves the names of all hubs. One that cannot be resolved now has no address for the time
-    /// being, if another can.
-    ///
-    /// # Errors
-    /// If none can be resolved.
-    pub(super) async fn of(config: &TerminalConfig, keys: &HubKeys) -> Result<Self, RunError> {
-        let (mut resolved, mut failed) = (Vec::new(), Vec::new());
+    /// Resolves the names of all hubs. One that cannot be resolved now, perhaps because the network is
+    /// not up yet, has no address for the time being.
+    pub(super) async fn of(config: &TerminalConfig, keys: &HubKeys) -> Self {
+        let mut resolved = Vec::new();
         for hub in &config.hubs {
-            let addresses = resolve(&hub.address, with_v6(config)).await.unwrap_or_else(|cause| {
-                failed.push(RunError::Resolve { hub: hub.address.as_str().to_owned(), cause });
+            let addresses = resolve(&hub.address, with_v6(config)).await.unwrap_or_else(|error| {
+                tracing::warn!(
+                    "cannot resolve the hub {:?}, trying again: {error}",
+                    hub.address.as_str()
+                );
                 Vec::new()
             });
             resolved.push((keys.current(&hub.key), addresses));
         }
-        if failed.len() == resolved.len() {
-            return Err(failed.remove(0));
-        }
-        failed.iter().for_each(|error| tracing::warn!("{error}: trying the others"));
-        Ok(Self(resolved))
-    }
-
-    /// All addresses of all hubs.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = &SocketAddr> {
-        self.0.iter().flat_map(|(_, addresses)| addresses)
+        Self(resolved)
     }
 
     /// The addresses of one.
@@ -66,6 +58,11 @@ impl Resolved {
 
 fn with_v6(config: &TerminalConfig) -> bool {
     config.listen.map_or_else(os::has_ipv6, |local| local.is_ipv6())
+}
+
+/// When to resolve the name of a hub again that has these addresses.
+fn resolve_after(addresses: &[SocketAddr]) -> Duration {
+    if addresses.is_empty() { RESOLVE_SOON } else { RESOLVE }
 }
 
 /// The addresses of a hub that our socket can reach.
@@ -146,7 +143,7 @@ impl KnownHubs {
             hop.set_hub(key, &addresses);
             hop.set_next_hub_key(key, keys.next(&hub.key));
             let (name, address) = (hub.name.clone(), hub.address.clone());
-            let resolve_at = Some(now + RESOLVE);
+            let resolve_at = Some(now + resolve_after(&addresses));
             let (configured, session, former) = (hub.key, None, None);
             KnownHub {
                 name,
@@ -284,7 +281,6 @@ impl KnownHubs {
 
     fn handle_resolved(&mut self, now: Instant, id: HubId, found: io::Result<Vec<SocketAddr>>) {
         let hub = &mut self.hubs[id.0];
-        hub.resolve_at = Some(now + RESOLVE);
         match found {
             Ok(found) if found != hub.addresses => {
                 let list = found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -297,6 +293,7 @@ impl KnownHubs {
                 tracing::debug!("{}: cannot resolve {}: {error}", hub.name, hub.address.as_str());
             }
         }
+        hub.resolve_at = Some(now + resolve_after(&hub.addresses));
     }
 
     /// A connection that carried datagrams has ended.

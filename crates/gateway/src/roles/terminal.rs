@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use pep::admission::{Backoff, Bypass};
 use pep::bundles::PeerId;
-use pep::config::{DnsConfig, InterceptConfig, TerminalConfig, TunnelConfig};
+use pep::config::{DnsConfig, InterceptConfig, KnownHub, TerminalConfig, TunnelConfig};
 use pep::egress::Egress;
 use pep::hubs::HubId;
 use pep::traffic::Policy;
@@ -32,6 +32,7 @@ use crate::names::carry::Through;
 use crate::names::{Doors, Names, Route};
 use crate::operate::connections::Origin;
 use crate::operate::{Operations, RoleStatus, View};
+use crate::presence;
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
 use crate::relay::names::Resolver;
@@ -57,10 +58,10 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let keys = HubKeys::load(&config);
-    let hubs = Resolved::of(&config, &keys).await?;
+    let hubs = Resolved::of(&config, &keys).await;
     let own = OwnAddresses::open()?;
-    let looking = hubs.addresses().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let sockets = sockets(&config, config.listen.unwrap_or_else(|| any_address(&hubs)))?;
+    let looking = config.hubs.iter().map(|hub| hub.address.as_str()).collect::<Vec<_>>().join(", ");
+    let sockets = sockets(&config, config.listen.unwrap_or_else(|| any_address(&config)))?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
     let (proxy, manner) = match &config.proxy {
         Some(proxy) => (Some(Proxy::listen(proxy.clone()).await?), (proxy.answer, proxy.names)),
@@ -150,6 +151,7 @@ async fn open_doors(dns: Option<DnsConfig>) -> Result<Option<(Doors, DnsConfig)>
 /// The sockets of the hop: one for each link, or the only one.
 fn sockets(config: &TerminalConfig, local: SocketAddr) -> Result<Sockets, RunError> {
     if config.links.is_empty() {
+        presence::warn_of_address(local);
         return bind(local).map(Sockets::from);
     }
     let bound = Sockets::bind(&config.links, local);
@@ -453,10 +455,11 @@ impl Terminal {
 
 /// An unspecified address of the hubs' family, or of both. Names may lead elsewhere later, so an IPv4
 /// socket will do only if all hubs are given by address.
-fn any_address(hubs: &Resolved) -> SocketAddr {
-    if hubs.addresses().all(SocketAddr::is_ipv4) {
+fn any_address(config: &TerminalConfig) -> SocketAddr {
+    let is_v4 = |hub: &KnownHub| hub.address.as_str().parse::<SocketAddrV4>().is_ok();
+    if config.hubs.iter().all(is_v4) {
         (Ipv4Addr::UNSPECIFIED, 0).into()
     } else {
-        (Ipv6Addr::UNSPECIFIED, 0).into()
+        os::any_address(0)
     }
 }

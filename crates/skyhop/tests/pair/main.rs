@@ -17,6 +17,7 @@ mod code_points;
 mod compression;
 mod dashboard;
 mod demo;
+mod devices;
 mod directions;
 mod dlep;
 mod egress;

@@ -2,10 +2,11 @@
 
 use crate::common::program::{Program, programs};
 use crate::{
-    blocked, bundles, clean_up, clients, code_points, compression, dashboard, directions, dlep,
-    egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, links, machines, monitoring,
-    names, one_address, operate, policy, protocols, proxy, quic, rotation, semantics, shares,
-    shown, solo, stack, stalled, takeover, transfer, transparent, tunnel, upgrade, voice, workers,
+    blocked, bundles, clean_up, clients, code_points, compression, dashboard, devices, directions,
+    dlep, egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, links, machines,
+    monitoring, names, one_address, operate, policy, protocols, proxy, quic, rotation, semantics,
+    shares, shown, solo, stack, stalled, takeover, transfer, transparent, tunnel, upgrade, voice,
+    workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -24,6 +25,11 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     compression::inside_streams_are_compressed,
     dashboard::inside_a_download_fades,
     dashboard::inside_a_name_is_a_script,
+    devices::inside_a_link_comes_and_goes,
+    devices::inside_a_line_is_dialled,
+    devices::inside_clients_interfaces,
+    devices::inside_addresses_come_later,
+    devices::inside_a_name_comes_later,
     directions::inside_the_hub_takes_over,
     directions::inside_terminals_meet,
     directions::inside_a_hop_of_ipv6,
