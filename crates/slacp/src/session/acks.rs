@@ -123,6 +123,7 @@ impl Session {
                 self.rate_changed(now);
             }
         }
+        self.watch_link(now);
     }
 
     /// Handles cargo that the peer has received; `data` is as for [`Self::data_arrived`].

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use units::{ByteCount, Instant};
 
@@ -16,6 +16,7 @@ use crate::setup::knock::{KnockKey, MAC, Mac};
 use crate::setup::own::OwnConfigs;
 use crate::setup::parts::{Dispatch, Handover};
 use crate::setup::replacement::{Present, Replacement, Verdict};
+use crate::setup::strangers::{Stranger, Strangers};
 use crate::wire::packet::{self, Datagram, Echo, Header, Index, VERSION};
 use crate::{
     AggregateId, CloseReason, Config, Contact, Effort, KeyPair, MOST_LINKS, Notice, PublicKey,
@@ -62,7 +63,7 @@ struct Request {
     proven: bool,
 }
 
-/// The terminals that a hub serves. Strangers leave no state behind.
+/// The terminals that a hub serves. Strangers leave no state behind but a bounded table.
 pub(crate) struct Hub {
     /// The keys that it answers to, at least one. There are two while one replaces another.
     identities: Vec<Identity>,
@@ -78,7 +79,9 @@ pub(crate) struct Hub {
     /// When the tentative session of each key expires.
     expiries: BTreeSet<(Instant, PublicKey)>,
     /// Reports about terminals of other versions.
-    foreign: Reported,
+    foreign: Reported<(IpAddr, u8)>,
+    /// Machines that are not served.
+    strangers: Strangers,
     /// Number of initiations read.
     reads: u64,
     /// Which terminals belong to another part of the hub.
@@ -137,6 +140,7 @@ impl Hub {
             answered,
             expiries,
             foreign: Reported::default(),
+            strangers: Strangers::default(),
             own: OwnConfigs::default(),
             reads: 0,
             dispatch: Dispatch::default(),
@@ -185,6 +189,7 @@ impl Hub {
             }
         }
         for key in allow {
+            self.strangers.forget(&key);
             self.peers.entry(key).or_default();
         }
     }
@@ -266,7 +271,9 @@ impl Hub {
         if core.takes_none() || datagram.len() > MOST_INITIATION {
             return core.ignore();
         }
-        let Some(request) = self.knocked(from, sender, datagram) else { return core.ignore() };
+        let Some(request) = self.knocked(from, sender, datagram) else {
+            return self.turn_away(core, now, from, None);
+        };
         let knock = request.knock;
         if self.answered.contains_key(&knock) {
             return self.answer_again(core, now, &request);
@@ -283,15 +290,38 @@ impl Hub {
             return core.ignore();
         }
         let responder = self.read(core, &request, datagram);
+        let stranger = responder.as_ref().map(|responder| responder.peer);
         let responder = responder.filter(|responder| self.peers.contains_key(&responder.peer));
         if proven && responder.as_ref().is_none_or(|it| self.had_another(now, &it.peer)) {
             self.gate.was_in_vain(now, from);
         }
-        let Some(responder) = responder else { return core.ignore() };
+        let Some(responder) = responder else {
+            return match stranger {
+                Some(key) => self.turn_away(core, now, from, Some(key)),
+                None => core.ignore(),
+            };
+        };
         if let Some(part) = self.dispatch.pass_on(now, &responder.peer, knock) {
             return core.hand_over(part, from, datagram, false);
         }
         self.admit(core, now, &request, responder);
+    }
+
+    /// Leaves a stranger without an answer.
+    fn turn_away(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        from: SocketAddr,
+        key: Option<PublicKey>,
+    ) {
+        core.ignore();
+        core.notices.extend(self.strangers.hear(now, from, key));
+    }
+
+    /// The strangers heard lately.
+    pub(crate) fn strangers(&self, now: Instant) -> impl Iterator<Item = &Stranger> {
+        self.strangers.all(now)
     }
 
     /// An initiation of any version, if its knock is right.
@@ -380,7 +410,7 @@ impl Hub {
             return core.ignore();
         }
         let Some((identity, knock)) = self.knock(datagram) else { return core.ignore() };
-        if self.foreign.is_news(now, from.ip(), version) {
+        if self.foreign.is_news(now, (from.ip(), version)) {
             let (ours, theirs) = (VERSION, version);
             core.notices.push_back(Notice::ForeignTerminal { address: from, ours, theirs });
         }

@@ -27,6 +27,7 @@ mod first_rtt;
 mod flow;
 mod lifecycle;
 mod link_layer;
+mod link_watch;
 mod links_and_headers;
 mod memory;
 mod migration;
