@@ -16,6 +16,7 @@
 //! wait for (connect, slow start, loss recovery, the last byte).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod amount;
 pub mod answer;

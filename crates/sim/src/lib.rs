@@ -6,6 +6,7 @@
 //! identically, bit for bit.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod agenda;
 mod app;

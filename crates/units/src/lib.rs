@@ -7,6 +7,7 @@
 //! and MB are decimal; KiB, MiB and GiB are binary.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod byte_count;
 mod decibels;
