@@ -30,6 +30,7 @@
 //! | `runtime` | how often their threads wake up |
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod bundles;
 mod capability;

@@ -4,6 +4,7 @@
 //! here does I/O or reads a clock.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod accounting;
 pub mod admission;
@@ -26,6 +27,7 @@ pub mod periodic;
 pub mod proxy;
 pub mod rates;
 pub mod relay;
+pub mod reminder;
 pub mod routes;
 pub mod traffic;
 pub mod window;

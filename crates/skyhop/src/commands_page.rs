@@ -24,6 +24,11 @@ is a terminal (and `TERM` is not `dumb`). Where a command prints a table, `--jso
 |---|---|
 | 0 | done |
 | 2 | invalid input, a missing privilege, or a file that cannot be read or written: one line on standard error |
+
+A closed standard output (`| head`) is no failure: what still comes is dropped, and a command that prints until it is
+interrupted ends. Any other failure to write there ends with 2. What standard error does not take is lost and changes
+nothing; a gateway also loses the lines of its log that nobody reads, counts them, and carries on. If its terminal hangs
+up, a gateway reloads its configuration (SIGHUP) and carries on; every other command ends.
 ";
 
 /// What else a command's exit code can be.

@@ -119,7 +119,9 @@ fn invite(args: InviteArgs) -> Result<ExitCode> {
     let invitation = Invitation { name, hub, tcp, others, networks: network, valid_for };
     let token = invitation.write(&hub_file)?;
     let valid_for = in_hours(valid_for);
-    eprintln!("Within {valid_for}, run on the terminal, once:  skyhop enrol join TOKEN");
+    crate::say(format_args!(
+        "Within {valid_for}, run on the terminal, once:  skyhop enrol join TOKEN"
+    ));
     print(&format!("{token}\n"))?;
     Ok(ExitCode::SUCCESS)
 }

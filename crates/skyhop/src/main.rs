@@ -1,6 +1,8 @@
 //! Parses the command line and calls the commands.
 
 #![forbid(unsafe_code)]
+// They panic where a closed pipe or a full disk is in the way: see `output`.
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod bundle_command;
 mod check_command;
@@ -16,12 +18,14 @@ mod lab_command;
 mod man;
 mod meter_command;
 mod operate;
+mod output;
 mod progress;
 mod sim_command;
 mod study_command;
 mod tcp_command;
+mod which;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,6 +33,8 @@ use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
+
+use output::{complain, print, say};
 
 /// Exit code for invalid input or missing privileges.
 const USAGE: u8 = 2;
@@ -146,17 +152,10 @@ fn start_log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // A failed write would be reported by a macro that panics.
+        .log_internal_errors(false)
         .with_ansi(gateway::log::has_colours())
         .init();
-}
-
-/// Prints to stdout. A closed pipe (`| head`) is not a failure.
-fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done,
-    }
 }
 
 /// This program's file, to run gateways with.
@@ -164,17 +163,12 @@ fn own_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot find this program's executable")
 }
 
-/// Prints an error on one line.
-fn complain(text: &str) -> ExitCode {
-    eprintln!("skyhop: {text}");
-    ExitCode::from(USAGE)
-}
-
 /// Prints help if it was requested or needed, otherwise the usage error on one line.
 fn explain(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        let printed = output::print_help(error);
+        return printed
+            .map_or_else(|error| complain(&format!("{error:#}")), |()| ExitCode::SUCCESS);
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();

@@ -14,7 +14,7 @@ pub use self::cpu::has_aes;
 pub use pep::config::{HubAddress, HubConfig, SoloConfig, TcpAddress, TerminalConfig};
 pub use scenario::FileError;
 use scenario::FileKind;
-use scenario::gateway::{ConfigFile, KeySource, RestartKeys};
+use scenario::gateway::{ConfigFile, KeySource, RestartKeys, WrittenKeys};
 use slacp::KeyPair;
 use zeroize::Zeroizing;
 
@@ -87,6 +87,12 @@ pub(crate) fn restart_keys(file: Option<&Path>, role: Role) -> RestartKeys {
         Role::Solo => FileKind::Solo,
     };
     RestartKeys::of(&Zeroizing::new(text), kind)
+}
+
+/// The keys of a file; none if it cannot be read.
+pub(crate) fn written_keys(file: Option<&Path>) -> WrittenKeys {
+    let Some(Ok(text)) = file.map(fs::read_to_string) else { return WrittenKeys::default() };
+    WrittenKeys::of(&Zeroizing::new(text))
 }
 
 /// A configuration file, which may hold a private key.

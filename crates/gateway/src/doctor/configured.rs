@@ -8,18 +8,18 @@ use std::path::Path;
 use nix::net::if_::InterfaceFlags;
 use os::netlink::RouteSocket;
 use pep::config::{
-    ControlPath, HttpConfig, HubConfig, InterceptConfig, LinkConfig, Modem, OperationConfig,
-    SecureDns, SoloConfig, TerminalConfig, TlsFiles,
+    HttpConfig, HubConfig, InterceptConfig, LinkConfig, Modem, OperationConfig, SecureDns,
+    SoloConfig, TerminalConfig, TlsFiles,
 };
 use scenario::FileKind;
 use slacp::Rate;
 
 use super::machine::has_net_admin;
-use super::{Finding, bundles, knock, reach, refused};
+use super::running::Running;
+use super::{Finding, bundles, reach, refused, running};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::error::RunError;
 use crate::hop::udp;
-use crate::operate::control::{Answer, Control, Request, default_directories};
 use crate::operate::status::{Role, Status};
 use crate::relay::side::SocketSettings;
 
@@ -27,7 +27,8 @@ pub(super) fn examine(path: &Path) -> Vec<Finding> {
     let config = match read(path) {
         Ok(config) => config,
         Err(error) => {
-            let mend = "docs/configuration.md lists the keys; `skyhop init` writes a working pair";
+            let mend = "`skyhop schema hub`, `terminal` or `solo` prints the keys; `skyhop init` writes \
+                        a working pair";
             return vec![Finding::fail("configuration", error.to_string(), mend)];
         }
     };
@@ -76,24 +77,14 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     findings.extend(config.links.iter().map(link));
     let paths = config.hubs.iter().flat_map(|hub| path_to(hub.address.as_str(), config.link.mtu));
     findings.extend(paths);
-    let running = running(&config.operation, Role::Terminal);
-    let of_bundles = |it| bundles::examine(it, running.is_some());
+    let identity = config.identity.public();
+    let running = Running::find(&config.operation, Role::Terminal, Some(&identity));
+    let of_bundles = |it| bundles::examine(it, running.own().is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
-    findings.extend(metrics(&config.operation, running.as_ref()));
-    findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
-    match running {
-        Some(status) => {
-            findings.push(of_running(&status));
-            let up = status.sessions.iter().any(|session| session.reachable);
-            findings.push(if up {
-                Finding::ok("hub", "answers the running terminal")
-            } else {
-                let mend = "see the hub's log and `skyhop status` there";
-                Finding::fail("hub", "does not answer the running terminal", mend)
-            });
-        }
-        None => findings.extend(knock::hubs(config)),
-    }
+    findings.extend(metrics(&config.operation, running.own()));
+    findings.extend(modem(&config.link.rate, &config.operation, running.own()));
+    findings.extend(running.finding());
+    findings.extend(running::hubs(config, &running));
     findings
 }
 
@@ -110,14 +101,15 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     findings.extend(transparent(config.transparent));
     findings.extend(config.tls.as_ref().map(certificate));
     findings.extend(reach::of_hub(config));
-    let running = running(&config.operation, Role::Hub);
-    let of_bundles = |it| bundles::examine(it, running.is_some());
+    let identity = config.identity.public();
+    let running = Running::find(&config.operation, Role::Hub, Some(&identity));
+    let of_bundles = |it| bundles::examine(it, running.own().is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
-    findings.extend(metrics(&config.operation, running.as_ref()));
-    findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
-    match running {
-        Some(status) => findings.push(of_running(&status)),
-        None => findings.push(port(config.listen)),
+    findings.extend(metrics(&config.operation, running.own()));
+    findings.extend(modem(&config.link.rate, &config.operation, running.own()));
+    findings.extend(running.finding());
+    if running.own().is_none() {
+        findings.push(port(config.listen));
     }
     findings
 }
@@ -145,9 +137,9 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
         };
         findings.extend(crate::stack::lacks().into_iter().map(lack));
     }
-    let running = running(&config.operation, Role::Solo);
-    findings.extend(metrics(&config.operation, running.as_ref()));
-    findings.extend(running.iter().map(of_running));
+    let running = Running::find(&config.operation, Role::Solo, None);
+    findings.extend(metrics(&config.operation, running.own()));
+    findings.extend(running.finding());
     findings
 }
 
@@ -278,30 +270,6 @@ fn metrics(operation: &OperationConfig, running: Option<&Status>) -> Option<Find
         }
         Err(error) => Finding::fail(CHECK, error.to_string(), "mend the file of the token"),
     })
-}
-
-fn of_running(status: &Status) -> Finding {
-    let (role, pid) = (status.role.as_str(), status.pid);
-    let with = match status.role {
-        Role::Solo => format!("{} connections", status.memory.connections),
-        Role::Hub | Role::Terminal => format!("{} sessions", status.sessions.len()),
-    };
-    Finding::ok("running", format!("a {role} runs (pid {pid}), with {with}"))
-}
-
-/// The running gateway with this configuration, if any.
-fn running(operation: &OperationConfig, role: Role) -> Option<Status> {
-    let name = format!("{}.sock", role.as_str());
-    let paths = match &operation.control {
-        ControlPath::At(path) => vec![path.clone()],
-        ControlPath::Usual => default_directories().iter().map(|at| at.join(&name)).collect(),
-        ControlPath::None => Vec::new(),
-    };
-    let mut control = paths.iter().find_map(|path| Control::connect(path).ok())?;
-    match control.ask(&Request::Status { connections: false }).ok()? {
-        Answer::Status(status) => Some(*status),
-        _ => None,
-    }
 }
 
 fn port(listen: Option<SocketAddr>) -> Finding {

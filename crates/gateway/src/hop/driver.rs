@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use units::{Instant, Machine};
 
 use crate::clock;
+use crate::config::keys::format_public_key;
 use crate::hop::exchange::{Exchange, Mail, Received};
 use crate::hop::sockets::Sockets;
 use crate::hop::tcp::{Carried, ConnectionId, Sent, TcpEvent, TcpLinks};
@@ -426,7 +427,17 @@ fn log_notice(notice: &Notice, counters: &Counters) {
     if matches!(notice, Notice::SharedKey { .. }) {
         counters.shared_keys.increment();
     }
-    tracing::warn!("{notice}");
+    match notice {
+        // In the form in which it is permitted.
+        Notice::Stranger { address, key: Some(key) } => tracing::warn!(
+            "refused a terminal at {address}: its key {} is not permitted here",
+            format_public_key(key)
+        ),
+        Notice::Stranger { address, key: None } => tracing::warn!(
+            "refused a terminal at {address}: it asks for a hub with another key than this one's"
+        ),
+        notice => tracing::warn!("{notice}"),
+    }
 }
 
 /// Limits the log to one line for a lasting fault.

@@ -102,6 +102,8 @@ pub(crate) struct State {
     forced: BTreeMap<SessionId, ClassId>,
     /// How many streams of a session the main loop has yet to take.
     untaken: BTreeMap<SessionId, usize>,
+    /// How many streams ended with a session, until the main loop asks.
+    pub(super) lost: BTreeMap<SessionId, usize>,
 }
 
 impl State {
@@ -114,6 +116,7 @@ impl State {
             tally: None,
             forced: BTreeMap::new(),
             untaken: BTreeMap::new(),
+            lost: BTreeMap::new(),
         }
     }
 
@@ -535,9 +538,13 @@ impl State {
 
     fn lose(&mut self, session: SessionId) {
         self.compression.lose(session);
+        let mut lost = 0;
         for ((_, _), entry) in self.streams.iter_mut().filter(|((s, _), _)| *s == session) {
+            let is_over = entry.reset.is_some() || entry.finished && entry.ended;
+            lost += usize::from(!is_over);
             entry.set_reset(ResetReason::SessionLost);
         }
+        self.lost.insert(session, lost);
     }
 
     pub(super) fn entry(&mut self, key: Key) -> (&mut Endpoint, &mut Entry) {

@@ -1,11 +1,17 @@
-//! The gateway's log filter, which can change while it runs.
+//! The gateway's log: a filter that can change while it runs, and a thread that writes the lines.
+
+mod writer;
 
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use pep::config::{LogFilter, LogFilterError};
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
+
+use self::writer::LineQueue;
+pub use self::writer::LogLoss;
 
 /// Environment variable that overrides the configuration.
 pub const VARIABLE: &str = "SKYHOP_LOG";
@@ -13,6 +19,10 @@ pub const VARIABLE: &str = "SKYHOP_LOG";
 const USUAL: &str = "info";
 /// Replaces the filter of this process's log; unset before [`start`].
 static CHANGE: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
+/// The lines of this process's log; unset before [`start`].
+static LINES: OnceLock<Arc<LineQueue>> = OnceLock::new();
+/// How long the end of a gateway waits for a reader of its log.
+const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The variable's text is not a valid filter.
 #[derive(Debug, Error)]
@@ -22,19 +32,32 @@ pub struct VariableError {
     cause: LogFilterError,
 }
 
+/// Writes the waiting lines when it is dropped, at the end of the process.
+#[must_use]
+pub struct Log(Arc<LineQueue>);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.flush(LAST_LINES_WITHIN);
+    }
+}
+
 /// Starts logging to standard error with the filter in the variable [`VARIABLE`], otherwise
-/// `configured`, otherwise the default.
+/// `configured`, otherwise the default. A log that cannot be written (full disk, closed pipe, lost
+/// terminal, a reader that stopped) loses lines, which are counted, and has no other effect.
 ///
 /// # Errors
 /// If the variable is not a valid filter.
 ///
 /// # Panics
-/// If this process already has a log.
-pub fn start(configured: Option<&LogFilter>) -> Result<(), VariableError> {
+/// If this process already has a log, or if it cannot have another thread.
+pub fn start(configured: Option<&LogFilter>) -> Result<Log, VariableError> {
     let filter = chosen(configured)?;
+    let lines = LineQueue::start();
+    let writer = Arc::clone(&lines);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(move || writer::LineWriter(Arc::clone(&writer)))
         .with_ansi(has_colours())
         .with_target(false)
         .with_filter_reloading();
@@ -43,7 +66,13 @@ pub fn start(configured: Option<&LogFilter>) -> Result<(), VariableError> {
     // Fails only if the log is gone.
     let change = move |filter| drop(handle.reload(filter));
     assert!(CHANGE.set(Box::new(change)).is_ok(), "the log was begun before");
-    Ok(())
+    assert!(LINES.set(Arc::clone(&lines)).is_ok(), "the log was begun before");
+    Ok(Log(lines))
+}
+
+/// The lines that could not be written since the start; `None` if all were.
+pub(crate) fn loss() -> Option<LogLoss> {
+    LINES.get().and_then(|lines| lines.loss())
 }
 
 /// Applies a reloaded filter, with the same precedence as [`start`].

@@ -10,6 +10,7 @@ pub mod control;
 pub(crate) mod counters;
 mod events;
 mod history;
+mod last_contacts;
 mod limits;
 pub mod log;
 pub(crate) mod metrics;

@@ -51,7 +51,7 @@ use crate::operate::control::Answer;
 use crate::operate::{Operations, RoleStatus, View};
 use crate::relay::names::Resolver;
 use crate::roles::gateway::{DialPolicy, Report, Side};
-use crate::roles::pair::{PairEvent, Parts, Setup};
+use crate::roles::pair::{self, PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
 use crate::roles::{Service, workers};
 use crate::tunnel::{Admitted, Selection, Traffic, Tunnel};
@@ -138,6 +138,7 @@ pub async fn run(
         selection(local.port(), config.intercept.is_some(), (&config.policies, &terminals));
     let setup = Setup {
         side: Side::Hub,
+        key: config.identity.public(),
         own,
         endpoints,
         sockets: links.into_iter().map(Sockets::from).collect(),
@@ -609,7 +610,7 @@ impl Hub {
         session: SessionId,
         event: &Event,
     ) {
-        ops.peers.handle_event(now, self.parts.gateway.hop(), session, event);
+        ops.follow_session(now, self.parts.gateway.hop(), session, event);
         if let Event::Up { peer, address } = event {
             self.sites.add(session, peer);
             self.set_share(now, ops, session);
@@ -641,7 +642,8 @@ impl Hub {
             }
             Event::Moved { address } => tracing::info!("{name} has moved to {address}"),
             Event::Down(why) => {
-                tracing::warn!("session with {name} over ({why}): its connections are reset");
+                let lost = self.parts.gateway.hop().take_lost(session);
+                pair::log_end(&format!("session with {name} over ({why})"), lost);
                 self.sites.remove(session);
             }
             _ => {}

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pep::config::{HubAddress, TcpAddress, TerminalConfig};
 use pep::hubs::{HubId, Hubs, Step};
+use pep::reminder::Reminder;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 use units::Instant;
@@ -21,6 +22,7 @@ use crate::hop::tcp::ConnectionId;
 use crate::hop::{Hop, Stream};
 use crate::operate::status::HubStatus;
 use crate::roles::fallback::{self, TcpFallback};
+use crate::roles::pair;
 use crate::rotation::{self, HubKeys};
 
 /// How often it is looked whether each link works, where UDP may be blocked on it.
@@ -106,6 +108,8 @@ struct KnownHub {
     reconnects: bool,
     /// When the name is resolved again, while the hub is waited for; `None` while that is done.
     resolve_at: Option<Instant>,
+    /// When the log says again that it does not answer.
+    reminder: Reminder,
 }
 
 /// What a terminal's hubs wait for.
@@ -159,6 +163,7 @@ impl KnownHubs {
                 fallbacks,
                 reconnects: false,
                 resolve_at,
+                reminder: Reminder::default(),
             }
         };
         let hubs: Vec<KnownHub> = config.hubs.iter().zip(resolved.0).map(hub).collect();
@@ -344,8 +349,8 @@ impl KnownHubs {
             }
             Event::Moved { address } => tracing::info!("{name} has moved to {address}"),
             Event::Down(why) => {
-                let name = self.called(id);
-                tracing::warn!("session with {name} lost ({why}): its connections are reset");
+                let lost = self.hop.take_lost(session);
+                pair::log_end(&format!("session with {} lost ({why})", self.called(id)), lost);
                 self.hubs[id.0].session = None;
                 self.choice.handle_down(now, id);
             }
@@ -400,8 +405,9 @@ impl KnownHubs {
             Event::Unreachable => self.choice.handle_former(now, id, false),
             Event::Reachable => self.choice.handle_former(now, id, true),
             Event::Down(why) => {
-                let name = self.called(id);
-                tracing::info!("the session with the former process of {name} is over ({why})");
+                let (name, lost) = (self.called(id), self.hop.take_lost(session));
+                let what = format!("the session with the former process of {name} is over ({why})");
+                pair::log_end(&what, lost);
                 self.hubs[id.0].former = None;
                 self.choice.handle_former_down(id);
             }
@@ -410,14 +416,43 @@ impl KnownHubs {
         self.follow(now)
     }
 
+    fn report_silence(&mut self, now: Instant) {
+        for index in 0..self.hubs.len() {
+            let silent = self.silent_for(now, HubId(index));
+            if self.hubs[index].reminder.is_due(silent) {
+                let (hub, lasted) = (&self.hubs[index], silent.unwrap_or_default());
+                let (name, address) = (self.called(HubId(index)), hub.address.as_str());
+                let lasted = units::format_duration(Duration::from_secs(lasted.as_secs()));
+                let why = self.why_silent();
+                tracing::warn!("no answer from {name} at {address} for {lasted}: {why}");
+            }
+        }
+    }
+
+    /// How long a hub has been asked for a session in vain.
+    fn silent_for(&self, now: Instant, id: HubId) -> Option<Duration> {
+        self.choice.asked_since(id).map(|since| now.saturating_since(since))
+    }
+
+    /// A hub that refuses a terminal is silent, so the terminal cannot know which of these it is.
+    fn why_silent(&self) -> String {
+        let key = format_public_key(&self.identity.public());
+        format!(
+            "it is down or UDP does not pass, `hub_key` is not its key, or it does not permit this \
+             terminal's key {key}; the hub's log and status show whom it refuses"
+        )
+    }
+
     /// Number of streams of these sessions.
     fn streams(&self, sessions: impl IntoIterator<Item = SessionId>) -> usize {
         let stats = sessions.into_iter().filter_map(|session| self.hop.stats(session));
         stats.map(|stats| stats.streams).sum()
     }
 
-    /// Closes sessions that were kept for connections that have all ended.
+    /// Closes sessions that were kept for connections that have all ended, and reports hubs that do not
+    /// answer.
     pub(super) fn housekeep(&mut self, now: Instant) -> Vec<Change> {
+        self.report_silence(now);
         for id in (0..self.hubs.len()).map(HubId) {
             let former = self.hubs[id.0].former;
             if former.is_some() && self.streams(former) == 0 {
@@ -541,15 +576,20 @@ impl KnownHubs {
         }
     }
 
-    /// The hubs as operators see them, if there are several.
-    pub(super) fn status(&self) -> Vec<HubStatus> {
-        if self.hubs.len() < 2 {
+    /// The hubs as operators see them, if there are several or the only one does not answer.
+    pub(super) fn status(&self, now: Instant) -> Vec<HubStatus> {
+        if self.hubs.len() < 2 && self.choice.asked_since(HubId(0)).is_none() {
             return Vec::new();
         }
-        let row = |(index, hub): (usize, &KnownHub)| HubStatus {
-            name: hub.name.clone(),
-            address: hub.address.as_str().to_owned(),
-            state: self.choice.state(HubId(index)).to_owned(),
+        let row = |(index, hub): (usize, &KnownHub)| {
+            let silent = self.silent_for(now, HubId(index));
+            HubStatus {
+                name: hub.name.clone(),
+                address: hub.address.as_str().to_owned(),
+                state: self.choice.state(HubId(index)).to_owned(),
+                silent_s: silent.map(|silent| silent.as_secs_f64()),
+                why: silent.map(|_| self.why_silent()),
+            }
         };
         self.hubs.iter().enumerate().map(row).collect()
     }

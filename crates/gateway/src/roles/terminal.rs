@@ -79,6 +79,7 @@ pub async fn run(
     let dns = open_doors(config.dns.clone()).await?;
     let setup = Setup {
         side: Side::Terminal,
+        key: config.identity.public(),
         own: own.clone(),
         sockets: vec![sockets],
         endpoints: vec![Endpoint::terminal(hop, identity, hub, addresses, seed)],
@@ -221,7 +222,7 @@ impl Service for Terminal {
     fn role_status(&self, now: Instant) -> RoleStatus {
         let dns = self.names.as_ref().map(Names::status);
         let http = self.http.as_ref().map(Http::status);
-        let hubs = self.hubs.status();
+        let hubs = self.hubs.status(now);
         let bundles = self.bundles.as_ref().map(Bundles::status);
         RoleStatus { dns, http, hubs, bundles, ..self.parts.role_status(now) }
     }
@@ -325,7 +326,7 @@ impl Terminal {
             if let Event::Up { .. } = event {
                 ops.peers.set_names(self.hubs.names());
             }
-            ops.peers.handle_event(now, self.parts.gateway.hop(), *session, event);
+            ops.follow_session(now, self.parts.gateway.hop(), *session, event);
         }
         match event {
             HopEvent::Opened(stream, open) => match open.destination {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use study::{Demo, Options, Results, Task};
 use units::{BitRate, Probability};
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         None => demo.run(&mut display),
         Some(error) => demo.make_do(&error.to_string(), &mut display),
     }?;
-    crate::print(&format!("\n{}", results.text())).context("cannot write the table")?;
+    crate::print(&format!("\n{}", results.text()))?;
     outputs.write(&results)?;
     Ok(if results.any_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -142,7 +142,7 @@ impl Outputs {
         }
         if let Some(html) = &self.html {
             html.write(&results.html())?;
-            eprintln!("\nwith plots: {}", html.path().display());
+            crate::say(format_args!("\nwith plots: {}", html.path().display()));
         }
         Ok(())
     }

@@ -8,7 +8,6 @@ mod swarm;
 mod trace;
 mod udp;
 
-use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use clap::{Args, Subcommand};
 use meter::{CongestionControl, DEFAULT_PORT, Report};
 use units::{BitRate, ByteCount};
 
+use crate::output::{Reader, print, print_to_reader};
 use crate::progress;
 
 /// Subcommands of `skyhop meter`.
@@ -122,7 +122,9 @@ impl Output {
             let report = measure()?;
             spinner.finish_and_clear();
             complete &= report.is_complete();
-            print(&self.show(run, &report)?)?;
+            if print_to_reader(&self.show(run, &report)?)? == Reader::Gone {
+                break;
+            }
         }
         Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -140,15 +142,10 @@ impl Output {
     }
 }
 
-fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the report")
-}
-
 async fn serve(args: &ServeArgs) -> Result<ExitCode> {
     let listener = TcpListener::bind(args.listen)
         .with_context(|| format!("cannot listen on {}", args.listen))?;
-    eprintln!("listening on {}", listener.local_addr()?);
+    crate::say(format_args!("listening on {}", listener.local_addr()?));
     match meter::serve(listener).await? {}
 }
 

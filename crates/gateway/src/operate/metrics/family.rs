@@ -1,5 +1,6 @@
 //! Converts a status to metric families.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use prometheus_client::collector::Collector;
@@ -10,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::operate::status::{
     AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, HubStatus, LinkStatus,
-    PolicyStatus, SessionStatus, Status, UsageStatus,
+    PolicyStatus, Role, SessionStatus, Status, UsageStatus,
 };
 
 /// The status at the time of a scrape, and the accounts of a hub's terminals.
@@ -38,6 +39,14 @@ const FIGURES: &[Figure] = &[
     ("rate_tripped", "1 while losses lower a configured or reported rate", |s| {
         f64::from(u8::from(s.rate_state.as_deref() == Some("tripped")))
     }),
+    ("rate_exceeds_link", "1 while the configured or reported rate exceeds the link", |s| {
+        f64::from(u8::from(s.overload.is_some()))
+    }),
+    (
+        "carried_bits_per_second",
+        "What the link carries of a rate that exceeds it; 0 otherwise",
+        |s| s.overload.map_or(0.0, |overload| overload.carries_bit_s as f64),
+    ),
     ("capacity_bits_per_second", "Measured capacity of the path; 0 if not measured", |s| {
         s.capacity_bit_s.map_or(0.0, |rate| rate as f64)
     }),
@@ -57,6 +66,7 @@ const COUNTS: &[Count] = &[
     ("received_bytes", "Bytes of IP packets received", |s| s.bytes_received),
     ("packets_lost", "Packets lost on the hop; their contents were sent again", |s| s.packets_lost),
     ("rate_trips", "Times that losses lowered a configured or reported rate", |s| s.trips),
+    ("capacity_falls", "Times that the measured capacity has fallen", |s| s.capacity_falls),
     ("packets_recovered", "Packets restored here by FEC", |s| s.recovered),
     ("repairs_sent", "FEC repairs sent", |s| s.repairs_sent),
     ("repair_bytes", "Bytes of IP packets with FEC repairs", |s| s.repair_bytes),
@@ -138,6 +148,7 @@ impl Collector for Snapshot {
         bounds(&self.status, &mut families)?;
         modem(&self.status, &mut families)?;
         sessions(&self.status, &mut families)?;
+        terminals(&self.status, &mut families)?;
         classes(&self.status, &mut families)?;
         links(&self.status, &mut families)?;
         channels(&self.status, &mut families)?;
@@ -189,6 +200,9 @@ fn general(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     labels.push(("version", status.version.clone()));
     families.gauge("skyhop_info", "Role and version of the gateway", &[(labels, 1.0)])?;
     families.one("skyhop_uptime_seconds", "Time since the gateway started", status.uptime_s)?;
+    let lost = status.log_loss.as_ref().map_or(0, |loss| loss.lines);
+    let help = "Lines of the log that could not be written";
+    families.counter("skyhop_log_lines_lost", help, &[(vec![], lost)])?;
     let draining = f64::from(u8::from(status.draining_s.is_some()));
     families.one("skyhop_draining", "1 if the gateway is draining", draining)
 }
@@ -283,7 +297,8 @@ fn policies(status: &Status, families: &mut Families<'_>) -> fmt::Result {
 }
 
 fn hubs(status: &Status, families: &mut Families<'_>) -> fmt::Result {
-    if status.hubs.is_empty() {
+    // The only one is there while it does not answer, which `skyhop_sessions` shows.
+    if status.hubs.len() < 2 {
         return Ok(());
     }
     let row = |hub: &HubStatus| {
@@ -464,6 +479,27 @@ fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         families.counter(&format!("skyhop_session_{name}"), help, &rows)?;
     }
     Ok(())
+}
+
+/// A hub's terminals, with and without a session, and strangers.
+fn terminals(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let connected = status.sessions.iter().filter(|_| status.role == Role::Hub);
+    let connected = connected.map(|session| (label("peer", &session.peer), 1.0));
+    let absent = status.absent.iter().map(|terminal| (label("peer", &terminal.peer), 0.0));
+    let rows: BTreeMap<Labels, f64> = absent.chain(connected).collect();
+    let rows: Vec<_> = rows.into_iter().collect();
+    let help = "On a hub: 1 if the permitted terminal has a session";
+    families.gauge("skyhop_terminal_connected", help, &rows)?;
+    let heard = status.absent.iter().filter_map(|terminal| {
+        Some((label("peer", &terminal.peer), terminal.last_heard_unix_s? as f64))
+    });
+    let (name, help) = (
+        "skyhop_terminal_last_heard_timestamp_seconds",
+        "On a hub: when a terminal without a session was last heard",
+    );
+    families.gauge(name, help, &heard.collect::<Vec<_>>())?;
+    let help = "Machines that asked for a session within the last hour and were refused";
+    families.one("skyhop_refused_terminals", help, status.strangers.len() as f64)
 }
 
 /// A direction, and what was carried in it.

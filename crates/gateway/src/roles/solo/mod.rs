@@ -233,7 +233,7 @@ impl Solo {
         let stack = stack.transpose()?;
         let alone = stack.is_some() && interception.is_none() && config.transparent;
         let replies = alone.then(Interception::of_replies).transpose()?;
-        let ops = Operations::start(now, Role::Solo, &config.operation, Peers::none())?;
+        let ops = Operations::start(now, Role::Solo, None, &config.operation, Peers::none())?;
         let dialer = Dialer { stack: dialling(stack.as_ref())?, ..dialer(&config, &windows) };
         let solo = Self {
             intake: interception.map(|it| Intake::new(now, it, counters.clone())),
