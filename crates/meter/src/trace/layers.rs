@@ -42,7 +42,7 @@ pub enum Protocol {
     Llc,
     /// An MPLS payload that is neither IP nor Ethernet.
     Mpls,
-    /// More than [`LAYERS_MAX`] headers.
+    /// More than 32 headers around each other.
     Layers,
 }
 
