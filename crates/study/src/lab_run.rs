@@ -184,13 +184,11 @@ impl Stage<'_> {
             }
         }
         let elapsed = self.elapsed(&played);
-        let [forward, ret, _] = capacities(self.case);
+        let from = self.origin.saturating_since(self.lab.origin());
+        let [forward, ret, _] = capacities(self.case).offered(from, from + elapsed);
         let gauges = || before.iter().zip(&after);
-        let links = [
-            ("forward", forward, LinkUse::new(forward, elapsed)),
-            ("return", ret, LinkUse::new(ret, elapsed)),
-        ];
-        for (of, _, mut used) in links {
+        for (of, capacity) in [("forward", forward), ("return", ret)] {
+            let mut used = LinkUse::new(capacity);
             for (before, after) in gauges().filter(|(gauge, _)| of_hop(gauge.link) == Some(of)) {
                 used.add(&since(before, after), after.peak_queue);
             }
@@ -286,6 +284,10 @@ fn since(before: &Gauge, after: &Gauge) -> Counters {
         dropped_queue: packets(|it| it.dropped_queue),
         lost: packets(|it| it.lost),
         delivered: packets(|it| it.delivered),
+        delivered_with_encapsulation: ByteCount::new(
+            after.counters.delivered_with_encapsulation.get()
+                - before.counters.delivered_with_encapsulation.get(),
+        ),
         ..Counters::default()
     }
 }
