@@ -2,6 +2,7 @@
 
 mod ends;
 mod hops;
+mod prompt;
 
 use std::any::type_name;
 use std::io::Write;
@@ -24,6 +25,7 @@ pub(crate) use self::ends::{
     abort, assert_reset, connected, dialer, payload, read_all, speak_urgently,
 };
 pub(crate) use self::hops::{Alarm, Hops, address};
+pub(crate) use self::prompt::{Prompt, Watch, prompt};
 
 /// Set while a test runs inside a user namespace.
 const INSIDE: &str = "SKYHOP_TEST_INSIDE";

@@ -14,6 +14,7 @@ use units::ByteCount;
 
 use super::*;
 use crate::operate::control::{BundleAsked, BundleOffer, BundleRequest, from_base64, to_base64};
+use crate::testkit::Watch;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -253,4 +254,17 @@ async fn strangers_and_liars_get_nothing_in() {
     assert_eq!(take(&node, "7").await, Some(b"payload".to_vec()));
     let partial = std::fs::read_dir(store.path().join("partial")).unwrap().count();
     assert_eq!(partial, 0, "nothing is left of what did not come");
+}
+
+/// A message per byte: what moves the rest for each of them takes seconds.
+#[tokio::test]
+async fn messages_of_a_byte_hold_up_nobody() {
+    const KEEPALIVE: u8 = 4;
+    let store = tempfile::tempdir().unwrap();
+    let (_node, address) = listening(store.path()).await;
+    let watch = Watch::start();
+    let term = Message::SessTerm { reply: true, reason: TermReason::Unknown };
+    let said = [greeting("ipn:2.0"), vec![KEEPALIVE; 4 << 20]].concat();
+    told(address, &with(said, &term, b"")).await;
+    watch.assert_prompt();
 }

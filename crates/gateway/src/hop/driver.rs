@@ -107,6 +107,7 @@ impl Driver {
     async fn turn(&mut self) -> io::Result<()> {
         let now = clock::now();
         self.handle_timeouts(now);
+        self.hop.begin_turn(self.part);
         self.hand_out_events().await;
         self.hand_out_packets();
         self.hand_over();
@@ -115,7 +116,8 @@ impl Driver {
         self.hand_out_events().await;
         self.hop.say_waiting(now, self.counters.datagrams_sent.get());
         let deadline = self.deadline(now, flowing);
-        if deadline.is_some_and(|at| at <= now) {
+        let wants_turn = self.hop.part(self.part).wants_turn();
+        if wants_turn || deadline.is_some_and(|at| at <= now) {
             tokio::task::yield_now().await;
             self.handle_tcp(None);
             self.handle_mail(None);

@@ -5,10 +5,11 @@ use std::io::IoSlice;
 use std::task::{Context, Poll, Waker};
 
 use pep::accounting::Direction;
+use pep::compression::Got;
 use slacp::{Read, ResetReason, Room, SessionId, StreamError, StreamId};
 
 use super::compression::send;
-use super::handle::{Hop, Key, State};
+use super::handle::{Entry, Hop, Key, State};
 use crate::clock;
 
 /// A stream. Dropping it before both directions have ended resets it: an aborted connection must
@@ -35,35 +36,60 @@ impl Stream {
         buffer: &mut [u8],
     ) -> Poll<Result<Read, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
-        let (endpoint, entry, compression) = state.parts(self.key);
+        let (_, entry) = state.entry(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
         if entry.ended {
             return Poll::Ready(Ok(Read::End));
         }
+        if !state.may_work(self.key.0) {
+            return self.rest(&mut state, context, |entry| &mut entry.reader);
+        }
+        let (endpoint, entry, compression) = state.parts(self.key);
         // If the endpoint no longer knows the stream, it was reset; a pending event has the reason.
         let mut receive = |buffer: &mut [u8]| {
             endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(Read::Blocked)
         };
-        let read = match &mut entry.coded {
-            Some(coded) => compression.read(coded, buffer, receive),
-            None => Ok(receive(buffer)),
+        let Some(coded) = &mut entry.coded else {
+            let read = receive(buffer);
+            return self.handle_read(&mut state, context, read);
         };
-        let read = match read {
-            Ok(read) => read,
+        let before = coded.work();
+        let got = compression.read(coded, buffer, receive);
+        let decoding = coded.work() - before;
+        state.work.charge(self.key.0, decoding);
+        match got {
+            Ok(Got::Data(count)) => self.handle_read(&mut state, context, Read::Data(count)),
+            Ok(Got::End) => self.handle_read(&mut state, context, Read::End),
+            Ok(Got::Nothing) => {
+                if decoding > 0 {
+                    // Something was read that became nothing yet.
+                    self.hop.notify_driver(self.key.0);
+                }
+                self.handle_read(&mut state, context, Read::Blocked)
+            }
+            Ok(Got::Later) => self.rest(&mut state, context, |entry| &mut entry.reader),
             Err(error) => {
                 tracing::debug!("a stream is reset: {error}");
                 drop(state);
                 self.abandon(ResetReason::Reset);
-                return Poll::Ready(Err(ResetReason::Reset));
+                Poll::Ready(Err(ResetReason::Reset))
             }
-        };
-        if read == Read::Blocked && entry.coded.is_some() {
-            // Something may have been read that became nothing yet.
-            self.hop.notify_driver(self.key.0);
         }
-        self.handle_read(&mut state, context, read)
+    }
+
+    /// Waits for the next turn of the driver, in which the session may work again.
+    fn rest<T>(
+        &self,
+        state: &mut State,
+        context: &Context<'_>,
+        waker: impl FnOnce(&mut Entry) -> &mut Option<Waker>,
+    ) -> Poll<T> {
+        wait(waker(state.entry(self.key).1), context);
+        state.rest(self.key);
+        self.hop.notify_driver(self.key.0);
+        Poll::Pending
     }
 
     /// Whether what the stream carries is compressed, which [`Self::poll_offer`] and
@@ -81,13 +107,17 @@ impl Stream {
         take: impl FnOnce(&[IoSlice<'_>]) -> usize,
     ) -> Poll<Result<Read, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
-        let (endpoint, entry, _) = state.parts(self.key);
+        let (_, entry) = state.entry(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
         if entry.ended {
             return Poll::Ready(Ok(Read::End));
         }
+        if !state.may_work(self.key.0) {
+            return self.rest(&mut state, context, |entry| &mut entry.reader);
+        }
+        let (endpoint, _) = state.entry(self.key);
         let read = endpoint.offer(self.key.0, self.key.1, take).unwrap_or(Read::Blocked);
         self.handle_read(&mut state, context, read)
     }
@@ -107,6 +137,7 @@ impl Stream {
             }
             Read::End => entry.ended = true,
             Read::Data(count) => {
+                state.charge(self.key.0, count);
                 state.count(self.key, Direction::From, count);
                 if let Some(forecast) = &mut state.forecast {
                     forecast.handle_received(clock::now(), self.key);
@@ -136,10 +167,14 @@ impl Stream {
         data: &[u8],
     ) -> Poll<Result<usize, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
-        let (endpoint, entry, compression) = state.parts(self.key);
+        let (_, entry) = state.entry(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
+        if !state.may_work(self.key.0) {
+            return self.rest(&mut state, context, |entry| &mut entry.writer);
+        }
+        let (endpoint, entry, compression) = state.parts(self.key);
         let taken = match &mut entry.coded {
             Some(coded) => compression.write(coded, data, |bytes| send(endpoint, self.key, bytes)),
             None => send(endpoint, self.key, data),
@@ -164,10 +199,14 @@ impl Stream {
         read: impl FnOnce(&mut Room<'_>),
     ) -> Poll<Result<usize, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
-        let (endpoint, entry, _) = state.parts(self.key);
+        let (_, entry) = state.entry(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
+        if !state.may_work(self.key.0) {
+            return self.rest(&mut state, context, |entry| &mut entry.writer);
+        }
+        let (endpoint, entry) = state.entry(self.key);
         match endpoint.fill(self.key.0, self.key.1, read) {
             Ok(Some(0)) => Poll::Ready(Ok(0)),
             Ok(Some(count)) => {
@@ -184,6 +223,7 @@ impl Stream {
 
     /// Keeps account of what was written.
     fn handle_written(&self, state: &mut State, count: usize) {
+        state.charge(self.key.0, count);
         state.count(self.key, Direction::To, count);
         if let Some(forecast) = &mut state.forecast {
             forecast.handle_sent(clock::now(), self.key, count);

@@ -142,7 +142,7 @@ impl Conversation {
             Ok(Ok(None)) | Err(_) => return Ok(Some(Fate::Plain)),
             Ok(Err(reason)) => return Err(reason),
         };
-        let first = std::mem::take(&mut self.inlet.bytes);
+        let first = self.inlet.take();
         let socket = self.leg.duplicate().map_err(|error| dial::reason(&error))?;
         let under = Under::Socket(socket, first);
         match timeout(HANDSHAKE, Secure::accept(&site.acceptor, under)).await {
@@ -159,12 +159,12 @@ impl Conversation {
     /// The site that the client asks for, if it is ours.
     async fn hello(&mut self) -> Result<Option<Site>, ResetReason> {
         loop {
-            match self.shared.sites.meet(&self.inlet.bytes) {
+            match self.shared.sites.meet(self.inlet.bytes()) {
                 Met::Site(site) => return Ok(Some(*site)),
                 Met::Incomplete if !self.inlet.ended => {}
                 Met::Incomplete | Met::Other => return Ok(None),
             }
-            let limit = if self.inlet.bytes.is_empty() { SILENCE } else { HEAD };
+            let limit = if self.inlet.is_empty() { SILENCE } else { HEAD };
             match timeout(limit, self.inlet.fill(Wire::Socket(self.leg.socket()))).await {
                 Ok(filled) => filled.map(|_| ())?,
                 Err(_) => return Ok(None),
@@ -195,7 +195,7 @@ impl Conversation {
 
     async fn next(&mut self) -> Result<Next, ResetReason> {
         loop {
-            match RequestHead::parse(&self.inlet.bytes) {
+            match self.inlet.head(RequestHead::parse) {
                 Parsed::Head(head, length) => match head.framing() {
                     Ok(framing) => {
                         self.inlet.consume(length);
@@ -209,7 +209,7 @@ impl Conversation {
                 },
                 Parsed::Malformed => return Ok(Next::Plain),
                 Parsed::Incomplete if !self.inlet.ended => {}
-                Parsed::Incomplete if self.spoke && self.inlet.bytes.is_empty() => {
+                Parsed::Incomplete if self.spoke && self.inlet.is_empty() => {
                     return Ok(Next::End);
                 }
                 Parsed::Incomplete => return Ok(Next::Plain),
@@ -223,7 +223,7 @@ impl Conversation {
     /// Waits for the client. Returns `false` if it is none of HTTP.
     async fn wait(&mut self) -> Result<bool, ResetReason> {
         let client = wire(&self.leg, &self.secure);
-        if !self.inlet.bytes.is_empty() {
+        if !self.inlet.is_empty() {
             return match timeout(HEAD, self.inlet.fill(client)).await {
                 Ok(filled) => filled.map(|_| true),
                 Err(_) => Ok(false),
@@ -356,7 +356,7 @@ impl Conversation {
                 return counters.reasons.count(reason);
             }
         };
-        if self.client().write(&upstream.inlet.bytes).await.is_err() {
+        if self.client().write(upstream.inlet.bytes()).await.is_err() {
             return counters.reset.increment();
         }
         if self.secure.is_some() {
@@ -371,7 +371,7 @@ impl Conversation {
                 }
             };
         }
-        let first = self.inlet.bytes;
+        let first = self.inlet.take();
         match upstream.end {
             End::Stream(stream) => {
                 let report = address(&self.open.destination);
@@ -424,7 +424,7 @@ async fn both_ways(
     server: Wire<'_>,
     heard: &mut Inlet,
 ) -> Result<(), ResetReason> {
-    heard.bytes.clear();
+    heard.clear();
     let (up, down) = (one_way((client, said), server), one_way((server, heard), client));
     tokio::try_join!(up, down).map(|_| ())
 }

@@ -43,16 +43,18 @@ pub(super) async fn read_reply(
     client: Option<Wire<'_>>,
 ) -> Result<Reply, ResetReason> {
     loop {
-        match ResponseHead::parse(&inlet.bytes) {
+        match inlet.head(ResponseHead::parse) {
             Parsed::Head(head, length) if head.is_interim() && head.status != 101 => {
                 if let Some(client) = client {
-                    client.write(&inlet.bytes[..length]).await?;
+                    client.write(&inlet.bytes()[..length]).await?;
                 }
                 inlet.consume(length);
+                // Any number may have come at once.
+                tokio::task::yield_now().await;
             }
             Parsed::Head(head, length) => return Ok(Reply::Head(head, length)),
             Parsed::Malformed => return Ok(Reply::Malformed),
-            Parsed::Incomplete if inlet.ended && inlet.bytes.is_empty() => {
+            Parsed::Incomplete if inlet.ended && inlet.is_empty() => {
                 return Ok(Reply::Nothing);
             }
             Parsed::Incomplete if inlet.ended => return Ok(Reply::Malformed),
@@ -359,7 +361,7 @@ impl Conversation {
     fn keep(&mut self, mut upstream: Upstream) {
         if upstream.is_fetch() {
             tokio::spawn(upstream.close());
-        } else if upstream.inlet.bytes.is_empty() && !upstream.inlet.ended {
+        } else if upstream.inlet.is_empty() && !upstream.inlet.ended {
             upstream.used = true;
             self.upstream = Some(upstream);
         }
@@ -486,5 +488,28 @@ async fn within<R>(deadline: Option<Instant>, work: impl Future<Output = R>) -> 
     match deadline {
         Some(deadline) => timeout_at(deadline, work).await.ok(),
         None => Some(work.await),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+    use crate::testkit::{Prompt, connected};
+
+    #[tokio::test]
+    async fn interim_answers_that_come_at_once_hold_up_nobody() {
+        let [near, mut far] = connected().await;
+        let said = [
+            b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100_000),
+            b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
+        ];
+        let said = said.concat();
+        let mut inlet = Inlet::default();
+        let reading = Prompt::new(read_reply(Wire::Socket(&near), &mut inlet, None));
+        let (reply, written) = tokio::join!(reading, far.write_all(&said));
+        written.unwrap();
+        assert!(matches!(reply, Ok(Reply::Head(head, _)) if head.status == 204));
     }
 }

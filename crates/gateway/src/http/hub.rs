@@ -327,7 +327,7 @@ impl Over<'_> {
         let reusable = head.keeps_alive() && framing.is_ok() && framing != Ok(Framing::UntilClose);
         let mut recording = None;
         if let Some((store, asked)) = self.asked {
-            let bare = reusable && framing == Ok(Framing::None) && inlet.bytes.len() == length;
+            let bare = reusable && framing == Ok(Framing::None) && inlet.bytes().len() == length;
             match store.heard(asked, &head) {
                 Verdict::Pass { store: true } => recording = Some(store.record()),
                 Verdict::Pass { store: false } => {}
@@ -341,7 +341,7 @@ impl Over<'_> {
         // What it names goes first.
         let mut page = self.errand.page(&head);
         self.moved(Side::Server, length);
-        terminal.write(&inlet.bytes[..length]).await.map_err(Failed::Within)?;
+        terminal.write(&inlet.bytes()[..length]).await.map_err(Failed::Within)?;
         inlet.consume(length);
         // What can be read in two ways passes to its end: nothing else comes over this connection.
         let framing = framing.unwrap_or(Framing::UntilClose);
@@ -360,7 +360,7 @@ impl Over<'_> {
             recording.store(asked, &head);
         }
         *told = Some((count, head));
-        Ok((Sent::Answered, reusable && inlet.bytes.is_empty() && !inlet.ended))
+        Ok((Sent::Answered, reusable && inlet.is_empty() && !inlet.ended))
     }
 
     /// Ends a response that has passed. One that its server has ended too soon, or has without a length, ends
@@ -438,16 +438,16 @@ pub(super) fn secure_name(
 async fn read_request(stream: &Stream) -> Result<Request, ResetReason> {
     let mut inlet = Inlet::default();
     while inlet.fill(Wire::Stream(stream)).await? {
-        if inlet.bytes.len() > LONGEST_HEAD {
+        if inlet.bytes().len() > LONGEST_HEAD {
             return Err(ResetReason::Prohibited);
         }
     }
-    let Parsed::Head(mut head, length) = RequestHead::parse(&inlet.bytes) else {
+    let Parsed::Head(mut head, length) = inlet.head(RequestHead::parse) else {
         return Err(ResetReason::Prohibited);
     };
     let tls = secure_name(&mut head)?;
     let repeats = matches!(head.method.as_str(), "GET" | "HEAD");
-    let is_plain = head.framing() == Ok(Framing::None) && length == inlet.bytes.len();
+    let is_plain = head.framing() == Ok(Framing::None) && length == inlet.bytes().len();
     if repeats && is_plain {
         // Written anew: a server must not find anything else in it than we did, on a connection that
         // others use, too.

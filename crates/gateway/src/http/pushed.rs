@@ -35,7 +35,7 @@ async fn take(
 ) -> Result<(), ResetReason> {
     let (wire, mut inlet) = (Wire::Stream(stream), Inlet::default());
     let mut request = loop {
-        match RequestHead::parse(&inlet.bytes) {
+        match inlet.head(RequestHead::parse) {
             Parsed::Head(head, length) => {
                 inlet.consume(length);
                 break head;
@@ -88,7 +88,7 @@ async fn receive(
     }
     // Its end, without which the stream would be reset.
     while inlet.fill(wire).await? {
-        inlet.bytes.clear();
+        inlet.clear();
     }
     let bytes = recording.whole().ok_or(ResetReason::Limit)?;
     let (client, network) = (open.source.ip(), client_network(open.source.ip()));

@@ -133,7 +133,7 @@ impl Upstream {
         // Its end is waited for, or it would be reset.
         let ended = async {
             while matches!(inlet.fill(end.wire()).await, Ok(true)) {
-                inlet.bytes.clear();
+                inlet.clear();
             }
         };
         let _ = tokio::time::timeout(super::conversation::LAST_WORDS, ended).await;

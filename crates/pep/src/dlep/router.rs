@@ -21,7 +21,7 @@ use std::time::Duration;
 use units::{Instant, Machine};
 
 use super::item::{Item, Mac, code};
-use super::message::{self, Inbox, Kind, Message};
+use super::message::{self, Kind, Message, MessageInbox};
 use super::request::{LATER, Requests, Wanted};
 use super::{Base, PORT, Status};
 
@@ -139,7 +139,7 @@ pub struct Router {
     stopping: bool,
     /// Connection points still to try, in order.
     points: VecDeque<SocketAddr>,
-    inbox: Inbox,
+    inbox: MessageInbox,
     requests: Requests,
     outputs: VecDeque<Output>,
     report: Report,
@@ -155,7 +155,7 @@ impl Router {
             state: State::Looking { next: now },
             stopping: false,
             points: VecDeque::new(),
-            inbox: Inbox::default(),
+            inbox: MessageInbox::default(),
             requests: Requests::default(),
             outputs: VecDeque::new(),
             report: Report { since: now, ..Report::default() },
@@ -387,7 +387,7 @@ impl Router {
 
     fn look_for_modem(&mut self, now: Instant, pause: Duration) {
         self.forget();
-        self.inbox = Inbox::default();
+        self.inbox = MessageInbox::default();
         self.points.clear();
         self.report.modem = None;
         match self.stopping {

@@ -3,6 +3,7 @@
 use httparse::{EMPTY_HEADER, Status};
 
 use super::fields::Fields;
+use crate::cost;
 
 /// The longest head that is read, in bytes; and the most fields.
 pub const LONGEST_HEAD: usize = 64 << 10;
@@ -224,6 +225,7 @@ fn found<H>(
     read: usize,
     head: impl FnOnce() -> Option<H>,
 ) -> Parsed<H> {
+    cost::count(if let Ok(Status::Complete(length)) = parsed { length } else { read });
     match parsed {
         Ok(Status::Complete(length)) if length <= LONGEST_HEAD => {
             head().map_or(Parsed::Malformed, |head| Parsed::Head(head, length))
