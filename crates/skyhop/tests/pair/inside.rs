@@ -333,6 +333,11 @@ impl Gateway {
         self.process.id()
     }
 
+    /// Whether it has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_none()
+    }
+
     /// Waits for a line that contains this.
     pub(crate) fn wait_for(&mut self, part: &str) {
         self.line_with(part);

@@ -27,6 +27,7 @@ mod fail_open;
 mod faults;
 mod gateways;
 mod gateways_option;
+mod hostile;
 mod http;
 mod hubs;
 mod inside;

@@ -3,9 +3,10 @@
 use crate::common::program::{Program, programs};
 use crate::{
     blocked, bundles, clean_up, clients, code_points, compression, dashboard, directions, dlep,
-    egress, endings, enrol, eyeballs, fail_open, faults, http, hubs, links, machines, monitoring,
-    names, one_address, operate, policy, protocols, proxy, quic, rotation, semantics, shares,
-    shown, solo, stack, stalled, takeover, transfer, transparent, tunnel, upgrade, voice, workers,
+    egress, endings, enrol, eyeballs, fail_open, faults, hostile, http, hubs, links, machines,
+    monitoring, names, one_address, operate, policy, protocols, proxy, quic, rotation, semantics,
+    shares, shown, solo, stack, stalled, takeover, transfer, transparent, tunnel, upgrade, voice,
+    workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -49,6 +50,10 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     blocked::inside_strangers_are_turned_away,
     blocked::inside_the_pair_goes_on_over_tcp,
     fail_open::inside_the_hub_comes_and_goes,
+    hostile::inside_empty_frames,
+    hostile::inside_gzip_page,
+    hostile::inside_keepalives,
+    hostile::inside_openings,
     http::inside_answers_are_cached,
     http::inside_others_pass,
     http::inside_the_hub_fetches,
