@@ -554,11 +554,6 @@ impl Session {
         let (rtt, rates) = (self.rtt.smoothed().max(LEAST_RTT), [self.rate.rate(), self.peer.rate]);
         self.streams.set_pace(Pace { rtt, rates });
     }
-
-    /// Maximum time for an answer to a question, if one of two copies arrives.
-    pub(crate) fn patience(&self) -> Duration {
-        self.challenge_delay() * 2
-    }
 }
 
 /// Minimum RTT that windows are sized for. On shorter paths the time a busy gateway takes to read

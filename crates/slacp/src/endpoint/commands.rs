@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use units::{BitRate, ByteCount, Instant};
 
@@ -40,6 +40,11 @@ impl Endpoint {
     pub fn ask(&mut self, now: Instant, session: SessionId) -> Result<(), StreamError> {
         self.core.now = now;
         self.with(session, Session::ping)
+    }
+
+    /// Whether a peer with a session has this address now.
+    pub fn has_peer_at(&self, address: IpAddr) -> bool {
+        self.core.sessions.iter().any(|(_, session)| session.is_usable() && session.is_at(address))
     }
 
     /// Tells all peers, now and when their sessions are set up, that this side is about to stop
