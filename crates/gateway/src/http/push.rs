@@ -156,10 +156,11 @@ impl<'a> Page<'a> {
         if !is_whole || !job.hop.peer_exchanges(job.stream.session()) {
             return None;
         }
-        let packed = match reply.fields.text("content-encoding") {
+        let is_gzip = |coding: &str| coding.eq_ignore_ascii_case("gzip").then_some(());
+        let packed = match reply.fields.parsed("content-encoding", is_gzip) {
+            Some(()) => Some(Unpacker::new(Vec::new())),
+            None if reply.fields.has("content-encoding") => return None,
             None => None,
-            Some(coding) if coding.eq_ignore_ascii_case("gzip") => Some(Unpacker::new(Vec::new())),
-            Some(_) => return None,
         };
         // Alone, a style sheet is most likely one of a page that the browser has.
         if language == Language::Css && budget.is_none() {

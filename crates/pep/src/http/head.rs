@@ -112,9 +112,7 @@ impl RequestHead {
             return Err(Unfit::Target);
         }
         self.host().ok_or(Unfit::Host)?;
-        let authorization = self.fields.text("authorization").unwrap_or_default();
-        let scheme = authorization.split(' ').next().unwrap_or_default();
-        if ["ntlm", "negotiate", "kerberos"].iter().any(|it| scheme.eq_ignore_ascii_case(it)) {
+        if self.fields.values("authorization").any(is_of_connection) {
             return Err(Unfit::Authentication);
         }
         match body(&self.fields, self.minor)? {
@@ -160,6 +158,13 @@ impl RequestHead {
         self.fields.write(out);
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// Whether credentials are a connection's: of NTLM, Negotiate or Kerberos.
+fn is_of_connection(credentials: &[u8]) -> bool {
+    let mut words = credentials.trim_ascii().split(u8::is_ascii_whitespace);
+    let scheme = words.next().unwrap_or_default();
+    ["ntlm", "negotiate", "kerberos"].iter().any(|it| scheme.eq_ignore_ascii_case(it.as_bytes()))
 }
 
 impl ResponseHead {

@@ -23,12 +23,13 @@ pub enum Language {
 impl Language {
     /// The language that a response says it is in, if it can name objects.
     pub fn of(fields: &Fields) -> Option<Self> {
-        let kind = fields.text("content-type")?.split(';').next()?.trim().to_ascii_lowercase();
-        match &kind[..] {
-            "text/html" | "application/xhtml+xml" => Some(Self::Html),
-            "text/css" => Some(Self::Css),
-            _ => None,
-        }
+        fields.parsed("content-type", |text| {
+            match text.split(';').next()?.trim().to_ascii_lowercase().as_str() {
+                "text/html" | "application/xhtml+xml" => Some(Self::Html),
+                "text/css" => Some(Self::Css),
+                _ => None,
+            }
+        })
     }
 }
 
