@@ -39,6 +39,7 @@ mod dlep;
 pub mod doctor;
 pub mod enrolment;
 mod error;
+mod handshake;
 mod hop;
 mod http;
 mod intercept;

@@ -144,8 +144,9 @@ impl Conversation {
         };
         let first = std::mem::take(&mut self.inlet.bytes);
         let socket = self.leg.duplicate().map_err(|error| dial::reason(&error))?;
+        let client = self.open.source.ip();
         let under = Under::Socket(socket, first);
-        match timeout(HANDSHAKE, Secure::accept(&site.acceptor, under)).await {
+        match timeout(HANDSHAKE, Secure::accept(&site.acceptor, client, under)).await {
             Ok(Ok(secure)) => self.secure = Some((site, secure)),
             Ok(Err(error)) => {
                 tracing::debug!("a client of {} fails at TLS: {error}", site.host);

@@ -13,7 +13,9 @@ use super::desk::Desk;
 use super::https;
 use super::tcp::{self, Framing, Origin};
 use crate::error::RunError;
+use crate::handshake;
 use crate::hop::tls;
+use crate::proxy::client_network;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -66,7 +68,8 @@ pub(super) async fn converse(desk: Arc<Desk>, socket: TcpStream, origin: Origin,
         Speech::Https(acceptor) => (acceptor, true),
     };
     let client: SocketAddr = origin.client;
-    match timeout(HANDSHAKE, acceptor.accept(socket)).await {
+    let handshake = handshake::accept(&acceptor, client_network(client.ip()), socket);
+    match timeout(HANDSHAKE, handshake).await {
         Ok(Ok(stream)) if is_https => https::serve(desk, stream, origin).await,
         Ok(Ok(stream)) => tcp::converse(desk, stream, origin, Framing::default()).await,
         Ok(Err(error)) => tracing::debug!("no TLS with {client}, who has a question: {error}"),
