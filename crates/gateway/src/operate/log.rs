@@ -7,10 +7,16 @@ use pep::config::{LogFilter, LogFilterError};
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
+use super::log_limit::Limited;
+
 /// Environment variable that overrides the configuration.
 pub const VARIABLE: &str = "SKYHOP_LOG";
-/// The default filter.
+/// The default level.
 const USUAL: &str = "info";
+/// The crates whose level `warn` and `info` mean. Libraries warn of whatever others send them, so of
+/// these only errors are shown.
+const OURS: [&str; 11] =
+    ["gateway", "lab", "link", "meter", "os", "pep", "scenario", "skyhop", "slacp", "study", "tcp"];
 /// Replaces the filter of this process's log; unset before [`start`].
 static CHANGE: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
 
@@ -37,6 +43,7 @@ pub fn start(configured: Option<&LogFilter>) -> Result<(), VariableError> {
         .with_writer(io::stderr)
         .with_ansi(has_colours())
         .with_target(false)
+        .map_event_format(Limited::new)
         .with_filter_reloading();
     let handle = builder.reload_handle();
     builder.init();
@@ -64,12 +71,26 @@ fn chosen(configured: Option<&LogFilter>) -> Result<EnvFilter, VariableError> {
     let parse = |text: String| text.parse().map_err(|cause| VariableError { text, cause });
     let variable: Option<LogFilter> = variable.map(parse).transpose()?;
     let filter = variable.as_ref().or(configured).and_then(compile);
-    Ok(filter.unwrap_or_else(|| EnvFilter::new(USUAL)))
+    Ok(filter.unwrap_or_else(|| EnvFilter::new(ours_at(USUAL))))
 }
 
 fn compile(filter: &LogFilter) -> Option<EnvFilter> {
-    let parts: Vec<&str> = filter.parts().collect();
+    let parts: Vec<String> = filter.parts().map(meant).collect();
     EnvFilter::try_new(parts.join(",")).ok()
+}
+
+/// What a part of a filter means.
+fn meant(part: &str) -> String {
+    match part.to_ascii_lowercase().as_str() {
+        "warn" | "2" => ours_at("warn"),
+        "info" | "3" => ours_at("info"),
+        _ => part.to_owned(),
+    }
+}
+
+fn ours_at(level: &str) -> String {
+    let ours = OURS.map(|name| format!("{name}={level}"));
+    format!("error,{}", ours.join(","))
 }
 
 #[cfg(test)]
@@ -78,11 +99,25 @@ mod tests {
 
     #[test]
     fn a_filter_compiles_part_by_part() {
-        for text in
-            ["off", "warn", "DEBUG", "5", "info,gateway::tunnel=debug", "warn, gateway=trace"]
-        {
+        for text in ["off", "error", "DEBUG", "5", "hickory_proto=debug, gateway=trace"] {
             let compiled = compile(&text.parse().unwrap()).unwrap().to_string();
             assert_eq!(compiled.split(',').count(), text.split(',').count(), "{compiled}");
         }
+    }
+
+    #[test]
+    fn libraries_log_errors_only_unless_more_is_asked_for() {
+        let compiled = |text: &str| compile(&text.parse().unwrap()).unwrap().to_string();
+        for (text, level) in [("Info", "info"), ("3", "info"), ("warn", "warn")] {
+            let filter = compiled(text);
+            let mut parts: Vec<&str> = filter.split(',').collect();
+            parts.sort_unstable();
+            let mut expected = OURS.map(|name| format!("{name}={level}")).to_vec();
+            expected.push("error".to_owned());
+            expected.sort_unstable();
+            assert_eq!(parts, expected, "{text}");
+        }
+        assert!(compiled("info,hickory_proto=warn").contains("hickory_proto=warn"));
+        assert_eq!(compiled("debug"), "debug");
     }
 }

@@ -12,6 +12,7 @@ mod events;
 mod history;
 mod limits;
 pub mod log;
+mod log_limit;
 pub(crate) mod metrics;
 mod notify;
 mod operations;
