@@ -9,6 +9,7 @@ mod figures;
 mod settings;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
@@ -385,6 +386,11 @@ impl Hop {
         drop(state);
         self.notify_driver(session);
         Ok(())
+    }
+
+    /// Whether a gateway with a session has this address.
+    pub(crate) fn has_peer_at(&self, address: IpAddr) -> bool {
+        self.each().any(|state| state.endpoint.has_peer_at(address))
     }
 
     /// Whether the peer resolves names.

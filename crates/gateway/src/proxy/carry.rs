@@ -72,10 +72,16 @@ impl Upstream {
         destination: &Destination,
         (hop, session): (&Hop, SessionId),
     ) -> Result<Vec<Destination>, ResetReason> {
-        if self.names == Names::Hub && hop.peer_resolves(session) {
+        let is_name = matches!(destination, Destination::Name(..));
+        if is_name && self.names == Names::Hub && hop.peer_resolves(session) {
             return Ok(vec![destination.clone()]);
         }
-        let addresses = self.addresses(client, destination).await?;
+        let mut addresses = self.addresses(client, destination).await?;
+        // Beyond the hop this machine's services would take a client for the hub.
+        addresses.retain(|address| !self.dialer.is_own(address.ip()));
+        if addresses.is_empty() {
+            return Err(ResetReason::Prohibited);
+        }
         Ok(addresses.into_iter().map(Destination::from).collect())
     }
 

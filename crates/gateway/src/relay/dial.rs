@@ -1,7 +1,7 @@
 //! Connects to the destinations of streams.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,6 +122,14 @@ impl Dialer {
         let caller = Caller { source, mark: self.mark, dscp };
         let prepare = |socket: &SockRef<'_>| self.side.apply(socket).map_err(|(_, error)| error);
         connect_prepared(destination, caller, self.timeout, prepare).await
+    }
+
+    /// Whether a destination is this machine, by an address of an interface. A hub may let its terminals
+    /// reach its own loopback addresses.
+    pub(crate) fn is_own(&self, destination: IpAddr) -> bool {
+        let address = destination.to_canonical();
+        let own = self.own.as_ref().filter(|_| !address.is_loopback());
+        own.is_some_and(|own| own.has(address) != Some(false))
     }
 
     /// Checks whether a destination is permitted.

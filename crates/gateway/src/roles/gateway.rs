@@ -227,7 +227,13 @@ impl Gateway {
         }
         let mut refused = None;
         addresses.retain(|address| {
-            let checked = self.own.check(egress, *address);
+            // The addresses of the gateways across the hop are not the peers' to reach either: their
+            // services take this machine for the one that asks.
+            let is_gateway = |address| match self.own.has(address) {
+                Some(false) => Some(self.hop.has_peer_at(address)),
+                own => own,
+            };
+            let checked = egress.check(*address, is_gateway);
             let permitted = checked.is_ok();
             refused = refused.take().or(checked.err());
             permitted

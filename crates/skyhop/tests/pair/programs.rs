@@ -31,6 +31,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     directions::inside_own_connections,
     dlep::inside_a_modem_tells,
     egress::inside_own_services,
+    egress::inside_a_terminal_s_services,
     egress::inside_a_terminal_accepts,
     egress::inside_packets,
     egress::inside_a_mesh,

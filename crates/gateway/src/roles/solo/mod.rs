@@ -178,7 +178,8 @@ impl Service for Solo {
         let mark = self.windows.lan_mark();
         self.proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, mark));
         let stack = dialling(self.stack.as_ref()).map_err(|error| error.to_string())?;
-        let dialer = Dialer { stack, ..dialer(&config, &self.windows) };
+        let dialer = dialer(&config, &self.windows).map_err(|error| error.to_string())?;
+        let dialer = Dialer { stack, ..dialer };
         self.upstream = upstream(&dialer, &config, &self.counters);
         let inward = inward(&config, &self.windows);
         self.server.configure([dialer, inward], &config);
@@ -234,7 +235,7 @@ impl Solo {
         let alone = stack.is_some() && interception.is_none() && config.transparent;
         let replies = alone.then(Interception::of_replies).transpose()?;
         let ops = Operations::start(now, Role::Solo, &config.operation, Peers::none())?;
-        let dialer = Dialer { stack: dialling(stack.as_ref())?, ..dialer(&config, &windows) };
+        let dialer = Dialer { stack: dialling(stack.as_ref())?, ..dialer(&config, &windows)? };
         let solo = Self {
             intake: interception.map(|it| Intake::new(now, it, counters.clone())),
             proxy,
@@ -291,18 +292,20 @@ fn egress(config: &SoloConfig) -> Egress {
 }
 
 /// How servers are connected to.
-fn dialer(config: &SoloConfig, windows: &Windows) -> Dialer {
+fn dialer(config: &SoloConfig, windows: &Windows) -> Result<Dialer, RunError> {
     let marked = config.intercept.as_ref().is_some_and(|it| it.own_traffic);
     let passing = if marked { PASSING.value } else { 0 };
     let mark = passing | windows.wan_mark().unwrap_or_default();
-    Dialer {
+    // Whoever may reach loopback may reach the machine's other addresses.
+    let own = (!config.allow_loopback).then(OwnAddresses::open).transpose()?;
+    Ok(Dialer {
         side: Arc::new(config.wan.clone()),
         timeout: config.connect_timeout,
         egress: egress(config),
-        own: None,
+        own,
         mark: (mark != 0).then_some(mark),
         stack: None,
-    }
+    })
 }
 
 /// Our own TCP, as a dialer uses it.
