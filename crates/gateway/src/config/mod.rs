@@ -18,7 +18,7 @@ use scenario::gateway::{ConfigFile, KeySource, RestartKeys};
 use slacp::KeyPair;
 use zeroize::Zeroizing;
 
-use self::keys::{KeyError, PrivateKey, check_permissions};
+use self::keys::{KeyError, PrivateKey, check_private, opened, read_text};
 use crate::operate::status::Role;
 
 /// Reads a hub's configuration from the file at `path`, which may be a pipe such as `/dev/stdin`.
@@ -99,8 +99,8 @@ struct Source<'a> {
 impl<'a> Source<'a> {
     fn read(path: &'a Path) -> Result<Self, FileError> {
         let failed = |cause| FileError::Read { file: path.display().to_string(), cause };
-        let metadata = fs::metadata(path).map_err(failed)?;
-        let text = Zeroizing::new(fs::read_to_string(path).map_err(failed)?);
+        let (file, metadata) = opened(path).map_err(failed)?;
+        let text = read_text(file).map_err(failed)?;
         Ok(Self { path, metadata, text })
     }
 
@@ -113,7 +113,7 @@ impl<'a> Source<'a> {
         let key = match source {
             KeySource::Inline(text) => {
                 let text = Zeroizing::new(text);
-                check_permissions(self.path, &self.metadata)?;
+                check_private(self.path, &self.metadata)?;
                 PrivateKey::parse(&text)
             }
             KeySource::File(path) => PrivateKey::read_file(&path),

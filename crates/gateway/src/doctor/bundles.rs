@@ -92,6 +92,7 @@ mod tests {
     use pep::config::TlsFiles;
 
     use super::*;
+    use crate::operate::whole_file::{self, PRIVATE};
 
     fn texts(findings: &[Finding]) -> Vec<String> {
         findings.iter().map(ToString::to_string).collect()
@@ -103,7 +104,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let [certificate, key] = ["certificate", "key"].map(|name| directory.path().join(name));
         std::fs::write(&certificate, made.cert.pem()).unwrap();
-        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let pem = made.signing_key.serialize_pem();
+        whole_file::replace(&key, pem.as_bytes(), PRIVATE).unwrap();
         let with = |authorities: &Path| {
             let files = TlsFiles { certificate: certificate.clone(), key: key.clone() };
             let (authorities, names) = (authorities.to_owned(), Vec::new());

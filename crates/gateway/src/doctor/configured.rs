@@ -416,6 +416,7 @@ mod tests {
     use super::super::Verdict;
     use super::*;
     use crate::operate::status::DlepStatus;
+    use crate::operate::whole_file::{self, PRIVATE};
     use crate::testkit::in_namespace;
 
     #[test]
@@ -487,7 +488,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
-            fs::write(&path, text).unwrap();
+            whole_file::replace(&path, text.as_bytes(), PRIVATE).unwrap();
             path
         };
         let pem = write("certificate", &made.cert.pem());

@@ -7,7 +7,7 @@
 
 mod queue;
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -73,6 +73,7 @@ where
 {
     let before = Early::before();
     let output = before.output.clone();
+    #[expect(clippy::disallowed_methods, reason = "it is computed where it is polled")]
     let mut handshake = acceptor.accept(before);
     for _ in 0..MOST_READS {
         let mut piece = Vec::with_capacity(PIECE);
@@ -201,6 +202,26 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Early<IO> {
                 Poll::Ready(Ok(data.len()))
             }
         }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let early = self.get_mut();
+        match &mut early.under {
+            Some(under) => Pin::new(under).poll_write_vectored(context, data),
+            None => {
+                let mut output = lock(&early.output);
+                data.iter().for_each(|piece| output.extend_from_slice(piece));
+                Poll::Ready(Ok(data.iter().map(|piece| piece.len()).sum()))
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.under.as_ref().is_some_and(AsyncWrite::is_write_vectored)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -142,6 +142,7 @@ mod tests {
     use units::ByteCount;
 
     use super::*;
+    use crate::operate::whole_file::{self, PRIVATE};
 
     const HOST: &str = "mirror.example";
 
@@ -151,7 +152,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [certificate, key] = ["certificate", "key"].map(|name| folder.path().join(name));
         std::fs::write(&certificate, made.cert.pem()).unwrap();
-        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let pem = made.signing_key.serialize_pem();
+        whole_file::replace(&key, pem.as_bytes(), PRIVATE).unwrap();
         let size = ByteCount::new(100_000);
         let limits = StoreLimits { memory: size, disk: ByteCount::new(0), object: size };
         let files = TlsFiles { certificate: certificate.clone(), key };

@@ -58,7 +58,7 @@ impl Place {
     fn takes(&mut self, now: Instant) -> bool {
         while self.written > 0 && now >= self.since + REFILL {
             self.written -= 1;
-            self.since = self.since + REFILL;
+            self.since += REFILL;
         }
         if self.written == 0 {
             self.since = now;

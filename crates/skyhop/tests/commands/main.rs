@@ -8,3 +8,4 @@ mod examples;
 mod init;
 mod output;
 mod pages;
+mod security;
