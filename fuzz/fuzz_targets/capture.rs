@@ -1,3 +1,6 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| meter::trace::fuzzing::capture(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| skyhop_fuzz::timed(
+    bytes,
+    meter::trace::fuzzing::capture
+));

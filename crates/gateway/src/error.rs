@@ -14,15 +14,6 @@ use crate::refusal::Refusal;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// A configured interface does not exist.
-    #[error(
-        "there is no interface {name:?}: expected interfaces of this machine in \
-             `intercept.interfaces`"
-    )]
-    Interface {
-        /// Its name.
-        name: String,
-    },
     /// The permits of terminals cannot be read.
     #[error(transparent)]
     Permits(#[from] FileError),
@@ -37,14 +28,6 @@ pub enum RunError {
     Bundles {
         /// What is wrong.
         problem: String,
-    },
-    /// The hub's name does not resolve.
-    #[error("cannot resolve the hub {hub:?}: {cause}")]
-    Resolve {
-        /// The name as configured.
-        hub: String,
-        /// The resolver's reason.
-        cause: io::Error,
     },
     /// The UDP socket cannot be bound.
     #[error("cannot listen on UDP {address}: {cause}")]
@@ -104,14 +87,6 @@ pub enum RunError {
         name: String,
         /// What is refused.
         refusal: Refusal,
-    },
-    /// A configured interface towards the WAN does not exist.
-    #[error(
-        "there is no interface {name:?}: expected interfaces of this machine in `wan.interfaces`"
-    )]
-    WanInterface {
-        /// Its name.
-        name: String,
     },
     /// The kernel refuses what our own TCP towards servers needs.
     #[error("cannot use `wan.stack = \"skyhop\"` with the device {name:?}: {refusal}")]

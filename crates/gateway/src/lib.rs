@@ -27,9 +27,11 @@
 //! | `operate` | control socket, metrics, status, log, service manager |
 //! | `doctor` | checks of machine and configuration |
 //! | `roles` | hub, terminal and solo, and what runs them |
+//! | `presence` | addresses and interfaces that are not there yet |
 //! | `runtime` | how often their threads wake up |
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod bundles;
 mod capability;
@@ -39,17 +41,21 @@ mod dlep;
 pub mod doctor;
 pub mod enrolment;
 mod error;
+mod handshake;
 mod hop;
 mod http;
 mod intercept;
 mod names;
+mod occasions;
 mod operate;
+mod presence;
 mod proxy;
 mod refusal;
 mod relay;
 mod roles;
 mod rotation;
 pub mod runtime;
+mod slots;
 mod stack;
 #[cfg(test)]
 mod testkit;

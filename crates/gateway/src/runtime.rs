@@ -4,6 +4,9 @@
 //! its last wake-up, whatever happens meanwhile, and then handles everything at once. What comes after a
 //! longer silence is handled immediately.
 
+#[cfg(any(test, debug_assertions))]
+pub(crate) mod watchdog;
+
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -41,7 +44,10 @@ pub fn start(gathers: bool) -> io::Result<Runtime> {
             WAITING.take().into_iter().for_each(Waker::wake);
         });
     }
-    builder.build()
+    let runtime = builder.build()?;
+    #[cfg(any(test, debug_assertions))]
+    watchdog::start(&runtime);
+    Ok(runtime)
 }
 
 /// Whether the calling thread, if it has nothing to do, pauses until `time` or longer. Then

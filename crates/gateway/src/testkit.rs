@@ -2,8 +2,10 @@
 
 mod ends;
 mod hops;
+mod prompt;
 
 use std::any::type_name;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +15,10 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Uid;
 use os::netlink::RouteSocket;
 use os::testkit::{run_in_user_namespace, skip};
-use pep::config::{ControlPath, OperationConfig};
+use pep::admission::Quota;
+use pep::config::{ControlPath, OperationConfig, PermittedTerminal};
+use pep::egress::Egress;
+use slacp::PublicKey;
 
 use crate::clock;
 use crate::hop::peers::Peers;
@@ -21,9 +26,10 @@ use crate::operate::Operations;
 use crate::operate::status::Role;
 
 pub(crate) use self::ends::{
-    abort, assert_reset, connected, dialer, payload, read_all, speak_urgently,
+    abort, assert_reset, connected, dialer, payload, read_all, read_to_reset, speak_urgently,
 };
 pub(crate) use self::hops::{Alarm, Hops, address};
+pub(crate) use self::prompt::{Prompt, Watch, prompt};
 
 /// Set while a test runs inside a user namespace.
 const INSIDE: &str = "SKYHOP_TEST_INSIDE";
@@ -73,7 +79,25 @@ pub(crate) fn operations() -> Operations {
 /// The same for a gateway in this role.
 pub(crate) fn operations_of(role: Role) -> Operations {
     let config = OperationConfig { control: ControlPath::None, ..OperationConfig::default() };
-    Operations::start(clock::now(), role, &config, Peers::none()).unwrap()
+    Operations::start(clock::now(), role, None, &config, Peers::none()).unwrap()
+}
+
+/// A terminal that a hub permits, without limits.
+pub(crate) fn permitted(name: &str, key: PublicKey) -> PermittedTerminal {
+    PermittedTerminal {
+        name: name.to_owned(),
+        key,
+        networks: Vec::new(),
+        egress: Egress::everywhere(),
+        carrier: None,
+        cache: None,
+        quota: Quota::default(),
+        classes: BTreeMap::new(),
+        links: BTreeMap::new(),
+        volume: None,
+        expires: None,
+        invited: false,
+    }
 }
 
 /// Adds an IPv4 address of a /24 subnet to a device.

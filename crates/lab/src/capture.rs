@@ -79,10 +79,10 @@ impl Capture {
             let Crossing { from: node, device, mtu, .. } = crossing;
             let path = directory.join(file_name(node, device));
             let mut file = BufWriter::new(File::create(&path).map_err(file_error(&path))?);
-            file.write_all(&pcapng::header(device)).map_err(file_error(&path))?;
+            file.write_all(&pcapng::header(device, 0)).map_err(file_error(&path))?;
             let tap = lab.node(node).run(|| Tap::open(device, mtu));
             let tap = tap.map_err(|cause| CaptureError::Tap { node, cause })?;
-            Ok(Side { tap, file, block: Vec::new(), path, written: 0 })
+            Ok(Side { tap, file, block: Vec::new(), path, written: 0, last: 0 })
         };
         let sides = lab.preset().extent().crossings().into_iter().map(side);
         let sides = sides.collect::<Result<Vec<_>, _>>()?;
@@ -126,6 +126,8 @@ struct Side {
     block: Vec<u8>,
     path: PathBuf,
     written: u64,
+    /// The time of the last packet, in nanoseconds since 1970.
+    last: u64,
 }
 
 impl Side {
@@ -136,7 +138,9 @@ impl Side {
             if done.is_ok() {
                 let (bytes, wall, outgoing) = (frame.bytes, frame.wall, frame.outgoing);
                 self.block.clear();
-                pcapng::append(&mut self.block, &Packet { bytes, wall, outgoing });
+                self.last = wall;
+                let packet = Packet { bytes, length: bytes.len(), wall, outgoing };
+                pcapng::append(&mut self.block, &packet);
                 done = self.file.write_all(&self.block);
                 self.written += u64::from(done.is_ok());
             }
@@ -144,8 +148,14 @@ impl Side {
         done.map_err(|cause| CaptureError::File { path: self.path.clone(), cause })
     }
 
-    fn flush(&mut self) -> Result<(), CaptureError> {
-        let flushed = self.file.flush();
+    /// Completes the file with what was not captured, if anything.
+    fn finish(&mut self) -> Result<(), CaptureError> {
+        self.block.clear();
+        let dropped = self.tap.missed();
+        if dropped > 0 {
+            pcapng::append_dropped(&mut self.block, self.last, dropped);
+        }
+        let flushed = self.file.write_all(&self.block).and_then(|()| self.file.flush());
         flushed.map_err(|cause| CaptureError::File { path: self.path.clone(), cause })
     }
 }
@@ -155,7 +165,7 @@ fn run(mut sides: Vec<Side>, stopped: &Receiver<()>) -> Captured {
     while error.is_none() && stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         error = sides.iter_mut().find_map(|side| side.drain().err());
     }
-    let last = |side: &mut Side| side.drain().and_then(|()| side.flush()).err();
+    let last = |side: &mut Side| side.drain().and_then(|()| side.finish()).err();
     let error = error.or_else(|| sides.iter_mut().filter_map(last).next());
     let written = sides.iter().map(|side| side.written).sum();
     let dropped = sides.iter_mut().map(|side| side.tap.missed()).sum();

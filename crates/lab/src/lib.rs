@@ -23,6 +23,7 @@
 //! to move a packet (tens of microseconds).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod allocation;
 mod builder;

@@ -2,6 +2,8 @@
 
 use units::ByteCount;
 
+use crate::payload::Frame;
+
 /// A number of packets and their bytes on the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
@@ -24,6 +26,13 @@ impl Tally {
 }
 
 impl Counters {
+    /// Records the arrival of a packet.
+    pub(crate) fn deliver<P>(&mut self, frame: &Frame<P>) {
+        self.delivered.add(frame.len);
+        let carried = self.delivered_with_encapsulation.get().saturating_add(frame.carried);
+        self.delivered_with_encapsulation = ByteCount::new(carried);
+    }
+
     /// Records that the queue's discipline dropped a waiting packet.
     pub(crate) fn drop_waiting(&mut self, len: usize) {
         self.inside.remove(len);
@@ -50,6 +59,8 @@ pub struct Counters {
     pub lost: Tally,
     /// Delivered by the link.
     pub delivered: Tally,
+    /// What the delivered packets took of the link's rate, encapsulation included.
+    pub delivered_with_encapsulation: ByteCount,
     /// Accepted but neither delivered nor lost yet: waiting, being serialised, propagating, or
     /// arrived but not polled.
     pub inside: Tally,

@@ -23,6 +23,7 @@
 //! capacity on demand.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod config;
 mod counters;

@@ -156,7 +156,7 @@ impl<P: Payload> Link<P> {
     pub fn handle_packet(&mut self, now: Instant, packet: P) {
         self.advance(now);
         let len = packet.wire_len();
-        let mut frame = Frame { packet, len, number: self.counters.offered.packets };
+        let mut frame = Frame { packet, len, carried: 0, number: self.counters.offered.packets };
         self.counters.offered.add(len);
         if self
             .policer
@@ -195,7 +195,7 @@ impl<P: Payload> Link<P> {
                 self.counters.lost.add(arrival.frame.len);
                 continue;
             }
-            self.counters.delivered.add(arrival.frame.len);
+            self.counters.deliver(&arrival.frame);
             return Some((arrival.at, arrival.frame.packet));
         }
     }

@@ -28,7 +28,10 @@ pub enum OpportunitiesError {
     #[error("the trace is empty: expected lines with a number of milliseconds")]
     Empty,
     /// A line is not a number of milliseconds.
-    #[error("line {line}: {text:?} is not a whole number of milliseconds")]
+    #[error(
+        "line {line}: {text:?} is not a whole number of milliseconds, at which 1500 bytes can be \
+         delivered"
+    )]
     NoNumber {
         /// The line number, from 1.
         line: usize,
@@ -36,7 +39,10 @@ pub enum OpportunitiesError {
         text: String,
     },
     /// A time is before that of the previous line.
-    #[error("line {line}: {at} ms is before {previous} ms, the line before")]
+    #[error(
+        "line {line}: {at} ms is before {previous} ms, the line before: a mahimahi trace has the \
+         times at which 1500 bytes can be delivered, not rates or delays"
+    )]
     Decreasing {
         /// The line number, from 1.
         line: usize,
@@ -65,7 +71,8 @@ impl Opportunities {
     /// If the text is not valid; the error gives the line and the reason.
     pub fn parse(text: &str) -> Result<Self, OpportunitiesError> {
         let mut times: Vec<u64> = Vec::new();
-        for (index, text) in text.lines().enumerate() {
+        // Recorders leave blank lines at the end.
+        for (index, text) in text.trim_end().lines().enumerate() {
             let line = index + 1;
             let number = text.trim().parse::<u64>().ok();
             let at = number.and_then(|millis| millis.checked_mul(NANOS_PER_MILLI));
@@ -138,12 +145,19 @@ mod tests {
     }
 
     #[test]
+    fn blank_lines_at_the_end_are_no_times() {
+        let trace = Opportunities::parse("0\r\n3\r\n\r\n \n").unwrap();
+        assert_eq!(trace.to_string(), "0\n3");
+    }
+
+    #[test]
     fn errors_name_the_line() {
         let error = |text: &str| Opportunities::parse(text).unwrap_err().to_string();
         assert!(error("").starts_with("the trace is empty"));
-        assert_eq!(error("1\n2.5"), "line 2: \"2.5\" is not a whole number of milliseconds");
-        assert_eq!(error("1\n\n2"), "line 2: \"\" is not a whole number of milliseconds");
-        assert_eq!(error("1\n5\n4"), "line 3: 4 ms is before 5 ms, the line before");
+        assert!(error("1\n2.5").starts_with("line 2: \"2.5\" is not a whole number of millisec"));
+        assert!(error("1\n\n2").starts_with("line 2: \"\" is not a whole number of milliseconds"));
+        assert!(error("1\n5\n4").starts_with("line 3: 4 ms is before 5 ms, the line before: a "));
+        assert!(error("\n \n").starts_with("the trace is empty"));
         assert_eq!(error("0\n0"), "line 2: the last time is 0 ms, expected a later one");
         assert!(error("99999999999999999").starts_with("line 1: "));
     }

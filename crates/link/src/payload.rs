@@ -113,6 +113,8 @@ pub(crate) struct Frame<P> {
     pub(crate) packet: P,
     /// Size on the link in bytes.
     pub(crate) len: usize,
+    /// Encapsulated size in bytes; zero until it is known.
+    pub(crate) carried: u64,
     /// Number of packets offered before it, which is its index in the sequences of random numbers.
     pub(crate) number: u64,
 }

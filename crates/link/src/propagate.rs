@@ -210,7 +210,7 @@ mod tests {
     use crate::QueueLimit;
 
     fn frame(number: usize) -> Frame<usize> {
-        Frame { packet: number, len: 100, number: number as u64 }
+        Frame { packet: number, len: 100, carried: 100, number: number as u64 }
     }
 
     fn depart(propagation: &mut Propagation<usize>, departure: u64, number: usize) {

@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn frame(len: usize) -> Frame<usize> {
-        Frame { packet: len, len, number: 0 }
+        Frame { packet: len, len, carried: 0, number: 0 }
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod steps;
 
 use core::time::Duration;
 
-use units::{BitRate, Instant};
+use units::{BitRate, ByteCount, Instant};
 
 use crate::opportunities;
 use crate::{Opportunities, Trace};
@@ -34,6 +34,15 @@ impl Rate {
             }
             Self::Opportunities(opportunities) => opportunities.mean_rate(),
         }
+    }
+
+    /// What a link of this rate can carry, encapsulation included, between two times since the rate
+    /// was set.
+    pub fn capacity(&self, from: Duration, until: Duration) -> ByteCount {
+        let capacity = Capacity::new(self.clone(), Instant::ZERO);
+        let [from, until] = [from, until].map(|time| Instant::ZERO + time);
+        let bytes = capacity.work_between(from, until) / WORK_PER_BIT / 8;
+        ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
     /// The minimum rate above zero, or zero if there is none; for opportunities, the mean.
@@ -211,6 +220,21 @@ mod tests {
         // Three times 1500 bytes in 4 ms.
         let opportunities = Opportunities::parse("0\n0\n4").unwrap();
         assert_eq!(ends(opportunities.into()), [9_000_000; 2]);
+    }
+
+    #[test]
+    fn capacity_is_what_there_was_and_not_the_greatest_rate() {
+        let seconds = Duration::from_secs;
+        let trace: Rate = Trace::parse("0s 8 Mbit/s\n1s 16 Mbit/s\n2s 0 bit/s").unwrap().into();
+        let bytes = |from, until| trace.capacity(seconds(from), seconds(until)).get();
+        assert_eq!(
+            [bytes(0, 1), bytes(0, 2), bytes(1, 9), bytes(3, 9)],
+            [1_000_000, 3_000_000, 2_000_000, 0]
+        );
+        let opportunities: Rate = Opportunities::parse("0\n500\n1000").unwrap().into();
+        // Two in the second half: at 1 s, and at the start of the next cycle.
+        let half = Duration::from_millis(500);
+        assert_eq!(opportunities.capacity(half, seconds(1)).get(), 2 * 1500);
     }
 
     proptest! {

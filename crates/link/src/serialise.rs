@@ -95,7 +95,7 @@ impl<P> Serialiser<P> {
 
     /// Starts to send `frame` at `at`. The serialiser must be free.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, at: Instant, frame: Frame<P>) {
+    pub(crate) fn begin(&mut self, at: Instant, mut frame: Frame<P>) {
         debug_assert!(self.is_free(), "two packets in the serialiser");
         let pause = at > self.free_since;
         if pause {
@@ -103,7 +103,9 @@ impl<P> Serialiser<P> {
             self.credit = 0;
         }
         let since = self.free_since;
-        let work = self.framer.charge(frame.len, !pause) * 8 * WORK_PER_BIT;
+        let carried = self.framer.charge(frame.len, !pause);
+        frame.carried = u64::try_from(carried).unwrap_or(u64::MAX);
+        let work = carried * 8 * WORK_PER_BIT;
         let left = work.saturating_sub(self.credit.into());
         // Not negative.
         self.credit -= (work - left) as u64;
@@ -141,7 +143,7 @@ mod tests {
     }
 
     fn frame(len: usize) -> Frame<usize> {
-        Frame { packet: len, len, number: 0 }
+        Frame { packet: len, len, carried: 0, number: 0 }
     }
 
     fn send(serialiser: &mut Serialiser<usize>, at: Instant, len: usize) -> Instant {

@@ -1,8 +1,8 @@
-//! What the server says besides payload: 64 bytes each.
+//! What the server says besides payload: 72 bytes each.
 //!
 //! ```text
 //!  0  4  magic "SKYM"
-//!  4  1  version, 2
+//!  4  1  version, 3
 //!  5  1  status: 1 accepted, 2 progress, 3 received, 4 corrupt, 5 sent, 6 port,
 //!        7 datagrams sent, 8 datagrams received, 16.. refused
 //!  6  2  zero
@@ -13,11 +13,13 @@
 //! 32  8  sent: retransmitted bytes, else zero
 //! 40  8  sent: shortest round trip, nanoseconds, all ones: unknown; else zero
 //! 48  8  sent: mean round trip, nanoseconds, all ones: unknown; else zero
-//! 56  8  zero
+//! 56 16  zero
 //! ```
-//! *port* and *datagrams sent* have their number in the first field,
-//! *datagrams received* has received, duplicates, reordered, corrupt, jitter,
-//! span and variation of the delay in nanoseconds; these two go both ways.
+//! *port* has its number in the first field, *datagrams sent* has those sent
+//! and those that the sender's own system refused, *datagrams received* has
+//! received, duplicates, reordered, corrupt, jitter, span and variation of the
+//! delay in nanoseconds (all ones: unknown), and those that found no room in the receiver's
+//! socket; these two go both ways.
 //! Integers are big-endian. A download begins with *accepted* and goes on with
 //! payload in blocks ([`crate::frame`]); when the client has it all and
 //! half-closes, the server says what was *sent*. An upload is answered by any
@@ -35,10 +37,10 @@ use crate::sender::SenderReport;
 use crate::udp::receiver::UdpCounts;
 
 /// Length of an encoded answer.
-pub const ANSWER_LEN: usize = 64;
+pub const ANSWER_LEN: usize = 72;
 
 /// Number fields after the first eight bytes.
-const FIELDS: usize = 7;
+const FIELDS: usize = 8;
 /// Encodes an unknown time.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -66,6 +68,8 @@ pub enum Answer {
     UdpSent {
         /// The number of datagrams.
         datagrams: u64,
+        /// Those that the sender's own system refused.
+        unsent: u64,
     },
     /// What arrived of the datagrams.
     UdpReceived(UdpCounts),
@@ -157,16 +161,16 @@ impl Answer {
     pub fn encode(&self) -> [u8; ANSWER_LEN] {
         let (status, fields) = match *self {
             Self::Accepted => (1, [0; FIELDS]),
-            Self::Progress { bytes } => (2, [bytes, 0, 0, 0, 0, 0, 0]),
+            Self::Progress { bytes } => (2, [bytes, 0, 0, 0, 0, 0, 0, 0]),
             Self::Receipt(receipt) => {
                 let span = nanos(receipt.span);
                 let status = if receipt.first_wrong.is_some() { 4 } else { 3 };
                 let wrong = receipt.first_wrong.unwrap_or(0);
-                (status, [receipt.bytes, wrong, span, 0, 0, 0, 0])
+                (status, [receipt.bytes, wrong, span, 0, 0, 0, 0, 0])
             }
             Self::Sent(report) => (5, sent_fields(&report)),
-            Self::Port { port } => (6, [port.into(), 0, 0, 0, 0, 0, 0]),
-            Self::UdpSent { datagrams } => (7, [datagrams, 0, 0, 0, 0, 0, 0]),
+            Self::Port { port } => (6, [port.into(), 0, 0, 0, 0, 0, 0, 0]),
+            Self::UdpSent { datagrams, unsent } => (7, [datagrams, unsent, 0, 0, 0, 0, 0, 0]),
             Self::UdpReceived(counts) => (8, udp_fields(&counts)),
             Self::Refused(refusal) => {
                 let known = REFUSALS.iter().find(|(_, known)| *known == refusal);
@@ -218,7 +222,7 @@ impl Answer {
                 let port = u16::try_from(bytes).map_err(|_| AnswerError::NotZero { status })?;
                 Ok(Self::Port { port })
             }
-            7 => Ok(Self::UdpSent { datagrams: bytes }),
+            7 => Ok(Self::UdpSent { datagrams: bytes, unsent: wrong }),
             8 => Ok(Self::UdpReceived(udp_counts(fields))),
             found => REFUSALS
                 .iter()
@@ -239,11 +243,12 @@ fn sent_fields(report: &SenderReport) -> [u64; FIELDS] {
         time(report.min_rtt),
         time(report.mean_rtt),
         0,
+        0,
     ]
 }
 
 fn sent_report(fields: [u64; FIELDS]) -> SenderReport {
-    let [sent_bytes, segments, retransmitted_segments, retransmitted_bytes, min, mean, _] = fields;
+    let [sent_bytes, segments, retransmitted_segments, retransmitted_bytes, min, mean, ..] = fields;
     let time = |nanos| (nanos != UNKNOWN).then(|| Duration::from_nanos(nanos));
     SenderReport {
         sent_bytes,
@@ -256,16 +261,29 @@ fn sent_report(fields: [u64; FIELDS]) -> SenderReport {
 }
 
 fn udp_fields(counts: &UdpCounts) -> [u64; FIELDS] {
-    let UdpCounts { received, duplicates, reordered, corrupt, jitter, delay_variation, span } =
-        *counts;
-    let times = [jitter, span, delay_variation].map(nanos);
-    [received, duplicates, reordered, corrupt, times[0], times[1], times[2]]
+    let it = counts;
+    let time = |time: Option<Duration>| time.map_or(UNKNOWN, nanos);
+    let [jitter, span, variation] = [time(it.jitter), nanos(it.span), time(it.delay_variation)];
+    let counted = [it.received, it.duplicates, it.reordered, it.corrupt];
+    let [received, duplicates, reordered, corrupt] = counted;
+    [received, duplicates, reordered, corrupt, jitter, span, variation, it.overflowed]
 }
 
 fn udp_counts(fields: [u64; FIELDS]) -> UdpCounts {
-    let [received, duplicates, reordered, corrupt, times @ ..] = fields;
-    let [jitter, span, delay_variation] = times.map(Duration::from_nanos);
-    UdpCounts { received, duplicates, reordered, corrupt, jitter, delay_variation, span }
+    let [received, duplicates, reordered, corrupt, jitter, span, variation, overflowed] = fields;
+    let time = |nanos| (nanos != UNKNOWN).then(|| Duration::from_nanos(nanos));
+    let [jitter, delay_variation] = [jitter, variation].map(time);
+    let span = Duration::from_nanos(span);
+    UdpCounts {
+        received,
+        duplicates,
+        reordered,
+        corrupt,
+        overflowed,
+        jitter,
+        delay_variation,
+        span,
+    }
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -273,7 +291,7 @@ fn nanos(time: Duration) -> u64 {
 }
 
 fn fields(wire: &[u8; ANSWER_LEN]) -> [u64; FIELDS] {
-    [8, 16, 24, 32, 40, 48, 56].map(|at| {
+    [8, 16, 24, 32, 40, 48, 56, 64].map(|at| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&wire[at..at + 8]);
         u64::from_be_bytes(bytes)
@@ -310,7 +328,7 @@ mod tests {
             receipt,
             sent,
             any::<u16>().prop_map(|port| Answer::Port { port }),
-            any::<u64>().prop_map(|datagrams| Answer::UdpSent { datagrams }),
+            any::<[u64; 2]>().prop_map(|[datagrams, unsent]| Answer::UdpSent { datagrams, unsent }),
             any::<[u64; FIELDS]>().prop_map(|fields| Answer::UdpReceived(udp_counts(fields))),
             prop::sample::select(REFUSALS.map(|(_, refusal)| refusal).to_vec())
                 .prop_map(Answer::Refused),
@@ -319,9 +337,10 @@ mod tests {
 
     #[test]
     fn another_program_is_named_as_such() {
-        let error =
-            Answer::decode(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 123")
-                .unwrap_err();
+        let error = Answer::decode(
+            b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 123456789\r\n",
+        )
+        .unwrap_err();
         assert_eq!(error, AnswerError::Magic { found: *b"HTTP" });
     }
 
@@ -333,7 +352,7 @@ mod tests {
 
         #[test]
         fn foreign_bytes_are_read_back_or_refused(
-            answer in answer(), at in 0..ANSWER_LEN, byte: u8, noise: [[u8; 32]; 2],
+            answer in answer(), at in 0..ANSWER_LEN, byte: u8, noise: [[u8; 24]; 3],
         ) {
             let mut wire = answer.encode();
             wire[at] = byte;

@@ -19,6 +19,7 @@ use crate::flow::{self, FlowError};
 use crate::outcome::Progress;
 use crate::reports::flow::FlowReport;
 use crate::sockets::SocketOptions;
+use crate::stop::Stop;
 use crate::window::Window;
 use stats::jain_index;
 
@@ -87,6 +88,8 @@ pub struct BulkOptions {
     pub key: u64,
     /// Counts bytes at the receivers while the transfer runs.
     pub progress: Progress,
+    /// Ends the measurement early; the report has what was measured so far.
+    pub stop: Stop,
 }
 
 impl BulkOptions {
@@ -106,6 +109,7 @@ impl BulkOptions {
             limit: None,
             key,
             progress: Progress::default(),
+            stop: Stop::default(),
         }
     }
 
@@ -180,8 +184,8 @@ pub struct DirectionSum {
     pub goodput: Option<BitRate>,
     /// Jain's fairness index of these flows' goodput.
     pub jain_index: Option<f64>,
-    /// Segments retransmitted by the senders' kernels, as far as reported.
-    pub retransmitted_segments: u64,
+    /// Segments retransmitted by the senders' kernels; `None` if none of them has reported.
+    pub retransmitted_segments: Option<u64>,
 }
 
 impl DirectionSum {
@@ -196,7 +200,9 @@ impl DirectionSum {
             total,
             goodput: BitRate::average(ByteCount::new(moved_bytes), total),
             jain_index: fairness(flows()),
-            retransmitted_segments: sent.map(|sender| sender.retransmitted_segments).sum(),
+            retransmitted_segments: sent
+                .map(|sender| sender.retransmitted_segments)
+                .reduce(u64::saturating_add),
         }
     }
 }

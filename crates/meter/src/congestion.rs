@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockRef, Socket, Type};
 use thiserror::Error;
 
+const RENO: &str = "reno";
 /// `TCP_CA_NAME_MAX` of Linux without the terminating NUL.
 pub(crate) const NAME_MAX: usize = 15;
 
@@ -94,6 +95,53 @@ impl CongestionControl {
     }
 }
 
+/// What the connections of a listener have if nothing else is asked for.
+///
+/// They begin with Reno, as a connection that began with BBR keeps its pacing whatever is set on it
+/// later: the kernel never takes that back (`sk_pacing_status`). Every kernel has Reno, and allows it
+/// to everybody.
+#[derive(Debug, Clone)]
+pub(crate) struct Unpaced {
+    /// What they would have begun with.
+    default: Option<CongestionControl>,
+}
+
+impl Unpaced {
+    /// Makes the connections that `listener` will accept begin with Reno.
+    pub(crate) fn begin(listener: &SockRef<'_>) -> Self {
+        let default = current(listener);
+        let set = listener.set_tcp_congestion(RENO.as_bytes());
+        Self { default: default.filter(|_| set.is_ok()) }
+    }
+
+    /// Gives an accepted connection what it is to have: `wanted` or else the default.
+    ///
+    /// # Errors
+    /// As [`CongestionControl::check`], for `wanted` only.
+    pub(crate) fn settle(
+        &self,
+        socket: &SockRef<'_>,
+        wanted: Option<&CongestionControl>,
+    ) -> Result<(), CongestionError> {
+        if let Some(wanted) = wanted {
+            return wanted.apply(socket);
+        }
+        // A route may have chosen another one (`congctl`, ip-route(8)).
+        let begun = current(socket).is_some_and(|control| control.as_str() == RENO);
+        if let Some(default) = self.default.as_ref().filter(|_| begun) {
+            let set = default.apply(socket);
+            tracing::trace!(?set, "default congestion control of a connection");
+        }
+        Ok(())
+    }
+}
+
+/// The congestion control of a socket.
+fn current(socket: &SockRef<'_>) -> Option<CongestionControl> {
+    let name = socket.tcp_congestion().ok()?;
+    std::str::from_utf8(&name).ok()?.trim_end_matches('\0').parse().ok()
+}
+
 impl FromStr for CongestionControl {
     type Err = CongestionError;
 
@@ -128,6 +176,8 @@ impl fmt::Display for CongestionControl {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
 
     #[test]
@@ -137,6 +187,25 @@ mod tests {
             let error = text.parse::<CongestionControl>().unwrap_err();
             assert_eq!(error, CongestionError::Name { text: text.to_owned() });
         }
+    }
+
+    #[test]
+    fn connections_begin_unpaced_and_get_what_they_are_to_have() {
+        let accepted = |wanted: Option<&CongestionControl>| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let default = current(&SockRef::from(&listener)).unwrap();
+            let unpaced = Unpaced::begin(&SockRef::from(&listener));
+            let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (stream, _) = listener.accept().unwrap();
+            let socket = SockRef::from(&stream);
+            assert_eq!(current(&socket).unwrap().as_str(), RENO);
+            unpaced.settle(&socket, wanted).unwrap();
+            (current(&socket).unwrap(), default)
+        };
+        let (got, default) = accepted(None);
+        assert_eq!(got, default);
+        let reno: CongestionControl = RENO.parse().unwrap();
+        assert_eq!(accepted(Some(&reno)).0, reno);
     }
 
     #[test]

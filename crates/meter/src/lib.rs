@@ -16,6 +16,7 @@
 //! wait for (connect, slow start, loss recovery, the last byte).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod amount;
 pub mod answer;
@@ -37,6 +38,7 @@ pub mod rr;
 pub mod sender;
 mod server;
 pub mod sockets;
+pub mod stop;
 mod stream;
 pub mod swarm;
 pub mod trace;
@@ -55,6 +57,7 @@ pub use reports::flow::FlowReport;
 pub use rr::{RrOptions, RrReport, request_reply};
 pub use sender::SenderReport;
 pub use server::{ServeError, serve};
+pub use stop::Stop;
 pub use swarm::{SwarmOptions, SwarmReport, swarm};
 pub use udp::exchange::{DATAGRAMS_MAX, UdpPlan};
 pub use udp::receiver::UdpCounts;

@@ -105,8 +105,9 @@ fn bulk_metrics(report: &BulkReport) -> Vec<(Metric, f64)> {
     if let (Some(jain), 2..) = (report.jain_index, report.flows.len()) {
         metrics.push((Metric::JainIndex, jain));
     }
-    let sums = report.sums.iter().map(|sum| sum.retransmitted_segments as f64);
-    metrics.push((Metric::RetransmittedSegments, sums.sum()));
+    let sums = report.sums.iter().filter_map(|sum| sum.retransmitted_segments);
+    let retransmitted = sums.map(|segments| segments as f64).reduce(|sum, it| sum + it);
+    metrics.extend(retransmitted.map(|sum| (Metric::RetransmittedSegments, sum)));
     metrics
 }
 
@@ -123,8 +124,8 @@ fn udp_workload(report: &UdpReport) -> String {
 fn udp_metrics(report: &UdpReport) -> Vec<(Metric, f64)> {
     let sum = |of: fn(&UdpFlow) -> u64| report.flows.iter().map(|it| of(it) as f64).sum::<f64>();
     let (sent, lost) = (sum(|flow| flow.sent), sum(|flow| flow.lost));
-    let jitter: Vec<f64> =
-        report.flows.iter().map(|flow| flow.counts.jitter.as_secs_f64()).collect();
+    let jitter = report.flows.iter().filter_map(|flow| flow.counts.jitter);
+    let jitter: Vec<f64> = jitter.map(|jitter| jitter.as_secs_f64()).collect();
     let mut metrics = Vec::new();
     if sent > 0.0 {
         metrics.push((Metric::LossRatio, lost / sent));

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::flow::FlowError;
+use crate::stop::Early;
 
 /// How a flow ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +17,8 @@ pub enum Outcome {
     Complete,
     /// The time limit was reached first.
     Unfinished,
+    /// It was stopped first: the user interrupted the measurement.
+    Interrupted,
     /// The connection ended in order before everything had arrived.
     Truncated,
     /// A byte differed from the one sent.
@@ -36,14 +39,15 @@ impl Outcome {
         *self == Self::Complete
     }
 
-    /// From the result of a flow, or from its absence at the time limit.
-    pub(crate) fn of<E>(ended: Result<Result<(), FlowError>, E>) -> Self {
+    /// From the result of a flow, or from why it has none.
+    pub(crate) fn of(ended: Result<Result<(), FlowError>, Early>) -> Self {
         match ended {
             Ok(Ok(())) => Self::Complete,
             Ok(Err(FlowError::Truncated { .. })) => Self::Truncated,
             Ok(Err(FlowError::Corrupt { offset })) => Self::Corrupt { offset },
             Ok(Err(error)) => Self::Failed { error: error.to_string() },
-            Err(_) => Self::Unfinished,
+            Err(Early::Limit) => Self::Unfinished,
+            Err(Early::Stopped) => Self::Interrupted,
         }
     }
 }

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use units::ByteCount;
 
 use crate::congestion::CongestionControl;
 use crate::outcome::{Outcome, Progress};
 use crate::page::connection::Connection;
+use crate::stop::{Early, Stop};
 use stats::Summary;
 
 /// How objects are fetched.
@@ -57,6 +58,8 @@ pub struct PageOptions {
     pub key: u64,
     /// Counts complete objects while the page loads.
     pub progress: Progress,
+    /// Ends the measurement early; the report has what was measured so far.
+    pub stop: Stop,
 }
 
 /// The report on an object of a page.
@@ -179,6 +182,12 @@ pub async fn page(options: &PageOptions) -> PageReport {
     }
     let all = async { while tasks.join_next().await.is_some() {} };
     // Objects not complete at the limit stay "unfinished".
-    let _ = timeout(options.limit.unwrap_or(Duration::MAX), all).await;
-    loading.report(Instant::now())
+    let ended = options.stop.limited(options.limit.unwrap_or(Duration::MAX), all).await;
+    let mut report = loading.report(Instant::now());
+    if ended == Err(Early::Stopped) {
+        let objects = report.objects.iter_mut();
+        let unfinished = objects.filter(|object| object.outcome == Outcome::Unfinished);
+        unfinished.for_each(|object| object.outcome = Outcome::Interrupted);
+    }
+    report
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0  4  magic "SKYM"
-//!  4  1  version, 2
+//!  4  1  version, 3
 //!  5  1  kind: 1 download, 2 upload, 3 request/reply, 4 UDP, 5 listen for an upload
 //!  6  1  amount (download, upload): 0 bytes, 1 time; UDP: 1 down, 2 up, 3 both; else zero
 //!  7  1  zero
@@ -39,7 +39,7 @@ pub const REQUEST_LEN: usize = 80;
 /// First bytes of every request and answer.
 pub(crate) const MAGIC: [u8; 4] = *b"SKYM";
 /// Version of the protocol.
-pub(crate) const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 3;
 
 /// What the client asks the server to do on this connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -409,7 +409,7 @@ mod tests {
             work: Work::RequestReply { request: 1000, reply: 10_000, count: 5 },
         };
         let mut wire = [0; REQUEST_LEN];
-        wire[..16].copy_from_slice(b"SKYM\x02\x03\0\0\x01\x02\x03\x04\x05\x06\x07\x08");
+        wire[..16].copy_from_slice(b"SKYM\x03\x03\0\0\x01\x02\x03\x04\x05\x06\x07\x08");
         wire[30..32].copy_from_slice(&[0x03, 0xe8]);
         wire[38..40].copy_from_slice(&[0x27, 0x10]);
         wire[43] = 5;

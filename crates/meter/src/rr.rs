@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use units::ByteCount;
 
 use crate::answer::Answer;
@@ -17,6 +16,7 @@ use crate::outcome::{Outcome, Progress};
 use crate::payload::{Payload, Side, flow_key};
 use crate::request::{Request, Work};
 use crate::sockets::SocketOptions;
+use crate::stop::Stop;
 use crate::stream::{Sink, Source};
 use stats::Summary;
 
@@ -42,6 +42,8 @@ pub struct RrOptions {
     pub key: u64,
     /// Counts complete replies while the requests run.
     pub progress: Progress,
+    /// Ends the measurement early; the report has what was measured so far.
+    pub stop: Stop,
 }
 
 impl RrOptions {
@@ -172,7 +174,7 @@ async fn run(
     let start = Instant::now();
     let mut connection = Connection { options: &options, start, ended: None, report: &mut report };
     let limit = options.limit.unwrap_or(Duration::MAX);
-    let outcome = Outcome::of(timeout(limit, connection.run(socket)).await);
+    let outcome = Outcome::of(options.stop.limited(limit, connection.run(socket)).await);
     let ended = connection.ended.unwrap_or_else(Instant::now);
     report.outcome = outcome;
     report.total = ended - start;

@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 
 use crate::amount::Amount;
 use crate::answer::{Answer, Receipt, Refusal};
-use crate::congestion::CongestionError;
+use crate::congestion::{CongestionError, Unpaced};
 use crate::http;
 use crate::http::server::HttpServeError;
 use crate::payload::{Payload, Side};
@@ -87,6 +87,7 @@ pub enum ServeError {
 pub async fn serve(listener: std::net::TcpListener) -> Result<Infallible, ServeError> {
     let unusable = |error| ServeError::Listener { error };
     listener.set_nonblocking(true).map_err(unusable)?;
+    let unpaced = Unpaced::begin(&SockRef::from(&listener));
     let listener = TcpListener::from_std(listener).map_err(unusable)?;
     let mut connections = JoinSet::new();
     loop {
@@ -94,7 +95,7 @@ pub async fn serve(listener: std::net::TcpListener) -> Result<Infallible, ServeE
             Ok((stream, client)) => {
                 let busy = connections.len() >= CONNECTIONS_MAX;
                 if !busy {
-                    connections.spawn(run(stream, client));
+                    connections.spawn(run(stream, client, unpaced.clone()));
                 } else if let Err(error) = stream.try_write(&BUSY.encode()) {
                     debug!(%client, %error, "cannot report that this server is busy");
                 }
@@ -110,8 +111,8 @@ pub async fn serve(listener: std::net::TcpListener) -> Result<Infallible, ServeE
 
 const BUSY: Answer = Answer::Refused(Refusal::Busy);
 
-async fn run(mut stream: TcpStream, client: SocketAddr) {
-    match handle(&mut stream).await {
+async fn run(mut stream: TcpStream, client: SocketAddr, unpaced: Unpaced) {
+    match handle(&mut stream, &unpaced).await {
         Ok(()) => debug!(%client, "done"),
         Err(error) => {
             warn!(%client, %error, "connection failed");
@@ -122,19 +123,22 @@ async fn run(mut stream: TcpStream, client: SocketAddr) {
     }
 }
 
-async fn handle(stream: &mut TcpStream) -> Result<(), ServeError> {
+async fn handle(stream: &mut TcpStream, unpaced: &Unpaced) -> Result<(), ServeError> {
     stream.set_nodelay(true)?;
     let mut wire = [0; REQUEST_LEN];
     let (magic, rest) = wire.split_at_mut(MAGIC.len());
     let read = timeout(REQUEST_LIMIT, stream.read_exact(magic)).await;
     read.map_err(|_| ServeError::NoRequest)??;
     if magic == b"GET " {
-        return Ok(http::server::serve(stream, magic).await?);
+        return Ok(http::server::serve(stream, magic, unpaced).await?);
     }
     let read = timeout(REQUEST_LIMIT, stream.read_exact(rest)).await;
     read.map_err(|_| ServeError::NoRequest)??;
     let request = Request::decode(&wire)?;
-    request.sockets.apply(&SockRef::from(&*stream))?;
+    let socket = SockRef::from(&*stream);
+    let wanted = request.sockets.congestion_control.as_ref();
+    unpaced.settle(&socket, wanted).map_err(SocketError::from)?;
+    request.sockets.apply(&socket)?;
     work(stream, &request).await
 }
 

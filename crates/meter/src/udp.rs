@@ -22,7 +22,8 @@ use crate::outcome::Outcome;
 use crate::payload::{Payload, Side, flow_key};
 use crate::request::{Request, Work};
 use crate::sockets::SocketOptions;
-use crate::udp::exchange::{Exchange, UdpPlan, exchange};
+use crate::stop::{Early, Stop};
+use crate::udp::exchange::{Exchange, Sent, UdpPlan, exchange, make_room};
 use crate::udp::receiver::{GREETING, UdpCounts, fill};
 
 /// Interval between greetings until the server has received one.
@@ -41,6 +42,8 @@ pub struct UdpOptions {
     pub limit: Duration,
     /// Payload key; a new one for each run.
     pub key: u64,
+    /// Ends the measurement early; the report has what was measured so far.
+    pub stop: Stop,
 }
 
 /// One direction of a UDP measurement.
@@ -50,7 +53,11 @@ pub struct UdpFlow {
     pub direction: Direction,
     /// Datagrams sent.
     pub sent: u64,
-    /// Datagrams that never arrived.
+    /// Datagrams that the sender's own system refused, and that are not in `sent`.
+    #[serde(default)]
+    pub unsent: u64,
+    /// Datagrams that never arrived. Those that overflowed the receiver's socket are not among
+    /// them.
     pub lost: u64,
     /// What the receiver counted.
     #[serde(flatten)]
@@ -93,9 +100,13 @@ impl UdpReport {
 /// Runs a UDP measurement. Errors are in the report.
 pub async fn udp(options: &UdpOptions) -> UdpReport {
     let socket = flow::open(options.server, &SocketOptions::default());
-    let ended = timeout(options.limit, run(options, socket)).await;
+    let ended = timeout(options.limit, run(options, socket)).await.map_err(|_| Early::Limit);
     let (outcome, flows) = match ended {
-        Ok(Ok(exchange)) => (Outcome::Complete, flows(&options.plan, &exchange)),
+        Ok(Ok(exchange)) => {
+            let interrupted = options.stop.is_stopped();
+            let outcome = if interrupted { Outcome::Interrupted } else { Outcome::Complete };
+            (outcome, flows(&options.plan, &exchange))
+        }
         ended => (Outcome::of(ended.map(|ended| ended.map(drop))), Vec::new()),
     };
     UdpReport {
@@ -111,14 +122,15 @@ pub async fn udp(options: &UdpOptions) -> UdpReport {
 
 fn flows(plan: &UdpPlan, exchange: &Exchange) -> Vec<UdpFlow> {
     let ways = [(Direction::Download, exchange.received), (Direction::Upload, exchange.sent)];
-    let flow = |(direction, known): (Direction, Option<(u64, UdpCounts)>)| {
-        let (sent, counts) = known?;
+    let flow = |(direction, known): (Direction, Option<(Sent, UdpCounts)>)| {
+        let (Sent { datagrams: sent, unsent }, counts) = known?;
         // The first datagram's own duration is not in the span.
         let bytes = counts.received.saturating_sub(1).saturating_mul(plan.length.into());
         Some(UdpFlow {
             direction,
             sent,
-            lost: sent.saturating_sub(counts.received),
+            unsent,
+            lost: sent.saturating_sub(counts.received).saturating_sub(counts.overflowed),
             counts,
             goodput: BitRate::average(ByteCount::new(bytes), counts.span),
         })
@@ -130,8 +142,30 @@ async fn run(
     options: &UdpOptions,
     socket: Result<TcpSocket, FlowError>,
 ) -> Result<Exchange, FlowError> {
-    let mut stream = flow::connect(socket?, options.server).await?;
     let key = flow_key(options.key, 0);
+    let Ok(opened) = options.stop.limited(Duration::MAX, open(options, socket, key)).await else {
+        return Ok(Exchange::default());
+    };
+    let (mut stream, socket) = opened?;
+    let (plan, stop) = (&options.plan, &options.stop);
+    let exchange = exchange(&mut stream, &socket, plan, (key, Side::Client), stop).await?;
+    if stop.is_stopped() {
+        // The server may go on sending, and would close late.
+        return Ok(exchange);
+    }
+    stream.shutdown().await.map_err(FlowError::broken("closing"))?;
+    flow::read_close(&mut stream, 0).await?;
+    flow::in_order(&stream)?;
+    Ok(exchange)
+}
+
+/// Connects, asks for the measurement, and makes the two sockets known to each other.
+async fn open(
+    options: &UdpOptions,
+    socket: Result<TcpSocket, FlowError>,
+    key: u64,
+) -> Result<(TcpStream, UdpSocket), FlowError> {
+    let mut stream = flow::connect(socket?, options.server).await?;
     let work = Work::Udp(options.plan);
     let request = Request { key, sockets: SocketOptions::default(), work };
     let sent = stream.write_all(&request.encode()).await;
@@ -143,11 +177,7 @@ async fn run(
     let socket = bind(&stream, SocketAddr::new(options.server.ip(), port), options.dscp).await;
     let socket = socket.map_err(|error| FlowError::Socket { error })?;
     greet(&mut stream, &socket, &options.plan, key).await?;
-    let exchange = exchange(&mut stream, &socket, &options.plan, (key, Side::Client)).await?;
-    stream.shutdown().await.map_err(FlowError::broken("closing"))?;
-    flow::read_close(&mut stream, 0).await?;
-    flow::in_order(&stream)?;
-    Ok(exchange)
+    Ok((stream, socket))
 }
 
 async fn bind(stream: &TcpStream, server: SocketAddr, dscp: u8) -> std::io::Result<UdpSocket> {
@@ -157,6 +187,7 @@ async fn bind(stream: &TcpStream, server: SocketAddr, dscp: u8) -> std::io::Resu
         SocketAddr::V4(_) => SockRef::from(&socket).set_tos_v4(traffic_class)?,
         SocketAddr::V6(_) => SockRef::from(&socket).set_tclass_v6(traffic_class)?,
     }
+    make_room(&socket)?;
     socket.connect(server).await?;
     Ok(socket)
 }
@@ -181,5 +212,28 @@ async fn greet(
     tokio::select! {
         accepted = flow::read_accepted(stream) => accepted,
         () = greeting => unreachable!("never stops greeting"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_of_the_two_ends_are_not_those_of_the_path() {
+        let plan = UdpPlan {
+            rate: BitRate::from_mbit(1),
+            length: 1000,
+            time: Duration::from_secs(1),
+            directions: Directions::Download,
+        };
+        let counts = UdpCounts { received: 90, overflowed: 7, ..UdpCounts::default() };
+        let sent = Sent { datagrams: 100, unsent: 25 };
+        let found = flows(&plan, &Exchange { sent: None, received: Some((sent, counts)) });
+        assert_eq!((found[0].sent, found[0].unsent, found[0].lost), (100, 25, 3));
+        // A duplicate may be among those that found no room.
+        let counts = UdpCounts { received: 99, ..counts };
+        let found = flows(&plan, &Exchange { sent: None, received: Some((sent, counts)) });
+        assert_eq!(found[0].lost, 0);
     }
 }

@@ -9,8 +9,8 @@ use meter::payload::{Payload, Side, flow_key};
 use meter::request::{REQUEST_LEN, Request, Work};
 use meter::sockets::SocketOptions;
 use meter::{
-    Amount, BulkOptions, BulkReport, Direction, Directions, Outcome, Progress, RrOptions, bulk,
-    frame, request_reply, serve,
+    Amount, BulkOptions, BulkReport, Direction, Directions, Outcome, Progress, RrOptions, Stop,
+    bulk, frame, request_reply, serve,
 };
 use os::testkit::skip;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -72,6 +72,7 @@ fn rr_options(server: SocketAddr) -> RrOptions {
         limit: None,
         key: KEY,
         progress: Progress::default(),
+        stop: Stop::default(),
     }
 }
 
@@ -527,4 +528,35 @@ async fn answers(mut stream: TcpStream) -> Vec<Answer> {
         .chunks(ANSWER_LEN)
         .map(|chunk| Answer::decode(chunk.try_into().expect("whole answers")).expect("an answer"));
     answers.collect()
+}
+
+#[test]
+fn a_stopped_measurement_reports_what_it_has() {
+    block_on(async {
+        let server = server();
+        // No time limit: without the stop this would go on for an hour.
+        let hour = Amount::Time(Duration::from_secs(3600));
+        for directions in [Directions::Download, Directions::Upload] {
+            let options = BulkOptions { directions, ..BulkOptions::new(server, hour, KEY) };
+            let measured = async {
+                while options.progress.get() == 0 {
+                    tokio::task::yield_now().await;
+                }
+                options.stop.stop();
+            };
+            let (report, ()) = tokio::join!(bulk(&options), measured);
+            assert_eq!(report.flows[0].outcome, Outcome::Interrupted);
+            assert!(report.moved_bytes > 0 && report.goodput.is_some(), "{report:?}");
+        }
+        let options = RrOptions { count: 1_000_000_000, ..rr_options(server) };
+        let answered = async {
+            while options.progress.get() == 0 {
+                tokio::task::yield_now().await;
+            }
+            options.stop.stop();
+        };
+        let (report, ()) = tokio::join!(request_reply(&options), answered);
+        assert!(report.connections.iter().all(|it| it.outcome == Outcome::Interrupted));
+        assert!(report.answered() > 0, "{report:?}");
+    });
 }

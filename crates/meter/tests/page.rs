@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use meter::payload::{Payload, Side, flow_key};
-use meter::{HttpMode, Outcome, PageOptions, PageReport, Progress, page, serve};
+use meter::{HttpMode, Outcome, PageOptions, PageReport, Progress, Stop, page, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use units::ByteCount;
@@ -52,6 +52,7 @@ fn options(server: SocketAddr, mode: HttpMode, objects: &[u64], connections: u32
         limit: None,
         key: KEY,
         progress: Progress::default(),
+        stop: Stop::default(),
     }
 }
 

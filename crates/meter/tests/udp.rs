@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
-use meter::{Direction, Directions, Outcome, UdpOptions, UdpPlan, serve, udp};
+use meter::{Direction, Directions, Outcome, Stop, UdpOptions, UdpPlan, serve, udp};
 use units::BitRate;
 
 fn block_on<T>(test: impl Future<Output = T>) -> T {
@@ -23,7 +23,14 @@ fn options(server: SocketAddr, directions: Directions) -> UdpOptions {
         time: Duration::from_millis(200),
         directions,
     };
-    UdpOptions { server, plan, dscp: 0, limit: Duration::from_secs(60), key: 0xDA7A }
+    UdpOptions {
+        server,
+        plan,
+        dscp: 0,
+        limit: Duration::from_secs(60),
+        key: 0xDA7A,
+        stop: Stop::default(),
+    }
 }
 
 #[test]
@@ -59,5 +66,18 @@ fn a_missing_server_is_reported() {
         let report = udp(&options(server, Directions::Both)).await;
         assert!(matches!(report.outcome, Outcome::Failed { .. }), "{report:?}");
         assert!(report.flows.is_empty());
+    });
+}
+
+#[test]
+fn a_measurement_that_is_stopped_says_so() {
+    block_on(async {
+        let listener = listener();
+        let server = listener.local_addr().expect("an address");
+        tokio::spawn(serve(listener));
+        let options = options(server, Directions::Both);
+        options.stop.stop();
+        let report = udp(&options).await;
+        assert_eq!(report.outcome, Outcome::Interrupted);
     });
 }

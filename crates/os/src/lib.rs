@@ -3,6 +3,7 @@
 //! All `unsafe` code of the project is here, except for that of `slacp`'s secrets.
 
 #![allow(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod clock;
 pub mod datagrams;

@@ -5,5 +5,5 @@ pub mod netfilter;
 mod route;
 mod socket;
 
-pub use link::End;
+pub use link::{Bridge, End};
 pub use route::{RouteSocket, is_absence, watch_changes};

@@ -37,6 +37,16 @@ pub fn wake_promptly() {
     }
 }
 
+/// Lets the calling thread run mostly when no other wants the processor: beside an ordinary one it gets
+/// a tenth. What the kernel refuses is skipped.
+pub fn run_behind() {
+    let _ = ask(&behind());
+}
+
+fn behind() -> Attributes {
+    Attributes { policy: libc::SCHED_OTHER as u32, nice: 10, ..Attributes::default() }
+}
+
 fn real_time() -> Attributes {
     Attributes { policy: libc::SCHED_FIFO as u32, priority: 1, ..Attributes::default() }
 }
@@ -56,6 +66,12 @@ fn ask(attributes: &Attributes) -> nix::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_may_always_step_behind_others() {
+        let asked = std::thread::scope(|scope| scope.spawn(|| ask(&behind())).join());
+        assert_eq!(asked.unwrap(), Ok(()));
+    }
 
     #[test]
     fn a_thread_may_always_ask_for_a_short_slice() {

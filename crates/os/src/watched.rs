@@ -3,8 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use nix::unistd::read;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+
+/// A removed device is an error alone, without anything to read (tun_chr_poll, packet_poll).
+const NEWS: Interest = Interest::READABLE.add(Interest::ERROR);
 
 /// A non-blocking descriptor, watched until dropped.
 #[derive(Debug)]
@@ -21,15 +25,26 @@ impl Watched {
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         // SAFETY: an `OwnedFd` is open and the same as long as it lives; it is never handed out
         // mutably.
-        Ok(Self(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?))
+        Ok(Self(unsafe { AsyncFd::register_with_interest(fd, NEWS) }?))
     }
 
-    /// Waits until the descriptor may be readable. Cancel-safe.
+    /// Waits until reading may return data or an error. Cancel-safe.
     ///
     /// # Errors
     /// While the runtime shuts down.
     pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
-        self.0.readable().await
+        self.0.ready(NEWS).await
+    }
+
+    /// Waits until a netlink socket has messages, and discards them all. Cancel-safe.
+    ///
+    /// # Errors
+    /// While the runtime shuts down.
+    pub async fn discard(&self) -> io::Result<()> {
+        let mut ready = self.readable().await?;
+        // ENOBUFS means that messages were lost, after which there may be more.
+        while ready.try_io(|fd| Ok(read(fd.get_ref(), &mut [0; 64])?)).is_ok() {}
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use pep::compression::{Coded, Decoder, Encoder, Got, Malformed, Slots};
+use pep::compression::{Coded, Decoder, DecoderPool, Encoder, Got, Malformed, Slots};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
@@ -69,7 +69,7 @@ fn best(mut run: impl FnMut() -> (Duration, f64)) -> (Duration, f64) {
 /// Compresses and decompresses; the time that takes, and by how much the data was shorter.
 fn carry(data: &[u8], piece: usize) -> (Duration, f64) {
     let encoder = || Encoder::new(Slots::new(1)).with_dictionary(true);
-    let coder = || Coded::new(encoder(), Decoder::new(Slots::new(1)));
+    let coder = || Coded::new(encoder(), Decoder::new(DecoderPool::new(1)));
     let (mut near, mut far) = (coder(), coder());
     let (mut wire, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
     let began = Instant::now();

@@ -46,6 +46,11 @@ impl DirectionMeter {
         (self.waits_for, self.since) = (waits_for, now);
     }
 
+    /// When bytes were last moved; before, when it began.
+    pub fn last_moved(&self) -> Instant {
+        self.moved
+    }
+
     /// Records that bytes were moved.
     pub fn moved(&mut self, now: Instant, bytes: usize) {
         self.bytes += bytes as u64;

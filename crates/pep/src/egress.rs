@@ -6,7 +6,8 @@
 //! 2. What `reach` does not list is refused. A hub's default lists every address, a
 //!    terminal's none.
 //! 3. Special addresses (`special`) are refused unless a line of `reach` lies inside
-//!    their range; this machine's own, unless a line is that address alone. So
+//!    their range; this machine's own, and those that the gateways on the other side of the hop
+//!    have there, unless a line is that address alone. So
 //!    `0.0.0.0/0` opens neither, nor does `10.0.0.0/8` open our own `10.0.0.1`: an
 //!    operator who lists a network does not mean this machine.
 //!
@@ -44,7 +45,8 @@ pub enum Refusal {
     NotListed,
     /// A special address that no line of `reach` opens.
     Special(&'static str),
-    /// An address of this machine that no line of `reach` opens.
+    /// An address of this gateway, or of one on the other side of the hop, that no line of `reach`
+    /// opens.
     Own,
     /// The client claims an address of this machine.
     Source,
@@ -59,7 +61,7 @@ impl fmt::Display for Refusal {
             Self::Denied(target) => write!(f, "denied by {target}"),
             Self::NotListed => f.write_str("not listed"),
             Self::Special(what) => write!(f, "{what}, not listed explicitly"),
-            Self::Own => f.write_str("an address of this machine, not listed explicitly"),
+            Self::Own => f.write_str("an address of a gateway, not listed explicitly"),
             Self::Source => f.write_str("its client has an address of this machine"),
             Self::Unknown => f.write_str(
                 "cannot determine whether it is an address of this \
@@ -87,7 +89,7 @@ impl Egress {
         self
     }
 
-    /// Checks a connection to `to`. `is_own` tells whether an address is this machine's, [`None`]
+    /// Checks a connection to `to`. `is_own` tells whether an address is a gateway's, [`None`]
     /// if unknown; it is called at most once for each form of the address, and only if nothing else
     /// refuses.
     ///

@@ -2,12 +2,20 @@
 
 use crate::bundles;
 use crate::bundles::tcpcl::Role;
-use crate::compression::{Decoder, Encoder, Malformed, Slots};
+use crate::compression::{Decoder, DecoderPool, Encoder, Malformed, Slots};
+use crate::cost;
 use crate::dlep;
 use crate::http;
 use crate::names;
 use crate::proxy::fuzzing::converse;
 use crate::traffic::{Packet, Syn, clamped};
+
+/// Does `work` on an input, and fails if that costs more than `per_byte` for each of its bytes, and `once`.
+fn bounded(input: &[u8], (once, per_byte): (u64, u64), work: impl FnOnce()) {
+    let ((), cost) = cost::of(work);
+    let most = once + per_byte * input.len() as u64;
+    assert!(cost <= most, "{} bytes cost {cost}, more than {most}", input.len());
+}
 
 /// An IP packet from a client, as delivered by the kernel.
 ///
@@ -33,9 +41,11 @@ pub fn intercepted(bytes: &[u8]) {
 /// On a bug in this crate.
 pub fn proxy(bytes: &[u8]) {
     let Some((first, said)) = bytes.split_first() else { return };
-    let whole = converse([said].into_iter());
-    let in_pieces = converse(said.chunks(usize::from(*first % 32) + 1));
-    assert_eq!(whole.is_some(), in_pieces.is_some(), "pieces make no difference");
+    bounded(said, (0, 8), || {
+        let whole = converse([said].into_iter());
+        let in_pieces = converse(said.chunks(usize::from(*first % 32) + 1));
+        assert_eq!(whole.is_some(), in_pieces.is_some(), "pieces make no difference");
+    });
 }
 
 /// A DLEP modem: an offer, and then the bytes on the connection. The first byte is the length of
@@ -46,12 +56,15 @@ pub fn proxy(bytes: &[u8]) {
 pub fn dlep(bytes: &[u8]) {
     let Some(([offer, pieces], said)) = bytes.split_first_chunk() else { return };
     let (offer, said) = said.split_at(said.len().min(usize::from(*offer)));
-    let whole = dlep::fuzzing::converse(offer, said, said.len().max(1));
-    let in_pieces = dlep::fuzzing::converse(offer, said, usize::from(*pieces) + 1);
-    assert_eq!(whole, in_pieces, "pieces make no difference");
-    let whole = dlep::fuzzing::serve(offer, said, said.len().max(1));
-    let in_pieces = dlep::fuzzing::serve(offer, said, usize::from(*pieces) + 1);
-    assert_eq!(whole, in_pieces, "pieces make no difference");
+    // The valid messages before these take their part.
+    bounded(said, (2000, 12), || {
+        let whole = dlep::fuzzing::converse(offer, said, said.len().max(1));
+        let in_pieces = dlep::fuzzing::converse(offer, said, usize::from(*pieces) + 1);
+        assert_eq!(whole, in_pieces, "pieces make no difference");
+        let whole = dlep::fuzzing::serve(offer, said, said.len().max(1));
+        let in_pieces = dlep::fuzzing::serve(offer, said, usize::from(*pieces) + 1);
+        assert_eq!(whole, in_pieces, "pieces make no difference");
+    });
 }
 
 /// A DNS question, and the reply to it. The first byte is the length of the question; the lowest bit of
@@ -63,8 +76,11 @@ pub fn names(bytes: &[u8]) {
     let Some(([length, behind], said)) = bytes.split_first_chunk() else { return };
     let (message, reply) = said.split_at(said.len().min(usize::from(*length)));
     let behind = behind & 1 != 0;
-    names::fuzzing::resolve(message, reply, behind);
-    names::fuzzing::look_up(message, reply, behind);
+    // Each is asked three times and more, and its reply has the question before it.
+    bounded(said, (10_000, 100), || {
+        names::fuzzing::resolve(message, reply, behind);
+        names::fuzzing::look_up(message, reply, behind);
+    });
 }
 
 /// A client's request, and what its server says. The first two bytes are the length of the request, the
@@ -77,7 +93,9 @@ pub fn http(bytes: &[u8]) {
     let Some(([high, low, piece], said)) = bytes.split_first_chunk() else { return };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
     let (asked, said) = said.split_at(said.len().min(length));
-    http::fuzzing::converse(asked, said, usize::from(*piece) + 1);
+    let piece = usize::from(*piece) + 1;
+    bounded(asked, (256 << 10, 16), || http::fuzzing::arrive(asked, piece));
+    bounded(bytes, (100_000, 64), || http::fuzzing::converse(asked, said, piece));
 }
 
 /// Two clients that ask for the same at the same time, and what the server says to the first. The first
@@ -135,10 +153,12 @@ pub fn bundles(bytes: &[u8]) {
         2 => Role::Active,
         _ => Role::Passive,
     };
-    bundles::fuzzing::converse(said, piece, role, true);
-    let once = bundles::fuzzing::converse(said, whole, role, false);
-    let in_pieces = bundles::fuzzing::converse(said, piece, role, false);
-    assert_eq!(once, in_pieces, "pieces make no difference");
+    bounded(said, (0, 12), || {
+        bundles::fuzzing::converse(said, piece, role, true);
+        let once = bundles::fuzzing::converse(said, whole, role, false);
+        let in_pieces = bundles::fuzzing::converse(said, piece, role, false);
+        assert_eq!(once, in_pieces, "pieces make no difference");
+    });
 }
 
 /// A direction of a compressed stream. The first two bytes select how it arrives and is read in
@@ -164,19 +184,22 @@ pub fn compressed(bytes: &[u8]) {
 /// The first 4 MB of what segments hold, which arrive and are read in pieces of these sizes.
 fn decompress(mut bytes: &[u8], arriving: usize, reading: usize) -> Result<Vec<u8>, Malformed> {
     const MOST: usize = 4 << 20;
-    let mut decoder = Decoder::new(Slots::new(1));
+    let mut decoder = Decoder::new(DecoderPool::new(1));
     let (mut out, mut buffer) = (Vec::new(), vec![0; reading]);
     while !bytes.is_empty() {
         let mut piece = &bytes[..arriving.min(bytes.len())];
         bytes = &bytes[piece.len()..];
         loop {
+            let before = decoder.work();
+            let most = 300_000 + 16 * piece.len() as u64 + buffer.len() as u64;
             let count = decoder.decode(&mut piece, &mut buffer)?;
+            assert!(decoder.work() - before <= most, "too much work in a call");
             out.extend_from_slice(&buffer[..count]);
             if out.len() >= MOST {
                 out.truncate(MOST);
                 return Ok(out);
             }
-            if count == 0 {
+            if count == 0 && piece.is_empty() {
                 break;
             }
         }

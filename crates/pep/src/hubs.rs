@@ -245,6 +245,14 @@ impl Hubs {
         matches!(contact, Contact::Asked(_)) || contact.is_silent()
     }
 
+    /// Since when a hub without a session has been asked for one; `None` if it is not.
+    pub fn asked_since(&self, id: HubId) -> Option<Instant> {
+        match self.hubs[id.0].contact {
+            Contact::Asked(since) => Some(since),
+            Contact::None | Contact::Up { .. } => None,
+        }
+    }
+
     /// What a hub is to the terminal, in a word or two.
     pub fn state(&self, id: HubId) -> &'static str {
         let used = self.current == Some(id);

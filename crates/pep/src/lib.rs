@@ -4,6 +4,7 @@
 //! here does I/O or reads a clock.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod accounting;
 pub mod admission;
@@ -12,6 +13,7 @@ pub mod bundles;
 pub mod carriage;
 pub mod compression;
 pub mod config;
+pub mod cost;
 pub mod dlep;
 pub mod egress;
 pub mod forecast;
@@ -20,12 +22,15 @@ pub mod fuzzing;
 pub mod handover;
 pub mod http;
 pub mod hubs;
+pub mod inbox;
 pub mod keys;
 pub mod names;
 pub mod periodic;
 pub mod proxy;
 pub mod rates;
 pub mod relay;
+pub mod reminder;
 pub mod routes;
 pub mod traffic;
 pub mod window;
+pub mod work;

@@ -7,17 +7,21 @@
 //! |---|---|
 //! | a leg's data ends | finishes the other leg; the opposite direction goes on (half-close) |
 //! | both directions have ended | keeps each leg until its peer has acknowledged everything |
-//! | a leg fails before its data has ended | resets the other leg, with the reason |
+//! | a leg fails before its data has ended | passes on what it sent before, waits until the other leg's peer has acknowledged it, and then resets that leg, with the reason; what that peer sends meanwhile is discarded |
 //! | a leg fails after its end was passed on | nothing, until there is data for it; then as below |
 //! | a leg accepts no more data, but what it sent has not all been passed on | goes on passing it on, and discards what the other side sends: two hosts that have both closed would otherwise wait for each other, each gateway for room that the other does not make |
 //! | a leg accepts no more data, after its end was passed on | discards what the other side still sends, until it ends too, for at most [`HALF_CLOSED_TIMEOUT`]: a reset would destroy data still in flight to it |
-//! | a stream is reset | resets the other leg, whatever has ended before |
+//! | a stream is reset | resets the other leg as after a failure, whatever has ended before |
+//!
+//! A reader that takes nothing for [`HALF_CLOSED_TIMEOUT`] loses what precedes a reset, which does not
+//! wait any longer.
 //!
 //! The driver moves the bytes ([`Legs`]); the same relay runs over sockets in the gateway and over
 //! simulated connections in virtual time.
 
 mod deferral;
 mod dial;
+mod ending;
 mod legs;
 
 use core::time::Duration;
@@ -27,10 +31,12 @@ use units::Instant;
 
 pub use self::deferral::{PendingSyn, PendingSyns, SynAction};
 pub use self::dial::{Dial, alternating};
+use self::ending::{Ending, Next};
 pub use self::legs::{Failure, Legs, Side, Step};
 
 /// How long the far side may keep sending to a peer that has closed, without taking anything that
-/// peer has left to be sent, before it is reset: several round trips of the slowest hop.
+/// peer has left to be sent, before it is reset; and how long the reader of what was sent before a
+/// reset may take nothing of it: several round trips of the slowest hop.
 pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between polls for the last acknowledgement of a finished connection: short at first,
 /// then longer.
@@ -64,6 +70,8 @@ enum Phase {
         look: Instant,
         pause: Duration,
     },
+    /// The connection is broken: a leg is reset once its peer has what was sent before that.
+    Ending(Ending),
     /// The destination was not reached; the client is not told yet.
     Refused(ResetReason),
     Over,
@@ -100,6 +108,8 @@ pub enum Wake {
     Delivery,
     /// To end a side that keeps sending although nothing reads it.
     HalfClosed,
+    /// To see whether what precedes a reset is acknowledged, or to give its reader up.
+    Reset,
 }
 
 /// The relay of one connection.
@@ -165,6 +175,7 @@ impl Relay {
         match self.phase {
             Phase::Delivering { look, .. } => Some((look, Wake::Delivery)),
             Phase::Discarding { until, .. } => Some((until, Wake::HalfClosed)),
+            Phase::Ending(ending) => Some((ending.poll_timeout(), Wake::Reset)),
             Phase::Carrying | Phase::Refused(_) | Phase::Over => None,
         }
     }
@@ -176,6 +187,7 @@ impl Relay {
                 Phase::Carrying => self.carry(now, legs),
                 Phase::Discarding { leg, until } => self.discard(now, legs, leg, until),
                 Phase::Delivering { .. } => self.deliver(now, legs),
+                Phase::Ending(_) => self.end(now, legs),
                 Phase::Refused(reason) => Some(Progress::Refused(reason)),
                 Phase::Over => Some(Progress::Over),
             };
@@ -192,18 +204,18 @@ impl Relay {
     /// its reply and closed soon forgets the connection, and answers the next probe with a RST
     /// while a slow client is still reading. It matters only if there is data for the server, and
     /// then writing fails.
-    pub fn handle_failure(&mut self, leg: Side, failure: Failure, legs: &mut impl Legs) {
+    pub fn handle_failure(&mut self, now: Instant, leg: Side, failure: Failure) {
         let counts = match failure {
             Failure::Closed => false,
             Failure::Broken(_) => !self.is_passed(leg),
             Failure::Reset(_) => true,
         };
         if self.is_carrying() && counts {
-            self.fail(leg, failure, legs);
+            self.fail(now, leg, failure);
         }
     }
 
-    /// Aborts the connection, with a reason for both sides.
+    /// Aborts the connection at once, with a reason for both sides.
     pub fn abort(&mut self, reason: ResetReason, legs: &mut impl Legs) {
         for leg in Side::BOTH {
             legs.reset(leg, reason);
@@ -217,7 +229,7 @@ impl Relay {
         for from in Side::BOTH {
             moved |= match self.from[from as usize] {
                 DirectionState::Refused(_) => self.drop_refused(now, from, legs),
-                _ => self.pass(from, legs),
+                _ => self.pass(now, from, legs),
             };
             if !self.is_carrying() {
                 return None;
@@ -229,7 +241,7 @@ impl Relay {
     }
 
     /// Lets one direction proceed; returns whether more may be possible at once.
-    fn pass(&mut self, from: Side, legs: &mut impl Legs) -> bool {
+    fn pass(&mut self, now: Instant, from: Side, legs: &mut impl Legs) -> bool {
         if self.from[from as usize] == DirectionState::Open {
             let step = legs.pass(from);
             match step {
@@ -246,7 +258,7 @@ impl Relay {
                         Failure::Closed if leg == from => Failure::Broken(ResetReason::Reset),
                         failure => failure,
                     };
-                    self.fail(leg, failure, legs);
+                    self.fail(now, leg, failure);
                     return true;
                 }
             }
@@ -255,7 +267,7 @@ impl Relay {
             match legs.finish(from.other()) {
                 Ok(true) => self.from[from as usize] = DirectionState::Passed,
                 Ok(false) => {}
-                Err(failure) => self.fail(from.other(), failure, legs),
+                Err(failure) => self.fail(now, from.other(), failure),
             }
         }
         false
@@ -272,13 +284,13 @@ impl Relay {
                 return true;
             }
             Step::Blocked(_) | Step::End => {}
-            Step::Failed(leg, failure) => self.fail(leg, failure, legs),
+            Step::Failed(leg, failure) => self.fail(now, leg, failure),
         }
         false
     }
 
     /// Decides what a failed leg means for the connection.
-    fn fail(&mut self, leg: Side, failure: Failure, legs: &mut impl Legs) {
+    fn fail(&mut self, now: Instant, leg: Side, failure: Failure) {
         let to_leg = leg.other() as usize;
         match failure {
             Failure::Closed => self.from[to_leg] = DirectionState::Refused(ResetReason::Reset),
@@ -286,7 +298,9 @@ impl Relay {
                 self.from[to_leg] = DirectionState::Refused(reason);
             }
             Failure::Reset(reason) if self.is_early => self.phase = Phase::Refused(reason),
-            Failure::Broken(reason) | Failure::Reset(reason) => self.abort(reason, legs),
+            Failure::Broken(reason) | Failure::Reset(reason) => {
+                self.begin_ending(Ending::after_failure(now, leg, reason));
+            }
         }
     }
 
@@ -324,13 +338,32 @@ impl Relay {
                 None
             }
             Step::Moved(_) | Step::Drained(_) | Step::Blocked(_) if now >= until => {
-                self.abort(ResetReason::Reset, legs);
+                // All was passed on to this leg, but a slow reader may not have it yet.
+                self.begin_ending(Ending::of(now, leg, ResetReason::Reset));
                 None
             }
             Step::Moved(_) => Some(Progress::Busy),
             Step::Drained(_) | Step::Blocked(_) => Some(Progress::Waiting),
             Step::Failed(..) => {
                 self.abort(ResetReason::Reset, legs);
+                None
+            }
+        }
+    }
+
+    fn begin_ending(&mut self, ending: Ending) {
+        self.outcome.get_or_insert(Outcome::Reset(ending.reason));
+        self.phase = Phase::Ending(ending);
+    }
+
+    fn end(&mut self, now: Instant, legs: &mut impl Legs) -> Option<Progress> {
+        let Phase::Ending(ending) = &mut self.phase else { return None };
+        match ending.handle(now, legs) {
+            Next::Busy => Some(Progress::Busy),
+            Next::Waiting => Some(Progress::Waiting),
+            Next::Over => {
+                let reason = ending.reason;
+                self.abort(reason, legs);
                 None
             }
         }

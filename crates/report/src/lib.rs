@@ -4,6 +4,7 @@
 //! each, so that all commands look alike.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod csv;
 mod graph;

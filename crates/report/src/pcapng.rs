@@ -6,28 +6,33 @@ const LINKTYPE_RAW: u16 = 101;
 /// Block types (section 4).
 const SECTION: u32 = 0x0A0D_0D0A;
 const INTERFACE: u32 = 1;
+const STATISTICS: u32 = 5;
 const ENHANCED_PACKET: u32 = 6;
-/// Options: end, `if_name`, `if_tsresol`, `epb_flags`.
+/// Options: end, `if_name`, `if_tsresol`, `epb_flags`, `isb_ifdrop`.
 const OPT_END: u16 = 0;
 const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 const EPB_FLAGS: u16 = 2;
+const ISB_IFDROP: u16 = 5;
 /// Time stamp resolution: 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
 /// A captured packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    /// The packet from its IP header on.
+    /// The packet from its IP header on, or its beginning.
     pub bytes: &'a [u8],
+    /// Length of the whole packet.
+    pub length: usize,
     /// Nanoseconds since the epoch.
     pub wall: u64,
     /// Whether the interface sent it.
     pub outgoing: bool,
 }
 
-/// The beginning of a capture of the interface `name`.
-pub fn header(name: &str) -> Vec<u8> {
+/// The beginning of a capture of the interface `name`. `snap_length` is how many bytes of a packet
+/// are kept at most; zero for all.
+pub fn header(name: &str, snap_length: u32) -> Vec<u8> {
     let mut file = Vec::new();
     block(&mut file, SECTION, |body| {
         body.extend(0x1A2B_3C4Du32.to_le_bytes()); // byte-order magic
@@ -38,7 +43,7 @@ pub fn header(name: &str) -> Vec<u8> {
     block(&mut file, INTERFACE, |body| {
         body.extend(LINKTYPE_RAW.to_le_bytes());
         body.extend([0; 2]);
-        body.extend(0u32.to_le_bytes()); // no limit on packet length
+        body.extend(snap_length.to_le_bytes());
         option(body, IF_NAME, name.as_bytes());
         option(body, IF_TSRESOL, &[NANOSECONDS]);
         option(body, OPT_END, &[]);
@@ -51,16 +56,29 @@ pub fn header(name: &str) -> Vec<u8> {
 /// # Panics
 /// If the packet has 4 GiB or more.
 pub fn append(file: &mut Vec<u8>, packet: &Packet<'_>) {
-    let length = u32::try_from(packet.bytes.len()).expect("IP packets are shorter than 4 GiB");
+    let [kept, length] = [packet.bytes.len(), packet.length]
+        .map(|length| u32::try_from(length).expect("IP packets are shorter than 4 GiB"));
     block(file, ENHANCED_PACKET, |body| {
         body.extend(0u32.to_le_bytes()); // interface
         body.extend(((packet.wall >> 32) as u32).to_le_bytes());
         body.extend((packet.wall as u32).to_le_bytes());
-        body.extend(length.to_le_bytes()); // captured
+        body.extend(kept.to_le_bytes()); // captured
         body.extend(length.to_le_bytes()); // original
         padded(body, packet.bytes);
         let direction: u32 = if packet.outgoing { 2 } else { 1 };
         option(body, EPB_FLAGS, &direction.to_le_bytes());
+        option(body, OPT_END, &[]);
+    });
+}
+
+/// Appends how many packets were dropped at `wall` because they could not be captured in time, so
+/// that they are not taken for losses on the path.
+pub fn append_dropped(file: &mut Vec<u8>, wall: u64, dropped: u64) {
+    block(file, STATISTICS, |body| {
+        body.extend(0u32.to_le_bytes()); // interface
+        body.extend(((wall >> 32) as u32).to_le_bytes());
+        body.extend((wall as u32).to_le_bytes());
+        option(body, ISB_IFDROP, &dropped.to_le_bytes());
         option(body, OPT_END, &[]);
     });
 }
@@ -113,9 +131,10 @@ mod tests {
     }
 
     fn capture(packets: &[(Vec<u8>, u64, bool)]) -> Vec<u8> {
-        let mut file = header("sat0");
+        let mut file = header("sat0", 0);
         for (bytes, wall, outgoing) in packets {
-            append(&mut file, &Packet { bytes, wall: *wall, outgoing: *outgoing });
+            let length = bytes.len() + 7;
+            append(&mut file, &Packet { bytes, length, wall: *wall, outgoing: *outgoing });
         }
         file
     }
@@ -146,6 +165,7 @@ mod tests {
                 let stamp = u64::from(u32_at(body, 4)) << 32 | u64::from(u32_at(body, 8));
                 prop_assert_eq!(stamp, *wall);
                 prop_assert_eq!(u32_at(body, 12) as usize, bytes.len());
+                prop_assert_eq!(u32_at(body, 16) as usize, bytes.len() + 7);
                 prop_assert_eq!(&body[20..][..bytes.len()], &bytes[..]);
                 let flags = 20 + bytes.len().next_multiple_of(4) + 4;
                 prop_assert_eq!(u32_at(body, flags), if *outgoing { 2 } else { 1 });

@@ -60,7 +60,7 @@ pub enum FileError {
         file: String,
     },
     /// There is no such key.
-    #[error("{at}: unknown key `{key}`{}, {}", within(.table), suggestion(.key, .known))]
+    #[error("{at}: unknown key `{key}`{}, {}", within(.table), suggestion(.key, .known, *.is_of_file))]
     UnknownKey {
         /// Where.
         at: At,
@@ -70,6 +70,8 @@ pub enum FileError {
         table: String,
         /// All known keys of that table.
         known: Vec<&'static str>,
+        /// Whether it is a key of the file itself, which stands in a table.
+        is_of_file: bool,
     },
     /// A required key is missing.
     #[error("{at}: {key} is missing{}", what_is_expected(.expected))]
@@ -174,7 +176,11 @@ fn within(table: &str) -> String {
 }
 
 /// The key that was probably meant, or else all that there are.
-fn suggestion(key: &str, known: &[&'static str]) -> String {
+fn suggestion(key: &str, known: &[&'static str], is_of_file: bool) -> String {
+    if is_of_file {
+        return "which is a key of the file itself: move it up, above the first [section]"
+            .to_owned();
+    }
     match nearest(key, known) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None if known.is_empty() => "expected none".to_owned(),

@@ -72,7 +72,7 @@ use crate::place::{Place, quoted};
 use crate::{FileError, FileKind};
 pub use permits::Permitted;
 pub(crate) use raw::{RawHub, RawPermit, RawSolo, RawTerminal};
-pub use restart_keys::RestartKeys;
+pub use restart_keys::{RestartKeys, WrittenKeys};
 
 /// IFNAMSIZ without the terminating zero.
 const LONGEST_INTERFACE_NAME: usize = 15;

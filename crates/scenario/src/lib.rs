@@ -18,6 +18,7 @@
 //! compiled in ([`Shipped`]).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod dama;
 mod document;

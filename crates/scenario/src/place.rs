@@ -69,7 +69,13 @@ impl<'a> Place<'a> {
     /// For a key that is none of `known`.
     pub(crate) fn unknown(&self, key: &str, known: Vec<&'static str>) -> FileError {
         let table = self.prefix.trim_end_matches('.').to_owned();
-        FileError::UnknownKey { at: self.at(key), key: key.to_owned(), table, known }
+        FileError::UnknownKey {
+            at: self.at(key),
+            key: key.to_owned(),
+            table,
+            known,
+            is_of_file: false,
+        }
     }
 
     pub(crate) fn missing(&self, key: &str, expected: &str) -> FileError {

@@ -57,6 +57,11 @@ impl Preset {
     /// Maximum number of terminals.
     pub const MOST_TERMINALS: u8 = 32;
 
+    /// The names of the built-in presets.
+    pub fn built_in_names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.into_iter().map(|(name, _)| name)
+    }
+
     /// The built-in presets.
     pub fn built_in() -> impl Iterator<Item = Self> {
         let parsed = |(name, text): (&str, &str)| Self::parse(name, name, Folder::BuiltIn, text);

@@ -8,6 +8,7 @@ use link::{Opportunities, OpportunitiesError, Rate, Trace, TraceError, TraceValu
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use units::BitRate;
 
 use crate::folder::Folder;
 
@@ -41,6 +42,18 @@ pub enum TraceFault {
     /// Not a valid trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// In another format.
+    #[error(
+        "{cause}; expected lines of a time and a value, each with its unit, like \"0s {example}\"{or}"
+    )]
+    Format {
+        /// What is wrong with the first line.
+        cause: Box<TraceError>,
+        /// A value that would be accepted.
+        example: &'static str,
+        /// What else would be accepted.
+        or: &'static str,
+    },
     /// Not a valid packet-delivery trace.
     #[error(transparent)]
     Opportunities(#[from] OpportunitiesError),
@@ -68,5 +81,51 @@ pub(crate) fn parse_rates(text: &str) -> Result<Rate, TraceFault> {
     if text.lines().next().is_some_and(|line| is_number(line.trim())) {
         return Ok(Opportunities::parse(text)?.into());
     }
-    Ok(Rate::Trace(Trace::parse(text)?))
+    const OR: &str = ", or a mahimahi trace: the milliseconds at which 1500 bytes can be delivered";
+    Ok(Rate::Trace(Trace::parse(text).map_err(|cause| foreign::<BitRate>(text, cause, OR))?))
+}
+
+/// Parses values in the format of [`link::Trace`].
+pub(crate) fn parse_values<T: TraceValue>(text: &str) -> Result<Trace<T>, TraceFault> {
+    Trace::parse(text).map_err(|cause| foreign::<T>(text, cause, ""))
+}
+
+/// Names the format if already the first line is not in it: it is another program's file.
+fn foreign<T: TraceValue>(text: &str, cause: TraceError, or: &'static str) -> TraceFault {
+    let first = text.lines().position(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let wrong = match cause {
+        TraceError::Unreadable { line, .. } | TraceError::NoValue { line, .. } => Some(line),
+        _ => None,
+    };
+    if wrong.is_some() && wrong == first.map(|index| index + 1) {
+        let cause = Box::new(cause);
+        return TraceFault::Format { cause, example: T::EXAMPLE, or };
+    }
+    cause.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn formats_of_others_are_refused_with_ours() {
+        let rates = |text| parse_rates(text).unwrap_err().to_string();
+        let others = ["0 12.5\n1 13.1\n", "# seconds mbps\n0.0,12.5\n", "time,mbps\n0,9\n", "{\n"];
+        for text in others {
+            let error = rates(text);
+            assert!(error.contains("like \"0s 50 Mbit/s\", or a mahimahi trace"), "{error}");
+        }
+        // Rates in Mbit/s, one a line.
+        assert!(rates("12\n13\n9\n").contains("1500 bytes can be delivered, not rates or delays"));
+        let delays = parse_values::<Duration>("20.1\n20.4\n").unwrap_err().to_string();
+        assert!(delays.contains("each with its unit, like \"0s 20 ms\""), "{delays}");
+        // A mistake further down is only a mistake.
+        assert_eq!(
+            rates("0s 5 Mbit/s\n1s"),
+            Trace::<BitRate>::parse("0s 5 Mbit/s\n1s").unwrap_err().to_string()
+        );
+    }
 }

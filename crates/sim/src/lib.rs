@@ -6,6 +6,7 @@
 //! identically, bit for bit.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod agenda;
 mod app;
@@ -35,7 +36,9 @@ pub use app::{
     Amount, App, AppId, Bulk, Bundles, Cbr, Deed, Ftp, Mail, Notice, Page, RequestReply,
     Resolution, Tally, Users,
 };
-pub use metric::{LinkUse, Metric, capacities, figure, flow_metrics, link_metrics, sender_metrics};
+pub use metric::{
+    Capacities, LinkUse, Metric, capacities, figure, flow_metrics, link_metrics, sender_metrics,
+};
 pub use network::{Hop, LaneId};
 pub use packet::{Body, Datagram, NodeId, Packet, Sealed};
 pub use path::{Leg, Path};

@@ -4,10 +4,10 @@ use core::slice;
 use core::time::Duration;
 use std::borrow::Cow;
 
-use link::{Counters, Tally as LinkTally};
+use link::{Counters, Rate};
 use scenario::{Case, LinkSpec};
 use stats::{jain_index, mean, median, percentile};
-use units::{BitRate, ByteCount};
+use units::ByteCount;
 
 use crate::app::{Deed, Tally};
 use crate::probe::{Sender, State};
@@ -48,17 +48,22 @@ pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
     put("bytes", total(|tally| tally.bytes));
     let rates: Vec<f64> = tallies.iter().map(|tally| goodput(tally) / 1e6).collect();
     put("goodput-mbit/s", rates.iter().sum());
-    if rates.len() > 1 {
-        put("fairness", jain_index(&rates).unwrap_or(0.0));
+    // Shares of nothing are neither fair nor unfair.
+    if let (Some(fairness), 2..) = (jain_index(&rates), rates.len()) {
+        put("fairness", fairness);
     }
     let deeds = || tallies.iter().flat_map(|tally| &tally.deeds);
     put("done", deeds().count() as f64);
     let times: Vec<f64> = deeds().map(|deed| deed.time().as_secs_f64()).collect();
-    if !times.is_empty() {
-        put("time-mean-s", mean(&times).unwrap_or(0.0));
-        put("time-median-s", median(&times).unwrap_or(0.0));
-        put("time-p95-s", percentile(&times, 95.0).unwrap_or(0.0));
-        put("time-max-s", times.iter().copied().fold(0.0, f64::max));
+    for (name, value) in [
+        ("time-mean-s", mean(&times)),
+        ("time-median-s", median(&times)),
+        ("time-p95-s", percentile(&times, 95.0)),
+        ("time-max-s", times.iter().copied().reduce(f64::max)),
+    ] {
+        if let Some(value) = value {
+            put(name, value);
+        }
     }
     put("broken", total(|tally| tally.broken));
     let connections = total(|tally| tally.connections);
@@ -71,9 +76,15 @@ pub fn flow_metrics(name: &str, tallies: &[&Tally]) -> Vec<Metric> {
         put("lost-share", 1.0 - arrived / sent);
         let delays = tallies.iter().flat_map(|tally| &tally.delays);
         let delays: Vec<f64> = delays.map(Duration::as_secs_f64).collect();
-        put("delay-mean-s", mean(&delays).unwrap_or(0.0));
-        put("delay-p99-s", percentile(&delays, 99.0).unwrap_or(0.0));
-        put("delay-max-s", delays.iter().copied().fold(0.0, f64::max));
+        for (name, value) in [
+            ("delay-mean-s", mean(&delays)),
+            ("delay-p99-s", percentile(&delays, 99.0)),
+            ("delay-max-s", delays.iter().copied().reduce(f64::max)),
+        ] {
+            if let Some(value) = value {
+                put(name, value);
+            }
+        }
     }
     metrics
 }
@@ -119,12 +130,12 @@ fn outstanding(states: &[State]) -> Option<(f64, u64)> {
 /// What the links of a kind carried together in a run.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkUse {
-    /// The sum of their rates.
-    pub capacity: BitRate,
-    /// Length of the run.
-    pub elapsed: Duration,
-    /// IP packets that arrived, and their bytes.
-    pub delivered: LinkTally,
+    /// What they could carry during the run, encapsulation included.
+    pub capacity: ByteCount,
+    /// What arrived, encapsulation included.
+    pub carried: ByteCount,
+    /// IP packets that arrived.
+    pub delivered: u64,
     /// Packets for which queues had no room.
     pub dropped: u64,
     /// Packets lost on the links.
@@ -135,16 +146,16 @@ pub struct LinkUse {
 
 impl LinkUse {
     /// Links that have carried nothing.
-    pub fn new(capacity: BitRate, elapsed: Duration) -> Self {
-        let delivered = LinkTally::default();
-        Self { capacity, elapsed, delivered, dropped: 0, lost: 0, peak_queue: 0 }
+    pub fn new(capacity: ByteCount) -> Self {
+        let carried = ByteCount::new(0);
+        Self { capacity, carried, delivered: 0, dropped: 0, lost: 0, peak_queue: 0 }
     }
 
     /// Adds a link.
     pub fn add(&mut self, counters: &Counters, peak_queue: u64) {
-        self.delivered.packets += counters.delivered.packets;
-        let bytes = self.delivered.bytes.get().saturating_add(counters.delivered.bytes.get());
-        self.delivered.bytes = ByteCount::new(bytes);
+        self.delivered += counters.delivered.packets;
+        let carried = counters.delivered_with_encapsulation.get();
+        self.carried = ByteCount::new(self.carried.get().saturating_add(carried));
         self.dropped += counters.dropped_queue.packets;
         self.lost += counters.lost.packets;
         self.peak_queue = self.peak_queue.max(peak_queue);
@@ -153,23 +164,46 @@ impl LinkUse {
 
 /// The metrics of links: `of` is `forward`, `return` or `shaper`.
 pub fn link_metrics(of: &str, used: &LinkUse) -> Vec<Metric> {
-    let capacity = used.capacity.bits_per_second() as f64 * used.elapsed.as_secs_f64() / 8.0;
     let metric = |name, value| Metric::new(of, name, value);
-    vec![
-        metric("utilisation", used.delivered.bytes.get() as f64 / capacity),
-        metric("delivered-packets", used.delivered.packets as f64),
+    // A link without capacity, as one that is out all the time, has no utilisation.
+    let capacity = Some(used.capacity.get() as f64).filter(|capacity| *capacity > 0.0);
+    let share = capacity.map(|capacity| used.carried.get() as f64 / capacity);
+    let utilisation = share.map(|share| metric("utilisation", share));
+    let counts = [
+        metric("delivered-packets", used.delivered as f64),
         metric("dropped-packets", used.dropped as f64),
         metric("lost-packets", used.lost as f64),
         metric("peak-queue-packets", used.peak_queue as f64),
-    ]
+    ];
+    utilisation.into_iter().chain(counts).collect()
 }
 
-/// The rates of the forward links of a case together, of its return links and of its shapers.
-pub fn capacities(case: &Case) -> [BitRate; 3] {
-    let rate = |link: &LinkSpec| link.rate.greatest().bits_per_second();
+/// The rates of the forward links of a case, of its return links and of its shapers, each with the
+/// number of links that have it.
+#[derive(Debug)]
+pub struct Capacities([Vec<(Rate, u64)>; 3]);
+
+impl Capacities {
+    /// What they can carry between two times since their start, each kind together.
+    pub fn offered(&self, from: Duration, until: Duration) -> [ByteCount; 3] {
+        self.0.each_ref().map(|rates| {
+            let bytes = |(rate, count): &(Rate, u64)| {
+                rate.capacity(from, until).get().saturating_mul(*count)
+            };
+            ByteCount::new(rates.iter().map(bytes).fold(0, u64::saturating_add))
+        })
+    }
+}
+
+/// The links of a case.
+pub fn capacities(case: &Case) -> Capacities {
+    // `count` links have the rates of these in turn.
     let together = |links: &[LinkSpec], count: usize| {
-        let rates = links.iter().map(rate).cycle().take(count);
-        BitRate::from_bits_per_second(rates.fold(0, u64::saturating_add))
+        let each = |(index, link): (usize, &LinkSpec)| {
+            let more = usize::from(index < count % links.len());
+            (link.rate.over_time().clone(), (count / links.len() + more) as u64)
+        };
+        links.iter().enumerate().map(each).collect()
     };
     let platforms = &case.network.platforms;
     let channels = |terminals: &u32| match case.network.return_channels {
@@ -182,11 +216,11 @@ pub fn capacities(case: &Case) -> [BitRate; 3] {
     };
     let shapers = case.shaper.as_slice();
     let terminals = case.network.terminals as usize;
-    [
+    Capacities([
         together(slice::from_ref(&case.hop.forward), platforms.len()),
         together(&case.returns(), returns),
         together(shapers, terminals),
-    ]
+    ])
 }
 
 /// An application's rate in bits per second: over its only unit of work if it has one, otherwise
@@ -266,7 +300,7 @@ mod tests {
         );
         let nothing = Tally { datagrams: [40, 0], ..Tally::default() };
         let metrics = flow_metrics("udp", &[&nothing]);
-        assert_eq!(value(&metrics, "delay-mean-s"), Some(0.0));
+        assert_eq!(value(&metrics, "delay-mean-s"), None);
         assert_eq!(value(&metrics, "lost-share"), Some(1.0));
     }
 
@@ -304,6 +338,18 @@ mod tests {
         };
         assert_eq!((outstanding(&[]), outstanding(&[state(0)])), (None, None));
         assert_eq!(outstanding(&[0, 1000, 0, 0, 3000].map(state)), Some((2000.0, 3000)));
+    }
+
+    #[test]
+    fn utilisation_is_of_what_there_was_with_encapsulation() {
+        let mut used = LinkUse::new(ByteCount::new(2_000));
+        let delivered = link::Tally { packets: 3, bytes: ByteCount::new(900) };
+        let delivered_with_encapsulation = ByteCount::new(1_000);
+        let counters = Counters { delivered, delivered_with_encapsulation, ..Counters::default() };
+        used.add(&counters, 7);
+        assert_eq!(value(&link_metrics("forward", &used), "utilisation"), Some(0.5));
+        let nothing = LinkUse::new(ByteCount::new(0));
+        assert_eq!(value(&link_metrics("forward", &nothing), "utilisation"), None);
     }
 
     #[test]

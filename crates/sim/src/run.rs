@@ -8,10 +8,10 @@ mod tests;
 use core::time::Duration;
 
 use scenario::Case;
-use units::{BitRate, Instant};
+use units::{ByteCount, Instant};
 
 use crate::app::AppId;
-use crate::metric::{self, LinkUse, Metric};
+use crate::metric::{self, Capacities, LinkUse, Metric};
 use crate::network::LaneId;
 use crate::packet::NodeId;
 use crate::world::{Charged, World};
@@ -27,8 +27,7 @@ pub struct Run {
     flows: Vec<(String, Vec<AppId>)>,
     /// The hop's links: forward, return, and the shapers.
     lanes: Lanes,
-    /// The rates of all links of each of these together.
-    capacity: [BitRate; 3],
+    capacities: Capacities,
     nodes: Nodes,
 }
 
@@ -44,8 +43,8 @@ impl Run {
             }
         }
         let flows = Applications { case, nodes: &nodes }.start(&mut world);
-        let capacity = metric::capacities(case);
-        Self { world, end: Instant::ZERO + case.time, flows, lanes, capacity, nodes }
+        let capacities = metric::capacities(case);
+        Self { world, end: Instant::ZERO + case.time, flows, lanes, capacities, nodes }
     }
 
     /// Runs for another hundredth of the case's time, at most to its end. Returns whether anything
@@ -95,7 +94,8 @@ impl Run {
         }
         let Lanes { forward, ret, shapers } = &self.lanes;
         let links = [("forward", forward), ("return", ret), ("shaper", shapers)];
-        for ((of, lanes), capacity) in links.into_iter().zip(self.capacity) {
+        let offered = self.capacities.offered(Duration::ZERO, self.world.busy_time());
+        for ((of, lanes), capacity) in links.into_iter().zip(offered) {
             if !lanes.is_empty() {
                 all.extend(self.of_links(of, lanes, capacity));
             }
@@ -135,8 +135,8 @@ impl Run {
         all
     }
 
-    fn of_links(&self, of: &str, lanes: &[LaneId], capacity: BitRate) -> Vec<Metric> {
-        let mut used = LinkUse::new(capacity, self.world.busy_time());
+    fn of_links(&self, of: &str, lanes: &[LaneId], capacity: ByteCount) -> Vec<Metric> {
+        let mut used = LinkUse::new(capacity);
         for lane in lanes {
             used.add(self.world.counters(*lane), self.world.peak_queue(*lane));
         }

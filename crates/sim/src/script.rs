@@ -28,6 +28,8 @@ pub enum Act {
     Close,
     /// Resets the connection.
     Reset,
+    /// Reads nothing more: what arrives stays unread.
+    StopReading,
 }
 
 /// What a host does on its connection.
@@ -58,6 +60,9 @@ pub struct Ending {
     pub is_connected: bool,
     /// Bytes written.
     pub written: u64,
+    /// Bytes that had left it when it reset the connection. Its peer could read them all if both
+    /// were joined by a wire.
+    pub sent: u64,
     /// Bytes read. They were the bytes that the peer had written, in their order.
     pub read: u64,
     /// Whether it has ended its data.
@@ -93,6 +98,7 @@ pub(crate) struct Host {
     /// Whether the peer's FIN has arrived.
     peer_has_finished: bool,
     has_closed: bool,
+    has_stopped_reading: bool,
     pub(crate) alarm: Alarm,
 }
 
@@ -118,7 +124,8 @@ impl Host {
         }
         self.read(now, tcp);
         while self.goes_on() && self.act(now, tcp) {}
-        let has_more = self.slow.is_some() && tcp.readable() > 0 && !self.has_let_go();
+        let reads = !self.has_let_go() && !self.has_stopped_reading;
+        let has_more = self.slow.is_some() && tcp.readable() > 0 && reads;
         let next_read = has_more.then_some(self.next_read);
         self.paused_until.filter(|_| self.goes_on()).into_iter().chain(next_read).min()
     }
@@ -128,9 +135,11 @@ impl Host {
         self.ending.failure.is_none() && !self.ending.has_reset
     }
 
-    /// Whether it reads no more: it has closed its socket, or reset it.
+    /// Whether it has let go of its socket: it has closed or reset it, or it has failed and nobody
+    /// reads what it has left.
     pub(crate) fn has_let_go(&self) -> bool {
-        self.has_closed || self.ending.has_reset
+        let is_left = self.has_stopped_reading && self.ending.failure.is_some();
+        self.has_closed || self.ending.has_reset || is_left
     }
 
     /// Reads what the script has it read now. A closed socket answers data with a RST.
@@ -139,7 +148,7 @@ impl Host {
             self.reset(now, tcp);
         }
         let most = match self.slow {
-            _ if self.has_closed => 0,
+            _ if self.has_closed || self.has_stopped_reading => 0,
             Some(_) if now < self.next_read => 0,
             Some((bytes, every)) if tcp.readable() > 0 => {
                 self.next_read = now + every;
@@ -167,6 +176,10 @@ impl Host {
             Act::AwaitBytes(bytes) => self.ending.read >= bytes || self.ending.has_ended,
             Act::AwaitEnd => self.ending.has_ended,
             Act::Pause(pause) => now >= *self.paused_until.get_or_insert(now + pause),
+            Act::StopReading => {
+                self.has_stopped_reading = true;
+                true
+            }
             // A server hears of a connection when it is complete.
             _ if matches!(tcp.state(), State::Listen | State::SynReceived) => false,
             // A CLOSE in SYN-SENT would give the connection up.
@@ -213,6 +226,7 @@ impl Host {
     }
 
     fn reset(&mut self, now: Instant, tcp: &mut Connection<ByteRange>) {
+        self.ending.sent = self.ending.written - tcp.unsent().get();
         tcp.abort(now);
         self.ending.has_reset = true;
     }
@@ -354,6 +368,20 @@ mod tests {
             assert!(server.has_reset && server.is_over(), "{server:?}");
             assert_eq!((client.failure, server.failure), (Some(Abort::Reset), None));
         }
+    }
+
+    #[test]
+    fn what_left_before_a_reset_is_read_and_what_had_not_left_is_lost() {
+        let pause = Act::Pause(Duration::from_millis(10));
+        let server = vec![Act::StopReading, Act::Write(900), pause, Act::Write(70), Act::Close];
+        let client = vec![Act::Write(500), pause, Act::AwaitEnd];
+        let mut pair = Pair::new(client, server);
+        pair.run(1);
+        pair.run(11);
+        let [client, server] = pair.endings();
+        assert!(server.has_reset, "it had not read the request");
+        assert_eq!((server.read, server.written, server.sent), (0, 970, 900));
+        assert_eq!((client.read, client.failure), (900, Some(Abort::Reset)));
     }
 
     #[test]

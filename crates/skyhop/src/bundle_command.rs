@@ -12,27 +12,18 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use gateway::control::{BundleOffer, Control};
+use gateway::control::BundleOffer;
 use gateway::status::BundleStatus;
 
 use self::client::Client;
 use crate::print;
+use crate::which::Which;
 
 /// How often a gateway is asked for a bundle with `--wait`.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// Selects the gateway.
-#[derive(clap::Args)]
-pub(crate) struct Which {
-    /// Control socket of the gateway, if not in the default directory
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
-}
-
-impl Which {
-    fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client::new(Control::one(self.control.as_deref())?))
-    }
+fn connect(which: &Which) -> anyhow::Result<Client> {
+    Ok(Client::new(which.one()?))
 }
 
 /// `skyhop bundle …`
@@ -116,7 +107,7 @@ fn send(args: &SendArgs) -> anyhow::Result<ExitCode> {
         made: None,
         report: args.report,
     };
-    let id = args.which.client()?.send(offer, &mut &contents[..])?;
+    let id = connect(&args.which)?.send(offer, &mut &contents[..])?;
     print(&format!("{id}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -135,7 +126,7 @@ fn contents(file: &Path) -> anyhow::Result<Vec<u8>> {
 fn receive(args: &ReceiveArgs) -> anyhow::Result<ExitCode> {
     loop {
         // Anew each time: a gateway may restart meanwhile.
-        let mut client = args.which.client()?;
+        let mut client = connect(&args.which)?;
         if let Some((bundle, _, length)) = client.next(&args.service)? {
             let written = client
                 .payload(&bundle.id, length)
@@ -146,7 +137,7 @@ fn receive(args: &ReceiveArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         if !args.wait {
-            eprintln!("no bundle for {} is here", args.service);
+            crate::say(format_args!("no bundle for {} is here", args.service));
             return Ok(ExitCode::from(1));
         }
         thread::sleep(EVERY);
@@ -171,7 +162,7 @@ fn write(output: Option<&Path>, payload: &[u8]) -> anyhow::Result<()> {
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
-    let bundles = args.which.client()?.list()?;
+    let bundles = connect(&args.which)?.list()?;
     if args.json {
         let lines: Result<Vec<String>, _> = bundles.iter().map(serde_json::to_string).collect();
         print(&lines?.iter().map(|line| format!("{line}\n")).collect::<String>())?;

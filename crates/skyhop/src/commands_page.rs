@@ -24,6 +24,11 @@ is a terminal (and `TERM` is not `dumb`). Where a command prints a table, `--jso
 |---|---|
 | 0 | done |
 | 2 | invalid input, a missing privilege, or a file that cannot be read or written: one line on standard error |
+
+A closed standard output (`| head`) is no failure: what still comes is dropped, and a command that prints until it is
+interrupted ends. Any other failure to write there ends with 2. What standard error does not take is lost and changes
+nothing; a gateway also loses the lines of its log that nobody reads, counts them, and carries on. If its terminal hangs
+up, a gateway reloads its configuration (SIGHUP) and carries on; every other command ends.
 ";
 
 /// What else a command's exit code can be.
@@ -210,7 +215,8 @@ fn every_variable_that_the_sources_name_is_on_the_page() {
                 let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
                 for variable in variables(code) {
                     count += 1;
-                    let own = ["SKYHOP_SCHEMAS", "SKYHOP_VECTORS", "SKYHOP_COMMANDS"];
+                    let own =
+                        ["SKYHOP_SCHEMAS", "SKYHOP_VECTORS", "SKYHOP_COMMANDS", "SKYHOP_WATCHDOG"];
                     let known = ENVIRONMENT.iter().any(|(name, _)| *name == variable);
                     assert!(known || own.contains(&variable), "{variable} in {}", path.display());
                 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, ValueEnum};
 use clap_complete::{generate, shells};
+use scenario::Preset;
 
 use crate::{Cli, print};
 
@@ -37,5 +38,29 @@ fn completions(shell: Shell) -> String {
         Shell::Zsh => generate(shells::Zsh, &mut command, "skyhop", &mut text),
         Shell::Fish => generate(shells::Fish, &mut command, "skyhop", &mut text),
     }
-    String::from_utf8(text).expect("completions are text")
+    let text = String::from_utf8(text).expect("completions are text");
+    if shell == Shell::Fish { text + &presets_in_fish() } else { text }
+}
+
+/// For fish, `clap_complete` writes no values of arguments without an option.
+fn presets_in_fish() -> String {
+    let presets: Vec<&str> = Preset::built_in_names().collect();
+    format!(
+        "complete -c skyhop -n \"__fish_seen_subcommand_from lab; and \
+         __fish_seen_subcommand_from run shell up check show\" -a \"{}\"\n",
+        presets.join(" ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_presets_complete_in_every_shell() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let text = completions(shell);
+            assert!(text.contains("geo-ka") && text.contains("vsat-dama"), "{shell:?}");
+        }
+    }
 }

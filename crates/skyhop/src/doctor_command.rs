@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gateway::doctor::{Verdict, examine};
+use gateway::doctor::{Verdict, examine, explain, topics};
 
 use crate::print;
 
@@ -18,10 +18,20 @@ pub(crate) struct Args {
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
+    /// Print what the manual says about a check, or about a section that a finding names
+    #[arg(long, value_name = "TOPIC", conflicts_with_all = ["config", "json"])]
+    explain: Option<String>,
 }
 
 /// Runs all checks. Changes nothing.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(topic) = &args.explain {
+        let Some(text) = explain(topic) else {
+            anyhow::bail!("no topic {topic:?}: expected a check, or {}", topics().join(", "));
+        };
+        print(text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let findings = examine(args.config.as_deref());
     let text = match args.json {
         true => serde_json::to_string_pretty(&findings)? + "\n",

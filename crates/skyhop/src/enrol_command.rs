@@ -1,7 +1,8 @@
 //! `skyhop enrol`: lets new terminals join a hub, and shows and revokes those that have.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,7 +17,10 @@ use gateway::keys::{PrivateKey, PublicKey, parse_public_key};
 use units::{format_duration, parse_duration};
 
 use crate::init_command::valid;
-use crate::print;
+use crate::{print, say};
+
+/// The longest token that is read, in bytes.
+const LONGEST_TOKEN: u64 = 64 << 10;
 
 /// `skyhop enrol …`
 #[derive(clap::Subcommand)]
@@ -59,8 +63,9 @@ pub(crate) struct InviteArgs {
 /// `skyhop enrol join …`
 #[derive(clap::Args)]
 pub(crate) struct JoinArgs {
-    /// What `skyhop enrol invite` has printed on the hub
-    token: Token,
+    /// A file with what `skyhop enrol invite` has printed on the hub; `-` for standard input
+    #[arg(value_name = "TOKEN_FILE", value_parser = token_file)]
+    token: PathBuf,
     /// Where to write the configuration
     #[arg(default_value = "skyhop")]
     directory: PathBuf,
@@ -119,7 +124,9 @@ fn invite(args: InviteArgs) -> Result<ExitCode> {
     let invitation = Invitation { name, hub, tcp, others, networks: network, valid_for };
     let token = invitation.write(&hub_file)?;
     let valid_for = in_hours(valid_for);
-    eprintln!("Within {valid_for}, run on the terminal, once:  skyhop enrol join TOKEN");
+    say(format_args!(
+        "Within {valid_for}, run on the terminal, once:  skyhop enrol join -\nand paste this:"
+    ));
     print(&format!("{token}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -132,15 +139,43 @@ fn in_hours(duration: Duration) -> String {
     }
 }
 
+/// Every user of the machine can read the arguments of a command.
+fn token_file(text: &str) -> Result<PathBuf, String> {
+    match text.parse::<Token>() {
+        Ok(_) => {
+            Err("others could read a token here: give the file with it, or - and paste it on \
+                      standard input"
+                .to_owned())
+        }
+        Err(_) => Ok(PathBuf::from(text)),
+    }
+}
+
+fn read_token(file: &Path) -> Result<Token> {
+    let problem = || format!("cannot read the token from {}", file.display());
+    let mut text = String::new();
+    if file == Path::new("-") {
+        if io::stdin().is_terminal() {
+            say("Paste the token, and press Enter:");
+        }
+        io::stdin().lock().take(LONGEST_TOKEN).read_line(&mut text).with_context(problem)?;
+    } else {
+        let opened = File::open(file).with_context(problem)?;
+        opened.take(LONGEST_TOKEN).read_to_string(&mut text).with_context(problem)?;
+    }
+    text.trim().parse().with_context(problem)
+}
+
 fn join_hub(args: &JoinArgs) -> Result<ExitCode> {
-    let (first, others) = args.token.hubs.split_first().context("the token names no hub")?;
+    let token = read_token(&args.token)?;
+    let (first, others) = token.hubs.split_first().context("the token names no hub")?;
     let pair = NewPair {
         hub: first.address.as_str().to_owned(),
         port: gateway::hub::PORT,
         hub_rate: String::new(),
         terminal_rate: args.terminal_rate.clone(),
         interface: args.interface.clone(),
-        name: valid::name(&args.token.name).map_err(anyhow::Error::msg)?,
+        name: valid::name(&token.name).map_err(anyhow::Error::msg)?,
         metered: args.metered,
         hub_tcp: first.tcp.clone(),
         other_hubs: others.to_vec(),
@@ -148,7 +183,7 @@ fn join_hub(args: &JoinArgs) -> Result<ExitCode> {
     let key = PrivateKey::generate()?;
     // Written first: a key that the hub knows must not be lost.
     let path = pair.write_terminal(&args.directory, &first.key, &key)?;
-    if let Err(error) = join(&args.token, &key) {
+    if let Err(error) = join(&token, &key) {
         let _ = fs::remove_file(&path);
         return Err(error.into());
     }

@@ -60,7 +60,7 @@ pub(crate) fn hub(args: &HubArgs) -> anyhow::Result<ExitCode> {
         crate::print(&gateway::hub::print_rules(&config))?;
         return Ok(ExitCode::SUCCESS);
     }
-    gateway::log::start(config.operation.log.as_ref())?;
+    let _log = gateway::log::start(config.operation.log.as_ref())?;
     serve(config.link.burst.is_none(), |stop| gateway::hub::run(config, args.take_over, stop))
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn terminal(args: &TerminalArgs) -> anyhow::Result<ExitCode> {
         crate::print(&gateway::terminal::print_rules(&config))?;
         return Ok(ExitCode::SUCCESS);
     }
-    gateway::log::start(config.operation.log.as_ref())?;
+    let _log = gateway::log::start(config.operation.log.as_ref())?;
     serve(config.link.burst.is_none(), |stop| gateway::terminal::run(config, stop))
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn solo(args: &SoloArgs) -> anyhow::Result<ExitCode> {
         crate::print(&gateway::solo::print_rules(&config))?;
         return Ok(ExitCode::SUCCESS);
     }
-    gateway::log::start(config.operation.log.as_ref())?;
+    let _log = gateway::log::start(config.operation.log.as_ref())?;
     // Our own TCP paces its packets by itself.
     serve(config.stack.is_none(), |stop| gateway::solo::run(config, stop))
 }

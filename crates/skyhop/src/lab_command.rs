@@ -123,11 +123,11 @@ impl Drop for Watching {
     fn drop(&mut self) {
         let Some(captured) = self.capture.take().map(Capture::finish) else { return };
         if let Some(error) = captured.error {
-            eprintln!("skyhop: {error}");
+            crate::say(format_args!("skyhop: {error}"));
         }
         if captured.dropped > 0 {
             let (written, dropped) = (captured.written, captured.dropped);
-            eprintln!("skyhop: {written} packets captured, {dropped} missed");
+            crate::say(format_args!("skyhop: {written} packets captured, {dropped} missed"));
         }
     }
 }
@@ -164,7 +164,7 @@ impl WatchArgs {
         std::fs::write(path, picture)
             .with_context(|| format!("cannot write {}", path.display()))?;
         if record.is_full {
-            eprintln!("skyhop: {} shows only the beginning", path.display());
+            crate::say(format_args!("skyhop: {} shows only the beginning", path.display()));
         }
         Ok(())
     }
@@ -215,10 +215,10 @@ fn shell(link: &LinkArgs, gateways: &GatewaysArg, watch: &WatchArgs) -> anyhow::
     let pair = gateways.start(&lab, &preset)?;
     let _watching = watch.start(&lab)?;
     let through = if pair.is_some() { ", through the gateway pair" } else { "" };
-    eprintln!(
+    crate::say(format_args!(
         "skyhop: on the client of {}{through}; http://server/10MB; exit to leave",
         describe(&preset)
-    );
+    ));
     let mut child = lab.command(Node::Client, inside::own_shell());
     child.env("PS1", inside::prompt(&preset.name));
     let code = wait(child, pair)?;
@@ -249,7 +249,7 @@ fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
         Err(error) => return Ok(not_run(&command, &error)),
     };
     let status = match pair {
-        Some(pair) => pair.attend(child, |error| eprintln!("skyhop: {error}")),
+        Some(pair) => pair.attend(child, |error| crate::say(format_args!("skyhop: {error}"))),
         None => child.wait(),
     };
     Ok(ExitCode::from(code_of(status?)))
@@ -257,7 +257,7 @@ fn wait(mut command: Command, pair: Option<Pair>) -> anyhow::Result<ExitCode> {
 
 /// Exit code 126 or 127, as shells report it.
 fn not_run(command: &Command, error: &std::io::Error) -> ExitCode {
-    eprintln!("skyhop: cannot run {}: {error}", command.get_program().display());
+    crate::say(format_args!("skyhop: cannot run {}: {error}", command.get_program().display()));
     ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
 }
 

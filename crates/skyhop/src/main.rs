@@ -1,9 +1,12 @@
 //! Parses the command line and calls the commands.
 
 #![forbid(unsafe_code)]
+// They panic where a closed pipe or a full disk is in the way: see `output`.
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod bundle_command;
 mod check_command;
+mod command_line;
 #[cfg(test)]
 mod commands_page;
 mod completions;
@@ -16,12 +19,14 @@ mod lab_command;
 mod man;
 mod meter_command;
 mod operate;
+mod output;
 mod progress;
 mod sim_command;
 mod study_command;
 mod tcp_command;
+mod which;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -29,6 +34,8 @@ use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
+
+use output::{complain, print, say};
 
 /// Exit code for invalid input or missing privileges.
 const USAGE: u8 = 2;
@@ -105,7 +112,7 @@ enum Command {
 /// Single-threaded: a lab must be entered before any thread or runtime exists.
 fn main() -> ExitCode {
     os::names::use_built_in_services();
-    let cli = match Cli::try_parse() {
+    let cli = match command_line::parse() {
         Ok(cli) => cli,
         Err(error) => return explain(&error),
     };
@@ -146,17 +153,10 @@ fn start_log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // A failed write would be reported by a macro that panics.
+        .log_internal_errors(false)
         .with_ansi(gateway::log::has_colours())
         .init();
-}
-
-/// Prints to stdout. A closed pipe (`| head`) is not a failure.
-fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done,
-    }
 }
 
 /// This program's file, to run gateways with.
@@ -164,25 +164,16 @@ fn own_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot find this program's executable")
 }
 
-/// Prints an error on one line.
-fn complain(text: &str) -> ExitCode {
-    eprintln!("skyhop: {text}");
-    ExitCode::from(USAGE)
-}
-
 /// Prints help if it was requested or needed, otherwise the usage error on one line.
 fn explain(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        let printed = output::print_help(error);
+        return printed
+            .map_or_else(|error| complain(&format!("{error:#}")), |()| ExitCode::SUCCESS);
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = error.print();
         return ExitCode::from(USAGE);
     }
-    let text = error.to_string();
-    // Usage and hints follow the blank line.
-    let lines: Vec<&str> =
-        text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
-    complain(lines.join(" ").trim_start_matches("error: "))
+    complain(&command_line::one_line(error))
 }

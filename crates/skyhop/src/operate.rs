@@ -2,7 +2,6 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,8 +11,9 @@ use gateway::control::{Answer, Control, Request};
 use gateway::status::{Status, accounts_text};
 use units::BitRate;
 
-use crate::print;
+use crate::output::{Reader, print, print_to_reader};
 use crate::progress::can_rewrite;
+use crate::which::Which;
 
 /// Refresh interval of `--watch`.
 const LOOK: Duration = Duration::from_secs(1);
@@ -24,14 +24,6 @@ const UPGRADED_WITHIN: Duration = Duration::from_secs(30);
 /// Polling interval for events. A large batch is followed by another request at once.
 const EVENTS_EVERY: Duration = Duration::from_millis(200);
 const MANY_EVENTS: usize = 10_000;
-
-/// Selects the gateway.
-#[derive(clap::Args)]
-struct Which {
-    /// Control socket of the gateway, if not in the default directory
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
-}
 
 /// `skyhop status …`
 #[derive(clap::Args)]
@@ -123,10 +115,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Shows one gateway, or all on this machine.
 pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let mut gateways = match &args.which.control {
-        Some(path) => vec![Control::connect(path)?],
-        None => Control::all()?,
-    };
+    let mut gateways = args.which.all()?;
     let mut before: Vec<Option<Status>> = gateways.iter().map(|_| None).collect();
     loop {
         let ask = |gateway| ask_status(gateway, args.connections);
@@ -148,8 +137,7 @@ pub(crate) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
             // Clears the screen.
             text.insert_str(0, "\x1b[H\x1b[2J");
         }
-        print(&text)?;
-        if !args.watch {
+        if print_to_reader(&text)? == Reader::Gone || !args.watch {
             return Ok(ExitCode::SUCCESS);
         }
         before = now.into_iter().map(Some).collect();
@@ -166,7 +154,7 @@ fn ask_status(gateway: &mut Control, connections: bool) -> anyhow::Result<Status
 
 /// Shows what the terminals of a hub have used.
 pub(crate) fn accounting(args: &AccountingArgs) -> anyhow::Result<ExitCode> {
-    let mut gateway = Control::one(args.which.control.as_deref())?;
+    let mut gateway = args.which.hub()?;
     let accounts = match gateway.ask(&Request::Accounts)? {
         Answer::Accounts(accounts) => accounts,
         other => bail!("the gateway at {} answers {other:?}", gateway.path().display()),
@@ -183,19 +171,19 @@ pub(crate) fn accounting(args: &AccountingArgs) -> anyhow::Result<ExitCode> {
 /// Sets a modem rate.
 pub(crate) fn rate(args: &RateArgs) -> anyhow::Result<ExitCode> {
     let (bit_s, for_s) = (args.rate.bits_per_second(), args.valid_for.as_secs_f64());
-    let mut gateway = Control::one(args.which.control.as_deref())?;
+    let mut gateway = args.which.one()?;
     do_it(&mut gateway, &Request::Rate { bit_s, for_s, peer: args.peer.clone() })
 }
 
 /// Reloads the configuration.
 pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
-    do_it(&mut Control::one(args.which.control.as_deref())?, &Request::Reload)
+    do_it(&mut args.which.one()?, &Request::Reload)
 }
 
 /// Starts draining.
 pub(crate) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let within_s = args.within.map(|within| within.as_secs_f64());
-    let mut gateway = Control::one(args.which.control.as_deref())?;
+    let mut gateway = args.which.one()?;
     do_it(&mut gateway, &Request::Drain { within_s })?;
     let still = Request::Status { connections: false };
     while args.wait && gateway.ask(&still).is_ok() {
@@ -206,7 +194,7 @@ pub(crate) fn drain(args: &DrainArgs) -> anyhow::Result<ExitCode> {
 
 /// Replaces a running hub by the program that is installed now.
 pub(crate) fn upgrade(args: &UpgradeArgs) -> anyhow::Result<ExitCode> {
-    let mut gateway = Control::one(args.which.control.as_deref())?;
+    let mut gateway = args.which.hub()?;
     let path = gateway.path().to_owned();
     let before = ask_status(&mut gateway, false)?.pid;
     let within_s = args.within.as_secs_f64();
@@ -231,8 +219,15 @@ pub(crate) fn upgrade(args: &UpgradeArgs) -> anyhow::Result<ExitCode> {
 
 /// Prints the hop's packet events as they happen.
 pub(crate) fn events(args: &EventsArgs) -> anyhow::Result<ExitCode> {
-    let mut gateway = Control::one(args.which.control.as_deref())?;
+    let mut gateway = args.which.one()?;
     let reader = RandomState::new().build_hasher().finish();
+    let followed = follow(&mut gateway, reader, args);
+    // Otherwise it refuses the next reader for some seconds, as it does after an interruption.
+    let _ = gateway.ask(&Request::EventsEnd { reader });
+    followed
+}
+
+fn follow(gateway: &mut Control, reader: u64, args: &EventsArgs) -> anyhow::Result<ExitCode> {
     let request = Request::Events { reader, peer: args.peer.clone() };
     let until = args.how_long.and_then(|how_long| Instant::now().checked_add(how_long));
     loop {
@@ -241,8 +236,9 @@ pub(crate) fn events(args: &EventsArgs) -> anyhow::Result<ExitCode> {
             Answer::Events(lines) => lines,
             other => bail!("the gateway at {} answers {other:?}", gateway.path().display()),
         };
-        print(&lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
-        if until.is_some_and(|until| asked >= until) {
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let reader = print_to_reader(&text)?;
+        if reader == Reader::Gone || until.is_some_and(|until| asked >= until) {
             return Ok(ExitCode::SUCCESS);
         }
         if lines.len() < MANY_EVENTS {

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let done = replicate_as_declared(&files, threads(args.threads), args.extras(), &progress)?;
     bar.finish_and_clear();
     if args.seeds.is_none() {
-        files.iter().filter_map(said).chain(done.notes).for_each(|note| eprintln!("{note}"));
+        files.iter().filter_map(said).chain(done.notes).for_each(crate::say);
     }
     let (jobs, outcomes): (Vec<Job<'_>>, Vec<Outcome>) = done.runs.into_iter().unzip();
     if let Some(directory) = &args.svg {

@@ -147,7 +147,7 @@ fn binary() -> Result<Binary> {
 /// Reports damaged files of a store.
 fn warn(damaged: &[StoreError]) {
     for error in damaged {
-        eprintln!("skyhop: warning: {error}; the cell counts as not run");
+        crate::say(format_args!("skyhop: warning: {error}; the cell counts as not run"));
     }
 }
 
@@ -155,10 +155,10 @@ fn warn(damaged: &[StoreError]) {
 fn verdict(report: &campaign::Report) -> ExitCode {
     for campaign::Failed { planned, why } in &report.failed {
         let campaign::Cell { scenario, case, seed, on } = &planned.cell;
-        eprintln!(
+        crate::say(format_args!(
             "skyhop: cell {} ({scenario}, case {case:?}, seed {seed}, {on}) failed: {why}",
             planned.name
-        );
+        ));
     }
     if report.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -47,6 +47,11 @@ fn a_capture_of_a_run_is_read_by_the_trace() {
     let connections = trace["connections"].as_array().unwrap();
     assert_eq!(connections.len(), 1, "{trace}");
     assert_eq!(connections[0]["ending"], "closed", "{trace}");
+    // Of each packet the headers and a little more is written, on both links.
+    let payload = ["a_to_b", "b_to_a"].map(|way| connections[0][way]["payload_bytes"].as_u64());
+    let payload: u64 = payload.into_iter().flatten().sum();
+    let written = std::fs::metadata(&pcap).unwrap().len();
+    assert!(payload > 0 && written < payload * 2 / 3, "{written} bytes for a payload of {payload}");
     // Two links, and the sequence and window of the sender.
     let graphs = std::fs::read_dir(&svg).unwrap().map(|file| {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();

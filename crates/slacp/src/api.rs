@@ -361,6 +361,24 @@ pub enum Event {
         /// This rate.
         rate: BitRate,
     },
+    /// The configured or reported rate exceeds the link: a queue stands before it, and what does not fit
+    /// is lost. [`Stats::overload`](crate::Stats::overload) has the figures while it lasts. The rate
+    /// stays.
+    RateExceedsLink {
+        /// The configured or reported rate.
+        rate: BitRate,
+        /// What the link carries of it.
+        carries: BitRate,
+    },
+    /// The configured or reported rate no longer exceeds the link.
+    RateFitsLink,
+    /// The measured capacity of the link has fallen, and stays low.
+    CapacityFell {
+        /// What was usual before.
+        from: BitRate,
+        /// The capacity now.
+        to: BitRate,
+    },
     /// The peer takes no new streams, and is about to stop: open those elsewhere. Existing streams go
     /// on for now. Reported once.
     Leaving,
@@ -423,6 +441,15 @@ pub enum Notice {
         /// The version of the terminal.
         theirs: u8,
     },
+    /// A machine asks the hub for sessions and is not answered. Each is reported at most once an hour,
+    /// and at most 64 an hour, because anyone can forge these messages.
+    #[error("{}", turned_away(address, key.as_ref()))]
+    Stranger {
+        /// Where its message came from.
+        address: SocketAddr,
+        /// Its key, which is not permitted; `None` if its message is for another hub's key.
+        key: Option<PublicKey>,
+    },
     /// Two machines use the same key. The hub keeps serving one and holds the other off, for twice
     /// as long with each notice, up to 5 minutes.
     #[error(
@@ -449,6 +476,13 @@ pub enum Notice {
         /// The parameter's number.
         parameter: u64,
     },
+}
+
+fn turned_away(address: &SocketAddr, key: Option<&PublicKey>) -> String {
+    match key {
+        Some(key) => format!("a terminal at {address} has the key {key:?}, which is not permitted"),
+        None => format!("a terminal at {address} asks for a hub with another key"),
+    }
 }
 
 /// Lists versions for a sentence.

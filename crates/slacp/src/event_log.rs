@@ -192,6 +192,21 @@ pub enum LogEvent {
         /// This rate.
         rate: BitRate,
     },
+    /// The configured or reported rate exceeds the link.
+    RateExceedsLink {
+        /// What the link carries.
+        carries: BitRate,
+    },
+    /// The configured or reported rate no longer exceeds the link.
+    RateFitsLink {
+        /// This rate.
+        rate: BitRate,
+    },
+    /// The measured capacity has fallen, and stays low.
+    CapacityFell {
+        /// The capacity now.
+        rate: BitRate,
+    },
     /// The peer stopped answering.
     OutageBegins,
     /// The peer answers again.

@@ -236,7 +236,7 @@ fn own(session: &mut Session, now: Instant, known: &mut RangeSet) {
         match id % 3 {
             0 => _ = streams.reset(stream, crate::ResetReason::Refused),
             1 => _ = streams.finish(stream),
-            _ => _ = streams.accept(stream),
+            _ => _ = streams.accept(now, stream),
         }
     }
 }

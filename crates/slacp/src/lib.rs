@@ -4,6 +4,7 @@
 //! and events. The gateway drives it over a UDP socket; tests drive it over a simulated link.
 
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod api;
 mod channels;
@@ -37,13 +38,16 @@ pub use channels::{
 pub use endpoint::{Endpoint, LinkUse, Run, SessionShare, use_link};
 pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
 pub use keys::key::KeyPair;
-pub use rate::{AggregateId, EcnState, Law, PathKey, PathMemory, Rate, RateError, RateState};
+pub use rate::{
+    AggregateId, EcnState, Law, Overload, PathKey, PathMemory, Rate, RateError, RateState,
+};
 pub use scheduler::{ClassConfig, ClassId, ClassRates};
 pub use session::Wake;
 pub use setup::gate::network;
 pub use setup::index_share::{IndexShare, MOST_SHARES};
 pub use setup::parts::{Handover, MOST_PARTS, PACKET_MARK, PacketMark, part_of};
+pub use setup::strangers::Stranger;
 pub use stats::{ChannelStats, ClassStats, LinkStats, Stats, StreamStats};
 pub use streams::pieces::Room;
 pub use wire::ecn::Ecn;
-pub use wire::open::{Destination, Host, HostName, Open};
+pub use wire::open::{Destination, Host, HostName, Open, client_network};

@@ -5,6 +5,7 @@ mod allowance;
 mod arrivals;
 mod auto;
 mod breaker;
+mod capacity_watch;
 mod configured;
 pub(crate) mod ecn;
 mod law;
@@ -23,6 +24,8 @@ pub(crate) use aggregate::{Aggregate, Grant, SharedLink};
 pub(crate) use allowance::{Allowance, Ledger, Spent};
 pub(crate) use auto::{Acknowledged, Auto, Newest};
 pub(crate) use breaker::Change;
+pub use breaker::Overload;
+pub(crate) use capacity_watch::CapacityWatch;
 use configured::ConfiguredRate;
 pub use ecn::EcnState;
 pub use law::Law;
@@ -324,6 +327,11 @@ impl Control {
     /// the rate.
     pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &Fate) -> bool {
         self.configured_mut().is_some_and(|own| own.saw(now, rtt, fate))
+    }
+
+    /// The verdict that the configured or reported rate exceeds the link.
+    pub(crate) fn overload(&self) -> Option<&Overload> {
+        self.configured()?.overload()
     }
 
     /// What the circuit breaker has done since the last call.

@@ -4,6 +4,7 @@ mod acks;
 mod close;
 mod keys;
 mod life_cycle;
+mod link_watch;
 mod links;
 mod liveness;
 mod outage;
@@ -27,6 +28,7 @@ use units::{BitRate, ByteCount, Instant};
 
 use self::keys::SessionKeys;
 use self::life_cycle::LifeCycle;
+use self::link_watch::LinkWatch;
 use self::links::{Links, Seat};
 use self::liveness::{Activity, Keepalive, Probes};
 use self::outage::Outage;
@@ -168,6 +170,7 @@ pub(crate) struct Session {
     links: Option<Box<Links>>,
     rng: ChaCha20Rng,
     stats: Stats,
+    watch: LinkWatch,
     events: VecDeque<Event>,
     pub(crate) log: EventLog,
 }
@@ -229,6 +232,7 @@ impl Session {
             links: None,
             rng,
             stats: Stats::default(),
+            watch: LinkWatch::default(),
             events: VecDeque::new(),
             log: EventLog::new(config.event_log),
         };
@@ -257,6 +261,7 @@ impl Session {
             rtt: self.rtt.smoothed(),
             rate: self.rate.rate(),
             rate_state: self.rate.state(),
+            overload: self.rate.overload().copied(),
             capacity: auto.and_then(Auto::capacity),
             queue: auto.map_or(Duration::ZERO, Auto::queue),
             min_rtt: auto.and_then(Auto::min_rtt),
@@ -553,11 +558,6 @@ impl Session {
         }
         let (rtt, rates) = (self.rtt.smoothed().max(LEAST_RTT), [self.rate.rate(), self.peer.rate]);
         self.streams.set_pace(Pace { rtt, rates });
-    }
-
-    /// Maximum time for an answer to a question, if one of two copies arrives.
-    pub(crate) fn patience(&self) -> Duration {
-        self.challenge_delay() * 2
     }
 }
 

@@ -11,4 +11,5 @@ pub(crate) mod knock;
 mod own;
 pub(crate) mod parts;
 pub(crate) mod replacement;
+pub(crate) mod strangers;
 pub(crate) mod terminal;

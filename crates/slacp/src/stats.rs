@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use units::{BitRate, ByteCount};
 
-use crate::{EcnState, RateState};
+use crate::{EcnState, Overload, RateState};
 
 /// Assumed overhead of a map entry, in bytes. A node of a `BTreeMap` has room for 11 entries and is
 /// half full after insertions in order: 24 bytes of number and box take 48, and the allocator adds
@@ -96,6 +96,11 @@ pub struct Stats {
     pub rate_state: RateState,
     /// How often the circuit breaker of a configured rate has tripped.
     pub trips: u64,
+    /// Set while the configured or reported rate exceeds the link, though not so far that the breaker
+    /// trips.
+    pub overload: Option<Overload>,
+    /// How often the measured capacity has fallen ([`Event::CapacityFell`](crate::Event::CapacityFell)).
+    pub capacity_falls: u64,
     /// The rate the path offers this session, if it is measured.
     pub capacity: Option<BitRate>,
     /// Queueing delay on the path; zero if it is not measured.

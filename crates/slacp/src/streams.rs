@@ -2,11 +2,14 @@
 
 use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
 
 use thiserror::Error;
 use units::{Instant, RangeSet};
 
-use self::flow::{Budget, Limits, Pace, RecvCredit, SendCredit};
+use self::budget::{Budget, Usage};
+use self::departing::Departure;
+use self::flow::{Limits, Pace, RecvCredit, SendCredit};
 use self::milestones::Milestones;
 use self::recv_buffer::{GAP_COST, RecvBuffer, Violation};
 use self::send_buffer::SendBuffer;
@@ -16,7 +19,9 @@ use crate::stats::ENTRY;
 use crate::wire::frame::Frame;
 use crate::{Event, ResetReason, StreamId, StreamStats};
 
+pub(crate) mod budget;
 mod commands;
+mod departing;
 pub(crate) mod flow;
 mod granting;
 #[cfg(test)]
@@ -57,12 +62,18 @@ struct Stream {
     /// known.
     window: u64,
     /// The part of it that is counted in `Streams::granted`.
-    charged: u64,
+    charged: Usage,
+    /// The client that the stream's connection comes from.
+    client: IpAddr,
+    /// The acceptor has connected it, or has nothing to connect.
+    connected: bool,
+    /// Something has been read, so the window is needed.
+    proven: bool,
     /// When the reader started on the current window, and at which offset.
     measured: Option<(Instant, u64)>,
     /// What is counted in `Streams::openings` until the peer grants the first credit.
-    opening: u64,
-    /// How often the peer has returned its window, whether it has had no new one since, and how
+    opening: Usage,
+    /// How often the peer has returned its window, whether it has less than a first window, and how
     /// often this side has returned its own.
     taken_back: u64,
     is_small: bool,
@@ -81,6 +92,8 @@ struct Stream {
     reader_waits: bool,
     /// The owner has read the end of the stream.
     end_told: bool,
+    /// The owner has reset the stream, after what it had written.
+    departure: Option<Departure>,
     /// The class whose share of the rate the stream uses.
     class: ClassId,
     /// Whether the stream is in `Streams::ready` (new data) and in `Streams::retransmit`.
@@ -96,9 +109,12 @@ impl Stream {
     fn new(send_credit: u64, recv_limit: u64, opened: bool) -> Self {
         Self {
             window: recv_limit,
-            charged: 0,
+            charged: Usage::default(),
+            client: UNKNOWN,
+            connected: false,
+            proven: false,
             measured: None,
-            opening: 0,
+            opening: Usage::default(),
             taken_back: 0,
             is_small: false,
             returned: 0,
@@ -111,6 +127,7 @@ impl Stream {
             compressed: false,
             reader_waits: true,
             end_told: false,
+            departure: None,
             class: ClassId::DEFAULT,
             ready: false,
             retransmit: false,
@@ -136,6 +153,9 @@ pub(crate) struct Chunk {
     pub(crate) compact: bool,
 }
 
+/// The client of a stream whose opening has not come yet.
+const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 /// How much a stream may send in one turn, and ahead of others if it was quiet: enough for a reply
 /// that somebody waits for, but not a download. Takes 5 ms at 50 Mbit/s.
 const SPARSE: usize = 32 * 1024;
@@ -147,7 +167,8 @@ struct Resetting {
     highest: u64,
     milestones: Milestones,
     /// What the peer may still be sending, as counted in `Streams::granted`.
-    charged: u64,
+    charged: Usage,
+    client: IpAddr,
 }
 
 /// What is left of a stream that the peer reset. It is read to the end first, as from the kernel's
@@ -155,6 +176,7 @@ struct Resetting {
 #[derive(Debug)]
 struct Drain {
     recv: RecvBuffer,
+    client: IpAddr,
     reason: ResetReason,
     until: Instant,
 }
@@ -186,6 +208,8 @@ pub(crate) struct Streams {
     drains: BTreeMap<StreamId, Drain>,
     /// When the reader of each drain is given up.
     drain_ends: BTreeSet<(Instant, StreamId)>,
+    /// When each departing stream is reset at the latest.
+    departures: BTreeSet<(Instant, StreamId)>,
     send_credit: SendCredit,
     recv_credit: RecvCredit,
     /// The windows of all streams, and the rest of those of reset streams.
@@ -193,8 +217,8 @@ pub(crate) struct Streams {
     /// Memory the peer reserves for streams that this side opened, until it grants them their first
     /// credit.
     openings: Budget,
-    /// What the peer granted the stream opened last.
-    offered: u64,
+    /// What the peer granted the stream that each client opened last.
+    offered: BTreeMap<IpAddr, u64>,
     /// Offsets are sent in full, and must come so: packets come over several links, and each numbers
     /// its own.
     full_offsets: bool,
@@ -242,11 +266,12 @@ impl Streams {
             resetting: BTreeMap::new(),
             drains: BTreeMap::new(),
             drain_ends: BTreeSet::new(),
+            departures: BTreeSet::new(),
             send_credit: SendCredit::new(peer_limits.memory),
             recv_credit: RecvCredit::new(limits.memory),
             granted: Budget::for_windows(&limits),
             openings: Budget::for_openings(&peer_limits),
-            offered: u64::MAX,
+            offered: BTreeMap::new(),
             full_offsets: false,
             resting: BTreeSet::new(),
             pace: Pace::default(),
@@ -308,6 +333,7 @@ impl Streams {
         self.resetting.free_spare();
         self.drains.free_spare();
         self.drain_ends.free_spare();
+        self.departures.free_spare();
         self.resting.free_spare();
         self.control.free_spare();
         self.retransmit.free_spare();
@@ -362,6 +388,7 @@ impl Streams {
             + self.gaps * GAP_COST as usize
             + (self.resetting.len() + self.drains.len()) * size_of::<Stream>()
             + (self.retired.count() + self.resting.len()) * ENTRY
+            + (self.granted.clients() + self.openings.clients() + self.offered.len()) * ENTRY
             + self.control.len() * size_of::<Frame>()
     }
 }
@@ -380,11 +407,14 @@ impl Streams {
     fn remove(&mut self, id: StreamId) -> Option<Box<Stream>> {
         self.stir(id);
         let stream = self.map.remove(&id)?;
+        if let Some(Departure { until, .. }) = stream.departure {
+            self.departures.remove(&(until, id));
+        }
         self.held -= stream.send.held();
         self.gaps -= stream.recv.gaps();
         debug_assert!(!self.map.is_empty() || self.held == 0, "{} bytes of no stream", self.held);
-        self.granted.replace(stream.charged, 0);
-        self.openings.replace(stream.opening, 0);
+        self.granted.replace(stream.client, stream.charged, Usage::default());
+        self.openings.replace(stream.client, stream.opening, Usage::default());
         self.writers.remove(&id);
         self.ready[usize::from(stream.class.0)].remove(id);
         if stream.retransmit {

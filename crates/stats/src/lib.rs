@@ -4,6 +4,7 @@
 //! those of [`mean_interval`], [`median_interval`] and [`Bootstrap`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod confidence;
 mod spread;

@@ -27,12 +27,6 @@ pub enum StudyError {
         /// The system's error.
         cause: std::io::Error,
     },
-    /// The hosts' default congestion control cannot be set.
-    #[error("cannot set the default congestion control of the lab's hosts: {cause}")]
-    Default {
-        /// The kernel's error.
-        cause: std::io::Error,
-    },
     /// The kernel has no random numbers for the payload.
     #[error("cannot get random numbers from the kernel: {cause}")]
     Random {

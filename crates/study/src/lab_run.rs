@@ -37,7 +37,6 @@ pub use self::beside::{Beside, compare, table};
 use self::hosts::Hosts;
 pub use self::limits::{NotInLab, can_run};
 use self::stations::Stations;
-use crate::default_control::begin_unpaced;
 use crate::meter_server::{Server, ServerError};
 use crate::pair::{Carry, Pair, PairError};
 
@@ -100,7 +99,7 @@ pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRun
     can_run(case)?;
     let preset = network::preset(case);
     let lab = Lab::start(&preset, seed)?;
-    prepare_kernel(case, &lab)?;
+    check_kernel(case, &lab)?;
     let server = Server::start(&lab, Node::Server)?;
     let start = |carry| Pair::carrying(carry, &lab, &preset, program);
     let mut pair = carried(case, server.address.port()).map(start).transpose()?;
@@ -137,21 +136,17 @@ fn carried(case: &Case, port: u16) -> Option<Carry> {
     }
 }
 
-/// Checks that the hosts' kernel has the congestion controls of the flows, and keeps BBR's pacing from
-/// the others.
-fn prepare_kernel(case: &Case, lab: &Lab) -> Result<(), LabRunError> {
-    let mut all = Vec::new();
+/// Checks that the hosts' kernel has the congestion controls of the flows.
+fn check_kernel(case: &Case, lab: &Lab) -> Result<(), LabRunError> {
     for flow in &case.flows {
         let has_connections = !matches!(flow.traffic, Traffic::Udp { .. });
         if let (Hosts::Kernel(controls), true) = (limits::hosts_of(case, flow), has_connections) {
             for (node, control) in [Node::Client, Node::Server].into_iter().zip(controls) {
                 lab.node(node).run(|| control.check())?;
-                all.push(control);
             }
         }
     }
-    all.sort_by_key(|control| control.as_str() == "bbr");
-    all.first().map_or(Ok(()), |control| Ok(begin_unpaced(lab, control)?))
+    Ok(())
 }
 
 /// A case on its lab.
@@ -189,13 +184,11 @@ impl Stage<'_> {
             }
         }
         let elapsed = self.elapsed(&played);
-        let [forward, ret, _] = capacities(self.case);
+        let from = self.origin.saturating_since(self.lab.origin());
+        let [forward, ret, _] = capacities(self.case).offered(from, from + elapsed);
         let gauges = || before.iter().zip(&after);
-        let links = [
-            ("forward", forward, LinkUse::new(forward, elapsed)),
-            ("return", ret, LinkUse::new(ret, elapsed)),
-        ];
-        for (of, _, mut used) in links {
+        for (of, capacity) in [("forward", forward), ("return", ret)] {
+            let mut used = LinkUse::new(capacity);
             for (before, after) in gauges().filter(|(gauge, _)| of_hop(gauge.link) == Some(of)) {
                 used.add(&since(before, after), after.peak_queue);
             }
@@ -291,6 +284,10 @@ fn since(before: &Gauge, after: &Gauge) -> Counters {
         dropped_queue: packets(|it| it.dropped_queue),
         lost: packets(|it| it.lost),
         delivered: packets(|it| it.delivered),
+        delivered_with_encapsulation: ByteCount::new(
+            after.counters.delivered_with_encapsulation.get()
+                - before.counters.delivered_with_encapsulation.get(),
+        ),
         ..Counters::default()
     }
 }

@@ -11,6 +11,7 @@
 //! with the kernel's in the lab.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod campaign;
 mod default_control;

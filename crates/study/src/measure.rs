@@ -10,13 +10,13 @@ use std::time::Duration;
 use lab::{Faults, Lab, Node, Preset};
 use meter::{
     Amount, BulkOptions, CongestionControl, CongestionError, Directions, HttpMode, PageOptions,
-    Progress, RrOptions,
+    Progress, RrOptions, Stop,
 };
 use tokio::runtime;
 use units::ByteCount;
 
 use crate::StudyError;
-use crate::default_control::{begin_unpaced, default_control};
+use crate::default_control::default_control;
 use crate::entry::{Entry, Record, Report, Trail};
 use crate::figures::Limit;
 use crate::meter_server::Server;
@@ -55,9 +55,6 @@ impl Measurement<'_> {
     /// If the lab cannot be started. A failing gateway or transfer is a result, not an error.
     pub(crate) fn run(&self, display: &dyn Display) -> Result<Record, StudyError> {
         let lab = start(self.preset, self.seed)?;
-        if let Some(control) = self.way.congestion_control() {
-            begin_unpaced(&lab, control).map_err(|cause| StudyError::Default { cause })?;
-        }
         let server = Server::start(&lab, Node::Server)?;
         let crossed = self.cross(&lab, server.address, display);
         warn_of(lab.faults());
@@ -159,6 +156,7 @@ impl Measurement<'_> {
             limit: Some(self.allowance),
             key,
             progress: progress.clone(),
+            stop: Stop::default(),
         };
         Report::Page(meter::page(&options).await)
     }
@@ -174,6 +172,7 @@ impl Measurement<'_> {
             limit: Some(self.allowance),
             key,
             progress: progress.clone(),
+            stop: Stop::default(),
         };
         Report::Rr(meter::request_reply(&options).await)
     }

@@ -14,7 +14,6 @@ use tokio::runtime;
 use units::ByteCount;
 
 use crate::StudyError;
-use crate::default_control::begin_unpaced;
 use crate::entry::Report;
 use crate::meter_server::Server;
 use crate::pair::Pair;
@@ -61,9 +60,6 @@ pub(crate) fn cross(
 
 fn run(preset: &Preset, way: &Way, seed: u64, program: &Path) -> Result<Crossing, StudyError> {
     let lab = Lab::start(preset, seed).map_err(|cause| StudyError::Lab { cause })?;
-    if let Some(control) = way.congestion_control() {
-        begin_unpaced(&lab, control).map_err(|cause| StudyError::Default { cause })?;
-    }
     let server = Server::start(&lab, Node::Server)?;
     let time = match carry(&lab, server.address, way, program) {
         Ok(report) => time(report, way, preset.rtt()),

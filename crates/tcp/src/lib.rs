@@ -1,6 +1,7 @@
 //! A TCP endpoint for research and for the wire (`docs/tcp.md`).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod cc;
 mod config;

@@ -276,6 +276,11 @@ impl<P: Payload> Stack<P> {
         self.flows.get(&id).is_none_or(Flow::is_delivered)
     }
 
+    /// Bytes written that the peer has not acknowledged; 0 if the connection is over.
+    pub fn unacknowledged(&self, id: FlowId) -> u64 {
+        self.flows.get(&id).map_or(0, Flow::unacknowledged)
+    }
+
     /// Lets go of a flow whose streams have ended: the stack completes what is left.
     pub fn release(&mut self, id: FlowId) {
         let Some(flow) = self.flows.get_mut(&id) else { return };

@@ -7,6 +7,7 @@
 //! and MB are decimal; KiB, MiB and GiB are binary.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod byte_count;
 mod decibels;
@@ -25,7 +26,7 @@ pub use decibels::Decibels;
 pub use duration::{format_duration, parse_duration, serde_duration};
 pub use instant::Instant;
 pub use machine::{Machine, earliest, earliest_timer};
-pub use probability::Probability;
+pub use probability::{ErrorRate, Probability};
 pub use quantity::{ParseError, split_quantity};
 pub use range_set::RangeSet;
 pub use rate::BitRate;

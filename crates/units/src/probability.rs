@@ -27,6 +27,40 @@ impl Probability {
     }
 }
 
+/// A packet or bit error rate, written as a [`Probability`], but not as a bare `1`: elsewhere, as in netem,
+/// that is 1 %, and here it would be the loss of everything.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
+pub struct ErrorRate(pub Probability);
+
+impl FromStr for ErrorRate {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let rate: Probability = text.parse()?;
+        if rate == Probability::ONE && !text.contains('%') {
+            return Err(ParseError::Ambiguous {
+                what: "error rate",
+                text: text.to_owned(),
+                readings: "1 means every packet; write 1% or 100%",
+            });
+        }
+        Ok(Self(rate))
+    }
+}
+
+/// As a [`Probability`], but 1 as `100%`.
+impl fmt::Display for ErrorRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == Probability::ONE { f.write_str("100%") } else { self.0.fmt(f) }
+    }
+}
+
+impl From<ErrorRate> for Probability {
+    fn from(rate: ErrorRate) -> Self {
+        rate.0
+    }
+}
+
 impl FromStr for Probability {
     type Err = ParseError;
 
@@ -74,6 +108,20 @@ mod tests {
     fn refuses_text_that_is_no_probability() {
         for text in ["1.5", "-0.1", "nan", "often", "101 %"] {
             assert!(text.parse::<Probability>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bare_1_is_no_error_rate() {
+        for text in ["1", "1.0", " 1 ", "1e0"] {
+            let error = text.parse::<ErrorRate>().unwrap_err().to_string();
+            assert!(error.ends_with("1 means every packet; write 1% or 100%"), "{error}");
+        }
+        for (text, rate) in [("1%", 0.01), ("100 %", 1.0), ("0.1", 0.1), ("0", 0.0)] {
+            assert_eq!(text.parse::<ErrorRate>().unwrap().0.get(), rate, "{text}");
+        }
+        for text in ["0", "1e-6", "0.01", "100%"] {
+            assert_eq!(text.parse::<ErrorRate>().unwrap().to_string(), text);
         }
     }
 

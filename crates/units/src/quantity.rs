@@ -17,7 +17,7 @@ pub enum ParseError {
         example: &'static str,
     },
     /// The unit is unknown.
-    #[error("{text:?} is not a {what}: the unit {unit:?} is not one of {accepted}")]
+    #[error("{text:?} is not a {what}: the unit {unit:?} is not one of {accepted}{}", hint(.meant))]
     UnknownUnit {
         /// The kind of quantity.
         what: &'static str,
@@ -27,6 +27,18 @@ pub enum ParseError {
         unit: String,
         /// The units that would be accepted.
         accepted: String,
+        /// The one that was probably meant.
+        meant: Option<&'static str>,
+    },
+    /// The number means one thing here and another elsewhere.
+    #[error("{text:?} is ambiguous for a {what}: {readings}")]
+    Ambiguous {
+        /// The kind of quantity.
+        what: &'static str,
+        /// The given text.
+        text: String,
+        /// What it means here, and how to write either.
+        readings: &'static str,
     },
     /// The number is negative, not finite, or too large for its type.
     #[error("{text:?} is not a {what}: out of range, expected {expected}")]
@@ -38,6 +50,10 @@ pub enum ParseError {
         /// The range that would be accepted.
         expected: &'static str,
     },
+}
+
+fn hint(unit: &Option<&'static str>) -> String {
+    unit.map(|unit| format!("; did you mean {unit}?")).unwrap_or_default()
 }
 
 /// A kind of quantity: its name, its units with their size in base units, and an example for error
@@ -79,7 +95,16 @@ impl Kind {
             text: text.to_owned(),
             unit: unit.to_owned(),
             accepted: accepted.join(", "),
+            meant: self.meant(unit),
         }
+    }
+
+    /// The unit that someone means who writes it as in other programs: `Mbps`, `Mb/s`, `mbit/s`, `KB`.
+    fn meant(&self, unit: &str) -> Option<&'static str> {
+        let bits = unit.strip_suffix("bps").or_else(|| unit.strip_suffix("b/s"));
+        let spelled = bits.map_or_else(|| unit.to_owned(), |prefix| format!("{prefix}bit/s"));
+        let mut like = self.units.iter().filter(|(name, _)| name.eq_ignore_ascii_case(&spelled));
+        like.next().map(|(name, _)| *name).filter(|_| like.next().is_none())
     }
 
     /// Formats `base` in the largest of `names` (largest first) that keeps it at least 1 and needs

@@ -112,8 +112,25 @@ mod tests {
 
     #[test]
     fn an_unknown_unit_names_the_accepted_ones() {
-        let error = "50 Mbps".parse::<BitRate>().unwrap_err().to_string();
-        assert!(error.contains("Mbps") && error.contains("Mbit/s"), "{error}");
+        let error = "50 Mbyte".parse::<BitRate>().unwrap_err().to_string();
+        assert!(
+            error.ends_with("\"Mbyte\" is not one of bit/s, kbit/s, Mbit/s, Gbit/s"),
+            "{error}"
+        );
+        for (text, meant) in [
+            ("50 Mbps", "Mbit/s"),
+            ("50kbps", "kbit/s"),
+            ("1 Gb/s", "Gbit/s"),
+            ("5 mbit/s", "Mbit/s"),
+        ] {
+            let error = text.parse::<BitRate>().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("did you mean {meant}?")), "{error}");
+        }
+        // These are bytes.
+        for text in ["50 MBps", "50 MB/s"] {
+            let error = text.parse::<BitRate>().unwrap_err().to_string();
+            assert!(!error.contains("did you mean"), "{error}");
+        }
     }
 
     proptest! {

@@ -30,13 +30,16 @@ pub(super) async fn send(
     node: &Node,
     (peer, hop, session): (PeerId, &Hop, SessionId),
     (id, asks): (BundleId, bool),
-    bytes: &[u8],
+    bytes: Vec<u8>,
 ) -> Result<(), Returned> {
+    // The digest of a large bundle takes a while, which the store's thread has.
+    let digested = node.store.run(move |_| Ok((digest(&bytes), bytes)));
+    let (digest, bytes) = digested.await.map_err(|_| Returned::Lost)?;
     let source = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let open = Open { destination: Destination::Bundles, source, dscp: None };
     let stream = hop.open(clock::now(), session, open).map_err(|_| Returned::Lost)?;
-    let announced = Announcement { id, digest: digest(bytes), length: bytes.len() as u64, asks };
-    match transfer(&stream, announced, bytes).await {
+    let announced = Announcement { id, digest, length: bytes.len() as u64, asks };
+    match transfer(&stream, announced, &bytes).await {
         Ok(Reply::Stored) => Ok(()),
         Ok(Reply::Refused(code)) => {
             node.warnings.unwanted(&node.name(Origin::Peer(peer)), &explain(code));

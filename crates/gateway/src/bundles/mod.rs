@@ -17,7 +17,6 @@ use std::sync::Arc;
 use pep::bundles::PeerId;
 use pep::config::{BundlesConfig, Reach};
 use slacp::{ResetReason, SessionId};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use self::control::Desk;
@@ -27,6 +26,7 @@ use crate::error::RunError;
 use crate::hop::{Hop, Stream};
 use crate::operate::control::{Answer, Call, Request};
 use crate::operate::status::BundlesStatus;
+use crate::presence;
 
 /// Streams of one peer that are answered at once, for each bundle of the window: what was answered
 /// ends later.
@@ -50,8 +50,7 @@ impl Bundles {
         let mut tasks = JoinSet::new();
         tasks.spawn(node.clone().run());
         if let Some(address) = node.config.listen {
-            let bound = TcpListener::bind(address).await;
-            let listener = bound.map_err(|cause| RunError::Bundles {
+            let listener = presence::listen(address).map_err(|cause| RunError::Bundles {
                 problem: format!("cannot listen on TCP {address}: {cause}"),
             })?;
             tasks.spawn(tcpcl::listen(node.clone(), listener));

@@ -102,6 +102,26 @@ fn happening(fate: Fate) -> Happening {
 /// Parts of a bundle, with their identities.
 type Parts = Vec<(BundleId, Vec<u8>)>;
 
+/// A bundle as it goes to a peer.
+enum Prepared {
+    Whole(Vec<u8>),
+    Parts(Parts),
+}
+
+/// Cuts a bundle that is larger than `limit`, if there is one. `largest` is what the link takes.
+fn cut(bytes: Vec<u8>, (limit, largest): (Option<u64>, u64)) -> Result<Prepared, PartsError> {
+    let length = bytes.len() as u64;
+    let Some(limit) = limit.filter(|limit| length > *limit) else {
+        return Ok(Prepared::Whole(bytes));
+    };
+    match parts(&bytes, limit) {
+        Ok(parts) => Ok(Prepared::Parts(parts)),
+        // It fits the link; the limit is only a wish.
+        Err(_) if length <= largest => Ok(Prepared::Whole(bytes)),
+        Err(why) => Err(why),
+    }
+}
+
 /// What a task has done.
 enum Done {
     Nothing,
@@ -246,19 +266,24 @@ impl Node {
             Done::Nothing
         };
         let Some(link) = self.link(peer) else { return returned(Returned::Lost) };
-        let bytes = match self.store.run(move |store| store.read(&id)).await {
-            Ok(bytes) => bytes,
+        let waited = Duration::from_millis(clock::unix_millis().saturating_sub(record.arrived));
+        let (node, limits) = (self.config.agent.node.clone(), self.part_limits(peer, &link));
+        // What takes long with a large bundle, the store's thread does.
+        let prepared = self.store.run(move |store| {
+            let bytes = forwarded(&store.read(&id)?, &node, waited);
+            Ok(cut(bytes, limits))
+        });
+        let prepared = match prepared.await {
+            Ok(prepared) => prepared,
             Err(error) => {
                 self.warnings.disk("read a bundle", &error);
                 return returned(Returned::Unwanted);
             }
         };
-        let waited = Duration::from_millis(clock::unix_millis().saturating_sub(record.arrived));
-        let bytes = forwarded(&bytes, &self.config.agent.node, waited);
         let asks = self.was_tried(&record);
-        let sent = match self.cut(peer, &link, &bytes) {
-            Ok(None) => self.pass_on(peer, &link, (id, asks), bytes).await,
-            Ok(Some(parts)) => self.pass_parts((peer, &link), (id, asks), parts).await,
+        let sent = match prepared {
+            Ok(Prepared::Whole(bytes)) => self.pass_on(peer, &link, (id, asks), bytes).await,
+            Ok(Prepared::Parts(parts)) => self.pass_parts((peer, &link), (id, asks), parts).await,
             Err(why) => {
                 self.warnings.unwanted(&self.name(Origin::Peer(peer)), &why.to_string());
                 Err(Returned::Unwanted)
@@ -272,21 +297,10 @@ impl Node {
         Done::Nothing
     }
 
-    /// The parts in which a bundle goes over a link, if it does.
-    fn cut(&self, peer: PeerId, link: &Link, bytes: &[u8]) -> Result<Option<Parts>, PartsError> {
-        let Some(limit) = self.config.fragment.get(peer.0).copied().flatten() else {
-            return Ok(None);
-        };
-        let largest = limit.get().min(link.largest());
-        if bytes.len() as u64 <= largest {
-            return Ok(None);
-        }
-        match parts(bytes, largest) {
-            Ok(parts) => Ok(Some(parts)),
-            // It fits the link; the limit is only a wish.
-            Err(_) if bytes.len() as u64 <= link.largest() => Ok(None),
-            Err(why) => Err(why),
-        }
+    /// Above which size a bundle goes in parts, if it does, and the largest that the link takes.
+    fn part_limits(&self, peer: PeerId, link: &Link) -> (Option<u64>, u64) {
+        let limit = self.config.fragment.get(peer.0).copied().flatten();
+        (limit.map(|limit| limit.get().min(link.largest())), link.largest())
     }
 
     /// Sends a bundle, or a part of one; `asks` if an earlier try may have left something of it there.
@@ -300,7 +314,7 @@ impl Node {
         let _turn = self.turns.get(peer.0).ok_or(Returned::Lost)?.acquire().await;
         match link {
             Link::Hop(hop, session) => {
-                hop::send(self, (peer, hop, *session), (id, asks), &bytes).await
+                hop::send(self, (peer, hop, *session), (id, asks), bytes).await
             }
             Link::Tcp(session, _) => {
                 let (done, told) = oneshot::channel();

@@ -21,7 +21,9 @@ use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::clock;
+use crate::handshake::{self, Early};
 use crate::hop::tls;
+use slacp::client_network;
 
 /// Time for the contact headers, and for the handshake.
 const LIMIT: Duration = Duration::from_secs(15);
@@ -84,7 +86,7 @@ impl Secure {
         session: &mut Session,
         role: Role,
         expected: Option<PeerId>,
-    ) -> Result<(TlsStream<TcpStream>, Shown), String> {
+    ) -> Result<(TlsStream<Early<TcpStream>>, Shown), String> {
         let failed = |error: io::Error| error.to_string();
         let address = socket.peer_addr().map_err(failed)?.ip().to_canonical();
         within(exchange(&mut socket, session)).await?;
@@ -98,9 +100,13 @@ impl Secure {
                 Role::Active => {
                     let peer = expected.ok_or(io::ErrorKind::InvalidInput)?;
                     let name = self.name(peer, address)?;
-                    TlsStream::Client(self.connector.connect(name, socket).await?)
+                    let through = Early::through(socket);
+                    TlsStream::Client(self.connector.connect(name, through).await?)
                 }
-                Role::Passive => TlsStream::Server(self.acceptor.accept(socket).await?),
+                Role::Passive => {
+                    let client = client_network(address);
+                    TlsStream::Server(handshake::accept(&self.acceptor, client, socket).await?)
+                }
             })
         };
         let stream = within(handshake).await.map_err(|error| format!("no TLS: {error}"))?;

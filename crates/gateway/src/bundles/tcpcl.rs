@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pep::bundles::tcpcl::{Role, Session, SessionConfig, SessionEvent, TermReason};
 use pep::bundles::{Decision, Node as NodeId, Origin, PeerId, Refusal, Returned};
 use pep::config::Reach;
+use slacp::client_network;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
@@ -21,8 +22,10 @@ use super::node::{Link, Node, Outgoing};
 use super::secure::Shown;
 use crate::clock;
 use crate::roles::gateway::log_panic;
+use crate::slots::{HeldSlot, Slots};
 
-/// Connections at once; more wait.
+/// Connections at once. Beyond them the oldest of those whose node is not known yet is closed, of the
+/// client with most; if all are known, more are refused.
 const MOST: usize = 64;
 /// Pauses between attempts to connect, which double.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -63,20 +66,20 @@ impl Sessions {
 
 /// Takes in nodes that connect.
 pub(super) async fn listen(node: Arc<Node>, listener: TcpListener) {
-    let mut connections = JoinSet::new();
+    let (mut connections, slots) = (JoinSet::new(), Slots::new(MOST, MOST));
     loop {
         while let Some(ended) = connections.try_join_next() {
             log_panic(ended);
         }
-        if connections.len() >= MOST {
-            connections.join_next().await;
-            continue;
-        }
         match listener.accept().await {
             Ok((socket, from)) if node.config.serves(from.ip().to_canonical()) => {
+                let Some(slot) = slots.take(clock::now(), client_network(from.ip())) else {
+                    tracing::debug!("bundles: {MOST} sessions, none for {from}");
+                    continue;
+                };
                 let node = node.clone();
-                connections.spawn(async move {
-                    let end = talk(&node, socket, Role::Passive, None).await;
+                slots.serve(&mut connections, slot, async move |slot| {
+                    let end = talk(&node, socket, (Role::Passive, Some(slot)), None).await;
                     tracing::info!("bundles: session with {from} over: {end}");
                 });
             }
@@ -95,7 +98,7 @@ pub(super) async fn connect(node: Arc<Node>, peer: PeerId, address: SocketAddr) 
         match connected.map_err(io::Error::from).and_then(|connected| connected) {
             Ok(socket) => {
                 let began = clock::now();
-                let end = talk(&node, socket, Role::Active, Some(peer)).await;
+                let end = talk(&node, socket, (Role::Active, None), Some(peer)).await;
                 tracing::info!("bundles: session with {address} over: {end}");
                 if clock::now().saturating_since(began) > PAUSES.1 {
                     pause = PAUSES.0;
@@ -123,6 +126,8 @@ struct Talk<'a> {
     /// The only peer that it may be.
     expected: Option<PeerId>,
     number: u64,
+    /// Its slot at the listener.
+    slot: Option<HeldSlot<IpAddr>>,
     incoming: Option<Incoming>,
     /// What is being sent, and what waits.
     sending: Option<Outgoing>,
@@ -131,7 +136,12 @@ struct Talk<'a> {
 }
 
 /// Runs a session to its end, and says why it ended.
-async fn talk(node: &Arc<Node>, socket: TcpStream, role: Role, expected: Option<PeerId>) -> String {
+async fn talk(
+    node: &Arc<Node>,
+    socket: TcpStream,
+    (role, slot): (Role, Option<HeldSlot<IpAddr>>),
+    expected: Option<PeerId>,
+) -> String {
     let config = SessionConfig {
         node: node.config.agent.node.clone(),
         largest: node.config.agent.limits.largest.get(),
@@ -161,6 +171,7 @@ async fn talk(node: &Arc<Node>, socket: TcpStream, role: Role, expected: Option<
         peer: None,
         expected,
         number: node.number(),
+        slot,
         incoming: None,
         sending: None,
         queue: None,
@@ -183,7 +194,11 @@ impl Talk<'_> {
             tokio::select! {
                 read = reader.read(&mut buffer), if self.session.wants_bytes() => match read {
                     Ok(0) | Err(_) => self.session.handle_close(),
-                    Ok(count) => self.session.handle_bytes(clock::now(), &buffer[..count]),
+                    Ok(count) => {
+                        self.session.handle_bytes(clock::now(), &buffer[..count]);
+                        // Small messages take long, and the next may be here already: others go first.
+                        tokio::task::yield_now().await;
+                    }
                 },
                 Some(outgoing) = next(&mut self.queue), if self.session.can_send() => {
                     self.send(outgoing);
@@ -259,8 +274,7 @@ impl Talk<'_> {
         let peer = place.filter(by_tcp).map(PeerId);
         let is_expected = self.expected.is_none_or(|expected| peer == Some(expected));
         let Some(peer) = peer.filter(|_| is_expected) else {
-            let said = said.map_or_else(|| "nobody".to_owned(), |said| said.to_string());
-            tracing::warn!("bundles: {said} connects, and is not a node of [[bundles.peer]]");
+            tracing::warn!("bundles: refused a session: {}", self.stranger(said, place));
             return self.session.end(clock::now(), TermReason::ContactFailure);
         };
         let is_certified = match (&self.node.secure, &self.shown) {
@@ -275,11 +289,25 @@ impl Talk<'_> {
             return self.session.end(clock::now(), TermReason::ContactFailure);
         }
         self.session.accept(clock::now());
+        self.slot.iter().for_each(|slot| slot.set_busy(true));
         let (sender, queue) = mpsc::channel(self.node.config.agent.limits.window);
         (self.peer, self.queue) = (Some(peer), Some(queue));
         self.ends = Some(self.node.sessions.replace(peer, self.number));
         self.node.set_link(peer, Some(Link::Tcp(sender, self.session.largest())), true);
         tracing::info!("bundles: session with {}", self.node.name(Origin::Peer(peer)));
+    }
+
+    /// Why there is no session with a node that says it is `said`, the peer with this number.
+    fn stranger(&self, said: Option<NodeId>, place: Option<usize>) -> String {
+        let Some(said) = said else { return "the other node sent no node ID".to_owned() };
+        match (place, self.expected) {
+            (_, Some(expected)) => {
+                let expected = self.node.name(Origin::Peer(expected));
+                format!("the other node is {said}, where {expected} was expected")
+            }
+            (None, None) => format!("no [[bundles.peer]] is the node {said}"),
+            (Some(_), None) => format!("the peer {said} is reached over the hop, not by TCP"),
+        }
     }
 
     async fn begin(&mut self, length: u64) {

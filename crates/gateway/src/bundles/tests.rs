@@ -14,6 +14,7 @@ use units::ByteCount;
 
 use super::*;
 use crate::operate::control::{BundleAsked, BundleOffer, BundleRequest, from_base64, to_base64};
+use crate::testkit::Watch;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -253,4 +254,34 @@ async fn strangers_and_liars_get_nothing_in() {
     assert_eq!(take(&node, "7").await, Some(b"payload".to_vec()));
     let partial = std::fs::read_dir(store.path().join("partial")).unwrap().count();
     assert_eq!(partial, 0, "nothing is left of what did not come");
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_shut_the_peer_out() {
+    let store = tempfile::tempdir().unwrap();
+    let (_node, address) = listening(store.path()).await;
+    let mut silent = Vec::new();
+    for _ in 0..80 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    let term = Message::SessTerm { reply: true, reason: TermReason::Unknown };
+    let said = told(address, &with(greeting("ipn:2.0"), &term, b"")).await;
+    assert!(said.starts_with(&ContactHeader::OURS.encode()), "{said:?}");
+    // The oldest has given way.
+    let mut rest = Vec::new();
+    let reading = silent[0].read_to_end(&mut rest);
+    let _ = tokio::time::timeout(PATIENCE, reading).await.expect("the connection ends");
+}
+
+/// A message per byte: what moves the rest for each of them takes seconds.
+#[tokio::test]
+async fn messages_of_a_byte_hold_up_nobody() {
+    const KEEPALIVE: u8 = 4;
+    let store = tempfile::tempdir().unwrap();
+    let (_node, address) = listening(store.path()).await;
+    let watch = Watch::start();
+    let term = Message::SessTerm { reply: true, reason: TermReason::Unknown };
+    let said = [greeting("ipn:2.0"), vec![KEEPALIVE; 4 << 20]].concat();
+    told(address, &with(said, &term, b"")).await;
+    watch.assert_prompt();
 }

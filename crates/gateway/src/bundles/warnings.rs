@@ -1,22 +1,18 @@
 //! What operators must know of, once a minute at most for each cause.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use pep::admission::Bucket;
 use pep::bundles::Refusal;
-use units::Instant;
 
 use crate::clock;
-
-const EVERY: Duration = Duration::from_secs(60);
+use crate::occasions::Occasions;
 
 /// When each was logged last. The causes are few: kinds of refusals for each configured node, and
 /// kinds of operations.
 pub(super) struct Warnings {
-    last: Mutex<BTreeMap<String, Instant>>,
+    last: Mutex<Occasions>,
     reports: Mutex<Bucket>,
 }
 
@@ -58,12 +54,7 @@ impl Warnings {
     }
 
     fn is_due(&self, cause: &str) -> bool {
-        let now = clock::now();
         let mut last = self.last.lock().expect("nobody panics while holding the list");
-        let due = last.get(cause).is_none_or(|last| now.saturating_since(*last) >= EVERY);
-        if due {
-            last.insert(cause.to_owned(), now);
-        }
-        due
+        last.is_due(clock::now(), cause)
     }
 }

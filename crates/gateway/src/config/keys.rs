@@ -1,9 +1,9 @@
 //! Keys as base64 text, and in files that only their owner may read.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -15,7 +15,17 @@ pub use slacp::PublicKey;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-const READABLE_BY_OTHERS: u32 = 0o077;
+use crate::operate::whole_file::sync_directory;
+
+/// What the mode of a private file must not permit: anything to others than its owner.
+const OF_OTHERS: u32 = 0o077;
+/// The same of a key for TLS. Programs that share one are in a group that may read it.
+const OF_OTHERS_THAN_GROUP: u32 = 0o037;
+/// User numbers below this are those of services (the usual `SYS_UID_MAX` of login.defs, and one). Root reads
+/// their files: `sudo skyhop doctor` reads a packaged hub's.
+const FIRST_OF_PEOPLE: u32 = 1000;
+/// The longest private file, in bytes: a PEM file with a chain of certificates beside the key.
+const LONGEST: u64 = 1 << 20;
 
 /// Private key of a gateway (Curve25519). Never printed by `{:?}`, and wiped when dropped.
 #[derive(Clone)]
@@ -48,17 +58,13 @@ pub enum KeyError {
         /// Path of the key file.
         path: PathBuf,
     },
-    /// The file is readable by others than its owner.
-    #[error(
-        "{} holds a private key that other users can read (mode {mode:04o}): chmod 600 {}",
-        path.display(),
-        path.display()
-    )]
+    /// The file is not private.
+    #[error("{} holds a private key: {why}", path.display())]
     Exposed {
         /// Path of the key file.
         path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
+        /// Who else has access to it.
+        why: Exposure,
     },
     /// The file cannot be written.
     #[error("cannot write {}: {cause}", path.display())]
@@ -73,17 +79,82 @@ pub enum KeyError {
     NoRandomness(getrandom::Error),
 }
 
-/// The text of a file that only its owner may read.
+/// Who else has access to a file that should be private.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Exposure {
+    /// Its mode lets others read or change it.
+    #[error("other users can read it (mode {mode:04o}): chmod 600 {}", path.display())]
+    Mode {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Another user owns it.
+    #[error(
+        "user {owner} owns it and can read and change it: chown {user} {}", path.display()
+    )]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// The number of the user that owns it.
+        owner: u32,
+        /// The number of the user that this process runs as.
+        user: u32,
+    },
+}
+
+/// Why a private file cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum PrivateError {
+    #[error("cannot read it: {0}")]
+    Read(#[from] io::Error),
+    #[error(transparent)]
+    Exposed(#[from] Exposure),
+}
+
+/// The text of a file that only its owner may read, who is this user or root.
 ///
 /// # Errors
 /// Why it cannot be used.
-pub(crate) fn private_text(path: &Path) -> Result<Zeroizing<String>, String> {
-    let read = |error| format!("cannot read it: {error}");
-    if let Some(mode) = exposed(&fs::metadata(path).map_err(read)?) {
-        let file = path.display();
-        return Err(format!("other users can read it (mode {mode:04o}): chmod 600 {file}"));
+pub(crate) fn private_text(path: &Path) -> Result<Zeroizing<String>, PrivateError> {
+    read_private(path, OF_OTHERS)
+}
+
+/// The same of a key for TLS, which a group may read.
+///
+/// # Errors
+/// Why it cannot be used.
+pub(crate) fn private_pem(path: &Path) -> Result<Zeroizing<String>, PrivateError> {
+    read_private(path, OF_OTHERS_THAN_GROUP)
+}
+
+fn read_private(path: &Path, forbidden: u32) -> Result<Zeroizing<String>, PrivateError> {
+    let (file, metadata) = opened(path)?;
+    check(path, &metadata, forbidden)?;
+    Ok(read_text(file)?)
+}
+
+/// An open file, and what it is: not what is at its path a moment later.
+pub(crate) fn opened(path: &Path) -> io::Result<(File, Metadata)> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    Ok((file, metadata))
+}
+
+/// Reads text that may be secret. No copy of it stays behind.
+pub(crate) fn read_text(file: File) -> io::Result<Zeroizing<String>> {
+    let length = file.metadata().map_or(0, |metadata| metadata.len());
+    if length > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is far too long"));
     }
-    fs::read_to_string(path).map(Zeroizing::new).map_err(read)
+    // A vector that grows would leave copies behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(length.max(4096) as usize + 1));
+    file.take(LONGEST).read_to_end(&mut bytes)?;
+    let text = core::str::from_utf8(&bytes).map(str::to_owned);
+    text.map(Zeroizing::new)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text"))
 }
 
 impl PrivateKey {
@@ -108,9 +179,11 @@ impl PrivateKey {
     /// # Errors
     /// If the file cannot be read, is not a key, or is readable by others.
     pub fn read_file(path: &Path) -> Result<Self, KeyError> {
-        let read = |cause| KeyError::Read { path: path.to_owned(), cause };
-        check_permissions(path, &fs::metadata(path).map_err(read)?)?;
-        let text = Zeroizing::new(fs::read_to_string(path).map_err(read)?);
+        let path_of = || path.to_owned();
+        let text = private_text(path).map_err(|error| match error {
+            PrivateError::Read(cause) => KeyError::Read { path: path_of(), cause },
+            PrivateError::Exposed(why) => KeyError::Exposed { path: path_of(), why },
+        })?;
         Self::parse(&text).map_err(|_| KeyError::MalformedFile { path: path.to_owned() })
     }
 
@@ -123,7 +196,11 @@ impl PrivateKey {
         options.write(true).create_new(true).mode(0o600);
         options
             .open(path)
-            .and_then(|mut file| writeln!(file, "{}", self.to_base64()))
+            .and_then(|mut file| {
+                writeln!(file, "{}", self.to_base64())?;
+                file.sync_all()
+            })
+            .and_then(|()| sync_directory(path))
             .map_err(|cause| KeyError::Write { path: path.to_owned(), cause })
     }
 
@@ -143,16 +220,22 @@ impl PrivateKey {
     }
 }
 
-/// Rejects a private key file that others can read. Pipes have no other readers, so they pass.
-pub(crate) fn check_permissions(path: &Path, metadata: &fs::Metadata) -> Result<(), KeyError> {
-    let exposed = exposed(metadata).map(|mode| KeyError::Exposed { path: path.to_owned(), mode });
-    exposed.map_or(Ok(()), Err)
+/// Rejects the open file of a private key if it is not private.
+pub(crate) fn check_private(path: &Path, metadata: &Metadata) -> Result<(), KeyError> {
+    let exposed = |why| KeyError::Exposed { path: path.to_owned(), why };
+    check(path, metadata, OF_OTHERS).map_err(exposed)
 }
 
-/// The permission bits of a file that others than its owner can read.
-fn exposed(metadata: &fs::Metadata) -> Option<u32> {
-    let mode = metadata.permissions().mode() & 0o7777;
-    (metadata.is_file() && mode & READABLE_BY_OTHERS != 0).then_some(mode)
+/// Pipes have no other readers, so they pass.
+fn check(path: &Path, metadata: &Metadata, forbidden: u32) -> Result<(), Exposure> {
+    let (mode, owner) = (metadata.permissions().mode() & 0o7777, metadata.uid());
+    let (path, user) = (path.to_owned(), nix::unistd::geteuid().as_raw());
+    let is_trusted = owner == user || owner == 0 || user == 0 && owner < FIRST_OF_PEOPLE;
+    match metadata.is_file() {
+        true if !is_trusted => Err(Exposure::Owner { path, owner, user }),
+        true if mode & forbidden != 0 => Err(Exposure::Mode { path, mode }),
+        _ => Ok(()),
+    }
 }
 
 /// 32 random bytes from the system, for a key or the seed of an endpoint.
@@ -170,6 +253,9 @@ fn parse_key(text: &str) -> Result<[u8; 32], KeyError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::chown;
+
     use super::*;
 
     #[test]
@@ -190,6 +276,34 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let error = PrivateKey::read_file(&path).unwrap_err().to_string();
         assert!(error.contains("chmod 600") && error.contains("0640"), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_refused_whatever_its_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        PrivateKey::generate().unwrap().write_file(&path).unwrap();
+        if chown(&path, Some(1234), None).is_err() {
+            eprintln!("SKIPPED: only root can give a file away");
+            return;
+        }
+        for read in [private_text, private_pem] {
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains("user 1234") && error.contains("chown"), "{error}");
+        }
+        let error = PrivateKey::read_file(&path).unwrap_err().to_string();
+        assert!(error.contains("user 1234"), "{error}");
+    }
+
+    #[test]
+    fn a_key_for_tls_may_be_read_by_a_group_and_no_further() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        for (mode, permitted) in [(0o600, true), (0o640, true), (0o660, false), (0o644, false)] {
+            fs::write(&path, "text").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(private_pem(&path).is_ok(), permitted, "{mode:o}");
+        }
     }
 
     #[test]

@@ -14,11 +14,11 @@ pub use self::cpu::has_aes;
 pub use pep::config::{HubAddress, HubConfig, SoloConfig, TcpAddress, TerminalConfig};
 pub use scenario::FileError;
 use scenario::FileKind;
-use scenario::gateway::{ConfigFile, KeySource, RestartKeys};
+use scenario::gateway::{ConfigFile, KeySource, RestartKeys, WrittenKeys};
 use slacp::KeyPair;
 use zeroize::Zeroizing;
 
-use self::keys::{KeyError, PrivateKey, check_permissions};
+use self::keys::{KeyError, PrivateKey, check_private, opened, read_text};
 use crate::operate::status::Role;
 
 /// Reads a hub's configuration from the file at `path`, which may be a pipe such as `/dev/stdin`.
@@ -89,6 +89,12 @@ pub(crate) fn restart_keys(file: Option<&Path>, role: Role) -> RestartKeys {
     RestartKeys::of(&Zeroizing::new(text), kind)
 }
 
+/// The keys of a file; none if it cannot be read.
+pub(crate) fn written_keys(file: Option<&Path>) -> WrittenKeys {
+    let Some(Ok(text)) = file.map(fs::read_to_string) else { return WrittenKeys::default() };
+    WrittenKeys::of(&Zeroizing::new(text))
+}
+
 /// A configuration file, which may hold a private key.
 struct Source<'a> {
     path: &'a Path,
@@ -99,8 +105,8 @@ struct Source<'a> {
 impl<'a> Source<'a> {
     fn read(path: &'a Path) -> Result<Self, FileError> {
         let failed = |cause| FileError::Read { file: path.display().to_string(), cause };
-        let metadata = fs::metadata(path).map_err(failed)?;
-        let text = Zeroizing::new(fs::read_to_string(path).map_err(failed)?);
+        let (file, metadata) = opened(path).map_err(failed)?;
+        let text = read_text(file).map_err(failed)?;
         Ok(Self { path, metadata, text })
     }
 
@@ -113,7 +119,7 @@ impl<'a> Source<'a> {
         let key = match source {
             KeySource::Inline(text) => {
                 let text = Zeroizing::new(text);
-                check_permissions(self.path, &self.metadata)?;
+                check_private(self.path, &self.metadata)?;
                 PrivateKey::parse(&text)
             }
             KeySource::File(path) => PrivateKey::read_file(&path),

@@ -16,6 +16,7 @@ use super::keys::{KeyError, PrivateKey, format_public_key};
 use super::{Keys, check};
 use crate::enrolment::token::TokenHub;
 use crate::hub::PORT;
+use crate::operate::whole_file::sync_directory;
 
 /// The hub's file, and that of a single gateway.
 const HUB_FILE: &str = "hub.toml";
@@ -296,7 +297,8 @@ fn write_schemas(directory: &Path, files: &[NewFile<'_>]) -> Result<(), NewPairE
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()
+    file.sync_all()?;
+    sync_directory(path)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Checks what `[bundles]` requires of the machine.
 
-use std::net::TcpListener;
 use std::path::Path;
 
 use nix::sys::statvfs::statvfs;
@@ -9,13 +8,14 @@ use pep::config::{BundlesConfig, BundlesTls};
 use units::ByteCount;
 
 use super::Finding;
+use crate::presence;
 
 /// `is_running`: the gateway of this configuration runs, and has its port.
 pub(super) fn examine(config: &BundlesConfig, is_running: bool) -> Vec<Finding> {
     let mut findings = vec![store(&config.store, config.agent.limits.bytes)];
     findings.extend(config.inbox.as_deref().map(inbox));
     if let Some(address) = config.listen.filter(|_| !is_running)
-        && let Err(error) = TcpListener::bind(address)
+        && let Err(error) = presence::try_listen(address)
     {
         let what = format!("TCP {address} for other nodes: {error}");
         findings.push(Finding::fail("bundles", what, "change `listen` in [bundles]"));
@@ -92,6 +92,7 @@ mod tests {
     use pep::config::TlsFiles;
 
     use super::*;
+    use crate::operate::whole_file::{self, PRIVATE};
 
     fn texts(findings: &[Finding]) -> Vec<String> {
         findings.iter().map(ToString::to_string).collect()
@@ -103,7 +104,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let [certificate, key] = ["certificate", "key"].map(|name| directory.path().join(name));
         std::fs::write(&certificate, made.cert.pem()).unwrap();
-        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let pem = made.signing_key.serialize_pem();
+        whole_file::replace(&key, pem.as_bytes(), PRIVATE).unwrap();
         let with = |authorities: &Path| {
             let files = TlsFiles { certificate: certificate.clone(), key: key.clone() };
             let (authorities, names) = (authorities.to_owned(), Vec::new());

@@ -8,26 +8,28 @@ use std::path::Path;
 use nix::net::if_::InterfaceFlags;
 use os::netlink::RouteSocket;
 use pep::config::{
-    ControlPath, HttpConfig, HubConfig, InterceptConfig, LinkConfig, Modem, OperationConfig,
-    SecureDns, SoloConfig, TerminalConfig, TlsFiles,
+    HttpConfig, HubConfig, InterceptConfig, LinkConfig, Modem, OperationConfig, SecureDns,
+    SoloConfig, TerminalConfig, TlsFiles,
 };
 use scenario::FileKind;
 use slacp::Rate;
 
 use super::machine::has_net_admin;
-use super::{Finding, bundles, knock, reach, refused};
+use super::running::Running;
+use super::{Finding, absent, bundles, intercepted, protocols, reach, refused, running};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::error::RunError;
 use crate::hop::udp;
-use crate::operate::control::{Answer, Control, Request, default_directories};
 use crate::operate::status::{Role, Status};
+use crate::presence::absent_interfaces;
 use crate::relay::side::SocketSettings;
 
 pub(super) fn examine(path: &Path) -> Vec<Finding> {
     let config = match read(path) {
         Ok(config) => config,
         Err(error) => {
-            let mend = "docs/configuration.md lists the keys; `skyhop init` writes a working pair";
+            let mend = "`skyhop schema hub`, `terminal` or `solo` prints the keys; `skyhop init` writes \
+                        a working pair";
             return vec![Finding::fail("configuration", error.to_string(), mend)];
         }
     };
@@ -67,6 +69,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
         findings.extend(refused::interception(intercept));
+        findings.extend(intercepted::examine(intercept));
     }
     findings.extend(config.tunnel.as_ref().map(refused::tunnel));
     findings.extend(transparent(config.transparent));
@@ -76,24 +79,17 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     findings.extend(config.links.iter().map(link));
     let paths = config.hubs.iter().flat_map(|hub| path_to(hub.address.as_str(), config.link.mtu));
     findings.extend(paths);
-    let running = running(&config.operation, Role::Terminal);
-    let of_bundles = |it| bundles::examine(it, running.is_some());
+    findings.extend(absent::of_terminal(config));
+    findings.extend(protocols::of_policies(&config.policies));
+    let identity = config.identity.public();
+    let running = Running::find(&config.operation, Role::Terminal, Some(&identity));
+    let of_bundles = |it| bundles::examine(it, running.own().is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
-    findings.extend(metrics(&config.operation, running.as_ref()));
-    findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
-    match running {
-        Some(status) => {
-            findings.push(of_running(&status));
-            let up = status.sessions.iter().any(|session| session.reachable);
-            findings.push(if up {
-                Finding::ok("hub", "answers the running terminal")
-            } else {
-                let mend = "see the hub's log and `skyhop status` there";
-                Finding::fail("hub", "does not answer the running terminal", mend)
-            });
-        }
-        None => findings.extend(knock::hubs(config)),
-    }
+    findings.extend(metrics(&config.operation, running.own()));
+    findings.extend(modem(&config.link.rate, &config.operation, running.own()));
+    findings.extend(running.finding());
+    findings.extend(running.own().and_then(intercepted::unanswered));
+    findings.extend(running::hubs(config, &running));
     findings
 }
 
@@ -105,19 +101,25 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
         findings.extend(refused::interception(intercept));
+        findings.extend(intercepted::examine(intercept));
     }
     findings.extend(config.tunnel.as_ref().map(refused::tunnel));
     findings.extend(transparent(config.transparent));
     findings.extend(config.tls.as_ref().map(certificate));
     findings.extend(reach::of_hub(config));
-    let running = running(&config.operation, Role::Hub);
-    let of_bundles = |it| bundles::examine(it, running.is_some());
+    findings.extend(absent::of_hub(config));
+    findings.extend(protocols::of_dialler(config.transparent));
+    findings.extend(protocols::of_policies(&config.policies));
+    let identity = config.identity.public();
+    let running = Running::find(&config.operation, Role::Hub, Some(&identity));
+    let of_bundles = |it| bundles::examine(it, running.own().is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
-    findings.extend(metrics(&config.operation, running.as_ref()));
-    findings.extend(modem(&config.link.rate, &config.operation, running.as_ref()));
-    match running {
-        Some(status) => findings.push(of_running(&status)),
-        None => findings.push(port(config.listen)),
+    findings.extend(metrics(&config.operation, running.own()));
+    findings.extend(modem(&config.link.rate, &config.operation, running.own()));
+    findings.extend(running.finding());
+    findings.extend(running.own().and_then(intercepted::unanswered));
+    if running.own().is_none() {
+        findings.push(port(config.listen));
     }
     findings
 }
@@ -127,6 +129,7 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
     if let Some(intercept) = &config.intercept {
         findings.extend(interfaces(intercept));
         findings.extend(refused::interception(intercept));
+        findings.extend(intercepted::examine(intercept));
     }
     findings.extend(transparent(config.transparent));
     for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
@@ -145,20 +148,21 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
         };
         findings.extend(crate::stack::lacks().into_iter().map(lack));
     }
-    let running = running(&config.operation, Role::Solo);
-    findings.extend(metrics(&config.operation, running.as_ref()));
-    findings.extend(running.iter().map(of_running));
+    findings.extend(absent::of_solo(config));
+    findings.extend(protocols::of_policies(&config.policies));
+    let running = Running::find(&config.operation, Role::Solo, None);
+    findings.extend(metrics(&config.operation, running.own()));
+    findings.extend(running.finding());
     findings
 }
 
 /// The stack's interfaces that do not exist.
 fn wan_interfaces(names: &[String]) -> Vec<Finding> {
-    let is_missing = |name: &&String| nix::net::if_::if_nametoindex(name.as_str()).is_err();
     let finding = |name: &String| {
-        let what = format!("there is no interface {name:?}");
-        Finding::fail("stack", what, "correct `wan.interfaces`")
+        let what = format!("there is no interface {name:?}; it is used once it exists");
+        Finding::warn("stack", what, "correct `wan.interfaces`, unless it comes later")
     };
-    names.iter().filter(is_missing).map(finding).collect()
+    absent_interfaces(names).map(finding).collect()
 }
 
 fn transparent(wanted: bool) -> Option<Finding> {
@@ -172,16 +176,16 @@ fn link(link: &LinkConfig) -> Finding {
     let name = &link.name;
     let local = match (link.source, &link.interface) {
         (_, Some(interface)) if is_running(interface) != Some(true) => {
-            let mend = format!("`interface` of each link is one of: {}", devices());
-            let text = format!("{name}: {interface} does not exist or is down");
-            return Finding::fail(CHECK, text, mend);
+            let mend = format!("connect it, or correct `interface`; there are: {}", devices());
+            let text = format!("{name}: {interface} does not exist or is down; it is used once up");
+            return Finding::warn(CHECK, text, mend);
         }
         (source, _) => source.unwrap_or(Ipv4Addr::UNSPECIFIED.into()),
     };
     match udp::try_bind((local, 0).into(), link.interface.as_deref()) {
         Ok(()) => Finding::ok(CHECK, format!("{name} can be used")),
         Err(error) => {
-            let mend = "`source` is an address of this machine; `interface` may need CAP_NET_RAW";
+            let mend = "another program may have the port; `interface` may need CAP_NET_RAW";
             Finding::fail(CHECK, format!("{name} cannot be used: {error}"), mend)
         }
     }
@@ -280,39 +284,15 @@ fn metrics(operation: &OperationConfig, running: Option<&Status>) -> Option<Find
     })
 }
 
-fn of_running(status: &Status) -> Finding {
-    let (role, pid) = (status.role.as_str(), status.pid);
-    let with = match status.role {
-        Role::Solo => format!("{} connections", status.memory.connections),
-        Role::Hub | Role::Terminal => format!("{} sessions", status.sessions.len()),
-    };
-    Finding::ok("running", format!("a {role} runs (pid {pid}), with {with}"))
-}
-
-/// The running gateway with this configuration, if any.
-fn running(operation: &OperationConfig, role: Role) -> Option<Status> {
-    let name = format!("{}.sock", role.as_str());
-    let paths = match &operation.control {
-        ControlPath::At(path) => vec![path.clone()],
-        ControlPath::Usual => default_directories().iter().map(|at| at.join(&name)).collect(),
-        ControlPath::None => Vec::new(),
-    };
-    let mut control = paths.iter().find_map(|path| Control::connect(path).ok())?;
-    match control.ask(&Request::Status { connections: false }).ok()? {
-        Answer::Status(status) => Some(*status),
-        _ => None,
-    }
-}
-
 fn port(listen: Option<SocketAddr>) -> Finding {
     let address =
         listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], crate::roles::hub::PORT)));
-    match UdpSocket::bind(address) {
+    match udp::try_bind(address, None) {
         Ok(_) => Finding::ok("port", format!("UDP {address} is free; firewalls must admit it")),
         Err(error) => Finding::fail(
             "port",
             format!("cannot bind UDP {address}: {error}"),
-            "another program uses it, or it is not an address of this machine: change `listen`",
+            "another program uses it: stop it, or change `listen`",
         ),
     }
 }
@@ -322,16 +302,21 @@ fn interfaces(intercept: &InterceptConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !has_net_admin() {
         let mend = "run it as root, or once `setcap cap_net_admin+ep` on the program";
-        findings.push(Finding::warn(CHECK, "intercepting connections needs CAP_NET_ADMIN", mend));
+        findings.push(Finding::warn(
+            "interception",
+            "intercepting connections needs CAP_NET_ADMIN",
+            mend,
+        ));
     }
     for name in &intercept.interfaces {
         findings.push(match is_running(name) {
             None => {
                 let mend = format!(
-                    "set `intercept.interfaces` to interfaces of this machine: {}",
+                    "correct `intercept.interfaces`, unless it comes later; there are: {}",
                     devices()
                 );
-                Finding::fail(CHECK, format!("there is no {name}"), mend)
+                let text = format!("there is no {name}; its clients are served once it exists");
+                Finding::warn(CHECK, text, mend)
             }
             Some(false) => {
                 let mend = format!("`ip link set {name} up`, or connect its cable");
@@ -416,6 +401,7 @@ mod tests {
     use super::super::Verdict;
     use super::*;
     use crate::operate::status::DlepStatus;
+    use crate::operate::whole_file::{self, PRIVATE};
     use crate::testkit::in_namespace;
 
     #[test]
@@ -438,7 +424,7 @@ mod tests {
             let of_stack = found.iter().filter(|finding| finding.check == "stack");
             let told: Vec<(&str, &str)> =
                 of_stack.map(|it| (it.verdict.as_str(), it.text.as_str())).collect();
-            assert!(told[0].0 == "FAIL" && told[0].1.contains("wan0"), "{told:?}");
+            assert!(told[0].0 == "warn" && told[0].1.contains("wan0"), "{told:?}");
             let forwarding = |what: &&(&str, &str)| what.1.contains("net.ipv4.ip_forward=1");
             assert_eq!(told.iter().find(forwarding).map(|told| told.0), Some("warn"), "{told:?}");
         });
@@ -487,7 +473,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
-            fs::write(&path, text).unwrap();
+            whole_file::replace(&path, text.as_bytes(), PRIVATE).unwrap();
             path
         };
         let pem = write("certificate", &made.cert.pem());

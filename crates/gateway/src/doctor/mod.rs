@@ -3,14 +3,19 @@
 //! Nothing is changed, and no privilege is needed: checks that need root run in a network namespace
 //! of our own, or are reported as unknown.
 
+mod absent;
 mod bundles;
 mod configured;
+mod intercepted;
 pub(crate) mod knock;
 mod machine;
+mod protocols;
 mod reach;
 mod refused;
+mod running;
 mod topic;
 mod trial;
+mod uplink;
 
 use std::fmt;
 use std::path::Path;
@@ -18,6 +23,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use configured::interface_names;
+pub use topic::{explain, topics};
+pub use uplink::clients_interface;
 
 /// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +66,7 @@ impl Verdict {
     }
 }
 
-/// A line, a second one that says how to fix it, and a third with the page that says more.
+/// A line, a second one that says how to fix it, and a third with the command that says more.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<5} {:<14} {}", self.verdict.as_str(), self.check, self.text)?;
@@ -67,7 +74,8 @@ impl fmt::Display for Finding {
             write!(f, "\n{:<20} -> {mend}", "")?;
         }
         if let Some(see) = &self.see {
-            write!(f, "\n{:<20}    docs/{see}", "")?;
+            let section = see.split_once('#').map_or(see.as_str(), |(_, section)| section);
+            write!(f, "\n{:<20}    skyhop doctor --explain {section}", "")?;
         }
         Ok(())
     }
@@ -112,7 +120,8 @@ mod tests {
         assert!(first.starts_with("FAIL  port ") && first.ends_with("is taken"), "{text}");
         assert_eq!(second.trim_start(), "-> change `listen`");
         assert_eq!(first.find("is taken"), second.find("->"));
-        assert!(third.trim_start().starts_with("docs/troubleshooting.md#"), "{text}");
+        let named = third.trim_start().strip_prefix("skyhop doctor --explain ").unwrap();
+        assert!(explain(named).is_some(), "{text}");
         assert_eq!(Finding::ok("port", "is free").to_string().lines().count(), 1);
     }
 

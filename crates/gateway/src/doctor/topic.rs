@@ -1,8 +1,12 @@
-//! The section of docs/troubleshooting.md for each check.
+//! The section of docs/troubleshooting.md for each check. The page is part of the program: where a
+//! gateway fails, the documents may be out of reach.
+
+const PAGE: &str = include_str!("../../../../docs/troubleshooting.md");
 
 /// Checks and their sections; all others are about a gateway that does not start.
-const SECTIONS: [(&str, &[&str]); 9] = [
+const SECTIONS: [(&str, &[&str]); 12] = [
     ("the-session-does-not-come-up", &["hub", "route", "running"]),
+    ("connections-are-redirected-and-never-answered", &["answers", "bridge"]),
     ("packets-of-full-size-do-not-pass-mtu", &["mtu"]),
     ("drops-at-the-modem", &["modem"]),
     ("the-clock-is-wrong", &["clock"]),
@@ -11,7 +15,9 @@ const SECTIONS: [(&str, &[&str]); 9] = [
         "it-works-but-not-at-its-best",
         &["UDP buffers", "TCP buffers", "fast open", "descriptors", "IPv6", "loopback"],
     ),
-    ("what-may-be-reached", &["reach", "accept"]),
+    ("an-interface-or-address-is-not-there", &["address", "interface", "link", "stack"]),
+    ("ftp-or-media-fails", &["protocols"]),
+    ("what-may-be-reached", &["reach", "accept", "forward rules"]),
     ("bundles-wait", &["bundles"]),
     ("the-lab-does-not-start", &["namespaces"]),
 ];
@@ -19,8 +25,39 @@ const OTHERWISE: &str = "the-gateway-does-not-start";
 
 /// Where docs/ says more about a check.
 pub(super) fn of(check: &str) -> String {
+    format!("troubleshooting.md#{}", section_of(check).unwrap_or(OTHERWISE))
+}
+
+fn section_of(check: &str) -> Option<&'static str> {
     let section = SECTIONS.iter().find(|(_, checks)| checks.contains(&check));
-    format!("troubleshooting.md#{}", section.map_or(OTHERWISE, |(section, _)| section))
+    section.map(|(section, _)| *section)
+}
+
+/// The text of a section, by its name or by a check that it is about.
+pub fn explain(topic: &str) -> Option<&'static str> {
+    let wanted = section_of(topic).unwrap_or(topic);
+    sections().find(|(name, _)| name == wanted).map(|(_, text)| text)
+}
+
+/// The names of all sections.
+pub fn topics() -> Vec<String> {
+    sections().map(|(name, _)| name).collect()
+}
+
+/// The sections of the page, with their headings.
+fn sections() -> impl Iterator<Item = (String, &'static str)> {
+    let parts = PAGE.split("\n## ").skip(1);
+    parts.map(|text| (anchor(text.lines().next().unwrap_or_default()), text))
+}
+
+/// As mdbook and code hosts make them: lower case, hyphens for spaces, no punctuation.
+fn anchor(heading: &str) -> String {
+    let kept = |c: char| match c {
+        ' ' => Some('-'),
+        c if c.is_alphanumeric() || c == '-' => Some(c.to_ascii_lowercase()),
+        _ => None,
+    };
+    heading.chars().filter_map(kept).collect()
 }
 
 #[cfg(test)]
@@ -29,16 +66,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-
-    /// As mdbook and code hosts make them: lower case, hyphens for spaces, no punctuation.
-    fn anchor(heading: &str) -> String {
-        let kept = |c: char| match c {
-            ' ' => Some('-'),
-            c if c.is_alphanumeric() || c == '-' => Some(c.to_ascii_lowercase()),
-            _ => None,
-        };
-        heading.chars().filter_map(kept).collect()
-    }
 
     #[test]
     fn every_section_is_in_the_page_and_every_link_of_the_page_leads_somewhere() {
@@ -63,6 +90,18 @@ mod tests {
             assert!(!known.is_empty(), "there is no {file}");
             assert!(section.is_empty() || known.iter().any(|it| it == section), "{link}");
         }
+    }
+
+    #[test]
+    fn every_section_can_be_read_without_the_documents() {
+        let names = topics();
+        for section in SECTIONS.iter().map(|(section, _)| *section).chain([OTHERWISE]) {
+            assert!(names.iter().any(|name| name == section), "{section} is not in {names:?}");
+        }
+        let of_check = explain("clock").unwrap();
+        assert!(of_check.starts_with("The clock is wrong\n") && !of_check.contains("\n## "));
+        assert_eq!(explain("the-clock-is-wrong"), Some(of_check));
+        assert_eq!(explain("nonsense"), None);
     }
 
     #[test]

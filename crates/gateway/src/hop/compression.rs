@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use pep::compression::{Coded, Decoder, Encoder, Got, Malformed, Slots, Volume};
+use pep::compression::{Coded, Decoder, DecoderPool, Encoder, Got, Malformed, Slots, Volume};
 use slacp::{Endpoint, Read, SessionId, StreamId};
 
 use super::handle::Key;
@@ -21,7 +21,7 @@ pub(super) struct Compression {
 /// What a session compresses and decompresses.
 struct Session {
     encoders: Slots,
-    decoders: Slots,
+    decoders: DecoderPool,
 }
 
 /// Sums over all compressed streams so far.
@@ -74,7 +74,7 @@ impl Compression {
         let of_session = self.sessions.entry(session).or_insert_with(|| Session {
             encoders: self.encoders.within(endpoint.peer_decompressors(session).into()),
             // The peer counts a stream until it is closed, which may be before its last data is read.
-            decoders: Slots::new(2 * usize::from(endpoint.decompressors())),
+            decoders: DecoderPool::new(2 * usize::from(endpoint.decompressors())),
         });
         let encoders = if compresses { of_session.encoders.clone() } else { Slots::new(0) };
         let encoder = Encoder::new(encoders).with_dictionary(endpoint.peer_has_dictionary(session));
@@ -127,7 +127,7 @@ impl Compression {
         coded: &mut Coded,
         buffer: &mut [u8],
         mut receive: impl FnMut(&mut [u8]) -> Read,
-    ) -> Result<Read, Malformed> {
+    ) -> Result<Got, Malformed> {
         let before = coded.received;
         let got = coded.read(buffer, |part| {
             Ok(match receive(part) {
@@ -138,11 +138,7 @@ impl Compression {
         });
         add(&mut self.totals.received, before, coded.received);
         self.totals.malformed += u64::from(got.is_err());
-        Ok(match got? {
-            Got::Data(count) => Read::Data(count),
-            Got::Nothing => Read::Blocked,
-            Got::End => Read::End,
-        })
+        got
     }
 }
 

@@ -10,7 +10,7 @@ use slacp::{Read, ResetReason};
 
 use super::Stream;
 use super::compression::Totals;
-use crate::testkit::{Alarm, Hops, payload};
+use crate::testkit::{Alarm, Hops, payload, prompt};
 
 /// Both sides compress.
 const BOTH: [bool; 2] = [true; 2];
@@ -175,6 +175,26 @@ fn a_reset_ends_both_directions_with_its_reason() {
     assert_eq!(finished, Poll::Ready(Err(ResetReason::Refused)));
 }
 
+/// The stream is gone while its decoder still holds data.
+#[test]
+fn what_came_before_a_reset_is_read_to_its_end() {
+    let (mut hops, alarm) = (Hops::compressing(BOTH), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    let written = alarm.poll(|context| near.poll_write(context, &text(10_000)));
+    assert_eq!(written, Poll::Ready(Ok(10_000)));
+    near.reset(ResetReason::Refused);
+    hops.pass(Duration::from_millis(100));
+    let (mut data, mut buffer) = (Vec::new(), [0; 100]);
+    let end = loop {
+        match alarm.poll(|context| far.poll_read(context, &mut buffer)) {
+            Poll::Ready(Ok(Read::Data(count))) => data.extend_from_slice(&buffer[..count]),
+            Poll::Ready(end) => break end,
+            Poll::Pending => _ = hops.run(),
+        }
+    };
+    assert_eq!((data == text(10_000), end), (true, Err(ResetReason::Refused)));
+}
+
 /// Two directions are compressed at a time here; further streams go as they are, and the places come
 /// back.
 #[test]
@@ -234,5 +254,22 @@ proptest! {
             _ => [text(sizes[side] / 2), payload(side as u64, sizes[side] / 2)].concat(),
         });
         carry(&mut hops, &data, pieces);
+    }
+}
+
+/// A context for each would take half a second.
+#[test]
+fn frames_that_hold_nothing_take_no_long_poll() {
+    const EMPTY_FRAME: [u8; 10] = [1, 0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0];
+    let (mut hops, alarm) = (Hops::compressing(BOTH), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    let (terminal, session) = (hops.hops[1].clone(), hops.sessions[1]);
+    let (said, mut at, mut buffer) = (EMPTY_FRAME.repeat(30_000), 0, vec![0; 256 << 10]);
+    while at < said.len() || hops.hops[0].compressed().received.coded < said.len() as u64 {
+        // Instead of what its coder would write.
+        at += terminal.part(0).endpoint.write(session, near.id(), &said[at..]).unwrap();
+        hops.run();
+        let read = prompt(|| alarm.poll(|context| far.poll_read(context, &mut buffer)));
+        assert!(read.is_pending());
     }
 }

@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use units::{Instant, Machine};
 
 use crate::clock;
+use crate::config::keys::format_public_key;
 use crate::hop::exchange::{Exchange, Mail, Received};
 use crate::hop::sockets::Sockets;
 use crate::hop::tcp::{Carried, ConnectionId, Sent, TcpEvent, TcpLinks};
@@ -107,6 +108,7 @@ impl Driver {
     async fn turn(&mut self) -> io::Result<()> {
         let now = clock::now();
         self.handle_timeouts(now);
+        self.hop.begin_turn(self.part);
         self.hand_out_events().await;
         self.hand_out_packets();
         self.hand_over();
@@ -115,7 +117,8 @@ impl Driver {
         self.hand_out_events().await;
         self.hop.say_waiting(now, self.counters.datagrams_sent.get());
         let deadline = self.deadline(now, flowing);
-        if deadline.is_some_and(|at| at <= now) {
+        let wants_turn = self.hop.part(self.part).wants_turn();
+        if wants_turn || deadline.is_some_and(|at| at <= now) {
             tokio::task::yield_now().await;
             self.handle_tcp(None);
             self.handle_mail(None);
@@ -359,7 +362,8 @@ impl Driver {
         }
         let from = self.sources.of(self.batch.destination());
         match self.sockets.send(&self.batch, from) {
-            Ok(()) => self.counters.datagrams_sent.add(self.batch.count() as u64),
+            Ok(true) => self.counters.datagrams_sent.add(self.batch.count() as u64),
+            Ok(false) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             // The datagrams are lost; the protocol will notice. EMSGSIZE: the network device takes
             // less than the configured MTU, as the path MTU search has just found out.
@@ -426,7 +430,17 @@ fn log_notice(notice: &Notice, counters: &Counters) {
     if matches!(notice, Notice::SharedKey { .. }) {
         counters.shared_keys.increment();
     }
-    tracing::warn!("{notice}");
+    match notice {
+        // In the form in which it is permitted.
+        Notice::Stranger { address, key: Some(key) } => tracing::warn!(
+            "refused a terminal at {address}: its key {} is not permitted here",
+            format_public_key(key)
+        ),
+        Notice::Stranger { address, key: None } => tracing::warn!(
+            "refused a terminal at {address}: it asks for a hub with another key than this one's"
+        ),
+        notice => tracing::warn!("{notice}"),
+    }
 }
 
 /// Limits the log to one line for a lasting fault.

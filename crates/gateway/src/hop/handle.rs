@@ -7,14 +7,17 @@
 
 mod figures;
 mod settings;
+mod turns;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
 use pep::accounting::{Direction, Tally};
 use pep::compression::Coded;
 use pep::forecast::Forecast;
+use pep::work::WorkShares;
 use slacp::{
     ChannelError, ChannelId, ClassId, Destination, Endpoint, Event, MOST_PARTS, Open, ResetReason,
     SessionId, StreamError, StreamId,
@@ -102,6 +105,14 @@ pub(crate) struct State {
     forced: BTreeMap<SessionId, ClassId>,
     /// How many streams of a session the main loop has yet to take.
     untaken: BTreeMap<SessionId, usize>,
+    /// How many streams ended with a session, until the main loop asks.
+    pub(super) lost: BTreeMap<SessionId, usize>,
+    /// What the sessions may do before the driver's next turn.
+    pub(super) work: WorkShares<SessionId>,
+    /// Streams that wait for that, in order.
+    resting: BTreeMap<SessionId, VecDeque<StreamId>>,
+    /// Streams that peers have opened and that wait for that, in order.
+    opened: BTreeMap<SessionId, VecDeque<(StreamId, Open<Destination>)>>,
 }
 
 impl State {
@@ -114,6 +125,10 @@ impl State {
             tally: None,
             forced: BTreeMap::new(),
             untaken: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            work: WorkShares::default(),
+            resting: BTreeMap::new(),
+            opened: BTreeMap::new(),
         }
     }
 
@@ -176,6 +191,8 @@ pub(super) struct Entry {
     usual: ClassId,
     /// Whether it counts as unheard.
     unheard: bool,
+    /// Whether it is among those that wait for the driver's next turn.
+    rests: bool,
 }
 
 impl Entry {
@@ -359,7 +376,8 @@ impl Hop {
             true => state.endpoint.open_compressed(now, session, open)?,
             false => state.endpoint.open(now, session, open)?,
         };
-        Ok(self.hold(&mut state, (session, stream), port, dscp))
+        self.hold(&mut state, (session, stream), port, dscp);
+        Ok(Stream::new(self.clone(), (session, stream)))
     }
 
     /// Whether the session has room for another stream.
@@ -385,6 +403,11 @@ impl Hop {
         drop(state);
         self.notify_driver(session);
         Ok(())
+    }
+
+    /// Whether a gateway with a session has this address.
+    pub(crate) fn has_peer_at(&self, address: IpAddr) -> bool {
+        self.each().any(|state| state.endpoint.has_peer_at(address))
     }
 
     /// Whether the peer resolves names.
@@ -430,7 +453,7 @@ impl Hop {
         self.lock(session).endpoint.peer_receives(session, channel)
     }
 
-    fn hold(&self, state: &mut State, key: Key, port: u16, dscp: Option<u8>) -> Stream {
+    fn hold(&self, state: &mut State, key: Key, port: u16, dscp: Option<u8>) {
         let classes = self.0.classes.read();
         let usual = classes.of_connection(port, dscp);
         let compresses = classes.compresses(port, dscp);
@@ -443,7 +466,6 @@ impl Hop {
             tally.opened(key.0, class);
         }
         self.notify_driver(key.0);
-        Stream::new(self.clone(), key)
     }
 
     /// The main loop has taken a stream that the peer opened.
@@ -460,6 +482,9 @@ impl Hop {
     /// Takes an event from the endpoint: wakes waiting tasks, and returns what the main loop must
     /// handle.
     pub(crate) fn take_event(&self, state: &mut State) -> Option<HopEvent> {
+        if let Some(opened) = self.next_opened(state) {
+            return Some(opened);
+        }
         while let Some((session, event)) = state.endpoint.poll_event() {
             match &event {
                 Event::Up { peer, .. } => {
@@ -479,12 +504,15 @@ impl Hop {
                 }
                 Event::Opened { stream, open } => {
                     let (key, port) = ((session, stream), open.destination.port());
-                    let stream = self.hold(state, key, port, open.dscp);
+                    self.hold(state, key, port, open.dscp);
                     if let Destination::Exchange(_) = open.destination {
                         state.entry(key).1.unheard = true;
                         self.0.unheard.send_modify(|count| *count += 1);
                     }
-                    return Some(HopEvent::Opened(stream, open));
+                    state.opened.entry(session).or_default().push_back((stream, open));
+                    if let Some(opened) = self.next_opened(state) {
+                        return Some(opened);
+                    }
                 }
                 Event::Readable(stream) => state.wake((session, stream), |e| &mut e.reader),
                 Event::Writable(stream) => state.wake((session, stream), |e| &mut e.writer),
@@ -501,6 +529,7 @@ impl Hop {
                 }
                 Event::Closed(_) => {}
                 Event::Down(_) => {
+                    self.forget_opened(state, session);
                     state.lose(session);
                     return Some(HopEvent::Session(session, event));
                 }
@@ -535,9 +564,17 @@ impl State {
 
     fn lose(&mut self, session: SessionId) {
         self.compression.lose(session);
+        self.work.remove(session);
+        self.resting.remove(&session);
+        let mut lost = 0;
         for ((_, _), entry) in self.streams.iter_mut().filter(|((s, _), _)| *s == session) {
+            let is_over = entry.reset.is_some() || entry.finished && entry.ended;
+            lost += usize::from(!is_over);
+            // It is no longer among those that wait, but may have to again for what its decoder holds.
+            entry.rests = false;
             entry.set_reset(ResetReason::SessionLost);
         }
+        self.lost.insert(session, lost);
     }
 
     pub(super) fn entry(&mut self, key: Key) -> (&mut Endpoint, &mut Entry) {

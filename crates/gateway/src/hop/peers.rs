@@ -1,6 +1,6 @@
 //! The sessions of a gateway: names of the peers, and rates from their modems.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use units::{BitRate, Instant};
 
 use crate::config::keys::format_public_key;
 use crate::hop::Hop;
-use crate::operate::status::SessionStatus;
+use crate::operate::status::{OverloadStatus, SessionStatus};
 
 /// The peers with sessions, and the rates that modems or operators have reported.
 #[derive(Debug)]
@@ -116,6 +116,22 @@ impl Peers {
             }
             (Event::Restored { rate }, Some(peer)) => {
                 tracing::info!("{}: sending at {rate} again", called(&self.names, &peer.key));
+            }
+            (Event::RateExceedsLink { .. }, Some(peer)) => {
+                let overload = hop.stats(session).and_then(|stats| stats.overload);
+                if let Some(overload) = overload.as_ref().map(OverloadStatus::from) {
+                    let source = if self.source == "modem" { "reported" } else { "configured" };
+                    let name = called(&self.names, &peer.key);
+                    tracing::warn!("{name}: {}", overload.sentence(source));
+                }
+            }
+            (Event::RateFitsLink, Some(peer)) => {
+                let name = called(&self.names, &peer.key);
+                tracing::info!("{name}: the rate no longer exceeds the link");
+            }
+            (Event::CapacityFell { from, to }, Some(peer)) => {
+                let name = called(&self.names, &peer.key);
+                tracing::warn!("{name}: the capacity of the link has fallen from {from} to {to}");
             }
             (Event::Moved { address }, Some(peer)) => {
                 peer.address = *address;
@@ -253,6 +269,17 @@ impl Peers {
         self.up.get(&session).map(|peer| called(&self.names, &peer.key))
     }
 
+    /// The keys of the peers with sessions, or of those that answer.
+    pub(crate) fn connected(&self, only_reachable: bool) -> BTreeSet<PublicKey> {
+        let wanted = |peer: &&Peer| peer.reachable || !only_reachable;
+        self.up.values().filter(wanted).map(|peer| peer.key).collect()
+    }
+
+    /// The key of a session's peer.
+    pub(crate) fn key(&self, session: SessionId) -> Option<PublicKey> {
+        self.up.get(&session).map(|peer| peer.key)
+    }
+
     pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.up.keys().copied()
     }
@@ -275,7 +302,7 @@ impl Peers {
                 since_s: now.saturating_since(peer.since).as_secs_f64(),
                 reachable: peer.reachable,
                 outages: peer.outages,
-                rate_source: self.source.to_owned(),
+                rate_source: source_in_use(self.source, stats.rate_state).to_owned(),
                 told_by_modem: reported.is_some_and(|it| it.by_modem),
                 weight: share.weight,
                 guaranteed_bit_s: share.guaranteed.map(BitRate::bits_per_second),
@@ -301,6 +328,17 @@ fn source(rate: &Rate) -> &'static str {
     }
 }
 
+/// The source of a session's rate: a session keeps its law while the configuration changes between a
+/// number and `auto`.
+fn source_in_use(configured: &'static str, state: RateState) -> &'static str {
+    let is_measured = !matches!(state, RateState::Configured | RateState::Tripped);
+    match (configured, is_measured) {
+        ("fixed", true) => "auto",
+        ("auto", false) => "fixed",
+        _ => configured,
+    }
+}
+
 fn called(names: &BTreeMap<PublicKey, String>, key: &PublicKey) -> String {
     names.get(key).cloned().unwrap_or_else(|| format!("{key:?}"))
 }
@@ -312,6 +350,8 @@ fn figures(stats: &Stats) -> SessionStatus {
         rate_bit_s: stats.rate.bits_per_second(),
         rate_state: state(stats.rate_state).map(str::to_owned),
         trips: stats.trips,
+        overload: stats.overload.as_ref().map(OverloadStatus::from),
+        capacity_falls: stats.capacity_falls,
         capacity_bit_s: stats.capacity.map(BitRate::bits_per_second),
         queue_ms: ms(stats.queue),
         loss: stats.loss,
@@ -429,6 +469,18 @@ mod tests {
         let names = BTreeMap::from([(Hops::key(1), "boat".to_owned())]);
         peers.configure(&MODEM, None, names);
         assert_eq!(peers.name(session).as_deref(), Some("boat"));
+    }
+
+    #[test]
+    fn a_session_that_keeps_its_law_is_shown_with_it() {
+        let fixed = Rate::Fixed(BitRate::from_mbit(5));
+        for (first, then, shown) in
+            [(Rate::auto(), fixed.clone(), "auto"), (fixed, Rate::auto(), "fixed")]
+        {
+            let (hops, mut peers) = ship(&first);
+            peers.configure(&then, None, BTreeMap::new());
+            assert_eq!(peers.status(hops.now, &hops.hops[0])[0].rate_source, shown);
+        }
     }
 
     #[test]

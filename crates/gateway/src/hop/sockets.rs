@@ -1,16 +1,21 @@
 //! The UDP sockets of an endpoint: one, or one for each link of a terminal.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
+use nix::net::if_::if_nametoindex;
+use os::Watched;
+use os::netlink::watch_changes;
 use pep::config::LinkConfig;
 use slacp::Ecn;
 use socket2::SockRef;
 use tokio::net::TcpSocket;
 
 use super::udp::{Batch, Reception, UdpLink, bind_device};
+use crate::presence;
 
 /// The local end of one of a terminal's links; by default, of its only one.
 #[derive(Debug, Clone, Default)]
@@ -64,22 +69,89 @@ impl LocalEnd {
     }
 }
 
+/// The socket of a link; [`None`] while its interface does not exist.
+struct LinkSocket {
+    name: String,
+    local: SocketAddr,
+    interface: Option<String>,
+    /// Index of the interface that the socket is bound to. One that is made anew has another.
+    index: u32,
+    socket: Option<UdpLink>,
+}
+
+impl LinkSocket {
+    fn new(link: &LinkConfig, usual: SocketAddr) -> Self {
+        let (name, interface) = (link.name.clone(), link.interface.clone());
+        Self { name, local: local(link, usual), interface, index: 0, socket: None }
+    }
+
+    /// Whether its interface has gone, has come, or is another one by that name.
+    fn is_outdated(&self) -> bool {
+        let index = self.interface.as_ref().map(|name| index_of(name));
+        index.is_some_and(|index| index != self.index || index != 0 && self.socket.is_none())
+    }
+
+    /// Binds the socket, unless the interface does not exist.
+    ///
+    /// # Errors
+    /// The system's; then there is no socket.
+    fn bind(&mut self) -> io::Result<()> {
+        self.socket = None;
+        self.index = self.interface.as_ref().map_or(0, |name| index_of(name));
+        if self.index == 0 && self.interface.is_some() {
+            return Ok(());
+        }
+        match UdpLink::bind_to(self.local, self.interface.as_deref()) {
+            // It has gone since: the next change tells.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+            bound => bound.map(|socket| self.socket = Some(socket)),
+        }
+    }
+
+    /// Binds the socket again if the interface has changed.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    fn follow(&mut self) -> io::Result<()> {
+        if !self.is_outdated() {
+            return Ok(());
+        }
+        self.bind()?;
+        match &self.socket {
+            Some(_) => tracing::info!("link {:?} uses its new interface", self.name),
+            None => tracing::warn!("link {:?}: its interface is gone", self.name),
+        }
+        Ok(())
+    }
+}
+
+/// 0 if there is no such interface.
+fn index_of(name: &str) -> u32 {
+    if_nametoindex(name).unwrap_or(0)
+}
+
 /// Sockets by the number of their link.
 pub(crate) struct Sockets {
-    links: Vec<UdpLink>,
+    links: Vec<LinkSocket>,
     /// Where to look first for what has arrived, so that a busy link does not starve another.
     turn: usize,
+    /// Tells when interfaces come and go; [`None`] if no link names one.
+    changes: Option<Watched>,
+    has_changed: AtomicBool,
 }
 
 impl From<UdpLink> for Sockets {
     fn from(link: UdpLink) -> Self {
-        Self { links: vec![link], turn: 0 }
+        let local = (Ipv6Addr::UNSPECIFIED, 0).into();
+        let (name, interface, socket) = (String::new(), None, Some(link));
+        let only = LinkSocket { name, local, interface, index: 0, socket };
+        Self { links: vec![only], turn: 0, changes: None, has_changed: AtomicBool::new(false) }
     }
 }
 
 impl Sockets {
     /// A socket for each of a terminal's links, which send from `usual` if a link has no address of
-    /// its own.
+    /// its own. Those whose interface does not exist get it when it does.
     ///
     /// # Errors
     /// The system's, with the link.
@@ -87,49 +159,98 @@ impl Sockets {
         links: &[LinkConfig],
         usual: SocketAddr,
     ) -> Result<Self, (String, io::Error)> {
-        let bind = |link: &LinkConfig| {
-            let bound = UdpLink::bind_to(local(link, usual), link.interface.as_deref());
-            bound.map_err(|cause| (link.name.clone(), cause))
-        };
-        Ok(Self { links: links.iter().map(bind).collect::<Result<_, _>>()?, turn: 0 })
+        let named = links.iter().find(|link| link.interface.is_some());
+        // Before the sockets, so that no change is missed.
+        let changes = named.map(|link| {
+            watch_changes().and_then(Watched::new).map_err(|cause| (link.name.clone(), cause))
+        });
+        let changes = changes.transpose()?;
+        let mut links: Vec<LinkSocket> =
+            links.iter().map(|link| LinkSocket::new(link, usual)).collect();
+        for link in &mut links {
+            presence::warn_of_address(link.local);
+            link.bind().map_err(|cause| (link.name.clone(), cause))?;
+            if link.socket.is_none() {
+                let interface = link.interface.as_deref().unwrap_or_default();
+                let name = &link.name;
+                tracing::warn!("link {name:?} waits for its interface {interface:?}");
+            }
+        }
+        Ok(Self { links, turn: 0, changes, has_changed: AtomicBool::new(false) })
     }
 
-    /// Waits until a socket may be readable.
+    /// Waits until a socket may be readable, or an interface has come or gone; then call
+    /// [`Self::receive`].
     pub(crate) async fn readable(&self) -> io::Result<()> {
-        poll_fn(|context| {
+        let any = poll_fn(|context| {
             // All are asked, so that each wakes this task.
-            self.links.iter().fold(Poll::Pending, |found, link| {
+            self.bound().fold(Poll::Pending, |found, link| {
                 let ready = link.poll_readable(context);
                 if found.is_ready() { found } else { ready }
             })
-        })
-        .await
+        });
+        let changed = async {
+            match &self.changes {
+                Some(changes) => changes.discard().await?,
+                None => pending().await,
+            }
+            self.has_changed.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        tokio::select! {
+            ready = any => ready,
+            changed = changed => changed,
+        }
     }
 
     /// Waits until the only socket may be writable. With several, none is waited for.
     pub(crate) async fn writable(&self) -> io::Result<()> {
-        self.links[0].writable().await
+        match &self.links[0].socket {
+            Some(socket) => socket.writable().await,
+            None => pending().await,
+        }
+    }
+
+    fn bound(&self) -> impl Iterator<Item = &UdpLink> {
+        self.links.iter().filter_map(|link| link.socket.as_ref())
+    }
+
+    /// Binds the sockets of links whose interfaces have changed.
+    fn follow_changes(&mut self) {
+        for link in &mut self.links {
+            if let Err(error) = link.follow() {
+                tracing::warn!("cannot use link {:?}: {error}", link.name);
+            }
+        }
     }
 
     /// Maximum datagrams per [`Batch`].
     pub(crate) fn most_segments(&self) -> usize {
-        self.links.iter().map(UdpLink::most_segments).min().unwrap_or(1)
+        self.bound().map(UdpLink::most_segments).min().unwrap_or(1)
     }
 
     /// Sends a batch over its link; `WouldBlock` if the kernel has no room now. With several links, the
     /// batch is then lost: one that takes nothing, because its modem is off, must not hold up the
-    /// others.
-    pub(crate) fn send(&self, batch: &Batch, from: Option<IpAddr>) -> io::Result<()> {
+    /// others. Returns whether it was sent: false without the link's interface.
+    pub(crate) fn send(&mut self, batch: &Batch, from: Option<IpAddr>) -> io::Result<bool> {
         // A hub reaches its terminals over all links from one socket.
-        if let [only] = &self.links[..] {
-            return only.send(batch, from);
+        let is_only = self.links.len() == 1;
+        let number = if is_only { 0 } else { usize::from(batch.link()) };
+        let Some(link) = self.links.get_mut(number) else { return Ok(false) };
+        if link.socket.is_none() {
+            // In case it could not be bound when its interface came.
+            link.follow()?;
         }
-        let Some(socket) = self.links.get(usize::from(batch.link())) else { return Ok(()) };
-        match socket.send_at_once(batch, from) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+        let Some(socket) = &link.socket else { return Ok(false) };
+        let sent = match is_only {
+            true => socket.send(batch, from),
+            false => socket.send_at_once(batch, from),
+        };
+        match sent {
+            Err(error) if !is_only && error.kind() == io::ErrorKind::WouldBlock => {
                 Err(io::Error::other("a link takes no more"))
             }
-            result => result,
+            sent => sent.map(|()| true),
         }
     }
 
@@ -140,10 +261,14 @@ impl Sockets {
         buffers: &mut Reception,
         mut datagram: impl FnMut(SocketAddr, Option<IpAddr>, Ecn, &mut [u8]),
     ) -> io::Result<bool> {
+        if self.has_changed.swap(false, Ordering::Relaxed) {
+            self.follow_changes();
+        }
         let count = self.links.len();
         for step in 0..count {
             let number = (self.turn + step) % count;
-            match self.links[number].receive(buffers, &mut datagram) {
+            let Some(socket) = &self.links[number].socket else { continue };
+            match socket.receive(buffers, &mut datagram) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => {
                     self.turn = (number + 1) % count;
@@ -167,9 +292,15 @@ fn local(link: &LinkConfig, usual: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::os::fd::AsFd;
+
+    use netlink_packet_route::RouteNetlinkMessage;
+    use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+    use os::netlink::{End, RouteSocket};
 
     use super::*;
     use crate::hop::udp::{Label, TrafficClass};
+    use crate::testkit::in_namespace;
 
     fn link(name: &str, last: u8) -> LinkConfig {
         let source = Some(Ipv4Addr::new(127, 0, 0, last).into());
@@ -219,7 +350,7 @@ mod tests {
     async fn the_first_packet_of_each_link_leaves_at_once() {
         let hub = UdpLink::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let to = hub.local_addr().unwrap();
-        let sockets =
+        let mut sockets =
             Sockets::bind(&[link("geo", 2), link("leo", 3)], "0.0.0.0:0".parse().unwrap()).unwrap();
         for number in [0, 1] {
             let mut batch = Batch::default();
@@ -229,10 +360,64 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_without_its_address_is_named() {
-        let links =
-            [link("geo", 2), LinkConfig { source: Some([192, 0, 2, 9].into()), ..link("leo", 3) }];
-        let error = Sockets::bind(&links, "0.0.0.0:0".parse().unwrap()).err().unwrap();
-        assert_eq!(error.0, "leo");
+    async fn a_link_whose_port_is_taken_is_named() {
+        let taken = UdpSocket::bind("127.0.0.3:0").unwrap();
+        let usual = taken.local_addr().unwrap();
+        let error = Sockets::bind(&[link("geo", 2), link("leo", 3)], usual).err().unwrap();
+        assert_eq!((error.0.as_str(), error.1.kind()), ("leo", io::ErrorKind::AddrInUse));
+    }
+
+    /// A pair of devices, `name` and `peer0`.
+    fn add_devices(name: &str) {
+        let netns = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+        let end = |name| End { netns: netns.as_fd(), name, station: None };
+        RouteSocket::open().unwrap().add_veth([&end(name), &end("peer0")]).unwrap();
+    }
+
+    /// Changes a device: gives it another name, or removes it.
+    fn change(name: &str, to: Option<&str>) {
+        let mut link = LinkMessage::default();
+        link.header.index = if_nametoindex(name).unwrap();
+        link.attributes.extend(to.map(|to| LinkAttribute::IfName(to.to_owned())));
+        let mut kernel = RouteSocket::open().unwrap();
+        match to {
+            Some(_) => kernel.request(RouteNetlinkMessage::SetLink(link), 0).unwrap(),
+            None => assert!(kernel.remove(RouteNetlinkMessage::DelLink(link)).unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_link_follows_its_interface_by_name() {
+        in_namespace(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let interface = Some("wan0".to_owned());
+                let links =
+                    [LinkConfig { interface, source: None, ..link("geo", 2) }, link("leo", 3)];
+                let mut sockets = Sockets::bind(&links, "0.0.0.0:0".parse().unwrap()).unwrap();
+                let mut reception = Reception::new();
+                let to = "127.0.0.9:9".parse().unwrap();
+                let mut batch = Batch::default();
+                batch.join(label(to, 0), b"lost", 1);
+                assert!(!sockets.send(&batch, None).unwrap(), "there is no interface");
+                let steps: [(fn(), bool); 6] = [
+                    (|| add_devices("wan0"), true),
+                    (|| change("wan0", None), false),
+                    (|| add_devices("wan0"), true),
+                    (|| change("wan0", Some("old0")), false),
+                    (|| change("peer0", Some("wan0")), true),
+                    (|| change("wan0", None), false),
+                ];
+                for (number, (step, is_bound)) in steps.into_iter().enumerate() {
+                    step();
+                    sockets.readable().await.unwrap();
+                    let _ = sockets.receive(&mut reception, |_, _, _, _| {});
+                    let geo = &sockets.links[0];
+                    assert_eq!(geo.socket.is_some(), is_bound, "step {number}");
+                    assert_eq!(geo.index, index_of("wan0"), "step {number}");
+                    assert!(sockets.links[1].socket.is_some());
+                }
+            });
+        });
     }
 }

@@ -5,10 +5,11 @@ use std::io::IoSlice;
 use std::task::{Context, Poll, Waker};
 
 use pep::accounting::Direction;
-use slacp::{Read, ResetReason, Room, SessionId, StreamError, StreamId};
+use pep::compression::Got;
+use slacp::{Endpoint, Read, ResetReason, Room, SessionId, StreamError, StreamId};
 
-use super::compression::send;
-use super::handle::{Hop, Key, State};
+use super::compression::{Compression, send};
+use super::handle::{Entry, Hop, Key, State};
 use crate::clock;
 
 /// A stream. Dropping it before both directions have ended resets it: an aborted connection must
@@ -35,35 +36,65 @@ impl Stream {
         buffer: &mut [u8],
     ) -> Poll<Result<Read, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
-        let (endpoint, entry, compression) = state.parts(self.key);
-        if let Some(reason) = entry.reset {
+        let (_, entry) = state.entry(self.key);
+        if let (Some(reason), None) = (entry.reset, &entry.coded) {
             return Poll::Ready(Err(reason));
         }
         if entry.ended {
             return Poll::Ready(Ok(Read::End));
         }
+        if !state.may_work(self.key.0) {
+            return self.rest(&mut state, context, |entry| &mut entry.reader);
+        }
+        let (endpoint, entry, compression) = state.parts(self.key);
         // If the endpoint no longer knows the stream, it was reset; a pending event has the reason.
         let mut receive = |buffer: &mut [u8]| {
             endpoint.read(self.key.0, self.key.1, buffer).unwrap_or(Read::Blocked)
         };
-        let read = match &mut entry.coded {
-            Some(coded) => compression.read(coded, buffer, receive),
-            None => Ok(receive(buffer)),
+        let Some(coded) = &mut entry.coded else {
+            let read = receive(buffer);
+            return self.handle_read(&mut state, context, read);
         };
-        let read = match read {
-            Ok(read) => read,
+        let before = coded.work();
+        let got = compression.read(coded, buffer, receive);
+        let decoding = coded.work() - before;
+        state.work.charge(self.key.0, decoding);
+        match got {
+            Ok(Got::Data(count)) => self.handle_read(&mut state, context, Read::Data(count)),
+            Ok(Got::End) => self.handle_read(&mut state, context, Read::End),
+            Ok(Got::Nothing) => {
+                if let Some(reason) = state.entry(self.key).1.reset {
+                    // Until now the decoder held what had come before.
+                    return Poll::Ready(Err(reason));
+                }
+                if decoding > 0 {
+                    // Something was read that became nothing yet.
+                    self.hop.notify_driver(self.key.0);
+                }
+                self.handle_read(&mut state, context, Read::Blocked)
+            }
+            Ok(Got::Later) => self.rest(&mut state, context, |entry| &mut entry.reader),
             Err(error) => {
                 tracing::debug!("a stream is reset: {error}");
+                state.entry(self.key).1.coded = None;
                 drop(state);
                 self.abandon(ResetReason::Reset);
-                return Poll::Ready(Err(ResetReason::Reset));
+                Poll::Ready(Err(ResetReason::Reset))
             }
-        };
-        if read == Read::Blocked && entry.coded.is_some() {
-            // Something may have been read that became nothing yet.
-            self.hop.notify_driver(self.key.0);
         }
-        self.handle_read(&mut state, context, read)
+    }
+
+    /// Waits for the next turn of the driver, in which the session may work again.
+    fn rest<T>(
+        &self,
+        state: &mut State,
+        context: &Context<'_>,
+        waker: impl FnOnce(&mut Entry) -> &mut Option<Waker>,
+    ) -> Poll<T> {
+        wait(waker(state.entry(self.key).1), context);
+        state.rest(self.key);
+        self.hop.notify_driver(self.key.0);
+        Poll::Pending
     }
 
     /// Whether what the stream carries is compressed, which [`Self::poll_offer`] and
@@ -81,13 +112,17 @@ impl Stream {
         take: impl FnOnce(&[IoSlice<'_>]) -> usize,
     ) -> Poll<Result<Read, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
-        let (endpoint, entry, _) = state.parts(self.key);
+        let (_, entry) = state.entry(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
         if entry.ended {
             return Poll::Ready(Ok(Read::End));
         }
+        if !state.may_work(self.key.0) {
+            return self.rest(&mut state, context, |entry| &mut entry.reader);
+        }
+        let (endpoint, _) = state.entry(self.key);
         let read = endpoint.offer(self.key.0, self.key.1, take).unwrap_or(Read::Blocked);
         self.handle_read(&mut state, context, read)
     }
@@ -107,6 +142,7 @@ impl Stream {
             }
             Read::End => entry.ended = true,
             Read::Data(count) => {
+                state.charge(self.key.0, count);
                 state.count(self.key, Direction::From, count);
                 if let Some(forecast) = &mut state.forecast {
                     forecast.handle_received(clock::now(), self.key);
@@ -136,10 +172,14 @@ impl Stream {
         data: &[u8],
     ) -> Poll<Result<usize, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
-        let (endpoint, entry, compression) = state.parts(self.key);
+        let (_, entry) = state.entry(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
+        if !state.may_work(self.key.0) {
+            return self.rest(&mut state, context, |entry| &mut entry.writer);
+        }
+        let (endpoint, entry, compression) = state.parts(self.key);
         let taken = match &mut entry.coded {
             Some(coded) => compression.write(coded, data, |bytes| send(endpoint, self.key, bytes)),
             None => send(endpoint, self.key, data),
@@ -164,10 +204,14 @@ impl Stream {
         read: impl FnOnce(&mut Room<'_>),
     ) -> Poll<Result<usize, ResetReason>> {
         let mut state = self.hop.lock(self.key.0);
-        let (endpoint, entry, _) = state.parts(self.key);
+        let (_, entry) = state.entry(self.key);
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
+        if !state.may_work(self.key.0) {
+            return self.rest(&mut state, context, |entry| &mut entry.writer);
+        }
+        let (endpoint, entry) = state.entry(self.key);
         match endpoint.fill(self.key.0, self.key.1, read) {
             Ok(Some(0)) => Poll::Ready(Ok(0)),
             Ok(Some(count)) => {
@@ -184,6 +228,7 @@ impl Stream {
 
     /// Keeps account of what was written.
     fn handle_written(&self, state: &mut State, count: usize) {
+        state.charge(self.key.0, count);
         state.count(self.key, Direction::To, count);
         if let Some(forecast) = &mut state.forecast {
             forecast.handle_sent(clock::now(), self.key, count);
@@ -198,10 +243,7 @@ impl Stream {
         if let Some(reason) = entry.reset {
             return Poll::Ready(Err(reason));
         }
-        let is_flushed = entry
-            .coded
-            .as_mut()
-            .is_none_or(|coded| compression.finish(coded, |bytes| send(endpoint, self.key, bytes)));
+        let is_flushed = is_flushed(endpoint, entry, compression, self.key);
         self.hop.notify_driver(self.key.0);
         if !is_flushed {
             wait(&mut entry.writer, context);
@@ -287,7 +329,26 @@ impl Stream {
         }
     }
 
-    /// Resets both directions with a reason for the peer.
+    /// Bytes that the peer has not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        let mut state = self.hop.lock(self.key.0);
+        let (endpoint, _) = state.entry(self.key);
+        let stats = endpoint.stream_stats(self.key.0, self.key.1);
+        stats.map_or(0, |stats| stats.unsent + stats.unacknowledged)
+    }
+
+    /// Makes sure that a compressed stream has taken all that was written; false if it has no room.
+    pub(crate) fn flush(&self) -> bool {
+        let mut state = self.hop.lock(self.key.0);
+        let (endpoint, entry, compression) = state.parts(self.key);
+        let is_flushed = entry.reset.is_some()
+            || entry.finished
+            || is_flushed(endpoint, entry, compression, self.key);
+        self.hop.notify_driver(self.key.0);
+        is_flushed
+    }
+
+    /// Resets both directions, with a reason for the peer, once the peer has what was written.
     pub(crate) fn reset(self, reason: ResetReason) {
         self.abandon(reason);
     }
@@ -300,7 +361,7 @@ impl Stream {
             return;
         }
         // Fails only for a stream that is already gone.
-        let _ = endpoint.reset(self.key.0, self.key.1, reason);
+        let _ = endpoint.reset_after_data(self.key.0, self.key.1, reason);
         entry.reset = Some(reason);
         self.hop.notify_driver(self.key.0);
     }
@@ -317,6 +378,17 @@ impl Drop for Stream {
             forecast.remove(self.key);
         }
     }
+}
+
+/// Writes what must precede the end or the reset of a stream; whether there was room for it.
+fn is_flushed(
+    endpoint: &mut Endpoint,
+    entry: &mut Entry,
+    compression: &mut Compression,
+    key: Key,
+) -> bool {
+    let coded = entry.coded.as_mut();
+    coded.is_none_or(|coded| compression.finish(coded, |bytes| send(endpoint, key, bytes)))
 }
 
 fn wait(waker: &mut Option<Waker>, context: &Context<'_>) {

@@ -30,7 +30,7 @@ use units::Instant;
 
 use super::sockets::LocalEnd;
 use super::tls;
-use crate::clock;
+use crate::{clock, handshake};
 
 /// The first bytes of a connection.
 const PREFACE: &[u8; 8] = b"SLACP\0\0\x01";
@@ -412,7 +412,7 @@ impl TcpLinks {
         let links = self.clone();
         let carried = level.clone();
         let task = tokio::spawn(async move {
-            let ended = links.carry(id, arrived, outgoing, &carried).await;
+            let ended = links.carry((id, far), arrived, outgoing, &carried).await;
             tracing::debug!(%far, "TCP connection of the hop ended: {ended:?}");
             links.end(id).await;
         });
@@ -425,7 +425,7 @@ impl TcpLinks {
 
     async fn carry(
         &self,
-        id: ConnectionId,
+        (id, far): (ConnectionId, SocketAddr),
         arrived: Arrived,
         outgoing: UnboundedReceiver<Vec<u8>>,
         level: &Level,
@@ -434,7 +434,8 @@ impl TcpLinks {
         let (connection, accepted) = match arrived {
             Arrived::Ours(connection) => (connection, false),
             Arrived::Theirs(stream, tls) => {
-                (timeout(PROOF, Connection::of_terminal(stream, tls)).await??, true)
+                let begun = Connection::of_terminal(stream, far.ip(), tls);
+                (timeout(PROOF, begun).await??, true)
             }
         };
         let Connection { socket, reader, writer } = connection;
@@ -559,7 +560,11 @@ impl Connection {
     }
 
     /// Looks whether a terminal speaks TLS.
-    async fn of_terminal(stream: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<Self> {
+    async fn of_terminal(
+        stream: TcpStream,
+        far: IpAddr,
+        tls: Option<TlsAcceptor>,
+    ) -> io::Result<Self> {
         let Some(tls) = tls else { return Self::plain(stream) };
         let mut first = [0];
         stream.peek(&mut first).await?;
@@ -567,7 +572,8 @@ impl Connection {
             return Self::plain(stream);
         }
         let socket = stream.as_fd().try_clone_to_owned()?;
-        let (reader, writer) = tokio::io::split(tls.accept(stream).await?);
+        let (reader, writer) =
+            tokio::io::split(handshake::accept(&tls, network(far), stream).await?);
         Ok(Self { socket, reader: Box::new(reader), writer: Box::new(writer) })
     }
 }

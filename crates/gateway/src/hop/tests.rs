@@ -301,3 +301,97 @@ fn a_peer_that_opens_and_resets_streams_fills_no_queue() {
     hops.hops[0].taken(&queued[0]);
     assert!(hops.try_open().1.is_some() && hops.try_open().1.is_none());
 }
+
+/// Whatever the sizes: here it is the calls that cost most.
+#[test]
+fn a_session_that_has_had_its_share_waits_for_the_driver_s_next_turn() {
+    let (mut hops, alarm) = (Hops::new(), Arc::<Alarm>::default());
+    let streams: Vec<_> = (0..250).map(|_| hops.open()).collect();
+    for [near, _] in &streams {
+        assert_eq!(write(near, b"x", &alarm), Poll::Ready(Ok(1)));
+        hops.run();
+    }
+    let came = |[_, far]: &&[Stream; 2]| read(far, &alarm) == Poll::Ready(Ok(b"x".to_vec()));
+    let hub = hops.hops[0].clone();
+    alarm.take();
+    let turns = [(); 3].map(|()| {
+        hub.begin_turn(0);
+        streams.iter().filter(came).count()
+    });
+    assert_eq!(turns, [100, 100, 50]);
+    // At most 128 in a turn; the others were asked here without.
+    assert_eq!(alarm.take(), 128 + 50);
+    assert!(!hub.part(0).wants_turn());
+}
+
+/// Only a compressed stream still holds something then.
+#[test]
+fn a_stream_that_waits_for_a_turn_is_woken_also_after_its_session_is_lost() {
+    let (mut hops, alarm) = (Hops::compressing([true; 2]), Arc::<Alarm>::default());
+    let [near, far] = hops.open();
+    assert_eq!(write(&near, b"x", &alarm), Poll::Ready(Ok(1)));
+    hops.run();
+    let ([hub, terminal], session) = (hops.hops.clone(), hops.sessions[0]);
+    let work_much = || hub.part(0).charge(session, 100 << 20);
+    work_much();
+    assert!(read(&far, &alarm).is_pending());
+    terminal.shut_down(hops.now);
+    hops.carry();
+    {
+        let mut state = hub.part(0);
+        while hub.take_event(&mut state).is_some() {}
+    }
+    assert_eq!(alarm.take(), 1);
+    work_much();
+    assert!(read(&far, &alarm).is_pending());
+    hub.begin_turn(0);
+    assert_eq!(alarm.take(), 1);
+}
+
+#[test]
+fn openings_beyond_a_session_s_share_wait_for_the_driver_s_next_turn() {
+    let mut hops = Hops::new();
+    let (source, destination) = (([10, 0, 0, 1], 40_000).into(), ([10, 9, 0, 1], 80).into());
+    let open: Open = Open { destination, source, dscp: None };
+    let [hub, terminal] = hops.hops.clone();
+    let opened = || terminal.open(hops.now, hops.sessions[1], open).unwrap();
+    let near: Vec<_> = std::iter::repeat_with(opened).take(50).collect();
+    hops.carry();
+    let mut far = Vec::new();
+    let turns = [(); 4].map(|()| {
+        hub.begin_turn(0);
+        let before = far.len();
+        let mut state = hub.part(0);
+        while let Some(event) = hub.take_event(&mut state) {
+            if let HopEvent::Opened(stream, _) = event {
+                far.push(stream);
+            }
+        }
+        far.len() - before
+    });
+    assert_eq!(turns, [20, 20, 10, 0]);
+    assert!(far.iter().map(Stream::id).eq(near.iter().map(Stream::id)), "in order");
+}
+
+#[test]
+fn openings_that_wait_go_with_their_session() {
+    let mut hops = Hops::new();
+    let (source, destination) = (([10, 0, 0, 1], 40_000).into(), ([10, 9, 0, 1], 80).into());
+    let open: Open = Open { destination, source, dscp: None };
+    let [hub, terminal] = hops.hops.clone();
+    let opened = || terminal.open(hops.now, hops.sessions[1], open).unwrap();
+    let near: Vec<_> = std::iter::repeat_with(opened).take(50).collect();
+    hops.carry();
+    let taken = |hub: &super::Hop| {
+        let mut state = hub.part(0);
+        std::iter::from_fn(|| hub.take_event(&mut state)).collect::<Vec<_>>()
+    };
+    let first = taken(&hub);
+    assert_eq!((first.len(), hub.part(0).streams.len()), (20, 50));
+    terminal.shut_down(hops.now);
+    hops.carry();
+    assert!(matches!(taken(&hub)[..], [HopEvent::Session(_, slacp::Event::Down(_))]));
+    drop(first);
+    assert!(hub.part(0).streams.is_empty() && !hub.part(0).wants_turn());
+    drop(near);
+}

@@ -22,6 +22,8 @@ use tokio_rustls::rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::config::keys::private_pem;
+
 /// The first byte of a TLS connection: a handshake record (RFC 8446 §5.1).
 pub(super) const FIRST: u8 = 0x16;
 
@@ -87,7 +89,8 @@ fn identity(
     if chain.is_empty() {
         return Err(said(&files.certificate, "it holds no certificate (PEM)".to_owned()));
     }
-    let key = PrivateKeyDer::from_pem_reader(open(&files.key)?)
+    let key = private_pem(&files.key).map_err(|error| said(&files.key, error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
         .map_err(|error| said(&files.key, format!("it holds no private key (PEM): {error}")))?;
     Ok((chain, key))
 }

@@ -15,6 +15,8 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use units::ByteCount;
 
+use crate::presence;
+
 /// Socket buffers: 64 ms at 1 Gbit/s, for while we are busy.
 const KERNEL_BUFFER: ByteCount = ByteCount::new(8 << 20);
 /// Maximum UDP payload over IPv4; GRO and GSO stay below it too.
@@ -145,8 +147,10 @@ impl UdpLink {
 /// # Errors
 /// The system's.
 pub(super) fn bind_device(local: SocketAddr, interface: Option<&str>) -> io::Result<Socket> {
-    let socket = bind(local, false)?;
+    let socket = open(local)?;
+    // First the device: two links may have the same port, each on its own.
     socket.bind_device(interface.map(str::as_bytes))?;
+    presence::bind(&socket, local)?;
     Ok(socket)
 }
 
@@ -159,12 +163,17 @@ pub(crate) fn try_bind(local: SocketAddr, interface: Option<&str>) -> io::Result
 }
 
 fn bind(local: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = open(local)?;
+    socket.set_reuse_port(shared)?;
+    presence::bind(&socket, local)?;
+    Ok(socket)
+}
+
+fn open(local: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     if local.is_ipv6() {
         socket.set_only_v6(false)?;
     }
-    socket.set_reuse_port(shared)?;
-    socket.bind(&local.into())?;
     Ok(socket)
 }
 

@@ -1,6 +1,6 @@
 //! Answers to a client that do not come straight from its server.
 
-use pep::http::{Answer, RequestHead, ResponseHead};
+use pep::http::{Answer, Fields, RequestHead, ResponseHead};
 
 use super::conversation::{Conversation, Fate};
 use super::disk::Bytes;
@@ -55,7 +55,7 @@ impl Conversation {
     ) -> Fate {
         let keeps = request.keeps_alive();
         head.fields.push("Cache-Status", format!("skyhop; {how}"));
-        persist(&mut head, request, keeps);
+        persist(&mut head.fields, request.minor, keeps);
         let mut first = Vec::new();
         head.write(&mut first);
         let body = body.unwrap_or_default();
@@ -74,11 +74,12 @@ impl Conversation {
     }
 }
 
-/// Says whether the connection stays open (RFC 9112 §9.3).
-pub(super) fn persist(head: &mut ResponseHead, request: &RequestHead, keeps: bool) {
-    match (keeps, request.minor) {
-        (false, _) => head.fields.push("Connection", "close"),
-        (true, 0) => head.fields.push("Connection", "keep-alive"),
+/// Says in a message from or to a client of this minor version whether the connection stays open
+/// (RFC 9112 §9.3).
+pub(super) fn persist(fields: &mut Fields, minor: u8, keeps: bool) {
+    match (keeps, minor) {
+        (false, _) => fields.push("Connection", "close"),
+        (true, 0) => fields.push("Connection", "keep-alive"),
         (true, _) => {}
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pep::http::{Asked, Body, Framing, Key, Parsed, Plan, RequestHead};
-use slacp::{Destination, Open, ResetReason};
+use slacp::{Destination, Open, ResetReason, client_network};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -16,7 +16,6 @@ use super::wire::{As, Broken, Inlet, Wire, pass};
 use super::{Shared, refresh};
 use crate::clock;
 use crate::operate::connections::{Origin, Registered};
-use crate::proxy::client_network;
 use crate::relay::leg::{Leg, shut_down};
 use crate::relay::{self, dial, tcp};
 
@@ -112,7 +111,10 @@ impl Conversation {
             Fate::Plain => self.relay(entry).await,
             Fate::Broken(reason) => {
                 counters.reset.increment();
-                counters.reasons.count(reason);
+                counters.count_refusal(clock::now(), self.open.source.ip(), reason);
+                // The server need not wait for what the client has yet to hear.
+                self.upstream = None;
+                self.leg.reset_after_data().await;
             }
         }
     }
@@ -142,10 +144,11 @@ impl Conversation {
             Ok(Ok(None)) | Err(_) => return Ok(Some(Fate::Plain)),
             Ok(Err(reason)) => return Err(reason),
         };
-        let first = std::mem::take(&mut self.inlet.bytes);
+        let first = self.inlet.take();
         let socket = self.leg.duplicate().map_err(|error| dial::reason(&error))?;
+        let client = self.open.source.ip();
         let under = Under::Socket(socket, first);
-        match timeout(HANDSHAKE, Secure::accept(&site.acceptor, under)).await {
+        match timeout(HANDSHAKE, Secure::accept(&site.acceptor, client, under)).await {
             Ok(Ok(secure)) => self.secure = Some((site, secure)),
             Ok(Err(error)) => {
                 tracing::debug!("a client of {} fails at TLS: {error}", site.host);
@@ -159,12 +162,12 @@ impl Conversation {
     /// The site that the client asks for, if it is ours.
     async fn hello(&mut self) -> Result<Option<Site>, ResetReason> {
         loop {
-            match self.shared.sites.meet(&self.inlet.bytes) {
+            match self.shared.sites.meet(self.inlet.bytes()) {
                 Met::Site(site) => return Ok(Some(*site)),
                 Met::Incomplete if !self.inlet.ended => {}
                 Met::Incomplete | Met::Other => return Ok(None),
             }
-            let limit = if self.inlet.bytes.is_empty() { SILENCE } else { HEAD };
+            let limit = if self.inlet.is_empty() { SILENCE } else { HEAD };
             match timeout(limit, self.inlet.fill(Wire::Socket(self.leg.socket()))).await {
                 Ok(filled) => filled.map(|_| ())?,
                 Err(_) => return Ok(None),
@@ -195,7 +198,7 @@ impl Conversation {
 
     async fn next(&mut self) -> Result<Next, ResetReason> {
         loop {
-            match RequestHead::parse(&self.inlet.bytes) {
+            match self.inlet.head(RequestHead::parse) {
                 Parsed::Head(head, length) => match head.framing() {
                     Ok(framing) => {
                         self.inlet.consume(length);
@@ -209,7 +212,7 @@ impl Conversation {
                 },
                 Parsed::Malformed => return Ok(Next::Plain),
                 Parsed::Incomplete if !self.inlet.ended => {}
-                Parsed::Incomplete if self.spoke && self.inlet.bytes.is_empty() => {
+                Parsed::Incomplete if self.spoke && self.inlet.is_empty() => {
                     return Ok(Next::End);
                 }
                 Parsed::Incomplete => return Ok(Next::Plain),
@@ -223,7 +226,7 @@ impl Conversation {
     /// Waits for the client. Returns `false` if it is none of HTTP.
     async fn wait(&mut self) -> Result<bool, ResetReason> {
         let client = wire(&self.leg, &self.secure);
-        if !self.inlet.bytes.is_empty() {
+        if !self.inlet.is_empty() {
             return match timeout(HEAD, self.inlet.fill(client)).await {
                 Ok(filled) => filled.map(|_| true),
                 Err(_) => Ok(false),
@@ -353,10 +356,10 @@ impl Conversation {
             Ok(upstream) => upstream,
             Err(reason) => {
                 counters.failed.increment();
-                return counters.reasons.count(reason);
+                return counters.count_refusal(clock::now(), self.open.source.ip(), reason);
             }
         };
-        if self.client().write(&upstream.inlet.bytes).await.is_err() {
+        if self.client().write(upstream.inlet.bytes()).await.is_err() {
             return counters.reset.increment();
         }
         if self.secure.is_some() {
@@ -367,11 +370,12 @@ impl Conversation {
                 }
                 Err(reason) => {
                     counters.reset.increment();
-                    counters.reasons.count(reason);
+                    counters.count_refusal(clock::now(), self.open.source.ip(), reason);
+                    self.leg.reset_after_data().await;
                 }
             };
         }
-        let first = self.inlet.bytes;
+        let first = self.inlet.take();
         match upstream.end {
             End::Stream(stream) => {
                 let report = address(&self.open.destination);
@@ -417,26 +421,35 @@ fn is_for(request: &RequestHead, site: &str) -> bool {
     host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name) == site
 }
 
-/// Passes on everything between two ends.
+/// Passes on everything between two ends. From one that takes no more, what it has said is still heard.
 async fn both_ways(
     client: Wire<'_>,
     said: &mut Inlet,
     server: Wire<'_>,
     heard: &mut Inlet,
 ) -> Result<(), ResetReason> {
-    heard.bytes.clear();
-    let (up, down) = (one_way((client, said), server), one_way((server, heard), client));
-    tokio::try_join!(up, down).map(|_| ())
+    heard.clear();
+    let up = async { source_failed(&one_way((client, said), server).await) };
+    let down = async { source_failed(&one_way((server, heard), client).await) };
+    let (up, down) = tokio::try_join!(up, down)?;
+    up.and(down)
 }
 
-async fn one_way(from: (Wire<'_>, &mut Inlet), to: Wire<'_>) -> Result<(), ResetReason> {
+/// The failure of a direction's source, outside, or that of its sink, inside.
+fn source_failed(passed: &Result<(), Broken>) -> Result<Result<(), ResetReason>, ResetReason> {
+    match passed {
+        Ok(()) => Ok(Ok(())),
+        Err(Broken::To(reason)) => Ok(Err(*reason)),
+        Err(Broken::From(reason)) => Err(*reason),
+    }
+}
+
+async fn one_way(from: (Wire<'_>, &mut Inlet), to: Wire<'_>) -> Result<(), Broken> {
     let mut all = Body::new(Framing::UntilClose);
     // A body that was interrupted may have left something in TLS.
-    to.flush().await?;
-    match pass(from, (to, As::Itself), &mut all, |_| {}, |_| {}).await {
-        Ok(_) => to.finish().await,
-        Err(Broken::From(reason) | Broken::To(reason)) => Err(reason),
-    }
+    to.flush().await.map_err(Broken::To)?;
+    pass(from, (to, As::Itself), &mut all, |_| {}, |_| {}).await?;
+    to.finish().await.map_err(Broken::To)
 }
 
 fn port(destination: &Destination) -> Option<u16> {

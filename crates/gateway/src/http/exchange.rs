@@ -43,16 +43,18 @@ pub(super) async fn read_reply(
     client: Option<Wire<'_>>,
 ) -> Result<Reply, ResetReason> {
     loop {
-        match ResponseHead::parse(&inlet.bytes) {
+        match inlet.head(ResponseHead::parse) {
             Parsed::Head(head, length) if head.is_interim() && head.status != 101 => {
                 if let Some(client) = client {
-                    client.write(&inlet.bytes[..length]).await?;
+                    client.write(&inlet.bytes()[..length]).await?;
                 }
                 inlet.consume(length);
+                // Any number may have come at once.
+                tokio::task::yield_now().await;
             }
             Parsed::Head(head, length) => return Ok(Reply::Head(head, length)),
             Parsed::Malformed => return Ok(Reply::Malformed),
-            Parsed::Incomplete if inlet.ended && inlet.bytes.is_empty() => {
+            Parsed::Incomplete if inlet.ended && inlet.is_empty() => {
                 return Ok(Reply::Nothing);
             }
             Parsed::Incomplete if inlet.ended => return Ok(Reply::Malformed),
@@ -63,17 +65,15 @@ pub(super) async fn read_reply(
     }
 }
 
-/// The head of a request as the next one gets it.
-pub(super) fn sent_on(head: &RequestHead, framing: Framing) -> Vec<u8> {
+/// The head of a request as the next one gets it, which keeps the connection open after its answer if it
+/// `keeps`. Only a server that closes ends an answer that we cannot read.
+pub(super) fn sent_on(head: &RequestHead, framing: Framing, keeps: bool) -> Vec<u8> {
     let mut head = head.clone();
-    let keeps = head.minor == 0 && head.keeps_alive();
     head.fields.remove_of_connection();
     if framing == Framing::Chunked {
         head.fields.push("Transfer-Encoding", "chunked");
     }
-    if keeps {
-        head.fields.push("Connection", "keep-alive");
-    }
+    persist(&mut head.fields, head.minor, keeps);
     let mut bytes = Vec::new();
     head.write(&mut bytes);
     bytes
@@ -126,9 +126,12 @@ impl Conversation {
         framing: Framing,
         entry: &Registered<'_>,
     ) -> Attempt {
-        let bytes = sent_on(head, framing);
+        // No other request follows the client's last one.
+        let keeps = request.keeps_alive();
+        let bytes = sent_on(head, framing, keeps);
         let deadline = self.deadline(asked);
-        let mut upstream = match within(deadline, self.way(head, framing, &bytes)).await {
+        let way = self.way((head, framing, keeps), &bytes);
+        let mut upstream = match within(deadline, way).await {
             Some(Ok(upstream)) => upstream,
             Some(Err(reason)) => return Attempt::Failed(reason),
             None => return self.give_up(),
@@ -210,8 +213,7 @@ impl Conversation {
     /// A way to the server, on which the request has been sent if it is the hub's.
     async fn way(
         &mut self,
-        head: &RequestHead,
-        framing: Framing,
+        (head, framing, keeps): (&RequestHead, Framing, bool),
         bytes: &[u8],
     ) -> Result<Upstream, ResetReason> {
         let route = *self.shared.route.borrow();
@@ -220,7 +222,7 @@ impl Conversation {
         let fetched = match &self.secure {
             Some((site, _)) => {
                 let target = format!("https://{}{}", site.host, head.target);
-                Cow::Owned(sent_on(&RequestHead { target, ..head.clone() }, framing))
+                Cow::Owned(sent_on(&RequestHead { target, ..head.clone() }, framing, keeps))
             }
             None => Cow::Borrowed(bytes),
         };
@@ -359,7 +361,7 @@ impl Conversation {
     fn keep(&mut self, mut upstream: Upstream) {
         if upstream.is_fetch() {
             tokio::spawn(upstream.close());
-        } else if upstream.inlet.bytes.is_empty() && !upstream.inlet.ended {
+        } else if upstream.inlet.is_empty() && !upstream.inlet.ended {
             upstream.used = true;
             self.upstream = Some(upstream);
         }
@@ -381,7 +383,7 @@ impl Conversation {
         if framing == Framing::Chunked && !old {
             head.fields.push("Transfer-Encoding", "chunked");
         }
-        persist(&mut head, request, keeps);
+        persist(&mut head.fields, request.minor, keeps);
         let mut bytes = Vec::new();
         head.write(&mut bytes);
         entry.moved(clock::now(), Side::Server, bytes.len());
@@ -486,5 +488,28 @@ async fn within<R>(deadline: Option<Instant>, work: impl Future<Output = R>) -> 
     match deadline {
         Some(deadline) => timeout_at(deadline, work).await.ok(),
         None => Some(work.await),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+    use crate::testkit::{Prompt, connected};
+
+    #[tokio::test]
+    async fn interim_answers_that_come_at_once_hold_up_nobody() {
+        let [near, mut far] = connected().await;
+        let said = [
+            b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100_000),
+            b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
+        ];
+        let said = said.concat();
+        let mut inlet = Inlet::default();
+        let reading = Prompt::new(read_reply(Wire::Socket(&near), &mut inlet, None));
+        let (reply, written) = tokio::join!(reading, far.write_all(&said));
+        written.unwrap();
+        assert!(matches!(reply, Ok(Reply::Head(head, _)) if head.status == 204));
     }
 }

@@ -234,7 +234,7 @@ impl Conversation {
         let (mut head, part) = served.ok_or(Patience::Over)?;
         let keeps = request.keeps_alive();
         head.fields.push("Cache-Status", "skyhop; fwd=miss; collapsed");
-        persist(&mut head, request, keeps);
+        persist(&mut head.fields, request.minor, keeps);
         let mut first = Vec::new();
         head.write(&mut first);
         let whole = part.map_or((0, 0), |part| (part.from as usize, part.length as usize));

@@ -2,7 +2,7 @@
 //! clients share persistent connections to servers.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use pep::config::HubHttpConfig;
@@ -26,6 +26,7 @@ use super::sites::{self, Server};
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
 use crate::hop::{Hop, Stream};
+use crate::occasions::Occasions;
 use crate::operate::connections::Registered;
 use crate::operate::counters::Counters;
 use crate::operate::status::HttpStatus;
@@ -45,6 +46,8 @@ struct Inner {
     store: Option<HubStore>,
     /// Verifies servers. Without a file it is made when it is first needed.
     connector: OnceLock<Result<TlsConnector, String>>,
+    /// See [`Server::distrusted`].
+    distrusted: Arc<Mutex<Occasions>>,
 }
 
 /// A request of a terminal's client, and how to carry it out.
@@ -66,9 +69,29 @@ pub(super) struct Request {
     pub(super) bytes: Vec<u8>,
     /// The server's name, if it is asked by TLS.
     pub(super) tls: Option<ServerName<'static>>,
+    /// Whether the server may keep the connection open after its answer.
+    keeps: bool,
 }
 
 impl Request {
+    pub(super) fn new(head: RequestHead, tls: Option<ServerName<'static>>) -> Self {
+        // What the client wants to happen to its own connection is not for one that others use, too.
+        let keeps = head.minor > 0 || head.keeps_alive();
+        Self::of(head, tls, keeps)
+    }
+
+    /// The same request, after whose answer the server closes the connection.
+    fn last(&self) -> Self {
+        Self::of(self.head.clone(), self.tls.clone(), false)
+    }
+
+    fn of(head: RequestHead, tls: Option<ServerName<'static>>, keeps: bool) -> Self {
+        // Written anew: a server must not find anything else in it than we did, on a connection that
+        // others use, too.
+        let bytes = sent_on(&head, Framing::None, keeps);
+        Self { head, bytes, tls, keeps }
+    }
+
     pub(super) fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
     }
@@ -89,6 +112,8 @@ impl Request {
 enum Failed {
     /// The server had closed a connection that it had kept open.
     Stale,
+    /// We cannot tell where the answer ends, and the server keeps the connection open behind it.
+    Endless,
     For(ResetReason),
     /// The terminal has got some of the answer.
     Within(ResetReason),
@@ -116,7 +141,8 @@ impl HubHttp {
             let _ = connector.set(Ok(sites::connector(Some(path))?));
         }
         let (pushes, store) = (config.push.map(Pushes::new), config.cache.map(HubStore::start));
-        Ok(Self(Arc::new(Inner { pool: Pool::default(), pushes, store, connector })))
+        let (pool, distrusted) = Default::default();
+        Ok(Self(Arc::new(Inner { pool, pushes, store, connector, distrusted })))
     }
 
     /// The server of this name.
@@ -126,7 +152,7 @@ impl HubHttp {
             made.inspect_err(|error| tracing::warn!("no server can be asked by TLS: {error}"))
         });
         let connector = made.clone().map_err(|_| ResetReason::Prohibited)?;
-        Ok(Server { name, connector })
+        Ok(Server { name, connector, distrusted: self.0.distrusted.clone() })
     }
 
     pub(super) fn pushes(&self) -> Option<&Pushes> {
@@ -239,8 +265,12 @@ impl Errand<'_> {
         let name = request.tls.as_ref().map(|name| name.to_str().into_owned());
         let sharers = (caller.source.map(|source| source.ip()), name);
         let pool = self.http.pool();
+        let mut last = None;
         loop {
-            let idle = pool.take(clock::now(), &job.addresses, &sharers);
+            let idle = match &last {
+                Some(_) => None,
+                None => pool.take(clock::now(), &job.addresses, &sharers),
+            };
             let used = idle.is_some();
             let line = match idle {
                 Some(line) => line,
@@ -250,6 +280,7 @@ impl Errand<'_> {
                 }
             };
             let _ = self.to.accept();
+            let request = last.as_ref().unwrap_or(request);
             let over = Over { errand: self, request, asked, used };
             match over.run(line.wire(), told).await {
                 Ok((sent, reusable)) => {
@@ -259,6 +290,7 @@ impl Errand<'_> {
                     return Ok(sent);
                 }
                 Err(Failed::Stale) => {}
+                Err(Failed::Endless) => last = Some(request.last()),
                 Err(Failed::For(reason)) => return Err(Unanswered { reason, begun: false }),
                 Err(Failed::Within(reason)) => return Err(Unanswered { reason, begun: true }),
             }
@@ -316,7 +348,10 @@ impl Over<'_> {
             if self.used && matches!(reply, Reply::Nothing) {
                 return Err(Failed::Stale);
             }
-            // Whatever it says, the client hears it.
+            // Whatever it says, the client hears it, to its end.
+            if self.request.keeps && !inlet.ended {
+                return Err(Failed::Endless);
+            }
             let mut rest = Body::new(Framing::UntilClose);
             let (from, to) = ((wire, &mut inlet), (terminal, As::Itself));
             let passed = pass(from, to, &mut rest, |_| {}, |_| {}).await;
@@ -325,9 +360,12 @@ impl Over<'_> {
         };
         let framing = head.framing(&self.request.head.method);
         let reusable = head.keeps_alive() && framing.is_ok() && framing != Ok(Framing::UntilClose);
+        if framing.is_err() && head.keeps_alive() && self.request.keeps && !inlet.ended {
+            return Err(Failed::Endless);
+        }
         let mut recording = None;
         if let Some((store, asked)) = self.asked {
-            let bare = reusable && framing == Ok(Framing::None) && inlet.bytes.len() == length;
+            let bare = reusable && framing == Ok(Framing::None) && inlet.bytes().len() == length;
             match store.heard(asked, &head) {
                 Verdict::Pass { store: true } => recording = Some(store.record()),
                 Verdict::Pass { store: false } => {}
@@ -341,7 +379,7 @@ impl Over<'_> {
         // What it names goes first.
         let mut page = self.errand.page(&head);
         self.moved(Side::Server, length);
-        terminal.write(&inlet.bytes[..length]).await.map_err(Failed::Within)?;
+        terminal.write(&inlet.bytes()[..length]).await.map_err(Failed::Within)?;
         inlet.consume(length);
         // What can be read in two ways passes to its end: nothing else comes over this connection.
         let framing = framing.unwrap_or(Framing::UntilClose);
@@ -360,7 +398,7 @@ impl Over<'_> {
             recording.store(asked, &head);
         }
         *told = Some((count, head));
-        Ok((Sent::Answered, reusable && inlet.bytes.is_empty() && !inlet.ended))
+        Ok((Sent::Answered, reusable && inlet.is_empty() && !inlet.ended))
     }
 
     /// Ends a response that has passed. One that its server has ended too soon, or has without a length, ends
@@ -438,22 +476,15 @@ pub(super) fn secure_name(
 async fn read_request(stream: &Stream) -> Result<Request, ResetReason> {
     let mut inlet = Inlet::default();
     while inlet.fill(Wire::Stream(stream)).await? {
-        if inlet.bytes.len() > LONGEST_HEAD {
+        if inlet.bytes().len() > LONGEST_HEAD {
             return Err(ResetReason::Prohibited);
         }
     }
-    let Parsed::Head(mut head, length) = RequestHead::parse(&inlet.bytes) else {
+    let Parsed::Head(mut head, length) = inlet.head(RequestHead::parse) else {
         return Err(ResetReason::Prohibited);
     };
     let tls = secure_name(&mut head)?;
     let repeats = matches!(head.method.as_str(), "GET" | "HEAD");
-    let is_plain = head.framing() == Ok(Framing::None) && length == inlet.bytes.len();
-    if repeats && is_plain {
-        // Written anew: a server must not find anything else in it than we did, on a connection that
-        // others use, too.
-        let bytes = sent_on(&head, Framing::None);
-        Ok(Request { head, bytes, tls })
-    } else {
-        Err(ResetReason::Prohibited)
-    }
+    let is_plain = head.framing() == Ok(Framing::None) && length == inlet.bytes().len();
+    if repeats && is_plain { Ok(Request::new(head, tls)) } else { Err(ResetReason::Prohibited) }
 }

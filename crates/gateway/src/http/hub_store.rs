@@ -17,7 +17,6 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::disk::Bytes;
-use super::exchange::sent_on;
 use super::hub::{Errand, HubHttp, Job, Request, Sent, Unanswered, connect};
 use super::kept::Kept;
 use super::record::Recording;
@@ -215,8 +214,7 @@ async fn refresh(
 }
 
 fn request(head: &RequestHead, tls: Option<ServerName<'static>>) -> Request {
-    let bytes = sent_on(head, Framing::None);
-    Request { head: head.clone(), bytes, tls }
+    Request::new(head.clone(), tls)
 }
 
 async fn unavailable(

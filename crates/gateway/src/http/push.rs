@@ -29,8 +29,11 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// What a terminal has, or does not want, is not pushed again for so long; and of how much that is known.
 const KNOWN: Duration = Duration::from_secs(600);
 const MOST_KNOWN: usize = 8192;
-/// The most of a compressed page that is read, in bytes.
-const MOST_UNPACKED: usize = 8 << 20;
+/// The most of a compressed page that is read, in bytes, and the most per byte of what is packed beyond
+/// `FREELY_UNPACKED`. Pages that people write become 30 times shorter at most.
+const MOST_UNPACKED: usize = 1 << 20;
+const FREELY_UNPACKED: usize = 64 << 10;
+const UNPACKED_PER_BYTE: usize = 32;
 /// What is unpacked at once.
 const PACKED_PIECE: usize = 1 << 10;
 /// Fields of the page's request that go for what it names, too.
@@ -133,12 +136,38 @@ pub(super) struct Page<'a> {
     budget: Budget,
     reader: LinkReader,
     /// Unpacks it first.
-    packed: Option<Unpacker>,
-    unpacked: usize,
+    packed: Option<PackedPage>,
     seen: BTreeSet<String>,
 }
 
-type Unpacker = GzDecoder<Vec<u8>>;
+/// A compressed page, of which no more is unpacked than pages have that people write.
+struct PackedPage {
+    unpacker: GzDecoder<Vec<u8>>,
+    packed: usize,
+    unpacked: usize,
+}
+
+impl PackedPage {
+    fn new() -> Self {
+        Self { unpacker: GzDecoder::new(Vec::new()), packed: 0, unpacked: 0 }
+    }
+
+    /// Unpacks the next bytes, as far as that is possible. What cannot be unpacked names nothing.
+    fn read(&mut self, bytes: &[u8], mut unpacked: impl FnMut(&[u8])) {
+        // In small pieces: what is packed may be a thousand times as long.
+        for piece in bytes.chunks(PACKED_PIECE) {
+            let most = MOST_UNPACKED.min(FREELY_UNPACKED + self.packed * UNPACKED_PER_BYTE);
+            if self.unpacked > most {
+                return;
+            }
+            let written = self.unpacker.write_all(piece).and_then(|()| self.unpacker.flush());
+            let out = std::mem::take(self.unpacker.get_mut());
+            self.packed += piece.len();
+            self.unpacked += if written.is_ok() { out.len() } else { MOST_UNPACKED + 1 };
+            unpacked(&out);
+        }
+    }
+}
 
 impl<'a> Page<'a> {
     /// The page that is the answer to a request; [`None`] if it is none, or nothing is pushed. A style
@@ -156,10 +185,11 @@ impl<'a> Page<'a> {
         if !is_whole || !job.hop.peer_exchanges(job.stream.session()) {
             return None;
         }
-        let packed = match reply.fields.text("content-encoding") {
+        let is_gzip = |coding: &str| coding.eq_ignore_ascii_case("gzip").then_some(());
+        let packed = match reply.fields.parsed("content-encoding", is_gzip) {
+            Some(()) => Some(PackedPage::new()),
+            None if reply.fields.has("content-encoding") => return None,
             None => None,
-            Some(coding) if coding.eq_ignore_ascii_case("gzip") => Some(Unpacker::new(Vec::new())),
-            Some(_) => return None,
         };
         // Alone, a style sheet is most likely one of a page that the browser has.
         if language == Language::Css && budget.is_none() {
@@ -170,8 +200,7 @@ impl<'a> Page<'a> {
             objects: Arc::new(AtomicU64::new(pushes.config.objects)),
         });
         let (reader, seen) = (LinkReader::new(language), BTreeSet::new());
-        let mut page =
-            Self { http, pushes, job, request, budget, reader, packed, unpacked: 0, seen };
+        let mut page = Self { http, pushes, job, request, budget, reader, packed, seen };
         in_fields(&reply.fields).iter().for_each(|name| page.push(name));
         Some(page)
     }
@@ -182,19 +211,7 @@ impl<'a> Page<'a> {
         let mut found = |name: &str| names.push(name.to_owned());
         match &mut self.packed {
             None => self.reader.read(bytes, &mut found),
-            Some(unpacker) => {
-                // In small pieces: what is packed may be a thousand times as long.
-                for piece in bytes.chunks(PACKED_PIECE) {
-                    let written = unpacker.write_all(piece).and_then(|()| unpacker.flush());
-                    let unpacked = std::mem::take(unpacker.get_mut());
-                    self.unpacked += unpacked.len();
-                    // What cannot be unpacked names nothing.
-                    if written.is_err() || self.unpacked > MOST_UNPACKED {
-                        break;
-                    }
-                    self.reader.read(&unpacked, &mut found);
-                }
-            }
+            Some(packed) => packed.read(bytes, |page| self.reader.read(page, &mut found)),
         }
         names.iter().for_each(|name| self.push(name));
     }
@@ -243,9 +260,7 @@ impl<'a> Page<'a> {
         let (scheme, host) = (self.request.scheme(), page.host().unwrap_or_default());
         fields.push("Referer", format!("{scheme}://{host}{}", page.target));
         let head = RequestHead { method: "GET".to_owned(), target, minor: 1, fields };
-        let mut bytes = Vec::new();
-        head.write(&mut bytes);
-        Request { head, bytes, tls: tls.clone() }
+        Request::new(head, tls.clone())
     }
 }
 
@@ -298,5 +313,37 @@ impl HubHttp {
         self.carry(job, (&push.request, &push.stream), Some(&push.budget), None, &mut told).await?;
         let (bytes, head): (u64, ResponseHead) = told.ok_or(ResetReason::Reset)?;
         Ok((bytes, pep::http::stays(&push.request.head, &head, KNOWN)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn packed(page: &[u8]) -> Vec<u8> {
+        let mut packer = GzEncoder::new(Vec::new(), Compression::best());
+        packer.write_all(page).unwrap();
+        packer.finish().unwrap()
+    }
+
+    fn unpacked(packed: &[u8], piece: usize) -> usize {
+        let (mut page, mut count) = (PackedPage::new(), 0);
+        packed.chunks(piece).for_each(|piece| page.read(piece, |bytes| count += bytes.len()));
+        count
+    }
+
+    #[test]
+    fn a_page_is_unpacked_as_far_as_it_is_none_to_keep_us_busy() {
+        let page: String = (0..9000).map(|n| format!("<p><img src=\"{n}.png\">")).collect();
+        let bomb = packed(&vec![b'>'; 8 << 20]);
+        for piece in [1, 100, 100_000] {
+            assert_eq!(unpacked(&packed(page.as_bytes()), piece), page.len());
+            // One piece more than is permitted, which becomes a megabyte.
+            assert!(unpacked(&bomb, piece) <= MOST_UNPACKED + (PACKED_PIECE << 10), "{piece}");
+        }
+        assert_eq!(unpacked(b"no gzip at all", 3), 0);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pep::http::{Asked, Body, Key, Parsed, Promised, RequestHead};
-use slacp::{Destination, Open, ResetReason};
+use slacp::{Destination, Open, ResetReason, client_network};
 use tokio::time::timeout;
 
 use super::Shared;
@@ -15,7 +15,6 @@ use super::record::Recording;
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
 use crate::hop::Stream;
-use crate::proxy::client_network;
 
 /// How long a hub may take to push something.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -35,7 +34,7 @@ async fn take(
 ) -> Result<(), ResetReason> {
     let (wire, mut inlet) = (Wire::Stream(stream), Inlet::default());
     let mut request = loop {
-        match RequestHead::parse(&inlet.bytes) {
+        match inlet.head(RequestHead::parse) {
             Parsed::Head(head, length) => {
                 inlet.consume(length);
                 break head;
@@ -88,7 +87,7 @@ async fn receive(
     }
     // Its end, without which the stream would be reset.
     while inlet.fill(wire).await? {
-        inlet.bytes.clear();
+        inlet.clear();
     }
     let bytes = recording.whole().ok_or(ResetReason::Limit)?;
     let (client, network) = (open.source.ip(), client_network(open.source.ip()));

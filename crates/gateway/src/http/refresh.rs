@@ -55,7 +55,8 @@ pub(super) async fn validate(
     head: &RequestHead,
     asked: &Asked,
 ) -> Result<(), ResetReason> {
-    wire.write(&sent_on(head, Framing::None)).await?;
+    // Nothing follows on this connection.
+    wire.write(&sent_on(head, Framing::None, false)).await?;
     let reply = read_reply(wire, inlet, None).await?;
     let Reply::Head(reply, length) = reply else { return Err(ResetReason::Reset) };
     inlet.consume(length);

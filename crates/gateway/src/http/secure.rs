@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
@@ -14,8 +14,10 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use super::pool::is_silent;
+use crate::handshake::{self, Early};
 use crate::hop::Stream;
 use crate::relay::{dial, scratch};
+use slacp::client_network;
 
 /// What is under TLS.
 pub(super) enum Under {
@@ -31,12 +33,17 @@ impl Under {
 }
 
 /// TLS. Reading and writing may alternate in one task.
-pub(super) struct Secure(Mutex<TlsStream<Under>>);
+pub(super) struct Secure(Mutex<TlsStream<Early<Under>>>);
 
 impl Secure {
     /// The server's side.
-    pub(super) async fn accept(acceptor: &TlsAcceptor, under: Under) -> io::Result<Self> {
-        Ok(Self(Mutex::new(TlsStream::Server(acceptor.accept(under).await?))))
+    pub(super) async fn accept(
+        acceptor: &TlsAcceptor,
+        client: IpAddr,
+        under: Under,
+    ) -> io::Result<Self> {
+        let stream = handshake::accept(acceptor, client_network(client), under).await?;
+        Ok(Self(Mutex::new(TlsStream::Server(stream))))
     }
 
     /// The client's side, of a server that must prove that it is `name`.
@@ -45,10 +52,11 @@ impl Secure {
         name: ServerName<'static>,
         under: Under,
     ) -> io::Result<Self> {
-        Ok(Self(Mutex::new(TlsStream::Client(connector.connect(name, under).await?))))
+        let stream = connector.connect(name, Early::through(under)).await?;
+        Ok(Self(Mutex::new(TlsStream::Client(stream))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, TlsStream<Under>> {
+    fn lock(&self) -> MutexGuard<'_, TlsStream<Early<Under>>> {
         self.0.lock().expect("nobody panics while holding the connection")
     }
 
@@ -80,12 +88,12 @@ impl Secure {
 
     /// Whether this is over a stream of the hop.
     pub(super) fn crosses_hop(&self) -> bool {
-        matches!(self.lock().get_ref().0, Under::Stream(_))
+        matches!(self.lock().get_ref().0.under(), Some(Under::Stream(_)))
     }
 
     /// The other end's address, if this is over a socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
-        match self.lock().get_ref().0 {
+        match self.lock().get_ref().0.under()? {
             Under::Socket(socket, _) => socket.peer_addr().ok(),
             Under::Stream(_) => None,
         }
@@ -95,12 +103,13 @@ impl Secure {
     /// is lost.
     pub(super) fn is_silent(&self) -> bool {
         let stream = self.lock();
-        match stream.get_ref() {
+        let (early, tls) = stream.get_ref();
+        match early.untouched() {
             // TLS wants to read if it holds nothing that was not read, and no end.
-            (Under::Socket(socket, first), tls) => {
+            Some(Under::Socket(socket, first)) => {
                 first.is_empty() && tls.wants_read() && is_silent(socket)
             }
-            (Under::Stream(_), _) => false,
+            Some(Under::Stream(_)) | None => false,
         }
     }
 

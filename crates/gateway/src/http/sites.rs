@@ -2,8 +2,9 @@
 //! server anew, or has the hub do so. Both verify that the server is who it should be.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pep::config::{HttpConfig, SiteConfig};
@@ -11,10 +12,12 @@ use slacp::ResetReason;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::server::Acceptor;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::{TlsAcceptor, TlsConnector, rustls};
 
 use super::secure::{Secure, Under};
+use crate::clock;
 use crate::hop::tls;
+use crate::occasions::Occasions;
 use crate::relay::dial;
 
 /// The longest ClientHello that is read, in bytes: in practice none is longer than a few thousand.
@@ -30,6 +33,7 @@ pub(super) struct Sites {
     by_host: BTreeMap<String, TlsAcceptor>,
     /// To their servers; none without sites.
     connector: Option<TlsConnector>,
+    distrusted: Arc<Mutex<Occasions>>,
 }
 
 /// The site that a client has asked for.
@@ -46,6 +50,8 @@ pub(super) struct Site {
 pub(super) struct Server {
     pub(super) name: ServerName<'static>,
     pub(super) connector: TlsConnector,
+    /// When the log said last of each server that it could not be verified.
+    pub(super) distrusted: Arc<Mutex<Occasions>>,
 }
 
 /// What the first bytes of a connection are.
@@ -68,7 +74,7 @@ impl Sites {
         }
         let is_used = !by_host.is_empty();
         let connector = is_used.then(|| connector(config.authorities.as_deref())).transpose()?;
-        Ok(Self { ports: config.tls_ports.clone(), by_host, connector })
+        Ok(Self { ports: config.tls_ports.clone(), by_host, connector, distrusted: Arc::default() })
     }
 
     pub(super) fn take(&self, port: u16) -> bool {
@@ -104,7 +110,8 @@ impl Sites {
         let acceptor = self.by_host.get(&host)?.clone();
         let name = ServerName::try_from(host.clone()).ok()?;
         let connector = self.connector.clone()?;
-        Some(Site { host, acceptor, server: Server { name, connector } })
+        let distrusted = self.distrusted.clone();
+        Some(Site { host, acceptor, server: Server { name, connector, distrusted } })
     }
 }
 
@@ -123,12 +130,31 @@ impl Server {
         match timeout(HANDSHAKE, connected).await {
             Ok(Ok(secure)) => Ok(secure),
             Ok(Err(error)) => {
-                tracing::debug!("TLS with {:?} failed: {error}", self.name);
+                self.tell(&error);
                 Err(dial::reason(&error))
             }
             Err(_) => Err(ResetReason::TimedOut),
         }
     }
+
+    /// Logs why there is no TLS: a server that cannot be verified is one that no client reaches.
+    fn tell(&self, error: &io::Error) {
+        let name = self.name.to_str();
+        let mut distrusted = self.distrusted.lock().expect("nobody panics while holding the list");
+        if is_distrust(error) && distrusted.is_due(clock::now(), &name) {
+            tracing::warn!(
+                "the certificate of the server {name} does not verify, so its clients' requests fail: {error}"
+            );
+        } else {
+            tracing::debug!("TLS with {name} failed: {error}");
+        }
+    }
+}
+
+/// Whether the server's certificate is not that of a server to trust.
+fn is_distrust(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 #[cfg(test)]
@@ -142,6 +168,7 @@ mod tests {
     use units::ByteCount;
 
     use super::*;
+    use crate::operate::whole_file::{self, PRIVATE};
 
     const HOST: &str = "mirror.example";
 
@@ -151,7 +178,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [certificate, key] = ["certificate", "key"].map(|name| folder.path().join(name));
         std::fs::write(&certificate, made.cert.pem()).unwrap();
-        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let pem = made.signing_key.serialize_pem();
+        whole_file::replace(&key, pem.as_bytes(), PRIVATE).unwrap();
         let size = ByteCount::new(100_000);
         let limits = StoreLimits { memory: size, disk: ByteCount::new(0), object: size };
         let files = TlsFiles { certificate: certificate.clone(), key };

@@ -1,6 +1,6 @@
 //! Ways to a server: a stream of the hop, or a connection of our own without it.
 
-use slacp::{Destination, Host, Open, ResetReason, SessionId};
+use slacp::{Destination, Host, Open, ResetReason, SessionId, client_network};
 use tokio::net::TcpStream;
 
 use super::secure::{Secure, Under};
@@ -10,7 +10,7 @@ use crate::clock;
 use crate::hop::Stream;
 use crate::names::Route;
 use crate::names::carry::Through;
-use crate::proxy::{LOOKUPS_EACH, client_network};
+use crate::proxy::LOOKUPS_EACH;
 use crate::relay::dial::reason;
 use crate::relay::tcp;
 
@@ -133,7 +133,7 @@ impl Upstream {
         // Its end is waited for, or it would be reset.
         let ended = async {
             while matches!(inlet.fill(end.wire()).await, Ok(true)) {
-                inlet.bytes.clear();
+                inlet.clear();
             }
         };
         let _ = tokio::time::timeout(super::conversation::LAST_WORDS, ended).await;
@@ -145,7 +145,7 @@ async fn straight(through: &Through, open: &Open<Destination>) -> Result<TcpStre
     let addresses = match &open.destination {
         Destination::Address(address) => vec![*address],
         Destination::Name(name, port) => {
-            let asker = (client_network(open.source.ip()), LOOKUPS_EACH);
+            let asker = (((), client_network(open.source.ip())), LOOKUPS_EACH);
             through.resolver.look_up(asker, (name, *port), through.dialer.timeout).await?
         }
         Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => Vec::new(),

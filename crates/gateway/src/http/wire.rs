@@ -5,7 +5,8 @@ use std::io;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use pep::http::{BadChunk, Body};
+use pep::http::{BadChunk, Body, HeadProgress, Parsed};
+use pep::inbox::Inbox;
 use slacp::{Read, ResetReason};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -119,7 +120,9 @@ impl Wire<'_> {
 /// What has been read and not used yet.
 #[derive(Default)]
 pub(super) struct Inlet {
-    pub(super) bytes: Vec<u8>,
+    inbox: Inbox,
+    /// How far the next head has come.
+    progress: HeadProgress,
     /// Whether the end has come.
     pub(super) ended: bool,
 }
@@ -128,13 +131,40 @@ impl Inlet {
     /// Reads more. Returns whether there was any. Cancel-safe.
     pub(super) async fn fill(&mut self, wire: Wire<'_>) -> Result<bool, ResetReason> {
         if !self.ended {
-            self.ended = wire.read(&mut self.bytes).await? == 0;
+            self.ended = wire.read(self.inbox.room()).await? == 0;
         }
         Ok(!self.ended)
     }
 
+    /// What has been read.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.inbox.unused()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.inbox.is_empty()
+    }
+
+    /// Parses a head at the beginning of what has been read, if it may be whole.
+    pub(super) fn head<H>(&mut self, parse: impl FnOnce(&[u8]) -> Parsed<H>) -> Parsed<H> {
+        let is_due = self.progress.is_due(self.inbox.unused()) || self.ended;
+        if is_due { parse(self.inbox.unused()) } else { Parsed::Incomplete }
+    }
+
     pub(super) fn consume(&mut self, count: usize) {
-        self.bytes.drain(..count);
+        self.inbox.consume(count);
+        self.progress = HeadProgress::default();
+    }
+
+    /// What has been read; nothing of it stays.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        self.progress = HeadProgress::default();
+        self.inbox.take()
+    }
+
+    /// Drops what has been read.
+    pub(super) fn clear(&mut self) {
+        self.consume(self.bytes().len());
     }
 }
 
@@ -176,12 +206,12 @@ pub(super) async fn pass(
 ) -> Result<bool, Broken> {
     let mut piece = Vec::new();
     while !body.is_over() {
-        if inlet.bytes.is_empty() && !inlet.fill(from).await.map_err(Broken::From)? {
+        if inlet.is_empty() && !inlet.fill(from).await.map_err(Broken::From)? {
             return Ok(false);
         }
         piece.clear();
         let mut ahead = body.clone();
-        let taken = ahead.take(&inlet.bytes, |bytes| {
+        let taken = ahead.take(inlet.bytes(), |bytes| {
             content(bytes);
             if form == As::Content {
                 piece.extend_from_slice(bytes);
@@ -213,8 +243,8 @@ async fn send(
 ) -> Result<(), Broken> {
     to.hold().await;
     while left > 0 {
-        let sent = to.write_some(&inlet.bytes[..left]).await.map_err(Broken::To)?;
-        body.take(&inlet.bytes[..sent], |_| {})?;
+        let sent = to.write_some(&inlet.bytes()[..left]).await.map_err(Broken::To)?;
+        body.take(&inlet.bytes()[..sent], |_| {})?;
         inlet.consume(sent);
         moved(sent);
         left -= sent;
@@ -226,7 +256,8 @@ async fn send(
 mod tests {
     use std::sync::Arc;
 
-    use pep::http::Framing;
+    use pep::cost;
+    use pep::http::{Framing, RequestHead};
     use socket2::SockRef;
     use tokio::io::AsyncReadExt;
     use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
@@ -244,6 +275,22 @@ mod tests {
     /// Long enough to fill them.
     const MOMENT: Duration = Duration::from_millis(300);
 
+    /// What moves the rest for each of them takes quadratic time.
+    #[test]
+    fn the_work_of_requests_that_came_at_once_grows_with_their_bytes_only() {
+        let requests = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(20_000);
+        let (mut inlet, mut heads) = (Inlet::default(), 0);
+        inlet.inbox.push(&requests);
+        let ((), cost) = cost::of(|| {
+            while let Parsed::Head(_, length) = inlet.head(RequestHead::parse) {
+                inlet.consume(length);
+                heads += 1;
+            }
+        });
+        assert_eq!((heads, inlet.is_empty()), (20_000, true));
+        assert!(cost <= 3 * requests.len() as u64, "{cost}");
+    }
+
     /// A connection with small buffers.
     async fn narrow() -> [TcpStream; 2] {
         let ends = connected().await;
@@ -256,14 +303,15 @@ mod tests {
 
     /// Has a body written to something that nobody reads, gives up, and returns what was not written.
     async fn interrupted(to: Wire<'_>, all: &[u8]) -> Vec<u8> {
-        let mut inlet = Inlet { bytes: all.to_vec(), ended: true };
+        let mut inlet = Inlet { ended: true, ..Inlet::default() };
+        inlet.inbox.push(all);
         let mut body = Body::new(Framing::Length(all.len() as u64));
         let passing = pass((to, &mut inlet), (to, As::Itself), &mut body, |_| {}, |_| {});
         assert!(timeout(MOMENT, passing).await.is_err(), "all of it was taken");
-        assert!(inlet.bytes.len() < all.len() && !body.is_over());
-        let rest = Body::new(Framing::Length(inlet.bytes.len() as u64));
+        assert!(inlet.bytes().len() < all.len() && !body.is_over());
+        let rest = Body::new(Framing::Length(inlet.bytes().len() as u64));
         assert_eq!(body, rest, "both are at the same place");
-        inlet.bytes
+        inlet.take()
     }
 
     #[tokio::test]
@@ -291,7 +339,9 @@ mod tests {
         let [near, far] = narrow().await;
         let name = ServerName::try_from(HOST).unwrap();
         let near = Secure::connect(&connector, name, Under::socket(near));
-        let (near, far) = tokio::join!(near, acceptor.accept(far));
+        #[expect(clippy::disallowed_methods, reason = "a test's server")]
+        let far = acceptor.accept(far);
+        let (near, far) = tokio::join!(near, far);
         (near.unwrap(), far.unwrap())
     }
 

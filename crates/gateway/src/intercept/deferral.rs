@@ -35,6 +35,16 @@ struct Flows {
     waiting: BTreeMap<pep::relay::PendingSyn, oneshot::Sender<TcpStream>>,
 }
 
+/// What became of a SYN.
+pub(crate) enum Taken {
+    /// It is the first of its connection.
+    New(DeferredSyn),
+    /// Its connection was let in before, and so was this SYN.
+    LetIn,
+    /// It waits already, or too many do.
+    Dropped,
+}
+
 /// A SYN waiting for the far end. Dropped when its connection is over.
 pub(crate) struct DeferredSyn {
     deferral: Deferral,
@@ -44,12 +54,12 @@ pub(crate) struct DeferredSyn {
 }
 
 impl Deferral {
-    pub(crate) fn new(injector: SynInjector) -> Self {
-        Self { injector: Arc::new(injector), flows: Arc::default() }
+    pub(crate) fn new(injector: Arc<SynInjector>) -> Self {
+        Self { injector, flows: Arc::default() }
     }
 
-    /// Takes a SYN. Returns it if it is the first of its connection.
-    pub(crate) fn handle_syn(&self, syn: Syn) -> Option<DeferredSyn> {
+    /// Takes a SYN.
+    pub(crate) fn handle_syn(&self, syn: Syn) -> Taken {
         let Open { source, destination, .. } = syn.open();
         let mut flows = self.lock();
         let pending = match flows.pending_syns.handle_syn(source, destination) {
@@ -57,13 +67,13 @@ impl Deferral {
             SynAction::LetIn => {
                 drop(flows);
                 self.injector.let_in(&syn);
-                return None;
+                return Taken::LetIn;
             }
-            SynAction::Drop => return None,
+            SynAction::Drop => return Taken::Dropped,
         };
         let (sender, socket) = oneshot::channel();
         flows.waiting.insert(pending, sender);
-        Some(DeferredSyn { deferral: self.clone(), pending, syn, socket })
+        Taken::New(DeferredSyn { deferral: self.clone(), pending, syn, socket })
     }
 
     /// Passes an accepted connection to its SYN. A connection whose SYN has timed out is
@@ -145,7 +155,15 @@ mod tests {
 
     fn deferral() -> Deferral {
         let mark = Mark { value: 1, mask: 1 };
-        Deferral::new(SynInjector::new(&[Version::V4, Version::V6], mark).unwrap())
+        Deferral::new(Arc::new(SynInjector::new(&[Version::V4, Version::V6], mark).unwrap()))
+    }
+
+    /// Takes the first SYN of a connection.
+    fn taken(deferral: &Deferral) -> DeferredSyn {
+        match deferral.handle_syn(syn()) {
+            Taken::New(deferred) => deferred,
+            _ => panic!("it is not the first"),
+        }
     }
 
     fn syn() -> Syn {
@@ -156,12 +174,12 @@ mod tests {
     fn a_repeated_syn_asks_once_until_its_connection_is_over() {
         in_namespace(|| {
             let deferral = deferral();
-            let pending = deferral.handle_syn(syn()).unwrap();
-            assert!(deferral.handle_syn(syn()).is_none(), "while it waits");
+            let pending = taken(&deferral);
+            assert!(matches!(deferral.handle_syn(syn()), Taken::Dropped), "while it waits");
             assert!(pending.let_in());
-            assert!(deferral.handle_syn(syn()).is_none(), "while it is there");
+            assert!(matches!(deferral.handle_syn(syn()), Taken::LetIn), "while it is there");
             drop(pending);
-            assert!(deferral.handle_syn(syn()).is_some());
+            taken(&deferral);
         });
     }
 
@@ -175,7 +193,7 @@ mod tests {
                 .unwrap();
             runtime.block_on(async {
                 let deferral = deferral();
-                let mut pending = deferral.handle_syn(syn()).unwrap();
+                let mut pending = taken(&deferral);
                 assert!(pending.let_in());
                 let began = tokio::time::Instant::now();
                 assert!(pending.socket().await.is_none());
@@ -191,11 +209,11 @@ mod tests {
     fn once_they_are_forgotten_syns_are_neither_let_in_nor_delivered_to() {
         in_namespace(|| {
             let deferral = deferral();
-            let pending = deferral.handle_syn(syn()).unwrap();
+            let pending = taken(&deferral);
             deferral.forget();
             assert!(!pending.let_in());
             pending.refuse(ResetReason::Refused);
-            assert!(deferral.handle_syn(syn()).is_some(), "it may come again");
+            taken(&deferral);
         });
     }
 
@@ -206,7 +224,7 @@ mod tests {
             runtime.unwrap().block_on(async {
                 let deferral = deferral();
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-                let mut pending = deferral.handle_syn(syn()).unwrap();
+                let mut pending = taken(&deferral);
                 for wanted in [true, false] {
                     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
                     let (socket, _) = listener.accept().await.unwrap();

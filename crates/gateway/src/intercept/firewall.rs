@@ -37,6 +37,20 @@ pub(crate) fn forward_barriers() -> Vec<String> {
     chains.into_iter().filter(drops).map(told).collect()
 }
 
+/// Chains that decide about what this machine forwards, and are not asked about intercepted connections:
+/// those end here. In nft syntax, such as `inet filter forward`.
+pub(crate) fn unasked() -> Vec<String> {
+    let Ok(socket) = Socket::open() else { return Vec::new() };
+    let chains = socket.base_chains().unwrap_or_default().into_iter();
+    let decides = |chain: &BaseChain| {
+        chain.hook == libc::NF_INET_FORWARD
+            && (chain.drops || socket.has_rules(chain).unwrap_or(false))
+    };
+    let name =
+        |BaseChain { family, table, name, .. }: BaseChain| format!("{family} {table} {name}");
+    chains.filter(decides).map(name).collect()
+}
+
 impl fmt::Display for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { chain: BaseChain { family, table, name, .. }, mark } = self;
@@ -67,12 +81,21 @@ mod tests {
         in_namespace(|| {
             let mark = Slot(3).mark();
             assert_eq!(barriers(mark), []);
+            assert_eq!(unasked(), Vec::<String>::new());
             assert!(forward_barriers().is_empty());
             if nft(&["-f", "-"], TABLE).is_none() {
                 return;
             }
             let forwarding = forward_barriers();
             assert!(forwarding.len() == 1 && forwarding[0].contains("inet guard on"));
+            assert_eq!(unasked(), ["inet guard on"], "an empty chain decides nothing");
+            let add = ["add", "chain", "inet", "guard", "more"];
+            let hook = "{ type filter hook forward priority 1; }";
+            nft(&[&add[..], &[hook]].concat(), "").unwrap();
+            assert_eq!(unasked().len(), 1);
+            nft(&["add", "rule", "inet", "guard", "more", "tcp", "dport", "25", "reject"], "")
+                .unwrap();
+            assert_eq!(unasked(), ["inet guard on", "inet guard more"]);
             let [barrier] = &barriers(mark)[..] else { panic!("{:?}", barriers(mark)) };
             let told = barrier.to_string();
             let command = told.split('`').nth(1).unwrap();

@@ -5,17 +5,18 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::admission::{Bypass, BypassClock};
+use pep::admission::{AnswerWatch, Bypass, BypassClock};
 use pep::config::{InterceptConfig, SideConfig};
-use pep::traffic::Policy;
+use pep::traffic::{Policy, Prefix};
 use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
+use crate::intercept::answer_tap::Sighting;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::{Arrival, IntakeEvent, Interception};
 use crate::operate::counters::Counters;
-use crate::operate::status::InterceptionStatus;
+use crate::operate::status::{InterceptionStatus, UnansweredStatus};
 
 /// How long new connections pass unaccelerated after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);
@@ -27,6 +28,9 @@ pub(crate) struct Intake {
     /// Current scope of interception.
     scope: Scope,
     bypass: BypassClock,
+    answers: AnswerWatch,
+    /// What may keep clients from being answered, since some are not.
+    suspects: String,
 }
 
 impl Intake {
@@ -34,7 +38,8 @@ impl Intake {
     pub(crate) fn new(now: Instant, interception: Interception, counters: Arc<Counters>) -> Self {
         let bypass = BypassClock::new(now, Bypass::PeerUnreachable);
         counters.refusals.enable();
-        Self { interception, counters, scope: Scope::Nothing, bypass }
+        let (answers, suspects) = (AnswerWatch::default(), String::new());
+        Self { interception, counters, scope: Scope::Nothing, bypass, answers, suspects }
     }
 
     /// Waits for the next connection, or for a change that requires [`Self::set`]. Cancel-safe.
@@ -43,6 +48,7 @@ impl Intake {
             arrived = self.interception.next() => arrived,
             () = self.counters.refusals.changed() => IntakeEvent::Nothing,
             () = clock::sleep_until(self.bypass.paused_until()) => IntakeEvent::Nothing,
+            () = clock::sleep_until(self.answers.next_timeout()) => IntakeEvent::Nothing,
         }
     }
 
@@ -50,8 +56,18 @@ impl Intake {
     /// if the process has run out of descriptors.
     pub(crate) fn handle(&mut self, now: Instant, arrived: IntakeEvent) -> Option<Arrival> {
         match arrived {
-            IntakeEvent::Connection(arrival) => return Some(arrival),
+            IntakeEvent::Connection(arrival) => {
+                let client = arrival.open().source.ip();
+                if self.counters.live.admits(now, client) {
+                    return Some(arrival);
+                }
+                self.counters.failed.increment();
+                self.counters.refusals.pass_client(now, client);
+                tracing::debug!("{client} has its share: more of its connections pass for a while");
+                arrival.dismiss();
+            }
             IntakeEvent::Nothing => {}
+            IntakeEvent::Seen(sightings) => sightings.into_iter().for_each(|it| self.see(now, it)),
             IntakeEvent::Exhausted(error) => {
                 self.counters.exhausted.increment();
                 if self.bypass.paused_until().is_none() {
@@ -61,6 +77,40 @@ impl Intake {
             }
         }
         None
+    }
+
+    fn see(&mut self, now: Instant, sighting: Sighting) {
+        match sighting {
+            Sighting::Syn { source, destination } => {
+                self.answers.handle_syn(now, source, destination);
+            }
+            Sighting::Answer { source, destination } => {
+                self.answers.handle_answer(now, source, destination);
+            }
+            Sighting::Gap => self.answers.forget(),
+        }
+    }
+
+    /// Judges whether clients are answered. Returns whether others are to pass than before.
+    fn watch_answers(&mut self, now: Instant) -> bool {
+        self.answers.handle_timeout(now);
+        let changed = self.answers.take_change(now);
+        if let Some(clients) = &changed {
+            self.suspects =
+                if clients.is_empty() { String::new() } else { self.interception.suspects() };
+            tell_of_unanswered(clients, &self.suspects);
+            self.interception.let_pass(clients.clone());
+        }
+        if let Some(pause) = self.answers.take_pause() {
+            tracing::warn!(
+                "several clients were redirected and never answered, and nobody else was: all new \
+                 connections pass unaccelerated for {} s: {}",
+                pause.as_secs(),
+                self.suspects
+            );
+            self.pause(now, pause, Bypass::Unanswered);
+        }
+        changed.is_some()
     }
 
     /// Intercepts connections of these clients from now on.
@@ -73,6 +123,9 @@ impl Intake {
         policies: &[Policy],
     ) -> Result<(), RunError> {
         self.interception.configure(config, policies);
+        // The next change takes it back: operators reload when they have mended something.
+        self.answers.reset();
+        self.bypass.resume(Bypass::Unanswered);
         self.interception.take_over(&self.scope)
     }
 
@@ -108,6 +161,7 @@ impl Intake {
         wanted: Result<Scope, Bypass>,
         offline: Scope,
     ) -> Result<(), RunError> {
+        let others_pass = self.watch_answers(now);
         let bypass = self.bypass.set(now, wanted.as_ref().err().copied());
         let wanted = match (wanted, bypass) {
             (Ok(wanted), None) => wanted,
@@ -115,7 +169,7 @@ impl Intake {
             _ => Scope::Nothing,
         };
         let refused = self.counters.refusals.take_change(now);
-        if wanted != self.scope || refused.is_some() {
+        if wanted != self.scope || refused.is_some() || others_pass {
             refused.into_iter().for_each(|refused| self.interception.pass_by(refused));
             self.interception.take_over(&wanted)?;
             self.scope = wanted;
@@ -126,18 +180,24 @@ impl Intake {
 
     /// Restores routes after IPv6 or the loopback device went down and came back.
     pub(crate) fn follow_routes(&mut self) {
-        if !self.interception.follow_routes() {
+        let v6_differs = self.interception.follow_routes();
+        let lans_differ = self.interception.follow_lans();
+        if !v6_differs && !lans_differ {
             return;
         }
         match self.interception.take_over(&self.scope) {
-            Ok(()) => self.interception.tell_of_v6(),
+            Ok(()) if v6_differs => self.interception.tell_of_v6(),
+            Ok(()) => {}
             Err(error) => tracing::warn!("{error}"),
         }
     }
 
     /// The state of interception, with its history.
     pub(crate) fn status(&self, now: Instant) -> InterceptionStatus {
-        self.bypass.history(now).into()
+        let clients = self.answers.clients() as u64;
+        let unanswered =
+            (clients > 0).then(|| UnansweredStatus { clients, suspects: self.suspects.clone() });
+        InterceptionStatus { unanswered, ..self.bypass.history(now).into() }
     }
 
     /// Connections decided by each policy.
@@ -148,6 +208,18 @@ impl Intake {
     /// Whether new connections are intercepted.
     pub(crate) fn is_on(&self) -> bool {
         !matches!(self.scope, Scope::Nothing | Scope::Ports(_))
+    }
+}
+
+/// Logs which clients pass because they get no answers.
+fn tell_of_unanswered(clients: &[Prefix], suspects: &str) {
+    match clients {
+        [] => tracing::info!("clients that were not answered are intercepted again"),
+        [first, ..] => tracing::warn!(
+            "{} clients (such as {first}) were redirected and never answered: they pass unaccelerated: \
+             {suspects}",
+            clients.len()
+        ),
     }
 }
 

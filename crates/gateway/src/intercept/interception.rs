@@ -3,20 +3,25 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::sync::Arc;
 
 use pep::config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
-use pep::traffic::{Policy, Version};
+use pep::traffic::{Policy, Prefix, Syn, Version};
 use slacp::Open;
 
-use super::deferral::{Deferral, DeferredSyn};
+use super::answer_tap::{AnswerTap, Sighting};
+use super::bridges::{FilteredBridge, filtered};
+use super::deferral::{Deferral, DeferredSyn, Taken};
 use super::firewall;
+use super::lan_routes::{LanRoutes, LanWatch, Nearby};
 use super::listener::{Accept, Accepted, Listener};
 use super::netfilter::{NameRules, Rules, Scope, Slot, Table};
+use super::refusals::Passing;
 use super::routing::{self, Routing};
 use super::syn_tap::{SynInjector, SynTap};
 use crate::error::RunError;
 use crate::names;
+use crate::presence;
 use crate::refusal::{self, Operation, Refusal};
 use crate::relay::tcp;
 use crate::roles::solo::window;
@@ -28,16 +33,20 @@ const PRINTED_PORT: u16 = 5901;
 pub(crate) struct Interception {
     listeners: Vec<Listener>,
     withheld: Option<Withheld>,
+    watch: Option<AnswerTap>,
+    lans: LanWatch,
     rules: Rules,
     table: Table,
     without_v6: Option<Refusal>,
     routing: Routing,
 }
 
-/// SYNs whose answer is deferred.
+/// SYNs that the table drops and shows to us.
 struct Withheld {
     tap: SynTap,
-    deferral: Deferral,
+    injector: Arc<SynInjector>,
+    /// Where they wait for the far end; `None` if they are let in at once.
+    deferral: Option<Deferral>,
 }
 
 /// A new connection from a client.
@@ -71,6 +80,8 @@ pub(crate) enum IntakeEvent {
     Connection(Arrival),
     /// No connection: it has gone, is not for us, or is already pending.
     Nothing,
+    /// Signs of whether clients are answered.
+    Seen(Vec<Sighting>),
     /// The process or the system is out of descriptors or memory: retry later.
     Exhausted(io::Error),
 }
@@ -89,17 +100,33 @@ impl Interception {
     /// resolver.
     ///
     /// # Errors
-    /// If an interface, privileges or kernel features are missing.
+    /// If privileges or kernel features are missing.
     pub(crate) fn install(
         config: &InterceptConfig,
         policies: &[Policy],
         names: Option<NameRules>,
     ) -> Result<Self, RunError> {
-        for name in &config.interfaces {
-            if nix::net::if_::if_nametoindex(name.as_str()).is_err() {
-                return Err(RunError::Interface { name: name.clone() });
-            }
-        }
+        Self::install_for(config, policies, names, Nearby::AllInterfaces)
+    }
+
+    /// As [`Self::install`], for a solo gateway, which splits connections between its interfaces, too.
+    ///
+    /// # Errors
+    /// If privileges or kernel features are missing.
+    pub(crate) fn install_alone(
+        config: &InterceptConfig,
+        policies: &[Policy],
+    ) -> Result<Self, RunError> {
+        Self::install_for(config, policies, None, Nearby::SameInterface)
+    }
+
+    fn install_for(
+        config: &InterceptConfig,
+        policies: &[Policy],
+        names: Option<NameRules>,
+        nearby: Nearby,
+    ) -> Result<Self, RunError> {
+        presence::warn_of_interfaces("intercept.interfaces", &config.interfaces);
         let (listeners, mut without_v6) = bind().map_err(RunError::Interception)?;
         let round = config.own_traffic || config.answer == Answer::Deferred;
         if round && !routing::is_loopback_up() {
@@ -119,24 +146,31 @@ impl Interception {
         }
         let withheld = match config.answer {
             Answer::Early => None,
-            Answer::Deferred => Some(Withheld::new(table.slot(), &versions)?),
+            Answer::Deferred => Some(Withheld::new(table.slot(), &versions, true)?),
         };
-        let rules =
-            Rules { names, ..rules(config, policies, usable(&listeners, without_v6.is_none())) };
-        let installed = Self { listeners, withheld, rules, table, without_v6, routing };
+        let watch = watch(&table);
+        let lans = LanWatch::start(&config.interfaces, nearby);
+        let usable = usable(&listeners, without_v6.is_none());
+        let rules = Rules {
+            names,
+            lans: lans.routes().clone(),
+            watched: watch.is_some(),
+            ..rules(config, policies, usable)
+        };
+        let mut installed =
+            Self { listeners, withheld, watch, lans, rules, table, without_v6, routing };
+        installed.follow_bridges();
         if installed.without_v6.is_some() {
             installed.tell_of_v6();
         }
         Ok(installed)
     }
 
-    /// Restores the routes that the kernel removes when IPv6 or the loopback device goes down.
-    /// Returns whether the next [`Self::take_over`] would intercept other connections than before.
+    /// Restores rules and routes that others removed, or the kernel when IPv6 or the loopback device
+    /// went down: those of IPv4 on a machine without IPv6, too. Returns whether the next
+    /// [`Self::take_over`] would intercept other connections than before.
     pub(crate) fn follow_routes(&mut self) -> bool {
         let versions = versions(&self.listeners);
-        if !versions.contains(&Version::V6) {
-            return false;
-        }
         let without_v6 = match self.routing.restore(&versions) {
             Ok(without_v6) => without_v6,
             Err(refusal) => {
@@ -144,12 +178,79 @@ impl Interception {
                 return false;
             }
         };
-        if without_v6.is_none() == self.without_v6.is_none() {
+        let has_listener = versions.contains(&Version::V6);
+        if !has_listener || without_v6.is_none() == self.without_v6.is_none() {
             return false;
         }
         self.without_v6 = without_v6;
         self.rules.listeners = usable(&self.listeners, self.without_v6.is_none());
         true
+    }
+
+    /// Takes changes of routes, rules and bridges. Returns whether the next [`Self::take_over`] would
+    /// intercept other connections than before.
+    pub(crate) fn follow_lans(&mut self) -> bool {
+        let routes_differ = self.lans.follow();
+        if routes_differ {
+            self.rules.lans = self.lans.routes().clone();
+        }
+        self.follow_bridges() | routes_differ
+    }
+
+    /// Withholds SYNs on bridges where the kernel loses redirected packets, or lets them pass if that is
+    /// impossible. Returns whether these are others than before.
+    fn follow_bridges(&mut self) -> bool {
+        let found = filtered(&self.rules.interfaces);
+        if found == self.rules.bridges {
+            return false;
+        }
+        if !found.is_empty() && self.withheld.is_none() {
+            let versions = versions(&self.listeners);
+            self.withheld = Withheld::new(self.table.slot(), &versions, false)
+                .inspect_err(|error| tracing::warn!("{error}"))
+                .ok();
+        }
+        self.rules.can_withhold = self.withheld.is_some();
+        for bridge in found.iter().filter(|bridge| !self.rules.bridges.contains(bridge)) {
+            self.tell_of_bridge(bridge);
+        }
+        self.rules.bridges = found;
+        true
+    }
+
+    fn tell_of_bridge(&self, bridge: &FilteredBridge) {
+        let (name, mend) = (&bridge.name, bridge.mend());
+        if self.withheld.is_none() {
+            tracing::warn!(
+                "connections from {name} pass unaccelerated: its frames pass through netfilter: {mend}"
+            );
+        } else if !self.rules.deferred {
+            tracing::info!(
+                "frames of the bridge {name} pass through netfilter: each SYN takes a detour through \
+                 this process. Without the detour: {mend}"
+            );
+        }
+        if self.rules.names.is_some() {
+            tracing::warn!("questions from {name} are not answered here, because of that: {mend}");
+        }
+    }
+
+    /// What may keep clients from being answered, for people.
+    pub(crate) fn suspects(&self) -> String {
+        let barriers = firewall::barriers(self.table.slot().mark());
+        let bridges = filtered(&self.rules.interfaces);
+        let suspects = barriers.iter().map(ToString::to_string);
+        let suspects = suspects.chain(bridges.iter().map(FilteredBridge::mend));
+        suspects.reduce(|one, other| format!("{one}; {other}")).unwrap_or_else(|| {
+            "a firewall drops them (`nft list ruleset`: chains on the hooks prerouting, input and \
+             output)"
+                .to_owned()
+        })
+    }
+
+    /// Lets these clients pass from the next [`Self::take_over`] on.
+    pub(crate) fn let_pass(&mut self, clients: Vec<Prefix>) {
+        self.rules.unanswered = clients;
     }
 
     /// Logs whether IPv6 connections are intercepted.
@@ -164,7 +265,11 @@ impl Interception {
 
     /// Sets interfaces and policies for the next [`Self::take_over`]. The way of answering stays.
     pub(crate) fn configure(&mut self, config: &InterceptConfig, policies: &[Policy]) {
+        presence::warn_of_interfaces("intercept.interfaces", &config.interfaces);
         self.rules.interfaces.clone_from(&config.interfaces);
+        self.lans.follow_interfaces(&config.interfaces);
+        self.rules.lans = self.lans.routes().clone();
+        self.follow_bridges();
         policies.clone_into(&mut self.rules.policies);
     }
 
@@ -180,9 +285,9 @@ impl Interception {
         names.is_some_and(|names| std::mem::replace(&mut names.asking, answer) != answer)
     }
 
-    /// Excludes these destinations from the next [`Self::take_over`] on.
-    pub(crate) fn pass_by(&mut self, refused: Vec<SocketAddr>) {
-        self.rules.refused = refused;
+    /// Excludes these destinations and clients from the next [`Self::take_over`] on.
+    pub(crate) fn pass_by(&mut self, passing: Passing) {
+        self.rules.passing = passing;
     }
 
     /// Connections decided by each policy.
@@ -201,27 +306,23 @@ impl Interception {
     /// Intercepts new connections to `scope` from now on. Existing connections are kept.
     pub(crate) fn take_over(&mut self, scope: &Scope) -> Result<(), RunError> {
         self.table.take_over(&self.rules, scope).map_err(nftables)?;
-        if let Some(withheld) = &self.withheld {
-            withheld.deferral.forget();
+        if let Some(Withheld { deferral: Some(deferral), .. }) = &self.withheld {
+            deferral.forget();
         }
         Ok(())
     }
 
     /// Waits for the next connection. Cancel-safe.
     pub(crate) async fn next(&mut self) -> IntakeEvent {
-        let accept = match &mut self.withheld {
-            None => accept(&self.listeners).await,
-            Some(Withheld { tap, deferral }) => tokio::select! {
-                syn = tap.next() => {
-                    let deferred = deferral.handle_syn(syn).map(Arrival::Deferred);
-                    return deferred.map_or(IntakeEvent::Nothing, IntakeEvent::Connection);
-                }
-                accept = accept(&self.listeners) => accept,
-            },
+        let accept = tokio::select! {
+            syn = next_syn(&mut self.withheld) => return self.handle_syn(syn),
+            seen = next_sightings(&mut self.watch) => return IntakeEvent::Seen(seen),
+            accept = accept(&self.listeners) => accept,
         };
-        match (accept, &self.withheld) {
-            (Accept::Connection(accepted), Some(withheld)) => {
-                withheld.deferral.deliver(accepted);
+        let deferral = self.withheld.as_ref().and_then(|withheld| withheld.deferral.as_ref());
+        match (accept, deferral) {
+            (Accept::Connection(accepted), Some(deferral)) => {
+                deferral.deliver(accepted);
                 IntakeEvent::Nothing
             }
             (Accept::Connection(accepted), None) => {
@@ -231,14 +332,56 @@ impl Interception {
             (Accept::Exhausted(error), _) => IntakeEvent::Exhausted(error),
         }
     }
+
+    fn handle_syn(&self, syn: Syn) -> IntakeEvent {
+        let Some(withheld) = &self.withheld else { return IntakeEvent::Nothing };
+        let Open { source, destination, .. } = syn.open();
+        let on_its_way = || IntakeEvent::Seen(vec![Sighting::Syn { source, destination }]);
+        let Some(deferral) = &withheld.deferral else {
+            withheld.injector.let_in(&syn);
+            return on_its_way();
+        };
+        match deferral.handle_syn(syn) {
+            Taken::New(deferred) => IntakeEvent::Connection(Arrival::Deferred(deferred)),
+            Taken::LetIn => on_its_way(),
+            Taken::Dropped => IntakeEvent::Nothing,
+        }
+    }
 }
 
 impl Withheld {
-    fn new(slot: Slot, versions: &[Version]) -> Result<Self, RunError> {
+    fn new(slot: Slot, versions: &[Version], deferred: bool) -> Result<Self, RunError> {
         let refused = |cause| RunError::Deferral(Refusal::of(Operation::Packets)(cause));
         let injector = SynInjector::new(versions, slot.let_in()).map_err(refused)?;
         let tap = SynTap::open(slot.log_group()).map_err(refused)?;
-        Ok(Self { tap, deferral: Deferral::new(injector) })
+        let injector = Arc::new(injector);
+        let deferral = deferred.then(|| Deferral::new(injector.clone()));
+        Ok(Self { tap, injector, deferral })
+    }
+}
+
+/// Watches whether clients are answered, if the kernel can log.
+fn watch(table: &Table) -> Option<AnswerTap> {
+    let opened = AnswerTap::open(table.slot()).and_then(|tap| table.add_watch().map(|()| tap));
+    let watch = opened.inspect_err(|error| {
+        tracing::info!(
+            "whether clients are answered is not watched: the kernel cannot log: {error}"
+        );
+    });
+    watch.ok()
+}
+
+async fn next_syn(withheld: &mut Option<Withheld>) -> Syn {
+    match withheld {
+        Some(withheld) => withheld.tap.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_sightings(watch: &mut Option<AnswerTap>) -> Vec<Sighting> {
+    match watch {
+        Some(tap) => tap.next().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -258,7 +401,8 @@ pub(crate) fn print_rules(config: &TerminalConfig) -> String {
     match &config.intercept {
         Some(intercept) => {
             let names = config.dns.as_ref().and_then(names::printed_rules);
-            print_with(intercept, &config.policies, &Scope::Everything, names)
+            let lans = LanRoutes::of(&intercept.interfaces, Nearby::AllInterfaces);
+            print_with(intercept, &config.policies, &Scope::Everything, lans, names)
         }
         None if config.transparent => print(&InterceptConfig::nowhere(), &[], &Scope::Nothing),
         None => "# This terminal sets no rules: it intercepts nothing and is not transparent.\n"
@@ -269,7 +413,10 @@ pub(crate) fn print_rules(config: &TerminalConfig) -> String {
 /// The rules, routes and table of a solo gateway.
 pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
     let rules = match &config.intercept {
-        Some(intercept) => print(intercept, &config.policies, &Scope::Everything),
+        Some(intercept) => {
+            let lans = LanRoutes::of(&intercept.interfaces, Nearby::SameInterface);
+            print_with(intercept, &config.policies, &Scope::Everything, lans, None)
+        }
         None => "# This gateway sets no rules: it intercepts nothing.\n".to_owned(),
     };
     let sides = [&config.lan, &config.wan];
@@ -291,21 +438,31 @@ pub(crate) fn print_hub_rules(config: &HubConfig) -> String {
 }
 
 fn print(config: &InterceptConfig, policies: &[Policy], scope: &Scope) -> String {
-    print_with(config, policies, scope, None)
+    let lans = LanRoutes::of(&config.interfaces, Nearby::AllInterfaces);
+    print_with(config, policies, scope, lans, None)
 }
 
 fn print_with(
     config: &InterceptConfig,
     policies: &[Policy],
     scope: &Scope,
+    lans: LanRoutes,
     names: Option<NameRules>,
 ) -> String {
     let versions = [Version::V4, Version::V6];
     let listeners = versions.map(|version| (version, PRINTED_PORT)).to_vec();
-    let rules = Rules { names, ..rules(config, policies, listeners) };
+    let rules = Rules {
+        names,
+        lans,
+        bridges: filtered(&config.interfaces),
+        can_withhold: true,
+        watched: true,
+        ..rules(config, policies, listeners)
+    };
     let slot = Slot(0);
     format!(
-        "# A running gateway uses the first free table and any free port.\n{}{}\n",
+        "# A running gateway uses the first free table and any free port, and follows routes and bridges.\n\
+         {}{}\n",
         routing::display(slot, &versions),
         rules.display(slot, scope)
     )
@@ -315,7 +472,12 @@ fn rules(config: &InterceptConfig, policies: &[Policy], listeners: Vec<(Version,
     Rules {
         interfaces: config.interfaces.clone(),
         policies: policies.to_vec(),
-        refused: Vec::new(),
+        passing: Passing::default(),
+        unanswered: Vec::new(),
+        lans: LanRoutes::default(),
+        bridges: Vec::new(),
+        can_withhold: false,
+        watched: false,
         listeners,
         deferred: config.answer == Answer::Deferred,
         own_traffic: config.own_traffic,

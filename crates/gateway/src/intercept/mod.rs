@@ -3,12 +3,16 @@
 //! [`Interception`] redirects them to us with listeners, an nftables table ([`netfilter`]), rules and
 //! routes ([`routing`]), and removes everything when it is dropped. [`intake`] turns it on exactly
 //! while it is useful. With deferred answers ([`deferral`]) the table drops each SYN and shows it to
-//! [`syn_tap`]. [`rule`] and [`nft_table`] build the tables of the tunnel too.
+//! [`syn_tap`]. [`answer_tap`] shows what is redirected and what is answered, so that a gateway notices if
+//! the one does not lead to the other. [`rule`] and [`nft_table`] build the tables of the tunnel too.
 
+pub(crate) mod answer_tap;
+pub(crate) mod bridges;
 pub(crate) mod deferral;
 pub(crate) mod firewall;
 pub(crate) mod intake;
 mod interception;
+pub(crate) mod lan_routes;
 pub(crate) mod listener;
 pub(crate) mod netfilter;
 pub(crate) mod nft_table;

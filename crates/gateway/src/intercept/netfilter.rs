@@ -6,6 +6,18 @@
 //! unaccelerated. Only SYNs are redirected: a later packet of a connection that passed must never
 //! reach our listeners, which would reset it.
 //!
+//! A SYN whose route leads to other clients is left alone ([`LanRoutes`]). The hook runs after the
+//! operator's translation of destinations, so the route is that of the destination in the end. A withheld
+//! SYN is let in by loopback without that translation, so what was translated is not withheld.
+//!
+//! On a bridge whose frames pass through these hooks ([`FilteredBridge`]) the kernel loses the socket that
+//! `tproxy` chose. SYNs from there are withheld, and let in by loopback at once.
+//!
+//! What is redirected, and what is answered, is logged to the gateway ([`AnswerTap`]), which compares the
+//! two.
+//!
+//! [`AnswerTap`]: crate::intercept::answer_tap::AnswerTap
+//!
 //! Names add chains that are called first: `names`, for SYNs and packets other than TCP, and `pool`, for
 //! other segments that belong to no connection of ours. What is sent to addresses that stand for names
 //! comes here, or is refused, as long as the gateway lives; questions only while they are answered.
@@ -23,7 +35,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use pep::traffic::{Action, Policy, Prefix, Subject, TCP, UDP, Version};
 
+use crate::intercept::bridges::FilteredBridge;
+use crate::intercept::lan_routes::LanRoutes;
 use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
+use crate::intercept::refusals::Passing;
 use crate::intercept::rule::{Mark, Term};
 use crate::operate::policy;
 
@@ -31,6 +46,8 @@ const HOOK_CHAIN: &str = "prerouting";
 const INTERCEPT_CHAIN: &str = "intercept";
 const POLICY_CHAIN: &str = "policies";
 const TAKEOVER_CHAIN: &str = "takeover";
+/// The chain that watches answers to clients.
+const ANSWER_CHAIN: &str = "answers";
 const NAMES_CHAIN: &str = "names";
 const POOL_CHAIN: &str = "pool";
 const DATAGRAM_CHAIN: &str = "dns-policies-udp";
@@ -54,6 +71,13 @@ const MARK_SHIFT: u32 = 20;
 pub(crate) const PASSING: Mark = Mark { value: 1 << 24, mask: 1 << 24 };
 /// Netlink log group of the first slot.
 const FIRST_GROUP: u16 = 5900;
+/// Most SYNs and answers a second that are logged. Answers must not run out first: one that is missed
+/// counts as none.
+const LOGGED_SYNS: u32 = 200;
+pub(crate) const LOGGED_ANSWERS: u32 = 2000;
+/// Distance to NF_IP_PRI_MANGLE of the chain that logs answers: behind the operator's rules for what is
+/// sent.
+const BEHIND_FILTERS: i32 = 400;
 
 /// A gateway's slot in a network namespace. It determines the names of its table, packet mark and
 /// routing table.
@@ -92,6 +116,11 @@ impl Slot {
     /// Log group for withheld SYNs.
     pub(crate) fn log_group(self) -> u16 {
         FIRST_GROUP + self.0 as u16
+    }
+
+    /// Log group for SYNs that are redirected and for answers.
+    pub(crate) fn watch_group(self) -> u16 {
+        self.log_group() + SLOTS as u16
     }
 }
 
@@ -140,8 +169,18 @@ pub(crate) fn to(network: &Prefix) -> Rule {
 pub(crate) struct Rules {
     pub(crate) interfaces: Vec<String>,
     pub(crate) policies: Vec<Policy>,
-    /// Destinations that pass unaccelerated whatever the policies say.
-    pub(crate) refused: Vec<SocketAddr>,
+    /// What passes unaccelerated, whatever the policies say.
+    pub(crate) passing: Passing,
+    /// Clients that pass unaccelerated because they get no answers.
+    pub(crate) unanswered: Vec<Prefix>,
+    /// What is routed to clients.
+    pub(crate) lans: LanRoutes,
+    /// Those of the interfaces where `tproxy` does not work.
+    pub(crate) bridges: Vec<FilteredBridge>,
+    /// Whether SYNs from there can be withheld; otherwise they pass.
+    pub(crate) can_withhold: bool,
+    /// Log SYNs and answers.
+    pub(crate) watched: bool,
     /// Loopback ports of the listeners.
     pub(crate) listeners: Vec<(Version, u16)>,
     /// Withhold and log SYNs instead of redirecting them.
@@ -181,7 +220,7 @@ impl NameRules {
     }
 
     /// The chains, callees first.
-    fn chains(&self, slot: Slot, interfaces: &[String], policies: &[Policy]) -> Vec<Chain> {
+    fn chains(&self, slot: Slot, interfaces: &[&String], policies: &[Policy]) -> Vec<Chain> {
         let policies = |subject| {
             let usual = || vec![Term::Goto(QUESTION_CHAIN)];
             policy::chain(policies, subject, false, usual(), |action| match action {
@@ -197,7 +236,7 @@ impl NameRules {
         if !self.asking {
             chains.iter_mut().for_each(|chain| chain.rules.clear());
         }
-        let each = || interfaces.iter().map(|it| vec![Term::From(it.clone())]);
+        let each = || interfaces.iter().map(|it| vec![Term::From((*it).clone())]);
         let names = each().flat_map(|from| self.names(slot, &from)).collect();
         let pool = each().flat_map(|from| {
             let refused = [Term::Tcp, Term::RefuseTcp];
@@ -270,7 +309,8 @@ impl Rules {
         if let Some(names) = &self.names {
             let usable = |version| self.listeners.iter().any(|(it, _)| *it == version);
             let names = names.of_versions(usable);
-            chains.extend(names.chains(slot, &self.interfaces, &self.policies));
+            let usable = self.interfaces.iter().filter(|name| self.bridge(name).is_none());
+            chains.extend(names.chains(slot, &usable.collect::<Vec<_>>(), &self.policies));
         }
         chains
     }
@@ -279,7 +319,7 @@ impl Rules {
     fn intercept(&self, slot: Slot, scope: &Scope) -> Vec<Rule> {
         let from = |interface: &str| Term::From(interface.to_owned());
         let mut rules = Vec::new();
-        if self.deferred {
+        if self.deferred || !self.bridges.is_empty() {
             for &(version, port) in &self.listeners {
                 let let_in = [from(LOOPBACK), Term::Marked(slot.let_in())];
                 let listener = tproxy(slot, version, port);
@@ -290,13 +330,25 @@ impl Rules {
             let round = [from(LOOPBACK), Term::Marked(slot.round()), Term::Goto(TAKEOVER_CHAIN)];
             rules.push(round.to_vec());
         }
+        let decide = |within: Rule| {
+            [&within[..], &[Term::ToElsewhere, Term::Tcp, Term::Goto(POLICY_CHAIN)]].concat()
+        };
+        let decide: Vec<Rule> = scope.terms().into_iter().map(decide).collect();
+        // Networks that were configured lie across the hop, whatever routes there are besides.
+        let nowhere = LanRoutes::default();
+        let lans = if matches!(scope, Scope::Only(_)) { &nowhere } else { &self.lans };
         for interface in &self.interfaces {
-            for within in scope.terms() {
-                let decide = [Term::ToElsewhere, Term::Tcp, Term::Goto(POLICY_CHAIN)];
-                rules.push([&[from(interface)], &within[..], &decide].concat());
-            }
+            // A frame that the bridge passes from client to client is none of ours.
+            let station = self.bridge(interface).map(|bridge| Term::NotToStation(bridge.station));
+            rules.extend(station.map(|other| vec![from(interface), other, Term::Return]));
+            rules.extend(lans.rules(interface, &decide));
         }
         rules
+    }
+
+    /// The interface, if it is a bridge where `tproxy` does not work.
+    fn bridge(&self, interface: &str) -> Option<&FilteredBridge> {
+        self.bridges.iter().find(|bridge| bridge.name == interface)
     }
 
     /// Matches this machine's own new connections. Those to our clients' side gain nothing, so they
@@ -319,23 +371,45 @@ impl Rules {
 
     /// What is done with a SYN to intercept.
     fn takeover(&self, slot: Slot) -> Vec<Rule> {
-        let listener = |&(version, port): &(Version, u16)| {
-            let end = if self.deferred {
-                vec![Term::Log(slot.log_group()), Term::Drop]
-            } else {
-                tproxy(slot, version, port).to_vec()
-            };
-            [&[Term::Version(version), Term::Tcp], &end[..]].concat()
-        };
-        self.passing().chain(self.listeners.iter().map(listener)).collect()
+        let each = self.listeners.iter();
+        let withhold = [Term::Log(slot.log_group()), Term::Drop];
+        let mut rules: Vec<Rule> = self.passing().collect();
+        if self.deferred {
+            rules.push(vec![Term::Translated, Term::Return]);
+            let of = |version| [&[Term::Version(version), Term::Tcp][..], &withhold].concat();
+            rules.extend(each.map(|(version, _)| of(*version)));
+            return rules;
+        }
+        for bridge in &self.bridges {
+            let from = Term::From(bridge.name.clone());
+            rules.push(vec![from.clone(), Term::Translated, Term::Return]);
+            let lost = each.clone().filter(|(version, _)| bridge.loses(*version));
+            let end = if self.can_withhold { &withhold[..] } else { &[Term::Return] };
+            rules.extend(lost.map(|(version, _)| {
+                [&[from.clone(), Term::Version(*version), Term::Tcp], end].concat()
+            }));
+        }
+        if self.watched {
+            rules.push(vec![Term::AtMost(LOGGED_SYNS), Term::Log(slot.watch_group())]);
+        }
+        rules.extend(each.map(|(version, port)| {
+            [&[Term::Version(*version), Term::Tcp], &tproxy(slot, *version, *port)[..]].concat()
+        }));
+        rules
     }
 
-    /// Rules that exempt refused destinations.
+    /// Rules that exempt destinations, and clients: those that were refused, and those without answers.
     fn passing(&self) -> impl Iterator<Item = Rule> {
-        self.refused.iter().map(|destination| {
+        let destinations = self.passing.destinations.iter().map(|destination| {
             let port = Term::ToPorts(TCP, destination.port(), destination.port());
             [to(&Prefix::host(destination.ip())), vec![port, Term::Return]].concat()
-        })
+        });
+        let refused = self.passing.clients.iter().map(|client| Prefix::of_client(*client));
+        let clients = refused.chain(self.unanswered.iter().copied()).map(|client| {
+            let version = Term::Version(Version::of(client.address()));
+            vec![version, Term::FromAddress(client), Term::Return]
+        });
+        destinations.chain(clients)
     }
 
     /// What is done with a SYN of this machine: it is sent through loopback.
@@ -344,7 +418,8 @@ impl Rules {
             let mark = [Term::MarkConnection(slot.mark()), Term::SetMark(slot.mark())];
             [&[Term::Version(version)], &mark[..], &[Term::Accept]].concat()
         };
-        self.passing().chain(self.listeners.iter().map(round)).collect()
+        let translated = self.deferred.then(|| vec![Term::Translated, Term::Return]);
+        self.passing().chain(translated).chain(self.listeners.iter().map(round)).collect()
     }
 
     fn counters(&self) -> Vec<String> {
@@ -359,6 +434,7 @@ impl Rules {
         chains.push(hook(slot, self.names.is_some()));
         chains.extend(own);
         chains.extend(self.own_traffic.then(|| output(slot)));
+        chains.extend(self.watched.then(|| answers(slot)));
         nft_table::display(&slot.table(), &self.counters(), &chains)
     }
 }
@@ -396,6 +472,14 @@ fn output(slot: Slot) -> Chain {
         ],
     ];
     Chain { name: OUTPUT_CHAIN, hook: Some(Hook::output(0)), rules }
+}
+
+/// The chain that logs what this machine answers to clients, in the names of their destinations.
+fn answers(slot: Slot) -> Chain {
+    let answer = [Term::Tcp, Term::SynAck, Term::FromElsewhere];
+    let log = [Term::AtMost(LOGGED_ANSWERS), Term::Log(slot.watch_group())];
+    let rules = vec![[&answer[..], &log].concat()];
+    Chain { name: ANSWER_CHAIN, hook: Some(Hook::sent(BEHIND_FILTERS)), rules }
 }
 
 /// Chains without rules.
@@ -441,6 +525,11 @@ impl Table {
         let mut chains = empty([OWN_TAKEOVER_CHAIN, OWN_POLICY_CHAIN, OWN_CHAIN]);
         chains.push(output(self.slot));
         self.table.add(&chains)
+    }
+
+    /// Adds the chain that logs answers.
+    pub(crate) fn add_watch(&self) -> io::Result<()> {
+        self.table.add(&[answers(self.slot)])
     }
 
     /// Intercepts what `rules` select within `scope`; existing connections are kept. Changed

@@ -41,32 +41,80 @@ impl Chain {
 }
 
 /// A hook: when the kernel calls a chain.
+///
+/// Chains that decide where packets go run after the operator's translation of destinations (DNAT and
+/// redirects, NF_IP_PRI_NAT_DST) and before the routing decision: a captive portal or a mail relay keeps
+/// its meaning, and rules see the destination that the operator chose. The operator's marks
+/// (NF_IP_PRI_MANGLE) are set by then, too.
 #[derive(Clone, Copy)]
 pub(crate) struct Hook {
     kind: &'static str,
     number: libc::c_int,
-    /// Priority relative to NF_IP_PRI_MANGLE: before the routing decision and before NAT.
-    behind_mangle: i32,
+    /// The priority in nft syntax.
+    base: Base,
+    /// Added to the priority.
+    behind: i32,
 }
 
-/// NF_IP_PRI_MANGLE.
-const MANGLE: i32 = -150;
+/// A priority that nft has a name for.
+#[derive(Clone, Copy)]
+enum Base {
+    Mangle,
+    /// nft knows this name on the hook `prerouting` only.
+    TranslatedDestination,
+}
+
+impl Base {
+    const fn priority(self) -> i32 {
+        match self {
+            Self::Mangle => libc::NF_IP_PRI_MANGLE,
+            Self::TranslatedDestination => libc::NF_IP_PRI_NAT_DST,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Mangle => "mangle",
+            Self::TranslatedDestination => "dstnat",
+        }
+    }
+}
+
+/// Distance to the translation of destinations.
+const BEHIND_TRANSLATION: i32 = 10;
 
 impl Hook {
-    /// For incoming packets.
-    pub(crate) const fn prerouting(behind_mangle: i32) -> Self {
-        Self { kind: "filter", number: libc::NF_INET_PRE_ROUTING, behind_mangle }
+    /// For incoming packets whose destination is translated; after other chains of ours by `behind`.
+    pub(crate) const fn prerouting(behind: i32) -> Self {
+        let base = Base::TranslatedDestination;
+        let behind = BEHIND_TRANSLATION + behind;
+        Self { kind: "filter", number: libc::NF_INET_PRE_ROUTING, base, behind }
     }
 
     /// For the translation of source addresses, with other programs' (NF_IP_PRI_NAT_SRC).
     pub(crate) const fn source_nat() -> Self {
-        let behind_mangle = libc::NF_IP_PRI_NAT_SRC - MANGLE;
-        Self { kind: "nat", number: libc::NF_INET_POST_ROUTING, behind_mangle }
+        let base = Base::Mangle;
+        let behind = libc::NF_IP_PRI_NAT_SRC - base.priority();
+        Self { kind: "nat", number: libc::NF_INET_POST_ROUTING, base, behind }
     }
 
-    /// For locally sent packets, which are routed again if their mark changes.
-    pub(crate) const fn output(behind_mangle: i32) -> Self {
-        Self { kind: "route", number: libc::NF_INET_LOCAL_OUT, behind_mangle }
+    /// For locally sent packets whose destination is translated. They are routed again if their mark
+    /// changes.
+    pub(crate) const fn output(behind: i32) -> Self {
+        let base = Base::Mangle;
+        let translated = libc::NF_IP_PRI_NAT_DST - base.priority();
+        let behind = translated + BEHIND_TRANSLATION + behind;
+        Self { kind: "route", number: libc::NF_INET_LOCAL_OUT, base, behind }
+    }
+
+    /// For locally sent packets, without an influence on their route.
+    pub(crate) const fn sent(behind_mangle: i32) -> Self {
+        let (number, base) = (libc::NF_INET_LOCAL_OUT, Base::Mangle);
+        Self { kind: "filter", number, base, behind: behind_mangle }
+    }
+
+    const fn priority(self) -> i32 {
+        self.base.priority() + self.behind
     }
 }
 
@@ -77,8 +125,8 @@ impl fmt::Display for Hook {
             libc::NF_INET_POST_ROUTING => "postrouting",
             _ => "prerouting",
         };
-        write!(f, "type {} hook {name} priority mangle", self.kind)?;
-        match self.behind_mangle {
+        write!(f, "type {} hook {name} priority {}", self.kind, self.base.name())?;
+        match self.behind {
             0 => {}
             behind => write!(f, " + {behind}")?,
         }
@@ -254,7 +302,7 @@ fn add_chains(batch: &mut Batch, table: &str, chains: &[Chain]) {
             let Some(hook) = chain.hook else { return };
             message.nest(4, |attributes| {
                 attributes.number(1, hook.number as u32);
-                attributes.number(2, (MANGLE + hook.behind_mangle) as u32);
+                attributes.number(2, hook.priority() as u32);
             });
             message.number(5, libc::NF_ACCEPT as u32);
             message.text(7, hook.kind);
@@ -349,14 +397,14 @@ mod tests {
     }
 
     #[test]
-    fn priorities_are_printed_relative_to_mangle() {
+    fn priorities_are_printed_relative_to_those_with_a_name() {
         assert_eq!(
             Hook::prerouting(0).to_string(),
-            "type filter hook prerouting priority mangle; policy accept;"
+            "type filter hook prerouting priority dstnat + 10; policy accept;"
         );
         assert_eq!(
             Hook::output(2).to_string(),
-            "type route hook output priority mangle + 2; policy accept;"
+            "type route hook output priority mangle + 62; policy accept;"
         );
     }
 }

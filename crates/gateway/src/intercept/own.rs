@@ -5,12 +5,11 @@
 //! route alone, and reports others only after they are in use.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use netlink_packet_route::route::RouteType;
 use os::netlink::RouteSocket;
-use pep::egress::{Egress, Refusal};
 
 use crate::error::RunError;
 use crate::intercept::routing::kind_of;
@@ -46,14 +45,6 @@ impl OwnAddresses {
 
     fn kind_of(&self, address: IpAddr) -> io::Result<Option<RouteType>> {
         kind_of(&mut self.0.lock().expect("nobody panics while asking"), address)
-    }
-
-    /// Whether the other side may make us connect to `to`.
-    ///
-    /// # Errors
-    /// Why it may not.
-    pub(crate) fn check(&self, egress: &Egress, to: SocketAddr) -> Result<(), Refusal> {
-        egress.check(to, |address| self.has(address))
     }
 }
 

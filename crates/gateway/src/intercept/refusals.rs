@@ -1,15 +1,24 @@
-//! Tells the interception of destinations that refused connections, which then pass unaccelerated
-//! for a while ([`RefusedDestinations`]).
+//! Tells the interception of destinations that refused connections ([`RefusedDestinations`]), and of
+//! clients that have their share of them ([`PassingClients`]), which then pass unaccelerated for a
+//! while.
 
-use std::net::SocketAddr;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard};
 
-use pep::admission::RefusedDestinations;
-use slacp::ResetReason;
+use pep::admission::{PassingClients, RefusedDestinations};
+use slacp::{ResetReason, client_network};
 use tokio::sync::{Notify, oneshot};
 use units::Instant;
 
 use crate::clock;
+
+/// What passes unaccelerated, whatever the policies say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Passing {
+    pub(crate) destinations: Vec<SocketAddr>,
+    pub(crate) clients: Vec<IpAddr>,
+}
 
 /// The refusals of one gateway. Connections report them; the intake lets their destinations pass.
 #[derive(Debug, Default)]
@@ -22,6 +31,9 @@ pub(crate) struct Refusals {
 #[derive(Debug, Default)]
 struct Shared {
     destinations: RefusedDestinations,
+    clients: PassingClients,
+    /// What the intake knows.
+    passing: Passing,
     /// Wait until the intake has been updated.
     waiting: Vec<oneshot::Sender<()>>,
 }
@@ -45,6 +57,13 @@ impl Refusals {
         let _ = known.await;
     }
 
+    /// Lets new connections of a client at this address pass for a while.
+    pub(crate) fn pass_client(&self, now: Instant, client: IpAddr) {
+        if self.lock().clients.pass(now, client_network(client)) {
+            self.changed.notify_one();
+        }
+    }
+
     /// From now on an intake acts on refusals.
     pub(crate) fn enable(&self) {
         self.lock().destinations.enable();
@@ -52,16 +71,28 @@ impl Refusals {
 
     /// Waits until [`Self::take_change`] may have news.
     pub(crate) async fn changed(&self) {
-        let end = self.lock().destinations.next_end();
+        let end = {
+            let shared = self.lock();
+            shared.destinations.next_end().into_iter().chain(shared.clients.next_end()).min()
+        };
         tokio::select! {
             () = self.changed.notified() => {}
             () = clock::sleep_until(end) => {}
         }
     }
 
-    /// The destinations to let pass, if they have changed.
-    pub(crate) fn take_change(&self, now: Instant) -> Option<Vec<SocketAddr>> {
-        self.lock().destinations.take_change(now)
+    /// What to let pass, if it has changed.
+    pub(crate) fn take_change(&self, now: Instant) -> Option<Passing> {
+        let mut shared = self.lock();
+        let (destinations, clients) =
+            (shared.destinations.take_change(now), shared.clients.take_change(now));
+        if destinations.is_none() && clients.is_none() {
+            return None;
+        }
+        let passing = &mut shared.passing;
+        passing.destinations = destinations.unwrap_or_else(|| mem::take(&mut passing.destinations));
+        passing.clients = clients.unwrap_or_else(|| mem::take(&mut passing.clients));
+        Some(passing.clone())
     }
 
     /// The interception table now has what was taken last.
@@ -84,6 +115,30 @@ mod tests {
         ([192, 0, 2, 1], port).into()
     }
 
+    /// That these destinations pass.
+    fn passing(ports: &[u16]) -> Option<Passing> {
+        let destinations = ports.iter().map(|number| port(*number)).collect();
+        Some(Passing { destinations, clients: Vec::new() })
+    }
+
+    #[tokio::test]
+    async fn a_client_with_its_share_passes_beside_the_destinations_that_refuse() {
+        let refusals = Refusals::default();
+        refusals.pass_client(NOW, "2001:db8::1".parse().unwrap());
+        refusals.changed().await;
+        let clients: Vec<IpAddr> = vec!["2001:db8::".parse().unwrap()];
+        let alone = Passing { destinations: Vec::new(), clients: clients.clone() };
+        assert_eq!(refusals.take_change(NOW), Some(alone));
+        refusals.enable();
+        let take = async {
+            refusals.changed().await;
+            let both = Passing { destinations: vec![port(1)], clients };
+            assert_eq!(refusals.take_change(NOW), Some(both));
+            refusals.set();
+        };
+        tokio::join!(refusals.report(NOW, port(1), ResetReason::Refused), take);
+    }
+
     #[tokio::test]
     async fn everyone_who_waits_goes_on_with_the_next_table() {
         let refusals = Refusals::default();
@@ -91,7 +146,7 @@ mod tests {
         let report = |number| refusals.report(NOW, port(number), ResetReason::Unreachable);
         let make = async {
             refusals.changed().await;
-            assert_eq!(refusals.take_change(NOW), Some(vec![port(1), port(2)]));
+            assert_eq!(refusals.take_change(NOW), passing(&[1, 2]));
             refusals.set();
         };
         tokio::join!(report(1), report(2), report(1), make);
@@ -111,7 +166,7 @@ mod tests {
         };
         tokio::join!(refusals.report(NOW, port(1), ResetReason::Refused), make);
         let later = NOW + std::time::Duration::from_secs(5);
-        assert_eq!(refusals.take_change(later), Some(vec![]));
+        assert_eq!(refusals.take_change(later), passing(&[]));
         assert_eq!(refusals.take_change(later), None);
     }
 
@@ -125,7 +180,7 @@ mod tests {
         assert_eq!(refusals.take_change(NOW), None);
         let make = async {
             refusals.changed().await;
-            assert_eq!(refusals.take_change(NOW), Some(vec![port(2)]));
+            assert_eq!(refusals.take_change(NOW), passing(&[2]));
             refusals.set();
         };
         tokio::join!(refusals.report(NOW, port(2), ResetReason::Refused), make);

@@ -7,7 +7,7 @@
 
 mod kind;
 
-pub(crate) use self::kind::kind_of;
+pub(crate) use self::kind::{is_no_route, kind_of};
 
 use std::io;
 
@@ -80,20 +80,23 @@ impl Routing {
     }
 }
 
-/// Runs `work` for these versions. A machine may have no IPv6, or have it switched off, so a
-/// refusal for IPv6 is returned instead of failing.
+/// Runs `work` for all of these versions, whatever becomes of the others. A machine may have no IPv6,
+/// or have it switched off, so a refusal for IPv6 is returned instead of failing.
+///
+/// # Errors
+/// The refusal for IPv4.
 pub(crate) fn for_versions(
     versions: &[Version],
     mut work: impl FnMut(Version) -> Result<(), Refusal>,
 ) -> Result<Option<Refusal>, Refusal> {
-    let mut without_v6 = None;
+    let (mut without_v4, mut without_v6) = (Ok(()), None);
     for version in versions {
         match work(*version) {
             Err(refusal) if *version == Version::V6 => without_v6 = Some(refusal),
-            done => done?,
+            done => without_v4 = without_v4.and(done),
         }
     }
-    Ok(without_v6)
+    without_v4.map(|()| without_v6)
 }
 
 impl Drop for Routing {

@@ -26,6 +26,7 @@ const VERDICT_REGISTER: u32 = libc::NFT_REG_VERDICT as u32;
 const TCP_FLAGS_OFFSET: u32 = 13;
 const FIN_SYN_RST_ACK: u8 = 0x17;
 const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
 /// Name of the counter of prohibited packets.
 pub(crate) const REFUSED: &str = "refused";
 /// NFT_OBJECT_COUNTER.
@@ -37,7 +38,13 @@ const RD: u8 = 0x01;
 /// NFT_REJECT_ICMPX_UNREACH with NFT_REJECT_ICMPX_PORT_UNREACH, and NFT_REJECT_TCP_RST.
 const UNREACHABLE: (u32, u8) = (2, 1);
 const RESET: (u32, u8) = (1, 0);
+const FIB_BY_SOURCE: u32 = 1 << 0;
 const FIB_BY_DESTINATION: u32 = 1 << 1;
+/// Of `struct sockaddr`, in `linux/if_arp.h`.
+const ARPHRD_ETHER: u16 = 1;
+const FIB_WITH_MARK: u32 = 1 << 2;
+/// NFT_FIB_RESULT_OIFNAME, NFT_FIB_RESULT_ADDRTYPE.
+const FIB_INTERFACE: u32 = 2;
 const FIB_ADDRESS_TYPE: u32 = 3;
 
 /// The bits of the packet mark that one gateway uses; other bits stay unchanged.
@@ -66,6 +73,8 @@ pub(crate) enum Term {
     MarkedAny(u32),
     /// The packet is a SYN without ACK.
     OnlySyn,
+    /// The packet is a SYN with ACK.
+    SynAck,
     /// The packet came in by this interface.
     From(String),
     /// The packet goes out by this interface.
@@ -88,6 +97,15 @@ pub(crate) enum Term {
     OfKnownConnection,
     /// The destination is not an address of this machine.
     ToElsewhere,
+    /// The source is not an address of this machine.
+    FromElsewhere,
+    /// The destination of the connection was translated (DNAT or a redirect).
+    Translated,
+    /// The route to the destination leads out by this interface. The kernel looks it up with the
+    /// packet's source and mark, but without the interface that it came in by.
+    RoutedTo(String),
+    /// The frame is for another station than the one with this hardware address.
+    NotToStation([u8; 6]),
     /// The destination is a single host, neither broadcast, multicast nor anycast. A router itself
     /// accepts packets to the anycast addresses of its subnets (RFC 4291 §2.6.1).
     ToOneHost,
@@ -111,6 +129,8 @@ pub(crate) enum Term {
     CountRefused,
     /// Copy to the log group.
     Log(u16),
+    /// At most so many packets a second, after a burst of as many.
+    AtMost(u32),
     /// Translate the source address into this machine's.
     Masquerade,
     /// Accept: ends the hook's chain.
@@ -174,11 +194,8 @@ impl Term {
                 mask(list, &any.to_ne_bytes(), &[0; 4]);
                 compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
             }
-            Self::OnlySyn => {
-                load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, TCP_FLAGS_OFFSET, 1);
-                mask(list, &[FIN_SYN_RST_ACK], &[0]);
-                compare(list, libc::NFT_CMP_EQ, &[SYN]);
-            }
+            Self::OnlySyn => compare_flags(list, SYN),
+            Self::SynAck => compare_flags(list, SYN | ACK),
             Self::From(interface) => encode_interface(list, libc::NFT_META_IIFNAME, interface),
             Self::Through(interface) => encode_interface(list, libc::NFT_META_OIFNAME, interface),
             Self::Marked(mark) => {
@@ -186,7 +203,7 @@ impl Term {
                 encode_is_marked(list, *mark);
             }
             Self::OfMarkedConnection(mark) => {
-                load_connection_mark(list);
+                load_connection(list, CONNECTION_MARK);
                 encode_is_marked(list, *mark);
             }
             Self::To(prefix) => {
@@ -198,21 +215,31 @@ impl Term {
             Self::ToPorts(protocol, first, last) => encode_ports(list, *protocol, *first, *last),
             Self::Dscp(version, dscp) => encode_dscp(list, *version, *dscp),
             Self::OfAnswer => {
-                expression(list, "ct", |data| {
-                    data.number(1, REGISTER);
-                    data.number(2, CONNECTION_DIRECTION);
-                });
+                load_connection(list, CONNECTION_DIRECTION);
                 compare(list, libc::NFT_CMP_EQ, &[REPLY]);
             }
             Self::OfKnownConnection => {
-                expression(list, "ct", |data| {
-                    data.number(1, REGISTER);
-                    data.number(2, CONNECTION_STATE);
-                });
+                load_connection(list, CONNECTION_STATE);
                 mask(list, &ESTABLISHED_OR_RELATED.to_ne_bytes(), &[0; 4]);
                 compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
             }
             Self::ToElsewhere => encode_not_to(list, libc::RTN_LOCAL),
+            Self::FromElsewhere => encode_not_of_kind(list, FIB_BY_SOURCE, libc::RTN_LOCAL),
+            Self::Translated => {
+                load_connection(list, CONNECTION_STATUS);
+                mask(list, &TRANSLATED_DESTINATION.to_ne_bytes(), &[0; 4]);
+                compare(list, libc::NFT_CMP_NEQ, &[0; 4]);
+            }
+            Self::RoutedTo(interface) => {
+                look_up(list, FIB_BY_DESTINATION | FIB_WITH_MARK, FIB_INTERFACE);
+                compare(list, libc::NFT_CMP_EQ, &interface_name(interface));
+            }
+            Self::NotToStation(station) => {
+                load_meta(list, libc::NFT_META_IIFTYPE);
+                compare(list, libc::NFT_CMP_EQ, &ARPHRD_ETHER.to_ne_bytes());
+                load_header(list, libc::NFT_PAYLOAD_LL_HEADER, 0, 6);
+                compare(list, libc::NFT_CMP_NEQ, station);
+            }
             Self::ToOneHost => {
                 encode_not_to(list, libc::RTN_BROADCAST);
                 encode_not_to(list, libc::RTN_MULTICAST);
@@ -234,6 +261,7 @@ impl Term {
             Self::Log(group) => {
                 expression(list, "log", |data| data.bytes(1, &group.to_be_bytes()));
             }
+            Self::AtMost(rate) => encode_limit(list, *rate),
             Self::Count(index, subject) => encode_count(list, &policy::counter(*index, *subject)),
             Self::CountRefused => encode_count(list, REFUSED),
             Self::Masquerade => expression(list, "masq", |_| {}),
@@ -305,14 +333,39 @@ fn compare_protocol(list: &mut Batch, operation: libc::c_int, protocol: libc::c_
     compare(list, operation, &[protocol as u8]);
 }
 
-/// Matches destinations that are not addresses of this kind.
-fn encode_not_to(list: &mut Batch, kind: libc::c_uchar) {
+fn compare_flags(list: &mut Batch, flags: u8) {
+    load_header(list, libc::NFT_PAYLOAD_TRANSPORT_HEADER, TCP_FLAGS_OFFSET, 1);
+    mask(list, &[FIN_SYN_RST_ACK], &[0]);
+    compare(list, libc::NFT_CMP_EQ, &[flags]);
+}
+
+/// Looks up an address in the routing tables.
+fn look_up(list: &mut Batch, by: u32, result: u32) {
     expression(list, "fib", |data| {
         data.number(1, REGISTER);
-        data.number(2, FIB_ADDRESS_TYPE);
-        data.number(3, FIB_BY_DESTINATION);
+        data.number(2, result);
+        data.number(3, by);
     });
+}
+
+/// Matches destinations that are not addresses of this kind.
+fn encode_not_to(list: &mut Batch, kind: libc::c_uchar) {
+    encode_not_of_kind(list, FIB_BY_DESTINATION, kind);
+}
+
+fn encode_not_of_kind(list: &mut Batch, by: u32, kind: libc::c_uchar) {
+    look_up(list, by, FIB_ADDRESS_TYPE);
     compare(list, libc::NFT_CMP_NEQ, &u32::from(kind).to_ne_bytes());
+}
+
+/// Matches while no more packets come than `rate` a second.
+fn encode_limit(list: &mut Batch, rate: u32) {
+    const SECOND: u64 = 1;
+    expression(list, "limit", |data| {
+        data.bytes(1, &u64::from(rate).to_be_bytes());
+        data.bytes(2, &SECOND.to_be_bytes());
+        data.number(3, rate);
+    });
 }
 
 /// Matches the address at this offset, of this length, against the prefix.
@@ -394,10 +447,14 @@ fn encode_refusal(list: &mut Batch, (kind, code): (u32, u8)) {
 }
 
 fn encode_interface(list: &mut Batch, key: libc::c_int, interface: &str) {
-    let mut name = [0u8; libc::IFNAMSIZ];
-    name[..interface.len()].copy_from_slice(interface.as_bytes());
     load_meta(list, key);
-    compare(list, libc::NFT_CMP_EQ, &name);
+    compare(list, libc::NFT_CMP_EQ, &interface_name(interface));
+}
+
+fn interface_name(interface: &str) -> [u8; libc::IFNAMSIZ] {
+    let mut name = [0; libc::IFNAMSIZ];
+    name[..interface.len()].copy_from_slice(interface.as_bytes());
+    name
 }
 
 /// Compares the mark in the register with `wanted`, within its mask.
@@ -420,15 +477,19 @@ const REPLY: u8 = 1;
 /// NFT_CT_MARK.
 const CONNECTION_MARK: u32 = 3;
 
-fn load_connection_mark(list: &mut Batch) {
+/// NFT_CT_STATUS, and its bit IPS_DST_NAT.
+const CONNECTION_STATUS: u32 = 2;
+const TRANSLATED_DESTINATION: u32 = 1 << 5;
+
+fn load_connection(list: &mut Batch, key: u32) {
     expression(list, "ct", |data| {
         data.number(1, REGISTER);
-        data.number(2, CONNECTION_MARK);
+        data.number(2, key);
     });
 }
 
 fn encode_connection_mark(list: &mut Batch, mark: Mark) {
-    load_connection_mark(list);
+    load_connection(list, CONNECTION_MARK);
     encode_remark(list, mark);
     expression(list, "ct", |data| {
         data.number(2, CONNECTION_MARK);
@@ -480,6 +541,7 @@ impl fmt::Display for Term {
             Self::UdpFrom(port) => write!(f, "udp sport {port}"),
             Self::MarkedAny(any) => write!(f, "meta mark & {any:#010x} != 0x00000000"),
             Self::OnlySyn => f.write_str("tcp flags & (fin | syn | rst | ack) == syn"),
+            Self::SynAck => f.write_str("tcp flags & (fin | syn | rst | ack) == (syn | ack)"),
             Self::From(interface) => write!(f, "iifname {interface:?}"),
             Self::To(prefix) => {
                 write!(f, "{} daddr {prefix}", header(Version::of(prefix.address())))
@@ -500,6 +562,14 @@ impl fmt::Display for Term {
             Self::CountRefused => write!(f, "counter name {REFUSED:?}"),
             Self::OfKnownConnection => f.write_str("ct state established,related"),
             Self::ToElsewhere => f.write_str("fib daddr type != local"),
+            Self::FromElsewhere => f.write_str("fib saddr type != local"),
+            Self::Translated => f.write_str("ct status dnat"),
+            Self::RoutedTo(interface) => write!(f, "fib daddr . mark oifname {interface:?}"),
+            Self::NotToStation(station) => {
+                let bytes = station.map(|byte| format!("{byte:02x}"));
+                write!(f, "ether daddr != {}", bytes.join(":"))
+            }
+            Self::AtMost(rate) => write!(f, "limit rate {rate}/second burst {rate} packets"),
             Self::ToOneHost => f.write_str(
                 "fib daddr type != broadcast fib daddr type != multicast fib daddr type != \
                      anycast",

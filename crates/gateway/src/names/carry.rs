@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use slacp::{Destination, HostName, Open};
+use slacp::{Destination, HostName, Open, client_network};
 use tokio::net::TcpStream;
 
 use super::desk::Route;
@@ -13,7 +13,7 @@ use crate::http;
 use crate::intercept::listener::Accepted;
 use crate::operate::connections::{Origin, Registered};
 use crate::operate::counters::Counters;
-use crate::proxy::{LOOKUPS_EACH, client_network};
+use crate::proxy::LOOKUPS_EACH;
 use crate::relay;
 use crate::relay::dial::{Dialer, reason};
 use crate::relay::leg::Leg;
@@ -24,7 +24,7 @@ pub(crate) struct Through {
     pub(crate) hop: Hop,
     /// For those without the hop.
     pub(crate) dialer: Dialer,
-    pub(crate) resolver: Resolver<std::net::IpAddr>,
+    pub(crate) resolver: Resolver<()>,
     pub(crate) counters: Arc<Counters>,
     /// Answers requests of cleartext HTTP.
     pub(crate) http: Option<Arc<http::Shared>>,
@@ -70,7 +70,7 @@ async fn straight(through: &Through, leg: Leg, first: &[u8], open: Open<Destinat
     let addresses = match &open.destination {
         Destination::Address(address) => Ok(vec![*address]),
         Destination::Name(name, port) => {
-            let asker = (client_network(open.source.ip()), LOOKUPS_EACH);
+            let asker = (((), client_network(open.source.ip())), LOOKUPS_EACH);
             through.resolver.look_up(asker, (name, *port), through.dialer.timeout).await
         }
         Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => Ok(Vec::new()),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use pep::config::DnsConfig;
 use pep::names::{Ask, AskId, Asked, Output, Question, Resolver, Upstream};
-use slacp::{HostName, SessionId};
+use slacp::{HostName, SessionId, client_network};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::watch;
@@ -15,7 +15,7 @@ use units::{Instant, Machine};
 
 use super::carry::{self, Through};
 use super::doors::Doors;
-use super::places::{MOST_CONNECTIONS, Place, Places};
+use super::question_slots::{MOST_CONNECTIONS, QuestionSlots};
 use super::secure::{self, Speech};
 use super::servers::Servers;
 use super::tcp::{self, Origin};
@@ -25,9 +25,9 @@ use crate::clock;
 use crate::hop::udp::Reception;
 use crate::intercept::listener::{Accept, Accepted, Listener};
 use crate::operate::status::DnsStatus;
-use crate::proxy::client_network;
 use crate::relay::tcp::reset;
 use crate::roles::gateway::log_panic;
+use crate::slots::HeldSlot;
 
 /// Questions that may wait for the driver; more are lost, and asked again.
 const MOST_INPUTS: usize = 1024;
@@ -137,7 +137,7 @@ impl Names {
             own,
             through,
             tasks: JoinSet::new(),
-            places: Places::default(),
+            slots: QuestionSlots::default(),
             conversations: JoinSet::new(),
             carried: JoinSet::new(),
         };
@@ -177,7 +177,7 @@ struct Driver {
     /// Questions that others answer.
     tasks: JoinSet<Done>,
     /// For clients' TCP connections with questions.
-    places: Places,
+    slots: QuestionSlots,
     /// These connections, those of them that are carried, and the doors.
     conversations: JoinSet<()>,
     /// Connections to names. Like those that interception takes, they are limited by what the gateway
@@ -268,27 +268,29 @@ impl Driver {
         let name: Option<HostName> = lock(&self.resolver).name_of(now, destination.ip());
         let route = *self.route.borrow();
         let is_question = destination.port() == PORT && !self.is_of_pool(destination.ip());
-        if let Some(name) = name {
+        let client = accepted.open.source.ip();
+        if let Some(name) = name.filter(|_| self.through.counters.live.admits(now, client)) {
             let through = self.through.clone();
             self.carried.spawn(carry::to_name(through, route, accepted, name));
-        } else if is_question && let Some(place) = self.places.take(accepted.open.source.ip()) {
+        } else if is_question && let Some(slot) = self.slots.take(accepted.open.source.ip()) {
             let (desk, through) = (self.desk.clone(), self.through.clone());
             let resolver = Some(destination).filter(|it| !self.is_own(*it));
             let origin = Origin { client: accepted.open.source, resolver, intercepted: true };
-            let from = (origin, place);
-            self.conversations.spawn(answer_or_carry(desk, through, route, accepted, from));
+            self.slots.0.serve(&mut self.conversations, slot, |slot| {
+                answer_or_carry(desk, through, route, accepted, (origin, slot))
+            });
         } else {
-            // An address that stands for nothing, or no longer; or too many ask.
+            // An address that stands for nothing, or no longer; or the client has its share.
             reset(accepted.socket);
         }
     }
 
     fn converse(&mut self, socket: TcpStream, origin: Origin, speech: Speech) {
-        let Some(place) = self.places.take(origin.client.ip()) else { return };
+        let Some(slot) = self.slots.take(origin.client.ip()) else { return };
         let desk = self.desk.clone();
-        self.conversations.spawn(async move {
+        self.slots.0.serve(&mut self.conversations, slot, async move |slot| {
             secure::converse(desk, socket, origin, speech).await;
-            drop(place);
+            drop(slot);
         });
     }
 
@@ -312,12 +314,12 @@ impl Driver {
         }
     }
 
-    fn ask(&mut self, Ask { id, message, to }: Ask) {
+    fn ask(&mut self, Ask { id, message, to, client }: Ask) {
         let (hop, mark) = (self.through.hop.clone(), self.through.dialer.mark);
         match (to, self.route.borrow().hub) {
             (Upstream::Hub, Some(session)) => {
                 self.tasks.spawn(async move {
-                    Done::Reply(id, exchange::ask(hop, session, &message).await)
+                    Done::Reply(id, exchange::ask(hop, session, (client, &message)).await)
                 });
             }
             // The hub has gone just now: the resolver is about to be told, and will ask others.
@@ -428,19 +430,19 @@ async fn pause(error: &std::io::Error) {
 }
 
 /// Answers the questions on a redirected connection. One whose first message is for its server
-/// alone is carried there, as interception would do, and leaves its place to others.
+/// alone is carried there, as interception would do, and leaves its slot to others.
 async fn answer_or_carry(
     desk: Arc<Desk>,
     through: Arc<Through>,
     route: Route,
     accepted: Accepted,
-    (origin, place): (Origin, Place),
+    (origin, slot): (Origin, HeldSlot<IpAddr>),
 ) {
     let Accepted { mut socket, open } = accepted;
     match tcp::first(&mut socket).await {
         Some((framing, false)) => tcp::converse(desk, socket, origin, framing).await,
         Some((framing, true)) if origin.resolver.is_some() => {
-            drop(place);
+            drop(slot);
             carry::carry(through, route, (socket, framing.rest()), open.into()).await;
         }
         _ => {}
@@ -476,20 +478,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_is_carried_leaves_its_place_to_others() {
+    async fn a_connection_that_is_carried_leaves_its_slot_to_others() {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let destination = server.local_addr().unwrap();
         let [mut client, socket] = connected().await;
         let source = client.local_addr().unwrap();
         let accepted = Accepted { socket, open: Open { destination, source, dscp: None } };
         let origin = Origin { client: source, resolver: Some(destination), intercepted: true };
-        let (places, desk) = (Places::default(), Arc::new(Desk::new(mpsc::channel(1).0)));
-        let place = places.take(source.ip()).unwrap();
+        let (slots, desk) = (QuestionSlots::default(), Arc::new(Desk::new(mpsc::channel(1).0)));
+        let slot = slots.take(source.ip()).unwrap();
         let route = Route::default();
         let carrying =
-            tokio::spawn(answer_or_carry(desk, through(), route, accepted, (origin, place)));
+            tokio::spawn(answer_or_carry(desk, through(), route, accepted, (origin, slot)));
         tokio::task::yield_now().await;
-        assert!(!places.are_free(), "it may be about to ask");
+        assert_eq!(slots.0.taken(), 1, "it may be about to ask");
         client.write_all(&UPDATE).await.unwrap();
         let carried = async {
             let (mut socket, _) = server.accept().await.unwrap();
@@ -499,7 +501,7 @@ mod tests {
         };
         let (_socket, said) = timeout(Duration::from_secs(10), carried).await.unwrap();
         assert_eq!(said, UPDATE);
-        assert!(places.are_free() && !carrying.is_finished());
+        assert!(slots.0.taken() == 0 && !carrying.is_finished());
         carrying.abort();
     }
 }

@@ -13,6 +13,7 @@ use super::udp::{PORT, UdpDoor};
 use crate::error::RunError;
 use crate::intercept::listener::Listener;
 use crate::intercept::netfilter::NameRules;
+use crate::presence;
 
 /// Port shown in printed rules; a running gateway takes any free one.
 const PRINTED_PORT: u16 = 5902;
@@ -43,7 +44,7 @@ impl Doors {
         for address in &config.listen {
             let failed = |cause| RunError::Listen { address: *address, cause };
             let udp = UdpDoor::listen(*address).map_err(failed)?;
-            let tcp = TcpListener::bind(udp.address()).await.map_err(failed)?;
+            let tcp = presence::listen(udp.address()).map_err(failed)?;
             tracing::info!("names are resolved at {}", udp.address());
             doors.listening.push((Arc::new(udp), tcp));
         }

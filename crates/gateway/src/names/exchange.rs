@@ -2,7 +2,7 @@
 //! then the message, then the end.
 
 use std::future::poll_fn;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use slacp::{Destination, Open, Read, ResetReason, SessionId};
@@ -16,10 +16,14 @@ const LONGEST: usize = 2 + u16::MAX as usize;
 /// A little more than the resolver waits.
 const LIMIT: Duration = Duration::from_secs(12);
 
-/// The hub's answer to a question; [`None`] if there is none.
-pub(super) async fn ask(hop: Hop, session: SessionId, message: &[u8]) -> Option<Vec<u8>> {
-    // The question is the gateway's: other clients may have the same.
-    let source = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+/// The hub's answer to the question of a client; [`None`] if there is none. Other clients may have the
+/// same question; it counts as that of the first.
+pub(super) async fn ask(
+    hop: Hop,
+    session: SessionId,
+    (client, message): (IpAddr, &[u8]),
+) -> Option<Vec<u8>> {
+    let source = SocketAddr::new(client, 0);
     let open = Open { destination: Destination::Resolver, source, dscp: None };
     let stream = hop.open(clock::now(), session, open).ok()?;
     let asked = timeout(LIMIT, async {

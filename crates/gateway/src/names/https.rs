@@ -19,6 +19,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::desk::{Asker, Desk};
 use super::tcp::{IDLE, Origin};
+use crate::handshake::Early;
 
 /// What a client of HTTP/2 offers within TLS.
 pub(super) const HTTP2: &[u8] = b"h2";
@@ -32,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(12);
 type Answer = Response<Full<Bytes>>;
 
 /// Answers requests until the client closes the connection, or is idle.
-pub(super) async fn serve(desk: Arc<Desk>, stream: TlsStream<TcpStream>, origin: Origin) {
+pub(super) async fn serve(desk: Arc<Desk>, stream: TlsStream<Early<TcpStream>>, origin: Origin) {
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
     let (active, busy) = watch::channel(0_usize);
     let service = service_fn(|request| {

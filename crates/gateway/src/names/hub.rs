@@ -1,9 +1,10 @@
 //! Answers terminals' questions at the hub.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::admission::SlotShare;
 use pep::config::HubDnsConfig;
 use pep::names::{addresses_in, question_for};
 use pep::relay::alternating;
@@ -24,20 +25,27 @@ const MOST_QUESTIONS: usize = 512;
 /// How long a terminal may take to send a question, once its stream is there.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
-/// A hub's resolvers, shared fairly among its terminals.
+/// Lookups for streams to names at once, for all terminals: each takes two sockets.
+const MOST_LOOKUPS: usize = 128;
+
+/// A hub's resolvers, shared fairly among its terminals and their clients. Questions and the names of
+/// streams have turns of their own: questions that nobody answers hold up no connection.
 #[derive(Clone)]
 pub(crate) struct HubResolver {
     servers: Arc<Servers>,
-    turns: Turns<PublicKey>,
-    /// Questions of one terminal at once.
-    share: usize,
+    questions: Turns<PublicKey>,
+    lookups: Turns<PublicKey>,
+    /// Questions at once of one terminal and of one of its clients.
+    share: SlotShare,
     counters: Arc<Counters>,
 }
 
 impl HubResolver {
     pub(crate) fn new(config: HubDnsConfig, counters: Arc<Counters>) -> Self {
         let servers = Arc::new(Servers::new(config.servers, Vec::new()));
-        Self { servers, turns: Turns::of(MOST_QUESTIONS), share: config.questions, counters }
+        let (questions, lookups) = (Turns::of(MOST_QUESTIONS), Turns::of(MOST_LOOKUPS));
+        let share = SlotShare::of_group(config.questions);
+        Self { servers, questions, lookups, share, counters }
     }
 
     pub(crate) fn status(&self) -> DnsStatus {
@@ -50,14 +58,14 @@ impl HubResolver {
     ///
     /// # Errors
     /// [`ResetReason::Unreachable`] if there are none; [`ResetReason::Limit`] if too many of the
-    /// terminal's questions wait.
+    /// client's lookups wait.
     pub(crate) async fn addresses(
         &self,
-        terminal: PublicKey,
+        (asker, share): ((PublicKey, IpAddr), SlotShare),
         (host, port): (&HostName, u16),
     ) -> Option<Result<Vec<SocketAddr>, ResetReason>> {
         let servers = self.servers.configured()?;
-        let turn = match self.turns.take(terminal, self.share).await {
+        let turn = match self.lookups.take(asker, share).await {
             Ok(turn) => turn,
             Err(reason) => return Some(Err(reason)),
         };
@@ -73,11 +81,11 @@ impl HubResolver {
         Some(if addresses.is_empty() { Err(ResetReason::Unreachable) } else { Ok(addresses) })
     }
 
-    /// Answers the question that a terminal's stream carries.
-    pub(crate) async fn answer(self, terminal: PublicKey, stream: Stream) {
+    /// Answers the question of a terminal's client that a stream carries.
+    pub(crate) async fn answer(self, asker: (PublicKey, IpAddr), stream: Stream) {
         self.counters.questions.increment();
         let answered = tokio::select! {
-            answered = self.answered(terminal, &stream) => answered,
+            answered = self.answered(asker, &stream) => answered,
             reason = stream.reset_by_peer() => Err(reason),
         };
         if let Err(reason) = answered {
@@ -86,12 +94,44 @@ impl HubResolver {
         }
     }
 
-    async fn answered(&self, terminal: PublicKey, stream: &Stream) -> Result<(), ResetReason> {
-        let _turn = self.turns.take(terminal, self.share).await?;
+    async fn answered(
+        &self,
+        asker: (PublicKey, IpAddr),
+        stream: &Stream,
+    ) -> Result<(), ResetReason> {
+        let _turn = self.questions.take(asker, self.share).await?;
         let question = timeout(QUESTION_LIMIT, exchange::read(stream)).await;
         let question = question.map_err(|_| ResetReason::TimedOut)??;
         let servers = self.servers.list(clock::now());
         let answer = lookup::look_up(&question, &servers, None).await;
         exchange::write(stream, &answer.ok_or(ResetReason::TimedOut)?).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UdpSocket;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn questions_that_nobody_answers_hold_up_no_connection() {
+        let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let config = HubDnsConfig { servers: vec![server.local_addr().unwrap()], questions: 4 };
+        let names = HubResolver::new(config, Arc::default());
+        let client = (PublicKey([1; 32]), IpAddr::from([10, 0, 0, 1]));
+        let mut unanswered = Vec::new();
+        for _ in 0..3 {
+            unanswered.push(names.questions.take(client, names.share).await.unwrap());
+        }
+        let host = HostName::new("server.example").unwrap();
+        let mut question = [0; 600];
+        let asked = async {
+            tokio::select! {
+                found = names.addresses((client, names.share), (&host, 80)) => panic!("{found:?}"),
+                asked = server.recv_from(&mut question) => asked.unwrap().0,
+            }
+        };
+        assert!(timeout(QUESTION_LIMIT, asked).await.unwrap() > 12);
     }
 }

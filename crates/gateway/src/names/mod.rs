@@ -11,7 +11,7 @@ mod exchange;
 mod https;
 pub(crate) mod hub;
 mod lookup;
-mod places;
+mod question_slots;
 pub(crate) mod secure;
 mod servers;
 mod tcp;

@@ -13,7 +13,10 @@ use super::desk::Desk;
 use super::https;
 use super::tcp::{self, Framing, Origin};
 use crate::error::RunError;
+use crate::handshake;
 use crate::hop::tls;
+use crate::presence;
+use slacp::client_network;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -48,8 +51,7 @@ pub(super) async fn listen(secure: &SecureDns) -> Result<Vec<(TcpListener, Speec
     let https = secure.https.iter().map(|address| (address, &doh, "HTTPS"));
     let mut all = Vec::new();
     for (address, speech, name) in tls.chain(https) {
-        let bound = TcpListener::bind(address).await;
-        let listener = bound.map_err(|cause| RunError::Dns {
+        let listener = presence::listen(*address).map_err(|cause| RunError::Dns {
             problem: format!("cannot listen on TCP {address}: {cause}"),
         })?;
         tracing::info!("names are resolved over {name} at {address}");
@@ -66,7 +68,8 @@ pub(super) async fn converse(desk: Arc<Desk>, socket: TcpStream, origin: Origin,
         Speech::Https(acceptor) => (acceptor, true),
     };
     let client: SocketAddr = origin.client;
-    match timeout(HANDSHAKE, acceptor.accept(socket)).await {
+    let handshake = handshake::accept(&acceptor, client_network(client.ip()), socket);
+    match timeout(HANDSHAKE, handshake).await {
         Ok(Ok(stream)) if is_https => https::serve(desk, stream, origin).await,
         Ok(Ok(stream)) => tcp::converse(desk, stream, origin, Framing::default()).await,
         Ok(Err(error)) => tracing::debug!("no TLS with {client}, who has a question: {error}"),

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::inbox::Inbox;
 use pep::names::{Question, Unanswerable};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::TcpStream;
@@ -34,25 +35,26 @@ pub(super) struct Origin {
 
 /// Whole messages out of what has been read.
 #[derive(Debug, Default)]
-pub(super) struct Framing(Vec<u8>);
+pub(super) struct Framing(Inbox);
 
 impl Framing {
     /// The next whole message, which stays.
     fn peek(&self) -> Option<&[u8]> {
-        let length = usize::from(u16::from_be_bytes(*self.0.first_chunk()?));
-        self.0.get(2..2 + length)
+        let unused = self.0.unused();
+        let length = usize::from(u16::from_be_bytes(*unused.first_chunk()?));
+        unused.get(2..2 + length)
     }
 
     /// The next whole message.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         let message = self.peek()?.to_vec();
-        self.0.drain(..2 + message.len());
+        self.0.consume(2 + message.len());
         Some(message)
     }
 
     /// Everything that was read and not taken, as it came.
-    pub(super) fn rest(self) -> Vec<u8> {
-        self.0
+    pub(super) fn rest(mut self) -> Vec<u8> {
+        self.0.take()
     }
 
     /// Reads more; false at the end. Cancel-safe.
@@ -62,7 +64,7 @@ impl Framing {
     ) -> io::Result<bool> {
         let mut piece = [0; PIECE];
         let count = socket.read(&mut piece).await?;
-        self.0.extend_from_slice(&piece[..count]);
+        self.0.push(&piece[..count]);
         Ok(count > 0)
     }
 }

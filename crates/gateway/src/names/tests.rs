@@ -24,6 +24,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::desk::Desk;
 use super::secure::{self, Speech};
 use super::tcp::Origin;
+use crate::operate::whole_file::{self, PRIVATE};
 
 /// Listeners for both, whose questions get the address 192.0.2.7 but for a lost one.
 struct Resolver {
@@ -42,7 +43,8 @@ impl Resolver {
             key: folder.path().join("key"),
         };
         std::fs::write(&files.certificate, made.cert.pem()).unwrap();
-        std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+        let pem = made.signing_key.serialize_pem();
+        whole_file::replace(&files.key, pem.as_bytes(), PRIVATE).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(made.cert.der().clone()).unwrap();
         let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();

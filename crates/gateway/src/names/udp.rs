@@ -8,6 +8,7 @@ use pep::traffic::Version;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::hop::udp::{Batch, Label, Reception, TrafficClass, UdpLink};
+use crate::presence;
 use crate::relay::tcp::set_transparent;
 
 /// The port of DNS (RFC 1035 §4.2), from which answers must come.
@@ -67,7 +68,7 @@ impl UdpDoor {
             set_transparent(&SockRef::from(&socket), address.is_ipv6())?;
         }
         socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
+        presence::bind(&socket, address)?;
         let link = UdpLink::of(socket, address.is_ipv6())?;
         Ok(Self { address: link.local_addr()?, link })
     }

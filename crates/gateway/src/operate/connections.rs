@@ -1,13 +1,17 @@
-//! The register of live connections, for status reports.
+//! The register of live connections: for status reports, and to share them among clients.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use pep::admission::{ConnectionShares, IdleConnection, give_way};
 use pep::bottleneck::{DirectionMeter, End};
 use pep::relay::Side;
-use slacp::{Destination, Open, SessionId, StreamId};
+use slacp::{Destination, Open, ResetReason, SessionId, StreamId, client_network};
+use tokio::sync::Notify;
 use units::Instant;
 
 use crate::operate::counters::Counters;
@@ -15,13 +19,25 @@ use crate::relay::tcp;
 use crate::stack::FlowView;
 
 /// All live connections of a gateway.
-#[derive(Debug, Default)]
-pub(crate) struct Register(Mutex<Entries>);
+#[derive(Debug)]
+pub(crate) struct Register {
+    entries: Mutex<Entries>,
+    /// Maximum number of connections.
+    most: AtomicU64,
+}
+
+impl Default for Register {
+    /// Without a limit.
+    fn default() -> Self {
+        Self { entries: Mutex::default(), most: AtomicU64::new(u64::MAX) }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Entries {
     next: u64,
     live: BTreeMap<u64, Arc<Entry>>,
+    shares: ConnectionShares,
 }
 
 /// Which side opened a connection.
@@ -48,6 +64,8 @@ pub(crate) struct Entry {
     pub(crate) origin: Origin,
     pub(crate) since: Instant,
     state: Mutex<LiveState>,
+    /// Notified when the connection has to give way to others.
+    gives_way: Notify,
 }
 
 /// The fields that change while it lives.
@@ -65,6 +83,11 @@ pub(crate) struct LiveState {
 }
 
 impl Entry {
+    /// The client, or its network.
+    fn client(&self) -> IpAddr {
+        client_network(self.open.source.ip())
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, LiveState> {
         self.state.lock().expect("nobody panics while holding an entry")
     }
@@ -106,6 +129,11 @@ pub(crate) enum Joined {
 }
 
 impl LiveState {
+    /// When something was last carried, in either direction.
+    fn last_moved(&self) -> Instant {
+        self.to_hop.last_moved().max(self.from_hop.last_moved())
+    }
+
     /// Smoothed round-trip time towards the server, or the WAN.
     pub(crate) fn far_rtt(&self) -> Option<Duration> {
         let of_flow = self.far_flow.as_ref().and_then(FlowView::rtt);
@@ -146,6 +174,25 @@ impl<'a> Registered<'a> {
         Self { counters, entry: counters.live.enter(now, None, open.into(), Origin::Here) }
     }
 
+    /// Runs the connection's work until it is done, or dropped because the connection gives way.
+    pub(crate) async fn unless_it_gives_way(&self, work: impl Future<Output = ()>) {
+        tokio::select! {
+            () = work => {}
+            () = self.gives_way.notified() => {
+                self.counters.reset.increment();
+                tracing::debug!(
+                    destination = %self.open.destination, source = %self.open.source,
+                    "an idle connection gives way to others"
+                );
+            }
+        }
+    }
+
+    /// Counts why the connection of a client here was reset.
+    pub(crate) fn count_refusal(&self, now: Instant, reason: ResetReason) {
+        self.counters.count_refusal(now, self.open.source.ip(), reason);
+    }
+
     /// Counts bytes that have moved from the leg `from` to the other.
     pub(crate) fn moved(&self, now: Instant, from: Side, bytes: usize) {
         let Counters { bytes_to_hop, bytes_from_hop, bytes_up, bytes_down, .. } = self.counters;
@@ -180,6 +227,28 @@ impl<'a> Registered<'a> {
     }
 }
 
+/// Counts the connection of a client that has arrived, until its task enters it in the register: many
+/// may arrive before the first of these tasks runs.
+pub(crate) struct Arriving {
+    counters: Arc<Counters>,
+    client: IpAddr,
+}
+
+impl Arriving {
+    /// A connection of a client at this address.
+    pub(crate) fn new(counters: Arc<Counters>, client: IpAddr) -> Self {
+        let client = client_network(client);
+        counters.live.lock().shares.enter(client);
+        Self { counters, client }
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.counters.live.lock().shares.leave(self.client);
+    }
+}
+
 impl std::ops::Deref for Registered<'_> {
     type Target = Entry;
 
@@ -190,13 +259,16 @@ impl std::ops::Deref for Registered<'_> {
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.counters.live.lock().live.remove(&self.entry.id);
+        let mut entries = self.counters.live.lock();
+        if entries.live.remove(&self.entry.id).is_some() {
+            entries.shares.leave(self.entry.client());
+        }
     }
 }
 
 impl Register {
     fn lock(&self) -> MutexGuard<'_, Entries> {
-        self.0.lock().expect("nobody panics while holding the register")
+        self.entries.lock().expect("nobody panics while holding the register")
     }
 
     fn enter(
@@ -218,9 +290,48 @@ impl Register {
             from_hop: DirectionMeter::new(now, End::Stream),
         };
         let state = Mutex::new(state);
-        let entry = Arc::new(Entry { id, session, open, origin, since: now, state });
+        let gives_way = Notify::new();
+        let entry = Arc::new(Entry { id, session, open, origin, since: now, state, gives_way });
         entries.live.insert(id, entry.clone());
+        entries.shares.enter(entry.client());
         entry
+    }
+
+    /// Sets the maximum number of connections, which clients share.
+    pub(crate) fn set_most(&self, most: u64) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    /// Whether a client at this address may have another connection. If it has its share, its own
+    /// oldest idle one gives way.
+    pub(crate) fn admits(&self, now: Instant, client: IpAddr) -> bool {
+        let (client, most) = (client_network(client), self.most.load(Ordering::Relaxed));
+        self.lock().shares.admits(client, most) || self.give_way(now, Some(client), 1) > 0
+    }
+
+    /// Whether a client at this address has most of the connections that there are, and others some.
+    pub(crate) fn is_dominated_by(&self, client: IpAddr) -> bool {
+        self.lock().shares.is_dominated_by(client_network(client))
+    }
+
+    /// Makes up to `count` connections that have been idle for long give way to others, of one client or
+    /// of all. Returns how many do.
+    pub(crate) fn give_way(&self, now: Instant, of: Option<IpAddr>, count: usize) -> usize {
+        let entries = self.lock();
+        let of_client = |entry: &&Arc<Entry>| of.is_none_or(|client| entry.client() == client);
+        let idle = entries.live.values().filter(of_client).filter_map(|entry| {
+            let state = entry.lock();
+            // Others are being connected, or carried elsewhere.
+            let since = state.socket.map(|_| state.last_moved())?;
+            Some(IdleConnection { id: entry.id, client: entry.client(), since })
+        });
+        let chosen = give_way(now, idle, count);
+        for entry in chosen.iter().filter_map(|id| entries.live.get(id)) {
+            // Nobody chooses it again before its task runs.
+            entry.lock().to_hop.moved(now, 0);
+            entry.gives_way.notify_one();
+        }
+        chosen.len()
     }
 
     /// Number of live connections.
@@ -245,6 +356,36 @@ mod tests {
     fn open() -> Open {
         let address = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
         Open { destination: address, source: address, dscp: None }
+    }
+
+    fn open_of(client: [u8; 4]) -> Open {
+        Open { source: (client, 4000).into(), ..open() }
+    }
+
+    #[test]
+    fn a_client_with_its_share_of_the_connections_displaces_its_own_idle_ones_only() {
+        let counters = Counters::default();
+        counters.live.set_most(16);
+        let at = |s| Instant::ZERO + Duration::from_secs(s);
+        let [greedy, other] = [[10, 0, 0, 1], [10, 0, 0, 2]];
+        let mut held = Vec::new();
+        while counters.live.admits(at(0), greedy.into()) {
+            let entry = Registered::straight(at(0), &counters, open_of(greedy));
+            entry.joins([5, 6].map(|socket| Some(Joined::Socket(socket))));
+            held.push(entry);
+        }
+        assert_eq!(held.len(), 14);
+        assert!(counters.live.admits(at(0), other.into()));
+        held[0].moved(at(30), Side::Client, 1);
+        assert!(counters.live.admits(at(61), greedy.into()), "one gives way");
+        let done = |entry: &Registered<'_>| {
+            let mut work = Box::pin(entry.unless_it_gives_way(std::future::pending()));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            work.as_mut().poll(&mut context).is_ready()
+        };
+        let ended: Vec<bool> = held.iter().map(done).collect();
+        assert_eq!(ended.iter().filter(|it| **it).count(), 1);
+        assert!(!ended[0], "it carried something");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use slacp::ResetReason;
+use units::Instant;
 
 use crate::intercept::refusals::Refusals;
 use crate::operate::connections::Register;
@@ -124,6 +126,8 @@ pub(crate) struct Counters {
     pub(crate) questions: Counter,
     /// Those without an answer.
     pub(crate) questions_failed: Counter,
+    /// Connections that the peer had no room for, except those of a client that has most of them.
+    pub(crate) peer_full: Counter,
     /// Reasons for resets and failures.
     pub(crate) reasons: Reasons,
     /// The live connections.
@@ -134,12 +138,29 @@ pub(crate) struct Counters {
 #[derive(Debug, Default)]
 pub(crate) struct Reasons(Mutex<BTreeMap<ResetReason, u64>>);
 
+impl Counters {
+    /// Counts why a client's connection was not carried. If the peer, or the session, has no room for
+    /// it: a client that has most of the connections passes unaccelerated for a while, and others
+    /// only if that concerns them.
+    pub(crate) fn count_refusal(&self, now: Instant, client: IpAddr, reason: ResetReason) {
+        self.reasons.count(reason);
+        match reason {
+            ResetReason::Limit if self.live.is_dominated_by(client) => {
+                self.refusals.pass_client(now, client);
+            }
+            ResetReason::Limit => self.peer_full.increment(),
+            _ => {}
+        }
+    }
+}
+
 impl Reasons {
     pub(crate) fn count(&self, reason: ResetReason) {
         *self.0.lock().expect("nobody panics while counting").entry(reason).or_default() += 1;
     }
 
     /// Count for this reason.
+    #[cfg(test)]
     pub(crate) fn of(&self, reason: ResetReason) -> u64 {
         self.0.lock().expect("nobody panics while counting").get(&reason).copied().unwrap_or(0)
     }

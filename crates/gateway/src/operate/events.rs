@@ -70,9 +70,20 @@ impl EventReader {
     /// Stops recording when the reader has gone.
     pub(crate) fn expire(&mut self, now: Instant, hop: &Hop, peers: &Peers) {
         if self.reader.is_some_and(|(_, asked)| now.saturating_since(asked) > READER_TIMEOUT) {
-            *self = Self::default();
-            peers.sessions().for_each(|session| _ = hop.events(session, 0, 0));
+            self.stop(hop, peers);
         }
+    }
+
+    /// Stops recording if this is the active reader.
+    pub(crate) fn end(&mut self, hop: &Hop, peers: &Peers, reader: u64) {
+        if self.reader.is_some_and(|(active, _)| active == reader) {
+            self.stop(hop, peers);
+        }
+    }
+
+    fn stop(&mut self, hop: &Hop, peers: &Peers) {
+        *self = Self::default();
+        peers.sessions().for_each(|session| _ = hop.events(session, 0, 0));
     }
 }
 
@@ -143,6 +154,19 @@ mod tests {
         // What was recorded for the first is not of interest to the second.
         assert_eq!(reader.read(gone, (&hub, &peers), 2, None), Ok(vec![]));
         assert!(reader.read(gone, (&hub, &peers), 1, None).is_err());
+    }
+
+    #[test]
+    fn another_reader_begins_at_once_if_the_first_says_that_it_ends() {
+        let (mut hops, peers) = ship();
+        let (hub, mut reader) = (hops.hops[0].clone(), EventReader::default());
+        reader.read(hops.now, (&hub, &peers), 1, None).unwrap();
+        reader.end(&hub, &peers, 2);
+        assert!(reader.read(hops.now, (&hub, &peers), 2, None).is_err());
+        reader.end(&hub, &peers, 1);
+        talk(&mut hops);
+        assert_eq!(hub.events(hops.sessions[0], CAPACITY, MOST), vec![]);
+        assert!(reader.read(hops.now, (&hub, &peers), 2, None).is_ok());
     }
 
     #[test]

@@ -1,18 +1,33 @@
-//! The gateway's log filter, which can change while it runs.
+//! The gateway's log: a filter that can change while it runs, and a thread that writes the lines.
+
+mod writer;
 
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use pep::config::{LogFilter, LogFilterError};
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
+use self::writer::LineQueue;
+pub use self::writer::LogLoss;
+use super::log_limit::Limited;
+
 /// Environment variable that overrides the configuration.
 pub const VARIABLE: &str = "SKYHOP_LOG";
-/// The default filter.
+/// The default level.
 const USUAL: &str = "info";
+/// The crates whose level `warn` and `info` mean. Libraries warn of whatever others send them, so of
+/// these only errors are shown.
+const OURS: [&str; 11] =
+    ["gateway", "lab", "link", "meter", "os", "pep", "scenario", "skyhop", "slacp", "study", "tcp"];
 /// Replaces the filter of this process's log; unset before [`start`].
 static CHANGE: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
+/// The lines of this process's log; unset before [`start`].
+static LINES: OnceLock<Arc<LineQueue>> = OnceLock::new();
+/// How long the end of a gateway waits for a reader of its log.
+const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The variable's text is not a valid filter.
 #[derive(Debug, Error)]
@@ -22,28 +37,48 @@ pub struct VariableError {
     cause: LogFilterError,
 }
 
+/// Writes the waiting lines when it is dropped, at the end of the process.
+#[must_use]
+pub struct Log(Arc<LineQueue>);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.flush(LAST_LINES_WITHIN);
+    }
+}
+
 /// Starts logging to standard error with the filter in the variable [`VARIABLE`], otherwise
-/// `configured`, otherwise the default.
+/// `configured`, otherwise the default. A log that cannot be written (full disk, closed pipe, lost
+/// terminal, a reader that stopped) loses lines, which are counted, and has no other effect.
 ///
 /// # Errors
 /// If the variable is not a valid filter.
 ///
 /// # Panics
-/// If this process already has a log.
-pub fn start(configured: Option<&LogFilter>) -> Result<(), VariableError> {
+/// If this process already has a log, or if it cannot have another thread.
+pub fn start(configured: Option<&LogFilter>) -> Result<Log, VariableError> {
     let filter = chosen(configured)?;
+    let lines = LineQueue::start();
+    let writer = Arc::clone(&lines);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(move || writer::LineWriter(Arc::clone(&writer)))
         .with_ansi(has_colours())
         .with_target(false)
+        .map_event_format(Limited::new)
         .with_filter_reloading();
     let handle = builder.reload_handle();
     builder.init();
     // Fails only if the log is gone.
     let change = move |filter| drop(handle.reload(filter));
     assert!(CHANGE.set(Box::new(change)).is_ok(), "the log was begun before");
-    Ok(())
+    assert!(LINES.set(Arc::clone(&lines)).is_ok(), "the log was begun before");
+    Ok(Log(lines))
+}
+
+/// The lines that could not be written since the start; `None` if all were.
+pub(crate) fn loss() -> Option<LogLoss> {
+    LINES.get().and_then(|lines| lines.loss())
 }
 
 /// Applies a reloaded filter, with the same precedence as [`start`].
@@ -64,12 +99,26 @@ fn chosen(configured: Option<&LogFilter>) -> Result<EnvFilter, VariableError> {
     let parse = |text: String| text.parse().map_err(|cause| VariableError { text, cause });
     let variable: Option<LogFilter> = variable.map(parse).transpose()?;
     let filter = variable.as_ref().or(configured).and_then(compile);
-    Ok(filter.unwrap_or_else(|| EnvFilter::new(USUAL)))
+    Ok(filter.unwrap_or_else(|| EnvFilter::new(ours_at(USUAL))))
 }
 
 fn compile(filter: &LogFilter) -> Option<EnvFilter> {
-    let parts: Vec<&str> = filter.parts().collect();
+    let parts: Vec<String> = filter.parts().map(meant).collect();
     EnvFilter::try_new(parts.join(",")).ok()
+}
+
+/// What a part of a filter means.
+fn meant(part: &str) -> String {
+    match part.to_ascii_lowercase().as_str() {
+        "warn" | "2" => ours_at("warn"),
+        "info" | "3" => ours_at("info"),
+        _ => part.to_owned(),
+    }
+}
+
+fn ours_at(level: &str) -> String {
+    let ours = OURS.map(|name| format!("{name}={level}"));
+    format!("error,{}", ours.join(","))
 }
 
 #[cfg(test)]
@@ -78,11 +127,25 @@ mod tests {
 
     #[test]
     fn a_filter_compiles_part_by_part() {
-        for text in
-            ["off", "warn", "DEBUG", "5", "info,gateway::tunnel=debug", "warn, gateway=trace"]
-        {
+        for text in ["off", "error", "DEBUG", "5", "hickory_proto=debug, gateway=trace"] {
             let compiled = compile(&text.parse().unwrap()).unwrap().to_string();
             assert_eq!(compiled.split(',').count(), text.split(',').count(), "{compiled}");
         }
+    }
+
+    #[test]
+    fn libraries_log_errors_only_unless_more_is_asked_for() {
+        let compiled = |text: &str| compile(&text.parse().unwrap()).unwrap().to_string();
+        for (text, level) in [("Info", "info"), ("3", "info"), ("warn", "warn")] {
+            let filter = compiled(text);
+            let mut parts: Vec<&str> = filter.split(',').collect();
+            parts.sort_unstable();
+            let mut expected = OURS.map(|name| format!("{name}={level}")).to_vec();
+            expected.push("error".to_owned());
+            expected.sort_unstable();
+            assert_eq!(parts, expected, "{text}");
+        }
+        assert!(compiled("info,hickory_proto=warn").contains("hickory_proto=warn"));
+        assert_eq!(compiled("debug"), "debug");
     }
 }

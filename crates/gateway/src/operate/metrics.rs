@@ -45,6 +45,7 @@ use crate::clock;
 use crate::error::RunError;
 use crate::operate::control::{Answer, Call, Request};
 use crate::operate::status::Status;
+use crate::presence;
 
 /// A reader who takes nothing of what was sent for this long loses the connection.
 const SLOWEST: Duration = Duration::from_secs(15);
@@ -66,8 +67,7 @@ pub(crate) struct MetricsServer {
 pub(crate) fn check(config: &MetricsConfig) -> Result<(), RunError> {
     Access::new(config)?;
     let address = config.listen;
-    let bound = std::net::TcpListener::bind(address);
-    bound.map(drop).map_err(|cause| RunError::Metrics { address, cause })
+    presence::try_listen(address).map(drop).map_err(|cause| RunError::Metrics { address, cause })
 }
 
 /// What the handlers share.
@@ -104,12 +104,11 @@ impl MetricsServer {
 
 /// A listener whose connections end if the reader takes nothing for `slowest`.
 fn listen(address: SocketAddr, slowest: Duration) -> std::io::Result<TcpListener> {
-    let listener = std::net::TcpListener::bind(address)?;
+    let listener = presence::listen(address)?;
     // Accepted sockets inherit both.
     setsockopt(&listener, sockopt::TcpUserTimeout, &(slowest.as_millis() as u32))?;
     setsockopt(&listener, sockopt::SndBuf, &SEND_BUFFER)?;
-    listener.set_nonblocking(true)?;
-    TcpListener::from_std(listener)
+    Ok(listener)
 }
 
 fn router(shared: Shared) -> Router {

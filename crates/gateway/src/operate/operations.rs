@@ -14,8 +14,8 @@ use pep::admission::{Bypass, Drain};
 use pep::config::{OperationConfig, PermittedTerminal};
 use pep::periodic::Periodic;
 use pep::traffic::Policy;
-use scenario::gateway::RestartKeys;
-use slacp::{Farewell, PublicKey, Rate};
+use scenario::gateway::{RestartKeys, WrittenKeys};
+use slacp::{Event, Farewell, PublicKey, Rate, SessionId};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -25,6 +25,7 @@ use super::accounts::{Accounts, Forwarding};
 use super::control::{Answer, Call, Control, Request, Server, path_of};
 use super::counters::Counters;
 use super::events::EventReader;
+use super::last_contacts::LastContacts;
 use super::limits::ProcessLimits;
 use super::metrics::MetricsServer;
 use super::notify::Notifier;
@@ -33,7 +34,8 @@ use super::status::{
     PolicyStatus, Role, StackStatus, TunnelStatus,
 };
 use super::{log, policy};
-use crate::config::restart_keys;
+use crate::clock;
+use crate::config::{restart_keys, written_keys};
 use crate::dlep;
 use crate::error::RunError;
 use crate::hop::Hop;
@@ -53,6 +55,8 @@ const SAVE: Duration = Duration::from_secs(60);
 /// leaves at once in any case; more would only wait in the modem, as what waits here is asked for, too.
 /// A full packet takes 3 s at this rate, longer than most grants take to come.
 const FLOOR: BitRate = BitRate::from_bits_per_second(4_000);
+/// Divisor of the connections that give way at once when there are nearly too many.
+const RELIEF: usize = 64;
 /// Maximum queued requests.
 const WAITING: usize = 32;
 
@@ -130,6 +134,10 @@ impl RoleStatus {
 /// The operator's interface to a running gateway.
 pub(crate) struct Operations {
     role: Role,
+    /// Name of the machine.
+    host: String,
+    /// This gateway's public key.
+    key: Option<PublicKey>,
     started: Instant,
     calls: mpsc::Receiver<Call>,
     sender: mpsc::Sender<Call>,
@@ -147,6 +155,8 @@ pub(crate) struct Operations {
     config: OperationConfig,
     /// Settings of the running gateway that only a restart changes.
     restart_keys: RestartKeys,
+    /// The keys of the file as they were read last.
+    written_keys: WrittenKeys,
     /// Bytes held by sessions, cached by the housekeeping: every new connection checks it, and
     /// summing up all sessions each time would be too slow.
     held: u64,
@@ -161,6 +171,10 @@ pub(crate) struct Operations {
     pub(crate) peers: Peers,
     /// What terminals use, on a hub, and what the next process is to add to that.
     accounts: Option<Accounts>,
+    /// When a hub last heard its terminals.
+    last_contacts: Option<LastContacts>,
+    /// The same while another process takes this one's place.
+    left_contacts: Option<LastContacts>,
     /// The accounts as they were when another process began to take this one's place. Quotas hold as then.
     left: Option<Accounts>,
     forwarding: Forwarding,
@@ -174,6 +188,7 @@ impl Operations {
     pub(crate) fn start(
         now: Instant,
         role: Role,
+        key: Option<PublicKey>,
         config: &OperationConfig,
         mut peers: Peers,
     ) -> Result<Self, RunError> {
@@ -193,6 +208,8 @@ impl Operations {
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             role,
+            host: host_name(),
+            key,
             started: now,
             calls,
             sender,
@@ -207,6 +224,7 @@ impl Operations {
             housekeeping,
             limits: ProcessLimits::new(config, role),
             restart_keys: restart_keys(config.file.as_deref(), role),
+            written_keys: written_keys(config.file.as_deref()),
             config: config.clone(),
             held: 0,
             draining: None,
@@ -219,6 +237,9 @@ impl Operations {
             forwarding: Forwarding::default(),
             left: None,
             accounts: (role == Role::Hub).then(|| Accounts::open(now, config.state.as_deref())),
+            left_contacts: None,
+            last_contacts: (role == Role::Hub)
+                .then(|| LastContacts::open(now, config.state.as_deref())),
         })
     }
 
@@ -256,7 +277,6 @@ impl Operations {
         match &outcome {
             Ok(notes) => {
                 self.reloads += 1;
-                tracing::info!("configuration reloaded");
                 notes.iter().for_each(|note| tracing::info!("{note}"));
             }
             Err(error) => tracing::error!("configuration unchanged: {error}"),
@@ -266,13 +286,24 @@ impl Operations {
 
     /// Applies new limits. Returns notes on what needs a restart.
     pub(crate) fn configure(&mut self, config: OperationConfig) -> Vec<String> {
-        let mut notes = vec!["configuration reloaded".to_owned()];
+        let written = written_keys(config.file.as_deref());
+        let changed = self.written_keys.unlike(&written);
+        self.written_keys = written;
+        let mut notes = vec![match changed.is_empty() {
+            true => "configuration reloaded: no key has changed".to_owned(),
+            false => format!("configuration reloaded; changed: {}", changed.join(", ")),
+        }];
         self.limits = ProcessLimits::new(&config, self.role);
         log::configure(config.log.as_ref());
         let now = restart_keys(config.file.as_deref(), self.role);
         let unlike = self.restart_keys.unlike(&now);
         if !unlike.is_empty() {
-            notes.push(format!("these need a restart: {}", unlike.join(", ")));
+            // What a hub's successor reads is new to it, too.
+            let how = match self.role {
+                Role::Hub => "these need a restart, or `skyhop upgrade`",
+                Role::Terminal | Role::Solo => "these need a restart",
+            };
+            notes.push(format!("{how}: {}", unlike.join(", ")));
         }
         self.config = config;
         notes
@@ -325,12 +356,32 @@ impl Operations {
         if self.save.is_due(now) {
             self.save(now, view);
         }
+        if let Some(contacts) = &mut self.last_contacts {
+            contacts.save_if_due(now, clock::unix_seconds(), &self.peers.connected(true));
+        }
     }
 
     /// Applies the names and quotas of a hub's terminals.
     pub(crate) fn configure_accounts(&mut self, terminals: &[PermittedTerminal]) {
         let all = self.accounts.iter_mut().chain(&mut self.left);
         all.for_each(|accounts| accounts.configure(terminals));
+        self.last_contacts.iter_mut().for_each(|contacts| contacts.configure(terminals));
+    }
+
+    /// Follows an event of a session.
+    pub(crate) fn follow_session(
+        &mut self,
+        now: Instant,
+        hop: &Hop,
+        session: SessionId,
+        event: &Event,
+    ) {
+        let before = self.peers.key(session);
+        self.peers.handle_event(now, hop, session, event);
+        let key = self.peers.key(session).or(before);
+        if let (Some(contacts), Some(key)) = (&mut self.last_contacts, key) {
+            contacts.handle_event(clock::unix_seconds(), key, event);
+        }
     }
 
     /// Accounts for what a hub's sessions have carried; returns whose quota is used up from now on,
@@ -355,6 +406,12 @@ impl Operations {
 
     fn known_accounts(&self) -> Option<&Accounts> {
         self.accounts.as_ref().or(self.left.as_ref())
+    }
+
+    fn save_last_contacts(&mut self) {
+        if let Some(contacts) = &mut self.last_contacts {
+            contacts.save(clock::unix_seconds(), &self.peers.connected(true));
+        }
     }
 
     fn save(&mut self, now: Instant, view: View<'_>) {
@@ -397,6 +454,8 @@ impl Operations {
             accounts.save();
             self.left = Some(accounts);
         }
+        self.save_last_contacts();
+        self.left_contacts = self.last_contacts.take();
     }
 
     /// Gives up the control socket. Returns whether it has just done so.
@@ -413,6 +472,7 @@ impl Operations {
     /// Listens for operators and accounts again, because no other process has come.
     pub(crate) fn resume(&mut self) {
         self.accounts = self.left.take();
+        self.last_contacts = self.left_contacts.take();
         match Server::start(&self.config.control, self.role, self.sender.clone()) {
             Ok(server) => self.server = server,
             Err(error) => tracing::error!("{error}"),
@@ -434,6 +494,7 @@ impl Operations {
             accounts.follow(hop);
             accounts.save();
         }
+        self.save_last_contacts();
         let next = self.coming_over.and_then(|_| path_of(&self.config.control, self.role));
         if let (Some(path), Some(hop)) = (next, view.hop) {
             self.forwarding.finish(hop, path);
@@ -451,6 +512,18 @@ impl Operations {
     /// The limit of this gateway that is reached, if one is.
     pub(crate) fn exceeded(&self, view: View<'_>) -> Option<Bypass> {
         self.limits.limits.exceeded(view.live(), self.held)
+    }
+
+    /// Makes idle connections give way to others if nearly all are taken that there may be, or nearly
+    /// all of the memory, or if a session `is_short` of it.
+    pub(crate) fn relieve(&self, now: Instant, view: View<'_>, is_short: bool) {
+        if is_short || self.limits.limits.is_near(view.live(), self.held) {
+            let count = view.live().div_ceil(RELIEF);
+            let gone = view.counters.live.give_way(now, None, count);
+            if gone > 0 {
+                tracing::info!("{gone} idle connections have given way to others");
+            }
+        }
     }
 
     /// Maximum number of connections.
@@ -540,6 +613,12 @@ impl Operations {
                 }
                 None => Answer::Error("a solo gateway has no hop".to_owned()),
             },
+            Request::EventsEnd { reader } => {
+                if let Some(hop) = view.hop {
+                    self.event_reader.end(hop, &self.peers, *reader);
+                }
+                Answer::Done(Vec::new())
+            }
             Request::Drain { within_s } => {
                 match within_s.map(Duration::try_from_secs_f64).transpose() {
                     Ok(within) => Answer::Done(self.drain(now, view, within)),
@@ -571,6 +650,12 @@ impl Operations {
 }
 
 /// The store for what was learnt about paths. Tries to create its directory.
+/// The machine's name; empty if the kernel does not say.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map(|name| name.trim().to_owned()).unwrap_or_default()
+}
+
 fn store(directory: &Path, role: Role) -> PathStore {
     // Ignored: the first write reports the failure.
     let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);

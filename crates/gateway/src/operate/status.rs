@@ -7,11 +7,14 @@ mod accounts;
 mod connection;
 mod services;
 mod session;
+mod terminals;
 mod text;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use super::log::LogLoss;
 pub use accounts::accounts_text;
 pub use connection::{ConnectionStatus, Limit};
 pub use pep::admission::Bypass;
@@ -23,6 +26,8 @@ pub use services::{
     TunnelStatus,
 };
 pub use session::{ChannelStatus, ClassStatus, LinkStatus, SessionStatus};
+pub use terminals::{AbsentStatus, StrangerStatus};
+pub use verdict::{Health, OverloadStatus};
 
 /// Snapshot of a gateway's state. Built on request, so that an idle gateway spends nothing on it
 /// and all figures are of the same moment.
@@ -35,6 +40,18 @@ pub struct Status {
     pub role: Role,
     /// Process id.
     pub pid: u32,
+    /// Name of the machine.
+    #[serde(default)]
+    pub host: String,
+    /// Configuration file; `None` if it was a pipe.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// Public key (base64); `None` for a solo gateway, which has none.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// Log lines that could not be written; `None` if all were.
+    #[serde(default)]
+    pub log_loss: Option<LogLoss>,
     /// Time since the start.
     pub uptime_s: f64,
     /// While draining: time until remaining connections are reset; 0 without a time limit.
@@ -68,7 +85,8 @@ pub struct Status {
     /// What waits for the hop, for whoever asks the network for capacity; `None` without a hop.
     #[serde(default)]
     pub demand: Option<DemandStatus>,
-    /// The hubs of a terminal that has several, in the order of its configuration.
+    /// The hubs of a terminal that has several, in the order of its configuration, or the only one
+    /// while it does not answer.
     #[serde(default)]
     pub hubs: Vec<HubStatus>,
     /// The key that replaces the hub's; `None` unless configured.
@@ -82,6 +100,13 @@ pub struct Status {
     pub workers: Vec<WorkerStatus>,
     /// All sessions.
     pub sessions: Vec<SessionStatus>,
+    /// The permitted terminals of a hub that have no session, by name.
+    #[serde(default)]
+    pub absent: Vec<AbsentStatus>,
+    /// Machines that have asked a hub for sessions within the last hour and were not answered, the last
+    /// first; at most 64.
+    #[serde(default)]
+    pub strangers: Vec<StrangerStatus>,
     /// Totals over all connections.
     pub traffic: TrafficStatus,
     /// Resources held, and their limits.
@@ -101,6 +126,12 @@ pub struct HubStatus {
     /// What it is to the terminal: `in use`, `ready`, `asked`, `silent`, `draining`, `ending` (it
     /// carries connections that began on it), `not needed`.
     pub state: String,
+    /// How long it has been asked for a session in vain.
+    #[serde(default)]
+    pub silent_s: Option<f64>,
+    /// Why it may not answer, as far as is known.
+    #[serde(default)]
+    pub why: Option<String>,
 }
 
 /// The key that replaces a hub's.
@@ -165,6 +196,20 @@ pub struct InterceptionStatus {
     pub since_s: f64,
     /// Total time and number of bypasses, by reason.
     pub bypassed: Vec<BypassStatus>,
+    /// Clients that pass unaccelerated because their redirected SYNs were never answered; `None` if all
+    /// are answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<UnansweredStatus>,
+}
+
+/// Clients whose redirected SYNs were never answered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct UnansweredStatus {
+    /// Number of these clients: addresses, or /64 of IPv6.
+    pub clients: u64,
+    /// What may keep their SYNs from the gateway, and how to mend it.
+    pub suspects: String,
 }
 
 /// Bypasses for one reason.
@@ -191,6 +236,7 @@ impl From<BypassHistory> for InterceptionStatus {
             why: history.why,
             since_s: history.since.as_secs_f64(),
             bypassed: history.bypasses.into_iter().map(row).collect(),
+            unanswered: None,
         }
     }
 }

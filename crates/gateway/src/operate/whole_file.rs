@@ -1,6 +1,6 @@
 //! Files that are read and replaced as a whole.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -30,5 +30,12 @@ pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()>
     let mut file = options.write(true).create_new(true).mode(mode).open(&temporary)?;
     file.write_all(contents)?;
     file.sync_all()?;
-    fs::rename(&temporary, path)
+    fs::rename(&temporary, path)?;
+    sync_directory(path)
+}
+
+/// Makes the disk keep what a path names now. Without it, a power cut may bring back the file before.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }

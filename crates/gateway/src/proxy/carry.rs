@@ -7,11 +7,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use pep::admission::SlotShare;
 use pep::config::{Answer, Names};
 use pep::proxy::Dialect;
 use pep::relay::Side;
-use pep::traffic::Prefix;
-use slacp::{Destination, Open, ResetReason, SessionId};
+use slacp::{Destination, Open, ResetReason, SessionId, client_network};
 use tokio::io::AsyncWriteExt;
 
 use super::{ProxyClient, refuse};
@@ -26,18 +26,7 @@ use crate::relay::names::Resolver;
 
 /// Maximum concurrent lookups per client; as many may wait. Browsers need no more at once than a
 /// page has hosts.
-pub(crate) const LOOKUPS_EACH: usize = 8;
-/// The part of an IPv6 address that the network assigns; a client chooses the rest (RFC 4291
-/// §2.5.1).
-const NETWORK_BITS: u8 = 64;
-
-/// What counts as one client: an IPv4 address, or every address that an IPv6 client can choose.
-pub(crate) fn client_network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        v4 @ IpAddr::V4(_) => v4,
-        v6 => Prefix::around(v6, NETWORK_BITS).map_or(v6, Prefix::address),
-    }
-}
+pub(crate) const LOOKUPS_EACH: SlotShare = SlotShare::each(8);
 
 /// How the proxy's clients reach their destinations.
 #[derive(Clone)]
@@ -46,7 +35,7 @@ pub(crate) struct Upstream {
     names: Names,
     /// For direct connections. Its time limit also applies to lookups.
     dialer: Dialer,
-    resolver: Resolver<IpAddr>,
+    resolver: Resolver<()>,
     quick_ack: bool,
     counters: Arc<Counters>,
 }
@@ -72,10 +61,16 @@ impl Upstream {
         destination: &Destination,
         (hop, session): (&Hop, SessionId),
     ) -> Result<Vec<Destination>, ResetReason> {
-        if self.names == Names::Hub && hop.peer_resolves(session) {
+        let is_name = matches!(destination, Destination::Name(..));
+        if is_name && self.names == Names::Hub && hop.peer_resolves(session) {
             return Ok(vec![destination.clone()]);
         }
-        let addresses = self.addresses(client, destination).await?;
+        let mut addresses = self.addresses(client, destination).await?;
+        // Beyond the hop this machine's services would take a client for the hub.
+        addresses.retain(|address| !self.dialer.is_own(address.ip()));
+        if addresses.is_empty() {
+            return Err(ResetReason::Prohibited);
+        }
         Ok(addresses.into_iter().map(Destination::from).collect())
     }
 
@@ -88,7 +83,7 @@ impl Upstream {
         match destination {
             Destination::Address(address) => Ok(vec![*address]),
             Destination::Name(name, port) => {
-                let asker = (client_network(client), LOOKUPS_EACH);
+                let asker = (((), client_network(client)), LOOKUPS_EACH);
                 self.resolver.look_up(asker, (name, *port), self.dialer.timeout).await
             }
             Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => {
@@ -225,19 +220,5 @@ impl Client {
     async fn answer_connected(&mut self) -> io::Result<()> {
         let answer = self.dialect.answer(Ok(()));
         self.leg.socket_mut().write_all(&answer).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_client_has_one_share_of_lookups_whatever_it_calls_itself_in_its_network() {
-        let of = |text: &str| client_network(text.parse().unwrap());
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 }

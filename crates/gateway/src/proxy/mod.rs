@@ -1,32 +1,35 @@
 //! A proxy for SOCKS5 and HTTP CONNECT on one port. It needs no privilege.
 //!
 //! Clients are untrusted, so both the duration and the number of handshakes are limited. Beyond the
-//! limit the oldest handshake is dropped, since an honest one takes milliseconds.
+//! limit the oldest handshake of the client with most is dropped, since an honest one takes
+//! milliseconds.
 
 mod carry;
 
-use std::collections::VecDeque;
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use pep::config::{ProxyConfig, SideConfig};
 use pep::proxy::{Handshake, Request, Step};
+use slacp::client_network;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use units::Instant;
 
-pub(crate) use self::carry::{LOOKUPS_EACH, Upstream, carry, client_network, reject};
+pub(crate) use self::carry::{LOOKUPS_EACH, Upstream, carry, reject};
 use crate::clock;
 use crate::error::RunError;
 use crate::intercept::listener::is_exhaustion;
+use crate::presence;
 use crate::relay::leg::Leg;
 use crate::relay::side::SocketSettings;
 use crate::relay::tcp;
+use crate::slots::Slots;
 
 /// Time limit for a handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -44,8 +47,7 @@ pub(crate) struct Proxy {
     listener: TcpListener,
     config: ProxyConfig,
     handshakes: JoinSet<Option<ProxyClient>>,
-    /// Handshakes, the oldest first; some may have ended.
-    order: VecDeque<AbortHandle>,
+    slots: Slots<IpAddr>,
     paused_until: Option<Instant>,
 }
 
@@ -58,6 +60,13 @@ pub(crate) struct ProxyClient {
     request: Request,
 }
 
+impl ProxyClient {
+    /// The client's address.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.source.ip()
+    }
+}
+
 impl Proxy {
     /// Listens on the configured address.
     ///
@@ -66,12 +75,12 @@ impl Proxy {
     pub(crate) async fn listen(config: ProxyConfig) -> Result<Self, RunError> {
         let address = config.listen;
         let failed = |cause| RunError::Listen { address, cause };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let listener = presence::listen(address).map_err(failed)?;
         tcp::choose_congestion_control(&listener);
         os::socket::save_syns(&listener).map_err(failed)?;
         tracing::info!("SOCKS5 and HTTP CONNECT on {}", listener.local_addr().map_err(failed)?);
-        let (handshakes, order) = (JoinSet::new(), VecDeque::new());
-        Ok(Self { listener, config, handshakes, order, paused_until: None })
+        let (handshakes, slots) = (JoinSet::new(), Slots::new(HANDSHAKES, HANDSHAKES));
+        Ok(Self { listener, config, handshakes, slots, paused_until: None })
     }
 
     /// Applies TCP settings, and a mark, to clients' connections.
@@ -113,14 +122,14 @@ impl Proxy {
     }
 
     fn begin(&mut self, socket: TcpStream, source: SocketAddr) {
-        self.order.retain(|handshake| !handshake.is_finished());
-        if self.order.len() >= HANDSHAKES
-            && let Some(oldest) = self.order.pop_front()
-        {
-            oldest.abort();
-        }
+        let client = client_network(source.ip());
+        let Some(slot) = self.slots.take(clock::now(), client) else { return };
         let dscp = tcp::dscp_of_syn(&socket);
-        self.order.push_back(self.handshakes.spawn(negotiate(Leg::new(socket), source, dscp)));
+        self.slots.serve(&mut self.handshakes, slot, async move |slot| {
+            let negotiated = negotiate(Leg::new(socket), source, dscp).await;
+            drop(slot);
+            negotiated
+        });
     }
 }
 

@@ -86,7 +86,7 @@ async fn the_oldest_handshake_gives_way_to_the_newest() {
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = tokio::spawn(async move {
         tokio::select! {
-            _ = stopped => proxy.order.len(),
+            _ = stopped => proxy.slots.taken(),
             accepted = proxy.next() => panic!("{} wants something", accepted.source),
         }
     });

@@ -1,7 +1,7 @@
 //! Connects to the destinations of streams.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,6 +124,14 @@ impl Dialer {
         connect_prepared(destination, caller, self.timeout, prepare).await
     }
 
+    /// Whether a destination is this machine, by an address of an interface. A hub may let its terminals
+    /// reach its own loopback addresses.
+    pub(crate) fn is_own(&self, destination: IpAddr) -> bool {
+        let address = destination.to_canonical();
+        let own = self.own.as_ref().filter(|_| !address.is_loopback());
+        own.is_some_and(|own| own.has(address) != Some(false))
+    }
+
     /// Checks whether a destination is permitted.
     fn check(&self, destination: SocketAddr) -> io::Result<()> {
         let is_own = |it| self.own.as_ref().map_or(Some(false), |own| own.has(it));
@@ -195,9 +203,15 @@ fn is_taken(error: &io::Error) -> bool {
 pub(crate) fn reason(error: &io::Error) -> ResetReason {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => ResetReason::Refused,
-        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN) => {
-            ResetReason::Unreachable
-        }
+        // EINVAL: a route of type blackhole. EAFNOSUPPORT: a kernel without this IP version.
+        Some(
+            libc::ENETUNREACH
+            | libc::EHOSTUNREACH
+            | libc::ENETDOWN
+            | libc::EHOSTDOWN
+            | libc::EINVAL
+            | libc::EAFNOSUPPORT,
+        ) => ResetReason::Unreachable,
         Some(libc::ETIMEDOUT) => ResetReason::TimedOut,
         // bind(2) reports EADDRINUSE when no port is left, connect(2) EADDRNOTAVAIL.
         Some(
@@ -220,10 +234,15 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
+    use netlink_packet_route::RouteNetlinkMessage;
+    use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType};
+    use os::netlink::RouteSocket;
+    use pep::traffic::Version;
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::testkit::{assert_reset, read_all};
+    use crate::intercept::routing;
+    use crate::testkit::{assert_reset, in_namespace, read_all};
 
     #[tokio::test]
     async fn a_connection_given_up_as_it_is_accepted_is_reset() {
@@ -253,6 +272,8 @@ mod tests {
             (libc::ECONNREFUSED, ResetReason::Refused),
             (libc::EHOSTUNREACH, ResetReason::Unreachable),
             (libc::ENETUNREACH, ResetReason::Unreachable),
+            (libc::EINVAL, ResetReason::Unreachable),
+            (libc::EAFNOSUPPORT, ResetReason::Unreachable),
             (libc::ETIMEDOUT, ResetReason::TimedOut),
             (libc::EMFILE, ResetReason::Limit),
             (libc::EADDRNOTAVAIL, ResetReason::Limit),
@@ -290,6 +311,48 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let socket = connect(address, caller, Duration::from_secs(5)).await.unwrap();
         assert_eq!(SockRef::from(&socket).tos_v4().unwrap(), 46 << 2);
+    }
+
+    /// What `connect` reports for each kind of route, and thus what the client's side is told.
+    #[test]
+    fn a_route_that_leads_nowhere_makes_its_destination_unreachable() {
+        in_namespace(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                for (kind, expected) in [
+                    (RouteType::BlackHole, ResetReason::Unreachable),
+                    (RouteType::Unreachable, ResetReason::Unreachable),
+                    (RouteType::Prohibit, ResetReason::Prohibited),
+                ] {
+                    for to in ["192.0.2.1:80", "[2001:db8::1]:80"].map(|to| to.parse().unwrap()) {
+                        let _route = route_nowhere(kind, to);
+                        let error = connect(to, Caller::default(), Duration::from_secs(5)).await;
+                        let error = error.unwrap_err();
+                        assert_eq!(reason(&error), expected, "{kind:?} {to}: {error}");
+                    }
+                }
+            });
+        });
+    }
+
+    /// A route to a host, until it is dropped.
+    fn route_nowhere(kind: RouteType, to: SocketAddr) -> impl Drop {
+        struct Added(RouteMessage);
+        impl Drop for Added {
+            fn drop(&mut self) {
+                let route = RouteNetlinkMessage::DelRoute(self.0.clone());
+                assert!(RouteSocket::open().unwrap().remove(route).unwrap());
+            }
+        }
+        let mut route = RouteMessage::default();
+        route.header.address_family = routing::family(Version::of(to.ip()));
+        route.header.destination_prefix_length = if to.is_ipv4() { 32 } else { 128 };
+        route.header.table = libc::RT_TABLE_MAIN;
+        route.header.protocol = RouteProtocol::Static;
+        route.header.kind = kind;
+        route.attributes = vec![RouteAttribute::Destination(to.ip().into())];
+        RouteSocket::open().unwrap().create(RouteNetlinkMessage::NewRoute(route.clone())).unwrap();
+        Added(route)
     }
 
     #[tokio::test]

@@ -14,7 +14,9 @@ use super::*;
 use crate::operate::counters::Counter;
 use crate::relay::pipe::CAPACITY;
 use crate::relay::tcp;
-use crate::testkit::{abort, assert_reset, connected, payload, read_all, speak_urgently};
+use crate::testkit::{
+    abort, assert_reset, connected, payload, read_all, read_to_reset, speak_urgently,
+};
 
 /// A client and a server with a relay between them.
 struct Joined {
@@ -129,6 +131,24 @@ async fn a_reset_by_either_side_is_a_reset_at_the_other() {
     assert_reset(read_all(&mut client).await);
     relay.await.unwrap();
     assert_eq!((counters.reset.get(), counters.closed.get()), (1, 0));
+}
+
+/// Its kernel resets the connection, because there is data that it has not read.
+#[tokio::test]
+async fn a_server_that_has_not_read_everything_has_answered_all_the_same() {
+    for length in [300, 50_000] {
+        let Joined { mut client, mut server, relay, .. } = joined(&[]).await;
+        client.write_all(&payload(1, 5000)).await.unwrap();
+        server.read_exact(&mut [0; 100]).await.unwrap();
+        let answer = payload(2, length);
+        server.write_all(&answer).await.unwrap();
+        while tcp::unacknowledged(&server).unwrap() > 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(server);
+        assert!(read_to_reset(&mut client).await == answer);
+        relay.await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -205,6 +205,24 @@ impl End {
         }
     }
 
+    /// Bytes that the peer has not acknowledged.
+    pub(super) fn unacknowledged(&self) -> u64 {
+        match self {
+            Self::Socket(end) => tcp::unacknowledged(&end.socket).map_or(0, |bytes| bytes as u64),
+            Self::Flow(flow) => flow.unacknowledged(),
+            Self::Stream(stream) => stream.unacknowledged(),
+        }
+    }
+
+    /// Whether the leg may be reset without loss of what was sent on it.
+    pub(super) fn may_be_reset(&self) -> bool {
+        match self {
+            Self::Socket(_) | Self::Flow(_) => self.unacknowledged() == 0,
+            // The session delivers what its streams have taken before their reset.
+            Self::Stream(stream) => stream.flush(),
+        }
+    }
+
     pub(super) fn reset(self, reason: ResetReason) {
         match self {
             Self::Socket(end) => drop(end),

@@ -5,13 +5,18 @@ use std::io;
 use std::net::Shutdown;
 use std::time::Duration;
 
+use pep::relay::HALF_CLOSED_TIMEOUT;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::relay::SocketEnd;
 use crate::relay::{scratch, tcp};
+
+/// How soon to look whether the peer has acknowledged everything, and how often later.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// One leg of a split connection. Dropping it resets it: its peer must not mistake a failure for
 /// the end of the data.
@@ -67,6 +72,22 @@ impl Leg {
         }
     }
 
+    /// Resets the connection once its peer has acknowledged what was sent, unless it has acknowledged
+    /// nothing more for as long as the relay waits: a RST destroys what has not arrived.
+    pub(crate) async fn reset_after_data(self) {
+        let unacknowledged = || tcp::unacknowledged(self.socket()).unwrap_or(0);
+        let (mut left, mut pause) = (unacknowledged(), FIRST_LOOK);
+        let mut until = Instant::now() + HALF_CLOSED_TIMEOUT;
+        while left > 0 && Instant::now() < until {
+            sleep(pause).await;
+            pause = LAST_LOOK.min(pause * 2);
+            let before = std::mem::replace(&mut left, unacknowledged());
+            if left < before {
+                until = Instant::now() + HALF_CLOSED_TIMEOUT;
+            }
+        }
+    }
+
     /// Ends a connection to which everything was said: discards incoming data until the peer closes
     /// too, or for at most `limit`. A reset would destroy data still in flight to the peer.
     pub(crate) async fn discard(mut self, limit: Duration) {
@@ -117,7 +138,7 @@ pub(crate) fn shut_down(socket: &TcpStream) -> io::Result<()> {
 mod tests {
     use std::io::ErrorKind;
 
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
     use crate::testkit::{abort, assert_reset, connected, read_all};
@@ -159,6 +180,38 @@ mod tests {
         assert_eq!(read_all(&mut far).await.unwrap(), b"", "our end was in order");
         // The reset has come too, but the end was read first.
         assert!(far.write_all(b"x").await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_reset_waits_for_what_was_sent_before() {
+        let [near, mut far] = connected().await;
+        SockRef::from(&far).set_recv_buffer_size(20_000).unwrap();
+        let leg = Leg::new(near);
+        let mut sent = 0;
+        while let Ok(count) = leg.socket().try_write(&[7; 10_000]) {
+            sent += count;
+        }
+        let ((), read) = tokio::join!(leg.reset_after_data(), async {
+            let mut read = 0;
+            loop {
+                match far.read(&mut [0; 5000]).await {
+                    Ok(count) if count > 0 => read += count,
+                    other => return (read, other.map_err(|error| error.kind())),
+                }
+            }
+        });
+        assert_eq!(read, (sent, Err(ErrorKind::ConnectionReset)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reset_does_not_wait_for_a_peer_that_reads_nothing() {
+        let [near, _far] = connected().await;
+        let leg = Leg::new(near);
+        while leg.socket().try_write(&[7; 10_000]).is_ok() {}
+        let begin = Instant::now();
+        leg.reset_after_data().await;
+        let waited = begin.elapsed();
+        assert!(waited >= HALF_CLOSED_TIMEOUT && waited < HALF_CLOSED_TIMEOUT + LAST_LOOK);
     }
 
     #[tokio::test]

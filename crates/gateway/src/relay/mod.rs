@@ -24,7 +24,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use pep::relay::{Progress, Relay, Side};
-use slacp::{Destination, Open, ResetReason, SessionId, StreamError};
+use slacp::{Destination, Open, ResetReason, SessionId, StreamError, client_network};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use units::Instant;
@@ -44,12 +44,22 @@ use crate::roles::gateway::{Admission, DialPolicy};
 const ROOM_WITHIN: Duration = Duration::from_secs(5);
 const ROOM_EVERY: Duration = Duration::from_millis(100);
 
-/// Opens a stream, as soon as the session has room for it.
-async fn open_in_time(hop: &Hop, session: SessionId, open: Open) -> Result<Stream, StreamError> {
+/// Opens a stream, as soon as the session has room for it. The client's own connections that have
+/// been idle longest make room.
+async fn open_in_time(
+    hop: &Hop,
+    session: SessionId,
+    open: Open,
+    counters: &Counters,
+) -> Result<Stream, StreamError> {
     let until = clock::now() + ROOM_WITHIN;
     loop {
-        match hop.open(clock::now(), session, open) {
-            Err(StreamError::NoRoom) if clock::now() < until => sleep(ROOM_EVERY).await,
+        let now = clock::now();
+        match hop.open(now, session, open) {
+            Err(StreamError::NoRoom) if now < until => {
+                counters.live.give_way(now, Some(client_network(open.source.ip())), 1);
+                sleep(ROOM_EVERY).await;
+            }
             opened => return opened,
         }
     }
@@ -67,11 +77,11 @@ pub(crate) async fn originate(
     counters.connections.increment();
     let leg = Leg::new(socket);
     let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
-    match open_in_time(&hop, session, open).await {
+    match open_in_time(&hop, session, open, &counters).await {
         Ok(stream) => early(stream, leg, (&[], Some(open.destination)), &entry, &counters).await,
         Err(error) => {
             counters.failed.increment();
-            counters.reasons.count(ResetReason::Limit);
+            counters.count_refusal(clock::now(), open.source.ip(), ResetReason::Limit);
             tracing::debug!(destination = %open.destination, "no stream: {error}");
         }
     }
@@ -89,12 +99,15 @@ pub(crate) async fn early(
 ) {
     let pair = Pair::split((Side::Client, leg), stream, first, entry, counters);
     let mut running = Running::new(Relay::early(), pair);
-    while let Some(reason) = running.until_refused().await {
-        if let Some(destination) = reported {
-            counters.refusals.report(clock::now(), destination, reason).await;
+    let run = async {
+        while let Some(reason) = running.until_refused().await {
+            if let Some(destination) = reported {
+                counters.refusals.report(clock::now(), destination, reason).await;
+            }
+            running.abort(reason);
         }
-        running.abort(reason);
-    }
+    };
+    entry.unless_it_gives_way(run).await;
 }
 
 /// Carries a connection whose client is answered only after the far side has connected. The stream
@@ -108,17 +121,17 @@ pub(crate) async fn originate_deferred(
     counters.connections.increment();
     let open = deferred.open();
     let entry = Registered::new(clock::now(), &counters, session, open, Origin::Here);
-    let stream = match open_in_time(&hop, session, open).await {
+    let stream = match open_in_time(&hop, session, open, &counters).await {
         Ok(stream) => stream,
         Err(error) => {
             counters.failed.increment();
-            counters.reasons.count(ResetReason::Limit);
+            counters.count_refusal(clock::now(), open.source.ip(), ResetReason::Limit);
             return tracing::debug!(destination = %open.destination, "no stream: {error}");
         }
     };
     if let Err(reason) = stream.accepted().await {
         counters.failed.increment();
-        counters.reasons.count(reason);
+        counters.count_refusal(clock::now(), open.source.ip(), reason);
         tracing::debug!(destination = %open.destination, "not connected: {reason:?}");
         return deferred.refuse(reason);
     }
@@ -179,7 +192,7 @@ pub(crate) async fn relay(
     counters: &Counters,
 ) {
     let pair = Pair::split(leg, stream, first, &entry, counters);
-    Running::new(Relay::default(), pair).until_refused().await;
+    entry.unless_it_gives_way(Running::new(Relay::default(), pair).run()).await;
 }
 
 /// Relays a client's and a server's TCP connection, without a hop. `first` is data already received
@@ -192,7 +205,7 @@ pub(crate) async fn direct(
     counters: &Counters,
 ) {
     let pair = Pair::direct(client.into(), server.into(), first, &entry, counters);
-    Running::new(Relay::default(), pair).until_refused().await;
+    entry.unless_it_gives_way(Running::new(Relay::default(), pair).run()).await;
 }
 
 /// Forwards a stream from one peer to the peer of `session`: a connection between clients of two
@@ -234,6 +247,11 @@ struct Running<'c> {
 impl<'c> Running<'c> {
     fn new(relay: Relay, pair: Pair<'c>) -> Self {
         Self { relay, pair, alarm: None, is_counted: false, is_acceptance_passed: false }
+    }
+
+    /// Runs a connection whose client was not answered early to its end.
+    async fn run(mut self) {
+        self.until_refused().await;
     }
 
     /// Runs until the connection is over; or until its client, answered early, is about to be reset

@@ -1,15 +1,16 @@
 //! Resolves names with this machine's resolver, for clients of the proxy and for streams to names.
 //!
-//! A lookup blocks a thread until the resolver answers or times out. Each asker (a terminal or a
-//! client) therefore has a limited share of the threads ([`Turns`]), so that slow names of one do
+//! A lookup blocks a thread until the resolver answers or times out. Each client, and the clients of a
+//! terminal together, therefore have a limited share of the threads ([`Turns`]), so that slow names of one do
 //! not delay the others.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use pep::admission::SlotShare;
 use pep::relay::{Dial, alternating};
 use slacp::{HostName, ResetReason};
 use tokio::net::{TcpStream, lookup_host};
@@ -22,32 +23,32 @@ use crate::relay::turns::Turns;
 /// Maximum concurrent lookups: each takes a thread, of which tokio has 512.
 const LOOKUPS: usize = 128;
 
-/// A resolver shared fairly among askers identified by `K`. It does not cache.
+/// A resolver shared fairly among clients, in groups that are told apart by `G`. It does not cache.
 #[derive(Clone)]
-pub(crate) struct Resolver<K: Ord + Clone>(Turns<K>);
+pub(crate) struct Resolver<G: Ord + Clone>(Turns<G>);
 
-impl<K: Ord + Clone> Default for Resolver<K> {
+impl<G: Ord + Clone> Default for Resolver<G> {
     fn default() -> Self {
         Self::of(LOOKUPS)
     }
 }
 
-impl<K: Ord + Clone> Resolver<K> {
+impl<G: Ord + Clone> Resolver<G> {
     fn of(lookups: usize) -> Self {
         Self(Turns::of(lookups))
     }
 }
 
-impl<K: Ord + Clone + Send + 'static> Resolver<K> {
-    /// The addresses of a host, at least one, in the order to try them. `asker` may have at most
-    /// `share` lookups running, and as many waiting.
+impl<G: Ord + Clone + Send + 'static> Resolver<G> {
+    /// The addresses of a host, at least one, in the order to try them. `asker` has a `share` of the
+    /// lookups that run at once.
     ///
     /// # Errors
     /// [`ResetReason::TimedOut`] after `time_limit`; [`ResetReason::Unreachable`] if the name has no
     /// addresses; [`ResetReason::Limit`] if too many of the asker's lookups wait.
     pub(crate) async fn look_up(
         &self,
-        (asker, share): (K, usize),
+        (asker, share): ((G, IpAddr), SlotShare),
         (name, port): (&HostName, u16),
         time_limit: Duration,
     ) -> Result<Vec<SocketAddr>, ResetReason> {
@@ -154,6 +155,11 @@ mod tests {
         assert!(limits[2] < limits[0] && limits[0] <= time_limit, "{limits:?}");
     }
 
+    /// A client that may have this many lookups at once.
+    fn asker(client: u8, share: usize) -> (((), IpAddr), SlotShare) {
+        (((), IpAddr::from([10, 0, 0, client])), SlotShare::each(share))
+    }
+
     fn name(text: &str) -> HostName {
         HostName::new(text).unwrap()
     }
@@ -162,7 +168,8 @@ mod tests {
     async fn a_name_has_addresses_or_is_unreachable() {
         let resolver = Resolver::default();
         let time_limit = Duration::from_secs(20);
-        let found = resolver.look_up(((), 1), (&name("localhost"), 80), time_limit).await.unwrap();
+        let found =
+            resolver.look_up(asker(1, 1), (&name("localhost"), 80), time_limit).await.unwrap();
         assert!(found.iter().all(|it| it.ip().is_loopback() && it.port() == 80), "{found:?}");
     }
 
@@ -170,26 +177,27 @@ mod tests {
     async fn waiting_for_others_names_ends_after_the_time_limit() {
         let busy = Resolver::of(0);
         let time_limit = Duration::from_secs(10);
-        let none = busy.look_up(((), 1), (&name("localhost"), 80), time_limit).await;
+        let none = busy.look_up(asker(1, 1), (&name("localhost"), 80), time_limit).await;
         assert_eq!(none, Err(ResetReason::TimedOut));
     }
 
     #[tokio::test]
     async fn slow_names_of_one_asker_leave_others_their_own() {
         let resolver = Resolver::of(4);
-        let slow = [resolver.0.take("many", 2).await, resolver.0.take("many", 2).await];
+        let (many, share) = asker(1, 2);
+        let slow = [resolver.0.take(many, share).await, resolver.0.take(many, share).await];
         assert!(slow.iter().all(Result::is_ok));
         let waits = [(); 2].map(|()| {
             tokio::spawn({
                 let resolver = resolver.clone();
-                async move { resolver.0.take("many", 2).await.map(drop) }
+                async move { resolver.0.take(many, share).await.map(drop) }
             })
         });
         tokio::task::yield_now().await;
-        let refused = resolver.0.take("many", 2).await.map(drop);
+        let refused = resolver.0.take(many, share).await.map(drop);
         assert_eq!(refused, Err(ResetReason::Limit), "two are asked for, two wait");
         let time_limit = Duration::from_secs(20);
-        let other = resolver.look_up(("other", 2), (&name("localhost"), 80), time_limit).await;
+        let other = resolver.look_up(asker(2, 2), (&name("localhost"), 80), time_limit).await;
         assert!(other.is_ok(), "{other:?}");
         drop(slow);
         for waiting in waits {

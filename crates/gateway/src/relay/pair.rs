@@ -11,8 +11,9 @@ use units::Instant;
 
 use super::end::{self, End, SocketEnd};
 use super::splice::{self, Piped};
+use crate::clock;
 use crate::hop::Stream;
-use crate::operate::connections::{Joined, Registered};
+use crate::operate::connections::{Joined, Origin, Registered};
 use crate::operate::counters::Counters;
 use crate::relay::leg::Leg;
 use crate::relay::{scratch, tcp};
@@ -113,7 +114,7 @@ impl<'c> Pair<'c> {
             if matches!(leg, End::Stream(stream) if stream.is_accepted()) {
                 relay.handle_accepted();
             }
-            relay.handle_failure(side, failure, &mut self.polled(now, context));
+            relay.handle_failure(now, side, failure);
         }
     }
 
@@ -123,7 +124,10 @@ impl<'c> Pair<'c> {
             Outcome::Closed => self.counters.closed.increment(),
             Outcome::Reset(reason) => {
                 self.counters.reset.increment();
-                self.counters.reasons.count(reason);
+                match self.entry.filter(|entry| entry.origin == Origin::Here) {
+                    Some(entry) => entry.count_refusal(clock::now(), reason),
+                    None => self.counters.reasons.count(reason),
+                }
             }
         }
     }
@@ -230,6 +234,18 @@ impl Legs for Polled<'_, '_, '_> {
         if let Some(leg) = self.pair.let_go(side) {
             leg.reset(reason);
         }
+    }
+
+    fn unacknowledged(&mut self, side: Side) -> u64 {
+        self.pair.leg(side).unacknowledged()
+    }
+
+    fn reset_after_data(&mut self, side: Side, reason: ResetReason) -> bool {
+        let may_be_reset = self.pair.leg(side).may_be_reset();
+        if may_be_reset {
+            self.reset(side, reason);
+        }
+        may_be_reset
     }
 }
 

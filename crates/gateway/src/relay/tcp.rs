@@ -11,8 +11,10 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use units::ByteCount;
 
-/// Default idle time before keep-alive probes.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+/// Default idle time before keep-alive probes: a client that is suspended for two hours finds its idle
+/// connections as they were, whenever the last probe was, because probing lasts as long again. That is
+/// also the kernel's time for applications that ask for probes (RFC 9293 §3.8.4).
+const KEEPALIVE: Duration = Duration::from_secs(2 * 60 * 60);
 /// Number of unanswered probes before the connection is given up.
 const KEEPALIVE_PROBES: u32 = 6;
 /// In order of preference. The kernel's default may be BBR, whose pacing costs four times the CPU
@@ -194,6 +196,15 @@ mod tests {
             let probing = interval * retries;
             assert!(time <= probing && probing < time + interval, "{seconds}: {probing:?}");
         }
+    }
+
+    /// Whenever it was probed last: from the first probe without an answer to the last.
+    #[test]
+    fn by_default_an_idle_connection_survives_a_suspend_of_two_hours() {
+        let keepalive = Keepalive::default();
+        keepalive.set(None);
+        let tcp::Keepalive { interval, probes, .. } = keepalive.of_stack();
+        assert!(interval * probes >= Duration::from_secs(7200), "{probes} every {interval:?}");
     }
 
     #[tokio::test]

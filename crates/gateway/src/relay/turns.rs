@@ -1,31 +1,34 @@
 //! Turns for work of which only so much is done at once, shared fairly among those who ask for it
 //! ([`FairSlots`]): one with much to do does not delay the others.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use pep::admission::{FairSlots, SlotOutcome};
+use pep::admission::{FairSlots, SlotOutcome, SlotShare};
 use slacp::ResetReason;
 use tokio::sync::oneshot;
 
-/// Turns of askers that are told apart by `K`.
+/// Turns of clients, in groups that are told apart by `G`: those of a terminal, or all.
 #[derive(Clone)]
-pub(crate) struct Turns<K: Ord + Clone>(Arc<Shared<K>>);
+pub(crate) struct Turns<G: Ord + Clone>(Arc<Shared<G>>);
 
-struct Shared<K: Ord + Clone>(Mutex<FairSlots<K, oneshot::Sender<Turn<K>>>>);
+type Slots<G> = FairSlots<G, IpAddr, oneshot::Sender<Turn<G>>>;
 
-impl<K: Ord + Clone> Shared<K> {
-    fn fair_slots(&self) -> MutexGuard<'_, FairSlots<K, oneshot::Sender<Turn<K>>>> {
+struct Shared<G: Ord + Clone>(Mutex<Slots<G>>);
+
+impl<G: Ord + Clone> Shared<G> {
+    fn fair_slots(&self) -> MutexGuard<'_, Slots<G>> {
         self.0.lock().expect("nobody panics while holding the slots")
     }
 }
 
 /// A turn, until dropped.
-pub(crate) struct Turn<K: Ord + Clone> {
-    shared: Arc<Shared<K>>,
-    asker: K,
+pub(crate) struct Turn<G: Ord + Clone> {
+    shared: Arc<Shared<G>>,
+    asker: (G, IpAddr),
 }
 
-impl<K: Ord + Clone> Drop for Turn<K> {
+impl<G: Ord + Clone> Drop for Turn<G> {
     fn drop(&mut self) {
         let next = self.shared.fair_slots().done(&self.asker);
         if let Some((asker, waiting)) = next {
@@ -35,17 +38,21 @@ impl<K: Ord + Clone> Drop for Turn<K> {
     }
 }
 
-impl<K: Ord + Clone> Turns<K> {
+impl<G: Ord + Clone> Turns<G> {
     /// Turns of which `most` are taken at once.
     pub(crate) fn of(most: usize) -> Self {
         Self(Arc::new(Shared(Mutex::new(FairSlots::new(most)))))
     }
 
-    /// Waits for a turn of `asker`, which may have at most `share` of them.
+    /// Waits for a turn of a client in a group, which have shares of them.
     ///
     /// # Errors
-    /// [`ResetReason::Limit`] if as many of the asker wait.
-    pub(crate) async fn take(&self, asker: K, share: usize) -> Result<Turn<K>, ResetReason> {
+    /// [`ResetReason::Limit`] if too many of the client, or of the group, wait.
+    pub(crate) async fn take(
+        &self,
+        asker: (G, IpAddr),
+        share: SlotShare,
+    ) -> Result<Turn<G>, ResetReason> {
         let (sender, receiver) = oneshot::channel();
         let turn = {
             let mut fair_slots = self.0.fair_slots();
@@ -71,8 +78,9 @@ mod tests {
     #[tokio::test]
     async fn a_turn_given_up_passes_to_the_next() {
         let turns = Turns::of(1);
-        let first = turns.take(1, 1).await;
-        let (mut gone, mut next) = (Box::pin(turns.take(2, 1)), Box::pin(turns.take(3, 1)));
+        let take = |client| turns.take(((), IpAddr::from([10, 0, 0, client])), SlotShare::each(1));
+        let first = take(1).await;
+        let (mut gone, mut next) = (Box::pin(take(2)), Box::pin(take(3)));
         assert!(timeout(Duration::ZERO, &mut gone).await.is_err());
         assert!(timeout(Duration::ZERO, &mut next).await.is_err());
         drop(first);

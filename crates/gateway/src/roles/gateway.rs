@@ -28,7 +28,7 @@ use crate::intercept::listener::Accepted;
 use crate::intercept::netfilter::PASSING;
 use crate::intercept::own::OwnAddresses;
 use crate::operate::View;
-use crate::operate::connections::Origin;
+use crate::operate::connections::{Arriving, Origin};
 use crate::operate::counters::Counters;
 use crate::proxy::{self, ProxyClient, Upstream};
 use crate::relay;
@@ -183,10 +183,13 @@ impl Gateway {
     /// Carries a client's connection over the hop.
     pub(crate) fn originate(&mut self, session: SessionId, arrival: Arrival) {
         let (hop, counters) = (self.hop.clone(), self.counters.clone());
+        let arriving = Arriving::new(counters.clone(), arrival.open().source.ip());
         match arrival {
             Arrival::Connection(Accepted { socket, open }) => {
                 let moves = session.part(self.hop.parts()) > 0;
                 self.spawn(session, async move {
+                    // What follows enters it in the register, without waiting for anything.
+                    drop(arriving);
                     let socket = if moves { adopt(socket) } else { Ok(socket) };
                     match socket {
                         Ok(socket) => relay::originate(hop, session, socket, open, counters).await,
@@ -195,7 +198,10 @@ impl Gateway {
                 });
             }
             Arrival::Deferred(deferred) => {
-                self.spawn(session, relay::originate_deferred(hop, session, deferred, counters));
+                self.spawn(session, async move {
+                    drop(arriving);
+                    relay::originate_deferred(hop, session, deferred, counters).await;
+                });
             }
         }
     }
@@ -227,7 +233,13 @@ impl Gateway {
         }
         let mut refused = None;
         addresses.retain(|address| {
-            let checked = self.own.check(egress, *address);
+            // The addresses of the gateways across the hop are not the peers' to reach either: their
+            // services take this machine for the one that asks.
+            let is_gateway = |address| match self.own.has(address) {
+                Some(false) => Some(self.hop.has_peer_at(address)),
+                own => own,
+            };
+            let checked = egress.check(*address, is_gateway);
             let permitted = checked.is_ok();
             refused = refused.take().or(checked.err());
             permitted
@@ -325,7 +337,10 @@ fn failure(ended: Result<io::Error, JoinError>) -> RunError {
 
 /// Logs a panic in a connection's task.
 pub(crate) fn log_panic(ended: Result<(), JoinError>) {
-    if let Err(error) = ended {
+    // One that gave way to another is cancelled.
+    if let Err(error) = ended
+        && error.is_panic()
+    {
         tracing::error!("dropped a connection: {error}");
     }
 }

@@ -23,7 +23,6 @@ use pep::periodic::Periodic;
 use pep::routes::Sites;
 use pep::traffic::{Policy, Prefix};
 use slacp::{Endpoint, Event, PublicKey, SessionId};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use units::{Instant, UnixTime};
 
@@ -49,9 +48,10 @@ use crate::intercept::own::OwnAddresses;
 use crate::names::hub::HubResolver;
 use crate::operate::control::Answer;
 use crate::operate::{Operations, RoleStatus, View};
+use crate::presence;
 use crate::relay::names::Resolver;
 use crate::roles::gateway::{DialPolicy, Report, Side};
-use crate::roles::pair::{PairEvent, Parts, Setup};
+use crate::roles::pair::{self, PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
 use crate::roles::{Service, workers};
 use crate::tunnel::{Admitted, Selection, Traffic, Tunnel};
@@ -97,13 +97,16 @@ pub async fn run(
         Workers::start(config.workers, config.link.burst.is_none()).map_err(RunError::System)?;
     let beside = predecessor.as_ref().map(Predecessor::sockets);
     let links = match config.listen {
-        Some(address) => workers::bind(address, &workers, beside)?,
+        Some(address) => {
+            presence::warn_of_address(address);
+            workers::bind(address, &workers, beside)?
+        }
         None => workers::bind_anywhere(PORT, &workers, beside)?,
     };
     let local = links[0].local_addr().map_err(RunError::System)?;
     let listener = match config.listen_tcp {
         Some(address) => {
-            let bound = TcpListener::bind(address).await;
+            let bound = presence::listen(address);
             Some((address, bound.map_err(|cause| RunError::Bind { address, cause })?))
         }
         None => None,
@@ -138,6 +141,7 @@ pub async fn run(
         selection(local.port(), config.intercept.is_some(), (&config.policies, &terminals));
     let setup = Setup {
         side: Side::Hub,
+        key: config.identity.public(),
         own,
         endpoints,
         sockets: links.into_iter().map(Sockets::from).collect(),
@@ -442,6 +446,9 @@ impl Service for Hub {
 
     fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
         self.parts.follow_routes();
+        let hop = self.parts.gateway.hop();
+        let is_short = self.sites.sessions().any(|session| !hop.has_room(session));
+        ops.relieve(now, self.parts.gateway.view(), is_short);
         self.account(now, ops);
         self.http.iter().for_each(HubHttp::housekeep);
         let looks = self.look.is_due(now);
@@ -470,6 +477,7 @@ impl Service for Hub {
         *policies = config.policies;
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
+        gateway.counters().live.set_most(ops.most_connections());
         notes.extend(ops.configure_hop(now, hop, &config.link.rate, BTreeMap::new()));
         self.mesh = config.mesh;
         self.configure_keys(clock::unix_time());
@@ -609,7 +617,7 @@ impl Hub {
         session: SessionId,
         event: &Event,
     ) {
-        ops.peers.handle_event(now, self.parts.gateway.hop(), session, event);
+        ops.follow_session(now, self.parts.gateway.hop(), session, event);
         if let Event::Up { peer, address } = event {
             self.sites.add(session, peer);
             self.set_share(now, ops, session);
@@ -641,7 +649,8 @@ impl Hub {
             }
             Event::Moved { address } => tracing::info!("{name} has moved to {address}"),
             Event::Down(why) => {
-                tracing::warn!("session with {name} over ({why}): its connections are reset");
+                let lost = self.parts.gateway.hop().take_lost(session);
+                pair::log_end(&format!("session with {name} over ({why})"), lost);
                 self.sites.remove(session);
             }
             _ => {}

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pep::config::{HubAddress, TcpAddress, TerminalConfig};
 use pep::hubs::{HubId, Hubs, Step};
+use pep::reminder::Reminder;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 use units::Instant;
@@ -15,47 +16,40 @@ use units::Instant;
 use crate::clock;
 use crate::config::keys::format_public_key;
 use crate::doctor::knock::Knock;
-use crate::error::RunError;
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::ConnectionId;
 use crate::hop::{Hop, Stream};
 use crate::operate::status::HubStatus;
 use crate::roles::fallback::{self, TcpFallback};
+use crate::roles::pair;
 use crate::rotation::{self, HubKeys};
 
 /// How often it is looked whether each link works, where UDP may be blocked on it.
 const LOOK: Duration = Duration::from_millis(500);
 /// How long a hub that is waited for keeps its addresses before its name is resolved again.
 const RESOLVE: Duration = Duration::from_secs(30);
+/// How long one without any address does.
+const RESOLVE_SOON: Duration = Duration::from_secs(2);
 
 /// The hubs of a terminal, with the addresses of their names.
 pub(super) struct Resolved(Vec<(PublicKey, Vec<SocketAddr>)>);
 
 impl Resolved {
-    /// Resolves the names of all hubs. One that cannot be resolved now has no address for the time
-    /// being, if another can.
-    ///
-    /// # Errors
-    /// If none can be resolved.
-    pub(super) async fn of(config: &TerminalConfig, keys: &HubKeys) -> Result<Self, RunError> {
-        let (mut resolved, mut failed) = (Vec::new(), Vec::new());
+    /// Resolves the names of all hubs. One that cannot be resolved now, perhaps because the network is
+    /// not up yet, has no address for the time being.
+    pub(super) async fn of(config: &TerminalConfig, keys: &HubKeys) -> Self {
+        let mut resolved = Vec::new();
         for hub in &config.hubs {
-            let addresses = resolve(&hub.address, with_v6(config)).await.unwrap_or_else(|cause| {
-                failed.push(RunError::Resolve { hub: hub.address.as_str().to_owned(), cause });
+            let addresses = resolve(&hub.address, with_v6(config)).await.unwrap_or_else(|error| {
+                tracing::warn!(
+                    "cannot resolve the hub {:?}, trying again: {error}",
+                    hub.address.as_str()
+                );
                 Vec::new()
             });
             resolved.push((keys.current(&hub.key), addresses));
         }
-        if failed.len() == resolved.len() {
-            return Err(failed.remove(0));
-        }
-        failed.iter().for_each(|error| tracing::warn!("{error}: trying the others"));
-        Ok(Self(resolved))
-    }
-
-    /// All addresses of all hubs.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = &SocketAddr> {
-        self.0.iter().flat_map(|(_, addresses)| addresses)
+        Self(resolved)
     }
 
     /// The addresses of one.
@@ -66,6 +60,11 @@ impl Resolved {
 
 fn with_v6(config: &TerminalConfig) -> bool {
     config.listen.map_or_else(os::has_ipv6, |local| local.is_ipv6())
+}
+
+/// When to resolve the name of a hub again that has these addresses.
+fn resolve_after(addresses: &[SocketAddr]) -> Duration {
+    if addresses.is_empty() { RESOLVE_SOON } else { RESOLVE }
 }
 
 /// The addresses of a hub that our socket can reach.
@@ -106,6 +105,8 @@ struct KnownHub {
     reconnects: bool,
     /// When the name is resolved again, while the hub is waited for; `None` while that is done.
     resolve_at: Option<Instant>,
+    /// When the log says again that it does not answer.
+    reminder: Reminder,
 }
 
 /// What a terminal's hubs wait for.
@@ -146,7 +147,7 @@ impl KnownHubs {
             hop.set_hub(key, &addresses);
             hop.set_next_hub_key(key, keys.next(&hub.key));
             let (name, address) = (hub.name.clone(), hub.address.clone());
-            let resolve_at = Some(now + RESOLVE);
+            let resolve_at = Some(now + resolve_after(&addresses));
             let (configured, session, former) = (hub.key, None, None);
             KnownHub {
                 name,
@@ -159,6 +160,7 @@ impl KnownHubs {
                 fallbacks,
                 reconnects: false,
                 resolve_at,
+                reminder: Reminder::default(),
             }
         };
         let hubs: Vec<KnownHub> = config.hubs.iter().zip(resolved.0).map(hub).collect();
@@ -284,7 +286,6 @@ impl KnownHubs {
 
     fn handle_resolved(&mut self, now: Instant, id: HubId, found: io::Result<Vec<SocketAddr>>) {
         let hub = &mut self.hubs[id.0];
-        hub.resolve_at = Some(now + RESOLVE);
         match found {
             Ok(found) if found != hub.addresses => {
                 let list = found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -297,6 +298,7 @@ impl KnownHubs {
                 tracing::debug!("{}: cannot resolve {}: {error}", hub.name, hub.address.as_str());
             }
         }
+        hub.resolve_at = Some(now + resolve_after(&hub.addresses));
     }
 
     /// A connection that carried datagrams has ended.
@@ -344,8 +346,8 @@ impl KnownHubs {
             }
             Event::Moved { address } => tracing::info!("{name} has moved to {address}"),
             Event::Down(why) => {
-                let name = self.called(id);
-                tracing::warn!("session with {name} lost ({why}): its connections are reset");
+                let lost = self.hop.take_lost(session);
+                pair::log_end(&format!("session with {} lost ({why})", self.called(id)), lost);
                 self.hubs[id.0].session = None;
                 self.choice.handle_down(now, id);
             }
@@ -400,8 +402,9 @@ impl KnownHubs {
             Event::Unreachable => self.choice.handle_former(now, id, false),
             Event::Reachable => self.choice.handle_former(now, id, true),
             Event::Down(why) => {
-                let name = self.called(id);
-                tracing::info!("the session with the former process of {name} is over ({why})");
+                let (name, lost) = (self.called(id), self.hop.take_lost(session));
+                let what = format!("the session with the former process of {name} is over ({why})");
+                pair::log_end(&what, lost);
                 self.hubs[id.0].former = None;
                 self.choice.handle_former_down(id);
             }
@@ -410,14 +413,43 @@ impl KnownHubs {
         self.follow(now)
     }
 
+    fn report_silence(&mut self, now: Instant) {
+        for index in 0..self.hubs.len() {
+            let silent = self.silent_for(now, HubId(index));
+            if self.hubs[index].reminder.is_due(silent) {
+                let (hub, lasted) = (&self.hubs[index], silent.unwrap_or_default());
+                let (name, address) = (self.called(HubId(index)), hub.address.as_str());
+                let lasted = units::format_duration(Duration::from_secs(lasted.as_secs()));
+                let why = self.why_silent();
+                tracing::warn!("no answer from {name} at {address} for {lasted}: {why}");
+            }
+        }
+    }
+
+    /// How long a hub has been asked for a session in vain.
+    fn silent_for(&self, now: Instant, id: HubId) -> Option<Duration> {
+        self.choice.asked_since(id).map(|since| now.saturating_since(since))
+    }
+
+    /// A hub that refuses a terminal is silent, so the terminal cannot know which of these it is.
+    fn why_silent(&self) -> String {
+        let key = format_public_key(&self.identity.public());
+        format!(
+            "it is down or UDP does not pass, `hub_key` is not its key, or it does not permit this \
+             terminal's key {key}; the hub's log and status show whom it refuses"
+        )
+    }
+
     /// Number of streams of these sessions.
     fn streams(&self, sessions: impl IntoIterator<Item = SessionId>) -> usize {
         let stats = sessions.into_iter().filter_map(|session| self.hop.stats(session));
         stats.map(|stats| stats.streams).sum()
     }
 
-    /// Closes sessions that were kept for connections that have all ended.
+    /// Closes sessions that were kept for connections that have all ended, and reports hubs that do not
+    /// answer.
     pub(super) fn housekeep(&mut self, now: Instant) -> Vec<Change> {
+        self.report_silence(now);
         for id in (0..self.hubs.len()).map(HubId) {
             let former = self.hubs[id.0].former;
             if former.is_some() && self.streams(former) == 0 {
@@ -541,15 +573,20 @@ impl KnownHubs {
         }
     }
 
-    /// The hubs as operators see them, if there are several.
-    pub(super) fn status(&self) -> Vec<HubStatus> {
-        if self.hubs.len() < 2 {
+    /// The hubs as operators see them, if there are several or the only one does not answer.
+    pub(super) fn status(&self, now: Instant) -> Vec<HubStatus> {
+        if self.hubs.len() < 2 && self.choice.asked_since(HubId(0)).is_none() {
             return Vec::new();
         }
-        let row = |(index, hub): (usize, &KnownHub)| HubStatus {
-            name: hub.name.clone(),
-            address: hub.address.as_str().to_owned(),
-            state: self.choice.state(HubId(index)).to_owned(),
+        let row = |(index, hub): (usize, &KnownHub)| {
+            let silent = self.silent_for(now, HubId(index));
+            HubStatus {
+                name: hub.name.clone(),
+                address: hub.address.as_str().to_owned(),
+                state: self.choice.state(HubId(index)).to_owned(),
+                silent_s: silent.map(|silent| silent.as_secs_f64()),
+                why: silent.map(|_| self.why_silent()),
+            }
         };
         self.hubs.iter().enumerate().map(row).collect()
     }

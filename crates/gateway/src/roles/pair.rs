@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pep::config::{InterceptConfig, OperationConfig, TunnelConfig};
 use pep::traffic::{Classes, Policy};
-use slacp::Endpoint;
+use slacp::{Endpoint, PublicKey};
 use units::Instant;
 
 use super::gateway::{DialPolicy, Gateway, Report, Side, TrafficContext};
@@ -27,6 +27,8 @@ use crate::tunnel::{Selection, Tunnel};
 /// What one side of a pair is made of.
 pub(super) struct Setup<'a> {
     pub(super) side: Side,
+    /// The public key of its identity.
+    pub(super) key: PublicKey,
     pub(super) own: OwnAddresses,
     /// The endpoints, the sockets of each, and their threads.
     pub(super) endpoints: Vec<Endpoint>,
@@ -79,10 +81,11 @@ impl Setup<'_> {
             Side::Hub => Role::Hub,
             Side::Terminal => Role::Terminal,
         };
-        let mut ops = Operations::start(now, role, self.operation, self.peers)?;
+        let mut ops = Operations::start(now, role, Some(self.key), self.operation, self.peers)?;
         let classes = Arc::new(LiveClasses::new(self.classes));
         let counters = Arc::new(Counters::default());
         counters.keepalive.set(self.operation.keepalive);
+        counters.live.set_most(ops.most_connections());
         let install = |(tunnel, selection, mesh)| {
             let (classes, counters) = (classes.clone(), counters.clone());
             Tunnel::install(tunnel, selection, mesh, classes, counters, self.device)
@@ -105,6 +108,15 @@ impl Setup<'_> {
         ops.ask_for(gateway.hop());
         let intake = interception.map(|it| Intake::new(now, it, gateway.counters()));
         Ok((ops, Parts { gateway, intake, tunnel, policies: self.policies }))
+    }
+}
+
+/// Logs the end of a session, and how many connections ended with it.
+pub(super) fn log_end(what: &str, connections: usize) {
+    match connections {
+        0 => tracing::info!("{what}; it carried no connections"),
+        1 => tracing::warn!("{what}: its connection is reset"),
+        lost => tracing::warn!("{what}: its {lost} connections are reset"),
     }
 }
 

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use pep::admission::{Backoff, Bypass};
 use pep::bundles::PeerId;
-use pep::config::{DnsConfig, InterceptConfig, TerminalConfig, TunnelConfig};
+use pep::config::{DnsConfig, InterceptConfig, KnownHub, TerminalConfig, TunnelConfig};
 use pep::egress::Egress;
 use pep::hubs::HubId;
 use pep::traffic::Policy;
@@ -32,6 +32,7 @@ use crate::names::carry::Through;
 use crate::names::{Doors, Names, Route};
 use crate::operate::connections::Origin;
 use crate::operate::{Operations, RoleStatus, View};
+use crate::presence;
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
 use crate::relay::names::Resolver;
@@ -57,10 +58,10 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let keys = HubKeys::load(&config);
-    let hubs = Resolved::of(&config, &keys).await?;
+    let hubs = Resolved::of(&config, &keys).await;
     let own = OwnAddresses::open()?;
-    let looking = hubs.addresses().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let sockets = sockets(&config, config.listen.unwrap_or_else(|| any_address(&hubs)))?;
+    let looking = config.hubs.iter().map(|hub| hub.address.as_str()).collect::<Vec<_>>().join(", ");
+    let sockets = sockets(&config, config.listen.unwrap_or_else(|| any_address(&config)))?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
     let (proxy, manner) = match &config.proxy {
         Some(proxy) => (Some(Proxy::listen(proxy.clone()).await?), (proxy.answer, proxy.names)),
@@ -79,6 +80,7 @@ pub async fn run(
     let dns = open_doors(config.dns.clone()).await?;
     let setup = Setup {
         side: Side::Terminal,
+        key: config.identity.public(),
         own: own.clone(),
         sockets: vec![sockets],
         endpoints: vec![Endpoint::terminal(hop, identity, hub, addresses, seed)],
@@ -150,6 +152,7 @@ async fn open_doors(dns: Option<DnsConfig>) -> Result<Option<(Doors, DnsConfig)>
 /// The sockets of the hop: one for each link, or the only one.
 fn sockets(config: &TerminalConfig, local: SocketAddr) -> Result<Sockets, RunError> {
     if config.links.is_empty() {
+        presence::warn_of_address(local);
         return bind(local).map(Sockets::from);
     }
     let bound = Sockets::bind(&config.links, local);
@@ -221,7 +224,7 @@ impl Service for Terminal {
     fn role_status(&self, now: Instant) -> RoleStatus {
         let dns = self.names.as_ref().map(Names::status);
         let http = self.http.as_ref().map(Http::status);
-        let hubs = self.hubs.status();
+        let hubs = self.hubs.status(now);
         let bundles = self.bundles.as_ref().map(Bundles::status);
         RoleStatus { dns, http, hubs, bundles, ..self.parts.role_status(now) }
     }
@@ -253,7 +256,9 @@ impl Service for Terminal {
                 self.follow(changes);
             }
             TerminalEvent::Proxy(client) => {
-                let session = self.hubs.session().filter(|_| self.bypass_reason(ops).is_none());
+                let is_admitted = self.parts.gateway.counters().live.admits(now, client.address());
+                let is_carried = is_admitted && self.bypass_reason(ops).is_none();
+                let session = self.hubs.session().filter(|_| is_carried);
                 self.parts.gateway.carry_proxy_client(client, session, self.upstream.clone());
             }
         }
@@ -275,8 +280,8 @@ impl Service for Terminal {
         Ok(intake.is_on())
     }
 
-    fn housekeep(&mut self, now: Instant, _: &mut Operations) {
-        let refused = self.parts.gateway.counters().reasons.of(ResetReason::Limit);
+    fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
+        let refused = self.parts.gateway.counters().peer_full.get();
         if let Some(pause) = self.full.handle_refusals(now, refused)
             && let Some(intake) = &mut self.parts.intake
         {
@@ -284,6 +289,9 @@ impl Service for Terminal {
             intake.pause(now, pause, Bypass::PeerFull);
         }
         self.parts.follow_routes();
+        let session = self.hubs.session();
+        let is_short = session.is_some_and(|session| !self.parts.gateway.hop().has_room(session));
+        ops.relieve(now, self.parts.gateway.view(), is_short);
         let changes = self.hubs.housekeep(now);
         self.follow(changes);
     }
@@ -305,6 +313,7 @@ impl Service for Terminal {
         self.accept = config.accept;
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
+        gateway.counters().live.set_most(ops.most_connections());
         notes.extend(ops.configure_hop(now, gateway.hop(), &config.link.rate, names));
         Ok(notes)
     }
@@ -325,7 +334,7 @@ impl Terminal {
             if let Event::Up { .. } = event {
                 ops.peers.set_names(self.hubs.names());
             }
-            ops.peers.handle_event(now, self.parts.gateway.hop(), *session, event);
+            ops.follow_session(now, self.parts.gateway.hop(), *session, event);
         }
         match event {
             HopEvent::Opened(stream, open) => match open.destination {
@@ -453,10 +462,11 @@ impl Terminal {
 
 /// An unspecified address of the hubs' family, or of both. Names may lead elsewhere later, so an IPv4
 /// socket will do only if all hubs are given by address.
-fn any_address(hubs: &Resolved) -> SocketAddr {
-    if hubs.addresses().all(SocketAddr::is_ipv4) {
+fn any_address(config: &TerminalConfig) -> SocketAddr {
+    let is_v4 = |hub: &KnownHub| hub.address.as_str().parse::<SocketAddrV4>().is_ok();
+    if config.hubs.iter().all(is_v4) {
         (Ipv4Addr::UNSPECIFIED, 0).into()
     } else {
-        (Ipv6Addr::UNSPECIFIED, 0).into()
+        os::any_address(0)
     }
 }

@@ -153,6 +153,11 @@ impl Flow {
         finished.map_err(failure_of)
     }
 
+    /// Bytes that the peer has not acknowledged.
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        self.shared.lock().stack.unacknowledged(self.id)
+    }
+
     /// Whether the peer has acknowledged everything. From now on, letting go of it closes it.
     pub(crate) fn is_delivered(&mut self) -> bool {
         self.closes = true;

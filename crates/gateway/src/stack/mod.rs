@@ -43,6 +43,7 @@ use crate::error::RunError;
 use crate::intercept::routing::{self, PROTOCOL};
 use crate::operate::counters::Counters;
 use crate::operate::status::StackStatus;
+use crate::presence;
 use crate::refusal::{Operation, Refusal};
 use crate::tunnel::device::Device;
 use crate::tunnel::route::{self, Route, Slot};
@@ -66,6 +67,8 @@ pub(crate) struct WanStack {
     shared: Arc<Shared>,
     table: Table,
     route: Route,
+    /// Index of the device.
+    device: u32,
     driver: JoinHandle<io::Error>,
     incoming: mpsc::Receiver<Incoming>,
 }
@@ -93,7 +96,7 @@ impl WanStack {
         most: Option<u64>,
         counters: Arc<Counters>,
     ) -> Result<Self, RunError> {
-        check_interfaces(&config.interfaces)?;
+        presence::warn_of_interfaces("wan.interfaces", &config.interfaces);
         let name = &config.device.name;
         let device = Device::open(&config.device).map_err(|it| RunError::device(name, it))?;
         let refused = |refusal| RunError::Stack { name: name.clone(), refusal };
@@ -117,7 +120,7 @@ impl WanStack {
         let (sender, incoming) = mpsc::channel(INCOMING);
         let driver = Driver::new(shared.clone(), sender).map_err(RunError::System)?;
         let driver = tokio::spawn(driver.run());
-        Ok(Self { shared, table, route, driver, incoming })
+        Ok(Self { shared, table, route, device: index, driver, incoming })
     }
 
     /// For those who open connections.
@@ -145,13 +148,13 @@ impl WanStack {
     /// Applies changed settings to further connections. Device and MTU stay.
     ///
     /// # Errors
-    /// The kernel's refusal, or an interface that does not exist.
+    /// The kernel's refusal.
     pub(crate) fn configure(
         &mut self,
         config: &StackConfig,
         policies: &[Policy],
     ) -> Result<(), RunError> {
-        check_interfaces(&config.interfaces)?;
+        presence::warn_of_interfaces("wan.interfaces", &config.interfaces);
         let set = self.table.configure(selection(config, policies));
         set.map_err(|cause| RunError::Interception(Refusal::of(Operation::Nftables)(cause)))?;
         self.shared.lock().config = config.tcp.clone();
@@ -167,6 +170,9 @@ impl WanStack {
     pub(crate) fn follow_routes(&self) {
         // Without the device, whose reader reports the failure, there is nothing to route to.
         let _ = self.route.restore();
+        for version in [Version::V4, Version::V6] {
+            let _ = route_to_stack(self.device, version);
+        }
     }
 
     /// Connections decided by each policy.
@@ -245,15 +251,6 @@ fn failure(ended: Result<io::Error, JoinError>) -> RunError {
 
 fn selection(config: &StackConfig, policies: &[Policy]) -> Selection {
     Selection { interfaces: config.interfaces.clone(), policies: policies.to_vec() }
-}
-
-fn check_interfaces(names: &[String]) -> Result<(), RunError> {
-    for name in names {
-        if if_nametoindex(name.as_str()).is_err() {
-            return Err(RunError::WanInterface { name: name.clone() });
-        }
-    }
-    Ok(())
 }
 
 /// Makes the stack's own address lead to its device. The route goes with the device.

@@ -55,6 +55,14 @@ pub(crate) fn assert_reset(read: io::Result<Vec<u8>>) {
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
 }
 
+/// Reads until the connection is reset.
+pub(crate) async fn read_to_reset(socket: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let end = socket.read_to_end(&mut bytes).await.map_err(|error| error.kind());
+    assert_eq!(end, Err(io::ErrorKind::ConnectionReset), "after {} bytes", bytes.len());
+    bytes
+}
+
 /// Sends data with three urgent bytes, one at a time, and checks that everything arrives in order.
 pub(crate) async fn speak_urgently(from: &TcpStream, to: &mut TcpStream) {
     let from = SockRef::from(from);

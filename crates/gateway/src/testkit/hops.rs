@@ -83,6 +83,11 @@ impl Hops {
         exchange(&mut self.now, &self.hops)
     }
 
+    /// Lets a millisecond pass, without a turn of either side's driver.
+    pub(crate) fn carry(&mut self) {
+        carry(&mut self.now, &self.hops);
+    }
+
     /// Lets much time pass.
     pub(crate) fn pass(&mut self, time: Duration) {
         for _ in 0..time.as_millis() {
@@ -126,7 +131,8 @@ fn up(event: HopEvent) -> Option<(SessionId, Event)> {
     }
 }
 
-fn exchange(now: &mut Instant, hops: &[Hop; 2]) -> [Vec<HopEvent>; 2] {
+/// Lets a millisecond pass, in which all datagrams arrive.
+fn carry(now: &mut Instant, hops: &[Hop; 2]) {
     *now += Duration::from_millis(1);
     let mut datagram = Vec::new();
     let mut has_moved = true;
@@ -141,9 +147,21 @@ fn exchange(now: &mut Instant, hops: &[Hop; 2]) -> [Vec<HopEvent>; 2] {
             }
         }
     }
+}
+
+/// The same, and lets each side's driver have as many turns as it wants: work takes no time here.
+fn exchange(now: &mut Instant, hops: &[Hop; 2]) -> [Vec<HopEvent>; 2] {
+    carry(now, hops);
     hops.each_ref().map(|hop| {
-        let mut state = hop.part(0);
-        std::iter::from_fn(|| hop.take_event(&mut state)).collect()
+        let mut events = Vec::new();
+        loop {
+            hop.begin_turn(0);
+            let mut state = hop.part(0);
+            events.extend(std::iter::from_fn(|| hop.take_event(&mut state)));
+            if !state.wants_turn() {
+                return events;
+            }
+        }
     })
 }
 

@@ -20,20 +20,22 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use nix::net::if_::if_nametoindex;
 use pep::config::{InterceptConfig, TunnelConfig};
 use pep::egress::Egress;
 use pep::routes::Paths;
-use pep::traffic::{DEFAULT_CHANNEL, Packet, Policy, Prefix, TCP, clamped};
-use slacp::SessionId;
+use pep::traffic::{DEFAULT_CHANNEL, Fragments, Packet, Policy, Prefix, TCP, clamped};
+use slacp::{ChannelId, SessionId};
 use tokio::task::JoinHandle;
+use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
 use crate::hop::Hop;
 use crate::hop::class::LiveClasses;
+use crate::intercept::lan_routes::{LanRoutes, LanWatch, Nearby};
 use crate::intercept::rule::REFUSED;
 use crate::operate::counters::Counters;
 use crate::operate::status::TunnelStatus;
@@ -56,24 +58,31 @@ const SESSIONS_AT_ONCE: usize = 64;
 
 /// The tunnel of a gateway. Dropping it removes everything it installed.
 pub(crate) struct Tunnel {
-    name: String,
+    config: TunnelConfig,
     port: Arc<Port>,
+    /// Where packets from the device go, once it is read.
+    hop: Option<Hop>,
     reader: Option<JoinHandle<()>>,
     route: Route,
     carries_v6: bool,
+    lans: LanWatch,
 }
 
 /// Moves packets between the device and the hop.
 pub(crate) struct Port {
-    device: Device,
+    /// Made anew if somebody removes it.
+    device: RwLock<Arc<Device>>,
     table: Mutex<Table>,
     paths: Mutex<Paths>,
     classes: Arc<LiveClasses>,
+    fragments: Mutex<Fragments>,
     counters: Arc<Counters>,
     /// Whether SYNs announce only what fits into one packet of the hop.
     clamps_mss: bool,
     /// Whether the rules lack changes of the open sessions.
     is_stale: AtomicBool,
+    /// Whether the device has failed: packets pass unaccelerated.
+    has_failed: AtomicBool,
 }
 
 impl Tunnel {
@@ -94,6 +103,7 @@ impl Tunnel {
         let device = adopted.and_then(|it| it.flatten().map_or_else(|| Device::open(config), Ok));
         let device = device.map_err(|it| RunError::device(&config.name, it))?;
         let refused = |refusal| RunError::Tunnel { name: config.name.clone(), refusal };
+        let lans = LanWatch::start(selection.traffic.interfaces(), Nearby::AllInterfaces);
         let table = Table::claim(selection, &config.name);
         let table = table.map_err(Refusal::of(Operation::Nftables)).map_err(refused)?;
         let index = if_nametoindex(config.name.as_str());
@@ -103,12 +113,19 @@ impl Tunnel {
             warn_of(refusal);
         }
         tracing::info!("tunnel {}: {}, MTU {}", config.name, device.kind(), config.mtu);
-        let paths = Mutex::new(Paths::new(mesh));
-        let table = Mutex::new(table);
-        let (is_stale, clamps_mss) = (AtomicBool::new(false), config.clamp_mss);
-        let port = Port { device, table, paths, classes, counters, clamps_mss, is_stale };
-        let (port, name) = (Arc::new(port), config.name.clone());
-        Ok(Self { name, port, reader: None, route, carries_v6: without_v6.is_none() })
+        let port = Arc::new(Port {
+            device: RwLock::new(Arc::new(device)),
+            table: Mutex::new(table),
+            paths: Mutex::new(Paths::new(mesh)),
+            classes,
+            fragments: Mutex::default(),
+            counters,
+            clamps_mss: config.clamp_mss,
+            is_stale: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
+        });
+        let (config, carries_v6) = (config.clone(), without_v6.is_none());
+        Ok(Self { config, port, hop: None, reader: None, route, carries_v6, lans })
     }
 
     /// The device for another process.
@@ -116,25 +133,56 @@ impl Tunnel {
     /// # Errors
     /// If the process has no descriptor left.
     pub(crate) fn share(&self) -> io::Result<OwnedFd> {
-        self.port.device.share()
+        self.port.device().share()
     }
 
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        &self.config.name
     }
 
     /// Leaves what comes from the device to another process. What sessions bring is passed on as before.
     pub(crate) fn stop_reading(&mut self) {
+        self.hop = None;
         self.reader.take().into_iter().for_each(|reader| reader.abort());
     }
 
-    /// Restores the routes that the kernel removed when IPv6 was switched off, and applies changes of
-    /// the open sessions that were gathered.
+    /// Makes a device that was removed anew, restores the routes that the kernel removed when IPv6 was
+    /// switched off, follows the routes to clients, and applies changes of the open sessions that were
+    /// gathered.
     pub(crate) fn housekeep(&mut self) {
+        // Its reader learns that the device was removed, but not that it was renamed.
+        if if_nametoindex(self.name()).is_err() {
+            self.renew();
+        }
         if self.port.is_stale.swap(false, Ordering::Relaxed) {
             self.port.take();
         }
         self.follow_routes();
+        if self.lans.follow()
+            && let Err(error) = self.port.table().set_lans(self.lans.routes().clone())
+        {
+            tracing::warn!("{}", Refusal::of(Operation::Nftables)(error));
+        }
+    }
+
+    /// Makes the device anew.
+    fn renew(&mut self) {
+        let hop = self.hop.clone();
+        self.stop_reading();
+        self.hop.clone_from(&hop);
+        let name = &self.config.name;
+        let made = Device::open(&self.config).map_err(|refusal| refusal.to_string());
+        let index = if_nametoindex(name.as_str()).map_err(|errno| errno.to_string());
+        let (device, index) = match made.and_then(|device| Ok((device, index?))) {
+            Ok(made) => made,
+            Err(error) => return tracing::debug!("the tunnel's device is not there: {error}"),
+        };
+        tracing::info!("tunnel {name}: its device was made anew");
+        self.route.lead_to(index);
+        self.port.renew(device);
+        if let Some(hop) = hop {
+            self.start(hop);
+        }
     }
 
     fn follow_routes(&mut self) {
@@ -152,7 +200,8 @@ impl Tunnel {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn configure(&self, selection: Selection) -> Result<(), RunError> {
+    pub(crate) fn configure(&mut self, selection: Selection) -> Result<(), RunError> {
+        self.lans.follow_interfaces(selection.traffic.interfaces());
         let configured = self.port.table().configure(selection);
         configured.map_err(Refusal::of(Operation::Nftables)).map_err(RunError::Interception)
     }
@@ -185,6 +234,7 @@ impl Tunnel {
     /// Starts sending packets from the device over `hop`.
     pub(crate) fn start(&mut self, hop: Hop) {
         let port = self.port.clone();
+        self.hop = Some(hop.clone());
         self.reader = Some(tokio::spawn(async move { port.read(&hop).await }));
     }
 
@@ -244,9 +294,23 @@ impl Port {
         }
     }
 
-    /// Updates the table, so that the kernel marks packets for the open sessions.
+    fn device(&self) -> Arc<Device> {
+        self.device.read().expect("nobody panics while holding the device").clone()
+    }
+
+    /// Goes on with another device.
+    fn renew(&self, device: Device) {
+        let mut current = self.device.write().expect("nobody panics while holding the device");
+        *current = Arc::new(device);
+        drop(current);
+        self.has_failed.store(false, Ordering::Relaxed);
+        self.take();
+    }
+
+    /// Updates the table, so that the kernel marks packets for the open sessions while there is a device.
     fn take(&self) {
-        let networks = self.paths().open_networks();
+        let has_failed = self.has_failed.load(Ordering::Relaxed);
+        let networks = if has_failed { Vec::new() } else { self.paths().open_networks() };
         if let Err(error) = self.table().take(networks) {
             tracing::warn!("cannot update the tunnel's rules: {error}");
         }
@@ -261,17 +325,19 @@ impl Port {
     /// Sends packets from the device to their sessions until the device fails; then packets pass
     /// unaccelerated.
     async fn read(&self, hop: &Hop) {
+        let device = self.device();
         let mut buffer = vec![0; LONGEST_PACKET];
         loop {
             for _ in 0..PACKETS_PER_TURN {
-                match self.device.receive(&mut buffer).await {
+                match device.receive(&mut buffer).await {
                     Ok(length) => self.send(hop, &buffer[..length]),
                     Err(error) => {
                         tracing::warn!(
                             "the tunnel has failed, packets pass unaccelerated: \
                                         {error}"
                         );
-                        return self.close();
+                        self.has_failed.store(true, Ordering::Relaxed);
+                        return self.take();
                     }
                 }
             }
@@ -281,18 +347,25 @@ impl Port {
 
     /// Sends a packet to the session that its destination is behind.
     fn send(&self, hop: &Hop, bytes: &[u8]) {
+        let now = clock::now();
         let packet = Packet::parse(bytes).filter(Packet::is_routable);
         let sent = packet.and_then(|packet| {
             let session = self.paths().to(packet.destination)?;
-            let channel = self.classes.read().of_packet(&packet);
+            let channel = self.channel(now, &packet);
             let clamped = self.clamp(hop, session, &packet, bytes);
             let bytes = clamped.as_deref().unwrap_or(bytes);
-            hop.send_packet(clock::now(), session, channel, bytes).ok()
+            hop.send_packet(now, session, channel, bytes).ok()
         });
         match sent {
             Some(()) => self.counters.packets_to_hop.increment(),
             None => self.counters.packets_dropped.increment(),
         }
+    }
+
+    fn channel(&self, now: Instant, packet: &Packet) -> ChannelId {
+        let own = self.classes.read().of_packet(packet);
+        let mut fragments = self.fragments.lock().expect("nobody panics while holding fragments");
+        fragments.channel(now, packet, own)
     }
 
     /// A copy of a SYN that announces no longer segments than fit into one packet of the hop, if it
@@ -322,7 +395,7 @@ impl Port {
             self.counters.packets_foreign.increment();
             return false;
         }
-        match self.device.send(bytes) {
+        match self.device().send(bytes) {
             Ok(()) => {
                 self.counters.packets_from_hop.increment();
                 true
@@ -347,8 +420,9 @@ pub(crate) fn of_clients(
     accept: &Egress,
 ) -> Selection {
     let (interfaces, own) = (intercept.interfaces.clone(), intercept.own_traffic);
+    let lans = LanRoutes::of(&interfaces, Nearby::AllInterfaces);
     Selection {
-        traffic: Traffic::OfClients { interfaces, own },
+        traffic: Traffic::OfClients { interfaces, own, lans },
         policies: policies.to_vec(),
         admitted: Admitted::from_anyone(accept),
         counts_connections: false,
@@ -369,6 +443,10 @@ pub(crate) fn print(config: &TunnelConfig, selection: &Selection, networks: &[Pr
 
 #[cfg(test)]
 mod tests {
+    use netlink_packet_route::RouteNetlinkMessage;
+    use netlink_packet_route::link::LinkMessage;
+    use netlink_packet_route::route::{RouteAttribute, RouteMessage};
+    use os::netlink::RouteSocket;
     use pep::config::TunnelDevice;
     use pep::traffic::{Classes, Definition};
 
@@ -387,6 +465,10 @@ mod tests {
 
     /// Runs `work` with a hub's tunnel for one terminal, whose network is [`THEIRS`].
     fn with_tunnel(work: impl FnOnce(&mut Hops, &Tunnel) + Send + 'static) {
+        with_tunnel_to_change(async move |hops, tunnel| work(hops, tunnel));
+    }
+
+    fn with_tunnel_to_change(work: impl AsyncFnOnce(&mut Hops, &mut Tunnel) + Send + 'static) {
         in_namespace(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
@@ -402,10 +484,10 @@ mod tests {
                     admitted: Admitted::from_anyone(&Egress::everywhere()),
                     counts_connections: false,
                 };
-                let tunnel =
+                let mut tunnel =
                     Tunnel::install(&config, selection, false, classes, Arc::default(), None)
                         .unwrap();
-                work(&mut hops, &tunnel);
+                work(&mut hops, &mut tunnel).await;
             });
         });
     }
@@ -459,6 +541,29 @@ mod tests {
             }
             assert_eq!(counts(tunnel)[1..3], [1, 1]);
             assert_eq!(counts(tunnel)[3], 3);
+        });
+    }
+
+    #[test]
+    fn a_device_that_is_removed_is_made_anew() {
+        with_tunnel_to_change(async |hops, tunnel| {
+            let (hub, session) = (hops.hops[0].clone(), hops.sessions[0]);
+            assert!(tunnel.add(&hub, session, vec![THEIRS.parse().unwrap()]));
+            tunnel.start(hub);
+            let before = if_nametoindex("test0").unwrap();
+            let mut link = LinkMessage::default();
+            link.header.index = before;
+            let mut kernel = RouteSocket::open().unwrap();
+            assert!(kernel.remove(RouteNetlinkMessage::DelLink(link)).unwrap());
+            tunnel.housekeep();
+            let after = if_nametoindex("test0").unwrap();
+            assert!(after != before && tunnel.reader.is_some());
+            assert!(!tunnel.port.has_failed.load(Ordering::Relaxed));
+            let into_it = |route: &RouteMessage| {
+                route.attributes.contains(&RouteAttribute::Oif(after))
+                    && route.header.destination_prefix_length == 0
+            };
+            assert!(kernel.routes().unwrap().iter().any(into_it));
         });
     }
 

@@ -80,6 +80,11 @@ impl Route {
         routing::for_versions(&VERSIONS, |version| self.add(&mut kernel, version))
     }
 
+    /// Leads to another device from the next [`Self::restore`] on.
+    pub(crate) fn lead_to(&mut self, device: u32) {
+        self.device = device;
+    }
+
     fn add(&self, kernel: &mut RouteSocket, version: Version) -> Result<(), Refusal> {
         let mut route = route(self.slot, version);
         route.attributes.push(RouteAttribute::Oif(self.device));

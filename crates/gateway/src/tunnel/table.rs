@@ -13,6 +13,7 @@ use pep::traffic::{Action, Policy, Prefix, Subject};
 
 use super::admit::{self, Admitted};
 use super::route::Slot;
+use crate::intercept::lan_routes::LanRoutes;
 use crate::intercept::netfilter::{SLOTS, to};
 use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
 use crate::intercept::rule::{Mark, REFUSED, Term};
@@ -55,6 +56,8 @@ pub(crate) enum Traffic {
         interfaces: Vec<String>,
         /// Also this machine's own connections, as far as policies select them.
         own: bool,
+        /// What is routed to clients.
+        lans: LanRoutes,
     },
     /// On a hub: packets to its terminals' clients, from anywhere.
     ToTerminals {
@@ -64,22 +67,32 @@ pub(crate) enum Traffic {
 }
 
 impl Traffic {
+    /// Interfaces towards clients.
+    pub(crate) fn interfaces(&self) -> &[String] {
+        match self {
+            Self::OfClients { interfaces, .. } => interfaces,
+            Self::ToTerminals { .. } => &[],
+        }
+    }
+
     /// Rules that select traffic to decide about, while the tunnel serves `networks`.
     fn selected(&self, networks: &[Prefix]) -> Vec<Rule> {
-        let each: Vec<Rule> = match self {
-            Self::OfClients { interfaces, .. } => interfaces
+        let onward: Vec<Rule> = match self {
+            Self::OfClients { interfaces, lans, .. } => {
+                let decide = [vec![Term::ToElsewhere, Term::ToOneHost, Term::Goto(WHOLE)]];
+                interfaces.iter().flat_map(|interface| lans.rules(interface, &decide)).collect()
+            }
+            Self::ToTerminals { .. } => networks
                 .iter()
-                .map(|it| vec![Term::From(it.clone()), Term::ToElsewhere, Term::ToOneHost])
+                .map(|network| [to(network), vec![Term::Goto(WHOLE)]].concat())
                 .collect(),
-            Self::ToTerminals { .. } => networks.iter().map(to).collect(),
         };
-        let onward = each.into_iter().map(|rule| [rule, vec![Term::Goto(WHOLE)]].concat());
         [vec![Term::MarkedAny(ALL_MARKS), Term::Return]].into_iter().chain(onward).collect()
     }
 
     /// Rules that select this machine's own traffic; only for a terminal's connections.
     fn own(&self) -> Option<Vec<Rule>> {
-        let Self::OfClients { interfaces, own: true } = self else { return None };
+        let Self::OfClients { interfaces, own: true, .. } = self else { return None };
         let mut rules = vec![vec![Term::MarkedAny(ALL_MARKS), Term::Return]];
         rules.extend(interfaces.iter().map(|it| vec![Term::Through(it.clone()), Term::Return]));
         rules.push(vec![Term::Tcp, Term::ToElsewhere, Term::ToOneHost, Term::Goto(WHOLE)]);
@@ -224,6 +237,14 @@ impl Table {
         self.fill(false)
     }
 
+    /// Leaves alone what is routed to clients.
+    pub(crate) fn set_lans(&mut self, routes: LanRoutes) -> io::Result<()> {
+        if let Traffic::OfClients { lans, .. } = &mut self.selection.traffic {
+            *lans = routes;
+        }
+        self.fill(false)
+    }
+
     /// Applies new interfaces and policies, whose counters start from zero.
     pub(crate) fn configure(&mut self, selection: Selection) -> io::Result<()> {
         let changed = selection.policies != self.selection.policies;
@@ -272,7 +293,8 @@ mod tests {
 
     fn selections() -> [Selection; 3] {
         let interfaces = || vec!["lan0".to_owned(), "lan1".to_owned()];
-        let clients = |own| Traffic::OfClients { interfaces: interfaces(), own };
+        let lans = || LanRoutes::example(&["lan0", "lan1"]);
+        let clients = |own| Traffic::OfClients { interfaces: interfaces(), own, lans: lans() };
         let web = vec![Ports { protocol: Some(UDP), first: 443, last: 443 }];
         let to = vec!["192.0.2.0/24".parse().unwrap()];
         let policies = vec![
@@ -311,6 +333,9 @@ mod tests {
                 let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
                 nft(&["delete", "table", "inet", "printed"], "").unwrap();
                 assert_eq!(chains(&ours), chains(&theirs));
+                let leaves_lans_alone = ours.contains("fib daddr . mark oifname \"lan1\" return");
+                let of_clients = !selection.traffic.interfaces().is_empty();
+                assert_eq!(leaves_lans_alone, of_clients, "{ours}");
                 for part in ["meta mark set", "udp dport 443", "ip6 dscp cs1", "ct state"] {
                     assert!(ours.contains(part), "{part} is not in {ours}");
                 }

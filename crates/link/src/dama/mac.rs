@@ -91,7 +91,8 @@ impl<P: Payload> Buffers<P> {
     /// Takes a packet, or drops it.
     pub(super) fn push(&mut self, now: Instant, packet: P) {
         let (class, len) = (packet.class(), packet.wire_len());
-        let mut frame = Frame { packet, len, number: self.counters.offered.packets };
+        let carried = u64::from(self.cell.count(len)) * u64::from(self.cell.wire);
+        let mut frame = Frame { packet, len, carried, number: self.counters.offered.packets };
         self.counters.offered.add(len);
         let fits = self.fits(class, len);
         let lane = &mut self.lanes[class as usize];

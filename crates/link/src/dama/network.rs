@@ -199,7 +199,7 @@ impl<P: Payload> Dama<P> {
                 counters.lost.add(frame.len);
                 continue;
             }
-            counters.delivered.add(frame.len);
+            counters.deliver(&frame);
             return Some((at, terminal, frame.packet));
         }
     }

@@ -169,7 +169,10 @@ mod tests {
         for at in 1000..1000 + until {
             while fifo.len() < 20 {
                 counters.inside.add(1500);
-                fifo.push(ms(at - wait), Frame { packet: 1500usize, len: 1500, number: 0 });
+                fifo.push(
+                    ms(at - wait),
+                    Frame { packet: 1500usize, len: 1500, carried: 0, number: 0 },
+                );
             }
             let before = counters.dropped_early.packets;
             // Makes everything else as old as its head.
@@ -206,8 +209,8 @@ mod tests {
         let mut state = State::new(CoDel::for_rtt(Duration::from_millis(100)));
         let (mut fifo, mut counters) = (Fifo::new(), Counters::default());
         for at in 0..1000 {
-            fifo.push(ms(at), Frame { packet: 1500usize, len: 1500, number: 0 });
-            fifo.push(ms(at), Frame { packet: 1500usize, len: 1500, number: 0 });
+            fifo.push(ms(at), Frame { packet: 1500usize, len: 1500, carried: 0, number: 0 });
+            fifo.push(ms(at), Frame { packet: 1500usize, len: 1500, carried: 0, number: 0 });
             state.pop(&mut fifo, ms(at + 50), &mut counters);
             state.pop(&mut fifo, ms(at + 50), &mut counters);
         }

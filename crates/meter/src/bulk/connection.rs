@@ -8,7 +8,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::net::tcp::WriteHalf;
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::arrange::Arranged;
 use crate::answer::{Answer, Receipt};
@@ -20,6 +20,7 @@ use crate::payload::{Payload, Side, flow_key};
 use crate::reports::flow::FlowReport;
 use crate::request::{Request, Work};
 use crate::sender::{self, RttMean, SenderReport};
+use crate::stop::Early;
 use crate::stream::{self, Plan, Source};
 
 /// How long both ends may take to close after all payload has arrived.
@@ -34,14 +35,18 @@ pub(crate) async fn run(
     socket: Result<TcpSocket, FlowError>,
     arranged: Option<Arranged>,
 ) -> FlowReport {
-    sleep_until(start).await;
+    if options.stop.limited(Duration::MAX, sleep_until(start)).await.is_err() {
+        report.start = start.min(Instant::now()).max(begin) - begin;
+        report.close(Outcome::Interrupted, Duration::ZERO);
+        return report;
+    }
     let start = start.max(begin);
     report.start = start - begin;
     let mut flow = Flow { options: &options, start, ended: None, report: &mut report };
     let limit = options.limit.unwrap_or(Duration::MAX);
-    let outcome = match timeout(limit, flow.run(socket, arranged.as_ref())).await {
-        Ok(Ok(stream)) => match timeout(CLOSE_LIMIT, flow.part(stream)).await {
-            Err(_) => Outcome::Failed { error: "the server did not close".to_owned() },
+    let outcome = match options.stop.limited(limit, flow.run(socket, arranged.as_ref())).await {
+        Ok(Ok(stream)) => match options.stop.limited(CLOSE_LIMIT, flow.part(stream)).await {
+            Err(Early::Limit) => Outcome::Failed { error: "the server did not close".to_owned() },
             parted => Outcome::of(parted),
         },
         ended => Outcome::of(ended.map(|ended| ended.map(drop))),

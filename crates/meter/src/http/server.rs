@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::congestion::CongestionError;
+use crate::congestion::{CongestionError, Unpaced};
 use crate::http::head::refusal;
 use crate::http::{self, HttpError, RequestHead, ResponseHead};
 use crate::payload::{Payload, Side};
@@ -32,7 +32,11 @@ pub enum HttpServeError {
 }
 
 /// Serves the requests of a connection, of which `first` has been read.
-pub(crate) async fn serve(stream: &mut TcpStream, first: &[u8]) -> Result<(), HttpServeError> {
+pub(crate) async fn serve(
+    stream: &mut TcpStream,
+    first: &[u8],
+    unpaced: &Unpaced,
+) -> Result<(), HttpServeError> {
     let socket = sender::copy(stream)?;
     let (reader, mut writer) = stream.split();
     let mut reader = BufReader::new(first.chain(reader));
@@ -48,9 +52,8 @@ pub(crate) async fn serve(stream: &mut TcpStream, first: &[u8]) -> Result<(), Ht
                 return Err(error.into());
             }
         };
-        if let Some(name) = &request.object.congestion_control
-            && let Err(error) = name.apply(&SockRef::from(&socket))
-        {
+        let wanted = request.object.congestion_control.as_ref();
+        if let Err(error) = unpaced.settle(&SockRef::from(&socket), wanted) {
             refuse(&mut writer, "409 No such congestion control").await?;
             return Err(error.into());
         }

@@ -195,7 +195,7 @@ impl Connection {
 
     fn fail(&self, object: usize, result: Result<(), FlowError>) {
         if let Err(error) = result {
-            self.page.note(object, |it| it.outcome = Outcome::of::<()>(Ok(Err(error))));
+            self.page.note(object, |it| it.outcome = Outcome::of(Ok(Err(error))));
         }
     }
 

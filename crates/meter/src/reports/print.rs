@@ -88,6 +88,7 @@ fn outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Complete => "complete, verified".to_owned(),
         Outcome::Unfinished => "unfinished at the time limit".to_owned(),
+        Outcome::Interrupted => "interrupted".to_owned(),
         Outcome::Truncated => "truncated".to_owned(),
         Outcome::Corrupt { offset } => format!("corrupt from byte {offset}"),
         Outcome::Failed { error } => format!("failed: {error}"),
@@ -99,6 +100,7 @@ fn state(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Complete => "complete",
         Outcome::Unfinished => "unfinished",
+        Outcome::Interrupted => "interrupted",
         Outcome::Truncated => "truncated",
         Outcome::Corrupt { .. } => "corrupt",
         Outcome::Failed { .. } => "failed",

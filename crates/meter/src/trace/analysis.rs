@@ -6,8 +6,11 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
+use super::clock::Clocks;
 use super::connection::{Connection, Plots};
-use super::file::{self, CaptureError};
+use super::copies::Copies;
+use super::file::{self, CaptureError, Record};
+use super::left_out::LeftOut;
 use super::link_type::LinkType;
 use super::packet::{Content, Packet};
 use super::report::{ConnectionReport, TraceReport};
@@ -40,16 +43,16 @@ pub struct Trace {
 ///
 /// For each direction it keeps at most 65,536 segments in flight (32 bytes each), 4,096 time
 /// stamps, 4,096 holes and twice 4,096 ranges: 2.5 MB, of which a connection without loss uses only
-/// what is in flight. A direction's graph takes at most 2.8 MB more. The file is never loaded into
-/// memory.
+/// what is in flight. A direction's graph takes at most 2.8 MB more. The last 65,536 TCP packets
+/// are remembered to recognise their copies: 20 MB. The file is never loaded into memory.
 ///
 /// # Errors
-/// If the file is not a capture.
+/// If the file is not a capture, or fails before its first packet.
 pub fn analyse(source: impl Read, options: TraceOptions) -> Result<Trace, CaptureError> {
     let mut analysis = Analysis::new(options);
-    let read = file::read(source, &mut |packet| analysis.take(packet));
+    let read = file::read(source, &mut |record| analysis.record(&record));
     match read {
-        Err(error @ CaptureError::Foreign { .. }) => Err(error),
+        Err(error) if analysis.packets == 0 => Err(error),
         read => Ok(analysis.finish(read)),
     }
 }
@@ -67,16 +70,9 @@ pub struct Analysis {
     connections: u64,
     packets: u64,
     tcp_packets: u64,
+    clocks: Clocks,
+    copies: Copies,
     left_out: LeftOut,
-}
-
-/// Packets that are not analysed.
-#[derive(Debug, Default)]
-struct LeftOut {
-    fragments: u64,
-    unreadable: u64,
-    unknown_links: BTreeMap<u32, u64>,
-    connections: u64,
 }
 
 impl Analysis {
@@ -90,23 +86,36 @@ impl Analysis {
             connections: 0,
             packets: 0,
             tcp_packets: 0,
+            clocks: Clocks::default(),
+            copies: Copies::default(),
             left_out: LeftOut::default(),
+        }
+    }
+
+    fn record(&mut self, record: &Record<'_>) {
+        match *record {
+            Record::Packet(ref packet) => self.take(packet),
+            Record::Lost { interface, packets } => self.left_out.lost(interface, packets),
+            Record::Unknown { kind } => self.left_out.block(kind),
         }
     }
 
     /// Adds a packet.
     pub fn take(&mut self, packet: &Packet<'_>) {
         self.packets += 1;
-        self.begin.get_or_insert(packet.time);
+        if packet.time.is_none() {
+            self.left_out.untimed += 1;
+        }
+        let time = self.clocks.time(packet.interface, packet.time);
+        self.begin.get_or_insert(time);
         if let LinkType::Unknown(number) = packet.link {
-            *self.left_out.unknown_links.entry(number).or_default() += 1;
-            return;
+            return self.left_out.link(number);
         }
         match packet.content() {
-            Content::Tcp(segment) => self.segment(packet.interface, &segment),
+            Content::Tcp(segment) => self.segment(packet.interface, &Segment { time, ..segment }),
             Content::Fragment => self.left_out.fragments += 1,
             Content::Unreadable => self.left_out.unreadable += 1,
-            Content::Other => {}
+            Content::Other(protocol) => self.left_out.protocol(protocol),
         }
     }
 
@@ -121,8 +130,12 @@ impl Analysis {
         {
             self.end(over);
         }
+        let set_back = self.clocks.set_back;
         if let Some(connection) = self.live.get_mut(&key) {
-            return connection.take(segment);
+            if connection.take(segment, set_back, &mut self.copies) {
+                self.left_out.copies += 1;
+            }
+            return;
         }
         if self.connections == CONNECTIONS_MAX {
             self.left_out.connections += 1;
@@ -131,7 +144,7 @@ impl Analysis {
         self.connections += 1;
         let plotted = self.options.plots && self.is_plotted(self.connections);
         let mut connection = Connection::new(self.connections, interface, segment, plotted);
-        connection.take(segment);
+        connection.take(segment, set_back, &mut self.copies);
         self.live.insert(key, connection);
     }
 
@@ -148,7 +161,7 @@ impl Analysis {
 
     /// Finishes after all packets were added; `read` is how the file ended.
     pub fn finish(mut self, read: Result<(), CaptureError>) -> Trace {
-        let mut warnings = self.left_out.warnings();
+        let mut warnings = self.left_out.warnings(&self.clocks);
         if let Err(error) = read {
             warnings.push(format!("{error}, after {} packets", self.packets));
         }
@@ -163,27 +176,13 @@ impl Analysis {
         let mut trace = Trace::default();
         trace.report.packets = self.packets;
         trace.report.tcp_packets = self.tcp_packets;
+        trace.report.other_packets = self.left_out.other_packets();
         for (report, plots) in self.done {
             trace.plots.extend(plots.map(|plots| (report.number, plots)));
             trace.report.connections.push(report);
         }
         trace.report.warnings = warnings;
         trace
-    }
-}
-
-impl LeftOut {
-    fn warnings(&self) -> Vec<String> {
-        let counted = [
-            (self.fragments, "fragments of IP packets with TCP are not analysed"),
-            (self.unreadable, "packets are truncated in the capture, or have damaged headers"),
-            (self.connections, "packets belong to connections beyond the limit"),
-        ];
-        let counted = counted.into_iter().filter(|(count, _)| *count > 0);
-        let links = self.unknown_links.iter().map(|(number, count)| {
-            format!("{count} packets have a link-layer header of the unknown type {number}")
-        });
-        counted.map(|(count, what)| format!("{count} {what}")).chain(links).collect()
     }
 }
 

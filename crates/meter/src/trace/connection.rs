@@ -1,9 +1,11 @@
 //! A connection: its two directions, its beginning and its end.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use units::Instant;
 
+use super::copies::{Copies, Sender};
 use super::half::Half;
 use super::plot::Plot;
 use super::report::{ConnectionReport, Ending};
@@ -25,6 +27,12 @@ pub(super) struct Connection {
     opened: Option<Instant>,
     /// Which side sent the first RST before both had sent FIN.
     reset_by: Option<usize>,
+    /// What tells copies of each side's packets.
+    senders: [Sender; 2],
+    /// Whether the file says when each packet was captured.
+    timed: bool,
+    /// How often the clock had been set back at the last packet.
+    set_back: u64,
 }
 
 /// The two graphs of a connection: A to B, B to A.
@@ -46,6 +54,9 @@ impl Connection {
             opening: None,
             opened: None,
             reset_by: None,
+            senders: Default::default(),
+            timed: true,
+            set_back: 0,
         }
     }
 
@@ -65,10 +76,21 @@ impl Connection {
         }
     }
 
-    /// Adds a segment.
-    pub(super) fn take(&mut self, segment: &Segment) {
+    /// Adds a segment, unless it is a copy; returns whether it is one. `set_back` is how often the
+    /// clock was set back so far.
+    pub(super) fn take(&mut self, segment: &Segment, set_back: u64, copies: &mut Copies) -> bool {
         let side = self.side(segment);
+        self.timed &= segment.timed;
         self.last = self.last.max(segment.time);
+        let rtt = self.halves.iter().filter_map(Half::rtt_min).min();
+        if copies.is_copy(segment, self.interface, &mut self.senders[side], rtt) {
+            self.halves[side].seen_again();
+            return true;
+        }
+        if self.set_back != set_back {
+            self.halves.iter_mut().for_each(Half::clock_was_set);
+            self.set_back = set_back;
+        }
         if segment.flags.rst && !self.halves.iter().all(Half::has_ended) {
             self.reset_by.get_or_insert(side);
         }
@@ -81,6 +103,7 @@ impl Connection {
             self.opened.get_or_insert(segment.time);
         }
         self.halves[side].sent(segment, &said);
+        false
     }
 
     fn side(&self, segment: &Segment) -> usize {
@@ -116,21 +139,30 @@ impl Connection {
     /// Returns the report and the graphs; `begin` is the time of the capture's first packet.
     pub(super) fn finish(mut self, begin: Instant) -> (ConnectionReport, Option<Plots>) {
         self.halves.iter_mut().for_each(|half| half.finish(self.last));
-        let [a, b] = [0, 1].map(|side| self.halves[side].report(self.first, self.scale(side)));
+        let [mut a, mut b] =
+            [0, 1].map(|side| self.halves[side].report(self.first, self.scale(side)));
+        if !self.timed {
+            a.forget_times();
+            b.forget_times();
+        }
+        let timed = |time: Option<Duration>| time.filter(|_| self.timed);
         let report = ConnectionReport {
             number: self.number,
             interface: self.interface,
             a: self.sides[0],
             b: self.sides[1],
-            start: self.first.saturating_since(begin),
-            lasted: self.last.saturating_since(self.first),
-            handshake: self.opening.zip(self.opened).map(|(from, to)| to.saturating_since(from)),
+            start: timed(Some(self.first.saturating_since(begin))),
+            lasted: timed(Some(self.last.saturating_since(self.first))),
+            handshake: timed(
+                self.opening.zip(self.opened).map(|(from, to)| to.saturating_since(from)),
+            ),
             begins_in_capture: self.both_syns(),
             ending: self.ending(),
             a_to_b: a,
             b_to_a: b,
         };
         let [a, b] = self.halves.map(|half| half.plot);
-        (report, a.zip(b).map(|(a, b)| [a, b]))
+        // A graph over time needs times.
+        (report, a.zip(b).filter(|_| self.timed).map(|(a, b)| [a, b]))
     }
 }

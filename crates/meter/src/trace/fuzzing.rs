@@ -12,13 +12,16 @@ pub fn capture(bytes: &[u8]) {
     let report = &trace.report;
     let packets = |it: &DirectionReport| it.packets;
     let directions = || report.connections.iter().flat_map(|it| [&it.a_to_b, &it.b_to_a]);
-    assert!(directions().map(packets).sum::<u64>() <= report.tcp_packets);
+    let seen = directions().map(|it| packets(it) + it.copies).sum::<u64>();
+    assert!(seen <= report.tcp_packets);
+    assert!(report.tcp_packets + report.other_packets.values().sum::<u64>() <= report.packets);
     for it in directions() {
         assert_eq!(it.payload_bytes, it.unique_bytes + it.retransmitted_bytes, "{it:#?}");
         assert!(it.data_packets + it.pure_acks <= it.packets, "{it:#?}");
         assert!(it.needless_packets <= it.retransmitted_packets, "{it:#?}");
         let mean = it.outstanding_mean_bytes.unwrap_or(0.0);
-        assert!(mean <= it.outstanding_max_bytes as f64 * 1.000_001, "{it:#?}");
+        let max = it.outstanding_max_bytes.unwrap_or(0);
+        assert!(mean <= max as f64 * 1.000_001, "{it:#?}");
     }
     // Drawing takes longer than everything else, so two graphs have to do.
     for (number, plots) in trace.plots.iter().take(2) {

@@ -32,6 +32,8 @@ pub(super) struct Half {
     /// Whether any payload was acknowledged.
     data_acked: bool,
     counts: Counts,
+    /// The byte of a probe that a closed window may have taken all the same.
+    probe: Option<Payload>,
     delivery: Delivery,
     rtt: Rtt,
     windows: Windows,
@@ -49,6 +51,7 @@ pub(super) struct Half {
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     packets: u64,
+    copies: u64,
     data_packets: u64,
     pure_acks: u64,
     duplicate_acks: u64,
@@ -108,10 +111,13 @@ impl Half {
             self.windows.advertised(segment.window);
         }
         let end = start + u64::from(segment.length);
-        let probe = self.is_probe(segment, start);
-        self.counts.probes += u64::from(probe);
-        if segment.length > 0 {
-            self.payload(segment, start, end, probe);
+        let stamp = segment.options.timestamps.map(|(value, _)| value);
+        let it = Payload { time: segment.time, start, end, stamp };
+        if self.is_probe(segment, start) {
+            self.counts.probes += 1;
+            self.probe = Some(it).filter(|_| start >= self.delivery.high() && segment.length > 0);
+        } else if segment.length > 0 {
+            self.payload(&it);
         }
         if segment.flags.fin {
             self.counts.fins_again += u64::from(self.fin.is_some());
@@ -142,25 +148,25 @@ impl Half {
         number + 1
     }
 
-    /// RFC 9293 §3.8.4 and §3.8.6.1: at most one byte below the next expected, when everything is
-    /// acknowledged or the window is closed.
+    /// RFC 9293 §3.8.4 and §3.8.6.1: at most one byte, when everything is acknowledged: the last
+    /// one again (a keep-alive, or Linux's window probe), or the next one into a closed window.
     fn is_probe(&self, segment: &Segment, start: u64) -> bool {
         let high = self.delivery.high();
         let plain = !segment.flags.syn && !segment.flags.fin;
         let all_acked = self.acked.is_some_and(|acked| acked >= high);
-        plain && all_acked && segment.length <= 1 && start + 1 == high
+        let closed = self.last_word.is_some_and(|(_, window)| window == 0);
+        let next = closed && segment.length == 1 && start == high;
+        plain && all_acked && segment.length <= 1 && (start + 1 == high || next)
     }
 
-    fn payload(&mut self, segment: &Segment, start: u64, end: u64, probe: bool) {
-        let time = segment.time;
+    fn payload(&mut self, it: &Payload) {
+        let Payload { time, start, end, stamp } = *it;
         if self.base.is_none() {
             self.delivery.begin(start);
         }
         self.base = Some(self.base.map_or(start, |base| base.min(start)));
-        let stamp = segment.options.timestamps.map(|(value, _)| value);
-        let it = Payload { time, start, end, stamp };
         let acked = self.acked.unwrap_or(0);
-        let fate = self.delivery.take(&it, acked, self.rtt.min());
+        let fate = self.delivery.take(it, acked, self.rtt.min());
         self.times.sent(time);
         let counts = &mut self.counts;
         counts.data_packets += 1;
@@ -175,9 +181,8 @@ impl Half {
         match fate {
             Fate::New => self.rtt.sent(time, start, end),
             Fate::Retransmitted { needless } => {
-                // A probe with a byte says nothing about losses.
-                counts.retransmitted_packets += u64::from(!probe);
-                counts.needless_packets += u64::from(needless && !probe);
+                counts.retransmitted_packets += 1;
+                counts.needless_packets += u64::from(needless);
                 self.rtt.repaired(start, end);
             }
             Fate::Repair => {
@@ -209,6 +214,12 @@ impl Half {
         self.last_word = word;
         if self.acked.is_none_or(|acked| ack > acked) {
             said.new = true;
+            // The receiver has taken the byte of a probe, unless it came again as payload.
+            if let Some(probe) = self.probe.take_if(|probe| probe.end <= ack)
+                && self.delivery.seen(probe.start, probe.end) == 0
+            {
+                self.payload(&probe);
+            }
             self.acknowledged(segment, ack);
         }
         if let Some(scale) = scale.filter(|_| self.acked == Some(ack)) {
@@ -270,7 +281,7 @@ impl Half {
             self.window_limited.set(time, little && more);
             self.zero_window.set(time, window == 0);
         }
-        if let Some(plot) = &mut self.plot {
+        if let Some(plot) = self.plot.as_mut().filter(|_| self.acked.is_some()) {
             plot.outstanding.level(time, outstanding);
         }
     }
@@ -301,6 +312,21 @@ impl Half {
         self.syn.map(|(number, _)| number as u32 == sequence)
     }
 
+    /// The shortest round-trip time so far.
+    pub(super) fn rtt_min(&self) -> Option<Duration> {
+        self.rtt.min()
+    }
+
+    /// Counts a packet that is a copy of an earlier one.
+    pub(super) fn seen_again(&mut self) {
+        self.counts.copies += 1;
+    }
+
+    /// Handles a step of the capture's clock.
+    pub(super) fn clock_was_set(&mut self) {
+        self.rtt.forget();
+    }
+
     /// Whether this side has sent anything.
     pub(super) fn has_sent(&self) -> bool {
         self.counts.packets > 0
@@ -326,6 +352,7 @@ impl Half {
         let sending = times.first.zip(times.last);
         DirectionReport {
             packets: counts.packets,
+            copies: counts.copies,
             data_packets: counts.data_packets,
             pure_acks: counts.pure_acks,
             duplicate_acks: counts.duplicate_acks,
@@ -351,9 +378,12 @@ impl Half {
             sack_permitted: syn.is_some_and(|options| options.sack_permitted),
             timestamps: counts.timestamps,
             advertised_window: scale.and_then(|scale| self.windows.report(scale)),
-            initial_window_bytes: syn.map(|_| counts.initial_window).filter(|&it| it > 0),
-            outstanding_max_bytes: self.outstanding.max(),
-            outstanding_mean_bytes: self.outstanding.mean(),
+            initial_window_bytes: syn
+                .filter(|_| self.data_acked)
+                .map(|_| counts.initial_window)
+                .filter(|&it| it > 0),
+            outstanding_max_bytes: self.acked.map(|_| self.outstanding.max()),
+            outstanding_mean_bytes: self.acked.and_then(|_| self.outstanding.mean()),
             window_limited: self.window.map(|_| self.window_limited.total()),
             zero_window: self.window.map(|_| self.zero_window.total()),
             rtt: self.rtt.by_ack().durations(),

@@ -1,5 +1,7 @@
 //! The supported link-layer header types (<https://www.tcpdump.org/linktypes.html>).
 
+use super::layers::{Layer, Place};
+
 /// A link-layer header type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
@@ -13,19 +15,12 @@ pub enum LinkType {
     Cooked1,
     /// Linux "cooked", version 2 (SLL2).
     Cooked2,
+    /// PPP, with the address field or without.
+    Ppp,
+    /// A PPPoE packet without the Ethernet frame around it.
+    Session,
     /// An unsupported type.
     Unknown(u32),
-}
-
-/// What follows a removed header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Network {
-    /// An Ethernet frame.
-    Ethernet,
-    /// An IP packet.
-    Ip,
-    /// A packet of this EtherType.
-    Type(u16),
 }
 
 impl LinkType {
@@ -35,6 +30,8 @@ impl LinkType {
         match number & 0xffff {
             0 | 108 => Self::Null,
             1 => Self::Ethernet,
+            9 | 50 => Self::Ppp,
+            51 => Self::Session,
             // 12 and 14 are operating systems' own numbers.
             12 | 14 | 101 | 228 | 229 => Self::Raw,
             113 => Self::Cooked1,
@@ -44,17 +41,26 @@ impl LinkType {
     }
 
     /// Removes the header; `None` if there are too few bytes.
-    pub(super) fn network(self, bytes: &[u8]) -> Option<(Network, &[u8])> {
-        let after = |length: usize| bytes.get(length..);
+    pub(super) fn first<'a>(self, bytes: &'a [u8], place: &mut Place) -> Option<Layer<'a>> {
         let ether_type = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, bytes[at + 1]]));
         match self {
-            Self::Null => Some((Network::Ip, after(4)?)),
-            Self::Ethernet => Some((Network::Ethernet, bytes)),
-            Self::Raw => Some((Network::Ip, bytes)),
+            Self::Null => Some(Layer::Ip(bytes.get(4..)?)),
+            Self::Ethernet => Some(Layer::Ethernet(bytes)),
+            Self::Raw => Some(Layer::Ip(bytes)),
+            Self::Ppp => Some(Layer::Ppp(bytes)),
+            Self::Session => Some(Layer::Session(bytes)),
             Self::Cooked1 => {
-                after(16).and_then(|rest| Some((Network::Type(ether_type(14)?), rest)))
+                let rest = bytes.get(16..)?;
+                // Received, sent, or somebody else's; and who sent it.
+                place.add(&bytes[..2]);
+                place.add(&bytes[6..14]);
+                Some(Layer::Type(ether_type(14)?, rest))
             }
-            Self::Cooked2 => after(20).and_then(|rest| Some((Network::Type(ether_type(0)?), rest))),
+            Self::Cooked2 => {
+                let rest = bytes.get(20..)?;
+                place.add(&bytes[10..20]);
+                Some(Layer::Type(ether_type(0)?, rest))
+            }
             Self::Unknown(_) => None,
         }
     }
@@ -74,18 +80,21 @@ mod tests {
     #[test]
     fn headers_are_taken_off_or_missed() {
         let bytes: Vec<u8> = (0..20).collect();
-        for (number, network, length) in [
-            (0, Network::Ip, 4),
-            (1, Network::Ethernet, 0),
-            (101, Network::Ip, 0),
-            (113, Network::Type(0x0e0f), 16),
-            (276, Network::Type(0x0001), 20),
-            (0x1000_0001, Network::Ethernet, 0),
+        let first =
+            |number, bytes| LinkType::from_number(number).first(bytes, &mut Place::default());
+        for (number, layer) in [
+            (0, Layer::Ip(&bytes[4..])),
+            (1, Layer::Ethernet(&bytes)),
+            (9, Layer::Ppp(&bytes)),
+            (51, Layer::Session(&bytes)),
+            (101, Layer::Ip(&bytes)),
+            (113, Layer::Type(0x0e0f, &bytes[16..])),
+            (276, Layer::Type(0x0001, &bytes[20..])),
+            (0x1000_0001, Layer::Ethernet(&bytes)),
         ] {
-            let found = LinkType::from_number(number).network(&bytes);
-            assert_eq!(found, Some((network, &bytes[length..])), "{number}");
+            assert_eq!(first(number, &bytes), Some(layer), "{number}");
         }
-        assert_eq!(LinkType::Cooked2.network(&bytes[..19]), None);
+        assert_eq!(first(276, &bytes[..19]), None);
         assert_eq!(LinkType::from_number(147), LinkType::Unknown(147));
         assert_eq!(LinkType::Cooked2.interface(&bytes), 0x0405_0607);
     }

@@ -25,8 +25,8 @@ pub struct Durations {
     pub mean_seconds: f64,
     /// Maximum in seconds.
     pub max_seconds: f64,
-    /// Sample standard deviation in seconds (divided by n − 1); zero for a single sample.
-    pub deviation_seconds: f64,
+    /// Sample standard deviation in seconds (divided by n − 1); `None` for a single sample.
+    pub deviation_seconds: Option<f64>,
 }
 
 impl Moments {
@@ -45,13 +45,13 @@ impl Moments {
     }
 
     pub(super) fn durations(&self) -> Option<Durations> {
-        let variance = self.squares / (self.count.max(2) - 1) as f64;
+        let deviation = |count: u64| (self.squares.max(0.0) / (count - 1) as f64).sqrt();
         (self.count > 0).then(|| Durations {
             samples: self.count,
             min_seconds: self.min.as_secs_f64(),
             mean_seconds: self.mean,
             max_seconds: self.max.as_secs_f64(),
-            deviation_seconds: variance.max(0.0).sqrt(),
+            deviation_seconds: (self.count > 1).then(|| deviation(self.count)),
         })
     }
 }
@@ -64,13 +64,15 @@ mod tests {
     fn figures_of_a_textbook_sample() {
         let mut moments = Moments::default();
         assert_eq!(moments.durations(), None);
-        for seconds in [2, 4, 4, 4, 5, 5, 7, 9] {
+        moments.add(Duration::from_secs(2));
+        assert_eq!(moments.durations().unwrap().deviation_seconds, None);
+        for seconds in [4, 4, 4, 5, 5, 7, 9] {
             moments.add(Duration::from_secs(seconds));
         }
         let figures = moments.durations().unwrap();
         assert_eq!((figures.samples, figures.min_seconds, figures.max_seconds), (8, 2.0, 9.0));
         assert!((figures.mean_seconds - 5.0).abs() < 1e-12);
         // Squared deviations sum to 32.
-        assert!((figures.deviation_seconds - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
+        assert!((figures.deviation_seconds.unwrap() - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
     }
 }

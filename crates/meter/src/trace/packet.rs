@@ -1,17 +1,18 @@
 //! Extracts the TCP segment from a captured packet.
 //!
-//! Not modelled: TCP inside tunnels (GRE, IP in IP, VXLAN) and in IP fragments, which are counted;
-//! checksums, which are wrong in captures on the sender's own machine because of offloading.
+//! Not modelled: TCP in IP fragments, which are counted; checksums, which are wrong in captures on
+//! the sender's own machine because of offloading.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
 
-use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TcpHeaderSlice};
+use etherparse::{LaxIpSlice, TcpHeaderSlice};
 use units::Instant;
 
-use super::link_type::{LinkType, Network};
-use super::segment::{Flags, Options, Segment};
+use super::layers::{self, Closed, Found, Protocol};
+use super::link_type::LinkType;
+use super::segment::{Flags, Options, Segment, Sighting};
 
-const TCP: u8 = 6;
 const TCP_HEADER_MIN: usize = 20;
 
 /// The contents of a packet.
@@ -19,9 +20,9 @@ const TCP_HEADER_MIN: usize = 20;
 pub enum Content {
     /// A TCP segment.
     Tcp(Segment),
-    /// Anything else; not an error.
-    Other,
-    /// A fragment of an IP packet with TCP.
+    /// Another protocol; not an error.
+    Other(Protocol),
+    /// A fragment of an IP packet with TCP or a tunnel.
     Fragment,
     /// Too little was captured, or the headers contradict each other.
     Unreadable,
@@ -30,8 +31,8 @@ pub enum Content {
 /// A captured packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    /// When it was captured, since 1970.
-    pub time: Instant,
+    /// When it was captured, since 1970; `None` if the file does not say.
+    pub time: Option<Instant>,
     /// Index of the interface in the file.
     pub interface: u32,
     /// Its link-layer header type.
@@ -45,30 +46,16 @@ pub struct Packet<'a> {
 impl Packet<'_> {
     /// Parses the packet.
     pub fn content(&self) -> Content {
-        let Some((network, rest)) = self.link.network(self.bytes) else {
-            return Content::Unreadable;
-        };
-        let sliced = match network {
-            Network::Ethernet => LaxSlicedPacket::from_ethernet(rest).ok(),
-            Network::Ip => LaxSlicedPacket::from_ip(rest).ok(),
-            Network::Type(ether_type) => {
-                Some(LaxSlicedPacket::from_ether_type(EtherType(ether_type), rest))
-            }
-        };
-        sliced.map_or(Content::Unreadable, |sliced| self.in_net(&sliced))
+        match layers::open(self.link, self.bytes) {
+            Ok(found) => self.in_ip(&found).map_or(Content::Unreadable, Content::Tcp),
+            Err(Closed::Other(protocol)) => Content::Other(protocol),
+            Err(Closed::Fragment) => Content::Fragment,
+            Err(Closed::Unreadable) => Content::Unreadable,
+        }
     }
 
-    fn in_net(&self, sliced: &LaxSlicedPacket<'_>) -> Content {
-        let Some(net) = &sliced.net else {
-            return if sliced.stop_err.is_some() { Content::Unreadable } else { Content::Other };
-        };
-        let Some(ip) = Ip::of(net) else { return Content::Other };
-        if ip.protocol != TCP {
-            return Content::Other;
-        }
-        if ip.fragment {
-            return Content::Fragment;
-        }
+    fn in_ip(&self, found: &Found<'_>) -> Option<Segment> {
+        let ip = Ip::of(found);
         let at = |part: &[u8]| (part.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize);
         // An IPv4 length of zero: the sender left it to its network card (TCP segmentation
         // offload), or the packet is a jumbogram.
@@ -76,8 +63,7 @@ impl Packet<'_> {
             0 => self.length as usize,
             length => at(ip.header) + length,
         };
-        let Some(on_wire) = end.checked_sub(at(ip.payload)) else { return Content::Unreadable };
-        self.tcp(&ip, on_wire).map_or(Content::Unreadable, Content::Tcp)
+        self.tcp(&ip, end.checked_sub(at(ip.payload))?)
     }
 
     /// Parses the segment in an IP payload of `on_wire` bytes.
@@ -91,7 +77,9 @@ impl Packet<'_> {
         let length = on_wire.checked_sub(header_length.max(TCP_HEADER_MIN))?;
         let options_end = header_length.max(TCP_HEADER_MIN).min(ip.payload.len());
         Some(Segment {
-            time: self.time,
+            time: self.time.unwrap_or_default(),
+            timed: self.time.is_some(),
+            sighting: ip.sighting,
             from: SocketAddr::new(ip.from, header.source_port()),
             to: SocketAddr::new(ip.to, header.destination_port()),
             sequence: header.sequence_number(),
@@ -112,31 +100,40 @@ struct Ip<'a> {
     /// Length of the whole packet according to its header; zero if the header does not say.
     length: usize,
     payload: &'a [u8],
-    protocol: u8,
-    fragment: bool,
+    sighting: Sighting,
 }
 
 impl<'a> Ip<'a> {
-    fn of(net: &'a LaxNetSlice<'_>) -> Option<Self> {
-        let payload = net.ip_payload_ref()?;
-        let (protocol, fragment) = (payload.ip_number.0, payload.fragmented);
-        let (from, to, header, length) = match net {
-            LaxNetSlice::Ipv4(ip) => {
+    fn of(found: &'a Found<'_>) -> Self {
+        let place = found.place;
+        match &found.ip {
+            LaxIpSlice::Ipv4(ip) => {
                 let header = ip.header();
-                let addresses = (header.source_addr().into(), header.destination_addr().into());
-                (addresses.0, addresses.1, header.slice(), usize::from(header.total_len()))
+                let id = NonZeroU16::new(header.identification());
+                Self {
+                    from: header.source_addr().into(),
+                    to: header.destination_addr().into(),
+                    header: header.slice(),
+                    length: usize::from(header.total_len()),
+                    payload: ip.payload().payload,
+                    sighting: Sighting { place, hop_limit: header.ttl(), id },
+                }
             }
-            LaxNetSlice::Ipv6(ip) => {
+            LaxIpSlice::Ipv6(ip) => {
                 let header = ip.header();
                 let length = match usize::from(header.payload_length()) {
                     0 => 0,
                     length => length + header.slice().len(),
                 };
-                let addresses = (header.source_addr().into(), header.destination_addr().into());
-                (addresses.0, addresses.1, header.slice(), length)
+                Self {
+                    from: header.source_addr().into(),
+                    to: header.destination_addr().into(),
+                    header: header.slice(),
+                    length,
+                    payload: ip.payload().payload,
+                    sighting: Sighting { place, hop_limit: header.hop_limit(), id: None },
+                }
             }
-            LaxNetSlice::Arp(_) => return None,
-        };
-        Some(Self { from, to, header, length, payload: payload.payload, protocol, fragment })
+        }
     }
 }

@@ -14,6 +14,10 @@ impl fmt::Display for TraceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (packets, tcp, connections) = (self.packets, self.tcp_packets, self.connections.len());
         writeln!(f, "{packets} packets, {tcp} of them TCP, {connections} connections")?;
+        if !self.other_packets.is_empty() {
+            let others = self.other_packets.iter().map(|(name, count)| format!("{count} {name}"));
+            writeln!(f, "not TCP: {}", others.collect::<Vec<_>>().join(", "))?;
+        }
         for connection in &self.connections {
             write!(f, "\n{}{}", title(connection), table(connection))?;
         }
@@ -40,8 +44,8 @@ fn title(it: &ConnectionReport) -> String {
         it.number,
         it.a,
         it.b,
-        seconds(Some(it.start)),
-        seconds(Some(it.lasted)),
+        seconds(it.start),
+        seconds(it.lasted),
         ending(it.ending),
     );
     if let Some(handshake) = it.handshake {
@@ -86,8 +90,9 @@ fn ending(ending: Ending) -> &'static str {
 /// A row of the table: its name, and its value; `None` if unknown or not worth showing.
 type Row = (&'static str, fn(&DirectionReport) -> Option<String>);
 
-const ROWS: [Row; 36] = [
+const ROWS: [Row; 37] = [
     ("packets", |it| Some(it.packets.to_string())),
+    ("  captured twice", |it| some(it.copies)),
     ("  with payload", |it| Some(it.data_packets.to_string())),
     ("  pure ACKs", |it| Some(it.pure_acks.to_string())),
     ("  duplicate ACKs", |it| some(it.duplicate_acks)),
@@ -122,12 +127,12 @@ const ROWS: [Row; 36] = [
     ("outstanding mean", |it| {
         it.outstanding_mean_bytes.filter(|_| it.data_packets > 0).map(|mean| size(mean as u64))
     }),
-    ("  largest", |it| (it.data_packets > 0).then(|| size(it.outstanding_max_bytes))),
+    ("  largest", |it| it.outstanding_max_bytes.filter(|_| sends(it)).map(size)),
     ("window-limited for", |it| it.window_limited.filter(|_| sends(it)).map(time)),
     ("zero window for", |it| it.zero_window.filter(|zero| !zero.is_zero()).map(time)),
     ("RTT samples", |it| it.rtt.map(|it| it.samples.to_string())),
     ("  min / mean / max", |it| it.rtt.map(|it| three(&it))),
-    ("  deviation", |it| it.rtt.map(|it| milliseconds(it.deviation_seconds))),
+    ("  deviation", |it| it.rtt.and_then(|it| it.deviation_seconds).map(milliseconds)),
     ("RTT by time stamps", |it| it.timestamp_rtt.map(|it| three(&it))),
     ("first, last payload", |it| {
         Some(format!("{}, {}", seconds(Some(it.first_data?)), seconds(Some(it.last_data?))))
@@ -167,7 +172,7 @@ fn three(it: &Durations) -> String {
     format!("{min:.2}/{mean:.2}/{max:.2} ms")
 }
 
-const COLUMNS: [&str; 37] = [
+const COLUMNS: [&str; 39] = [
     "connection",
     "direction",
     "from",
@@ -205,6 +210,8 @@ const COLUMNS: [&str; 37] = [
     "idle_seconds",
     "throughput_bits_per_second",
     "goodput_bits_per_second",
+    "copies",
+    "probes",
 ];
 
 fn fields(
@@ -212,7 +219,7 @@ fn fields(
     direction: &str,
     [from, to]: [&str; 2],
     it: &DirectionReport,
-) -> [Option<String>; 37] {
+) -> [Option<String>; 39] {
     let rtt = |of: fn(&Durations) -> f64| it.rtt.as_ref().map(|rtt| of(rtt).to_string());
     let ending = serde_json::to_value(connection.ending).ok();
     let count = |count: u64| Some(count.to_string());
@@ -221,8 +228,8 @@ fn fields(
         Some(direction.to_owned()),
         Some(from.to_owned()),
         Some(to.to_owned()),
-        seconds_field(Some(connection.start)),
-        seconds_field(Some(connection.lasted)),
+        seconds_field(connection.start),
+        seconds_field(connection.lasted),
         ending.and_then(|it| it.as_str().map(str::to_owned)),
         count(it.packets),
         count(it.data_packets),
@@ -243,16 +250,18 @@ fn fields(
         it.window_scale.map(|scale| scale.to_string()),
         it.initial_window_bytes.map(|bytes| bytes.to_string()),
         it.outstanding_mean_bytes.map(|bytes| bytes.to_string()),
-        count(it.outstanding_max_bytes),
+        it.outstanding_max_bytes.map(|bytes| bytes.to_string()),
         seconds_field(it.window_limited),
         seconds_field(it.zero_window),
         rtt(|it| it.samples as f64),
         rtt(|it| it.min_seconds),
         rtt(|it| it.mean_seconds),
         rtt(|it| it.max_seconds),
-        rtt(|it| it.deviation_seconds),
+        it.rtt.and_then(|it| it.deviation_seconds).map(|it| it.to_string()),
         seconds_field(it.idle),
         it.throughput.map(|rate| rate.bits_per_second().to_string()),
         it.goodput.map(|rate| rate.bits_per_second().to_string()),
+        count(it.copies),
+        count(it.probes),
     ]
 }

@@ -1,5 +1,6 @@
 //! The report on a capture.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -42,12 +43,13 @@ pub struct ConnectionReport {
     pub a: SocketAddr,
     /// The other side.
     pub b: SocketAddr,
-    /// Time of the first packet, from the start of the capture.
-    #[serde(rename = "start_seconds", with = "crate::reports::json::seconds")]
-    pub start: Duration,
+    /// Time of the first packet, from the start of the capture; `None`, as all times, if the file
+    /// does not say when the connection's packets were captured.
+    #[serde(rename = "start_seconds", with = "crate::reports::json::maybe_seconds")]
+    pub start: Option<Duration>,
     /// From the first packet to the last.
-    #[serde(rename = "lasted_seconds", with = "crate::reports::json::seconds")]
-    pub lasted: Duration,
+    #[serde(rename = "lasted_seconds", with = "crate::reports::json::maybe_seconds")]
+    pub lasted: Option<Duration>,
     /// From the first SYN to the first acknowledgement of the answer to it.
     #[serde(rename = "handshake_seconds", with = "crate::reports::json::maybe_seconds")]
     pub handshake: Option<Duration>,
@@ -67,7 +69,10 @@ pub struct ConnectionReport {
 pub struct DirectionReport {
     /// All packets.
     pub packets: u64,
-    /// Packets with payload.
+    /// Packets that had been captured before, at another place or by a mirror. They count nowhere
+    /// else.
+    pub copies: u64,
+    /// Packets with payload, without probes.
     pub data_packets: u64,
     /// Packets with only an acknowledgement.
     pub pure_acks: u64,
@@ -85,7 +90,7 @@ pub struct DirectionReport {
     pub fin_retransmissions: u64,
     /// Packets with RST.
     pub resets: u64,
-    /// Keep-alives and zero-window probes.
+    /// Keep-alives and zero-window probes. Their byte is no payload.
     pub probes: u64,
 
     /// Bytes of payload in all packets.
@@ -122,10 +127,10 @@ pub struct DirectionReport {
     pub advertised_window: Option<WindowReport>,
 
     /// Payload sent before its first acknowledgement: the initial window, if there was enough to
-    /// send.
+    /// send. `None` if the capture has no acknowledgement of payload.
     pub initial_window_bytes: Option<u64>,
-    /// Maximum number of bytes outstanding.
-    pub outstanding_max_bytes: u64,
+    /// Maximum number of bytes outstanding; `None` if the capture has no acknowledgement.
+    pub outstanding_max_bytes: Option<u64>,
     /// Mean number of bytes outstanding, from the first payload to the last acknowledgement.
     pub outstanding_mean_bytes: Option<f64>,
     /// How long the receiver's window had less than a full segment left.
@@ -166,6 +171,18 @@ pub struct DirectionReport {
     pub goodput: Option<BitRate>,
 }
 
+impl DirectionReport {
+    /// Removes all figures that rest on times.
+    pub(super) fn forget_times(&mut self) {
+        self.outstanding_mean_bytes = None;
+        (self.window_limited, self.zero_window) = (None, None);
+        (self.rtt, self.timestamp_rtt) = (None, None);
+        (self.first_data, self.last_data) = (None, None);
+        (self.idle, self.idle_start) = (None, None);
+        (self.throughput, self.goodput) = (None, None);
+    }
+}
+
 /// Windows in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowReport {
@@ -186,6 +203,8 @@ pub struct TraceReport {
     pub packets: u64,
     /// Packets with TCP.
     pub tcp_packets: u64,
+    /// Packets of other protocols.
+    pub other_packets: BTreeMap<String, u64>,
     /// Problems with the input, one line each.
     pub warnings: Vec<String>,
     /// In order of their first packets.

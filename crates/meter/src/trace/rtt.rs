@@ -90,6 +90,12 @@ impl Rtt {
         }
     }
 
+    /// Forgets what waits for an acknowledgement: how long that will have taken is unknown.
+    pub(super) fn forget(&mut self) {
+        self.timed.clear();
+        self.stamps.clear();
+    }
+
     pub(super) fn min(&self) -> Option<Duration> {
         self.by_ack.min().into_iter().chain(self.by_stamp.min()).min()
     }

@@ -1,14 +1,19 @@
 //! A TCP segment as captured: header, time and length, but not the payload.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 
 use units::Instant;
+
+use super::layers::Place;
 
 /// A TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// When it was captured, since 1970.
     pub time: Instant,
+    /// Whether the file says when.
+    pub timed: bool,
     /// The sender.
     pub from: SocketAddr,
     /// The receiver.
@@ -25,10 +30,23 @@ pub struct Segment {
     pub length: u32,
     /// The parsed options.
     pub options: Options,
+    /// Where it was captured, and on which packet.
+    pub sighting: Sighting,
+}
+
+/// What tells two captures of one packet from two packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sighting {
+    /// Where on its way the packet was captured.
+    pub place: Place,
+    /// The IP header's TTL or hop limit.
+    pub hop_limit: u8,
+    /// The IPv4 header's identification. Zero identifies nothing (RFC 6864 §4.1).
+    pub id: Option<NonZeroU16>,
 }
 
 /// The flags that open and close connections.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Flags {
     /// SYN.
     pub syn: bool,
@@ -39,7 +57,7 @@ pub struct Flags {
 }
 
 /// The options that are analysed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Options {
     /// Maximum segment size (RFC 9293 §3.7.1), bytes.
     pub mss: Option<u16>,

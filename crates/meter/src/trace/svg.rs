@@ -60,7 +60,7 @@ impl<'a> View<'a> {
             begin.as_nanos().saturating_sub(before.as_nanos().try_into().unwrap_or(u64::MAX)),
         );
         let high = marks().map(|mark| mark.end.saturating_sub(plot.origin)).max().unwrap_or(0);
-        let lasted = connection.lasted.as_secs_f64().max(1e-3);
+        let lasted = connection.lasted.unwrap_or_default().as_secs_f64().max(1e-3);
         Self { direction, plot, begin, lasted, length: high.max(1) as f64 }
     }
 
@@ -83,7 +83,7 @@ impl<'a> View<'a> {
     }
 
     fn outstanding(&self) -> Graph {
-        let high = self.direction.outstanding_max_bytes.max(1) as f64 * 1.06;
+        let high = self.direction.outstanding_max_bytes.unwrap_or(0).max(1) as f64 * 1.06;
         let title = "time from the first packet of the connection (s)";
         let time = Axis::new(title).range(0.0..self.lasted * 1.02);
         let bytes = Axis::new("outstanding").in_bytes().range(0.0..high);

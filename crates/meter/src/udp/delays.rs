@@ -28,9 +28,9 @@ impl Delays {
         self.count += 1;
     }
 
-    /// By how much 99 % of the delays exceed the shortest at most; zero without any.
-    pub(crate) fn variation(&self) -> Duration {
-        let Some((shortest, _)) = self.bins.first_key_value() else { return Duration::ZERO };
+    /// By how much 99 % of the delays exceed the shortest at most; `None` with fewer than two.
+    pub(crate) fn variation(&self) -> Option<Duration> {
+        let (shortest, _) = self.bins.first_key_value().filter(|_| self.count > 1)?;
         let wanted = (self.count * 99).div_ceil(100);
         let mut below = 0;
         let bin = self.bins.iter().find_map(|(bin, count)| {
@@ -38,7 +38,7 @@ impl Delays {
             (below >= wanted).then_some(bin)
         });
         let bins = bin.map_or(0, |bin| bin - shortest);
-        Duration::from_nanos((bins * BIN) as u64)
+        Some(Duration::from_nanos((bins * BIN) as u64))
     }
 }
 
@@ -46,7 +46,7 @@ impl Delays {
 mod tests {
     use super::*;
 
-    fn variation(delays: impl IntoIterator<Item = i128>) -> Duration {
+    fn variation(delays: impl IntoIterator<Item = i128>) -> Option<Duration> {
         let mut all = Delays::default();
         delays.into_iter().for_each(|micros| all.add(micros * 1000));
         all.variation()
@@ -54,17 +54,18 @@ mod tests {
 
     #[test]
     fn one_in_a_hundred_does_not_count() {
-        assert_eq!(variation([]), Duration::ZERO);
-        assert_eq!(variation([7]), Duration::ZERO);
+        assert_eq!(variation([]), None);
+        assert_eq!(variation([7]), None);
+        assert_eq!(variation([7, 7]), Some(Duration::ZERO));
         let spread = (0..100).map(|number| -5_000_000 + number * 1000);
-        assert_eq!(variation(spread), Duration::from_millis(98));
+        assert_eq!(variation(spread), Some(Duration::from_millis(98)));
         let outlier = (0..100).map(|number| if number == 50 { 900_000 } else { 300_000 });
-        assert_eq!(variation(outlier), Duration::ZERO);
+        assert_eq!(variation(outlier), Some(Duration::ZERO));
     }
 
     #[test]
     fn times_of_any_size_are_bounded() {
         let extremes = [0, i128::from(u64::MAX), -i128::from(u64::MAX)];
-        assert_eq!(variation(extremes), Duration::from_secs(20));
+        assert_eq!(variation(extremes), Some(Duration::from_secs(20)));
     }
 }

@@ -4,6 +4,7 @@
 use std::io;
 use std::time::Duration;
 
+use os::socket::Buffer;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::{Mutex, watch};
@@ -14,11 +15,14 @@ use crate::answer::Answer;
 use crate::bulk::{Direction, Directions};
 use crate::flow::{self, FlowError};
 use crate::payload::{Payload, Side};
+use crate::stop::Stop;
 use crate::udp::receiver::{UdpCounts, UdpReceiver, fill};
 
 /// How long to wait for more datagrams after the sender has finished, or after the last arrival
 /// since.
 const GRACE: Duration = Duration::from_secs(2);
+/// Receive buffer of the sockets. At 1 Gbit/s a busy receiver may be away for 60 ms.
+const BUFFER: ByteCount = ByteCount::new(8 << 20);
 /// Maximum number of datagrams per direction.
 pub const DATAGRAMS_MAX: u64 = 10_000_000;
 
@@ -50,18 +54,34 @@ impl UdpPlan {
 /// What one end knows afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
-    /// Number of datagrams this end sent, and the other end's counts of them.
-    pub(crate) sent: Option<(u64, UdpCounts)>,
-    /// Number of datagrams the other end sent, and this end's counts of them.
-    pub(crate) received: Option<(u64, UdpCounts)>,
+    /// The datagrams this end sent, and the other end's counts of them.
+    pub(crate) sent: Option<(Sent, UdpCounts)>,
+    /// The datagrams the other end sent, and this end's counts of them.
+    pub(crate) received: Option<(Sent, UdpCounts)>,
 }
 
-/// Sends and receives according to the plan; `side` is this end.
+/// The datagrams of a sender.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// Those that its system took.
+    pub(crate) datagrams: u64,
+    /// Those that its system refused, as its own queue was full.
+    pub(crate) unsent: u64,
+}
+
+/// Gives a socket a large receive buffer, as far as the system allows.
+pub(crate) fn make_room(socket: &UdpSocket) -> io::Result<()> {
+    os::socket::set_buffer(socket, Buffer::Receive, BUFFER)
+}
+
+/// Sends and receives according to the plan, until stopped; `side` is this end. The peer is told
+/// what was sent until then, and reports what arrived.
 pub(crate) async fn exchange(
     stream: &mut TcpStream,
     socket: &UdpSocket,
     plan: &UdpPlan,
     (key, side): (u64, Side),
+    stop: &Stop,
 ) -> Result<Exchange, FlowError> {
     let (own, other, way) = match side {
         Side::Client => (Side::Client, Side::Server, Direction::Upload),
@@ -75,28 +95,38 @@ pub(crate) async fn exchange(
 
     let sending = async {
         if !sends {
-            return Ok(0);
+            return Ok(Sent::default());
         }
-        let datagrams = send(socket, plan, Payload::new(key, own)).await?;
-        say(&writer, Answer::UdpSent { datagrams }).await?;
-        Ok(datagrams)
+        let sent = send(socket, plan, Payload::new(key, own), stop).await?;
+        let Sent { datagrams, unsent } = sent;
+        say(&writer, Answer::UdpSent { datagrams, unsent }).await?;
+        Ok(sent)
     };
     let receiving = async {
         let planned = if receives { plan.datagrams() } else { 0 };
         let payload = Payload::new(key, other);
         let mut receiver = UdpReceiver::new(payload, plan.length.into(), planned);
         if receives {
-            receive(socket, &mut receiver, peer_sent).await;
+            tokio::select! {
+                () = receive(socket, &mut receiver, peer_sent) => {}
+                () = stop.stopped() => {}
+            }
+            receiver.overflowed(os::socket::overflows(socket).unwrap_or(0).into());
             say(&writer, Answer::UdpReceived(receiver.counts())).await?;
         }
-        Ok(receiver.counts())
+        Ok(receiver)
     };
     let listening = async {
         let (mut datagrams, mut counts) = (None, None);
         while (receives && datagrams.is_none()) || (sends && counts.is_none()) {
-            match flow::read_answer(&mut reader).await? {
-                Answer::UdpSent { datagrams: sent } => {
-                    datagrams = Some(sent);
+            let answer = tokio::select! {
+                answer = flow::read_answer(&mut reader) => answer?,
+                // The peer is not asked to stop, and so will not say soon what it has sent.
+                () = stop.stopped(), if counts.is_some() || !sends => break,
+            };
+            match answer {
+                Answer::UdpSent { datagrams: sent, unsent } => {
+                    datagrams = Some(Sent { datagrams: sent, unsent });
                     let _ = told.send(Some(sent));
                 }
                 Answer::UdpReceived(received) => counts = Some(received),
@@ -105,11 +135,12 @@ pub(crate) async fn exchange(
         }
         Ok((datagrams, counts))
     };
-    let (sent, counted, (peer_sent, peer_counted)) =
+    let (sent, receiver, (peer_sent, peer_counted)) =
         tokio::try_join!(sending, receiving, listening)?;
+    let peer_sent = peer_sent.or_else(|| receives.then(|| receiver.seen_sent()));
     Ok(Exchange {
         sent: peer_counted.map(|counts| (sent, counts)),
-        received: peer_sent.map(|datagrams| (datagrams, counted)),
+        received: peer_sent.map(|datagrams| (datagrams, receiver.counts())),
     })
 }
 
@@ -119,26 +150,35 @@ async fn say<W: AsyncWrite + Unpin>(writer: &Mutex<W>, answer: Answer) -> Result
 }
 
 /// Sends every datagram at its time, and late ones at once to keep the rate.
-async fn send(socket: &UdpSocket, plan: &UdpPlan, payload: Payload) -> Result<u64, FlowError> {
+async fn send(
+    socket: &UdpSocket,
+    plan: &UdpPlan,
+    payload: Payload,
+    stop: &Stop,
+) -> Result<Sent, FlowError> {
+    let mut sent = Sent::default();
     let start = Instant::now();
     let mut buffer = vec![0; plan.length.into()];
     for number in 0..plan.datagrams() {
         let due = start + plan.due(number);
         if due > Instant::now() {
-            sleep_until(due).await;
+            let _ = stop.limited(Duration::MAX, sleep_until(due)).await;
+        }
+        if stop.is_stopped() {
+            break;
         }
         fill(payload, number, start.elapsed(), &mut buffer);
-        if let Err(error) = socket.send(&buffer).await
-            && !passing(&error)
-        {
-            return Err(FlowError::Broken { doing: "sending datagrams", error });
+        match socket.send(&buffer).await {
+            Ok(_) => sent.datagrams += 1,
+            Err(error) if passing(&error) => sent.unsent += 1,
+            Err(error) => return Err(FlowError::Broken { doing: "sending datagrams", error }),
         }
     }
-    Ok(plan.datagrams())
+    Ok(sent)
 }
 
-/// An ICMP error about an earlier datagram, or a full local queue: the datagram is lost, but the
-/// measurement goes on.
+/// An ICMP error about an earlier datagram, or a full local queue: the datagram is not sent, but
+/// the measurement goes on.
 fn passing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
         || error.raw_os_error() == Some(libc::ENOBUFS)

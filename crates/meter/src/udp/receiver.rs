@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::delays::Delays;
+use super::exchange::Sent;
 use crate::payload::Payload;
 
 /// Size of a datagram's head, and so the minimum size of a datagram, in bytes.
@@ -33,17 +34,21 @@ pub struct UdpCounts {
     pub reordered: u64,
     /// Datagrams with wrong contents.
     pub corrupt: u64,
-    /// Interarrival jitter after the last datagram (RFC 3550 §6.4.1).
-    #[serde(rename = "jitter_seconds", with = "crate::reports::json::seconds")]
-    pub jitter: Duration,
+    /// Datagrams that arrived and found no room in the receiver's socket: the path has not lost
+    /// them.
+    #[serde(default)]
+    pub overflowed: u64,
+    /// Interarrival jitter after the last datagram (RFC 3550 §6.4.1); `None` with fewer than two.
+    #[serde(rename = "jitter_seconds", with = "crate::reports::json::maybe_seconds")]
+    pub jitter: Option<Duration>,
     /// How much longer than the shortest one-way delay that of 99 % of the datagrams is at most
-    /// (packet delay variation, RFC 5481 §4.2), rounded up to 0.1 ms.
+    /// (packet delay variation, RFC 5481 §4.2), rounded up to 0.1 ms; `None` with fewer than two.
     #[serde(
         default,
         rename = "delay_variation_p99_seconds",
-        with = "crate::reports::json::seconds"
+        with = "crate::reports::json::maybe_seconds"
     )]
-    pub delay_variation: Duration,
+    pub delay_variation: Option<Duration>,
     /// From the first to the last arrival.
     #[serde(rename = "span_seconds", with = "crate::reports::json::seconds")]
     pub span: Duration,
@@ -141,12 +146,22 @@ impl UdpReceiver {
         if let Some((arrival_before, sent_before)) = self.before {
             let difference = (arrival - arrival_before) - (sent - sent_before);
             self.jitter += (difference.unsigned_abs() as f64 - self.jitter) / 16.0;
+            self.counts.jitter = Some(Duration::from_nanos(self.jitter as u64));
         }
         self.before = Some((arrival, sent));
         self.delays.add(arrival - sent);
         let first = *self.first.get_or_insert(now);
         self.counts.span = now.saturating_sub(first);
-        self.counts.jitter = Duration::from_nanos(self.jitter as u64);
+    }
+
+    /// Sets how many datagrams found no room in the socket.
+    pub(crate) fn overflowed(&mut self, datagrams: u64) {
+        self.counts.overflowed = datagrams;
+    }
+
+    /// The datagrams that the peer has certainly sent, by their numbers.
+    pub(crate) fn seen_sent(&self) -> Sent {
+        Sent { datagrams: self.highest.map_or(0, |highest| highest + 1), unsent: 0 }
     }
 
     /// The counts so far.
@@ -199,16 +214,17 @@ mod tests {
         let mut receiver = UdpReceiver::new(payload(), LENGTH, 10);
         // A constant delay of 300 ms is not jitter, whatever the clocks show.
         receiver.handle(ms(300), &datagram(0, ms(9000)));
+        assert_eq!((receiver.counts().jitter, receiver.counts().delay_variation), (None, None));
         receiver.handle(ms(310), &datagram(1, ms(9010)));
-        assert_eq!(receiver.counts().jitter, Duration::ZERO);
+        assert_eq!(receiver.counts().jitter, Some(Duration::ZERO));
         // 16 ms late: 16/16 = 1 ms; then on time again: 1 + (16 - 1)/16.
         receiver.handle(ms(336), &datagram(2, ms(9020)));
-        assert_eq!(receiver.counts().jitter, ms(1));
+        assert_eq!(receiver.counts().jitter, Some(ms(1)));
         receiver.handle(ms(330), &datagram(3, ms(9030)));
-        assert_eq!(receiver.counts().jitter, Duration::from_nanos(1_937_500));
+        assert_eq!(receiver.counts().jitter, Some(Duration::from_nanos(1_937_500)));
         assert_eq!(receiver.counts().span, ms(30));
         // 16 ms late, one datagram of four.
-        assert_eq!(receiver.counts().delay_variation, ms(16));
+        assert_eq!(receiver.counts().delay_variation, Some(ms(16)));
     }
 
     proptest! {

@@ -10,7 +10,8 @@ use crate::answer::Answer;
 use crate::flow::FlowError;
 use crate::payload::{Payload, Side};
 use crate::server::REQUEST_LIMIT;
-use crate::udp::exchange::{UdpPlan, exchange};
+use crate::stop::Stop;
+use crate::udp::exchange::{UdpPlan, exchange, make_room};
 use crate::udp::receiver::{GREETING, read};
 
 /// Serves a measurement on a separate UDP port.
@@ -22,6 +23,7 @@ pub(crate) async fn serve(
     let broken = || FlowError::broken("preparing the UDP port");
     let local = stream.local_addr().map_err(broken())?;
     let socket = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await.map_err(broken())?;
+    make_room(&socket).map_err(broken())?;
     let port = socket.local_addr().map_err(broken())?.port();
     stream.write_all(&Answer::Port { port }.encode()).await.map_err(broken())?;
     let heard = timeout(REQUEST_LIMIT, hear(&socket, key)).await;
@@ -29,7 +31,7 @@ pub(crate) async fn serve(
     let client = client.map_err(FlowError::broken("waiting for the client's first datagram"))?;
     socket.connect(client).await.map_err(broken())?;
     stream.write_all(&Answer::Accepted.encode()).await.map_err(broken())?;
-    exchange(stream, &socket, plan, (key, Side::Server)).await?;
+    exchange(stream, &socket, plan, (key, Side::Server), &Stop::default()).await?;
     stream.shutdown().await.map_err(FlowError::broken("closing"))
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    InfoBridge, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 use nix::net::if_::if_nametoindex;
 
@@ -21,6 +21,40 @@ pub struct End<'a> {
     pub name: &'a str,
     /// Its hardware address; `None` for a random one.
     pub station: Option<[u8; 6]>,
+}
+
+/// A bridge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bridge {
+    /// Its hardware address.
+    pub station: [u8; 6],
+    /// Whether this bridge passes IPv4, and IPv6, through the netfilter hooks of IP, whatever
+    /// `net.bridge.bridge-nf-call-iptables` and `-ip6tables` say.
+    pub filters: [bool; 2],
+}
+
+impl Bridge {
+    fn parse(link: &LinkMessage) -> Option<Self> {
+        let (mut station, mut settings) = (None, None);
+        for attribute in &link.attributes {
+            match attribute {
+                LinkAttribute::Address(address) => station = address.first_chunk().copied(),
+                LinkAttribute::LinkInfo(info) => settings = info.iter().find_map(settings_of),
+                _ => {}
+            }
+        }
+        let settings = settings?;
+        let filters = [InfoBridge::NfCallIpTables(true), InfoBridge::NfCallIp6Tables(true)]
+            .map(|filter| settings.contains(&filter));
+        Some(Self { station: station?, filters })
+    }
+}
+
+fn settings_of(info: &LinkInfo) -> Option<&[InfoBridge]> {
+    match info {
+        LinkInfo::Data(InfoData::Bridge(settings)) => Some(settings),
+        _ => None,
+    }
 }
 
 impl RouteSocket {
@@ -71,6 +105,20 @@ impl RouteSocket {
             _ => None,
         });
         mtu.ok_or_else(|| io::Error::other(format!("{device} has no MTU")))
+    }
+
+    /// What a bridge does; `None` if the device is none.
+    ///
+    /// # Errors
+    /// ENODEV without the device.
+    pub fn bridge(&mut self, device: &str) -> io::Result<Option<Bridge>> {
+        let mut link = LinkMessage::default();
+        link.header.index = if_nametoindex(device)?;
+        let RouteNetlinkMessage::NewLink(link) = self.query(RouteNetlinkMessage::GetLink(link))?
+        else {
+            return Err(io::Error::other(format!("no answer about {device}")));
+        };
+        Ok(Bridge::parse(&link))
     }
 
     /// Adds an address, given with its prefix length, to `device`. It is usable at once (IPv6

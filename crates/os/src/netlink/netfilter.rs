@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use nix::sys::socket::{SockFlag, SockProtocol};
 
 use super::socket::Socket as Netlink;
-use answer::{base_chains, first_error, objects};
+use answer::{base_chains, first_error, has_rules, objects};
 use batch::about_nftables;
 
 pub use answer::{BaseChain, Object, logged_packets};
@@ -45,13 +45,42 @@ impl Socket {
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN; an error if the group is taken.
     pub fn listen_to_log(self, group: u16) -> io::Result<OwnedFd> {
-        /// Copy range (four bytes), copy mode, padding.
-        const WHOLE: [u8; 6] = [0, 0, 0xff, 0xff, 2, 0];
+        self.listen(group, 0xffff, |message| message.number(libc::NFULA_CFG_QTHRESH as u16, 1))
+    }
+
+    /// As [`Self::listen_to_log`], but receives the headers only, and several at a time: after at most
+    /// 100 ms.
+    ///
+    /// # Errors
+    /// As [`Self::listen_to_log`].
+    pub fn listen_to_headers(self, group: u16) -> io::Result<OwnedFd> {
+        /// An IPv6 header with options, and the ports behind it.
+        const HEADERS: u32 = 128;
+        const AT_ONCE: u32 = 64;
+        /// In units of 10 ms.
+        const WITHIN: u32 = 10;
+        self.listen(group, HEADERS, |message| {
+            message.number(libc::NFULA_CFG_QTHRESH as u16, AT_ONCE);
+            message.number(libc::NFULA_CFG_TIMEOUT as u16, WITHIN);
+        })
+    }
+
+    /// Receives this many bytes of each packet.
+    fn listen(
+        self,
+        group: u16,
+        bytes: u32,
+        configure: impl FnOnce(&mut Batch),
+    ) -> io::Result<OwnedFd> {
+        /// NFULNL_COPY_PACKET.
+        const PACKETS: u8 = 2;
+        let [a, b, c, d] = bytes.to_be_bytes();
         let kind = (libc::NFNL_SUBSYS_ULOG as u16) << 8 | libc::NFULNL_MSG_CONFIG as u16;
         self.send(&Batch::single(kind, (0, group), libc::NLM_F_ACK, |message| {
             message.bytes(libc::NFULA_CFG_CMD as u16, &[libc::NFULNL_CFG_CMD_BIND as u8]);
-            message.bytes(libc::NFULA_CFG_MODE as u16, &WHOLE);
-            message.number(libc::NFULA_CFG_QTHRESH as u16, 1);
+            // Range, mode, padding.
+            message.bytes(libc::NFULA_CFG_MODE as u16, &[a, b, c, d, PACKETS, 0]);
+            configure(message);
         }))?;
         Ok(self.0.into())
     }
@@ -91,6 +120,21 @@ impl Socket {
     pub fn base_chains(&self) -> io::Result<Vec<BaseChain>> {
         let mut found = Vec::new();
         self.list(libc::NFT_MSG_GETCHAIN, 0, |_| {}, |answer| found.extend(base_chains(answer)))?;
+        Ok(found)
+    }
+
+    /// Whether a chain contains rules.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn has_rules(&self, chain: &BaseChain) -> io::Result<bool> {
+        let of_chain = |message: &mut Batch| {
+            message.text(1, &chain.table);
+            message.text(2, &chain.name);
+        };
+        let mut found = false;
+        let family = chain.family_number();
+        self.list(libc::NFT_MSG_GETRULE, family, of_chain, |answer| found |= has_rules(answer))?;
         Ok(found)
     }
 

@@ -123,6 +123,55 @@ impl RouteSocket {
         }
     }
 
+    /// The route that packets from `source`, which come in by the device with index `device`, take to
+    /// `to`. Rules that look at the incoming interface (`ip rule add iif`) are followed.
+    ///
+    /// # Errors
+    /// If there is none, or if the kernel would not forward such a packet.
+    pub fn route_from(
+        &mut self,
+        (source, device): (IpAddr, u32),
+        to: IpAddr,
+    ) -> io::Result<RouteMessage> {
+        let host = if to.is_ipv4() { 32 } else { 128 };
+        let mut route = route_to((to, host));
+        route.header.source_prefix_length = host;
+        route.attributes.push(RouteAttribute::Source(source.into()));
+        route.attributes.push(RouteAttribute::Iif(device));
+        match self.query(RouteNetlinkMessage::GetRoute(route))? {
+            RouteNetlinkMessage::NewRoute(route) => Ok(route),
+            other => Err(io::Error::other(format!("no route but {other:?}"))),
+        }
+    }
+
+    /// The routes of all tables that lead out by the device with this index, among others if they have
+    /// several next hops. The kernel leaves out the others, of which a router may have a million.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn routes_through(&mut self, device: u32) -> io::Result<Vec<RouteMessage>> {
+        // Before Linux 4.20 the kernel lists all.
+        let _ = self.socket.check_requests();
+        let mut routes = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut wanted = RouteMessage::default();
+            wanted.header.address_family = family;
+            wanted.attributes = vec![RouteAttribute::Oif(device)];
+            match self.list(RouteNetlinkMessage::GetRoute(wanted)) {
+                Ok(found) => routes.extend(found.into_iter().filter_map(|message| match message {
+                    RouteNetlinkMessage::NewRoute(route) if leads_through(&route, device) => {
+                        Some(route)
+                    }
+                    _ => None,
+                })),
+                // A kernel without IPv6.
+                Err(error) if is_absence(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(routes)
+    }
+
     /// The next hop for packets to `to`; `to` itself if it is a neighbour.
     ///
     /// # Errors
@@ -205,6 +254,14 @@ impl RouteSocket {
     }
 }
 
+fn leads_through(route: &RouteMessage, device: u32) -> bool {
+    route.attributes.iter().any(|attribute| match attribute {
+        RouteAttribute::Oif(through) => *through == device,
+        RouteAttribute::MultiPath(hops) => hops.iter().any(|hop| hop.interface_index == device),
+        _ => false,
+    })
+}
+
 fn route_to((to, prefix): (IpAddr, u8)) -> RouteMessage {
     let mut route = RouteMessage::default();
     route.header.address_family = family(to);
@@ -226,14 +283,15 @@ pub fn is_absence(error: &io::Error) -> bool {
     )
 }
 
-/// A descriptor, non-blocking, that becomes readable when a route or device of the calling thread's
-/// network namespace changes. What it reads are netlink messages.
+/// A descriptor, non-blocking, that becomes readable when a route, a routing rule or a device of the
+/// calling thread's network namespace changes. What it reads are netlink messages.
 ///
 /// # Errors
 /// Those of socket(2).
 pub fn watch_changes() -> io::Result<OwnedFd> {
-    /// Multicast groups 1, 7 and 11 (`linux/rtnetlink.h`): links, IPv4 routes, IPv6 routes.
-    const GROUPS: u32 = 1 << 0 | 1 << 6 | 1 << 10;
+    /// Multicast groups 1, 7, 8, 11 and 19 (`linux/rtnetlink.h`): links, IPv4 routes and rules, IPv6
+    /// routes and rules.
+    const GROUPS: u32 = 1 << 0 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 18;
     let socket = Socket::open(SockProtocol::NetlinkRoute, SockFlag::SOCK_NONBLOCK)?;
     socket.join(GROUPS)?;
     Ok(socket.into())

@@ -8,6 +8,8 @@ use nix::sys::socket::{
     socket,
 };
 
+use crate::option;
+
 /// A socket for one netlink protocol.
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
@@ -28,6 +30,14 @@ impl Socket {
     /// Receives the messages of these multicast groups, given as a bit mask.
     pub(super) fn join(&self, groups: u32) -> io::Result<()> {
         Ok(bind(self.0.as_raw_fd(), &NetlinkAddr::new(0, groups))?)
+    }
+
+    /// Makes the kernel take a request for a list at its word: what does not match is left out.
+    pub(super) fn check_requests(&self) -> io::Result<()> {
+        /// NETLINK_GET_STRICT_CHK.
+        const STRICT: libc::c_int = 12;
+        let on: libc::c_int = 1;
+        option::set(&self.0, libc::SOL_NETLINK, STRICT, on)
     }
 
     /// Sends messages to the kernel.

@@ -27,11 +27,13 @@ pub enum Bypass {
     PeerFull,
     /// The session's connections leave too little of its `memory` for another.
     SessionMemory,
+    /// SYNs of several clients were redirected and never answered.
+    Unanswered,
 }
 
 impl Bypass {
     /// All reasons.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::PeerUnreachable,
         Self::PeerDraining,
         Self::Draining,
@@ -40,6 +42,7 @@ impl Bypass {
         Self::Memory,
         Self::PeerFull,
         Self::SessionMemory,
+        Self::Unanswered,
     ];
 
     /// One-word name of the reason.
@@ -53,6 +56,7 @@ impl Bypass {
             Self::Memory => "memory",
             Self::PeerFull => "peer-full",
             Self::SessionMemory => "session-memory",
+            Self::Unanswered => "unanswered",
         }
     }
 }
@@ -76,6 +80,11 @@ impl BypassClock {
     /// Lets connections pass for a while, whatever [`Self::set`] says.
     pub fn pause(&mut self, now: Instant, pause: Duration, why: Bypass) {
         self.paused = Some((now + pause, why));
+    }
+
+    /// Ends the current pause, if this is its reason.
+    pub fn resume(&mut self, why: Bypass) {
+        self.paused = self.paused.filter(|(_, paused)| *paused != why);
     }
 
     /// End of the current pause; [`Self::set`] is due then.
@@ -159,5 +168,10 @@ mod tests {
         assert_eq!(clock.set(at(6), Some(Bypass::Draining)), Some(Bypass::Draining));
         assert_eq!(clock.paused_until(), Some(at(7)));
         assert_eq!((clock.set(at(7), None), clock.paused_until()), (None, None));
+        clock.pause(at(8), Duration::from_secs(5), Bypass::Unanswered);
+        clock.resume(Bypass::PeerFull);
+        assert_eq!(clock.set(at(8), None), Some(Bypass::Unanswered));
+        clock.resume(Bypass::Unanswered);
+        assert_eq!(clock.set(at(8), None), None);
     }
 }

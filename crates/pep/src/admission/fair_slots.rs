@@ -1,17 +1,31 @@
-//! Shares few slots fairly among askers: each has a maximum share, and among those waiting the one
-//! with fewest slots in use goes first. No I/O, no clock.
+//! Shares few slots fairly among askers, who come in groups: each asker and each group has a maximum
+//! share, and among those waiting the group with fewest slots in use goes first, and of its askers
+//! the one with fewest. No I/O, no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The slots of askers identified by `K`; `T` represents a waiting request.
+/// A group may have this many times its share of requests waiting.
+const WAITING: usize = 4;
+
+/// The slots of askers identified by `K` in groups identified by `G`; `T` represents a waiting
+/// request.
 #[derive(Debug)]
-pub struct FairSlots<K, T> {
+pub struct FairSlots<G, K, T> {
     /// Number of slots for all askers together.
     most: usize,
     served: usize,
-    askers: BTreeMap<K, Asker<T>>,
+    groups: BTreeMap<G, Group<K, T>>,
     /// Number of requests that have had to wait, for ordering.
     arrivals: u64,
+}
+
+/// State of a group; removed when it has nothing served or waiting.
+#[derive(Debug)]
+struct Group<K, T> {
+    /// Its maximum slots, as given last.
+    share: usize,
+    served: usize,
+    askers: BTreeMap<K, Asker<T>>,
 }
 
 /// State of an asker; removed when it has nothing served or waiting.
@@ -21,6 +35,28 @@ struct Asker<T> {
     share: usize,
     served: usize,
     waiting: VecDeque<(u64, T)>,
+}
+
+/// Maximum number of slots that are used at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotShare {
+    /// By the askers of a group together.
+    pub group: usize,
+    /// By one asker, who may have as many requests waiting.
+    pub asker: usize,
+}
+
+impl SlotShare {
+    /// Three quarters of a group's share for each asker, so that one alone is hardly limited and
+    /// leaves some slots to the others.
+    pub const fn of_group(group: usize) -> Self {
+        Self { group, asker: group - group / 4 }
+    }
+
+    /// A share of an asker whose group is not limited.
+    pub const fn each(asker: usize) -> Self {
+        Self { group: usize::MAX, asker }
+    }
 }
 
 /// Result of a request.
@@ -34,23 +70,58 @@ pub enum SlotOutcome<T> {
     Rejected(T),
 }
 
-impl<K: Ord + Clone, T> FairSlots<K, T> {
-    /// For at most `most` slots in use at once.
-    pub fn new(most: usize) -> Self {
-        Self { most, served: 0, askers: BTreeMap::new(), arrivals: 0 }
+impl<K: Ord, T> Group<K, T> {
+    fn is_idle(&self) -> bool {
+        self.served == 0 && self.askers.is_empty()
     }
 
-    /// Requests a slot for `key`, which may use at most `share` slots and have as many requests
-    /// waiting.
-    pub fn request(&mut self, key: K, share: usize, request: T) -> SlotOutcome<T> {
-        let none = || Asker { share, served: 0, waiting: VecDeque::new() };
-        let asker = self.askers.entry(key).or_insert_with(none);
-        asker.share = share;
-        if self.served < self.most && asker.served < share {
-            (self.served, asker.served) = (self.served + 1, asker.served + 1);
+    fn waiting(&self) -> usize {
+        self.askers.values().map(|asker| asker.waiting.len()).sum()
+    }
+
+    /// The asker whose turn it is: its slots in use, when its request came, and who it is.
+    fn next(&self) -> Option<(usize, u64, &K)> {
+        let waiting = self.askers.iter().filter(|(_, asker)| asker.served < asker.share);
+        let waiting =
+            waiting.filter_map(|(key, asker)| Some((asker.served, asker.waiting.front()?.0, key)));
+        waiting.min_by_key(|(served, arrival, _)| (*served, *arrival))
+    }
+
+    fn forget_idle(&mut self) {
+        self.askers.retain(|_, asker| asker.served > 0 || !asker.waiting.is_empty());
+    }
+}
+
+impl<G: Ord + Clone, K: Ord + Clone, T> FairSlots<G, K, T> {
+    /// For at most `most` slots in use at once.
+    pub fn new(most: usize) -> Self {
+        Self { most, served: 0, groups: BTreeMap::new(), arrivals: 0 }
+    }
+
+    /// Requests a slot for an asker in a group.
+    pub fn request(
+        &mut self,
+        (group, key): (G, K),
+        share: SlotShare,
+        request: T,
+    ) -> SlotOutcome<T> {
+        let new = || Group { share: share.group, served: 0, askers: BTreeMap::new() };
+        let group = self.groups.entry(group).or_insert_with(new);
+        group.share = share.group;
+        let waiting = group.waiting();
+        let new = || Asker { share: share.asker, served: 0, waiting: VecDeque::new() };
+        let asker = group.askers.entry(key).or_insert_with(new);
+        asker.share = share.asker;
+        if self.served < self.most && group.served < share.group && asker.served < share.asker {
+            self.served += 1;
+            group.served += 1;
+            asker.served += 1;
             return SlotOutcome::Granted(request);
         }
-        if asker.waiting.len() >= share {
+        let is_full = waiting >= share.group.saturating_mul(WAITING);
+        if is_full || asker.waiting.len() >= share.asker {
+            group.forget_idle();
+            self.groups.retain(|_, group| !group.is_idle());
             return SlotOutcome::Rejected(request);
         }
         asker.waiting.push_back((self.arrivals, request));
@@ -58,32 +129,48 @@ impl<K: Ord + Clone, T> FairSlots<K, T> {
         SlotOutcome::Queued
     }
 
-    /// Frees a slot of `key`. Returns the waiting request that gets it, if any.
-    pub fn done(&mut self, key: &K) -> Option<(K, T)> {
-        if let Some(asker) = self.askers.get_mut(key) {
+    /// Frees a slot of an asker. Returns the waiting request that gets it, if any.
+    pub fn done(&mut self, (group, key): &(G, K)) -> Option<((G, K), T)> {
+        if let Some(group) = self.groups.get_mut(group)
+            && let Some(asker) = group.askers.get_mut(key)
+        {
             debug_assert!(asker.served > 0 && self.served > 0, "it was served");
-            (self.served, asker.served) = (self.served - 1, asker.served - 1);
+            self.served -= 1;
+            group.served -= 1;
+            asker.served -= 1;
         }
         let next = self.next();
-        self.askers.retain(|_, asker| asker.served > 0 || !asker.waiting.is_empty());
+        self.forget_idle();
         next
     }
 
     /// Drops waiting requests whose requester has gone.
     pub fn forget(&mut self, is_gone: impl Fn(&T) -> bool) {
-        self.askers.values_mut().for_each(|it| it.waiting.retain(|(_, request)| !is_gone(request)));
-        self.askers.retain(|_, asker| asker.served > 0 || !asker.waiting.is_empty());
+        let askers = self.groups.values_mut().flat_map(|group| group.askers.values_mut());
+        askers.for_each(|asker| asker.waiting.retain(|(_, request)| !is_gone(request)));
+        self.forget_idle();
     }
 
-    fn next(&mut self) -> Option<(K, T)> {
-        let waiting = self.askers.iter().filter(|(_, asker)| asker.served < asker.share);
-        let waiting = waiting
-            .filter_map(|(key, asker)| Some(((asker.served, asker.waiting.front()?.0), key)));
-        let key = waiting.min_by_key(|(rank, _)| *rank)?.1.clone();
-        let asker = self.askers.get_mut(&key)?;
+    fn forget_idle(&mut self) {
+        self.groups.values_mut().for_each(Group::forget_idle);
+        self.groups.retain(|_, group| !group.is_idle());
+    }
+
+    fn next(&mut self) -> Option<((G, K), T)> {
+        let groups = self.groups.iter().filter(|(_, group)| group.served < group.share);
+        let waiting = groups.filter_map(|(name, group)| {
+            let (served, arrival, key) = group.next()?;
+            Some(((group.served, served, arrival), (name, key)))
+        });
+        let (name, key) = waiting.min_by_key(|(rank, _)| *rank)?.1;
+        let next = (name.clone(), key.clone());
+        let group = self.groups.get_mut(&next.0)?;
+        let asker = group.askers.get_mut(&next.1)?;
         let (_, request) = asker.waiting.pop_front()?;
-        (self.served, asker.served) = (self.served + 1, asker.served + 1);
-        Some((key, request))
+        self.served += 1;
+        group.served += 1;
+        asker.served += 1;
+        Some((next, request))
     }
 }
 
@@ -93,44 +180,73 @@ mod tests {
 
     use super::*;
 
+    const EACH: SlotShare = SlotShare { group: usize::MAX, asker: 3 };
+
     #[test]
     fn one_asker_with_many_requests_does_not_keep_others_waiting() {
         let mut slots = FairSlots::new(4);
-        let served = (0..9)
-            .filter(|request| slots.request("many", 3, *request) == SlotOutcome::Granted(*request));
+        let served = (0..9).filter(|request| {
+            slots.request(((), "many"), EACH, *request) == SlotOutcome::Granted(*request)
+        });
         assert_eq!(served.count(), 3);
-        assert_eq!(slots.request("few", 3, 100), SlotOutcome::Granted(100));
-        assert_eq!(slots.request("few", 3, 101), SlotOutcome::Queued, "all slots are taken");
+        assert_eq!(slots.request(((), "few"), EACH, 100), SlotOutcome::Granted(100));
         assert_eq!(
-            slots.request("many", 3, 102),
+            slots.request(((), "few"), EACH, 101),
+            SlotOutcome::Queued,
+            "all slots are taken"
+        );
+        assert_eq!(
+            slots.request(((), "many"), EACH, 102),
             SlotOutcome::Rejected(102),
             "as many wait as are served"
         );
-        assert_eq!(slots.done(&"many"), Some(("few", 101)), "it has fewer than the other");
+        let next = slots.done(&((), "many"));
+        assert_eq!(next, Some((((), "few"), 101)), "it has fewer than the other");
     }
 
     #[test]
     fn of_those_that_have_as_much_the_first_comes_first() {
         let mut slots = FairSlots::new(1);
-        assert_eq!(slots.request("z", 1, 0), SlotOutcome::Granted(0));
-        assert_eq!(slots.request("b", 1, 1), SlotOutcome::Queued);
-        assert_eq!(slots.request("a", 1, 2), SlotOutcome::Queued);
-        assert_eq!(slots.done(&"z"), Some(("b", 1)));
-        assert_eq!(slots.done(&"b"), Some(("a", 2)));
-        assert_eq!(slots.done(&"a"), None);
-        assert!(slots.askers.is_empty());
+        let each = SlotShare::each(1);
+        assert_eq!(slots.request(((), "z"), each, 0), SlotOutcome::Granted(0));
+        assert_eq!(slots.request(((), "b"), each, 1), SlotOutcome::Queued);
+        assert_eq!(slots.request(((), "a"), each, 2), SlotOutcome::Queued);
+        assert_eq!(slots.done(&((), "z")), Some((((), "b"), 1)));
+        assert_eq!(slots.done(&((), "b")), Some((((), "a"), 2)));
+        assert_eq!(slots.done(&((), "a")), None);
+        assert!(slots.groups.is_empty());
+    }
+
+    #[test]
+    fn an_asker_leaves_others_of_its_group_slots_and_the_group_leaves_other_groups_theirs() {
+        let mut slots = FairSlots::new(100);
+        let share = SlotShare::of_group(16);
+        let mut granted = |group, key| {
+            let is_granted = |request: &i32| {
+                slots.request((group, key), share, *request) == SlotOutcome::Granted(*request)
+            };
+            (0..1000).filter(is_granted).count()
+        };
+        assert_eq!(granted("ship", 1), 12);
+        assert_eq!(granted("ship", 2), 4);
+        assert_eq!(granted("rig", 1), 12);
+        assert!(slots.groups["ship"].waiting() <= 4 * 16);
+        // Of a group, the one with fewer slots comes first.
+        assert_eq!(slots.done(&("ship", 1)).map(|(asker, _)| asker), Some(("ship", 2)));
+        assert_eq!(slots.done(&("rig", 1)).map(|(asker, _)| asker), Some(("rig", 1)));
     }
 
     #[test]
     fn what_has_gone_makes_room() {
         let mut slots = FairSlots::new(1);
+        let (asker, each) = (((), "a"), SlotShare::each(1));
         for (request, turn) in
             [(0, SlotOutcome::Granted(0)), (1, SlotOutcome::Queued), (2, SlotOutcome::Rejected(2))]
         {
-            assert_eq!(slots.request("a", 1, request), turn);
+            assert_eq!(slots.request(asker, each, request), turn);
         }
         slots.forget(|request| *request == 1);
-        assert_eq!(slots.request("a", 1, 3), SlotOutcome::Queued);
+        assert_eq!(slots.request(asker, each, 3), SlotOutcome::Queued);
     }
 
     proptest! {
@@ -138,10 +254,11 @@ mod tests {
         fn bounds_hold_and_no_place_stays_empty_while_somebody_may_have_it(
             steps in prop::collection::vec((any::<bool>(), 0u8..5), 0..300),
         ) {
-            let (most, share) = (6, 3);
+            let (most, share) = (6, SlotShare { group: 4, asker: 3 });
             let mut slots = FairSlots::new(most);
-            let mut served: Vec<u8> = Vec::new();
+            let mut served: Vec<(u8, u8)> = Vec::new();
             for (asks, key) in steps {
+                let key = (key % 2, key);
                 if asks {
                     if let SlotOutcome::Granted(()) = slots.request(key, share, ()) {
                         served.push(key);
@@ -150,11 +267,19 @@ mod tests {
                     served.remove(at);
                     served.extend(slots.done(&key).map(|(next, ())| next));
                 }
-                let of = |key: u8| served.iter().filter(|it| **it == key).count();
-                prop_assert!(served.len() <= most && (0..5).all(|key| of(key) <= share));
-                let waits = |key: u8| slots.askers.get(&key).map_or(0, |it| it.waiting.len());
-                let fits = |key: u8| waits(key) > 0 && of(key) < share;
-                prop_assert!(served.len() == most || !(0..5).any(fits));
+                let of = |key: (u8, u8)| served.iter().filter(|it| **it == key).count();
+                let of_group = |group: u8| served.iter().filter(|it| it.0 == group).count();
+                let keys = (0..5u8).map(|key| (key % 2, key));
+                prop_assert!(served.len() <= most && (0..2).all(|it| of_group(it) <= share.group));
+                prop_assert!(keys.clone().all(|key| of(key) <= share.asker));
+                let waits = |key: &(u8, u8)| {
+                    let askers = slots.groups.get(&key.0).map(|group| &group.askers);
+                    askers.and_then(|it| it.get(&key.1)).is_some_and(|it| !it.waiting.is_empty())
+                };
+                let fits = |key: &(u8, u8)| {
+                    waits(key) && of(*key) < share.asker && of_group(key.0) < share.group
+                };
+                prop_assert!(served.len() == most || !keys.clone().any(|key| fits(&key)));
             }
         }
     }

@@ -45,6 +45,13 @@ impl Limits {
         (held >= self.memory).then_some(Bypass::Memory)
     }
 
+    /// Whether hardly any room is left beside these connections, which hold this many bytes: less than
+    /// a sixteenth.
+    pub fn is_near(&self, connections: usize, held: u64) -> bool {
+        let is_near = |used: u64, most: u64| used >= most - most / 16;
+        is_near(connections as u64, self.connections) || is_near(held, self.memory)
+    }
+
     /// Maximum bytes held by all connections.
     pub fn memory(&self) -> u64 {
         self.memory
@@ -68,6 +75,7 @@ mod tests {
         assert_eq!(limits.exceeded(9, 999), None);
         assert_eq!(limits.exceeded(10, 0), Some(Bypass::Connections));
         assert_eq!(limits.exceeded(0, 1000), Some(Bypass::Memory));
+        assert!(!limits.is_near(9, 937) && limits.is_near(10, 0) && limits.is_near(0, 938));
     }
 
     #[test]

@@ -1,19 +1,27 @@
 //! Which connections and requests are let in, how many, and for how long others pass unaccelerated.
 
+mod answers;
 mod backoff;
 mod bucket;
 mod bypass;
+mod client_slots;
+mod connection_shares;
 mod drain;
 mod fair_slots;
 mod limits;
+mod passing_clients;
 mod quota;
 mod refused;
 
+pub use answers::AnswerWatch;
 pub use backoff::Backoff;
 pub use bucket::Bucket;
 pub use bypass::{Bypass, BypassClock, BypassHistory};
+pub use client_slots::{ClientSlots, SlotId, Taken};
+pub use connection_shares::{ConnectionShares, IdleConnection, give_way};
 pub use drain::Drain;
-pub use fair_slots::{FairSlots, SlotOutcome};
+pub use fair_slots::{FairSlots, SlotOutcome, SlotShare};
 pub use limits::{Limits, Resources};
+pub use passing_clients::PassingClients;
 pub use quota::{Exceeded, Quota, QuotaPermit, Quotas};
 pub use refused::RefusedDestinations;

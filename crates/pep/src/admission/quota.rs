@@ -2,12 +2,14 @@
 //! others need. Handed the time.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use slacp::{PublicKey, SessionShare};
 use units::{ByteCount, Instant};
 
 use super::bucket::Bucket;
+use super::connection_shares::ConnectionShares;
 use crate::config::PermittedTerminal;
 
 /// Seconds' worth of new connections allowed in a burst: after an outage all clients of a terminal
@@ -57,14 +59,30 @@ pub struct Quotas {
 struct Peer {
     most: u64,
     bucket: Bucket,
-    /// Its reference count is the number of connections, plus one.
-    permits: Arc<()>,
+    shares: Shares,
+}
+
+/// The connections of a terminal, by client.
+#[derive(Debug, Clone, Default)]
+struct Shares(Arc<Mutex<ConnectionShares>>);
+
+impl Shares {
+    fn lock(&self) -> MutexGuard<'_, ConnectionShares> {
+        self.0.lock().expect("nobody panics while holding the shares")
+    }
 }
 
 /// A connection's permit in its terminal's quota, until dropped.
 #[derive(Debug)]
 pub struct QuotaPermit {
-    _permit: Arc<()>,
+    shares: Shares,
+    client: IpAddr,
+}
+
+impl Drop for QuotaPermit {
+    fn drop(&mut self) {
+        self.shares.lock().leave(self.client);
+    }
 }
 
 /// The limit that a terminal has reached.
@@ -72,6 +90,8 @@ pub struct QuotaPermit {
 pub enum Exceeded {
     /// Concurrent connections.
     Connections,
+    /// Concurrent connections of one client.
+    ConnectionsOfClient,
     /// New connections per second.
     Pace,
 }
@@ -101,25 +121,37 @@ impl Quotas {
                     peer.bucket.configure(pace, burst);
                     Peer { most, ..peer }
                 }
-                None => Peer { most, bucket: Bucket::new(pace, burst), permits: Arc::new(()) },
+                None => Peer { most, bucket: Bucket::new(pace, burst), shares: Shares::default() },
             };
             self.peers.insert(*key, peer);
         }
     }
 
-    /// Takes a permit for a new connection of a terminal.
+    /// Takes a permit for a new connection of a client of a terminal, which the terminal names: it
+    /// shares among its clients what it may have.
     ///
     /// # Errors
-    /// The limit that the terminal has reached.
-    pub fn admit(&mut self, now: Instant, terminal: &PublicKey) -> Result<QuotaPermit, Exceeded> {
+    /// The limit that the terminal, or its client, has reached.
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        terminal: &PublicKey,
+        client: IpAddr,
+    ) -> Result<QuotaPermit, Exceeded> {
         let peer = self.peers.get_mut(terminal).ok_or(Exceeded::Connections)?;
-        if Arc::strong_count(&peer.permits) as u64 > peer.most {
+        let mut shares = peer.shares.lock();
+        if shares.count() >= peer.most {
             return Err(Exceeded::Connections);
         }
-        match peer.bucket.take(now) {
-            true => Ok(QuotaPermit { _permit: peer.permits.clone() }),
-            false => Err(Exceeded::Pace),
+        if !shares.admits(client, peer.most) {
+            return Err(Exceeded::ConnectionsOfClient);
         }
+        if !peer.bucket.take(now) {
+            return Err(Exceeded::Pace);
+        }
+        shares.enter(client);
+        drop(shares);
+        Ok(QuotaPermit { shares: peer.shares.clone(), client })
     }
 }
 
@@ -131,6 +163,7 @@ mod tests {
     const SHIP: PublicKey = PublicKey([1; 32]);
     const RIG: PublicKey = PublicKey([2; 32]);
     const START: Instant = Instant::ZERO;
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
     fn terminal(key: PublicKey, quota: Quota) -> PermittedTerminal {
         let (name, networks, egress) = (String::new(), vec![], Egress::everywhere());
@@ -150,8 +183,17 @@ mod tests {
         }
     }
 
+    fn admitted_of(
+        quotas: &mut Quotas,
+        key: PublicKey,
+        client: IpAddr,
+        now: Instant,
+    ) -> Vec<QuotaPermit> {
+        (0..100).map_while(|_| quotas.admit(now, &key, client).ok()).collect()
+    }
+
     fn admitted(quotas: &mut Quotas, key: PublicKey, now: Instant) -> Vec<QuotaPermit> {
-        (0..100).map_while(|_| quotas.admit(now, &key).ok()).collect()
+        admitted_of(quotas, key, CLIENT, now)
     }
 
     #[test]
@@ -160,7 +202,7 @@ mod tests {
         let mut quotas = Quotas::new(&[terminal(SHIP, few)], 50);
         let mut permits = admitted(&mut quotas, SHIP, START);
         assert_eq!(permits.len(), 3);
-        assert_eq!(quotas.admit(START, &SHIP).unwrap_err(), Exceeded::Connections);
+        assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), Exceeded::Connections);
         permits.pop();
         assert_eq!(admitted(&mut quotas, SHIP, START).len(), 1);
     }
@@ -168,11 +210,25 @@ mod tests {
     #[test]
     fn no_terminal_fills_a_hub_that_serves_others() {
         let alone = &mut Quotas::new(&[terminal(SHIP, Quota::default())], 20);
-        assert_eq!(admitted(alone, SHIP, START).len(), 20);
+        assert_eq!(admitted(alone, SHIP, START).len(), 18, "some are left for its other clients");
         let both = [SHIP, RIG].map(|key| terminal(key, Quota::default()));
-        let quotas = &mut Quotas::new(&both, 20);
+        let quotas = &mut Quotas::new(&both, 12);
         let ship = admitted(quotas, SHIP, START);
-        assert_eq!((ship.len(), admitted(quotas, RIG, START).len()), (10, 10));
+        assert_eq!((ship.len(), admitted(quotas, RIG, START).len()), (6, 6));
+    }
+
+    #[test]
+    fn a_client_leaves_connections_to_the_others_of_its_terminal() {
+        let few = Quota { connections: Some(80), ..Quota::default() };
+        let mut quotas = Quotas::new(&[terminal(SHIP, few)], 1000);
+        let greedy = admitted(&mut quotas, SHIP, START);
+        assert_eq!(greedy.len(), 70);
+        let refused = quotas.admit(START, &SHIP, CLIENT).unwrap_err();
+        assert_eq!(refused, Exceeded::ConnectionsOfClient);
+        let other = admitted_of(&mut quotas, SHIP, IpAddr::from([10, 0, 0, 2]), START);
+        assert_eq!(other.len(), 9);
+        drop(greedy);
+        assert_eq!(admitted(&mut quotas, SHIP, START).len(), 63);
     }
 
     #[test]
@@ -181,7 +237,7 @@ mod tests {
         let terminals = [terminal(SHIP, slow), terminal(RIG, Quota::default())];
         let mut quotas = Quotas::new(&terminals, 1000);
         assert_eq!(admitted(&mut quotas, SHIP, START).len(), 20, "ten seconds' worth");
-        assert_eq!(quotas.admit(START, &SHIP).unwrap_err(), Exceeded::Pace);
+        assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), Exceeded::Pace);
         assert_eq!(admitted(&mut quotas, RIG, START).len(), 100);
         let later = START + std::time::Duration::from_secs(1);
         assert_eq!(admitted(&mut quotas, SHIP, later).len(), 2);
@@ -195,6 +251,6 @@ mod tests {
         quotas.configure(&bound(6), 1000);
         assert_eq!((permits.len(), admitted(&mut quotas, SHIP, START).len()), (5, 1));
         quotas.configure(&[terminal(RIG, Quota::default())], 1000);
-        assert_eq!(quotas.admit(START, &SHIP).unwrap_err(), Exceeded::Connections);
+        assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), Exceeded::Connections);
     }
 }

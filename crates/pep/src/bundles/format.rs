@@ -76,6 +76,13 @@ pub struct Fragment {
     pub total: u64,
 }
 
+impl Fragment {
+    /// Where a part of this length ends. Others write what they like; no payload ends that far.
+    pub(super) fn end(&self, length: u64) -> u64 {
+        self.offset.saturating_add(length)
+    }
+}
+
 /// What a bundle says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {

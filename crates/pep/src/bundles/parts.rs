@@ -59,7 +59,7 @@ pub fn parts(bytes: &[u8], largest: u64) -> Result<Vec<(BundleId, Vec<u8>)>, Par
         of.map_or((0, payload.len() as u64), |it| (it.offset, it.total_adu_length));
     let pieces = payload.chunks(piece).enumerate();
     let made = pieces.map(|(place, data)| {
-        let offset = start + (place * piece) as u64;
+        let offset = start.checked_add((place * piece) as u64).ok_or(PartsError::Malformed)?;
         let info = FragmentInfo { offset, total_adu_length: total };
         let mut id = bundle.id.clone();
         id.fragment_info = Some(info.clone());
@@ -141,12 +141,13 @@ pub(super) fn needed<T>(
     parts: impl Iterator<Item = (Fragment, u64, T)>,
 ) -> Option<Vec<T>> {
     let (mut until, mut needed) = (0, Vec::new());
-    for (Fragment { offset, .. }, length, part) in parts {
-        if offset > until {
+    for (place, length, part) in parts {
+        if place.offset > until {
             return None;
         }
-        if offset + length > until {
-            until = offset + length;
+        let end = place.end(length);
+        if end > until {
+            until = end;
             needed.push(part);
         }
     }

@@ -2,10 +2,12 @@
 
 use std::mem;
 
+use super::decoder::MOST_WORK;
 use super::{Decoder, Encoder, Malformed};
+use crate::inbox::Inbox;
 
 /// How much is read at once, in bytes.
-const READ: usize = 16 << 10;
+const READ: usize = 4 << 10;
 
 /// Bytes of a stream, before and after compression.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,12 +23,12 @@ pub struct Volume {
 pub struct Coded {
     encoder: Encoder,
     /// Encoded and not taken by the stream yet.
-    unsent: Vec<u8>,
+    unsent: Inbox,
     /// How many bytes of the owner's data that is.
     encoded: usize,
     decoder: Decoder,
     /// Read from the stream and not decoded yet.
-    unread: Vec<u8>,
+    unread: Inbox,
     /// What was sent.
     pub sent: Volume,
     /// What was received.
@@ -40,6 +42,9 @@ pub enum Got {
     Data(usize),
     /// Nothing yet.
     Nothing,
+    /// Nothing, but bytes have come that are not decoded yet: the owner calls again after others had their
+    /// turn.
+    Later,
     /// The end.
     End,
 }
@@ -50,10 +55,10 @@ impl Coded {
         let (sent, received) = (Volume::default(), Volume::default());
         Self {
             encoder,
-            unsent: Vec::new(),
+            unsent: Inbox::default(),
             encoded: 0,
             decoder,
-            unread: Vec::new(),
+            unread: Inbox::default(),
             sent,
             received,
         }
@@ -76,7 +81,7 @@ impl Coded {
         }
         if self.encoded == 0 {
             debug_assert!(self.unsent.is_empty(), "what was encoded was sent");
-            self.encoded = self.encoder.encode(data, &mut self.unsent);
+            self.encoded = self.encoder.encode(data, self.unsent.room());
             self.count_sent(self.encoded, self.unsent.len());
         }
         Ok(if self.flush(&mut send)? { mem::take(&mut self.encoded) } else { 0 })
@@ -90,14 +95,12 @@ impl Coded {
     /// Writes what is encoded; whether that was all.
     fn flush<E>(&mut self, send: &mut impl FnMut(&[u8]) -> Result<usize, E>) -> Result<bool, E> {
         while !self.unsent.is_empty() {
-            let taken = send(&self.unsent)?;
+            let taken = send(self.unsent.unused())?;
             if taken == 0 {
                 return Ok(false);
             }
-            self.unsent.drain(..taken);
+            self.unsent.consume(taken);
         }
-        // An idle stream holds nothing.
-        self.unsent = Vec::new();
         Ok(true)
     }
 
@@ -111,7 +114,7 @@ impl Coded {
         mut send: impl FnMut(&[u8]) -> Result<usize, E>,
     ) -> Result<bool, E> {
         let before = self.unsent.len();
-        self.encoder.finish(&mut self.unsent);
+        self.encoder.finish(self.unsent.room());
         self.count_sent(0, self.unsent.len() - before);
         self.flush(&mut send)
     }
@@ -125,6 +128,7 @@ impl Coded {
         buffer: &mut [u8],
         mut receive: impl FnMut(&mut [u8]) -> Result<Got, E>,
     ) -> Result<Got, E> {
+        let until = self.work() + MOST_WORK;
         loop {
             if self.decoder.is_rest() && self.unread.is_empty() {
                 let got = receive(buffer)?;
@@ -133,31 +137,36 @@ impl Coded {
                 }
                 return Ok(got);
             }
-            let mut rest = &self.unread[..];
+            let mut rest = self.unread.unused();
             let count = self.decoder.decode(&mut rest, buffer)?;
             let used = self.unread.len() - rest.len();
-            self.unread.drain(..used);
+            self.unread.consume(used);
             self.count_received(count, used);
             if count > 0 {
                 return Ok(Got::Data(count));
             }
-            debug_assert!(self.unread.is_empty(), "a decoder without output wants input");
-            self.unread = vec![0; READ];
-            let got = receive(&mut self.unread);
-            let count = if let Ok(Got::Data(count)) = got { count } else { 0 };
-            self.unread.truncate(count);
+            if !self.unread.is_empty() || self.work() >= until {
+                return Ok(Got::Later);
+            }
+            let mut piece = [0; READ];
+            let got = receive(&mut piece);
+            if let Ok(Got::Data(count)) = got {
+                self.unread.push(&piece[..count]);
+            }
             match got? {
                 Got::Data(_) => {}
-                Got::Nothing => {
-                    self.unread = Vec::new();
-                    return Ok(Got::Nothing);
-                }
+                nothing @ (Got::Nothing | Got::Later) => return Ok(nothing),
                 Got::End => {
                     self.decoder.end()?;
                     return Ok(Got::End);
                 }
             }
         }
+    }
+
+    /// The work of decoding so far, in [units](Decoder::work).
+    pub fn work(&self) -> u64 {
+        self.decoder.work()
     }
 
     fn count_received(&mut self, plain: usize, coded: usize) {

@@ -1,9 +1,17 @@
 //! The receiving side of a direction.
 
 use thiserror::Error;
-use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
+use zstd_safe::{InBuffer, OutBuffer};
 
-use super::{FRAME, REST, RUN, SMALL_FRAME, Slot, Slots, WINDOW, dictionary};
+use super::pool::PooledContext;
+use super::{DecoderPool, FRAME, REST, RUN, SMALL_FRAME};
+use crate::cost;
+
+/// The work after which a call that has nothing to return yet ends, in [units](Decoder::work): a quarter of
+/// a millisecond.
+pub(super) const MOST_WORK: u64 = 250_000;
+/// Work per byte that comes: the tables of a small block take longer than its data.
+const PER_BYTE: u64 = 16;
 
 /// Why a direction cannot be read any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -31,11 +39,12 @@ pub enum Malformed {
 
 /// Reads a direction's data from segments.
 ///
-/// What a few bytes become is bounded, and made only as the owner takes it: a block of zstd has four
+/// A call does bounded work, whatever comes: segments may be empty, and each frame takes a context. What a few bytes become is bounded, and made only as the owner takes it: a block of zstd has four
 /// bytes at least and becomes no more than the window, so that data grows at most 8,192 times.
 pub struct Decoder {
     state: State,
-    slots: Slots,
+    pool: DecoderPool,
+    work: u64,
 }
 
 enum State {
@@ -48,16 +57,25 @@ enum State {
 }
 
 struct Frame {
-    context: DCtx<'static>,
+    context: PooledContext,
     /// Whether the context may hold output for which there was no room.
     has_more: bool,
-    _slot: Slot,
 }
 
 impl Decoder {
-    /// A decoder that decompresses while there is a place in `slots`.
-    pub fn new(slots: Slots) -> Self {
-        Self { state: State::Start, slots }
+    /// A decoder that decompresses with contexts of `pool`.
+    pub fn new(pool: DecoderPool) -> Self {
+        Self { state: State::Start, pool, work: 0 }
+    }
+
+    /// The work done so far, in units of a nanosecond of an ordinary processor or less.
+    pub fn work(&self) -> u64 {
+        self.work
+    }
+
+    fn spend(&mut self, work: u64) {
+        self.work += work;
+        cost::count(work as usize);
     }
 
     /// Whether all that follows is as it was: the owner need not call [`Self::decode`].
@@ -66,12 +84,15 @@ impl Decoder {
     }
 
     /// Reads from the front of `input` and writes to `out`, which must not be empty; returns how much
-    /// it has written. If that is 0, all of the input was used, and more is needed.
+    /// it has written. If that is 0, either all of the input was used, and more is needed; or the call
+    /// has done enough for now, and the owner calls again after others had their turn.
     ///
     /// # Errors
     /// See [`Malformed`]. The direction cannot be read any further.
     pub fn decode(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<usize, Malformed> {
+        let until = self.work + MOST_WORK;
         loop {
+            let before = input.len();
             let written = match &mut self.state {
                 State::Frame(frame) => {
                     let (written, is_over) = frame.read(input, out)?;
@@ -93,17 +114,18 @@ impl Decoder {
                     let Some((first, rest)) = input.split_first() else { return Ok(0) };
                     *input = rest;
                     self.state = self.after(*first)?;
-                    continue;
+                    0
                 }
             };
-            if written > 0 || input.is_empty() {
+            self.spend(PER_BYTE * (before - input.len()) as u64 + written as u64);
+            if written > 0 || input.is_empty() || self.work >= until {
                 return Ok(written);
             }
         }
     }
 
     /// The state after a byte of a segment's head.
-    fn after(&self, byte: u8) -> Result<State, Malformed> {
+    fn after(&mut self, byte: u8) -> Result<State, Malformed> {
         match (&self.state, byte) {
             (State::Length(so_far, left), _) => {
                 let length = so_far << 8 | u32::from(byte);
@@ -117,10 +139,9 @@ impl Decoder {
             (_, REST) => Ok(State::Rest),
             (_, RUN) => Ok(State::Length(0, 3)),
             (_, FRAME | SMALL_FRAME) => {
-                let open = self.slots.taken();
-                let slot = self.slots.take().ok_or(Malformed::TooMany { open })?;
-                let frame = Frame::new(slot, byte == SMALL_FRAME).ok_or(Malformed::Frame)?;
-                Ok(State::Frame(Box::new(frame)))
+                let (context, work) = self.pool.take(byte == SMALL_FRAME)?;
+                self.spend(work);
+                Ok(State::Frame(Box::new(Frame { context, has_more: false })))
             }
             (_, kind) => Err(Malformed::Kind { kind }),
         }
@@ -147,16 +168,6 @@ fn copy(input: &mut &[u8], out: &mut [u8], most: usize) -> usize {
 }
 
 impl Frame {
-    fn new(slot: Slot, has_dictionary: bool) -> Option<Self> {
-        let mut context = DCtx::try_create()?;
-        // In range.
-        context.set_parameter(DParameter::WindowLogMax(WINDOW)).ok()?;
-        if has_dictionary {
-            context.ref_ddict(&dictionary::OF_DECODERS).ok()?;
-        }
-        Some(Self { context, has_more: false, _slot: slot })
-    }
-
     /// How much was written, and whether the frame is over.
     fn read(&mut self, input: &mut &[u8], out: &mut [u8]) -> Result<(usize, bool), Malformed> {
         // zstd takes the sixteenth call for nothing in a row for a fault, but an owner may ask as often
@@ -166,7 +177,7 @@ impl Frame {
         }
         let mut from = InBuffer::around(input);
         let mut to = OutBuffer::around(out);
-        let left = self.context.decompress_stream(&mut to, &mut from);
+        let left = self.context.get().decompress_stream(&mut to, &mut from);
         let (read, written) = (from.pos(), to.pos());
         *input = &input[read..];
         self.has_more = written == out.len();

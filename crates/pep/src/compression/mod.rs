@@ -16,6 +16,7 @@ mod decoder;
 mod dictionary;
 mod encoder;
 mod look;
+mod pool;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ mod tests;
 pub use coded::{Coded, Got, Volume};
 pub use decoder::{Decoder, Malformed};
 pub use encoder::Encoder;
+pub use pool::DecoderPool;
 pub use slots::{Slot, Slots};
 
 /// Logarithm of the window of a compressed segment, in bytes: 32 kB. Larger ones make logs and JSON no

@@ -9,6 +9,7 @@ use rand_core::{Rng, SeedableRng};
 
 use super::coded::Got;
 use super::*;
+use crate::cost;
 
 fn encoder() -> Encoder {
     Encoder::new(Slots::new(8)).with_dictionary(true)
@@ -20,7 +21,7 @@ fn older() -> Encoder {
 }
 
 fn decoder() -> Decoder {
-    Decoder::new(Slots::new(8))
+    Decoder::new(DecoderPool::new(8))
 }
 
 fn noise(size: usize, seed: u64) -> Vec<u8> {
@@ -98,7 +99,7 @@ fn decoded(mut bytes: &[u8], arriving: usize, reading: usize) -> Result<Vec<u8>,
         loop {
             let count = decoder.decode(&mut piece, &mut buffer)?;
             out.extend_from_slice(&buffer[..count]);
-            if count == 0 {
+            if count == 0 && piece.is_empty() {
                 break;
             }
         }
@@ -250,8 +251,7 @@ fn without_a_place_nothing_is_compressed_and_places_are_given_back() {
     drop(three);
     assert_eq!(slots.taken(), 0);
     // A peer that compresses more than was agreed on.
-    let places = Slots::new(0);
-    let mut decoder = Decoder::new(places);
+    let mut decoder = Decoder::new(DecoderPool::new(0));
     let read = decoder.decode(&mut &out[..], &mut [0; 100]);
     assert_eq!(read, Err(Malformed::TooMany { open: 0 }));
 }
@@ -319,6 +319,49 @@ fn neither_side_takes_more_memory_than_it_says() {
         assert!(encoder.memory().is_some_and(|bytes| bytes as u64 <= MEMORY));
     }
     assert!((context.sizeof() as u64) <= MEMORY);
+}
+
+/// A frame of zstd with this data.
+fn frame(data: &[u8]) -> Vec<u8> {
+    let mut context = zstd_safe::CCtx::create();
+    let mut out = vec![0; data.len() + 100];
+    let size = context.compress2(&mut out[..], data).unwrap();
+    out.truncate(size);
+    [&[FRAME], &out[..]].concat()
+}
+
+/// Frames that hold little or nothing, and empty runs, between data.
+#[test]
+fn the_work_of_small_segments_is_bounded_per_call_and_per_byte() {
+    const FRAMES: usize = 20_000;
+    for segment in
+        [frame(b""), frame(b"a"), vec![RUN, 0, 0, 0], [frame(b""), vec![RUN, 0, 0, 0]].concat()]
+    {
+        let mut wire: VecDeque<u8> = segment.repeat(FRAMES).into();
+        let bytes = wire.len() as u64;
+        let mut far = Coded::new(encoder(), decoder());
+        let mut buffer = vec![0; 256 << 10];
+        let (mut calls, mut most) = (0, 0);
+        let ((), cost) = cost::of(|| {
+            loop {
+                let before = far.work();
+                let got: Result<Got, Malformed> = far.read(&mut buffer, |part| {
+                    let count = part.len().min(wire.len());
+                    wire.drain(..count).zip(part).for_each(|(byte, place)| *place = byte);
+                    Ok(if count == 0 { Got::Nothing } else { Got::Data(count) })
+                });
+                (calls, most) = (calls + 1, most.max(far.work() - before));
+                if got == Ok(Got::Nothing) {
+                    break;
+                }
+            }
+        });
+        // A context is made once.
+        assert!(cost <= 20_000 + 150 * bytes, "{segment:?}: {cost} for {bytes} bytes");
+        assert!(most <= 520_000, "{segment:?}: {most} in a call");
+        assert_eq!(far.received.coded, bytes);
+        assert!(calls as u64 >= cost / 520_000);
+    }
 }
 
 /// Data of a kind, in a piece of a size.
@@ -400,7 +443,7 @@ proptest! {
             let got: Result<Got, Malformed> = far.read(&mut buffer, |part| Ok(pipe.give(part)));
             match got.unwrap() {
                 Got::Data(count) => came.extend_from_slice(&buffer[..count]),
-                Got::Nothing => {}
+                Got::Nothing | Got::Later => {}
                 Got::End => break,
             }
         }

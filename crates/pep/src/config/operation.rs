@@ -21,7 +21,7 @@ pub struct OperationConfig {
     /// descriptors.
     pub max_connections: Option<u64>,
     /// A peer silent for this long is probed with TCP keep-alives. Shorter detects dead peers
-    /// sooner, at the cost of packets on the LAN. Key `keepalive`, default 60 s.
+    /// sooner, at the cost of packets on the LAN. Key `keepalive`, default 2 h.
     pub keepalive: Option<Duration>,
     /// The metrics server and its page. Section `metrics`, default none.
     pub metrics: Option<MetricsConfig>,

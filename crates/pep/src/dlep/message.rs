@@ -2,6 +2,8 @@
 
 use super::Status;
 use super::item::{Item, Mac, code, number, split};
+use crate::cost;
+use crate::inbox::Inbox;
 
 /// Type and length of a message (§11.2), in bytes.
 const HEADER: usize = 4;
@@ -134,30 +136,25 @@ pub struct Message {
 /// What was received on a connection and not yet handled: an incomplete message at most, once all
 /// complete ones are taken.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
-    bytes: Vec<u8>,
-    /// How much of it is taken.
-    taken: usize,
-}
+pub(super) struct MessageInbox(Inbox);
 
-impl Inbox {
+impl MessageInbox {
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        self.bytes.drain(..self.taken);
-        self.taken = 0;
-        self.bytes.extend(bytes);
+        self.0.push(bytes);
     }
 
     /// The next complete message.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
-        let message = first(&self.bytes[self.taken..])?.to_vec();
-        self.taken += message.len();
+        let message = first(self.0.unused())?.to_vec();
+        cost::count(message.len());
+        self.0.consume(message.len());
         Some(message)
     }
 
     /// Bytes that are not yet taken.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn len(&self) -> usize {
-        self.bytes.len() - self.taken
+        self.0.len()
     }
 }
 

@@ -23,7 +23,7 @@ use units::{BitRate, Instant, Machine};
 
 use super::Status;
 use super::item::{Item, Mac, code};
-use super::message::{self, Inbox, Kind, Message};
+use super::message::{self, Kind, Message, MessageInbox};
 use super::request::Wanted;
 use super::router::{Output, Phase, Wake};
 use crate::traffic::Prefix;
@@ -109,7 +109,7 @@ enum State {
 pub struct Modem {
     settings: Settings,
     state: State,
-    inbox: Inbox,
+    inbox: MessageInbox,
     outputs: VecDeque<Output>,
     link: Metrics,
     /// What the router was told of the link, and whether it has yet to respond.
@@ -124,7 +124,7 @@ impl Modem {
         Self {
             settings,
             state: State::Listening,
-            inbox: Inbox::default(),
+            inbox: MessageInbox::default(),
             outputs: VecDeque::new(),
             link,
             told: link,
@@ -183,7 +183,7 @@ impl Modem {
     /// The connection has ended.
     pub fn handle_closed(&mut self) {
         self.state = State::Listening;
-        self.inbox = Inbox::default();
+        self.inbox = MessageInbox::default();
         self.pending = false;
         self.destinations.retain(|_, destination| {
             let wanted = destination.wanted.take();

@@ -21,7 +21,7 @@ use std::time::Duration;
 use units::{Instant, Machine};
 
 use super::item::{Item, Mac, code};
-use super::message::{self, Inbox, Kind, Message};
+use super::message::{self, Kind, Message, MessageInbox};
 use super::request::{LATER, Requests, Wanted};
 use super::{Base, PORT, Status};
 
@@ -29,8 +29,12 @@ use super::{Base, PORT, Status};
 const PEER_TYPE: &str = "skyhop";
 /// Discovery interval. §7.1 requires at least one second.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(5);
-/// Delay before the first discovery after losing a modem.
+/// Delay before the first discovery after losing a modem. It doubles while sessions end soon, up to the
+/// second: a modem that refuses is not asked every second.
 const RECOVERY_DELAY: Duration = Duration::from_secs(1);
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
+/// A session that lasted this long did not end soon.
+const LASTING: Duration = Duration::from_secs(60);
 /// Time limit for the connection, and for the first answer on it.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum connection points to try.
@@ -137,9 +141,13 @@ pub struct Router {
     heartbeat: Duration,
     state: State,
     stopping: bool,
+    /// When the session came up, until it is over.
+    up_since: Option<Instant>,
+    /// Delay after the next session that ends.
+    delay: Duration,
     /// Connection points still to try, in order.
     points: VecDeque<SocketAddr>,
-    inbox: Inbox,
+    inbox: MessageInbox,
     requests: Requests,
     outputs: VecDeque<Output>,
     report: Report,
@@ -154,8 +162,10 @@ impl Router {
             heartbeat,
             state: State::Looking { next: now },
             stopping: false,
+            up_since: None,
+            delay: RECOVERY_DELAY,
             points: VecDeque::new(),
-            inbox: Inbox::default(),
+            inbox: MessageInbox::default(),
             requests: Requests::default(),
             outputs: VecDeque::new(),
             report: Report { since: now, ..Report::default() },
@@ -365,6 +375,7 @@ impl Router {
         }
         self.base().update_session(message);
         self.report.sessions += 1;
+        self.up_since = Some(now);
         self.report.trouble = None;
         let beat = now + self.heartbeat;
         self.enter(now, Phase::Up, State::Up { heard: now, interval, beat });
@@ -382,12 +393,17 @@ impl Router {
     /// Drops the connection and looks for a modem again (§7.5).
     fn reset(&mut self, now: Instant) {
         self.outputs.push_back(Output::Close);
-        self.look_for_modem(now, RECOVERY_DELAY);
+        if self.up_since.take().is_some_and(|since| now.saturating_since(since) >= LASTING) {
+            self.delay = RECOVERY_DELAY;
+        }
+        let pause = self.delay;
+        self.delay = LONGEST_DELAY.min(pause * 2);
+        self.look_for_modem(now, pause);
     }
 
     fn look_for_modem(&mut self, now: Instant, pause: Duration) {
         self.forget();
-        self.inbox = Inbox::default();
+        self.inbox = MessageInbox::default();
         self.points.clear();
         self.report.modem = None;
         match self.stopping {

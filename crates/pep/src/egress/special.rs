@@ -32,7 +32,7 @@ pub(super) const LOOPBACK: [Prefix; 2] =
 /// forward or that mean the host itself, and the cloud metadata services whose address is not
 /// link-local. Private networks (RFC 1918, RFC 4193) are not included: reaching them is what a hub
 /// is for.
-pub const SPECIAL: [Special; 16] = [
+pub const SPECIAL: [Special; 17] = [
     // RFC 791 §3.2: "this network"; Linux connects 0.0.0.0 to itself.
     v4([0, 0, 0, 0], 8, "this network"),
     v4([127, 0, 0, 0], 8, "loopback"),
@@ -51,6 +51,9 @@ pub const SPECIAL: [Special; 16] = [
     // RFC 4291 §2.5.5.2. A connection to it is an IPv4 connection and judged as such; a packet with
     // such an address is forged.
     v6([0, 0, 0, 0, 0, 0xffff, 0, 0], 96, "IPv4 written as IPv6"),
+    // RFC 8215: a translator of the network's own, which may keep the IPv4 address anywhere behind
+    // the prefix (RFC 6052 §2.2), so that it cannot be judged.
+    v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, "an IPv4 address behind a local NAT64"),
     // RFC 4380: the embedded IPv4 address is the tunnel's end, wherever that is.
     v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 32, "Teredo"),
     v6([0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0], 32, METADATA),
@@ -64,6 +67,8 @@ pub const SPECIAL: [Special; 16] = [
 
 /// NAT64 (RFC 6052 §2.1): the last 32 bits are the IPv4 address.
 const NAT64: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
+/// IPv4-translated (RFC 2765 §2.1): the last 32 bits are the IPv4 address.
+const TRANSLATED: [u16; 6] = [0, 0, 0, 0, 0xffff, 0];
 /// 6to4 (RFC 3056 §2): bits 16 to 47 are the IPv4 address.
 const SIX_TO_FOUR: u16 = 0x2002;
 
@@ -74,7 +79,9 @@ pub(super) fn views(address: IpAddr) -> Vec<IpAddr> {
     let inside = match address {
         IpAddr::V4(_) => None,
         IpAddr::V6(v6) => match v6.segments() {
-            [a, b, c, d, e, f, high, low] if [a, b, c, d, e, f] == NAT64 => Some((high, low)),
+            [a, b, c, d, e, f, high, low] if [NAT64, TRANSLATED].contains(&[a, b, c, d, e, f]) => {
+                Some((high, low))
+            }
             [SIX_TO_FOUR, high, low, ..] => Some((high, low)),
             _ => None,
         },
@@ -88,10 +95,12 @@ pub(super) fn views(address: IpAddr) -> Vec<IpAddr> {
 pub fn forms(prefix: Prefix) -> Vec<Prefix> {
     let IpAddr::V4(v4) = prefix.address() else { return vec![prefix] };
     let [high, low] = [(v4.to_bits() >> 16) as u16, v4.to_bits() as u16];
-    let [a, b, c, d, e, f] = NAT64;
-    let nat64 = Ipv6Addr::from_segments([a, b, c, d, e, f, high, low]);
+    let behind =
+        |[a, b, c, d, e, f]: [u16; 6]| Ipv6Addr::from_segments([a, b, c, d, e, f, high, low]);
     let six_to_four = Ipv6Addr::from_segments([SIX_TO_FOUR, high, low, 0, 0, 0, 0, 0]);
     let around =
         |address: Ipv6Addr, before| Prefix::around(address.into(), before + prefix.length());
-    [Some(prefix), around(nat64, 96), around(six_to_four, 16)].into_iter().flatten().collect()
+    let translated = [NAT64, TRANSLATED].map(|before| around(behind(before), 96));
+    let all = [Some(prefix), around(six_to_four, 16)].into_iter().chain(translated);
+    all.flatten().collect()
 }

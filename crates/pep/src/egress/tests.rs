@@ -71,6 +71,8 @@ fn by_default_a_hub_lets_terminals_reach_everything_but_itself_and_special_addre
         "[::ffff:10.0.0.1]:80",
         "[64:ff9b::a00:1]:80",
         "[2002:a00:1::7]:80",
+        "[::ffff:0:a00:1]:80",
+        "[64:ff9b:1::a00:1]:80",
         "127.0.0.1:80",
         "127.255.0.9:80",
         "0.0.0.0:80",
@@ -90,6 +92,9 @@ fn by_default_a_hub_lets_terminals_reach_everything_but_itself_and_special_addre
         "[64:ff9b::7f00:1]:80",
         "[64:ff9b::a9fe:a9fe]:80",
         "[2002:7f00:1::]:80",
+        "[::ffff:0:7f00:1]:80",
+        "[::ffff:0:a9fe:a9fe]:80",
+        "[64:ff9b:1:fffe::c000:201]:80",
         "[2002:a9fe:a9fe::1]:80",
         "[2001::1]:80",
         "[fd00:ec2::254]:80",
@@ -120,6 +125,7 @@ fn denied_destinations_are_refused_even_if_listed() {
     let translated = egress(&ALL, &["10.1.0.0/16"]);
     assert!(!permits(&translated, "[64:ff9b::a01:5]:80"));
     assert!(!permits(&translated, "[2002:a01:5::1]:80"));
+    assert!(!permits(&translated, "[::ffff:0:a01:5]:80"));
 }
 
 #[test]
@@ -138,6 +144,7 @@ fn a_special_range_is_opened_by_a_line_inside_it_and_by_no_wider_one() {
         ("127.0.0.1", "[::ffff:127.0.0.1]:80"),
         ("169.254.169.254", "169.254.169.254:80"),
         ("fe80::/10", "[fe80::7]:80"),
+        ("64:ff9b:1::/96", "[64:ff9b:1::c000:201]:80"),
         ("fd00:ec2::254", "[fd00:ec2::254]:80"),
     ] {
         assert!(permits(&egress(&[ALL[0], ALL[1], line], &[]), opened), "{line}");

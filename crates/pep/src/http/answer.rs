@@ -49,8 +49,9 @@ pub(super) fn answer(
     if is_not_modified(request, stored) {
         return (not_modified(&head), None);
     }
-    let ranges = request.fields.text("range").filter(|_| !is_head && if_range(request, stored));
-    match ranges.and_then(|text| range(text, length)) {
+    let is_part = !is_head && if_range(request, stored);
+    let asked = request.fields.parsed("range", |text| range(text, length));
+    match asked.filter(|_| is_part) {
         Some(Ok(part)) => {
             (head.status, head.reason) = (206, "Partial Content".to_owned());
             let last = part.from + part.length - 1;
@@ -82,17 +83,20 @@ fn not_modified(whole: &ResponseHead) -> ResponseHead {
 
 /// Whether the client has it already (RFC 9110 §13.2.2, steps 3 and 4).
 fn is_not_modified(request: &RequestHead, stored: &Stored) -> bool {
-    let ours = stored.head.fields.text("etag");
     if request.fields.has("if-none-match") {
-        let any = request.fields.text("if-none-match") == Some("*");
-        return any
-            || ours
-                .is_some_and(|ours| tags(&request.fields).any(|tag| opaque(tag) == opaque(ours)));
+        let is_any = |text: &str| (text == "*").then_some(());
+        let has =
+            |ours: &str| tags(&request.fields).any(|tag| opaque(tag) == opaque(ours)).then_some(());
+        return request.fields.parsed("if-none-match", is_any).is_some()
+            || stored.head.fields.parsed("etag", has).is_some();
     }
-    let since = request.fields.text("if-modified-since").and_then(date);
+    let since = request.fields.parsed("if-modified-since", date);
     // What does not say when it changed has not since it was made (RFC 9111 §4.3.2).
     let fields = &stored.head.fields;
-    let changed = fields.text("last-modified").or_else(|| fields.text("date")).and_then(date);
+    let changed = match fields.has("last-modified") {
+        true => fields.parsed("last-modified", date),
+        false => fields.parsed("date", date),
+    };
     matches!((since, changed), (Some(since), Some(changed)) if changed <= since)
 }
 
@@ -120,12 +124,11 @@ fn opaque(tag: &str) -> &str {
 /// Whether a part may be sent (RFC 9110 §13.1.5): without the condition always, else if the validator
 /// is ours, and strong.
 fn if_range(request: &RequestHead, stored: &Stored) -> bool {
-    match request.fields.text("if-range") {
-        None => true,
-        Some(tag) if tag.starts_with('"') => stored.head.fields.text("etag") == Some(tag),
-        // A date is strong only if we know that nothing else happened in its second: we do not.
-        Some(_) => false,
-    }
+    // A date is strong only if we know that nothing else happened in its second: we do not.
+    let strong = |text: &str| text.starts_with('"').then(|| text.to_owned());
+    let [theirs, ours] =
+        [request.fields.parsed("if-range", strong), stored.head.fields.parsed("etag", strong)];
+    !request.fields.has("if-range") || theirs.is_some() && theirs == ours
 }
 
 struct Unsatisfiable;
@@ -168,11 +171,12 @@ fn range(text: &str, length: u64) -> Option<Result<Part, Unsatisfiable>> {
 pub(super) fn validation(request: &RequestHead, stored: &Stored) -> RequestHead {
     let mut asked = request.clone();
     ["if-none-match", "if-modified-since"].iter().for_each(|name| asked.fields.remove(name));
-    if let Some(tag) = stored.head.fields.text("etag") {
-        asked.fields.push("If-None-Match", tag);
-    }
-    if let Some(date) = stored.head.fields.text("last-modified") {
-        asked.fields.push("If-Modified-Since", date);
+    for (condition, validator) in
+        [("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")]
+    {
+        if let Some(value) = stored.head.fields.values(validator).next() {
+            asked.fields.push(condition, value);
+        }
     }
     asked
 }

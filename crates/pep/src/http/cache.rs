@@ -327,13 +327,13 @@ impl<B: Clone> Cache<B> {
     /// Whether a 304 is about this response (RFC 9111 §4.3.4): its validator, if it has one, is ours.
     fn is_confirmed(&self, id: EntryId, confirmation: &ResponseHead) -> bool {
         let Some((stored, ..)) = self.store.get(id) else { return false };
-        let weak = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
-        let tags = (confirmation.fields.text("etag"), stored.head.fields.text("etag"));
-        match tags {
-            (Some(theirs), Some(ours)) => weak(theirs) == weak(ours),
-            (Some(_), None) => false,
-            (None, _) => true,
+        if !confirmation.fields.has("etag") {
+            return true;
         }
+        let weak = |tag: &str| Some(tag.strip_prefix("W/").unwrap_or(tag).to_owned());
+        let [theirs, ours] =
+            [confirmation, &stored.head].map(|head| head.fields.parsed("etag", weak));
+        theirs.is_some() && theirs == ours
     }
 
     /// No answer came: what is stored may do.
@@ -432,11 +432,13 @@ impl<B: Clone> Cache<B> {
         }
         self.store.invalidate(&asked.key);
         for name in ["location", "content-location"] {
-            let Some(place) = response.fields.text(name) else { continue };
             let prefix = format!("http://{}", asked.key.host);
-            let target = place.strip_prefix(&prefix).unwrap_or(place);
-            if target.starts_with('/') && !target.starts_with("//") {
-                let target = target.split('#').next().unwrap_or(target).to_owned();
+            let named = |place: &str| {
+                let target = place.strip_prefix(&prefix).unwrap_or(place);
+                let is_here = target.starts_with('/') && !target.starts_with("//");
+                is_here.then(|| target.split('#').next().unwrap_or(target).to_owned())
+            };
+            if let Some(target) = response.fields.parsed(name, named) {
                 self.store.invalidate(&Key { target, ..asked.key.clone() });
             }
         }

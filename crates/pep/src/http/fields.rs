@@ -44,10 +44,19 @@ impl Fields {
         self.all().filter(move |(it, _)| it.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// The value of the first field of this name, if it is text.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        let value = self.0.iter().find(|(it, _)| it.eq_ignore_ascii_case(name))?;
-        Some(core::str::from_utf8(&value.1).ok()?.trim())
+    /// What `read` makes of the value of the field of this name; `None` if there is none, if there are
+    /// several, or if it is not text. There is no text to compare with another: two values that are none
+    /// are not the same ([`Self::same`]).
+    pub fn parsed<T>(&self, name: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        let mut values = self.values(name);
+        let value = values.next().filter(|_| values.next().is_none())?;
+        read(core::str::from_utf8(value).ok()?.trim())
+    }
+
+    /// Whether the other message has the same fields of this name: as many, in the same order, equal byte
+    /// for byte.
+    pub fn same(&self, other: &Self, name: &str) -> bool {
+        self.values(name).eq(other.values(name))
     }
 
     /// Whether there is a field of this name.
@@ -56,14 +65,14 @@ impl Fields {
     }
 
     /// The members of a list (RFC 9110 §5.6.1) that has no quoted strings, over all fields of this name.
-    pub fn members<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        let texts = self.values(name).filter_map(|value| core::str::from_utf8(value).ok());
-        texts.flat_map(|text| text.split(',')).map(str::trim).filter(|it| !it.is_empty())
+    pub fn members<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        let members = self.values(name).flat_map(|value| value.split(|byte| *byte == b','));
+        members.map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
     }
 
     /// Whether such a list has this member, in whatever case.
     pub fn lists(&self, name: &str, member: &str) -> bool {
-        self.members(name).any(|it| it.eq_ignore_ascii_case(member))
+        self.members(name).any(|it| it.eq_ignore_ascii_case(member.as_bytes()))
     }
 
     /// Removes what means something for one connection only (RFC 9110 §7.6.1).
@@ -78,8 +87,8 @@ impl Fields {
         // a message without them would be read as another.
         let kept =
             |it: &str| ["connection", "content-length", "host", "cache-control"].contains(&it);
-        let mut named: Vec<String> =
-            self.members("connection").map(str::to_ascii_lowercase).collect();
+        let texts = self.members("connection").filter_map(|it| core::str::from_utf8(it).ok());
+        let mut named: Vec<String> = texts.map(str::to_ascii_lowercase).collect();
         named.retain(|name| !kept(name));
         self.0.retain(|(name, _)| !named.iter().any(|it| name.eq_ignore_ascii_case(it)));
     }
@@ -113,9 +122,36 @@ mod tests {
     #[test]
     fn lists_run_over_all_fields_of_a_name() {
         let fields = fields(&[("Vary", "Accept, , Cookie"), ("x", "1"), ("vary", "Origin")]);
-        assert_eq!(fields.members("VARY").collect::<Vec<_>>(), ["Accept", "Cookie", "Origin"]);
+        assert_eq!(
+            fields.members("VARY").collect::<Vec<_>>(),
+            [&b"Accept"[..], b"Cookie", b"Origin"]
+        );
         assert!(fields.lists("vary", "origin") && !fields.lists("vary", "x"));
-        assert_eq!(fields.text("X"), Some("1"));
+        let one = |text: &str| Some(text.to_owned());
+        assert_eq!(fields.parsed("X", one).as_deref(), Some("1"));
+        assert_eq!(fields.parsed("vary", one), None, "there are two");
+    }
+
+    #[test]
+    fn fields_that_are_no_text_or_repeated_are_the_same_only_byte_for_byte() {
+        let of = |values: &[&[u8]]| {
+            let mut fields = Fields::default();
+            values.iter().for_each(|value| fields.push("Cookie", value));
+            fields
+        };
+        let all = [
+            of(&[]),
+            of(&[b"id=\xff"]),
+            of(&[b"id=\xfe"]),
+            of(&[b"theme=1", b"id=1"]),
+            of(&[b"theme=1", b"id=2"]),
+            of(&[b"theme=1"]),
+        ];
+        for (n, one) in all.iter().enumerate() {
+            for (m, other) in all.iter().enumerate() {
+                assert_eq!(one.same(other, "cookie"), n == m, "{one:?} {other:?}");
+            }
+        }
     }
 
     #[test]

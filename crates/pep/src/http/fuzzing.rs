@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use units::{ByteCount, Instant, UnixTime};
 
 use super::{
-    BadChunk, Boarding, Body, Cache, CacheConfig, Flights, Framing, Key, Language, LinkReader,
-    Parsed, Plan, Record, RequestHead, ResponseHead, StoreLimits, Verdict, in_fields, resolve,
+    BadChunk, Boarding, Body, Cache, CacheConfig, Flights, Framing, HeadProgress, Key, Language,
+    LinkReader, Parsed, Plan, Record, RequestHead, ResponseHead, StoreLimits, Verdict, in_fields,
+    resolve,
 };
 
 /// The memory of the cache, in bytes.
@@ -39,6 +40,27 @@ pub(crate) fn converse(asked: &[u8], said: &[u8], piece: usize) {
             Plan::Unavailable => {}
         }
         assert!(cache.store().memory() <= MEMORY, "{}", cache.store().memory());
+    }
+}
+
+/// A request that arrives in pieces of this size is found where it is found at once, or earlier, if it is none.
+pub(crate) fn arrive(asked: &[u8], piece: usize) {
+    let mut progress = HeadProgress::default();
+    let mut end = 0;
+    let found = loop {
+        if end == asked.len() {
+            return;
+        }
+        end = asked.len().min(end + piece);
+        let is_due = progress.is_due(&asked[..end]);
+        match is_due.then(|| RequestHead::parse(&asked[..end])) {
+            None | Some(Parsed::Incomplete) => {}
+            Some(found) => break found,
+        }
+    };
+    if let Parsed::Head(_, length) = &found {
+        assert!(*length > end - piece.min(end), "it was there before");
+        assert_eq!(found, RequestHead::parse(asked));
     }
 }
 

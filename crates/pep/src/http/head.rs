@@ -3,6 +3,7 @@
 use httparse::{EMPTY_HEADER, Status};
 
 use super::fields::Fields;
+use crate::cost;
 
 /// The longest head that is read, in bytes; and the most fields.
 pub const LONGEST_HEAD: usize = 64 << 10;
@@ -112,10 +113,11 @@ impl RequestHead {
             return Err(Unfit::Target);
         }
         self.host().ok_or(Unfit::Host)?;
-        let authorization = self.fields.text("authorization").unwrap_or_default();
-        let scheme = authorization.split(' ').next().unwrap_or_default();
-        if ["ntlm", "negotiate", "kerberos"].iter().any(|it| scheme.eq_ignore_ascii_case(it)) {
+        if self.fields.values("authorization").any(is_of_connection) {
             return Err(Unfit::Authentication);
+        }
+        if self.fields.all().any(|(name, _)| resembles_framing(name)) {
+            return Err(Unfit::Framing);
         }
         match body(&self.fields, self.minor)? {
             Framing::UntilClose => Ok(Framing::None),
@@ -160,6 +162,13 @@ impl RequestHead {
         self.fields.write(out);
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// Whether credentials are a connection's: of NTLM, Negotiate or Kerberos.
+fn is_of_connection(credentials: &[u8]) -> bool {
+    let mut words = credentials.trim_ascii().split(u8::is_ascii_whitespace);
+    let scheme = words.next().unwrap_or_default();
+    ["ntlm", "negotiate", "kerberos"].iter().any(|it| scheme.eq_ignore_ascii_case(it.as_bytes()))
 }
 
 impl ResponseHead {
@@ -224,6 +233,7 @@ fn found<H>(
     read: usize,
     head: impl FnOnce() -> Option<H>,
 ) -> Parsed<H> {
+    cost::count(if let Ok(Status::Complete(length)) = parsed { length } else { read });
     match parsed {
         Ok(Status::Complete(length)) if length <= LONGEST_HEAD => {
             head().map_or(Parsed::Malformed, |head| Parsed::Head(head, length))
@@ -258,6 +268,13 @@ fn body(fields: &Fields, minor: u8) -> Result<Framing, Unfit> {
         }
         (Some(_), Some(_)) => Err(Unfit::Framing),
     }
+}
+
+/// Whether servers that read `_` as `-`, as CGI makes them (RFC 3875 §4.1.18), may find the body's framing in
+/// a field of this name. They would find another body than we do.
+fn resembles_framing(name: &str) -> bool {
+    let is_same = |other: &str| name.replace('_', "-").eq_ignore_ascii_case(other);
+    name.contains('_') && (is_same("content-length") || is_same("transfer-encoding"))
 }
 
 /// Digits only: no sign, no space, no list.
@@ -339,6 +356,9 @@ mod tests {
             "Transfer-Encoding: gzip, chunked\r\n",
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
             "Transfer-Encoding: xchunked\r\n",
+            "Content_Length: 5\r\n",
+            "content_length: 0\r\nContent-Length: 5\r\n",
+            "TRANSFER_ENCODING: chunked\r\n",
         ] {
             assert_eq!(framing(fields), Err(Unfit::Framing), "{fields:?}");
         }

@@ -4,6 +4,7 @@
 //! loaded late (`loading=lazy`).
 
 use super::fields::Fields;
+use crate::cost;
 
 /// The longest name of an object, and the longest tag, in bytes.
 const LONGEST: usize = 2048;
@@ -23,12 +24,13 @@ pub enum Language {
 impl Language {
     /// The language that a response says it is in, if it can name objects.
     pub fn of(fields: &Fields) -> Option<Self> {
-        let kind = fields.text("content-type")?.split(';').next()?.trim().to_ascii_lowercase();
-        match &kind[..] {
-            "text/html" | "application/xhtml+xml" => Some(Self::Html),
-            "text/css" => Some(Self::Css),
-            _ => None,
-        }
+        fields.parsed("content-type", |text| {
+            match text.split(';').next()?.trim().to_ascii_lowercase().as_str() {
+                "text/html" | "application/xhtml+xml" => Some(Self::Html),
+                "text/css" => Some(Self::Css),
+                _ => None,
+            }
+        })
     }
 }
 
@@ -39,7 +41,28 @@ pub struct LinkReader {
     /// A tag, a comment or a name that has not ended yet.
     pending: Vec<u8>,
     inside: Inside,
+    /// Where `pending` has got to, in a tag.
+    quotes: Quotes,
     found: usize,
+}
+
+/// Whether a place in a tag is within a quoted value. Followed byte by byte: looking back from each `>`
+/// would take quadratic time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Quotes {
+    open: Option<u8>,
+    after_equals: bool,
+}
+
+impl Quotes {
+    fn step(&mut self, byte: u8) {
+        match (self.open, byte) {
+            (Some(open), byte) if open == byte => self.open = None,
+            (None, b'"' | b'\'') if self.after_equals => self.open = Some(byte),
+            _ => {}
+        }
+        self.after_equals = byte == b'=' || (self.after_equals && byte.is_ascii_whitespace());
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +79,8 @@ enum Inside {
 impl LinkReader {
     /// At the beginning of a document.
     pub fn new(language: Language) -> Self {
-        Self { language, pending: Vec::new(), inside: Inside::Text, found: 0 }
+        let (pending, quotes) = (Vec::new(), Quotes::default());
+        Self { language, pending, inside: Inside::Text, quotes, found: 0 }
     }
 
     /// Reads on, and hands out names as they stand there, each at most once at a place.
@@ -65,6 +89,7 @@ impl LinkReader {
             if self.found >= MOST {
                 return;
             }
+            cost::count(1);
             match self.language {
                 Language::Html => self.html(*byte, &mut found),
                 Language::Css => self.css(*byte, &mut found),
@@ -75,17 +100,18 @@ impl LinkReader {
     fn html(&mut self, byte: u8, found: &mut impl FnMut(&str)) {
         match self.inside {
             Inside::Text if byte == b'<' => {
-                self.inside = Inside::Tag;
+                (self.inside, self.quotes) = (Inside::Tag, Quotes::default());
                 self.pending.clear();
             }
             Inside::Text => {}
             Inside::Tag => {
-                if byte == b'>' && !is_in_quotes(&self.pending) {
+                if byte == b'>' && self.quotes.open.is_none() {
                     let tag = std::mem::take(&mut self.pending);
                     self.inside = self.tag(&tag, found);
                     return;
                 }
                 self.pending.push(byte);
+                self.quotes.step(byte);
                 if self.pending == b"!--" {
                     self.inside = Inside::Comment;
                 } else if self.pending.len() > LONGEST_TAG {
@@ -114,6 +140,7 @@ impl LinkReader {
     }
 
     fn tag(&mut self, tag: &[u8], found: &mut impl FnMut(&str)) -> Inside {
+        cost::count(tag.len());
         let tag = String::from_utf8_lossy(tag);
         let end = tag.find(|c: char| c.is_ascii_whitespace() || c == '/').unwrap_or(tag.len());
         let (element, attributes) = (tag[..end].to_ascii_lowercase(), attributes(&tag[end..]));
@@ -161,6 +188,7 @@ impl LinkReader {
             return;
         }
         let rule = std::mem::take(&mut self.pending);
+        cost::count(rule.len());
         let rule = String::from_utf8_lossy(&rule);
         // Letters of another length in the other case would shift what follows.
         let lower = rule.to_ascii_lowercase();
@@ -172,20 +200,6 @@ impl LinkReader {
         let name = name.map(|name| name.trim().trim_matches(['"', '\'']).to_owned());
         self.hand_out(name.as_deref().filter(|it| !it.contains(['"', '\''])), found);
     }
-}
-
-fn is_in_quotes(tag: &[u8]) -> bool {
-    let mut quote = None;
-    let mut after_equals = false;
-    for byte in tag {
-        match (quote, *byte) {
-            (Some(open), byte) if open == byte => quote = None,
-            (None, b'"' | b'\'') if after_equals => quote = Some(*byte),
-            _ => {}
-        }
-        after_equals = *byte == b'=' || (after_equals && byte.is_ascii_whitespace());
-    }
-    quote.is_some()
 }
 
 /// Whether a browser loads what a link with these relations names.
@@ -381,6 +395,22 @@ mod tests {
             let secure = name.replace("http:", "https:");
             let resolved = resolve("https", "h.example", "/x/y.html?z", &secure);
             assert!(secure == name || resolved.as_deref() == target, "{secure:?}");
+        }
+    }
+
+    /// Each `>` might end the tag.
+    #[test]
+    fn the_work_grows_with_the_document_only() {
+        for open in ["<img alt=\"", "<img alt='", "<a b=c ", "<!--", "<script>", "<", ""] {
+            for text in [">", "<", "\"", "=", "a=\"b", "-", "</script", "url(", "@import;", "/*"] {
+                for language in [Language::Html, Language::Css] {
+                    let document = format!("{open}{}", text.repeat(100_000 / text.len()));
+                    let ((), cost) = cost::of(|| {
+                        LinkReader::new(language).read(document.as_bytes(), |_| {});
+                    });
+                    assert!(cost <= 2 * document.len() as u64, "{open}{text}…: {cost}");
+                }
+            }
         }
     }
 

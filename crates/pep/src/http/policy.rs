@@ -45,7 +45,7 @@ pub struct Stored {
     /// Its head, without the fields of its connection.
     pub head: ResponseHead,
     /// Fields of the request that selected it, named by `Vary`: in lower case, with their values.
-    pub selecting: Vec<(String, Option<String>)>,
+    pub selecting: Vec<(String, Option<Vec<u8>>)>,
     /// When it was asked for, by our clock.
     pub requested: UnixTime,
     /// When it came.
@@ -81,7 +81,9 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
     if request.fields.has("authorization") && !(shared || said.must_revalidate) {
         return false;
     }
-    if sets_cookie(response) || response.fields.lists("vary", "*") || overrides(&request.fields) {
+    // `*` is none either.
+    let selects = response.fields.members("vary").all(|name| name.iter().all(is_of_name));
+    if sets_cookie(response) || !selects || overrides(&request.fields) {
         return false;
     }
     let explicit =
@@ -94,6 +96,11 @@ pub(super) fn is_storable(request: &RequestHead, response: &ResponseHead) -> boo
     }
     let is_of_use = lasts || has_validator(&response.fields) || said.stale_if_error.is_some();
     (explicit || said.public || HEURISTIC.contains(&response.status)) && is_of_use
+}
+
+/// Whether a byte may be part of a field's name (RFC 9110 §5.6.2), but for `*`, which no name has.
+fn is_of_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'+-.^_`|~".contains(byte)
 }
 
 /// Whether a response says that it must not be stored, or not for others.
@@ -141,7 +148,7 @@ fn lifetime(response: &ResponseHead, received: UnixTime) -> Duration {
     if let Some(time) = said.s_maxage.or(said.max_age) {
         return time;
     }
-    let made = response.fields.text("date").and_then(date);
+    let made = response.fields.parsed("date", date);
     let mut expires = response.fields.values("expires");
     if let Some(first) = expires.next() {
         // What is no date is past (§5.3); so is what is two.
@@ -152,7 +159,7 @@ fn lifetime(response: &ResponseHead, received: UnixTime) -> Duration {
     if !(HEURISTIC.contains(&response.status) || said.public) {
         return Duration::ZERO;
     }
-    let changed = response.fields.text("last-modified").and_then(date);
+    let changed = response.fields.parsed("last-modified", date);
     let unchanged = changed.map(|changed| between(changed, made.unwrap_or(received)));
     unchanged.map_or(Duration::ZERO, |time| (time / HEURISTIC_PART).min(LONGEST_HEURISTIC))
 }
@@ -167,8 +174,8 @@ impl Stored {
         let mut head = response.clone();
         head.fields.remove_of_connection();
         head.fields.remove("trailer");
-        let mut names: Vec<String> =
-            head.fields.members("vary").map(str::to_ascii_lowercase).collect();
+        let names = head.fields.members("vary").filter_map(|it| core::str::from_utf8(it).ok());
+        let mut names: Vec<String> = names.map(str::to_ascii_lowercase).collect();
         names.sort_unstable();
         names.dedup();
         let selecting = names.into_iter().map(|name| {
@@ -189,7 +196,7 @@ impl Stored {
         if now.seconds() + STEP < self.received.seconds() {
             return NEVER;
         }
-        let made = self.head.fields.text("date").and_then(date).unwrap_or(self.received);
+        let made = self.head.fields.parsed("date", date).unwrap_or(self.received);
         let apparent = between(made, self.received);
         let corrected = self.age_value() + between(self.requested, self.received);
         apparent.max(corrected) + between(self.received, now)
@@ -198,8 +205,9 @@ impl Stored {
     /// What other caches said (§5.1): of a list, the first.
     fn age_value(&self) -> Duration {
         let text = self.head.fields.members("age").next().unwrap_or_default();
-        let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        let seconds = if is_number { text.parse().unwrap_or(1 << 31) } else { 0 };
+        let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+        let text = core::str::from_utf8(text).ok().filter(|_| is_number);
+        let seconds = text.map_or(0, |text| text.parse().unwrap_or(1 << 31));
         Duration::from_secs(seconds.min(1 << 31))
     }
 
@@ -316,19 +324,18 @@ impl Stored {
     pub(super) fn size(&self) -> usize {
         let selecting = self.selecting.iter();
         let selecting = selecting
-            .map(|(name, value)| name.len() + value.as_ref().map_or(0, String::len) + 64)
+            .map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len) + 64)
             .sum::<usize>();
         128 + self.head.reason.len() + self.head.fields.size() + selecting
     }
 }
 
 /// The value by which a request selects: all fields of a name as one list, without spaces around its
-/// members (RFC 9111 §4.1). What is no text never matches what is.
-fn selecting_value(fields: &Fields, name: &str) -> Option<String> {
+/// members (RFC 9111 §4.1).
+fn selecting_value(fields: &Fields, name: &str) -> Option<Vec<u8>> {
     if !fields.has(name) {
         return None;
     }
-    let texts = fields.values(name).map(|value| String::from_utf8_lossy(value));
-    let members = texts.map(|text| text.split(',').map(str::trim).collect::<Vec<_>>().join(","));
-    Some(members.collect::<Vec<_>>().join(","))
+    let members = fields.values(name).flat_map(|value| value.split(|byte| *byte == b','));
+    Some(members.map(<[u8]>::trim_ascii).collect::<Vec<_>>().join(&b','))
 }

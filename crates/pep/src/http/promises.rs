@@ -153,7 +153,7 @@ impl<B> Promises<B> {
             return Promised::Nothing;
         };
         self.bytes -= response.length;
-        let same = |name: &&str| request.fields.text(name) == response.request.fields.text(name);
+        let same = |name: &&str| request.fields.same(&response.request.fields, name);
         if !WHO.iter().all(same) || !response.stored.is_selected_by(request) {
             self.stats.wasted += 1;
             return Promised::Nothing;

@@ -42,7 +42,7 @@ impl Record {
         fields.push("Digest", digest);
         for (name, value) in &stored.selecting {
             match value {
-                Some(value) => fields.push("Selected", format!("{name}={value}")),
+                Some(value) => fields.push("Selected", [name.as_bytes(), b"=", value].concat()),
                 None => fields.push("Unselected", name),
             }
         }
@@ -64,17 +64,21 @@ impl Record {
         if sets_cookie(&head) {
             return None;
         }
-        let text = |name| ours.fields.text(name);
-        let time = |name| Some(UnixTime::from_seconds(text(name)?.parse().ok()?));
+        let text = |name: &str| ours.fields.parsed(name, |text| Some(text.to_owned()));
+        let time = |name: &str| {
+            ours.fields.parsed(name, |text| Some(UnixTime::from_seconds(text.parse().ok()?)))
+        };
+        let name_of = |name: &[u8]| Some(core::str::from_utf8(name).ok()?.to_owned());
         let mut selecting = Vec::new();
         for (name, value) in ours.fields.all() {
-            let value = core::str::from_utf8(value).ok()?;
             match name {
                 "Selected" => {
-                    let (name, value) = value.split_once('=')?;
-                    selecting.push((name.to_owned(), Some(value.to_owned())));
+                    // A name has no `=`: others are not stored.
+                    let end = value.iter().position(|byte| *byte == b'=')?;
+                    let (name, value) = (&value[..end], &value[end + 1..]);
+                    selecting.push((name_of(name)?, Some(value.to_owned())));
                 }
-                "Unselected" => selecting.push((value.to_owned(), None)),
+                "Unselected" => selecting.push((name_of(value)?, None)),
                 _ => {}
             }
         }
@@ -82,13 +86,13 @@ impl Record {
         let (requested, received) = (time("Requested")?, time("Received")?);
         Some(Self {
             key: Key {
-                destination: text("Destination")?.to_owned(),
-                host: text("Host")?.to_owned(),
+                destination: text("Destination")?,
+                host: text("Host")?,
                 target: ours.target.clone(),
             },
             stored: Stored { head, selecting, requested, received },
             length: text("Length")?.parse().ok()?,
-            digest: text("Digest")?.to_owned(),
+            digest: text("Digest")?,
             owner: text("Owner")?.parse().ok()?,
         })
     }

@@ -51,6 +51,18 @@ fn fields(lines: &str) -> Fields {
     fields
 }
 
+/// The value of the first field of this name.
+fn text<'a>(fields: &'a Fields, name: &'a str) -> Option<&'a str> {
+    fields.values(name).next().map(|value| core::str::from_utf8(value).unwrap())
+}
+
+/// A request for the path with these fields of one name, which may be anything.
+fn get_with(name: &str, values: &[&[u8]]) -> RequestHead {
+    let mut request = get("");
+    values.iter().for_each(|value| request.fields.push(name, value));
+    request
+}
+
 fn request(method: &str, lines: &str) -> RequestHead {
     let mut fields = fields(lines);
     fields.push("Host", "a.example");

@@ -6,7 +6,7 @@ use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode}
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 use hickory_proto::rr::{RData, Record};
 
-use super::question::{HEADER, PAYLOAD, Question, wire_name};
+use super::question::{HEADER, PAYLOAD, Question, read_reply, wire_name};
 
 /// TTL of stale records, in seconds (RFC 8767 §4).
 const STALE_TTL: u32 = 30;
@@ -169,11 +169,11 @@ impl Question {
 
     /// Reads a reply to this question.
     pub(super) fn reply(&self, bytes: &[u8]) -> Reply {
-        match Message::from_vec(bytes) {
-            Ok(message) if self.is_answered_by(&message) => Reply::Read(message),
-            Ok(_) => Reply::Foreign,
-            Err(_) if self.begins(bytes) => Reply::Unreadable,
-            Err(_) => Reply::Foreign,
+        match read_reply(bytes) {
+            Some(message) if self.is_answered_by(&message) => Reply::Read(message),
+            Some(_) => Reply::Foreign,
+            None if self.begins(bytes) => Reply::Unreadable,
+            None => Reply::Foreign,
         }
     }
 

@@ -15,7 +15,7 @@ use thiserror::Error;
 use units::{Instant, Machine};
 
 use super::answer::Reply;
-use super::question::{HEADER, PAYLOAD, Question};
+use super::question::{HEADER, PAYLOAD, Question, read_reply};
 use crate::traffic::Version;
 
 /// How often a question is asked at most.
@@ -79,7 +79,7 @@ pub fn question_for(host: &HostName, version: Version) -> Option<Vec<u8>> {
 
 /// The addresses in an answer.
 pub fn addresses_in(answer: &[u8]) -> Vec<IpAddr> {
-    let records = Message::from_vec(answer).map_or_else(|_| Vec::new(), |message| message.answers);
+    let records = read_reply(answer).map(|message| message.answers).unwrap_or_default();
     let address = |record: Record| match record.data {
         RData::A(address) => Some(IpAddr::V4(address.0)),
         RData::AAAA(address) => Some(IpAddr::V6(address.0)),

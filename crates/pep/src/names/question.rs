@@ -8,6 +8,7 @@ use hickory_proto::rr::{DNSClass, Name, RecordType};
 use thiserror::Error;
 
 use super::answer::Unanswerable;
+use crate::cost;
 
 /// Size of a message's header, in bytes (RFC 1035 §4.1.1).
 pub(super) const HEADER: usize = 12;
@@ -33,6 +34,30 @@ impl Key {
     pub(super) fn bytes(&self) -> usize {
         self.name.len()
     }
+}
+
+/// The most records of a question: OPT, a signature, the SOA record of a transfer. And of a reply: the
+/// largest sets in use have some hundreds.
+const MOST_ASKED: u32 = 8;
+const MOST_REPLIED: u32 = 512;
+
+/// Whether a message has one question, and at most so many records. Each name takes up to 127 steps to read,
+/// in two bytes: 64 kB of them would take tens of milliseconds.
+fn is_short(message: &[u8], most_records: u32) -> bool {
+    let count =
+        |at: usize| message.get(at..at + 2).map(|it| u32::from(it[0]) << 8 | u32::from(it[1]));
+    let counts = [4, 6, 8, 10].map(|at| count(at).unwrap_or(u32::MAX));
+    counts[0] == 1
+        && counts[1..].iter().fold(0_u32, |sum, it| sum.saturating_add(*it)) <= most_records
+}
+
+/// Reads a reply, unless it has more records than one has.
+pub(super) fn read_reply(bytes: &[u8]) -> Option<Message> {
+    if !is_short(bytes, MOST_REPLIED) {
+        return None;
+    }
+    cost::count(bytes.len());
+    Message::from_vec(bytes).ok()
 }
 
 /// Kinds of questions that are treated differently.
@@ -74,6 +99,10 @@ impl Question {
             flags if flags & 0b1000_0000 != 0 => return Err(Unanswerable::Nothing),
             _ => return Err(Unanswerable::Foreign),
         }
+        if !is_short(header, MOST_ASKED) {
+            return Err(Unanswerable::malformed(header));
+        }
+        cost::count(message.len());
         let Ok(message) = Message::from_vec(message) else {
             return Err(Unanswerable::malformed(header));
         };
@@ -237,6 +266,34 @@ fn is_in(name: &str, domain: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A message with these counts, whose names are pointers to a long one.
+    fn message(counts: [u16; 4], is_reply: bool) -> Vec<u8> {
+        let mut bytes = vec![0, 7, if is_reply { 0x81 } else { 1 }, 0];
+        bytes.extend(counts.iter().flat_map(|count| count.to_be_bytes()));
+        bytes.extend([1, b'a'].repeat(126));
+        bytes.push(0);
+        bytes.extend([0, 1, 0, 1]);
+        for _ in 0..counts[1..].iter().map(|count| u32::from(*count)).sum::<u32>() {
+            bytes.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, 1]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_message_with_more_records_than_any_has_is_not_read() {
+        let (parsed, cost) = cost::of(|| Question::parse(&message([1, 0, 1, 4], false)));
+        assert!(parsed.is_ok() && cost > 0);
+        for counts in [[1, 0, 0, 9], [1, 4000, 0, 0], [2, 0, 0, 0], [u16::MAX; 4]] {
+            let long = message(counts.map(|count| count.min(4000)), false);
+            let (parsed, cost) = cost::of(|| Question::parse(&long));
+            assert!(matches!(parsed, Err(Unanswerable::Answer(_))) && cost == 0, "{counts:?}");
+        }
+        assert!(read_reply(&message([1, 300, 200, 12], true)).is_some());
+        let long = message([1, 300, 200, 13], true);
+        let (parsed, cost) = cost::of(|| read_reply(&long));
+        assert!(parsed.is_none() && cost == 0);
+    }
 
     #[test]
     fn a_domain_holds_itself_and_what_is_below_it() {

@@ -39,6 +39,9 @@ const POOL_TTL: u32 = 2;
 /// Questions that may wait: in all, and of one client.
 const MOST_WAITING: usize = 4096;
 const MOST_OF_CLIENT: usize = 256;
+/// Questions of one client that are asked ahead at once: a page asks for the names of about twenty
+/// hosts.
+const MOST_AHEAD: usize = 64;
 /// Prefetches at once, in seconds of their rate.
 const PREFETCH_BURST: u32 = 10;
 /// How a terminal resolves names.
@@ -93,6 +96,8 @@ pub struct Ask {
     pub message: Vec<u8>,
     /// Whom to ask.
     pub to: Upstream,
+    /// The client that asked first.
+    pub client: IpAddr,
 }
 
 /// What the resolver wants done.
@@ -167,6 +172,8 @@ pub struct Resolver<A> {
     /// Waiting questions of each client.
     waiting: BTreeMap<IpAddr, usize>,
     waiters: usize,
+    /// Questions of each client that the hub is asked ahead.
+    ahead: BTreeMap<IpAddr, usize>,
     next_id: u64,
     outputs: VecDeque<Output<A>>,
     stats: NamesStats,
@@ -181,6 +188,8 @@ struct Pending<A> {
     waiters: Vec<Waiter<A>>,
     /// For whom the reply is kept.
     owner: IpAddr,
+    /// Asked without anybody who waited.
+    ahead: bool,
     until: Instant,
     /// When the waiters get a stale answer, if there is one.
     late: Option<Instant>,
@@ -213,6 +222,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
             timers: BTreeSet::new(),
             waiting: BTreeMap::new(),
             waiters: 0,
+            ahead: BTreeMap::new(),
             next_id: 0,
             outputs: VecDeque::new(),
             stats: NamesStats::default(),
@@ -372,8 +382,14 @@ impl<A: Clone + PartialEq> Resolver<A> {
     /// Asks the hub without anybody who waits.
     fn ask_ahead(&mut self, now: Instant, question: Question, owner: IpAddr) {
         let is_asked = self.by_key.contains_key(&(question.key.clone(), Upstream::Hub));
-        if self.hub && !is_asked && self.pending.len() < MOST_WAITING {
-            self.ask(now, Some(question), Upstream::Hub, owner);
+        let of_client = self.ahead.get(&owner).copied().unwrap_or(0);
+        let has_room = self.pending.len() < MOST_WAITING && of_client < MOST_AHEAD;
+        if self.hub && !is_asked && has_room {
+            let id = self.ask(now, Some(question), Upstream::Hub, owner);
+            if let Some(pending) = self.pending.get_mut(&id) {
+                pending.ahead = true;
+                *self.ahead.entry(owner).or_default() += 1;
+            }
         }
     }
 
@@ -428,10 +444,12 @@ impl<A: Clone + PartialEq> Resolver<A> {
         }
         if let Some(question) = &question {
             self.by_key.insert((question.key.clone(), to), id);
-            self.outputs.push_back(Output::Ask(Ask { id, message: question.to_hub(), to }));
+            let message = question.to_hub();
+            self.outputs.push_back(Output::Ask(Ask { id, message, to, client: owner }));
         }
         let until = now + GIVE_UP;
-        let pending = Pending { question, to, waiters: Vec::new(), owner, until, late: None };
+        let waiters = Vec::new();
+        let pending = Pending { question, to, waiters, owner, ahead: false, until, late: None };
         self.timers.insert((pending.timer(), id));
         self.pending.insert(id, pending);
         id
@@ -445,7 +463,7 @@ impl<A: Clone + PartialEq> Resolver<A> {
         }
         let to = Upstream::Straight(asked.resolver);
         let id = self.ask(now, None, to, client);
-        self.outputs.push_back(Output::Ask(Ask { id, message: message.to_vec(), to }));
+        self.outputs.push_back(Output::Ask(Ask { id, message: message.to_vec(), to, client }));
         if let Some(pending) = self.pending.get_mut(&id) {
             pending.waiters.push(Waiter { asked, question: None });
         }
@@ -509,17 +527,15 @@ impl<A: Clone + PartialEq> Resolver<A> {
             self.by_key.remove(&(question.key.clone(), pending.to));
         }
         pending.waiters.iter().for_each(|waiter| self.discount_waiter(waiter.asked.client));
+        if pending.ahead {
+            discount(&mut self.ahead, pending.owner);
+        }
         Some(pending)
     }
 
     fn discount_waiter(&mut self, client: IpAddr) {
         self.waiters -= 1;
-        if let Some(count) = self.waiting.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
-                self.waiting.remove(&client);
-            }
-        }
+        discount(&mut self.waiting, client);
     }
 
     fn answer(&mut self, to: A, message: Vec<u8>) {
@@ -558,6 +574,16 @@ impl<A: Clone + PartialEq> Resolver<A> {
                 self.stats.prefetched += 1;
                 self.ask_ahead(now, question, owner);
             }
+        }
+    }
+}
+
+/// Counts one question of a client less.
+fn discount(counts: &mut BTreeMap<IpAddr, usize>, client: IpAddr) {
+    if let Some(count) = counts.get_mut(&client) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&client);
         }
     }
 }

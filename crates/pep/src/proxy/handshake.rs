@@ -67,6 +67,8 @@ pub struct Request {
 #[derive(Debug, Default)]
 pub struct Handshake {
     heard: Vec<u8>,
+    /// How much of `heard` holds no end of an HTTP head.
+    searched: usize,
     /// Whether a SOCKS client's greeting was answered.
     greeted: bool,
 }
@@ -95,7 +97,7 @@ impl Handshake {
             Some(&socks::VERSION) if !self.greeted => self.greet(),
             _ if self.greeted => self.connect(socks::request(&self.heard), Dialect::Socks),
             Some(&socks::VERSION_4) => Step::Refuse(socks::REFUSAL_4.to_vec()),
-            Some(_) => self.connect(http::request(&self.heard), Dialect::Http),
+            Some(_) => self.connect_by_http(),
         }
     }
 
@@ -109,6 +111,12 @@ impl Handshake {
                 Step::Write(answer)
             }
         }
+    }
+
+    fn connect_by_http(&mut self) -> Step {
+        let parsed = http::request(&self.heard, self.searched);
+        self.searched = self.heard.len();
+        self.connect(parsed, Dialect::Http)
     }
 
     fn connect(&mut self, parsed: Parsed<Destination>, dialect: Dialect) -> Step {

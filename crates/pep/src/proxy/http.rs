@@ -3,14 +3,15 @@
 use slacp::{Destination, ResetReason};
 
 use super::handshake::{Parsed, destination};
+use crate::cost;
 
 /// Maximum length of a request head, in bytes.
 pub(super) const LONGEST_HEAD: usize = 8 << 10;
 pub(super) const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// Parses a request head. Its fields are ignored.
-pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
-    let Some(length) = head_length(bytes) else {
+/// Parses a request head. Its fields are ignored. The head does not end in the first `searched` bytes.
+pub(super) fn request(bytes: &[u8], searched: usize) -> Parsed<Destination> {
+    let Some(length) = head_length(bytes, searched) else {
         if bytes.len() < LONGEST_HEAD {
             return Parsed::Partial;
         }
@@ -39,9 +40,11 @@ pub(super) fn request(bytes: &[u8]) -> Parsed<Destination> {
 }
 
 /// Length including the empty line. Bare line feeds are accepted (RFC 9112 §2.2).
-fn head_length(bytes: &[u8]) -> Option<usize> {
+fn head_length(bytes: &[u8], searched: usize) -> Option<usize> {
     let head = &bytes[..bytes.len().min(LONGEST_HEAD)];
-    let mut from = 0;
+    // An empty line may have begun in what was searched.
+    let mut from = searched.saturating_sub(2).min(head.len());
+    cost::count(head.len() - from);
     while let Some(at) = head[from..].iter().position(|byte| *byte == b'\n') {
         from += at + 1;
         match head[from..] {

@@ -97,6 +97,14 @@ pub trait Legs {
     /// Ends a leg at once: a RST, or the reset of a stream with this reason. Does nothing if the
     /// leg is already gone.
     fn reset(&mut self, leg: Side, reason: ResetReason);
+
+    /// Bytes sent on a leg that its peer has not acknowledged.
+    fn unacknowledged(&mut self, leg: Side) -> u64;
+
+    /// Resets a leg once its peer has acknowledged what was sent on it, since a RST destroys what
+    /// has not arrived. Returns false if it is too early; the relay then tries again. A stream,
+    /// which delivers what it holds before its reset, takes it at once.
+    fn reset_after_data(&mut self, leg: Side, reason: ResetReason) -> bool;
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Relays between two legs that follow a script.
 
+mod endings;
+
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
@@ -34,7 +36,8 @@ struct Leg {
     written: usize,
     discarded: usize,
     is_finished: bool,
-    is_acknowledged: bool,
+    /// Bytes that its peer has yet to acknowledge.
+    owed: u64,
     gone: Option<Gone>,
 }
 
@@ -52,7 +55,7 @@ impl Script {
             written: 0,
             discarded: 0,
             is_finished: false,
-            is_acknowledged: true,
+            owed: 0,
             gone: None,
         }))
     }
@@ -98,7 +101,10 @@ impl Legs for Script {
                 self.write(from)
             }
             Some(Act::End) => Step::End,
-            Some(Act::Fail(failure)) => Step::Failed(from, failure),
+            Some(Act::Fail(failure)) => {
+                source.acts.push_front(Act::Fail(failure));
+                Step::Failed(from, failure)
+            }
         }
     }
 
@@ -114,7 +120,10 @@ impl Legs for Script {
                 leg.acts.push_front(Act::End);
                 Step::End
             }
-            Some(Act::Fail(failure)) => Step::Failed(from, failure),
+            Some(Act::Fail(failure)) => {
+                leg.acts.push_front(Act::Fail(failure));
+                Step::Failed(from, failure)
+            }
         }
     }
 
@@ -129,7 +138,7 @@ impl Legs for Script {
     }
 
     fn is_delivered(&mut self, leg: Side) -> bool {
-        self.leg(leg).is_acknowledged
+        self.leg(leg).owed == 0
     }
 
     fn close(&mut self, leg: Side) {
@@ -138,6 +147,18 @@ impl Legs for Script {
 
     fn reset(&mut self, leg: Side, reason: ResetReason) {
         self.leg(leg).gone.get_or_insert(Gone::Reset(reason));
+    }
+
+    fn unacknowledged(&mut self, leg: Side) -> u64 {
+        self.leg(leg).owed
+    }
+
+    fn reset_after_data(&mut self, leg: Side, reason: ResetReason) -> bool {
+        assert!(self.leg(leg).gone.is_none(), "reset after it was let go of");
+        if self.leg(leg).owed == 0 {
+            self.reset(leg, reason);
+        }
+        self.leg(leg).owed == 0
     }
 }
 
@@ -153,6 +174,12 @@ fn run(relay: &mut Relay, now: Instant, legs: &mut Script) -> Progress {
             return progress;
         }
     }
+}
+
+/// A leg fails for good, and the driver notices.
+fn fail(relay: &mut Relay, legs: &mut Script, side: Side, failure: Failure) {
+    legs.leg(side).acts.push_back(Act::Fail(failure));
+    relay.handle_failure(at(0), side, failure);
 }
 
 const TIMED_OUT: Failure = Failure::Broken(ResetReason::TimedOut);
@@ -176,7 +203,7 @@ fn a_failure_before_the_end_is_a_reset_of_the_other_side() {
             let (mut relay, mut legs) = (Relay::default(), Script::new(&[Act::End], &acts));
             run(&mut relay, at(0), &mut legs);
             if noticed {
-                relay.handle_failure(Server, failure, &mut legs);
+                fail(&mut relay, &mut legs, Server, failure);
             }
             assert_eq!(run(&mut relay, at(1), &mut legs), Progress::Over);
             assert_eq!(relay.outcome(), Some(Outcome::Reset(ResetReason::TimedOut)));
@@ -199,7 +226,7 @@ fn a_server_that_is_gone_after_its_reply_matters_only_if_there_is_data_for_it() 
         let mut relay = Relay::default();
         let mut legs = Script::new(&[], &[Act::Send(1000), Act::End]);
         run(&mut relay, at(0), &mut legs);
-        relay.handle_failure(Server, late, &mut legs);
+        relay.handle_failure(at(0), Server, late);
         assert_eq!(run(&mut relay, at(1), &mut legs), Progress::Waiting);
         assert_eq!(legs.gone(), [None; 2], "the client may still be reading");
 
@@ -271,7 +298,7 @@ fn a_server_that_sends_to_a_closed_client_must_take_what_the_client_sent() {
 fn a_reset_stream_is_a_reset_whatever_has_ended_before() {
     let (mut relay, mut legs) = (Relay::default(), Script::new(&[], &[Act::End]));
     run(&mut relay, at(0), &mut legs);
-    relay.handle_failure(Server, Failure::Reset(ResetReason::SessionLost), &mut legs);
+    fail(&mut relay, &mut legs, Server, Failure::Reset(ResetReason::SessionLost));
     assert_eq!(run(&mut relay, at(0), &mut legs), Progress::Over);
     assert_eq!(legs.gone(), [Some(Gone::Reset(ResetReason::SessionLost)); 2]);
 }
@@ -281,7 +308,7 @@ fn a_client_answered_early_is_reset_only_when_the_driver_is_ready() {
     let refused = Failure::Reset(ResetReason::Refused);
     let (mut relay, mut legs) = (Relay::early(), Script::new(&[Act::Send(9)], &[]));
     run(&mut relay, at(0), &mut legs);
-    relay.handle_failure(Server, refused, &mut legs);
+    relay.handle_failure(at(0), Server, refused);
     for _ in 0..2 {
         let progress = run(&mut relay, at(1), &mut legs);
         assert_eq!(progress, Progress::Refused(ResetReason::Refused));
@@ -293,14 +320,14 @@ fn a_client_answered_early_is_reset_only_when_the_driver_is_ready() {
 
     let (mut relay, mut legs) = (Relay::early(), Script::new(&[], &[]));
     relay.handle_accepted();
-    relay.handle_failure(Server, refused, &mut legs);
+    fail(&mut relay, &mut legs, Server, refused);
     assert_eq!(run(&mut relay, at(0), &mut legs), Progress::Over, "it was connected before");
 }
 
 #[test]
 fn a_leg_stays_until_its_peer_has_acknowledged_everything() {
     let (mut relay, mut legs) = (Relay::default(), Script::new(&[Act::End], &[Act::End]));
-    legs.leg(Client).is_acknowledged = false;
+    legs.leg(Client).owed = 1;
     assert_eq!(run(&mut relay, at(0), &mut legs), Progress::Waiting);
     assert_eq!((legs.gone(), relay.outcome()), ([None, Some(Gone::Closed)], Some(Outcome::Closed)));
     let mut pauses = Vec::new();
@@ -313,7 +340,7 @@ fn a_leg_stays_until_its_peer_has_acknowledged_everything() {
         assert_eq!(run(&mut relay, now, &mut legs), Progress::Waiting);
     }
     assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000]);
-    legs.leg(Client).is_acknowledged = true;
+    legs.leg(Client).owed = 0;
     assert_eq!(run(&mut relay, now, &mut legs), Progress::Waiting, "between two looks");
     assert_eq!(run(&mut relay, now + LAST_POLL, &mut legs), Progress::Over);
 }
@@ -353,18 +380,30 @@ proptest! {
         client in acts(),
         server in acts(),
         rooms in prop::collection::vec((0usize..150_000, 0usize..150_000), 1..10),
+        noticed in prop::option::of(0usize..10),
         refusal in prop::option::of(any::<bool>()),
     ) {
         let sent = [&client, &server].map(|acts| {
             acts.iter().map(|act| if let Act::Send(bytes) = act { *bytes } else { 0 }).sum::<usize>()
         });
         let ends = [&client, &server].map(|acts| acts.last() == Some(&Act::End));
+        let failures = [&client, &server].map(|acts| match acts.last() {
+            Some(Act::Fail(failure)) => Some(*failure),
+            _ => None,
+        });
+        let failing = Side::BOTH.into_iter().find(|side| failures[*side as usize].is_some());
         let (mut relay, mut legs) = (Relay::default(), Script::new(&client, &server));
         let mut now = at(0);
         for (step, (to_client, to_server)) in rooms.into_iter().enumerate() {
             (legs.leg(Client).room, legs.leg(Server).room) = (to_client, to_server);
             if let (3, Some(side)) = (step, refusal) {
                 legs.leg(if side { Client } else { Server }).refusal = Some(Failure::Closed);
+            }
+            // A failure may be noticed before what came before it is read.
+            if let (true, Some(side)) = (noticed == Some(step), failing)
+                && let Some(failure) = failures[side as usize]
+            {
+                relay.handle_failure(now, side, failure);
             }
             run(&mut relay, now, &mut legs);
             now += Duration::from_millis(7);
@@ -376,6 +415,12 @@ proptest! {
         prop_assert_eq!(run(&mut relay, now + HALF_CLOSED_TIMEOUT, &mut legs), Progress::Over);
         let whole = [legs.leg(Server).written, legs.leg(Client).written] == sent;
         prop_assert!(legs.gone().iter().all(Option::is_some));
+        // If one side alone breaks, all that it sent before has reached the other.
+        if let (Some(side), None) = (failing, refusal)
+            && ends[side.other() as usize]
+        {
+            prop_assert_eq!(legs.leg(side.other()).written, sent[side as usize]);
+        }
         match relay.outcome() {
             Some(Outcome::Closed) => prop_assert!(whole && ends == [true; 2]),
             Some(Outcome::Reset(_)) => prop_assert!(ends != [true; 2] || refusal.is_some()),

@@ -2,6 +2,7 @@
 //! the class that each belongs to.
 
 mod class;
+mod fragments;
 mod mss;
 mod packet;
 mod policy;
@@ -13,12 +14,13 @@ mod syn;
 pub use class::{
     Classes, DEFAULT_CHANNEL, DEFAULT_CLASS, Definition, MOST_CLASSES, PacketQueue, Traffic,
 };
+pub use fragments::Fragments;
 pub use mss::clamped;
-pub use packet::Packet;
+pub use packet::{Fragment, Packet};
 pub use policy::{Action, MOST_RULES, Match, Policy, Subject, policy_rules};
 pub use ports::{Ports, TCP, UDP};
 pub use prefix::{Prefix, PrefixError, Version};
 pub use prefix_map::PrefixMap;
-pub use syn::Syn;
 #[cfg(any(test, feature = "testkit"))]
 pub use syn::syn_packet;
+pub use syn::{Syn, segment_of};

@@ -26,6 +26,17 @@ pub struct Packet {
     pub protocol: u8,
     /// Source and destination port of TCP and UDP; `None` in all fragments but the first.
     pub ports: Option<[u16; 2]>,
+    /// Which fragment it is; `None` if it is whole.
+    pub fragment: Option<Fragment>,
+}
+
+/// A part of a packet (RFC 791 §3.2, RFC 8200 §4.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fragment {
+    /// Identification of the packet.
+    pub id: u32,
+    /// Whether it begins the packet.
+    pub is_first: bool,
 }
 
 impl Packet {
@@ -59,14 +70,16 @@ fn v4(bytes: &[u8]) -> Option<Packet> {
         IpAddr::V4(Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]))
     };
     let protocol = header[9];
-    let later_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0;
-    let payload = bytes.get(usize::from(header[0] & 0x0f) * 4..).filter(|_| !later_fragment);
+    let [id, part] = [4, 6].map(|at| u16::from_be_bytes([header[at], header[at + 1]]));
+    let (is_first, is_last) = (part & 0x1fff == 0, part & 0x2000 == 0);
+    let payload = bytes.get(usize::from(header[0] & 0x0f) * 4..).filter(|_| is_first);
     Some(Packet {
         source: address(12),
         destination: address(16),
         dscp: header[1] >> 2,
         protocol,
         ports: ports(protocol, payload),
+        fragment: (!(is_first && is_last)).then_some(Fragment { id: id.into(), is_first }),
     })
 }
 
@@ -76,32 +89,44 @@ fn v6(bytes: &[u8]) -> Option<Packet> {
         let octets: [u8; 16] = std::array::from_fn(|offset| header[at + offset]);
         IpAddr::V6(Ipv6Addr::from(octets))
     };
-    let (protocol, payload) = behind_extensions(header[6], bytes.get(V6_HEADER..));
+    let (protocol, payload, fragment) = behind_extensions(header[6], bytes.get(V6_HEADER..));
     Some(Packet {
         source: address(8),
         destination: address(24),
         dscp: (header[0] << 2 | header[1] >> 6) & 0x3f,
         protocol,
         ports: ports(protocol, payload),
+        fragment,
     })
 }
 
-/// The protocol after the extension headers, and as much of its payload as is present.
-fn behind_extensions(mut next: u8, mut payload: Option<&[u8]>) -> (u8, Option<&[u8]>) {
+/// The protocol after the extension headers, as much of its payload as is present, and which fragment
+/// this is.
+fn behind_extensions(
+    mut next: u8,
+    mut payload: Option<&[u8]>,
+) -> (u8, Option<&[u8]>, Option<Fragment>) {
+    let mut fragment = None;
     for _ in 0..MOST_EXTENSIONS {
         let Some(head) = payload.and_then(|payload| payload.first_chunk::<8>()) else { break };
         let length = match next {
-            FRAGMENT if u16::from_be_bytes([head[2], head[3]]) & !0x7 != 0 => {
-                return (head[0], None);
+            FRAGMENT => {
+                let part = u16::from_be_bytes([head[2], head[3]]);
+                let id = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+                let (is_first, is_last) = (part & !0x7 == 0, part & 1 == 0);
+                fragment = (!(is_first && is_last)).then_some(Fragment { id, is_first });
+                if !is_first {
+                    return (head[0], None, fragment);
+                }
+                8
             }
-            FRAGMENT => 8,
             _ if SKIPPED.contains(&next) => 8 * (usize::from(head[1]) + 1),
             _ => break,
         };
         next = head[0];
         payload = payload.and_then(|payload| payload.get(length..));
     }
-    (next, payload)
+    (next, payload, fragment)
 }
 
 fn ports(protocol: u8, payload: Option<&[u8]>) -> Option<[u16; 2]> {
@@ -157,18 +182,28 @@ pub(super) mod tests {
         let mut options = udp("10.1.0.2", "192.0.2.7", 0, [1, 2]);
         options[0] = 0x46;
         options.splice(20..20, [1, 1, 1, 0]);
-        assert_eq!(Packet::parse(&options).unwrap().ports, Some([1, 2]));
-        options[7] = 9;
-        assert_eq!(Packet::parse(&options).unwrap().ports, None);
+        let whole = Packet::parse(&options).unwrap();
+        assert_eq!((whole.ports, whole.fragment), (Some([1, 2]), None));
+        (options[5], options[6]) = (3, 0x20);
+        let first = Packet::parse(&options).unwrap();
+        assert_eq!(first.fragment, Some(Fragment { id: 3, is_first: true }));
+        assert_eq!(first.ports, Some([1, 2]));
+        (options[6], options[7]) = (0, 9);
+        let last = Packet::parse(&options).unwrap();
+        assert_eq!((last.ports, last.fragment), (None, Some(Fragment { id: 3, is_first: false })));
 
         let mut extended = udp("fd00:1::2", "fd00:2::2", 0, [1, 2]);
         extended[6] = 0;
         extended.splice(40..40, [FRAGMENT, 0, 0, 0, 0, 0, 0, 0, UDP, 0, 0, 1, 0, 0, 0, 7]);
         let first = Packet::parse(&extended).unwrap();
         assert_eq!((first.protocol, first.ports), (UDP, Some([1, 2])));
+        assert_eq!(first.fragment, Some(Fragment { id: 7, is_first: true }));
+        extended[51] = 0;
+        assert_eq!(Packet::parse(&extended).unwrap().fragment, None, "an atomic one (RFC 6946)");
         extended[50] = 5;
         let later = Packet::parse(&extended).unwrap();
         assert_eq!((later.protocol, later.ports), (UDP, None));
+        assert_eq!(later.fragment, Some(Fragment { id: 7, is_first: false }));
     }
 
     #[test]

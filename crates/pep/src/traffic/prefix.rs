@@ -74,6 +74,12 @@ impl Prefix {
         (length <= most).then(|| Self { address: first_address(address, length), length })
     }
 
+    /// What belongs to a client that [`slacp::client_network`] names: an address, or a /64.
+    pub fn of_client(client: IpAddr) -> Self {
+        let whole = Self::host(client);
+        Self { length: whole.length.min(if client.is_ipv4() { 32 } else { 64 }), ..whole }
+    }
+
     /// A single address.
     pub fn host(address: IpAddr) -> Self {
         Self { address, length: if address.is_ipv4() { 32 } else { 128 } }

@@ -108,8 +108,9 @@ fn parse(packet: &[u8]) -> Option<Parsed> {
     }
 }
 
-/// Where the TCP segment of an IP packet is that is no fragment.
-pub(super) fn segment_of(packet: &[u8]) -> Option<Range<usize>> {
+/// Where the TCP segment of an IP packet is that is no fragment, by its headers. The packet may be cut
+/// off before.
+pub fn segment_of(packet: &[u8]) -> Option<Range<usize>> {
     let (.., begin, end) = parse(packet)?;
     Some(begin..end)
 }

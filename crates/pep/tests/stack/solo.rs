@@ -128,6 +128,19 @@ impl Legs for Wires<'_> {
         self.closes[leg as usize] = false;
         self.let_go(leg);
     }
+
+    fn unacknowledged(&mut self, leg: Side) -> u64 {
+        let (stack, flow) = self.leg(leg);
+        self.station.stack(stack).unacknowledged(flow)
+    }
+
+    fn reset_after_data(&mut self, leg: Side, reason: ResetReason) -> bool {
+        let is_delivered = self.unacknowledged(leg) == 0;
+        if is_delivered {
+            self.reset(leg, reason);
+        }
+        is_delivered
+    }
 }
 
 impl Solo {
@@ -214,7 +227,7 @@ impl Solo {
         let mut wires = Wires { carried: [client, server], held, closes, station };
         for side in Side::BOTH {
             if let (true, Some(cut)) = (relay.is_carrying(), failures[side as usize]) {
-                relay.handle_failure(side, failure(cut), &mut wires);
+                relay.handle_failure(now, side, failure(cut));
             }
         }
         loop {

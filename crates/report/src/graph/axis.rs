@@ -15,13 +15,23 @@ pub struct Axis {
     range: Option<Range<f64>>,
     pub(super) is_logarithmic: bool,
     in_bytes: bool,
+    /// The texts at 1, 2, …; no ticks elsewhere.
+    categories: Vec<String>,
 }
 
 impl Axis {
     /// An axis around the data. The title names quantity and unit: `time (s)`.
     pub fn new(title: impl Into<String>) -> Self {
         let (from_zero, range) = (false, None);
-        Self { title: title.into(), from_zero, range, is_logarithmic: false, in_bytes: false }
+        let (is_logarithmic, in_bytes, categories) = (false, false, Vec::new());
+        Self { title: title.into(), from_zero, range, is_logarithmic, in_bytes, categories }
+    }
+
+    /// Shows these names at 1, 2, … instead of numbers.
+    #[must_use]
+    pub fn categories(self, names: Vec<String>) -> Self {
+        let range = Some(0.5..names.len() as f64 + 0.5);
+        Self { range, categories: names, ..self }
     }
 
     /// Lets it begin at 0.
@@ -84,12 +94,23 @@ impl Axis {
 
     /// The text at a tick: `0.25`, `17`, `1,200,000`.
     pub(super) fn tick(&self, value: f64, range: &Range<f64>) -> String {
+        if !self.categories.is_empty() {
+            return self.category(value).to_owned();
+        }
         let scale = if self.in_bytes { unit(range.end).0 } else { 1.0 };
         // Ticks are at least a hundredth of the axis apart; anything smaller is rounding error. On a
         // logarithmic axis they are as far apart as they are large.
         let apart = if self.is_logarithmic { value } else { (range.end - range.start) / 100.0 };
         let digits = -(apart / scale).abs().max(1e-12).log10().floor();
         grouped(value / scale, digits.clamp(0.0, 12.0) as usize)
+    }
+}
+
+impl Axis {
+    /// The name at a tick; empty between two categories.
+    fn category(&self, value: f64) -> &str {
+        let is_at = |(place, _): &(usize, &String)| ((place + 1) as f64 - value).abs() < 1e-6;
+        self.categories.iter().enumerate().find(is_at).map_or("", |(_, name)| name)
     }
 }
 
@@ -126,6 +147,15 @@ fn grouped(value: f64, digits: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn categories_have_their_names_and_nothing_is_between_them() {
+        let axis = Axis::new("case").categories(vec!["reno".to_owned(), "cubic".to_owned()]);
+        let range = axis.ends(std::iter::empty());
+        assert_eq!(range, 0.5..2.5);
+        let ticks = [0.5, 1.0, 1.5, 2.0].map(|value| axis.tick(value, &range));
+        assert_eq!(ticks, ["", "reno", "", "cubic"]);
+    }
 
     #[test]
     fn ticks_are_short_and_grouped() {

@@ -21,6 +21,8 @@ pub(super) struct Reader<'d> {
     value: &'d Spanned<DeValue<'d>>,
     /// The key, such as `hop.forward.rate`; empty for the whole document.
     path: String,
+    /// The keys of the document itself, once these are known.
+    of_file: &'static [&'static str],
 }
 
 /// What serde reports.
@@ -41,11 +43,11 @@ pub(super) enum Fault {
 
 impl<'d> Reader<'d> {
     pub(super) fn new(document: &'d Document<'d>) -> Self {
-        Self { document, value: &document.root, path: String::new() }
+        Self { document, value: &document.root, path: String::new(), of_file: &[] }
     }
 
     fn within(&self, key: &str, value: &'d Spanned<DeValue<'d>>) -> Self {
-        Self { document: self.document, value, path: self.path_of(key) }
+        Self { document: self.document, value, path: self.path_of(key), of_file: self.of_file }
     }
 
     fn path_of(&self, key: &str) -> String {
@@ -73,8 +75,10 @@ impl<'d> Reader<'d> {
         let Fault::UnknownKey(known) = fault else { return fault };
         let at = self.document.at_start(Some(key.span().start));
         let (key, table) = (key.get_ref().clone().into_owned(), self.path.clone());
+        // In TOML, what follows a section's header belongs to the section.
+        let is_of_file = !table.is_empty() && self.of_file.contains(&key.as_str());
         let known = known.to_vec();
-        Fault::Located(Box::new(FileError::UnknownKey { at, key, table, known }))
+        Fault::Located(Box::new(FileError::UnknownKey { at, key, table, known, is_of_file }))
     }
 }
 
@@ -101,6 +105,18 @@ impl<'d> Deserializer<'d> for Reader<'d> {
                 visitor.visit_map(Entries { table: &self, rest: table.iter(), value: None })
             }
         }
+    }
+
+    fn deserialize_struct<V: Visitor<'d>>(
+        mut self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        if self.path.is_empty() {
+            self.of_file = fields;
+        }
+        self.deserialize_any(visitor)
     }
 
     fn deserialize_option<V: Visitor<'d>>(self, visitor: V) -> Result<V::Value, Fault> {
@@ -131,7 +147,7 @@ impl<'d> Deserializer<'d> for Reader<'d> {
     forward_to_deserialize_any! {
         <V: Visitor<'d>>
         bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf
-        unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        unit unit_struct seq tuple tuple_struct map identifier ignored_any
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn terminal<E: Display>(
     // It resolves none, but a hub says its next key where a name is expected.
     shared.link.names = true;
     let first = hub_of_terminal(place, raw.hub, raw.hub_key, raw.hub_tcp)?;
-    let hubs = known_hubs(place, first, raw.other_hub)?;
+    let hubs = known_hubs(place, &shared.identity.public(), first, raw.other_hub)?;
     let bypass = entrances::bypass(raw.intercept.as_ref());
     let nothing_else = raw.proxy.is_none() && raw.bundles.is_none();
     let needs_interception = shared.tunnel.is_some() || nothing_else;
@@ -88,9 +88,11 @@ fn hub_of_terminal(
 /// All hubs of a terminal: the first, and the sections `[[other_hub]]`.
 fn known_hubs(
     place: &Place<'_>,
+    own: &PublicKey,
     first: KnownHub,
     raw: Vec<sections::OtherHub>,
 ) -> Result<Vec<KnownHub>, FileError> {
+    expect_other_key(place, "hub_key", own, &first.key)?;
     let mut hubs = vec![first];
     for (index, raw) in raw.into_iter().enumerate() {
         let place = place.within("other_hub").within(index);
@@ -100,6 +102,7 @@ fn known_hubs(
         let is_new = hubs.iter().all(|other| other.name != name);
         place.check(is_new, "name", quoted(&name), "a name that no earlier hub has")?;
         let key = public_key(&place, "key", raw.key)?;
+        expect_other_key(&place, "key", own, &key)?;
         if let Some(other) = hubs.iter().find(|other| other.key == key) {
             let problem = format!("{} has the same key: expected that of another hub", other.name);
             return Err(place.unreadable("key", problem));
@@ -110,6 +113,21 @@ fn known_hubs(
     let expected = format!("at most {MOST_HUBS} hubs");
     place.check(count <= MOST_HUBS, "other_hub", format!("{count} hubs"), &expected)?;
     Ok(hubs)
+}
+
+/// Checks that a hub's key is not the terminal's own, which a hub would never answer to.
+fn expect_other_key(
+    place: &Place<'_>,
+    name: &str,
+    own: &PublicKey,
+    key: &PublicKey,
+) -> Result<(), FileError> {
+    if own == key {
+        let problem = "this is the terminal's own public key: expected the hub's, which \
+                       `skyhop keygen` printed there";
+        return Err(place.unreadable(name, problem));
+    }
+    Ok(())
 }
 
 pub(super) fn hub<E: Display>(
@@ -145,6 +163,7 @@ pub(super) fn hub<E: Display>(
     }
     let known = (Some(&shared.classes), Some(&shared.links[..]));
     let mut list = List::new(&defaults, &shared.link.rate, known, shared.tunnel.is_some());
+    list.reserve_keys_of_hub(&shared.identity, next_identity.as_ref());
     for (index, raw) in raw.terminal.into_iter().enumerate() {
         list.add(&place.within("terminal").within(index), raw)?;
     }

@@ -10,7 +10,7 @@ use pep::config::{HubConfig, LinkConfig, PermitDefaults, PermittedTerminal};
 use pep::egress::Egress;
 use pep::keys::format_public_key;
 use pep::traffic::{Classes, Prefix, PrefixMap};
-use slacp::{PublicKey, Rate};
+use slacp::{KeyPair, PublicKey, Rate};
 use units::BitRate;
 
 use super::pair::{carrier, name_of, public_key};
@@ -150,10 +150,17 @@ impl<'a> List<'a> {
         let (rate, tunnel) = (&config.link.rate, config.tunnel.is_some());
         let known = (Some(&config.classes), Some(&config.links[..]));
         let mut list = Self::new(&config.defaults, rate, known, tunnel);
+        list.reserve_keys_of_hub(&config.identity, config.next_identity.as_ref());
         for terminal in &config.terminals {
             list.insert(terminal.clone());
         }
         list
+    }
+
+    /// No terminal has a key of its hub.
+    pub(super) fn reserve_keys_of_hub(&mut self, identity: &KeyPair, next: Option<&KeyPair>) {
+        let keys = [Some(identity), next].into_iter().flatten().map(KeyPair::public);
+        self.keys.extend(keys.map(|key| (key, "the hub itself".to_owned())));
     }
 
     /// Adds a terminal, if it contradicts no earlier one.

@@ -96,7 +96,7 @@ pub(crate) struct RawTerminal {
     #[schemars(extend("default" = "30 s"))]
     pub(super) connect_timeout: Option<Text<Time>>,
     /// Clients and servers that are silent for this long are probed; 1 s to 2 h.
-    #[schemars(extend("default" = "60 s"))]
+    #[schemars(extend("default" = "2 h"))]
     pub(super) keepalive: Option<Text<Time>>,
     /// What the log shows: a level, or levels of single modules.
     #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
@@ -210,7 +210,7 @@ pub(crate) struct RawHub {
     #[schemars(extend("default" = "30 s"))]
     pub(super) connect_timeout: Option<Text<Time>>,
     /// Clients and servers that are silent for this long are probed; 1 s to 2 h.
-    #[schemars(extend("default" = "60 s"))]
+    #[schemars(extend("default" = "2 h"))]
     pub(super) keepalive: Option<Text<Time>>,
     /// What the log shows: a level, or levels of single modules.
     #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]
@@ -280,7 +280,7 @@ pub(crate) struct RawSolo {
     #[schemars(extend("default" = "30 s"))]
     pub(super) connect_timeout: Option<Text<Time>>,
     /// Clients and servers that are silent for this long are probed; 1 s to 2 h.
-    #[schemars(extend("default" = "60 s"))]
+    #[schemars(extend("default" = "2 h"))]
     pub(super) keepalive: Option<Text<Time>>,
     /// What the log shows: a level, or levels of single modules.
     #[schemars(extend("default" = "info", "examples" = ["warn", "info,gateway::tunnel=debug"]))]

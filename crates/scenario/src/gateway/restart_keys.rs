@@ -1,6 +1,7 @@
 //! Settings that take effect only when a gateway starts again, not by a reload.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Deserialize;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -83,6 +84,49 @@ impl RestartKeys {
     }
 }
 
+/// The keys of a gateway's file and what their values are, by which it is seen what has changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WrittenKeys(BTreeMap<String, u64>);
+
+impl WrittenKeys {
+    /// Those in the text of a file; none if it is no TOML. Only hashes of the values are kept, because
+    /// one may be a private key.
+    pub fn of(text: &str) -> Self {
+        let Ok(file) = DeTable::parse(text) else { return Self::default() };
+        let mut found = BTreeMap::new();
+        for (key, written) in file.into_inner() {
+            let key = key.into_inner().into_owned();
+            if let DeValue::String(secret) = written.get_ref() {
+                found.insert(key, hash_of(secret));
+                continue;
+            }
+            match value(written) {
+                Some(Value::Table(section)) => {
+                    let inner = section.into_iter();
+                    found.extend(inner.map(|(inner, value)| {
+                        (format!("{key}.{inner}"), hash_of(&value.to_string()))
+                    }));
+                }
+                Some(value) => drop(found.insert(key, hash_of(&value.to_string()))),
+                None => {}
+            }
+        }
+        Self(found)
+    }
+
+    /// The keys whose values differ.
+    pub fn unlike(&self, other: &Self) -> Vec<String> {
+        let keys: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
+        keys.into_iter().filter(|key| self.0.get(*key) != other.0.get(*key)).cloned().collect()
+    }
+}
+
+fn hash_of(value: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
 fn value(written: Spanned<DeValue<'_>>) -> Option<Value> {
     Value::deserialize(ValueDeserializer::from(written)).ok()
 }
@@ -96,6 +140,16 @@ mod tests {
 
     fn unlike(kind: FileKind, before: &str, after: &str) -> Vec<&'static str> {
         RestartKeys::of(before, kind).unlike(&RestartKeys::of(after, kind))
+    }
+
+    #[test]
+    fn changed_keys_are_named_by_section() {
+        let unlike = |after: &str| WrittenKeys::of(TERMINAL).unlike(&WrittenKeys::of(after));
+        assert_eq!(unlike(&format!("# a comment\n{TERMINAL}")), [""; 0]);
+        let after = TERMINAL.replace("1 Mbit/s", "2 Mbit/s").replace("lan0", "lan1");
+        assert_eq!(unlike(&after), ["intercept.interfaces", "rate"]);
+        assert_eq!(unlike(&TERMINAL.replace("\"k\"", "\"l\"")), ["private_key"]);
+        assert!(!format!("{:?}", WrittenKeys::of(TERMINAL)).contains("h:1"), "values are not kept");
     }
 
     #[test]

@@ -29,6 +29,11 @@ fn any_key(_: KeySource) -> Result<KeyPair, &'static str> {
     Ok(KeyPair::from_private([7; 32]))
 }
 
+/// The public key of [`any_key`].
+fn own_key() -> String {
+    format_public_key(&KeyPair::from_private([7; 32]).public())
+}
+
 fn terminal(text: &str) -> Result<TerminalConfig, FileError> {
     file("/site/terminal.toml", text).terminal(any_key)
 }
@@ -135,6 +140,7 @@ fn further_hubs_have_names_and_keys_of_their_own() {
     assert_eq!(config.ranking(), [HubId(0), HubId(1)]);
     for (sections, parts) in [
         (second.replace(&other, PUBLIC), ["other_hub.0.key", "hub has the same key"]),
+        (second.replace(&other, &own_key()), ["other_hub.0.key", "own public key"]),
         (second.replace("b:1", "b"), ["other_hub.0.address", "an address and a UDP port"]),
         (second.replace("tcp", "name = \"hub\"\ntcp"), ["other_hub.0.name", "no earlier hub"]),
         ("[[other_hub]]\naddress = \"b:1\"\n".to_owned(), ["other_hub.0.key", "expected"]),
@@ -496,6 +502,7 @@ fn a_bad_terminal_configuration_is_a_one_line_error() {
         ("192.0.2.1:5900", "2001:db8::1", &["hub", "2001:db8::1", "port"]),
         ("192.0.2.1:5900", "192.0.2.1:0", &["hub", "port"]),
         (PUBLIC, "AAAA", &["hub_key", "AAAA", "base64"]),
+        (PUBLIC, &own_key(), &["hub_key", "the terminal's own public key"]),
         (&inline, "", &["private_key_file", "skyhop keygen"]),
         (&inline, &format!("{inline}\nprivate_key_file = \"x\""), &["only one of `private_key`"]),
         ("[intercept]", "mtu = 70000\n[intercept]", &["mtu = 70000", "576 to 9216"]),
@@ -639,7 +646,7 @@ fn a_bad_tunnel_or_class_is_a_one_line_error() {
         ("[tunnel]\nname = \"a-name-far-too-long\"", &["tunnel.name", "1 to 15 letters"]),
         ("[tunnel]\ndevice = \"tap\"", &["tunnel.device", "tap", "veth"]),
         ("[tunnel]\nmtu = 1000", &["tunnel.mtu = 1000", "1280 to 9216"]),
-        ("[tunnel]\nrate = 1", &["unknown key `rate` in tunnel"]),
+        ("[tunnel]\nrate = 1", &["unknown key `rate` in tunnel", "move it up"]),
         ("[[class]]\nports = [1]", &["class.0.name is missing"]),
         ("[[class]]\nname = \"a\"", &["class.0.name", "no traffic", "ports"]),
         ("[[class]]\nname = \"default\"\nports = [1]", &["class.0.name", "default", "neither"]),
@@ -756,6 +763,7 @@ fn a_bad_hub_configuration_is_a_one_line_error() {
         (&section, "", &["[[terminal]]"]),
         (&section, &same_name, &["hub.toml:7: terminal.1.name", "ship-1", "no earlier"]),
         (&section, &same_key, &["hub.toml:8: terminal.1.key", "ship-1 has the same key"]),
+        (PUBLIC, &own_key(), &["terminal.0.key", "the hub itself has the same key"]),
         ("name = \"ship-1\"", "", &["terminal.0.name is missing"]),
         ("rate", "transparent = true\nrate", &["terminal.0.networks is missing", "transparent"]),
         (&section, &format!("[intercept]\ninterfaces = [\"lan0\"]\n{section}"), &["networks"]),

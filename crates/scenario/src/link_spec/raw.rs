@@ -8,7 +8,7 @@ use link::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{BitRate, Probability};
+use units::{BitRate, ErrorRate, Probability};
 
 use super::acm::RawAcm;
 use super::{LinkSpec, RateSpec};
@@ -66,11 +66,11 @@ pub(crate) struct RawLink {
     /// `gilbert-elliott`, `loss-period`, `loss-trace`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["1 %", "0.01"]))]
-    pub(crate) per: Option<Text<Probability>>,
+    pub(crate) per: Option<Text<ErrorRate>>,
     /// Probability of a bit error; a packet with an error is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["1e-6"]))]
-    pub(crate) ber: Option<Text<Probability>>,
+    pub(crate) ber: Option<Text<ErrorRate>>,
     /// Error bursts: none, low, medium, high, huge, or the least and greatest durations of good
     /// and bad times.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,9 +126,9 @@ impl From<&LinkSpec> for RawLink {
             other => unreachable!("no text for {other:?}"),
         }
         match &link.loss {
-            Loss::None => raw.per = Some(Text(Probability::ZERO)),
-            Loss::Per(per) => raw.per = Some(Text(*per)),
-            Loss::Ber(ber) => raw.ber = Some(Text(*ber)),
+            Loss::None => raw.per = Some(Text(ErrorRate(Probability::ZERO))),
+            Loss::Per(per) => raw.per = Some(Text(ErrorRate(*per))),
+            Loss::Ber(ber) => raw.ber = Some(Text(ErrorRate(*ber))),
             Loss::Burst(burst) => raw.burst = Some(Words((*burst).into())),
             Loss::Periodic(period) => raw.loss_period = Some(*period),
             Loss::GilbertElliott(model) => raw.gilbert_elliott = Some(Words(*model)),

@@ -15,7 +15,7 @@ use super::{LinkSpec, RateSpec};
 use crate::FileError;
 use crate::place::Place;
 use crate::text::Text;
-use crate::trace::{Source, TraceFault, parse_rates};
+use crate::trace::{Source, TraceFault, parse_rates, parse_values};
 
 const GREATEST_RATE: BitRate = BitRate::from_mbit(1_000_000);
 const GREATEST_DELAY: Duration = Duration::from_secs(60);
@@ -198,7 +198,7 @@ fn encapsulation(
 fn loss(place: &Place<'_>, raw: &RawLink) -> Result<Option<Loss>, FileError> {
     let burst = raw.burst.map(|words| words.0);
     let chain = raw.gilbert_elliott.map(|words| words.0);
-    let [per, ber] = [raw.per, raw.ber].map(own);
+    let [per, ber] = [raw.per, raw.ber].map(|rate| own(rate).map(Probability::from));
     place.one_of([
         ("per", text(per)),
         ("ber", text(ber)),
@@ -237,7 +237,7 @@ pub(super) fn trace<T: TraceValue>(
     key: &str,
     source: &Source,
 ) -> Result<Trace<T>, FileError> {
-    read(place, key, source, |text| Ok(Trace::parse(text)?))
+    read(place, key, source, parse_values)
 }
 
 fn read<T>(

@@ -8,7 +8,7 @@ use link::{
     DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Loss, Outage, Policer,
     QueueSize,
 };
-use units::{BitRate, Probability};
+use units::{BitRate, ErrorRate, Probability};
 
 use super::{Preset, check_mtu, check_terminals};
 use crate::folder::Folder;
@@ -122,7 +122,7 @@ impl TerrestrialOverrides {
         RawLink {
             rate: self.rate.map(Text),
             delay: self.delay.map(Time).map(Text),
-            per: self.per.map(Text),
+            per: self.per.map(ErrorRate).map(Text),
             queue: self.queue.map(Text),
             ..RawLink::default()
         }
@@ -140,8 +140,8 @@ impl Overrides {
             queue: self.queue.map(Text),
             discipline: self.discipline.map(Text),
             ecn: self.ecn,
-            per: self.per.map(Text),
-            ber: self.ber.map(Text),
+            per: self.per.map(ErrorRate).map(Text),
+            ber: self.ber.map(ErrorRate).map(Text),
             burst: self.burst.map(Words),
             gilbert_elliott: self.gilbert_elliott.map(Words),
             loss_period: self.loss_period,

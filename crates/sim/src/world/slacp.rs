@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use link::Dice;
-use pep::compression::{Coded, Decoder, Encoder, Got, Malformed, Slots};
+use pep::compression::{Coded, Decoder, DecoderPool, Encoder, Got, Malformed, Slots};
 use slacp::{
     CloseReason, Config, Endpoint, Event, KeyPair, Open, PublicKey, Read, ResetReason, SessionId,
     StreamError, StreamId,
@@ -426,7 +426,7 @@ impl Gateway {
         let most = usize::from(self.endpoint.peer_decompressors(session));
         let encoders = self.encoders.entry(session).or_insert_with(|| Slots::new(most));
         // The peer counts its streams itself.
-        let decoder = Decoder::new(Slots::new(usize::MAX));
+        let decoder = Decoder::new(DecoderPool::new(usize::MAX));
         let has_dictionary = self.endpoint.peer_has_dictionary(session);
         let encoder = Encoder::new(encoders.clone()).with_dictionary(has_dictionary);
         Some(Box::new(Coded::new(encoder, decoder)))
@@ -478,11 +478,32 @@ impl Gateway {
         (session, stream): (SessionId, StreamId),
         coded: Option<&mut Coded>,
     ) -> bool {
-        let write = |bytes: &[u8]| self.endpoint.write(session, stream, bytes);
-        // If it is reset, its event follows.
-        let is_flushed = coded.is_none_or(|coded| coded.finish(write).unwrap_or(true));
+        let is_flushed = self.flush((session, stream), coded);
         if is_flushed {
             let _ = self.endpoint.finish(session, stream);
+        }
+        is_flushed
+    }
+
+    /// Writes what has to precede the end of this side's direction; whether there was room for it.
+    fn flush(&mut self, stream: (SessionId, StreamId), coded: Option<&mut Coded>) -> bool {
+        let write = |bytes: &[u8]| self.endpoint.write(stream.0, stream.1, bytes);
+        // If it is reset, its event follows.
+        coded.is_none_or(|coded| coded.finish(write).unwrap_or(true))
+    }
+
+    /// Resets a stream after its data; whether there was room for what has to precede that.
+    pub(super) fn reset_after_data(
+        &mut self,
+        (session, stream): (SessionId, StreamId),
+        reason: ResetReason,
+        coded: Option<&mut Coded>,
+    ) -> bool {
+        let is_flushed = self.flush((session, stream), coded);
+        if is_flushed {
+            self.streams.remove(&(session, stream));
+            // It may already be gone.
+            let _ = self.endpoint.reset_after_data(session, stream, reason);
         }
         is_flushed
     }
@@ -501,16 +522,23 @@ fn read_coded(
     coded: &mut Coded,
     buffer: &mut [u8],
 ) -> Result<Read, StreamError> {
-    let got = coded.read(buffer, |into| match endpoint.read(session, stream, into) {
+    let mut receive = |into: &mut [u8]| match endpoint.read(session, stream, into) {
         Ok(Read::Data(bytes)) => Ok(Got::Data(bytes)),
         Ok(Read::End) => Ok(Got::End),
         Ok(Read::Blocked) => Ok(Got::Nothing),
         Err(error) => Err(Unread::Stream(error)),
-    });
+    };
+    // Work takes no time here.
+    let got = loop {
+        match coded.read(buffer, &mut receive) {
+            Ok(Got::Later) => {}
+            got => break got,
+        }
+    };
     match got {
         Ok(Got::Data(bytes)) => Ok(Read::Data(bytes)),
         Ok(Got::End) => Ok(Read::End),
-        Ok(Got::Nothing) => Ok(Read::Blocked),
+        Ok(Got::Nothing | Got::Later) => Ok(Read::Blocked),
         Err(Unread::Stream(error)) => Err(error),
         Err(Unread::Malformed(error)) => panic!("a gateway has compressed wrongly: {error}"),
     }

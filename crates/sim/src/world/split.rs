@@ -80,7 +80,9 @@ impl World {
         if let Some(split) = self.splits.get_mut(key)
             && let Some(side) = split.side_of(end)
         {
-            split.legs[side as usize].unhandled = Some(Failure::Reset(reason));
+            let leg = &mut split.legs[side as usize];
+            leg.failure = Some(Failure::Reset(reason));
+            leg.unhandled = leg.failure;
         }
         self.serve_split(key);
     }
@@ -118,8 +120,9 @@ impl World {
             Failure::Closed => ResetReason::Reset,
             Failure::Broken(reason) | Failure::Reset(reason) => reason,
         };
+        let now = self.now;
         self.with_wires(key, |stage, relay, wires| match stage {
-            Stage::Relaying => relay.handle_failure(side, failure, wires),
+            Stage::Relaying => relay.handle_failure(now, side, failure),
             Stage::Accepting | Stage::Waiting | Stage::Dialling(_) => relay.abort(reason, wires),
         });
     }

@@ -110,6 +110,39 @@ impl Legs for Wires<'_> {
             None => {}
         }
     }
+
+    fn unacknowledged(&mut self, leg: Side) -> u64 {
+        match self.legs[leg as usize].end {
+            Some(LegEnd::Tcp(socket)) => {
+                self.sockets.get(socket).map_or(0, |socket| socket.tcp.unacknowledged().get())
+            }
+            Some(LegEnd::Stream(session, stream)) => {
+                let stats = self
+                    .gateway
+                    .as_ref()
+                    .and_then(|gateway| gateway.endpoint.stream_stats(session, stream));
+                stats.map_or(0, |stats| stats.unsent + stats.unacknowledged)
+            }
+            None => 0,
+        }
+    }
+
+    fn reset_after_data(&mut self, leg: Side, reason: ResetReason) -> bool {
+        if let Some(LegEnd::Stream(session, stream)) = self.legs[leg as usize].end {
+            let coded = self.legs[leg as usize].coded.as_deref_mut();
+            let Some(gateway) = &mut self.gateway else { return true };
+            let is_taken = gateway.reset_after_data((session, stream), reason, coded);
+            if is_taken {
+                self.legs[leg as usize].end = None;
+            }
+            return is_taken;
+        }
+        let is_delivered = self.unacknowledged(leg) == 0;
+        if is_delivered {
+            self.reset(leg, reason);
+        }
+        is_delivered
+    }
 }
 
 impl Wires<'_> {
@@ -137,7 +170,7 @@ impl Wires<'_> {
                     }
                     Ok(Read::End) => Input::End,
                     // If it is reset, its event follows.
-                    Ok(Read::Blocked) | Err(_) => Input::Blocked,
+                    Ok(Read::Blocked) | Err(_) => leg.failure.map_or(Input::Blocked, Input::Failed),
                 },
                 None => Input::Blocked,
             },
@@ -159,6 +192,9 @@ impl Wires<'_> {
                 written.map_err(|_| leg.failure.unwrap_or(Failure::Broken(ResetReason::Reset)))
             }
             Some(LegEnd::Stream(session, stream)) => {
+                if let Some(failure) = leg.failure {
+                    return Err(failure);
+                }
                 let Some(gateway) = &mut self.gateway else { return Ok(0) };
                 let coded = leg.coded.as_deref_mut();
                 Ok(gateway.write((session, stream), data, self.contents, coded))

@@ -13,6 +13,8 @@ pub(crate) struct Counts {
     pub(crate) whole: u64,
     /// Broken off by a host: the other has learnt of it.
     pub(crate) resets: u64,
+    /// Those of them before which the host had sent something that the other has read.
+    pub(crate) resets_after_data: u64,
     pub(crate) refused: u64,
     pub(crate) timed_out: u64,
     /// Broken off because of a gateway.
@@ -26,6 +28,7 @@ impl Counts {
             bytes: self.bytes + other.bytes,
             whole: self.whole + other.whole,
             resets: self.resets + other.resets,
+            resets_after_data: self.resets_after_data + other.resets_after_data,
             refused: self.refused + other.refused,
             timed_out: self.timed_out + other.timed_out,
             by_gateways: self.by_gateways + other.by_gateways,
@@ -33,10 +36,12 @@ impl Counts {
     }
 
     pub(crate) fn assert_that_everything_happened(&self) {
-        let Self { connections, whole, resets, refused, timed_out, by_gateways, .. } = *self;
+        let Self { connections, whole, resets, resets_after_data, .. } = *self;
+        let Self { refused, timed_out, by_gateways, .. } = *self;
         for (what, count) in [
             ("whole", whole),
             ("resets", resets),
+            ("resets after data", resets_after_data),
             ("refused", refused),
             ("timed out", timed_out),
             ("by gateways", by_gateways),
@@ -45,9 +50,6 @@ impl Counts {
         }
     }
 }
-
-/// What a host sends at once; a reset destroys what it has not sent.
-const INITIAL_WINDOW: u64 = 10 * 1448;
 
 /// Judges a world at its end.
 pub(crate) fn judge(plan: &Plan, world: &World, network: &Network) -> Counts {
@@ -108,16 +110,19 @@ fn as_the_hosts_have_ended_it(
         assert!(client.failure.is_some() || client.has_reset, "connected to nobody: {}", context());
         assert_eq!((client.read, client.has_ended), (0, false), "{}", context());
     }
-    // What a host has sent before it closed its socket arrives, even if the socket has answered late
-    // data with a reset since; only who reads for longer than gateways wait may lose some.
-    let closes = [
-        matches!(connection.client, ClientEnd::Close(_)),
-        matches!(connection.server, ServerEnd::Close | ServerEnd::Early(_)),
+    // What a host has sent before it reset the connection arrives before the reset, and all that it
+    // has written if it had ended its data, unless it had not left yet.
+    let reads = [
+        !matches!(connection.client, ClientEnd::Unread(..)),
+        !matches!(connection.server, ServerEnd::Unread(..)),
     ];
-    for (closes, (end, other)) in closes.into_iter().zip([(server, client), (client, server)]) {
-        let is_unsent = other.has_reset && other.written > INITIAL_WINDOW;
-        let may_lose = end.has_reset || !is_reached || connection.is_slow() || is_unsent;
-        if closes && other.has_finished && !may_lose {
+    for (reads, (end, other)) in reads.into_iter().zip([(client, server), (server, client)]) {
+        if !is_reached || !reads || !end.is_connected || end.has_reset {
+            continue;
+        }
+        if other.has_reset {
+            assert!(end.read >= other.sent, "overtaken by a reset: {}", context());
+        } else if other.has_finished {
             assert_eq!(end.read, other.written, "cut off by a close: {}", context());
         }
     }
@@ -136,6 +141,9 @@ fn count(counts: &mut Counts, connection: &Connection, client: Ending, server: E
         counts.whole += 1;
     } else if client.has_reset || server.has_reset {
         counts.resets += 1;
+        let has_read = |end: Ending, other: Ending| other.sent > 0 && end.read >= other.sent;
+        let arrived = has_read(client, server) || has_read(server, client);
+        counts.resets_after_data += u64::from(arrived);
     } else if is_broken {
         match connection.server {
             ServerEnd::Refuses => counts.refused += 1,

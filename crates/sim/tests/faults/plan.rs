@@ -40,6 +40,10 @@ pub(crate) enum ClientEnd {
     Close(u64),
     /// Ends its data, and resets the connection after a pause.
     ResetAfterEnd(Duration),
+    /// Sends only so much of its request, and resets the connection after a pause.
+    ResetWithin(u64, Duration),
+    /// Reads nothing after this many bytes of the reply, and closes its socket after a pause.
+    Unread(u64, Duration),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +58,11 @@ pub(crate) enum ServerEnd {
     Reset,
     /// Resets it after a pause.
     ResetLater(Duration),
+    /// Sends only so much of its reply, and resets the connection after a pause.
+    ResetWithin(u64, Duration),
+    /// Reads nothing after this many bytes of the request, replies, and closes its socket after a
+    /// pause.
+    Unread(u64, Duration),
     Refuses,
     Silent,
 }
@@ -144,15 +153,17 @@ impl Taste {
 
     fn connection(&mut self) -> Connection {
         let (request, reply) = (self.length(), self.length());
-        let client = match self.0.below(9) {
+        let client = match self.0.below(11) {
             0..=2 => ClientEnd::Polite,
             3 | 4 => ClientEnd::HalfClose,
             5 => ClientEnd::Reset(0),
             6 => ClientEnd::Reset(self.part(reply)),
             7 => ClientEnd::Close(self.part(reply)),
+            8 => ClientEnd::ResetWithin(self.part(request), self.ms(0, 3000)),
+            9 => ClientEnd::Unread(self.part(reply), self.ms(0, 3000)),
             _ => ClientEnd::ResetAfterEnd(self.ms(0, 3000)),
         };
-        let server = match self.0.below(13) {
+        let server = match self.0.below(16) {
             0..=3 => ServerEnd::First,
             4..=6 => ServerEnd::Last,
             7 => ServerEnd::Close,
@@ -160,6 +171,8 @@ impl Taste {
             9 => ServerEnd::ResetLater(self.ms(0, 3000)),
             10 => ServerEnd::Refuses,
             11 => ServerEnd::Early(self.ms(0, 500)),
+            12 => ServerEnd::ResetWithin(self.part(reply), self.ms(0, 3000)),
+            13 | 14 => ServerEnd::Unread(self.part(request), self.ms(0, 1000)),
             _ => ServerEnd::Silent,
         };
         let pauses =
@@ -287,11 +300,6 @@ fn set(world: &mut World, network: &Network, fault: Fault, begins: bool) {
 }
 
 impl Connection {
-    /// Whether a host reads slowly.
-    pub(crate) fn is_slow(&self) -> bool {
-        self.slow.iter().any(Option::is_some)
-    }
-
     fn open(&self, world: &mut World, path: &Arc<Path>) -> Key {
         let client = Script { acts: self.client_acts(), slow: self.slow[0] };
         let server = match self.server {
@@ -303,29 +311,46 @@ impl Connection {
     }
 
     fn client_acts(&self) -> Vec<Act> {
-        let mut acts = vec![Act::Pause(self.pauses[0]), Act::Write(self.request)];
+        let request = match self.client {
+            ClientEnd::ResetWithin(part, _) => part,
+            _ => self.request,
+        };
+        let mut acts = vec![Act::Pause(self.pauses[0]), Act::Write(request)];
         acts.extend(match self.client {
             ClientEnd::Polite => vec![Act::AwaitBytes(self.reply), Act::Finish, Act::AwaitEnd],
             ClientEnd::HalfClose => vec![Act::Finish, Act::AwaitEnd],
             ClientEnd::Reset(after) => vec![Act::AwaitBytes(after), Act::Reset],
             ClientEnd::Close(after) => vec![Act::AwaitBytes(after), Act::Close],
             ClientEnd::ResetAfterEnd(pause) => vec![Act::Finish, Act::Pause(pause), Act::Reset],
+            ClientEnd::ResetWithin(_, pause) => vec![Act::Pause(pause), Act::Reset],
+            ClientEnd::Unread(after, pause) => {
+                vec![Act::AwaitBytes(after), Act::StopReading, Act::Pause(pause), Act::Close]
+            }
         });
         acts
     }
 
     fn server_acts(&self) -> Vec<Act> {
-        let mut acts = vec![Act::Pause(self.pauses[1]), Act::Write(self.reply)];
-        if !matches!(self.server, ServerEnd::Early(_)) {
-            acts.insert(0, Act::AwaitBytes(self.request));
-        }
+        let reply = match self.server {
+            ServerEnd::ResetWithin(part, _) => part,
+            _ => self.reply,
+        };
+        let mut acts = match self.server {
+            ServerEnd::Early(_) => vec![],
+            ServerEnd::Unread(after, _) => vec![Act::AwaitBytes(after), Act::StopReading],
+            _ => vec![Act::AwaitBytes(self.request)],
+        };
+        acts.extend([Act::Pause(self.pauses[1]), Act::Write(reply)]);
         acts.extend(match self.server {
             ServerEnd::First => vec![Act::Finish, Act::AwaitEnd],
             ServerEnd::Last => vec![Act::AwaitEnd, Act::Finish],
             ServerEnd::Close => vec![Act::Close],
             ServerEnd::Early(pause) => vec![Act::Finish, Act::Pause(pause), Act::Close],
             ServerEnd::Reset => vec![Act::Reset],
-            ServerEnd::ResetLater(pause) => vec![Act::Pause(pause), Act::Reset],
+            ServerEnd::ResetLater(pause) | ServerEnd::ResetWithin(_, pause) => {
+                vec![Act::Pause(pause), Act::Reset]
+            }
+            ServerEnd::Unread(_, pause) => vec![Act::Pause(pause), Act::Close],
             ServerEnd::Refuses | ServerEnd::Silent => vec![],
         });
         acts

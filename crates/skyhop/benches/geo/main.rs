@@ -5,6 +5,7 @@
 //! cargo bench -p skyhop --bench geo [-- ROUNDS [CASE]]
 //! cargo bench -p skyhop --bench geo -- ROUNDS fresh [LINK]
 //! cargo bench -p skyhop --bench geo -- ROUNDS beside
+//! cargo bench -p skyhop --bench geo -- ROUNDS dead
 //! ```
 //!
 //! The link has 50/10 Mbit/s, an RTT of 600 ms and queues of one BDP, unless the case says
@@ -14,10 +15,12 @@
 //! `fresh` measures the first traffic of a session whose rates nobody knows, beside one that is told
 //! them and beside quinn's BBR; a round takes ten minutes, and `LINK` selects links by a part of
 //! their name. `beside` measures a download of such a session beside kernel TCP; a round takes
-//! five minutes.
+//! five minutes. `dead` measures downloads beside another client's connections to a server that does
+//! not answer; a round takes two minutes.
 
 mod beside;
 mod case;
+mod dead;
 mod fresh;
 mod meter;
 mod pair;
@@ -44,6 +47,8 @@ fn main() -> Result<ExitCode, Failure> {
     let missed = match words.as_slice() {
         ["inside-fresh", arguments @ ..] => fresh::inside(arguments).map(|()| 0)?,
         ["inside-beside", arguments @ ..] => beside::inside(arguments).map(|()| 0)?,
+        ["inside-dead", arguments @ ..] => dead::inside(arguments).map(|()| 0)?,
+        [rounds, "dead"] => said(dead::compare(rounds.parse()?)?),
         [rounds, "fresh"] => said(fresh::compare(rounds.parse()?, "")?),
         [rounds, "fresh", link] => said(fresh::compare(rounds.parse()?, link)?),
         [rounds, "beside"] => said(beside::compare(rounds.parse()?)?),

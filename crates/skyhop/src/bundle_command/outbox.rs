@@ -17,8 +17,9 @@ use gateway::control::BundleOffer;
 use serde::{Deserialize, Serialize};
 
 use super::client::Client;
-use super::{Which, duration};
+use super::{connect, duration};
 use crate::print;
+use crate::which::Which;
 
 /// How often the directory is looked through.
 const EVERY: Duration = Duration::from_secs(1);
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Err(error) if !args.once => {
                 let now = format!("{error:#}");
                 if now != said {
-                    eprintln!("{now}");
+                    crate::say(&now);
                     said = now;
                 }
                 1
@@ -107,7 +108,7 @@ fn look(args: &Args) -> anyhow::Result<usize> {
     if files.is_empty() {
         return Ok(0);
     }
-    let mut client = args.which.client()?;
+    let mut client = connect(&args.which)?;
     for (name, metadata) in files {
         left += 1;
         match advance(args, &mut client, &name, &metadata) {
@@ -172,7 +173,7 @@ fn advance(
             Ok(true)
         }
         Some("expired") => {
-            eprintln!("{name}: its bundle has expired: it is sent again");
+            crate::say(format_args!("{name}: its bundle has expired: it is sent again"));
             fs::remove_file(noted)?;
             Ok(false)
         }
@@ -259,7 +260,8 @@ fn finish(args: &Args, name: &str, path: &Path, note: &Note) -> anyhow::Result<(
         let to = free.into_iter().find(|path| fs::symlink_metadata(path).is_err());
         fs::rename(path, to.context("no name is free in `sent`")?)?;
     }
-    print(&format!("{name}\n"))?;
+    // It has been sent, whether or not that can be printed.
+    let _ = print(&format!("{name}\n"));
     Ok(())
 }
 

@@ -28,7 +28,7 @@ impl Display {
 
 impl study::Display for Display {
     fn start(&mut self, title: &str, measurements: usize) {
-        eprintln!("{title}");
+        crate::say(title);
         (self.total, self.done) = (measurements, 0);
     }
 
@@ -40,7 +40,7 @@ impl study::Display for Display {
     fn done(&mut self, entry: &Entry) {
         self.done += 1;
         let count = format!("[{}/{}]", self.done, self.total);
-        eprintln!("{count:>7} {}: {}", title(entry.task, &entry.way), result(entry));
+        crate::say(format_args!("{count:>7} {}: {}", title(entry.task, &entry.way), result(entry)));
     }
 }
 

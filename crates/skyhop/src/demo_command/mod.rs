@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use study::{Demo, Options, Results, Task};
-use units::{BitRate, Probability};
+use units::{BitRate, ErrorRate};
 
 use self::display::Display;
 use self::output::Output;
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     delay: Duration,
     /// Packet error rate of both links
     #[arg(long, value_name = "P", default_value = "1 %")]
-    per: Probability,
+    per: ErrorRate,
     /// Seed of the link's losses; each round uses the next one
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         None => demo.run(&mut display),
         Some(error) => demo.make_do(&error.to_string(), &mut display),
     }?;
-    crate::print(&format!("\n{}", results.text())).context("cannot write the table")?;
+    crate::print(&format!("\n{}", results.text()))?;
     outputs.write(&results)?;
     Ok(if results.any_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -108,7 +108,7 @@ impl Args {
             rate: self.rate,
             return_rate: self.return_rate,
             delay: self.delay,
-            per: self.per,
+            per: self.per.0,
             seed: self.seed,
             rounds: self.runs,
             only: self.only.iter().copied().map(Task::from).collect(),
@@ -142,7 +142,7 @@ impl Outputs {
         }
         if let Some(html) = &self.html {
             html.write(&results.html())?;
-            eprintln!("\nwith plots: {}", html.path().display());
+            crate::say(format_args!("\nwith plots: {}", html.path().display()));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use gateway::doctor::interface_names;
+use gateway::doctor::{clients_interface, interface_names};
 
 use super::{AUTO, Args, DIRECTORY, INTERFACE, NAME, Role, valid};
 
@@ -83,17 +83,16 @@ impl<R: BufRead, W: Write> Asker<R, W> {
     }
 
     /// A name that this machine does not have is accepted at the second time: the terminal may be
-    /// another machine.
+    /// another machine. So is the proposal where this machine has nothing but its uplink.
     fn interface(&mut self, role: Role) -> Result<String> {
         let names = interface_names();
-        let usual = names.iter().find(|name| *name != "lo").cloned();
-        let usual = usual.unwrap_or_else(|| INTERFACE.to_owned());
+        let usual = clients_interface().unwrap_or_else(|| INTERFACE.to_owned());
         let whose = if role == Role::Solo { "The" } else { "The terminal's" };
         let question = format!("{whose} interface towards the clients; here: {}", names.join(", "));
         let mut doubted = None;
         let mut answer = |text: &str| {
             let name = valid::interface(text)?;
-            if names.contains(&name) || doubted.as_ref() == Some(&name) {
+            if names.contains(&name) || name == usual || doubted.as_ref() == Some(&name) {
                 return Ok(name);
             }
             let question = format!("this machine has no {name}; enter it again if another has it");

@@ -2,23 +2,48 @@
 
 use core::num::NonZeroU64;
 use core::time::Duration;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Command};
 use link::{
     DisciplineChoice, Encapsulation, ErrorModel, GilbertElliott, Jitter, Outage, Policer, QueueSize,
 };
 use scenario::{FileError, Overrides, Preset, TerrestrialOverrides};
-use units::{BitRate, Probability, parse_duration};
+use units::{BitRate, ErrorRate, Probability, parse_duration};
 
 /// Link of a new lab.
 #[derive(clap::Args)]
 pub(crate) struct LinkArgs {
     /// Built-in preset (see `skyhop lab presets`) or path of your own
+    #[arg(value_parser = PresetName, hide_possible_values = true)]
     preset: String,
     #[command(flatten)]
     link: LinkOptions,
     #[command(flatten)]
     lab: LabOptions,
+}
+
+/// A preset's name or path. Shells complete the names of those that are built in.
+#[derive(Clone)]
+struct PresetName;
+
+impl TypedValueParser for PresetName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Preset::built_in_names().map(PossibleValue::new)))
+    }
 }
 
 /// Settings fixed for a lab's lifetime.
@@ -67,10 +92,10 @@ pub(super) struct LinkOptions {
     jitter: Option<Jitter>,
     /// Packet error rate of both links, such as 1% or 0.01
     #[arg(long, help_heading = "Link")]
-    per: Option<Probability>,
+    per: Option<ErrorRate>,
     /// Bit error rate of both links, such as 1e-6
     #[arg(long, help_heading = "Link")]
-    ber: Option<Probability>,
+    ber: Option<ErrorRate>,
     /// Error bursts on both links: none, low, medium, high, huge, or "good=10s..30s bad=60ms"
     #[arg(long, value_name = "MODEL", help_heading = "Link")]
     burst: Option<ErrorModel>,
@@ -113,7 +138,7 @@ pub(super) struct LinkOptions {
     terrestrial_delay: Option<Duration>,
     /// Packet error rate of the link between hub and server
     #[arg(long, value_name = "PER", help_heading = "Link")]
-    terrestrial_per: Option<Probability>,
+    terrestrial_per: Option<ErrorRate>,
     /// Queue size of the link between hub and server
     #[arg(long, value_name = "SIZE", help_heading = "Link")]
     terrestrial_queue: Option<QueueSize>,
@@ -145,8 +170,8 @@ impl LinkOptions {
             delay: self.delay,
             delay_trace: self.delay_trace.clone(),
             jitter: self.jitter,
-            per: self.per,
-            ber: self.ber,
+            per: self.per.map(Probability::from),
+            ber: self.ber.map(Probability::from),
             burst: self.burst,
             gilbert_elliott: self.gilbert_elliott,
             loss_period: self.loss_period,
@@ -162,7 +187,7 @@ impl LinkOptions {
             terrestrial: TerrestrialOverrides {
                 rate: self.terrestrial_rate,
                 delay: self.terrestrial_delay,
-                per: self.terrestrial_per,
+                per: self.terrestrial_per.map(Probability::from),
                 queue: self.terrestrial_queue,
             },
         }

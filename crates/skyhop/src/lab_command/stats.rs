@@ -1,7 +1,6 @@
 //! `--stats`: prints link statistics to stderr once a second.
 
 use core::time::Duration;
-use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 
@@ -40,7 +39,7 @@ impl Stats {
                     Format::Text => line(&before, &now, EVERY),
                     Format::Json => object(&before, &now, EVERY).to_string(),
                 };
-                let _ = writeln!(std::io::stderr(), "{text}");
+                crate::say(text);
                 before = now;
             }
         };

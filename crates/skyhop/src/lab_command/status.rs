@@ -37,7 +37,7 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
 pub(super) fn look(labs: &Standings) -> Result<Found, StateError> {
     let found = labs.find()?;
     for name in &found.swept {
-        eprintln!("skyhop: lab {name} was killed; its remains have been removed");
+        crate::say(format_args!("skyhop: lab {name} was killed; its remains have been removed"));
     }
     Ok(found)
 }

@@ -134,7 +134,7 @@ impl Keeper for Housekeeper {
     fn look(&mut self) {
         let Some(pair) = self.pair.as_mut().filter(|_| !self.failed) else { return };
         if let Err(error) = pair.check() {
-            eprintln!("skyhop: {error:#}");
+            crate::say(format_args!("skyhop: {error:#}"));
             self.failed = true;
         }
     }

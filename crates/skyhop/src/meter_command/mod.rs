@@ -8,16 +8,20 @@ mod swarm;
 mod trace;
 mod udp;
 
-use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
-use meter::{CongestionControl, DEFAULT_PORT, Report};
+use meter::{
+    BulkOptions, CongestionControl, DEFAULT_PORT, PageOptions, Report, RrOptions, Stop, UdpOptions,
+};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 use units::{BitRate, ByteCount};
 
+use crate::output::{Reader, print, print_to_reader};
 use crate::progress;
 
 /// Subcommands of `skyhop meter`.
@@ -91,38 +95,69 @@ pub(crate) fn run(command: MeterCommand) -> Result<ExitCode> {
         MeterCommand::Trace(args) => trace::run(&args),
         MeterCommand::Swarm(args) => swarm::run(&args, &runtime),
         MeterCommand::Serve(args) => runtime.block_on(serve(&args)),
-        MeterCommand::Bulk(args) => args.output.repeat(|| {
-            let options = args.options()?;
+        MeterCommand::Bulk(args) => args.output.repeat(&runtime, |stop| {
+            let options = BulkOptions { stop: stop.clone(), ..args.options()? };
             Ok(Report::Bulk(runtime.block_on(meter::bulk(&options))))
         }),
-        MeterCommand::Page(args) => args.output.repeat(|| {
-            let options = args.options()?;
+        MeterCommand::Page(args) => args.output.repeat(&runtime, |stop| {
+            let options = PageOptions { stop: stop.clone(), ..args.options()? };
             Ok(Report::Page(runtime.block_on(meter::page(&options))))
         }),
-        MeterCommand::Udp(args) => args.output.repeat(|| {
-            let options = args.options()?;
+        MeterCommand::Udp(args) => args.output.repeat(&runtime, |stop| {
+            let options = UdpOptions { stop: stop.clone(), ..args.options()? };
             Ok(Report::Udp(runtime.block_on(meter::udp(&options))))
         }),
-        MeterCommand::Rr(args) => args.output.repeat(|| {
-            let options = args.options()?;
+        MeterCommand::Rr(args) => args.output.repeat(&runtime, |stop| {
+            let options = RrOptions { stop: stop.clone(), ..args.options()? };
             Ok(Report::Rr(runtime.block_on(meter::request_reply(&options))))
         }),
     }
 }
 
+/// Ends the measurement at the first SIGINT or SIGTERM, so that it reports what it has; the second
+/// ends the process.
+fn stop_on_interrupt(runtime: &Runtime) -> Stop {
+    let stop = Stop::default();
+    let switch = stop.clone();
+    runtime.spawn(async move {
+        // Without handlers, a signal ends the process as always.
+        let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+        let [Ok(mut interrupt), Ok(mut terminate)] = signals else { return };
+        for last in [false, true] {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if last {
+                std::process::exit(1);
+            }
+            switch.stop();
+        }
+    });
+    stop
+}
+
 impl Output {
-    /// Measures and prints the requested number of times.
-    fn repeat(&self, mut measure: impl FnMut() -> Result<Report>) -> Result<ExitCode> {
+    /// Measures and prints the requested number of times, or until stopped.
+    fn repeat(
+        &self,
+        runtime: &Runtime,
+        mut measure: impl FnMut(&Stop) -> Result<Report>,
+    ) -> Result<ExitCode> {
+        let stop = stop_on_interrupt(runtime);
         let mut complete = true;
         for run in 1..=self.runs {
             let spinner = progress::spinner(match self.runs {
                 1 => "measuring".to_owned(),
                 runs => format!("run {run} of {runs}"),
             });
-            let report = measure()?;
+            let report = measure(&stop)?;
             spinner.finish_and_clear();
             complete &= report.is_complete();
-            print(&self.show(run, &report)?)?;
+            let reader = print_to_reader(&self.show(run, &report)?)?;
+            if reader == Reader::Gone || stop.is_stopped() {
+                break;
+            }
         }
         Ok(if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -140,15 +175,10 @@ impl Output {
     }
 }
 
-fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the report")
-}
-
 async fn serve(args: &ServeArgs) -> Result<ExitCode> {
     let listener = TcpListener::bind(args.listen)
         .with_context(|| format!("cannot listen on {}", args.listen))?;
-    eprintln!("listening on {}", listener.local_addr()?);
+    crate::say(format_args!("listening on {}", listener.local_addr()?));
     match meter::serve(listener).await? {}
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use meter::{HttpMode, PageOptions, Progress};
+use meter::{HttpMode, PageOptions, Progress, Stop};
 use units::ByteCount;
 
 use super::{Output, Target, Tcp, fresh_key};
@@ -70,6 +70,7 @@ impl PageArgs {
             limit: self.tcp.limit,
             key: fresh_key()?,
             progress: Progress::default(),
+            stop: Stop::default(),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use meter::{Progress, RrOptions};
+use meter::{Progress, RrOptions, Stop};
 use units::ByteCount;
 
 use super::{Output, Target, Tcp, fresh_key};
@@ -46,6 +46,7 @@ impl RrArgs {
             limit: self.tcp.limit,
             key: fresh_key()?,
             progress: Progress::default(),
+            stop: Stop::default(),
         })
     }
 }

@@ -42,7 +42,7 @@ struct Titled<'a> {
 pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
     let trace = analyse(args)?;
     for warning in &trace.report.warnings {
-        eprintln!("skyhop: {}: {warning}", args.file.display());
+        crate::say(format_args!("skyhop: {}: {warning}", args.file.display()));
     }
     let connections = &trace.report.connections;
     if let Some(number) = args.connection.filter(|_| connections.is_empty()) {

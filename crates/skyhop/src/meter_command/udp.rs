@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use meter::{DATAGRAMS_MAX, Directions, UdpOptions, UdpPlan};
+use meter::{DATAGRAMS_MAX, Directions, Stop, UdpOptions, UdpPlan};
 use units::BitRate;
 
 use super::{Output, Target, fresh_key, some_rate};
@@ -52,6 +52,6 @@ impl UdpArgs {
         }
         let limit = self.time.saturating_add(MARGIN);
         let (server, dscp) = (self.target.resolve()?, self.dscp);
-        Ok(UdpOptions { server, plan, dscp, limit, key: fresh_key()? })
+        Ok(UdpOptions { server, plan, dscp, limit, key: fresh_key()?, stop: Stop::default() })
     }
 }

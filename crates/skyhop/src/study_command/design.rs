@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use study::design::{Answer, Errors, OnDemand, Question, Task};
 use study::runs::{Extras, Progress, Run, replicate_as_declared};
-use units::{BitRate, Probability, parse_duration};
+use units::{BitRate, ErrorRate, parse_duration};
 
 use crate::sim_command::{add_runs, progress, threads};
 
@@ -27,10 +27,10 @@ pub(crate) struct Args {
     rtt: std::time::Duration,
     /// Bit error rate, such as 1e-7 [default: 0]
     #[arg(long, value_name = "BER", conflicts_with = "per")]
-    ber: Option<Probability>,
+    ber: Option<ErrorRate>,
     /// Packet error rate, such as 1%
     #[arg(long, value_name = "PER")]
-    per: Option<Probability>,
+    per: Option<ErrorRate>,
     /// Number of terminals that download at the same time
     #[arg(long, default_value = "1", value_name = "N")]
     terminals: NonZeroU32,
@@ -99,8 +99,8 @@ impl Args {
     fn question(&self) -> Question {
         let quarter = BitRate::from_bits_per_second((self.rate.bits_per_second() / 4).max(1000));
         let errors = match (self.ber, self.per) {
-            (_, Some(per)) => Errors::Per(per.get()),
-            (ber, None) => Errors::Ber(ber.map_or(0.0, Probability::get)),
+            (_, Some(per)) => Errors::Per(per.0.get()),
+            (ber, None) => Errors::Ber(ber.map_or(0.0, |ber| ber.0.get())),
         };
         Question {
             rate: self.rate,

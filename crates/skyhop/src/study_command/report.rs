@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let selection = select(&sources, args.on.into(), this.clone(), &args.store.store())?;
     warn(&selection.damaged);
     for (scenario, case) in &selection.missing {
-        eprintln!("skyhop: warning: no result of {scenario}, case {case:?}");
+        crate::say(format_args!("skyhop: warning: no result of {scenario}, case {case:?}"));
     }
     if selection.runs.is_empty() {
         bail!(
@@ -73,7 +73,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         );
     }
     if selection.binary != this {
-        eprintln!("skyhop: warning: these are results of another program, {}", selection.binary);
+        crate::say(format_args!(
+            "skyhop: warning: these are results of another program, {}",
+            selection.binary
+        ));
     }
     if args.compares() {
         let all = args.scenarios.is_all();
@@ -136,7 +139,7 @@ fn write_pages(
         let path = directory.join(format!("{stem}.html"));
         let html = page(entry, documents, &args.command(Some(&entry.name)));
         fs::write(&path, html).with_context(|| cannot(&path))?;
-        eprintln!("{}", path.display());
+        crate::say(path.display());
     }
     Ok(())
 }

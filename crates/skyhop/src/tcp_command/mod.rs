@@ -114,7 +114,7 @@ pub(crate) fn run(command: TcpCommand) -> Result<ExitCode> {
 fn serve(args: ServeArgs) -> Result<ExitCode> {
     let (mut station, addresses) = args.station.open()?;
     for address in &addresses {
-        eprintln!("skyhop: serving on {}", SocketAddr::new(*address, args.port));
+        crate::say(format_args!("skyhop: serving on {}", SocketAddr::new(*address, args.port)));
     }
     let StationArgs { options, json, .. } = args.station;
     endpoint::serve(&mut station, options, args.port, args.connections, |served| {
@@ -134,7 +134,7 @@ fn get(args: &GetArgs) -> Result<ExitCode> {
         match &fetched.outcome {
             Ok(got) => tell(got, args.station.json)?,
             Err(error) => {
-                eprintln!("skyhop: {}: {error}", args.target);
+                crate::say(format_args!("skyhop: {}: {error}", args.target));
                 return Ok(ExitCode::from(FAILED));
             }
         }

@@ -8,3 +8,5 @@ mod examples;
 mod init;
 mod output;
 mod pages;
+mod security;
+mod unwritable;

@@ -70,8 +70,9 @@ fn a_check_of_a_link_shows_progress_only_on_a_terminal() {
 /// What a hub shows on a terminal of its own, from its start to its end.
 fn hub_on_a_terminal(variable: (&str, &str)) -> String {
     let directory = tempfile::tempdir().unwrap();
-    let key = text(&skyhop(&["keygen"]).output().unwrap().stdout);
-    let public = key.rsplit(' ').next().unwrap();
+    let keygen = || text(&skyhop(&["keygen"]).output().unwrap().stdout);
+    let (key, other) = (keygen(), keygen());
+    let public = other.rsplit(' ').next().unwrap();
     let path = directory.path().join("hub.toml");
     let hub = format!(
         "{key}\nrate = \"auto\"\nlisten = \"127.0.0.1:0\"\ncontrol = \"none\"\n[[terminal]]\n\

@@ -21,6 +21,13 @@ fn open() -> (File, File) {
     (OwnedFd::from(other).into(), terminal)
 }
 
+/// A pseudo-terminal that has hung up: its other end is closed.
+pub(crate) fn hung_up() -> File {
+    let (other, terminal) = open();
+    drop(other);
+    terminal
+}
+
 /// Starts a command on its own pseudo-terminal; returns the other end.
 pub(crate) fn on_a_terminal(mut command: Command) -> (Child, File) {
     let (other, terminal) = open();

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
 use crate::clean_up::path;
@@ -142,6 +143,7 @@ pub(crate) fn inside_tls_passes() {
     let write = |name: &str, text: String| {
         let path = files.path().join(name);
         fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path
     };
     let certificate = write("hub.pem", made.cert.pem());

@@ -146,14 +146,14 @@ fn the_list_leads_to_a_session(browser: &mut Browser) {
 
 fn the_fade_is_seen(browser: &mut Browser) {
     let state = "document.querySelector('#session-state').textContent";
-    browser.wait_for(&format!("{state} === 'not answering: fade'"));
+    browser.wait_for(&format!("{state}.startsWith('does not answer')"));
     browser.wait_for("document.querySelector('#news').textContent.includes('fade begins')");
-    browser.wait_for(&format!("{state} === 'up'"));
+    browser.wait_for(&format!("{state} === 'works'"));
     let events = browser.evaluate("document.querySelector('#events').innerText");
     let events = events.as_str().unwrap();
     let [begins, ends] = ["fade begins", "fade ends"].map(|event| events.find(event).expect(event));
     assert!(ends < begins, "the last event comes first: {events}");
-    assert!(events.contains("rate told: 18 Mbit/s"), "{events}");
+    assert!(events.contains("rate reported: 18 Mbit/s"), "{events}");
     browser.wait_for("document.querySelector('#rates rect.fade')");
     // The table beside the graph has the same figures.
     browser.evaluate("document.querySelector('#rates summary').click()");

@@ -235,3 +235,31 @@ pub(crate) fn inside_a_limit() {
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
 }
+
+#[test]
+fn a_client_does_not_reach_its_terminal_s_services_through_the_hub() {
+    if !is_present("curl") {
+        return skip("curl is missing");
+    }
+    as_myself(|runner| runner.inside(lossless(), "egress::inside_a_terminal_s_services"));
+}
+
+pub(crate) fn inside_a_terminal_s_services() {
+    let [v4, v6] = both(Node::Terminal, PORT);
+    let listeners = [v4, v6].map(|address| listen_on(Node::Terminal, address));
+    let (pair, hosts) = (Pair::new(), [v4.ip().to_string(), format!("[{}]", v6.ip())]);
+    let mut hub = pair.hub();
+    let gate = terminal(&pair);
+    hub.wait_for("session up");
+    for host in &hosts {
+        for (dialect, told) in [("socks5h", "(2)"), ("http", "403")] {
+            let mut curl = Command::new("curl");
+            curl.args(["-sS", "--globoff", "--max-time", "20", "--proxytunnel", "-x"]);
+            curl.arg(format!("{dialect}://terminal:1080")).arg(format!("http://{host}:{PORT}/"));
+            let said = text(&curl.output().unwrap().stderr);
+            assert!(said.contains(told), "{host} by {dialect}: {said}");
+        }
+    }
+    listeners.iter().for_each(assert_untouched);
+    [gate, hub].into_iter().for_each(|gateway| gateway.end_by(Signal::SIGTERM));
+}

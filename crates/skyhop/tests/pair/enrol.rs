@@ -1,6 +1,7 @@
 //! Terminals join a running hub with one-time tokens, and are revoked.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -64,8 +65,12 @@ impl Site {
 fn join(token: &str, directory: &Path) -> Output {
     let skyhop = std::env::var_os("SKYHOP").unwrap();
     let mut join = find_netns(Node::Terminal).unwrap().command(skyhop);
-    join.args(["enrol", "join", token]).arg(directory).args(["--interface", LAN_DEVICE]);
-    join.output().unwrap()
+    join.args(["enrol", "join", "-"]).arg(directory).args(["--interface", LAN_DEVICE]);
+    join.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut joining = join.spawn().unwrap();
+    // It may have ended for another reason.
+    let _ = joining.stdin.take().unwrap().write_all(token.as_bytes());
+    joining.wait_with_output().unwrap()
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 use gateway::keys::{PrivateKey, format_public_key};
 use lab::{LAN_DEVICE, Node, find_netns};
+use slacp::{KeyPair, PublicKey};
 
 use crate::inside::{Gateway, PATIENCE, connect};
 
@@ -21,6 +22,12 @@ impl Keys {
     pub(crate) fn new(terminals: usize) -> Self {
         let key = || PrivateKey::generate().unwrap();
         Self { hub: key(), terminals: (0..terminals).map(|_| key()).collect() }
+    }
+
+    /// The keys of the `number`-th terminal and of its hub, for a peer that is no gateway.
+    #[allow(dead_code, reason = "a benchmark uses it")]
+    pub(crate) fn of_terminal(&self, number: u8) -> (KeyPair, PublicKey) {
+        (self.terminals[usize::from(number) - 1].pair(), self.hub.public())
     }
 
     /// A running hub that knows its terminals' networks.

@@ -344,12 +344,13 @@ pub(crate) fn inside_a_site_by_tls() {
     let (server, _rogue) = (TlsServer::start(TLS, &far), TlsServer::start(ROGUE, &rogue));
     let (pair, sockets) = (Pair::new(), Sockets::new());
     let authorities = far.file("certificate");
-    let hub = pair.hub_with_keys(
+    let mut hub = pair.hub_with_keys(
         &sockets.key("hub"),
         &format!("[http]\ncache = true\npush = true\nauthorities = {authorities:?}\n"),
     );
     let section = site(&near, &authorities, "\"mirror.example\"");
-    let terminal = terminal(&pair, &sockets, &format!("tls_ports = [{TLS}, {ROGUE}]\n{section}"));
+    let mut terminal =
+        terminal(&pair, &sockets, &format!("tls_ports = [{TLS}, {ROGUE}]\n{section}"));
     let close = "Connection: close\r\n\r\n";
     let ours = |request: &str| ask((addresses(TLS)[0], "mirror.example"), &near, request).unwrap();
     let get =
@@ -378,12 +379,15 @@ pub(crate) fn inside_a_site_by_tls() {
     let (head, body) = ask((addresses(TLS)[0], "other.example"), &far, &request).unwrap();
     assert!(!head.contains("Cache-Status") && body == "GET /other", "{head}");
     // A server that cannot prove that it is the site, though the client has connected to it.
-    let rogue = ask(
-        (addresses(ROGUE)[0], "mirror.example"),
-        &near,
-        &format!("GET /new HTTP/1.1\r\nHost: mirror.example\r\n{close}"),
-    );
-    assert!(rogue.is_err(), "{rogue:?}");
+    for (method, distrustful) in [("GET", &mut hub), ("POST", &mut terminal)] {
+        let rogue = ask(
+            (addresses(ROGUE)[0], "mirror.example"),
+            &near,
+            &format!("{method} /new HTTP/1.1\r\nHost: mirror.example\r\n{close}"),
+        );
+        assert!(rogue.is_err(), "{rogue:?}");
+        distrustful.wait_for("the certificate of the server mirror.example does not verify");
+    }
     assert_eq!(count(&sockets, "stored"), 3);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
@@ -534,6 +538,49 @@ pub(crate) fn inside_others_pass() {
     assert!(count(&sockets, "plain") >= 6);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn an_answer_that_no_cache_reads_has_an_end() {
+    as_each_user(|runner| runner.inside(&LINK, "http::inside_answers_are_strange"));
+}
+
+pub(crate) fn inside_answers_are_strange() {
+    let _server = Server::start(PORT);
+    let (pair, sockets) = (Pair::new(), Sockets::new());
+    for fetches in [false, true] {
+        let hub = pair.hub_with(if fetches { "[http]\n" } else { "" });
+        let terminal = terminal(&pair, &sockets, "");
+        for target in ["/strange/name", "/strange/many", "/strange/long"] {
+            for rest in [
+                "HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n",
+                "HTTP/1.0\r\nHost: a.example\r\n\r\n",
+            ] {
+                assert_ends(&format!("GET {target} {rest}"), &format!("{target} of a.example"));
+            }
+            let posted = "HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nContent-Length: 2";
+            assert_ends(&format!("POST {target} {posted}\r\n\r\nhi"), &format!("{target} hi"));
+            // A client that goes on either has its end, too, or its next answer.
+            let mut client = Client::new();
+            client.say(&format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n\r\n"));
+            assert_eq!(client.hear().body, format!("{target} of a.example"));
+            client.say("GET /other HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+            let mut rest = String::new();
+            let end = client.0.read_to_string(&mut rest);
+            let is_answered = rest.ends_with("/other of a.example");
+            assert!(is_answered || fetches && rest.is_empty(), "{end:?} {rest}");
+        }
+        terminal.end_by(Signal::SIGTERM);
+        hub.end_by(Signal::SIGTERM);
+    }
+}
+
+/// Asks on a connection of its own, whose end comes after the answer.
+fn assert_ends(request: &str, body: &str) {
+    let mut client = connect(addresses(PORT)[0]);
+    client.write_all(request.as_bytes()).unwrap();
+    let answer = String::from_utf8(read_all(&client)).unwrap();
+    assert!(answer.ends_with(body), "{answer:.200}");
 }
 
 /// What can be framed in two ways reaches the server as it came, and the cache never.

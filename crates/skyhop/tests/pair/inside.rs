@@ -333,6 +333,15 @@ impl Gateway {
         self.process.id()
     }
 
+    /// Fails, and says what it has said, if it has ended.
+    #[allow(dead_code, reason = "a benchmark uses it")]
+    pub(crate) fn assert_runs(&mut self) {
+        if let Some(status) = self.process.try_wait().unwrap() {
+            self.said.extend(self.lines.iter());
+            panic!("it has ended, {status}, and said {:#?}", self.said);
+        }
+    }
+
     /// Waits for a line that contains this.
     pub(crate) fn wait_for(&mut self, part: &str) {
         self.line_with(part);

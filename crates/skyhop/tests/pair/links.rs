@@ -19,17 +19,17 @@ use crate::operate::{Sockets, wait_for};
 const PORT: u16 = 4000;
 const SIZE: usize = 10_000_000;
 /// The second link, beside that of the lab.
-const LEO_DEVICE: &str = "leo0";
+pub(crate) const LEO_DEVICE: &str = "leo0";
 
 /// Runs a command in a node's namespace.
-fn run(node: Node, program: &str, arguments: &str) {
+pub(crate) fn run(node: Node, program: &str, arguments: &str) {
     let mut command = find_netns(node).unwrap().command(path(program).unwrap());
     let status = command.args(arguments.split_whitespace()).status().unwrap();
     assert!(status.success(), "{program} {arguments}");
 }
 
 /// Joins terminal and hub by a second link.
-fn add_link() {
+pub(crate) fn add_link() {
     // A process by which the hub's namespace is named.
     let cat = find_netns(Node::Hub).unwrap().command("cat").stdin(Stdio::piped()).spawn();
     let mut cat: Child = cat.unwrap();
@@ -93,15 +93,20 @@ fn cut(device: &str, is_cut: bool) {
 }
 
 /// A hub and a terminal with two links between them.
-struct Linked {
+pub(crate) struct Linked {
     sockets: Sockets,
     hub: Gateway,
-    terminal: Gateway,
+    pub(crate) terminal: Gateway,
 }
 
 impl Linked {
     fn start(of_hub: &str, of_terminal: &str) -> Self {
         add_link();
+        Self::join(of_hub, of_terminal)
+    }
+
+    /// The same with the second link or without.
+    pub(crate) fn join(of_hub: &str, of_terminal: &str) -> Self {
         let sockets = Sockets::new();
         let [hub, terminal] = [(), ()].map(|()| PrivateKey::generate().unwrap());
         let config = format!(
@@ -139,13 +144,13 @@ impl Linked {
     }
 
     /// Bytes that the hub has sent on each link, once these work.
-    fn carried(&self, works: [bool; 2]) -> [u64; 2] {
+    pub(crate) fn carried(&self, works: [bool; 2]) -> [u64; 2] {
         self.links_are("links as expected", |links| {
             links.iter().zip(works).all(|(link, works)| link["works"].as_bool() == Some(works))
         })
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.terminal.end_by(Signal::SIGTERM);
         self.hub.end_by(Signal::SIGTERM);
     }
@@ -179,14 +184,14 @@ pub(crate) fn inside_two_links() {
 }
 
 /// A transfer from a server to a client through the pair.
-struct Download {
+pub(crate) struct Download {
     client: TcpStream,
     received: Vec<u8>,
     server: thread::JoinHandle<()>,
 }
 
 impl Download {
-    fn begin(port: u16, bytes: &[u8]) -> Self {
+    pub(crate) fn begin(port: u16, bytes: &[u8]) -> Self {
         let listener = listen(port);
         let client = connect(addresses(port)[0]);
         let (mut server, bytes) = (accept(&listener), bytes.to_vec());
@@ -198,14 +203,14 @@ impl Download {
     }
 
     /// Reads so many bytes.
-    fn read(&mut self, count: usize) {
+    pub(crate) fn read(&mut self, count: usize) {
         let start = self.received.len();
         self.received.resize(start + count, 0);
         self.client.read_exact(&mut self.received[start..]).unwrap();
     }
 
     /// Reads the rest, and compares all of it.
-    fn finish(mut self, sent: &[u8]) {
+    pub(crate) fn finish(mut self, sent: &[u8]) {
         self.received.extend(read_all(&self.client));
         self.server.join().unwrap();
         assert_same(&self.received, sent);

@@ -17,6 +17,7 @@ mod code_points;
 mod compression;
 mod dashboard;
 mod demo;
+mod devices;
 mod directions;
 mod dlep;
 mod egress;
@@ -24,9 +25,11 @@ mod endings;
 mod enrol;
 mod eyeballs;
 mod fail_open;
+mod fairness;
 mod faults;
 mod gateways;
 mod gateways_option;
+mod hostile;
 mod http;
 mod hubs;
 mod inside;
@@ -53,6 +56,7 @@ mod takeover;
 mod transfer;
 mod transparent;
 mod tunnel;
+mod unread;
 mod upgrade;
 mod voice;
 mod workers;
@@ -75,10 +79,10 @@ fn bare() -> &'static [&'static str] {
     &LOSSY[1..]
 }
 
-/// The same link without losses. Plain TCP does not retransmit a lost RST, so the other end would
-/// wait for ever (RFC 9293 §3.5.1, half-open connections).
+/// The same link without losses, and with a queue that no test fills. Plain TCP does not retransmit a lost RST,
+/// so the other end would wait for ever (RFC 9293 §3.5.1, half-open connections).
 fn lossless() -> &'static [&'static str] {
-    &LOSSY[1..LOSSY.len() - 2]
+    &["--rate", "100Mbit/s", "--return-rate", "50Mbit/s", "--delay", "50ms", "--queue", "32MB"]
 }
 
 /// Runs the program that a test has started in a lab.

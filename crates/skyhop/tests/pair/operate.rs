@@ -271,9 +271,22 @@ pub(crate) fn inside_a_new_pair_is_examined() {
     fs::write(&terminal_file, hidden).unwrap();
     let (_, findings) = examine(&terminal_file);
     assert_eq!(verdict(&findings, "hub"), "ok", "{findings:#}");
+    // A file with the key of another hub is judged by itself, whatever runs.
+    fs::write(&terminal_file, with_another_hub_key(&config)).unwrap();
+    let (code, findings) = examine(&terminal_file);
+    assert_eq!((code, verdict(&findings, "hub")), (Some(1), "fail"), "{findings:#}");
+    assert_eq!(verdict(&findings, "running"), "warn", "{findings:#}");
     exchange(&mut client);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
+}
+
+fn with_another_hub_key(config: &str) -> String {
+    let other = gateway::keys::PrivateKey::generate().unwrap().public();
+    let other = format!("hub_key = \"{}\"", gateway::keys::format_public_key(&other));
+    let line =
+        |line: &str| if line.starts_with("hub_key") { other.clone() } else { line.to_owned() };
+    config.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Output of the doctor on the terminal's host.
@@ -316,11 +329,11 @@ pub(crate) fn inside_a_pair_reloads() {
 
     write(&good.replace("100 Mbit/s", "60 Mbit/s"));
     let reloaded = skyhop(&["reload"], &at_hub);
-    assert!(text(&reloaded.stdout).contains("reloaded"), "{reloaded:?}");
+    assert_eq!(text(&reloaded.stdout), "configuration reloaded; changed: rate");
     assert_eq!(rate(), Some(60_000_000));
     write(&format!("mtu = 1400\n{}", good.replace("100 Mbit/s", "60 Mbit/s")));
     let reloaded = text(&skyhop(&["reload"], &at_hub).stdout);
-    assert!(reloaded.contains("these need a restart: mtu"), "{reloaded}");
+    assert!(reloaded.contains("these need a restart, or `skyhop upgrade`: mtu"), "{reloaded}");
     write(&good.replace("100 Mbit/s", "sixty"));
     let refused = skyhop(&["reload"], &at_hub);
     assert!(!refused.status.success() && text(&refused.stderr).contains("sixty"), "{refused:?}");

@@ -14,12 +14,13 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::{Uid, mkfifo};
 
-use crate::bare;
 use crate::common::{Runner, as_myself, is_present, skip, text};
 use crate::inside::{
     Gateway, PATIENCE, Pair, accept, addresses, assert_reset, assert_same, connect, listen,
     payload, read_all,
 };
+use crate::unread::assert_nothing_is_overtaken;
+use crate::{bare, lossless};
 
 const PORT: u16 = 4000;
 /// Nothing listens on this port.
@@ -141,7 +142,7 @@ fn ask_at(proxy: SocketAddr, server: SocketAddr) -> TcpStream {
 
 #[test]
 fn a_proxied_connection_ends_as_it_is_ended() {
-    check("inside_ends");
+    as_myself(|runner| runner.inside(lossless(), "proxy::inside_ends"));
 }
 
 pub(crate) fn inside_ends() {
@@ -193,6 +194,7 @@ fn assert_ends(server: IpAddr, accept: impl Fn() -> TcpStream + Sync) {
     let (client, server_end) = (ask(server), accept());
     crate::inside::reset(server_end);
     assert_reset(&client);
+    assert_nothing_is_overtaken(|| (ask(server), accept()));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::Output;
 use gateway::keys::{PrivateKey, format_public_key};
 use nix::unistd::Uid;
 
-use crate::common::{Runner, as_each_user, assert_refused};
+use crate::common::{Runner, assert_refused};
 
 /// A directory for configuration files, owned by the user who reads them.
 struct Desk<'a> {
@@ -39,13 +39,6 @@ impl<'a> Desk<'a> {
 
     fn run_file(&self, role: &str, config: &Path) -> Output {
         self.runner.skyhop().arg(role).arg(config).output().unwrap()
-    }
-
-    /// Output of a gateway on the lab's host `terminal`.
-    fn run_in_lab(&self, role: &str, config: &str) -> Output {
-        let config = self.write(config, 0o600);
-        let script = format!("exec \"$SKYHOP\" {role} {}", config.display());
-        self.runner.shell(&["--on", "terminal"], &script).output().unwrap()
     }
 }
 
@@ -120,23 +113,6 @@ fn a_user_without_the_right_to_intercept() {
     let runner = if Uid::effective().is_root() { Runner::ordinary() } else { Runner::myself() };
     let output = Desk::new(&runner).run("terminal", &terminal());
     assert_refused(&output, &["not permitted", "CAP_NET_ADMIN", "setcap"]);
-}
-
-#[test]
-fn an_interface_that_is_not_there() {
-    as_each_user(|runner| {
-        let config = with(&terminal(), "[\"lo\"]", "[\"lan7\"]");
-        assert_refused(&Desk::new(runner).run_in_lab("terminal", &config), &["lan7"]);
-    });
-}
-
-#[test]
-fn a_hub_without_an_address() {
-    as_each_user(|runner| {
-        let config = with(&terminal(), "127.0.0.1:9", "nowhere.invalid:5900");
-        let output = Desk::new(runner).run_in_lab("terminal", &config);
-        assert_refused(&output, &["cannot resolve", "nowhere.invalid:5900"]);
-    });
 }
 
 #[test]

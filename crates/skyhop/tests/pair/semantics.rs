@@ -18,6 +18,7 @@ use crate::common::{as_each_user, as_myself};
 use crate::endings::{reset_while_receiving, reset_while_sending};
 use crate::gateways::{Keys, accept_any, both, connect_from};
 use crate::inside::{Gateway, PATIENCE, assert_reset, assert_same, payload, read_all, reset};
+use crate::unread::assert_nothing_is_overtaken;
 use crate::{bare, lossless};
 
 /// Round-trip time of the hop.
@@ -207,7 +208,7 @@ fn check_cells(cells: &[Cell], gateways: &[&Gateway], kept: usize) {
     }
 }
 
-const CASES: [fn(&Cell); 15] = [
+const CASES: [fn(&Cell); 16] = [
     Cell::a_reply_after_the_question_s_end,
     Cell::the_listener_ends_first,
     Cell::the_caller_closes_at_once,
@@ -215,6 +216,7 @@ const CASES: [fn(&Cell); 15] = [
     Cell::a_slow_caller_loses_nothing,
     Cell::a_slow_listener_loses_nothing,
     Cell::resets_reach_the_other_end,
+    Cell::resets_overtake_nothing,
     Cell::refusals_are_refusals,
     Cell::unreachable_is_unreachable,
     Cell::silence_is_silence,
@@ -330,6 +332,10 @@ impl Cell {
     fn a_slow_listener_loses_nothing(&self) {
         let (caller, listening) = self.connection();
         read_late(&listening, caller);
+    }
+
+    fn resets_overtake_nothing(&self) {
+        assert_nothing_is_overtaken(|| self.connection());
     }
 
     fn resets_reach_the_other_end(&self) {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use units::{BitRate, ByteCount, Instant};
 
@@ -40,6 +40,11 @@ impl Endpoint {
     pub fn ask(&mut self, now: Instant, session: SessionId) -> Result<(), StreamError> {
         self.core.now = now;
         self.with(session, Session::ping)
+    }
+
+    /// Whether a peer with a session has this address now.
+    pub fn has_peer_at(&self, address: IpAddr) -> bool {
+        self.core.sessions.iter().any(|(_, session)| session.is_usable() && session.is_at(address))
     }
 
     /// Tells all peers, now and when their sessions are set up, that this side is about to stop
@@ -319,8 +324,8 @@ impl Endpoint {
         self.with(session, |session| session.streams.open_as(open.into(), true))?
     }
 
-    /// Whether memory and the peer's limit would let a stream be opened now: whether [`Self::open`]
-    /// would fail with neither [`StreamError::NoRoom`] nor [`StreamError::TooMany`].
+    /// Whether memory and the peer's limit would let a client with few streams open one now: whether
+    /// [`Self::open`] would fail with neither [`StreamError::NoRoom`] nor [`StreamError::TooMany`].
     pub fn has_room(&self, session: SessionId) -> bool {
         self.core.session(session).is_some_and(|session| session.streams.has_room())
     }
@@ -330,7 +335,8 @@ impl Endpoint {
     /// # Errors
     /// [`StreamError::NoSession`], [`StreamError::NoStream`].
     pub fn accept(&mut self, session: SessionId, stream: StreamId) -> Result<(), StreamError> {
-        self.with(session, |session| session.streams.accept(stream))?
+        let now = self.core.now;
+        self.with(session, |session| session.streams.accept(now, stream))?
     }
 
     /// How many bytes [`Self::write`] would take now.
@@ -419,6 +425,21 @@ impl Endpoint {
         reason: ResetReason,
     ) -> Result<(), StreamError> {
         self.with(session, |session| session.streams.reset(stream, reason))?
+    }
+
+    /// As [`Self::reset`], but after the data written so far: the peer receives the reason once it has
+    /// acknowledged that, or has acknowledged nothing more for 30 s.
+    ///
+    /// # Errors
+    /// [`StreamError::NoSession`], [`StreamError::NoStream`].
+    pub fn reset_after_data(
+        &mut self,
+        session: SessionId,
+        stream: StreamId,
+        reason: ResetReason,
+    ) -> Result<(), StreamError> {
+        let now = self.core.now;
+        self.with(session, |session| session.streams.reset_after_data(now, stream, reason))?
     }
 
     /// Moves a stream to a class. New streams are in [`ClassId::DEFAULT`].

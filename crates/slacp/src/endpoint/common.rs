@@ -355,9 +355,12 @@ impl Core {
 
     /// Asks a session's peer whether it is alive.
     pub(crate) fn ping(&mut self, id: SessionId) {
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.ping();
-        }
+        self.with(id, Session::ask);
+    }
+
+    /// Looks at a session that has changed outside of an input of its own.
+    pub(crate) fn touch(&mut self, id: SessionId) {
+        self.with(id, |_| ());
     }
 
     /// Ends a session that the peer has replaced, with all its streams.

@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::wire::open::Openings;
 use crate::{
     ChannelId, ChannelStats, ClassId, ClassRates, ClassStats, Effort, Footprint, LinkStats,
-    PathKey, PathMemory, SessionId, SessionShare, Stats, StreamId, StreamStats,
+    PathKey, PathMemory, SessionId, SessionShare, Stats, Stranger, StreamId, StreamStats,
 };
 
 impl Endpoint {
@@ -35,6 +35,15 @@ impl Endpoint {
         match &self.role {
             Role::Hub(hub) => hub.effort(),
             Role::Terminal(_) => Effort::default(),
+        }
+    }
+
+    /// The machines that have asked a hub for sessions within the last hour and were not answered, at
+    /// most 64, in no particular order; none on a terminal.
+    pub fn strangers(&self, now: Instant) -> Vec<Stranger> {
+        match &self.role {
+            Role::Hub(hub) => hub.strangers(now).cloned().collect(),
+            Role::Terminal(_) => Vec::new(),
         }
     }
 

@@ -38,6 +38,9 @@ fn name(event: &LogEvent) -> &'static str {
         LogEvent::BreakerTripped { .. } => "breaker_tripped",
         LogEvent::BreakerTries { .. } => "breaker_tries",
         LogEvent::BreakerClosed { .. } => "breaker_closed",
+        LogEvent::RateExceedsLink { .. } => "rate_exceeds_link",
+        LogEvent::RateFitsLink { .. } => "rate_fits_link",
+        LogEvent::CapacityFell { .. } => "capacity_fell",
         LogEvent::OutageBegins => "outage_begins",
         LogEvent::OutageEnds => "outage_ends",
     }
@@ -78,6 +81,9 @@ fn fields(f: &mut fmt::Formatter<'_>, event: &LogEvent) -> fmt::Result {
             write!(f, r#","packet":{packet},"base":{base},"count":{count}"#)
         }
         LogEvent::Rate { rate }
+        | LogEvent::RateExceedsLink { carries: rate }
+        | LogEvent::RateFitsLink { rate }
+        | LogEvent::CapacityFell { rate }
         | LogEvent::BreakerTripped { rate }
         | LogEvent::BreakerTries { rate }
         | LogEvent::BreakerClosed { rate } => {

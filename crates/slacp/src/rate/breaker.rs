@@ -75,12 +75,15 @@
 //! too, as RFC 8084 wants, at what it got of the link.
 
 mod interval;
+mod overload;
 
 use core::time::Duration;
 
 use units::{BitRate, Instant};
 
 use self::interval::{Interval, Measured};
+use self::overload::Detector;
+pub use self::overload::Overload;
 use crate::recovery::sent::Fate;
 
 /// Share of the bytes, in percent, beyond which an interval's losses are excessive.
@@ -138,6 +141,8 @@ pub(crate) struct Breaker {
     pause: Duration,
     /// When the last trial passed.
     passed: Option<Instant>,
+    /// Whether the limit exceeds the link, though not so far that it trips.
+    overload: Detector,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,7 +185,14 @@ impl Breaker {
             excess: Excess::default(),
             pause: PAUSE,
             passed: None,
+            overload: Detector::default(),
         }
+    }
+
+    /// The verdict that the limit exceeds the link; `None` if it does not, or if it is not known, or
+    /// once the breaker has tripped.
+    pub(crate) fn overload(&self) -> Option<&Overload> {
+        self.overload.overload().filter(|_| !self.is_tripped())
     }
 
     /// The rate at which the session may send: the limit, or less.
@@ -214,7 +226,10 @@ impl Breaker {
     /// Sets the limit, closes the breaker and forgets everything.
     pub(crate) fn reset(&mut self, now: Instant, limit: BitRate) -> Option<Change> {
         let was_tripped = self.is_tripped();
-        *self = Self { interval: Interval::new(now), length: self.length, ..Self::new(limit) };
+        let mut overload = core::mem::take(&mut self.overload);
+        overload.reset();
+        let (interval, length) = (Interval::new(now), self.length);
+        *self = Self { interval, length, overload, ..Self::new(limit) };
         was_tripped.then_some(Change::Closed)
     }
 
@@ -233,11 +248,12 @@ impl Breaker {
 
     /// The fate of the next packet is known. `rtt` is the smoothed round-trip time.
     pub(crate) fn saw(&mut self, now: Instant, rtt: Duration, fate: &Fate) -> Option<Change> {
+        self.overload.saw(rtt);
         match self.state {
             State::Closed | State::Tripped { .. } => {
                 let end = self.interval.begin() + self.length;
                 let change =
-                    if fate.time >= end { self.end_interval(now, fate.time) } else { None };
+                    if fate.time >= end { self.end_interval(now, rtt, fate.time) } else { None };
                 self.length = (rtt * 3).clamp(SHORTEST, LONGEST);
                 self.interval.saw(fate);
                 change
@@ -286,12 +302,14 @@ impl Breaker {
     }
 
     /// Judges the interval that ends at a sending time.
-    fn end_interval(&mut self, now: Instant, at: Instant) -> Option<Change> {
+    fn end_interval(&mut self, now: Instant, rtt: Duration, at: Instant) -> Option<Change> {
         let interval = core::mem::replace(&mut self.interval, Interval::new(at));
+        let begin = interval.begin();
         let measured = interval.end(at);
         if !measured.is_enough() {
             return None;
         }
+        self.overload.judge((begin, at), self.rate(), rtt, &measured);
         if !measured.lost_more_than(EXCESS) {
             self.excess = Excess::default();
             return None;

@@ -5,7 +5,7 @@ use core::time::Duration;
 use units::{BitRate, ByteCount, Instant};
 
 use super::RateError;
-use super::breaker::{Breaker, Change};
+use super::breaker::{Breaker, Change, Overload};
 use crate::pacer::{BURST, Pacer};
 use crate::recovery::sent::Fate;
 
@@ -67,6 +67,10 @@ impl ConfiguredRate {
 
     pub(crate) fn is_tripped(&self) -> bool {
         self.breaker.is_tripped()
+    }
+
+    pub(crate) fn overload(&self) -> Option<&Overload> {
+        self.breaker.overload()
     }
 
     /// When the session itself allows payload to leave; `None` at rate 0.

@@ -32,6 +32,9 @@ impl Session {
             self.rtt.update(now.saturating_since(sent_at), ack.held);
             self.follow_pace();
         }
+        if let Some(sent_at) = acked.largest_sent_at {
+            self.activity.acknowledged = self.activity.acknowledged.max(sent_at);
+        }
         let news = !acked.packets.is_empty();
         let ect = acked.packets.iter().filter(|(_, packet)| packet.ect);
         let marked = self.marking.acknowledged(ect.map(|(n, _)| (*n, acked.came(*n))));
@@ -123,6 +126,7 @@ impl Session {
                 self.rate_changed(now);
             }
         }
+        self.watch_link(now);
     }
 
     /// Handles cargo that the peer has received; `data` is as for [`Self::data_arrived`].

@@ -12,13 +12,15 @@ mod seat;
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use units::{BitRate, Instant, earliest};
 
 use super::{Envelope, LEAST_RTT, Session, Wake, unsent};
 use crate::links::{Turn, View, most_waiting, turns};
 use crate::pacer::{BURST, Pacer};
+use crate::setup::gate::network;
+use crate::setup::replacement::Present;
 use crate::stats::Stats;
 use crate::streams::flow::Pace;
 use crate::wire::ecn::Ecn;
@@ -236,6 +238,35 @@ impl Session {
     /// Whether the peer answers on any link.
     pub(crate) fn is_connected(&self) -> bool {
         self.members().any(Self::is_reachable)
+    }
+
+    /// Whether the peer has this address on any link.
+    pub(crate) fn is_at(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.members().any(|member| member.peer.address.ip().to_canonical() == address)
+    }
+
+    /// Its signs of life, for a newcomer from an address.
+    pub(crate) fn present(&self, newcomer: IpAddr) -> Present {
+        let all = || self.members();
+        let (heard, acknowledged) = (
+            all().map(|member| member.activity.heard).max(),
+            all().map(|member| member.activity.acknowledged).max(),
+        );
+        let near = |member: &Self| network(member.peer.address.ip()) == network(newcomer);
+        Present {
+            heard: heard.unwrap_or(Instant::ZERO),
+            acknowledged: acknowledged.unwrap_or(Instant::ZERO),
+            patience: all().map(Self::challenge_delay).max().unwrap_or_default(),
+            is_near: all().any(near),
+        }
+    }
+
+    /// Makes the peer acknowledge something soon on every link.
+    pub(crate) fn ask(&mut self) {
+        for number in 0..self.link_count() {
+            self.on_member(number, Self::ping);
+        }
     }
 
     /// Whether the session may recently have sent a packet with this header on any link.

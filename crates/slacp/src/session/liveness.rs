@@ -21,6 +21,8 @@ pub(super) struct Activity {
     pub(super) carried: Instant,
     /// When an acknowledgement last reported new packets.
     pub(super) progress: Instant,
+    /// When the newest packet left that was acknowledged.
+    pub(super) acknowledged: Instant,
     pub(super) sent: Instant,
     /// When the last ack-eliciting packet left.
     pub(super) eliciting: Instant,
@@ -36,6 +38,7 @@ impl Activity {
             heard: now,
             carried: now,
             progress: now,
+            acknowledged: Instant::ZERO,
             sent: now,
             eliciting: now,
             loaded: now,
@@ -127,11 +130,6 @@ impl Probes {
 }
 
 impl Session {
-    /// When the last authentic packet came.
-    pub(crate) fn last_heard(&self) -> Instant {
-        self.activity.heard
-    }
-
     /// Makes the peer acknowledge something soon.
     pub(crate) fn ping(&mut self) {
         self.probes.request();

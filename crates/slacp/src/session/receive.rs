@@ -155,7 +155,7 @@ impl Session {
                         self.streams.on_compressed(stream);
                     }
                 }
-                Frame::Accept(stream) => self.streams.on_accept(stream),
+                Frame::Accept(stream) => self.streams.on_accept(now, stream),
                 Frame::Reset { stream, reason, sent } => {
                     self.streams.on_reset(now, stream, reason, sent)?;
                 }

@@ -23,7 +23,7 @@ impl Session {
             at(self.silence_timeout(), Wake::Silence),
             at(self.rate.poll_timeout(), Wake::Rate),
             at(self.rekey_timeout(), Wake::Rekey),
-            at(self.streams.drain_timeout(), Wake::Delivery),
+            at(self.streams.reset_timeout(), Wake::Delivery),
             at(self.streams.rest_timeout(), Wake::Delivery),
             at(self.path_timeout(), Wake::Path),
             at(self.doubt_timeout(), Wake::Path),
@@ -38,7 +38,7 @@ impl Session {
         if !self.is_usable() {
             return self.life.handle_timeout(now);
         }
-        self.streams.end_drains(now);
+        self.streams.end_resets(now, self.is_reachable());
         self.streams.return_windows(now);
         if self.sender.sent.loss_time(self.rtt.loss_delay()).is_some_and(|time| time <= now) {
             self.take_lost(now);

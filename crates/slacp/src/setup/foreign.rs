@@ -1,8 +1,7 @@
-//! Terminals of other protocol versions that a hub has reported to its owner.
+//! Machines that a hub has reported to its owner: terminals of other versions, and strangers.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use units::Instant;
 
@@ -15,19 +14,25 @@ const AGAIN: Duration = Duration::from_secs(3600);
 /// with forged addresses.
 const REPORTS: usize = 64;
 
-/// When each terminal was last reported. At most [`REPORTS`] entries.
-#[derive(Debug, Default)]
-pub(crate) struct Reported {
-    at: BTreeMap<(IpAddr, u8), Instant>,
+/// When each machine was last reported, by what tells it from others. At most [`REPORTS`] entries.
+#[derive(Debug)]
+pub(crate) struct Reported<K> {
+    at: BTreeMap<K, Instant>,
 }
 
-impl Reported {
-    /// Whether to report a terminal at this address that speaks `version`.
-    pub(crate) fn is_news(&mut self, now: Instant, address: IpAddr, version: u8) -> bool {
+impl<K> Default for Reported<K> {
+    fn default() -> Self {
+        Self { at: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord> Reported<K> {
+    /// Whether to report this machine.
+    pub(crate) fn is_news(&mut self, now: Instant, machine: K) -> bool {
         self.at.retain(|_, at| now < *at + AGAIN);
-        let news = self.at.len() < REPORTS && !self.at.contains_key(&(address, version));
+        let news = self.at.len() < REPORTS && !self.at.contains_key(&machine);
         if news {
-            self.at.insert((address, version), now);
+            self.at.insert(machine, now);
         }
         news
     }
@@ -35,6 +40,8 @@ impl Reported {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     #[test]
@@ -42,12 +49,13 @@ mod tests {
         let mut reported = Reported::default();
         let start = Instant::from_nanos(1);
         let address = |n: u32| IpAddr::V4(n.into());
-        assert!(reported.is_news(start, address(0), 1));
-        assert!(!reported.is_news(start + AGAIN / 2, address(0), 1));
-        assert!(reported.is_news(start + AGAIN / 2, address(0), 3));
-        assert!(reported.is_news(start + AGAIN, address(0), 1));
-        let flood = (1..100_000).filter(|n| reported.is_news(start + AGAIN, address(*n), 1));
+        let terminal = |n, version: u8| (address(n), version);
+        assert!(reported.is_news(start, terminal(0, 1)));
+        assert!(!reported.is_news(start + AGAIN / 2, terminal(0, 1)));
+        assert!(reported.is_news(start + AGAIN / 2, terminal(0, 3)));
+        assert!(reported.is_news(start + AGAIN, terminal(0, 1)));
+        let flood = (1..100_000).filter(|n| reported.is_news(start + AGAIN, terminal(*n, 1)));
         assert_eq!(flood.count(), REPORTS - 2);
-        assert!(reported.is_news(start + AGAIN * 2, address(0), 1));
+        assert!(reported.is_news(start + AGAIN * 2, terminal(0, 1)));
     }
 }

@@ -1,11 +1,14 @@
 //! The hub's side of session set-up (`docs/slacp.md`, Session set-up).
 
+mod rivals;
+
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use units::{ByteCount, Instant};
 
+use self::rivals::Rivalry;
 use crate::endpoint::{Core, Owner};
 use crate::path::rtt::FirstRtt;
 use crate::session::{self, Peer, Session};
@@ -15,7 +18,8 @@ use crate::setup::handshake::{self, Params, Responder};
 use crate::setup::knock::{KnockKey, MAC, Mac};
 use crate::setup::own::OwnConfigs;
 use crate::setup::parts::{Dispatch, Handover};
-use crate::setup::replacement::{Present, Replacement, Verdict};
+use crate::setup::replacement::Replacement;
+use crate::setup::strangers::{Stranger, Strangers};
 use crate::wire::packet::{self, Datagram, Echo, Header, Index, VERSION};
 use crate::{
     AggregateId, CloseReason, Config, Contact, Effort, KeyPair, MOST_LINKS, Notice, PublicKey,
@@ -62,7 +66,7 @@ struct Request {
     proven: bool,
 }
 
-/// The terminals that a hub serves. Strangers leave no state behind.
+/// The terminals that a hub serves. Strangers leave no state behind but a bounded table.
 pub(crate) struct Hub {
     /// The keys that it answers to, at least one. There are two while one replaces another.
     identities: Vec<Identity>,
@@ -77,8 +81,12 @@ pub(crate) struct Hub {
     answered: BTreeMap<Mac, PublicKey>,
     /// When the tentative session of each key expires.
     expiries: BTreeSet<(Instant, PublicKey)>,
+    /// When to look again at the newcomer with each key.
+    rivalries: BTreeSet<(Instant, PublicKey)>,
     /// Reports about terminals of other versions.
-    foreign: Reported,
+    foreign: Reported<(IpAddr, u8)>,
+    /// Machines that are not served.
+    strangers: Strangers,
     /// Number of initiations read.
     reads: u64,
     /// Which terminals belong to another part of the hub.
@@ -120,8 +128,12 @@ struct Tentative {
     answer: Vec<u8>,
     answered: Instant,
     last_answered: Instant,
+    /// An upper bound of the round-trip time, from the first data packet.
+    first_rtt: Option<FirstRtt>,
     index: Index,
     session: Session,
+    /// What is still to be done about the session in use that it would replace.
+    rivalry: Rivalry,
 }
 
 impl Hub {
@@ -136,7 +148,9 @@ impl Hub {
             peers,
             answered,
             expiries,
+            rivalries: BTreeSet::new(),
             foreign: Reported::default(),
+            strangers: Strangers::default(),
             own: OwnConfigs::default(),
             reads: 0,
             dispatch: Dispatch::default(),
@@ -185,6 +199,7 @@ impl Hub {
             }
         }
         for key in allow {
+            self.strangers.forget(&key);
             self.peers.entry(key).or_default();
         }
     }
@@ -204,6 +219,7 @@ impl Hub {
         let tentative = self.peers.get_mut(key)?.tentative.take()?;
         self.answered.remove(&tentative.knock);
         self.expiries.remove(&(tentative.answered + CONFIRM, *key));
+        self.end_rivalry(key, &tentative.rivalry);
         Some(tentative)
     }
 
@@ -266,7 +282,9 @@ impl Hub {
         if core.takes_none() || datagram.len() > MOST_INITIATION {
             return core.ignore();
         }
-        let Some(request) = self.knocked(from, sender, datagram) else { return core.ignore() };
+        let Some(request) = self.knocked(from, sender, datagram) else {
+            return self.turn_away(core, now, from, None);
+        };
         let knock = request.knock;
         if self.answered.contains_key(&knock) {
             return self.answer_again(core, now, &request);
@@ -283,15 +301,38 @@ impl Hub {
             return core.ignore();
         }
         let responder = self.read(core, &request, datagram);
+        let stranger = responder.as_ref().map(|responder| responder.peer);
         let responder = responder.filter(|responder| self.peers.contains_key(&responder.peer));
         if proven && responder.as_ref().is_none_or(|it| self.had_another(now, &it.peer)) {
             self.gate.was_in_vain(now, from);
         }
-        let Some(responder) = responder else { return core.ignore() };
+        let Some(responder) = responder else {
+            return match stranger {
+                Some(key) => self.turn_away(core, now, from, Some(key)),
+                None => core.ignore(),
+            };
+        };
         if let Some(part) = self.dispatch.pass_on(now, &responder.peer, knock) {
             return core.hand_over(part, from, datagram, false);
         }
         self.admit(core, now, &request, responder);
+    }
+
+    /// Leaves a stranger without an answer.
+    fn turn_away(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        from: SocketAddr,
+        key: Option<PublicKey>,
+    ) {
+        core.ignore();
+        core.notices.extend(self.strangers.hear(now, from, key));
+    }
+
+    /// The strangers heard lately.
+    pub(crate) fn strangers(&self, now: Instant) -> impl Iterator<Item = &Stranger> {
+        self.strangers.all(now)
     }
 
     /// An initiation of any version, if its knock is right.
@@ -341,9 +382,7 @@ impl Hub {
         if !request.proven && self.tentative(&responder.peer).is_some() {
             return self.ask_for_cookie(core, now, request);
         }
-        let key = responder.peer;
-        let held = self.peers.get(&key).is_some_and(|known| known.replacement.holds(now));
-        if held && !self.may_replace(core, now, request.from, key) {
+        if !self.screens(core, now, request.from, &responder.peer) {
             return core.ignore();
         }
         self.answer(core, now, request, responder);
@@ -380,7 +419,7 @@ impl Hub {
             return core.ignore();
         }
         let Some((identity, knock)) = self.knock(datagram) else { return core.ignore() };
-        if self.foreign.is_news(now, from.ip(), version) {
+        if self.foreign.is_news(now, (from.ip(), version)) {
             let (ours, theirs) = (VERSION, version);
             core.notices.push_back(Notice::ForeignTerminal { address: from, ours, theirs });
         }
@@ -456,6 +495,9 @@ impl Hub {
         if let Some(name) = params.join {
             return self.answer_link(core, now, (from, sender, knock), responder, (name, params));
         }
+        if self.is_waiting_with(&key, params.present) {
+            return core.ignore();
+        }
         let Some(index) = core.claim_index(Owner::Tentative(key)) else { return core.ignore() };
         self.forget_tentative(core, &key);
         let Some(known) = self.peers.get(&key) else { return };
@@ -473,8 +515,18 @@ impl Hub {
             session.take_seat(link);
         }
         core.send_later(from, answer.clone());
-        let (answered, last_answered) = (now, now);
-        let tentative = Tentative { knock, answer, answered, last_answered, index, session };
+        let (answered, last_answered, first_rtt) = (now, now, None);
+        let rivalry = self.begin_rivalry(core, now, from, &key);
+        let tentative = Tentative {
+            knock,
+            answer,
+            answered,
+            last_answered,
+            first_rtt,
+            index,
+            session,
+            rivalry,
+        };
         self.put_tentative(key, tentative);
     }
 
@@ -534,8 +586,18 @@ impl Hub {
         let config = own.as_ref().unwrap_or(&core.config);
         let session = Session::new(now, config, keys, peer, true, None, &seed);
         core.send_later(from, answer.clone());
-        let (answered, last_answered) = (now, now);
-        let tentative = Tentative { knock, answer, answered, last_answered, index, session };
+        let (answered, last_answered, first_rtt) = (now, now, None);
+        let rivalry = Rivalry::new(now, None);
+        let tentative = Tentative {
+            knock,
+            answer,
+            answered,
+            last_answered,
+            first_rtt,
+            index,
+            session,
+            rivalry,
+        };
         let Some(known) = self.peers.get_mut(&key) else { return };
         known.joining.push(Box::new(JoiningLink { name, link, tentative }));
         self.answered.insert(knock, key);
@@ -569,7 +631,8 @@ impl Hub {
         Some(id)
     }
 
-    /// Promotes a tentative session to the current one on its first packet, and returns it.
+    /// Puts a tentative session into use on its first packet, and returns it, unless the one in use is
+    /// still there.
     pub(crate) fn handle_first_data(
         &mut self,
         core: &mut Core,
@@ -586,49 +649,28 @@ impl Hub {
         if !tentative.session.handle_packet(now, from, core.ecn_received, header, datagram) {
             return None;
         }
-        if !self.may_replace(core, now, from, peer) {
+        tentative.first_rtt = tentative.first_rtt.or(Some(rtt));
+        if !self.may_replace(core, now, from, &peer) {
             return None;
         }
-        let known = self.peers.get_mut(&peer)?;
+        self.promote(core, &peer)
+    }
+
+    /// Puts the tentative session of a key into use, in place of the one before.
+    fn promote(&mut self, core: &mut Core, key: &PublicKey) -> Option<SessionId> {
+        let mut tentative = self.take_tentative(key)?;
+        let known = self.peers.get_mut(key)?;
         let old = known.session.take();
         if old.is_some() {
-            known.replacement.replaced(now);
+            known.replacement.replaced();
         }
-        let mut tentative = self.take_tentative(&peer)?;
-        tentative.session.begin_rtt(rtt);
+        tentative.first_rtt.into_iter().for_each(|rtt| tentative.session.begin_rtt(rtt));
         if let Some(old) = old {
             core.replace(old);
         }
         let established = core.establish(tentative.index, tentative.session);
-        self.peers.get_mut(&peer)?.session = Some(established);
+        self.peers.get_mut(key)?.session = Some(established);
         Some(established)
-    }
-
-    /// Whether the sender at `from` with the key `key` may replace that key's current session, if
-    /// there is one. Another machine may be using the same key.
-    fn may_replace(
-        &mut self,
-        core: &mut Core,
-        now: Instant,
-        from: SocketAddr,
-        key: PublicKey,
-    ) -> bool {
-        let Some(known) = self.peers.get_mut(&key) else { return false };
-        let Some(id) = known.session else { return true };
-        let Some(session) = core.session(id) else { return true };
-        let present = Present { heard: session.last_heard(), patience: session.patience() };
-        let served = session.peer.address;
-        match known.replacement.judge(now, present) {
-            Verdict::Admit => return true,
-            Verdict::Ask => core.ping(id),
-            Verdict::Refuse { news } => {
-                if news {
-                    core.notices.push_back(Notice::SharedKey { key, served, refused: from });
-                }
-                self.forget_tentative(core, &key);
-            }
-        }
-        false
     }
 
     pub(crate) fn set_sibling(&mut self, sibling: Option<Sibling>) {
@@ -657,7 +699,7 @@ impl Hub {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let expiry = self.expiries.first().map(|(expiry, _)| *expiry);
         let call = (!self.calls.is_empty()).then_some(self.next_call);
-        expiry.into_iter().chain(call).min()
+        expiry.into_iter().chain(call).chain(self.next_rivalry()).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, core: &mut Core, now: Instant) {
@@ -669,6 +711,7 @@ impl Hub {
             }
             self.expiries.remove(&(at, key));
         }
+        self.follow_rivalries(core, now);
         self.follow_calls(core, now);
     }
 }

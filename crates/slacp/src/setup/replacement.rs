@@ -1,29 +1,38 @@
-//! Two machines with the same key (`docs/slacp.md`, Lost sessions). Each takes the other's session
-//! for its own from before a restart, and would keep replacing it.
+//! Two machines with the same key (`docs/slacp.md`, Two machines with one key). A newcomer may be
+//! the same machine after a restart, or another one. The session that it would replace is asked:
+//! only a machine that is still there can acknowledge a packet that left after the newcomer came.
 
 use core::time::Duration;
 
 use units::Instant;
 
-/// A session may be replaced at once if no session of its key was replaced within this time: a
-/// machine does not restart every minute.
-const QUIET: Duration = Duration::from_secs(60);
 /// Minimum and maximum time for which a newcomer is held off; it doubles each time.
 const HOLD_LEAST: Duration = Duration::from_secs(5);
 const HOLD_MOST: Duration = Duration::from_secs(300);
-/// Maximum age of a question whose answer still says something about now. Longer than a newcomer's
-/// retry interval.
-const OUTDATED: Duration = Duration::from_secs(10);
+/// The next hold is as long as the first if no newcomer came for this long after the last one.
+const QUIET: Duration = Duration::from_secs(60);
+/// How often a session is asked. With three questions and independent losses of 1 %, one answer is
+/// lost in 100,000.
+const QUESTIONS: u8 = 3;
+/// The least time for an answer if the newcomer comes from another network: hand-overs and short fades
+/// end within it. A machine that moves while it is off takes longer to come back.
+const LEAST_ELSEWHERE: Duration = Duration::from_secs(5);
 
-/// What is known about the machines that use one key.
+/// The time between two questions.
+pub(crate) fn question_interval(patience: Duration) -> Duration {
+    patience / 8
+}
+
+/// The questions that are left after the first.
+pub(crate) const FURTHER_QUESTIONS: u8 = QUESTIONS - 1;
+
+/// The newcomers that were refused in favour of one key's session.
 #[derive(Debug, Default)]
 pub(crate) struct Replacement {
-    /// A newcomer is suspected until then.
-    suspect_until: Instant,
-    /// When the current session was asked whether it is alive.
-    asked: Option<Instant>,
     hold: Duration,
     held_until: Instant,
+    /// When the session was last asked because of an initiation that is held off.
+    asked: Option<Instant>,
 }
 
 /// The session that a newcomer wants to replace.
@@ -31,8 +40,27 @@ pub(crate) struct Replacement {
 pub(crate) struct Present {
     /// When a packet of it last came.
     pub(crate) heard: Instant,
-    /// Maximum time it takes to answer.
+    /// When the newest packet left that it has acknowledged.
+    pub(crate) acknowledged: Instant,
+    /// Maximum time for one answer, if nothing is lost.
     pub(crate) patience: Duration,
+    /// Whether the newcomer comes from its network (a /24 or /48).
+    pub(crate) is_near: bool,
+}
+
+impl Present {
+    /// Whether it has shown life after it was asked at `since`. Packets that a machine sent before it
+    /// stopped may arrive later than the question left, but not after the time for an answer.
+    fn is_alive(&self, since: Instant) -> bool {
+        self.acknowledged >= since || self.heard > since + self.patience
+    }
+
+    /// When it counts as dead if it shows no life after `since`.
+    fn deadline(&self, since: Instant) -> Instant {
+        let last_question = question_interval(self.patience) * FURTHER_QUESTIONS.into();
+        let answer = since + last_question + self.patience;
+        if self.is_near { answer } else { answer.max(since + LEAST_ELSEWHERE) }
+    }
 }
 
 /// The decision about a newcomer.
@@ -40,50 +68,50 @@ pub(crate) struct Present {
 pub(crate) enum Verdict {
     /// It replaces the current session.
     Admit,
-    /// Ask the current session whether it is alive; the newcomer waits.
-    Ask,
+    /// The current session has until then to answer; the newcomer waits.
+    Wait(Instant),
     /// The current session is alive. `news` if the owner is to be notified.
     Refuse { news: bool },
 }
 
 impl Replacement {
-    /// Whether a newcomer is held off unless the current session is dead.
-    pub(crate) fn holds(&self, now: Instant) -> bool {
-        now < self.held_until
+    /// Decides about a newcomer, for which the current session was asked at `since`.
+    pub(crate) fn judge(&mut self, now: Instant, since: Instant, present: &Present) -> Verdict {
+        if present.is_alive(since) {
+            return self.refuse(now);
+        }
+        let deadline = present.deadline(since);
+        if now >= deadline { Verdict::Admit } else { Verdict::Wait(deadline) }
     }
 
-    /// Decides about a newcomer that wants to replace the current session.
-    pub(crate) fn judge(&mut self, now: Instant, present: Present) -> Verdict {
-        if now >= self.suspect_until {
+    /// Decides about an initiation, before it is answered. While newcomers are held off, it is
+    /// answered only if the current session does not answer either. `Wait`: ask the session.
+    pub(crate) fn screen(&mut self, now: Instant, present: &Present) -> Verdict {
+        if now >= self.held_until {
             return Verdict::Admit;
         }
-        match self.asked {
-            Some(asked) if present.heard <= asked && now >= asked + present.patience => {
-                Verdict::Admit
-            }
-            Some(asked) if present.heard > asked && now < asked + OUTDATED => self.refuse(now),
-            Some(asked) if present.heard <= asked => Verdict::Ask,
-            _ => {
-                self.asked = Some(now);
-                Verdict::Ask
-            }
-        }
+        // An answer to an earlier question says nothing about now.
+        let asked = *self.asked.get_or_insert(now);
+        let since = if present.is_alive(asked) { now } else { asked };
+        self.asked = Some(since);
+        let deadline = present.deadline(since);
+        if now >= deadline { Verdict::Admit } else { Verdict::Wait(deadline) }
     }
 
     fn refuse(&mut self, now: Instant) -> Verdict {
-        self.asked = None;
-        let news = !self.holds(now);
+        let news = now >= self.held_until;
         if news {
-            self.hold = (self.hold * 2).clamp(HOLD_LEAST, HOLD_MOST);
+            let is_quiet = now >= self.held_until + QUIET;
+            let next = if is_quiet { HOLD_LEAST } else { self.hold * 2 };
+            self.hold = next.clamp(HOLD_LEAST, HOLD_MOST);
             self.held_until = now + self.hold;
-            self.suspect_until = self.held_until + QUIET;
         }
         Verdict::Refuse { news }
     }
 
     /// Records that a session was replaced.
-    pub(crate) fn replaced(&mut self, now: Instant) {
-        *self = Self { suspect_until: now + QUIET, ..Self::default() };
+    pub(crate) fn replaced(&mut self) {
+        *self = Self::default();
     }
 }
 
@@ -97,47 +125,85 @@ mod tests {
         Instant::from_nanos((seconds * 1e9) as u64)
     }
 
-    fn judge(replacement: &mut Replacement, now: f64, heard: f64) -> Verdict {
-        replacement.judge(at(now), Present { heard: at(heard), patience: PATIENCE })
+    fn present(acknowledged: f64, heard: f64, is_near: bool) -> Present {
+        let (acknowledged, heard) = (at(acknowledged), at(heard));
+        Present { heard, acknowledged, patience: PATIENCE, is_near }
+    }
+
+    fn judge(now: f64, since: f64, present: Present) -> Verdict {
+        Replacement::default().judge(at(now), at(since), &present)
     }
 
     #[test]
-    fn the_first_newcomer_in_a_minute_is_admitted_and_the_next_when_nothing_answers() {
-        let mut replacement = Replacement::default();
-        assert_eq!(judge(&mut replacement, 100.0, 99.9), Verdict::Admit);
-        replacement.replaced(at(100.0));
-        assert_eq!(judge(&mut replacement, 110.0, 109.0), Verdict::Ask);
-        assert_eq!(judge(&mut replacement, 111.9, 109.0), Verdict::Ask);
-        assert_eq!(judge(&mut replacement, 112.0, 109.0), Verdict::Admit);
-        replacement.replaced(at(112.0));
-        assert_eq!(judge(&mut replacement, 172.0, 171.9), Verdict::Admit);
+    fn a_session_that_has_acknowledged_a_packet_sent_since_is_never_replaced() {
+        for near in [true, false] {
+            let alive = present(100.0, 100.6, near);
+            assert_eq!(judge(100.7, 100.0, alive), Verdict::Refuse { news: true });
+            assert_eq!(judge(200.0, 100.0, alive), Verdict::Refuse { news: true });
+        }
     }
 
     #[test]
-    fn a_session_that_answers_stays_and_the_pauses_grow() {
+    fn what_was_on_its_way_when_a_machine_stopped_is_no_sign_of_life() {
+        let stopped = present(99.9, 101.9, true);
+        assert_eq!(judge(102.5, 100.0, stopped), Verdict::Admit);
+        let speaks = present(99.9, 102.1, true);
+        assert_eq!(judge(102.5, 100.0, speaks), Verdict::Refuse { news: true });
+    }
+
+    #[test]
+    fn a_silent_session_has_time_to_answer_three_questions() {
+        let silent = present(99.0, 99.5, true);
+        assert_eq!(judge(100.0, 100.0, silent), Verdict::Wait(at(102.5)));
+        assert_eq!(judge(102.4, 100.0, silent), Verdict::Wait(at(102.5)));
+        assert_eq!(judge(102.5, 100.0, silent), Verdict::Admit);
+    }
+
+    #[test]
+    fn a_newcomer_from_another_network_waits_for_five_seconds() {
+        assert_eq!(judge(102.5, 100.0, present(99.0, 99.5, false)), Verdict::Wait(at(105.0)));
+        assert_eq!(judge(105.0, 100.0, present(60.0, 60.5, false)), Verdict::Admit);
+        let quick = Present { patience: Duration::from_millis(80), ..present(60.0, 60.5, false) };
+        assert_eq!(judge(104.9, 100.0, quick), Verdict::Wait(at(105.0)));
+    }
+
+    #[test]
+    fn the_pauses_grow_while_newcomers_come_and_start_over_after_a_quiet_time() {
         let (mut replacement, mut now, mut news) = (Replacement::default(), 100.0, 0);
-        replacement.replaced(at(now));
+        let refused = |replacement: &mut Replacement, now: f64| {
+            let alive = present(now - 0.5, now - 0.1, true);
+            let verdict = replacement.judge(at(now), at(now - 1.0), &alive);
+            assert!(matches!(verdict, Verdict::Refuse { .. }), "at {now}: {verdict:?}");
+            verdict == Verdict::Refuse { news: true }
+        };
         while now < 3700.0 {
             now += 1.0;
-            let verdict = judge(&mut replacement, now, now - 0.1);
-            assert_ne!(verdict, Verdict::Admit, "at {now}");
-            news += usize::from(verdict == Verdict::Refuse { news: true });
+            news += usize::from(refused(&mut replacement, now));
         }
         // 5, 10, 20, 40, 80, 160 s, then every 300 s.
         assert!((14..=18).contains(&news), "{news}");
-        assert!(replacement.holds(at(now)));
-        // It dies while the other is held off.
-        assert_eq!(judge(&mut replacement, now + 20.0, now), Verdict::Ask);
-        assert_eq!(judge(&mut replacement, now + 22.0, now), Verdict::Admit);
+        let held = |replacement: &mut Replacement, now: f64| {
+            replacement.screen(at(now), &present(now - 0.5, now, true)) != Verdict::Admit
+        };
+        assert!(held(&mut replacement, now));
+        now += 361.0;
+        assert!(refused(&mut replacement, now));
+        assert!(held(&mut replacement, now + 4.9) && !held(&mut replacement, now + 5.0));
     }
 
     #[test]
-    fn an_old_answer_is_asked_for_again() {
+    fn a_session_that_dies_while_newcomers_are_held_off_is_replaced() {
         let mut replacement = Replacement::default();
-        replacement.replaced(at(100.0));
-        assert_eq!(judge(&mut replacement, 101.0, 100.5), Verdict::Ask);
-        // It answered, and no newcomer came again. Then it died.
-        assert_eq!(judge(&mut replacement, 120.0, 101.5), Verdict::Ask);
-        assert_eq!(judge(&mut replacement, 122.0, 101.5), Verdict::Admit);
+        assert_eq!(
+            replacement.judge(at(100.0), at(99.0), &present(99.5, 99.9, true)),
+            Verdict::Refuse { news: true }
+        );
+        let mut screen =
+            |now: f64, alive: f64| replacement.screen(at(now), &present(alive, alive, true));
+        assert_eq!(screen(101.0, 100.9), Verdict::Wait(at(103.5)));
+        // It has answered the first question, and died.
+        assert_eq!(screen(102.0, 101.5), Verdict::Wait(at(104.5)));
+        assert_eq!(screen(103.0, 101.5), Verdict::Wait(at(104.5)));
+        assert_eq!(screen(104.5, 101.5), Verdict::Admit);
     }
 }

@@ -2,13 +2,15 @@
 
 use units::Instant;
 
+use super::peer::UNREAD_TIMEOUT;
 use super::pieces::Room;
 use super::recv_buffer::RecvBuffer;
 use super::send_buffer::SendBuffer;
 use super::{Resetting, Stream, Streams};
 use crate::scheduler::ClassId;
+use crate::streams::budget::Usage;
 use crate::wire::frame::Frame;
-use crate::{Destination, Open, Read, ResetReason, StreamError, StreamId};
+use crate::{Destination, Open, Read, ResetReason, StreamError, StreamId, client_network};
 
 /// Number of DSCP values (RFC 2474 §3).
 const CODE_POINTS: u8 = 64;
@@ -33,16 +35,20 @@ impl Streams {
         if self.own_open >= self.peer_limits.max_streams {
             return Err(StreamError::TooMany { limit: self.peer_limits.max_streams });
         }
-        if !self.has_room() {
+        let client = client_network(open.source.ip());
+        if !self.has_room_for(client) {
             return Err(StreamError::NoRoom);
         }
         let id = StreamId(self.next_id);
         self.next_id += 2;
         self.own_open += 1;
-        let (window, credit) = (self.opening_window(), self.first_window());
-        let opening = window;
-        self.openings.replace(0, opening);
-        let stream = Stream { opening, compressed, ..Stream::new(window, credit, true) };
+        let window = self.opening_window(client);
+        let (credit, is_small) = self.window_to(&open.destination, client);
+        let opening = Usage::part(window, true);
+        self.openings.replace(client, Usage::default(), opening);
+        let connected = !open.destination.is_connected_to();
+        let new = Stream::new(window, credit, true);
+        let stream = Stream { client, opening, compressed, connected, is_small, ..new };
         self.map.insert(id, Box::new(stream));
         self.recount(id);
         let open = Box::new(open);
@@ -62,9 +68,10 @@ impl Streams {
         self.map.get(&id).is_some_and(|stream| stream.compressed)
     }
 
-    pub(crate) fn accept(&mut self, id: StreamId) -> Result<(), StreamError> {
+    pub(crate) fn accept(&mut self, now: Instant, id: StreamId) -> Result<(), StreamError> {
         self.stream(id)?;
         self.control.push_back(Frame::Accept(id));
+        self.on_connected(now, id);
         Ok(())
     }
 
@@ -126,7 +133,7 @@ impl Streams {
 
     /// How many bytes the stream accepts now.
     pub(crate) fn room(&self, id: StreamId) -> Result<u64, StreamError> {
-        let send = &self.map.get(&id).ok_or(StreamError::NoStream)?.send;
+        let send = &self.owned(id).ok_or(StreamError::NoStream)?.send;
         let window = self.share_to_send().saturating_sub(send.held());
         Ok(window.min(self.unsent_limit.saturating_sub(send.unsent())))
     }
@@ -154,7 +161,13 @@ impl Streams {
     ) -> Result<Read, StreamError> {
         if let Some(drain) = self.drains.get_mut(&id) {
             let count = read(&mut drain.recv);
-            self.granted.replace(count as u64, 0);
+            if count > 0 {
+                self.drain_ends.remove(&(drain.until, id));
+                drain.until = now + UNREAD_TIMEOUT;
+                self.drain_ends.insert((drain.until, id));
+            }
+            let was_read = Usage::part(count as u64, true);
+            self.granted.replace(drain.client, was_read, Usage::default());
             self.recv_credit.consume(count as u64);
             self.grant_session();
             self.end_drain_if(id, |drain| drain.recv.highest() == drain.recv.read_offset());
@@ -190,7 +203,7 @@ impl Streams {
 
     pub(crate) fn reset(&mut self, id: StreamId, reason: ResetReason) -> Result<(), StreamError> {
         if let Some(drain) = self.take_drain(id) {
-            self.give_back(&drain.recv);
+            self.give_back(&drain.recv, drain.client);
             return Ok(());
         }
         let stream = self.remove(id).ok_or(StreamError::NoStream)?;
@@ -198,9 +211,11 @@ impl Streams {
         self.send_reset(id, reason, sent);
         self.recv_credit.consume(stream.recv.highest() - stream.recv.read_offset());
         let highest = stream.recv.highest();
-        let charged = if stream.charged > 0 { stream.recv.limit() - highest } else { 0 };
-        self.granted.replace(0, charged);
-        self.resetting.insert(id, Resetting { highest, milestones: stream.milestones, charged });
+        let Stream { client, charged, proven, milestones, .. } = *stream;
+        let due = if charged.bytes > 0 { stream.recv.limit() - highest } else { 0 };
+        let charged = Usage::part(due, proven);
+        self.granted.replace(client, Usage::default(), charged);
+        self.resetting.insert(id, Resetting { highest, milestones, charged, client });
         if let Some(end) = stream.recv.end() {
             let _ = self.discard_to(id, end);
             self.end_reset(id);
@@ -229,7 +244,8 @@ impl Streams {
     }
 
     fn stream(&mut self, id: StreamId) -> Result<&mut Stream, StreamError> {
-        self.map.get_mut(&id).map(|stream| &mut **stream).ok_or(StreamError::NoStream)
+        let stream = self.map.get_mut(&id).map(|stream| &mut **stream);
+        stream.filter(|stream| stream.departure.is_none()).ok_or(StreamError::NoStream)
     }
 }
 

@@ -100,81 +100,6 @@ impl Limits {
 /// packets, TCP's initial window (RFC 6928).
 const LEAST_TO_SEND: u64 = 16_000;
 
-/// Memory that is handed out in parts.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    whole: u64,
-    taken: u64,
-    shares: Shares,
-}
-
-/// Sizes of the parts, as divisors of the remainder.
-#[derive(Debug)]
-struct Shares {
-    /// Divisor of the first parts, and the number of eighths that must be left for it to apply.
-    first: u64,
-    until: u64,
-    /// Divisor of the others, until an eighth is left.
-    then: u64,
-    /// Size of each part of the last eighth, in bytes.
-    least: u64,
-}
-
-impl Budget {
-    /// A budget for stream windows. The first windows can fill the fastest links. Sixty stalled
-    /// streams, however large their windows, leave 1 MB of the default memory for the next one, and
-    /// more than a thousand fit before one is refused.
-    pub(crate) fn for_windows(limits: &Limits) -> Self {
-        let least = limits.least_window();
-        let shares = Shares { first: 8, until: 7, then: 64, least };
-        Self { whole: limits.for_windows(), taken: 0, shares }
-    }
-
-    /// A budget for streams that a peer with these limits has not answered yet, which takes one
-    /// round trip.
-    pub(crate) fn for_openings(limits: &Limits) -> Self {
-        let least = limits.least_opening();
-        let shares = Shares { first: 2, until: 4, then: 32, least };
-        Self { whole: limits.for_openings(), taken: 0, shares }
-    }
-
-    /// The most that the next part may take; 0 if less than four minimum parts are left.
-    pub(crate) fn share(&self) -> u64 {
-        let (left, shares) = (self.left(), &self.shares);
-        let part = match left {
-            _ if left < 4 * shares.least => return 0,
-            _ if left > self.whole / 8 * shares.until => left / shares.first,
-            _ if left > self.whole / 8 => left / shares.then,
-            _ => 0,
-        };
-        part.max(shares.least)
-    }
-
-    /// The most that an existing part may grow by; nothing of the last eighth.
-    pub(crate) fn growth(&self) -> u64 {
-        match self.left() {
-            left if left > self.whole / 2 => left / 8,
-            left if left > self.whole / 8 => left / 32,
-            _ => 0,
-        }
-    }
-
-    /// Whether hardly anything is taken.
-    pub(crate) fn is_fresh(&self) -> bool {
-        self.left() > self.whole / 4 * 3
-    }
-
-    /// Changes the size of a part from `old` to `new`.
-    pub(crate) fn replace(&mut self, old: u64, new: u64) {
-        debug_assert!(old <= self.taken && self.taken - old + new <= self.whole);
-        self.taken = self.taken - old + new;
-    }
-
-    pub(crate) fn left(&self) -> u64 {
-        self.whole - self.taken
-    }
-}
-
 /// The speed of a session, as far as windows depend on it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pace {
@@ -320,20 +245,6 @@ mod tests {
             held += share;
         }
         assert!(held <= 1_000_000);
-    }
-
-    #[test]
-    fn sixty_windows_leave_a_megabyte_however_large_they_are() {
-        let limits = Limits::new(256_000_000, 64_000_000, 65_536);
-        for mbit in [1, 5, 20, 50, 100, 250, 1000, 10_000] {
-            let mut budget = Budget::for_windows(&limits);
-            for _ in 0..60 {
-                // In 1¼ round trips of 610 ms.
-                let window = budget.share().min(mbit * 95_000);
-                budget.replace(0, window);
-            }
-            assert!(budget.share() > 1_050_000, "{} at {mbit} Mbit/s", budget.share());
-        }
     }
 
     #[test]

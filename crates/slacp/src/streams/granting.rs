@@ -1,11 +1,14 @@
 //! Credit granted to the peer, per stream (`docs/slacp.md`, Flow control).
 
+use std::net::IpAddr;
+
 use units::Instant;
 
 use super::{Stream, Streams};
-use crate::StreamId;
+use crate::streams::budget::Usage;
 use crate::streams::flow::Pace;
 use crate::wire::frame::Frame;
+use crate::{Destination, StreamId};
 
 /// Window for links with losses or short outages, in flights. A loss blocks the data behind it: it
 /// is reported after one flight, repaired after two, and the repair may be lost again.
@@ -13,41 +16,81 @@ const LOSSY: u64 = 4;
 /// Maximum number of round trips in which a prompt reader reads a window: one, plus the time until
 /// the credit is worth an update.
 const PROMPT: u32 = 2;
+/// Window of a stream for a question to a resolver: the longest DNS message, with its length.
+const QUESTION: u64 = 66_000;
 
 impl Streams {
     pub(crate) fn set_pace(&mut self, pace: Pace) {
         self.pace = pace;
     }
 
-    /// Whether [`Self::open`] has memory for a stream and the peer allows one more.
+    /// Whether [`Self::open`] has memory for a stream of most clients, and the peer allows one more.
     pub(crate) fn has_room(&self) -> bool {
         self.own_open < self.peer_limits.max_streams
-            && self.openings.share() > 0
-            && self.granted.share() > 0
+            && self.openings.has_room()
+            && self.granted.has_room()
+    }
+
+    /// Whether there is memory for another stream of this client.
+    pub(super) fn has_room_for(&self, client: IpAddr) -> bool {
+        self.openings.share(client, false) > 0 && self.granted.share(client, false) > 0
     }
 
     /// What a stream opened by this side may send before the peer has heard of it.
-    pub(super) fn opening_window(&self) -> u64 {
+    pub(super) fn opening_window(&self, client: IpAddr) -> u64 {
         let flight = self.pace.own_flight();
         let wanted = (flight + flight / 4).max(4 * self.peer_limits.least_window());
-        let wanted = wanted.min(self.offered.max(self.peer_limits.least_opening()));
-        wanted.min(self.openings.share()).min(self.peer_limits.stream_window)
+        let offered = self.offered.get(&client).copied().unwrap_or(u64::MAX);
+        let wanted = wanted.min(offered.max(self.peer_limits.least_opening()));
+        wanted.min(self.openings.share(client, true)).min(self.peer_limits.stream_window)
     }
 
     /// The first window of a stream: what the peer can send in 1¼ round trips. While the peer's
-    /// rate is unknown, the first few streams get the maximum, because the peer may be very fast.
-    pub(super) fn first_window(&self) -> u64 {
-        let is_first = self.granted.is_fresh() && self.pace.is_peer_unknown(self.flight);
+    /// rate is unknown, the first few streams of a client get the maximum, because the peer may be
+    /// very fast.
+    pub(super) fn first_window(&self, client: IpAddr, is_proven: bool) -> u64 {
+        let wanted = self.wanted_window(client);
+        wanted.min(self.granted.share(client, is_proven)).min(self.limits.stream_window)
+    }
+
+    /// The same for a new stream to a destination, and whether the client's other new streams have
+    /// made it smaller than it should be.
+    pub(super) fn window_to(&self, destination: &Destination, client: IpAddr) -> (u64, bool) {
+        let most = if *destination == Destination::Resolver { QUESTION } else { u64::MAX };
+        let window = self.first_window(client, false).min(most);
+        (window, window < self.first_window(client, true).min(most))
+    }
+
+    fn wanted_window(&self, client: IpAddr) -> u64 {
+        let is_first = self.granted.is_fresh(client) && self.pace.is_peer_unknown(self.flight);
         let wanted = if is_first { u64::MAX } else { self.pace.window(self.flight) };
-        let wanted = wanted.max(4 * self.limits.least_window());
-        wanted.min(self.granted.share()).min(self.limits.stream_window)
+        wanted.max(4 * self.limits.least_window())
+    }
+
+    /// Remembers what the peer has granted a client's newest stream, while the client has any.
+    pub(super) fn remember_offer(&mut self, client: IpAddr, limit: u64) {
+        self.offered.insert(client, limit);
+        if self.offered.len() > 2 * self.granted.clients() {
+            self.offered.retain(|client, _| self.granted.has(*client));
+        }
+    }
+
+    /// Handles that the acceptor has connected a stream: if its window was made smaller, or was
+    /// returned meanwhile, it gets a whole one.
+    pub(super) fn on_connected(&mut self, now: Instant, id: StreamId) {
+        let Some(stream) = self.map.get_mut(&id) else { return };
+        if !std::mem::replace(&mut stream.connected, true) {
+            self.grant_again(id);
+            self.renew(id);
+            self.rest(now, id);
+        }
     }
 
     /// Updates the count of what a stream may still make this side hold.
     pub(super) fn recount(&mut self, id: StreamId) {
         if let Some(stream) = self.map.get_mut(&id) {
-            let due = stream.due();
-            self.granted.replace(stream.charged, due);
+            let due = Usage::part(stream.due(), stream.proven);
+            self.granted.replace(stream.client, stream.charged, due);
             stream.charged = due;
         }
     }
@@ -67,6 +110,7 @@ impl Streams {
 
     /// Grants more credit after the reader has taken data.
     pub(super) fn grant(&mut self, now: Instant, id: StreamId) {
+        self.map.entry(id).and_modify(|stream| stream.proven = true);
         self.recount(id);
         self.grant_again(id);
         if self.map.get_mut(&id).is_some_and(|stream| stream.keeps_up(now, self.pace)) {
@@ -92,10 +136,11 @@ impl Streams {
 
     /// Widens the window of a stream as far as memory allows.
     fn widen(&mut self, id: StreamId, wanted: u64) {
-        let (share, most) = (self.granted.growth(), self.limits.stream_window);
+        let most = self.limits.stream_window;
         if let Some(stream) = self.map.get_mut(&id)
             && stream.recv.end().is_none()
         {
+            let share = self.granted.growth(stream.client);
             stream.window += wanted.min(most).saturating_sub(stream.window).min(share);
         }
         self.recount(id);

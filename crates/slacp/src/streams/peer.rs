@@ -1,17 +1,20 @@
 //! Stream frames from the peer.
 
 use core::time::Duration;
+use std::net::IpAddr;
 
 use units::Instant;
 
 use super::{Drain, ProtocolError, Resetting, Stream, Streams};
+use crate::streams::budget::Usage;
 use crate::streams::milestones::Milestones;
 use crate::streams::recv_buffer::{RecvBuffer, Violation};
 use crate::wire::frame::{Frame, TruncatedOffset};
-use crate::{Destination, Event, Open, ResetReason, StreamId};
+use crate::{Destination, Event, Open, ResetReason, StreamId, client_network};
 
-/// How long data received before a reset waits for its reader.
-const DRAIN: Duration = Duration::from_secs(30);
+/// How long data before a reset waits for a reader who takes nothing: what was received of it here,
+/// and what is sent of it there.
+pub(super) const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Streams {
     pub(crate) fn on_open(
@@ -22,7 +25,8 @@ impl Streams {
         credit: u64,
         open: Open<Destination>,
     ) -> Result<(), ProtocolError> {
-        let no_room = self.granted.share() == 0 || window > self.granted.left() / 2;
+        let client = client_network(open.source.ip());
+        let no_room = self.granted.share(client, false) == 0 || window > self.granted.left() / 2;
         let Some(stream) = self.peer_stream(id)? else { return Ok(()) };
         if stream.opened {
             return Ok(());
@@ -33,6 +37,8 @@ impl Streams {
             return Err(ProtocolError::Stream { stream: id, violation });
         }
         stream.opened = true;
+        stream.client = client;
+        stream.connected = !open.destination.is_connected_to();
         stream.send.grant(credit);
         let readable = stream.recv.is_readable();
         stream.reader_waits = !readable;
@@ -46,7 +52,7 @@ impl Streams {
             let _ = self.reset(id, reason);
             return Ok(());
         }
-        self.grant_first(now, id, window);
+        self.grant_first(now, id, window, &open.destination);
         self.events.push_back(Event::Opened { stream: id, open });
         if readable {
             self.events.push_back(Event::Readable(id));
@@ -57,9 +63,11 @@ impl Streams {
     /// Grants the first window to a stream that the peer has opened. It is always announced, even
     /// if the peer assumed a larger one: until then the peer reserves that memory itself, and it
     /// assumes less next time.
-    fn grant_first(&mut self, now: Instant, id: StreamId, window: u64) {
-        let first = self.first_window();
+    fn grant_first(&mut self, now: Instant, id: StreamId, window: u64, to: &Destination) {
+        let Some(client) = self.map.get(&id).map(|stream| stream.client) else { return };
+        let (first, is_small) = self.window_to(to, client);
         let Some(stream) = self.map.get_mut(&id) else { return };
+        stream.is_small = is_small;
         stream.window = first.max(window);
         stream.recv.settle_limit(stream.window);
         self.control.push_back(Frame::StreamCredit { stream: id, returns: 0, limit: first });
@@ -67,9 +75,10 @@ impl Streams {
         self.rest(now, id);
     }
 
-    pub(crate) fn on_accept(&mut self, id: StreamId) {
-        if self.map.contains_key(&id) {
+    pub(crate) fn on_accept(&mut self, now: Instant, id: StreamId) {
+        if self.owned(id).is_some() {
             self.events.push_back(Event::Accepted(id));
+            self.on_connected(now, id);
         }
     }
 
@@ -114,6 +123,7 @@ impl Streams {
         stream.milestones.came(number, stream.recv.highest());
         let more_gaps = stream.recv.gaps();
         let asks = !core::mem::replace(&mut stream.owes_answer, true);
+        let departs = stream.departure.is_some();
         let tell = stream.opened && stream.reader_waits && stream.recv.is_readable();
         if tell {
             stream.reader_waits = false;
@@ -128,7 +138,13 @@ impl Streams {
             self.recount(id);
         }
         self.grant_held_up(id);
-        if self.recv_credit.receive(grown) { Ok(true) } else { Err(ProtocolError::SessionCredit) }
+        if !self.recv_credit.receive(grown) {
+            return Err(ProtocolError::SessionCredit);
+        }
+        if departs {
+            self.drop_unread(id);
+        }
+        Ok(true)
     }
 
     pub(crate) fn on_reset(
@@ -148,20 +164,22 @@ impl Streams {
         }
         let Some(stream) = self.remove(id) else { return Ok(()) };
         let (highest, milestones) = (stream.recv.highest(), Milestones::default());
-        self.resetting.insert(id, Resetting { highest, milestones, charged: 0 });
+        let (charged, client) = (Usage::default(), stream.client);
+        self.resetting.insert(id, Resetting { highest, milestones, charged, client });
         self.discard_to(id, sent)?;
         self.end_reset(id);
         self.send_reset(id, reason, stream.send.sent());
         self.wake_writers();
-        let Stream { mut recv, opened, .. } = *stream;
+        let Stream { mut recv, opened, departure, .. } = *stream;
+        let has_owner = opened && departure.is_none();
         let came = recv.highest() - recv.read_offset();
-        let left = if opened { recv.cut() } else { 0 };
+        let left = if has_owner { recv.cut() } else { 0 };
         self.recv_credit.consume(came - left);
         self.grant_session();
         if left > 0 {
-            self.granted.replace(0, left);
-            self.begin_drain(id, Drain { recv, reason, until: now + DRAIN });
-        } else if opened {
+            self.granted.replace(client, Usage::default(), Usage::part(left, true));
+            self.begin_drain(id, Drain { recv, client, reason, until: now + UNREAD_TIMEOUT });
+        } else if has_owner {
             self.events.push_back(Event::Reset { stream: id, reason });
         }
         Ok(())
@@ -180,13 +198,15 @@ impl Streams {
         self.drains.insert(id, drain);
     }
 
-    /// When [`Self::end_drains`] has something to do.
-    pub(crate) fn drain_timeout(&self) -> Option<Instant> {
-        self.drain_ends.first().map(|(until, _)| *until)
+    /// When [`Self::end_resets`] has something to do.
+    pub(crate) fn reset_timeout(&self) -> Option<Instant> {
+        let first = [self.drain_ends.first(), self.departures.first()];
+        first.into_iter().flatten().map(|(until, _)| *until).min()
     }
 
-    /// Gives up on readers that do not read what came before a reset.
-    pub(crate) fn end_drains(&mut self, now: Instant) {
+    /// Gives up on readers, here and at the peer, that do not read what came before a reset.
+    pub(crate) fn end_resets(&mut self, now: Instant, is_reachable: bool) {
+        self.end_departures(now, is_reachable);
         while let Some((until, id)) = self.drain_ends.first().copied()
             && until <= now
         {
@@ -202,17 +222,18 @@ impl Streams {
 
     pub(super) fn end_drain_if(&mut self, id: StreamId, over: impl FnOnce(&Drain) -> bool) {
         if self.drains.get(&id).is_some_and(over)
-            && let Some(Drain { recv, reason, .. }) = self.take_drain(id)
+            && let Some(Drain { recv, client, reason, .. }) = self.take_drain(id)
         {
-            self.give_back(&recv);
+            self.give_back(&recv, client);
             self.events.push_back(Event::Reset { stream: id, reason });
         }
     }
 
     /// Returns the credit for data that will never be read.
-    pub(super) fn give_back(&mut self, recv: &RecvBuffer) {
-        self.granted.replace(recv.highest() - recv.read_offset(), 0);
-        self.recv_credit.consume(recv.highest() - recv.read_offset());
+    pub(super) fn give_back(&mut self, recv: &RecvBuffer, client: IpAddr) {
+        let unread = recv.highest() - recv.read_offset();
+        self.granted.replace(client, Usage::part(unread, true), Usage::default());
+        self.recv_credit.consume(unread);
         self.grant_session();
     }
 
@@ -232,9 +253,10 @@ impl Streams {
             stream.send.grant(limit);
         }
         let opening = core::mem::take(&mut stream.opening);
-        if opening > 0 {
-            self.openings.replace(opening, 0);
-            self.offered = limit;
+        if opening != Usage::default() {
+            let client = stream.client;
+            self.openings.replace(client, opening, Usage::default());
+            self.remember_offer(client, limit);
             self.rest(now, id);
         }
         self.enqueue(id);
@@ -277,15 +299,16 @@ impl Streams {
     /// Counts the data of a stream being reset, up to offset `end`, as received and read.
     pub(super) fn discard_to(&mut self, id: StreamId, end: u64) -> Result<(), ProtocolError> {
         let Some(resetting) = self.resetting.get_mut(&id) else { return Ok(()) };
-        let Resetting { highest, charged, .. } = resetting;
+        let Resetting { highest, charged, client, .. } = resetting;
         let grown = end.saturating_sub(*highest);
         if !self.recv_credit.receive(grown) {
             return Err(ProtocolError::SessionCredit);
         }
         *highest += grown;
-        let came = grown.min(*charged);
-        *charged -= came;
-        self.granted.replace(came, 0);
+        let left = charged.bytes.saturating_sub(grown);
+        let left = Usage::part(left, charged.unproven == 0);
+        self.granted.replace(*client, *charged, left);
+        *charged = left;
         self.recv_credit.consume(grown);
         self.grant_session();
         Ok(())
@@ -294,7 +317,7 @@ impl Streams {
     /// Forgets a stream being reset once all its bytes are accounted for.
     pub(super) fn end_reset(&mut self, id: StreamId) {
         if let Some(resetting) = self.resetting.remove(&id) {
-            self.granted.replace(resetting.charged, 0);
+            self.granted.replace(resetting.client, resetting.charged, Usage::default());
         }
         self.retire(id);
     }

@@ -250,6 +250,13 @@ impl RecvBuffer {
         }
     }
 
+    /// Drops what could be read; returns how many bytes that was.
+    pub(crate) fn drop_ready(&mut self) -> u64 {
+        let ready = self.ready_to();
+        self.pieces = self.pieces.split_off(&ready);
+        ready - core::mem::replace(&mut self.read, ready)
+    }
+
     /// Drops everything after the first gap; returns the number of bytes left to read.
     pub(crate) fn cut(&mut self) -> u64 {
         let ready = self.ready_to();

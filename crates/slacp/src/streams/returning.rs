@@ -6,12 +6,16 @@ use units::Instant;
 
 use super::{ProtocolError, Stream, Streams};
 use crate::StreamId;
+use crate::streams::budget::Usage;
 use crate::streams::recv_buffer::Violation;
 use crate::wire::frame::Frame;
 
 /// How long a stream rests before its window is returned: longer than a client takes from a
 /// response to the next request.
 const REST: Duration = Duration::from_secs(2);
+/// The same while the acceptor has not connected it yet: longer than most servers take, and not
+/// three times as long as a client that gets no answer takes to send its SYN again (RFC 6298 §2.1).
+const CONNECTING: Duration = Duration::from_secs(1);
 /// The same while the peer waits for an answer, which should still find its window: longer than
 /// most servers take to answer.
 const THOUGHT: Duration = Duration::from_secs(30);
@@ -25,7 +29,12 @@ impl Streams {
             return;
         };
         let thinks = id.0 % 2 != parity && stream.owes_answer;
-        let due = now + if thinks { THOUGHT } else { REST };
+        let due = now
+            + match stream.connected {
+                false => CONNECTING,
+                true if thinks => THOUGHT,
+                true => REST,
+            };
         stream.rest_ends = Some(due);
         self.resting.insert((due, id));
     }
@@ -84,12 +93,14 @@ impl Streams {
         Ok(())
     }
 
-    /// Gives a stream whose window was returned a new first window, because it is active again.
+    /// Gives a stream whose window was returned, or small from the beginning, a new first window,
+    /// because it is active now.
     pub(super) fn grant_again(&mut self, id: StreamId) {
-        if !self.map.get(&id).is_some_and(|stream| stream.is_small && stream.recv.end().is_none()) {
+        let Some(stream) = self.map.get(&id) else { return };
+        if !stream.is_small || stream.recv.end().is_some() {
             return;
         }
-        let window = self.first_window();
+        let window = self.first_window(stream.client, stream.proven);
         let Some(stream) = self.map.get_mut(&id) else { return };
         if window > stream.window {
             stream.window = window;
@@ -102,7 +113,10 @@ impl Streams {
 impl Stream {
     /// Whether everything written has arrived and the stream is not finished.
     fn is_at_rest(&self) -> bool {
-        self.opened && self.opening == 0 && self.send.held() == 0 && !self.send.is_finished()
+        self.opened
+            && self.opening == Usage::default()
+            && self.send.held() == 0
+            && !self.send.is_finished()
     }
 }
 
@@ -115,10 +129,18 @@ mod tests {
     use super::*;
     use crate::scheduler::MAX_CLASSES;
     use crate::streams::flow::{Limits, Pace};
+    use crate::wire::open::Openings;
     use crate::{Open, Read, ResetReason};
 
     /// The windows of all streams together, with some margin.
     const WINDOWS: u64 = 224_000_000;
+
+    impl Streams {
+        fn allow_questions(&mut self) {
+            let openings = Openings::of_this_version(false, (true, false), false);
+            (self.limits.openings, self.peer_limits.openings) = (openings, openings);
+        }
+    }
 
     /// A client and a server over a geostationary hop; frames arrive at once.
     struct Two {
@@ -142,6 +164,15 @@ mod tests {
             let address = SocketAddr::from(([192, 0, 2, 1], 80));
             let open = Open { destination: address.into(), source: address, dscp: None };
             self.sides[0].open(open).unwrap()
+        }
+
+        /// Opens a stream that the server accepts at once.
+        fn open_accepted(&mut self) -> StreamId {
+            let id = self.open();
+            self.settle();
+            self.sides[1].accept(self.now, id).unwrap();
+            self.settle();
+            id
         }
 
         /// Exchanges frames until both sides are quiet.
@@ -181,8 +212,7 @@ mod tests {
         let mut two = Two::new();
         for _ in 0..200 {
             for _ in 0..100 {
-                let id = two.open();
-                two.settle();
+                let id = two.open_accepted();
                 two.say(0, id);
                 two.say(1, id);
             }
@@ -198,8 +228,7 @@ mod tests {
     #[test]
     fn the_answer_to_a_request_after_a_rest_finds_the_window_of_the_first() {
         let mut two = Two::new();
-        let id = two.open();
-        two.settle();
+        let id = two.open_accepted();
         let first = two.room(1, id);
         two.say(0, id);
         two.say(1, id);
@@ -211,10 +240,71 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_thinks_keeps_its_window_for_half_a_minute() {
+    fn a_stream_that_is_not_connected_returns_its_window_after_a_second() {
         let mut two = Two::new();
         let id = two.open();
         two.settle();
+        two.sides[0].write(id, &[7; 68]).unwrap();
+        two.settle();
+        let first = two.room(1, id);
+        two.now += Duration::from_millis(900);
+        two.wait(0);
+        assert_eq!(two.room(1, id), first);
+        two.wait(1);
+        assert_eq!([0, 1].map(|side| two.room(side, id)), [8000; 2]);
+        // Connected late, it gets its windows before anything is read.
+        two.sides[1].accept(two.now, id).unwrap();
+        two.settle();
+        assert!(two.room(1, id) >= first && two.room(0, id) > 8000);
+    }
+
+    #[test]
+    fn what_one_client_is_offered_limits_no_other() {
+        let mut two = Two::new();
+        let open = |client: u8| {
+            let source = SocketAddr::from(([10, 0, 0, client], 4000));
+            let destination = SocketAddr::from(([192, 0, 2, 1], 80));
+            Open { destination: destination.into(), source, dscp: None }
+        };
+        let first = two.sides[0].open(open(1)).unwrap();
+        let room = two.room(0, first);
+        // Streams that reach no server: the last are offered the least.
+        for _ in 0..200 {
+            two.sides[0].open(open(2)).unwrap();
+            two.settle();
+        }
+        let [other, own] = [1, 2].map(|client| two.sides[0].open(open(client)).unwrap());
+        assert!(two.room(0, own) < room / 2, "{}", two.room(0, own));
+        assert_eq!(two.room(0, other), room);
+    }
+
+    #[test]
+    fn a_refused_stream_returns_its_window_at_once() {
+        let mut two = Two::new();
+        let id = two.open();
+        two.settle();
+        assert!(two.sides[0].granted.left() < WINDOWS - 1_000_000);
+        two.sides[1].reset(id, ResetReason::TimedOut).unwrap();
+        two.settle();
+        assert!(two.sides.iter().all(|side| side.granted.left() == WINDOWS));
+    }
+
+    #[test]
+    fn the_stream_of_a_question_gets_a_window_for_a_dns_message() {
+        let mut two = Two::new();
+        let source = SocketAddr::from(([192, 0, 2, 1], 0));
+        let open = Open { destination: crate::Destination::Resolver, source, dscp: None };
+        two.sides.iter_mut().for_each(|side| side.allow_questions());
+        let id = two.sides[0].open(open).unwrap();
+        two.settle();
+        assert_eq!(two.sides[0].granted.left(), WINDOWS - 66_000);
+        assert_eq!(two.room(1, id), 66_000);
+    }
+
+    #[test]
+    fn a_server_that_thinks_keeps_its_window_for_half_a_minute() {
+        let mut two = Two::new();
+        let id = two.open_accepted();
         two.say(0, id);
         let first = two.room(1, id);
         two.wait(29);
@@ -229,8 +319,7 @@ mod tests {
     #[test]
     fn credit_that_crosses_a_return_does_not_hold() {
         let mut two = Two::new();
-        let id = two.open();
-        two.settle();
+        let id = two.open_accepted();
         two.say(1, id);
         let [client, server] = &mut two.sides;
         server.return_windows(two.now + Duration::from_secs(3));
@@ -246,8 +335,7 @@ mod tests {
     #[test]
     fn a_return_that_is_lost_goes_again_and_one_that_comes_twice_changes_nothing() {
         let mut two = Two::new();
-        let id = two.open();
-        two.settle();
+        let id = two.open_accepted();
         two.say(1, id);
         let [client, server] = &mut two.sides;
         server.return_windows(two.now + Duration::from_secs(3));
@@ -267,8 +355,7 @@ mod tests {
     #[test]
     fn a_return_that_comes_after_all_it_left_was_read_does_not_stop_the_stream() {
         let mut two = Two::new();
-        let id = two.open();
-        two.settle();
+        let id = two.open_accepted();
         two.say(1, id);
         let [client, server] = &mut two.sides;
         server.return_windows(two.now + Duration::from_secs(3));
@@ -297,8 +384,7 @@ mod tests {
     #[test]
     fn returning_more_than_was_granted_breaks_the_protocol() {
         let mut two = Two::new();
-        let id = two.open();
-        two.settle();
+        let id = two.open_accepted();
         two.say(1, id);
         let limit = two.sides[0].map[&id].recv.limit();
         for (returns, limit) in [(1, limit + 1), (1, 299), (2, limit)] {

@@ -32,6 +32,7 @@ impl Streams {
             self.retransmit.retain(|other| *other != id);
         }
         self.rest(now, id);
+        self.depart(now, id);
         self.retire_if_done(id);
     }
 

@@ -12,7 +12,7 @@ use crate::scheduler::MAX_CLASSES;
 use crate::streams::pieces::Room;
 use crate::streams::recv_buffer::GAP_COST;
 use crate::wire::frame::{self, TruncatedOffset};
-use crate::{Open, Read};
+use crate::{Open, Read, client_network};
 
 const MEMORY: u64 = 1_000_000;
 
@@ -108,8 +108,8 @@ fn streams_opened_and_reset_for_ever_leave_no_more_than_there_may_be_streams() {
     let (last, mut out) = (StreamId(1999), [0; 8]);
     assert_eq!(streams.read(Instant::ZERO, last, &mut out), Ok(Read::Data(1)));
     assert_eq!(streams.len(), 99);
-    streams.end_drains(Instant::ZERO + Duration::from_secs(30));
-    assert_eq!((streams.len(), streams.drain_timeout()), (0, None));
+    streams.end_resets(Instant::ZERO + Duration::from_secs(30), true);
+    assert_eq!((streams.len(), streams.reset_timeout()), (0, None));
 }
 
 /// Two sides of a session with frames in flight between them, in order; some are lost.
@@ -186,7 +186,10 @@ impl Chaos {
             0 => self.open(side),
             1..=4 => _ = self.send(side),
             5..=8 => self.deliver(side),
-            12 => self.sides[side].return_windows(self.now),
+            12 => {
+                self.sides[side].return_windows(self.now);
+                self.sides[side].end_resets(self.now, true);
+            }
             kind => {
                 let index = self.draw(self.opened.len().max(1) as u64) as usize;
                 let Some(&(id, readers)) = self.opened.get(index) else { return };
@@ -194,7 +197,12 @@ impl Chaos {
                     9 => _ = self.sides[side].write(id, &[7; 5000]),
                     10 if readers[side] => _ = self.read(side, id),
                     11 if self.draw(20) == 0 => {
-                        let _ = self.sides[side].reset(id, ResetReason::Reset);
+                        let (now, at_once) = (self.now, self.draw(2) == 0);
+                        let side = &mut self.sides[side];
+                        let _ = match at_once {
+                            true => side.reset(id, ResetReason::Reset),
+                            false => side.reset_after_data(now, id, ResetReason::Reset),
+                        };
                     }
                     _ => {}
                 }
@@ -204,8 +212,12 @@ impl Chaos {
 
     fn open(&mut self, side: usize) {
         let address = SocketAddr::from(([192, 0, 2, 1], 80));
-        let open = Open { destination: address.into(), source: address, dscp: None };
-        let has_room = self.sides[side].has_room();
+        let clients: [IpAddr; 3] =
+            ["192.0.2.1", "2001:db8::1", "2001:db8::2"].map(|client| client.parse().unwrap());
+        let client = clients[self.draw(3) as usize];
+        let open = Open { destination: address.into(), source: (client, 7).into(), dscp: None };
+        let streams = &self.sides[side];
+        let has_room = streams.has_room() && streams.has_room_for(client_network(client));
         match self.sides[side].open(open) {
             Ok(id) => {
                 let reads = self.draw(3) > 0;
@@ -227,12 +239,15 @@ impl Chaos {
             let resetting = side.resetting.values().map(|one| one.charged);
             let drains =
                 side.drains.values().map(|one| one.recv.highest() - one.recv.read_offset());
-            let sum: u64 = windows.chain(resetting).chain(drains).sum();
+            let charged: Vec<Usage> = windows.chain(resetting).collect();
+            let sum: u64 = charged.iter().map(|usage| usage.bytes).chain(drains).sum();
             assert_eq!(sum, side.limits.for_windows() - side.granted.left());
+            let unproven: u64 = charged.iter().map(|usage| usage.unproven).sum();
+            assert_eq!(unproven, side.granted.unproven());
             assert!(sum <= side.limits.for_windows());
             for stream in side.map.values().filter(|stream| stream.opened) {
                 let ahead = stream.recv.limit() - stream.recv.read_offset();
-                assert!(stream.recv.end().is_some() || ahead <= stream.charged);
+                assert!(stream.recv.end().is_some() || ahead <= stream.charged.bytes);
             }
             let sendable = side.map.values().any(|stream| stream.send.sendable() > 0);
             assert!(!sendable || side.send_credit.room() > 0, "the session's credit binds");

@@ -17,6 +17,7 @@ impl Streams {
             Frame::StreamCredit { stream, returns, limit } => {
                 self.on_stream_credit(now, stream, returns, limit);
             }
+            Frame::Accept(stream) => self.on_accept(now, stream),
             Frame::Return { stream, returns, limit } => self.on_return(stream, returns, limit)?,
             Frame::SessionCredit(limit) => self.on_session_credit(limit),
             Frame::Reset { stream, reason, sent } => self.on_reset(now, stream, reason, sent)?,

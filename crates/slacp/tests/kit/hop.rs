@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
 use link::testkit::{Net, Peer};
@@ -36,6 +36,10 @@ pub struct Plan {
     pub slow: Option<(usize, Duration)>,
     /// The opener stops reading after this many bytes.
     pub stalls_after: Option<u64>,
+    /// The acceptor never connects it: the server does not answer. The opener has sent its bytes.
+    pub dead: bool,
+    /// The client whose connection it is.
+    pub client: IpAddr,
 }
 
 impl Plan {
@@ -48,7 +52,14 @@ impl Plan {
             stalled: false,
             slow: None,
             stalls_after: None,
+            dead: false,
+            client: IpAddr::from([1; 16]),
         }
+    }
+
+    /// A connection of `client` to a server that does not answer.
+    pub fn dead(up: u64, client: IpAddr) -> Self {
+        Self { dead: true, client, ..Self::new(up, 0) }
     }
 }
 
@@ -123,12 +134,17 @@ impl Host {
     /// Opens the stream of a plan.
     pub fn open(&mut self, now: Instant, plan: usize) -> Result<StreamId, StreamError> {
         let session = self.session.ok_or(StreamError::NoSession)?;
-        let source = SocketAddr::from(([1; 16], 7));
+        let source = SocketAddr::new(self.plans[plan].client, 7);
         let open =
             Open { destination: address(9, plan as u16), source, dscp: Some(plan as u8 % 64) };
         let id = self.endpoint.open(now, session, open)?;
         self.flows.insert(id, Flow::new(plan, 0));
-        self.active.insert(id);
+        if self.plans[plan].dead {
+            let count = self.plans[plan].bytes[0] as usize;
+            self.endpoint.write(session, id, bytes(plan, 0, 0, count))?;
+        } else {
+            self.active.insert(id);
+        }
         self.pump();
         Ok(id)
     }
@@ -163,8 +179,10 @@ impl Host {
                 assert_eq!(to.ip(), address(9, 0).ip());
                 let plan = usize::from(open.destination.port());
                 self.flows.insert(stream, Flow::new(plan, 1));
-                self.active.insert(stream);
-                self.on_opened(session, stream, plan);
+                if !self.plans[plan].dead {
+                    self.active.insert(stream);
+                    self.on_opened(session, stream, plan);
+                }
             }
             Event::Accepted(id) => self.flow(id).accepted = true,
             Event::Reset { stream, reason } => self.flow(stream).reset = Some(reason),

@@ -91,6 +91,8 @@ pub struct Star {
     free_at: Instant,
     places: BTreeMap<SocketAddr, usize>,
     alarms: BTreeSet<(Instant, usize)>,
+    /// The nodes whose link is down.
+    faded: BTreeSet<usize>,
     wire: BTreeMap<(Instant, u64), Flight>,
     sent: u64,
 }
@@ -113,6 +115,7 @@ impl Star {
             free_at: Instant::ZERO,
             places: BTreeMap::new(),
             alarms: BTreeSet::new(),
+            faded: BTreeSet::new(),
             wire: BTreeMap::new(),
             sent: 0,
         };
@@ -162,6 +165,22 @@ impl Star {
         }
     }
 
+    /// Takes a node's link down, or up again.
+    pub fn cut(&mut self, place: usize, is_down: bool) {
+        if is_down {
+            self.faded.insert(place);
+        } else {
+            self.faded.remove(&place);
+        }
+    }
+
+    /// Gives a node another address, as a NAT does that has forgotten the one before.
+    pub fn move_to(&mut self, place: usize, address: SocketAddr) {
+        let old = core::mem::replace(&mut self.nodes[place].address, address);
+        self.places.remove(&old);
+        self.places.insert(address, place);
+    }
+
     /// Sends a datagram, possibly with a forged source.
     pub fn send(&mut self, from: SocketAddr, to: SocketAddr, datagram: Vec<u8>) {
         self.sent += 1;
@@ -179,7 +198,10 @@ impl Star {
         let (mut buf, from) = (Vec::new(), node.address);
         self.share_link(place);
         while let Some(to) = self.nodes[place].endpoint.poll_transmit(now, &mut buf) {
-            self.send(from, to, core::mem::take(&mut buf));
+            let datagram = core::mem::take(&mut buf);
+            if !self.faded.contains(&place) {
+                self.send(from, to, datagram);
+            }
         }
         self.share_link(place);
         self.hand_over(place);
@@ -236,6 +258,9 @@ impl Star {
     fn deliver(&mut self) {
         let Some((_, mut flight)) = self.wire.pop_first() else { return };
         let Some(mut place) = self.places.get(&flight.to).copied() else { return };
+        if self.faded.contains(&place) {
+            return;
+        }
         if flight.to == hub_address() && self.uses.len() > 1 {
             place = part_of(&flight.datagram, self.parts()).into();
         }

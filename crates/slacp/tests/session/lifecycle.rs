@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::hop::{HUB, Hop, Host, Plan, TERMINAL, at, open_all, run_to_end};
 use link::testkit::{Mangle, Net};
-use slacp::{CloseReason, Config, DownReason, Endpoint, Event, Footprint, KeyPair};
+use slacp::{CloseReason, Config, DownReason, Endpoint, Event, Footprint, KeyPair, Notice};
 use units::{BitRate, ByteCount, Instant, Machine};
 
 fn outage(net: &mut Net<Host>, from: Instant, to: Instant) {
@@ -298,6 +298,33 @@ fn a_hub_does_not_answer_strangers() {
     hub.handle_datagram(at(1.0), address, &mut first[0]);
     assert_eq!((hub.ignored(), hub.poll_timeout()), (1, None));
     assert!(drain(&mut hub, at(1.0)).is_empty());
+    let key = Some(KeyPair::from_private([3; 32]).public());
+    assert_eq!(hub.poll_notice(), Some(Notice::Stranger { address, key }));
+    let [stranger] = &hub.strangers(at(1.0))[..] else { panic!("one") };
+    assert_eq!((stranger.address, stranger.key, stranger.attempts), (address, key, 1));
+    // Once it is permitted, it is none.
+    hub.set_allowed(at(1.0), key.into_iter().collect());
+    assert_eq!(hub.strangers(at(1.0)), []);
+}
+
+#[test]
+fn a_terminal_that_asks_for_another_hub_is_reported_without_its_key() {
+    let (mut hub, _, address) = strangers();
+    let key = |seed: u8| KeyPair::from_private([seed; 32]);
+    let config = Config::new(BitRate::from_mbit(10));
+    let wrong = key(7).public();
+    let mut lost = Endpoint::terminal(config, key(2), wrong, vec![address], [8; 32]);
+    for second in 1..4 {
+        lost.handle_timeout(at(f64::from(second)));
+        for mut datagram in drain(&mut lost, at(f64::from(second))) {
+            hub.handle_datagram(at(f64::from(second)), address, &mut datagram);
+        }
+    }
+    assert_eq!(hub.poll_notice(), Some(Notice::Stranger { address, key: None }));
+    assert_eq!(hub.poll_notice(), None);
+    let [stranger] = &hub.strangers(at(3.0))[..] else { panic!("one") };
+    assert!(stranger.attempts > 1, "{stranger:?}");
+    assert!(drain(&mut hub, at(3.0)).is_empty());
 }
 
 #[test]

@@ -136,12 +136,22 @@ impl Answer {
     pub fn page(&self, command: &str) -> String {
         let mut page =
             Page::new("skyhop study design", "Which enhancement of TCP does this link want?");
-        page.summary(self.notes());
+        page.paragraph(&format!("{}.", self.best()));
         page.heading("Enhancements, the best first");
         page.table(&self.table());
+        page.heading("This link");
+        page.summary(self.notes());
         let seeds = [("seeds", self.question.seeds.to_string())];
         page.terms(&seeds, ("run again", command));
         page.into_html()
+    }
+
+    fn best(&self) -> String {
+        let finished = self.findings.first().filter(|finding| finding.slower.is_finite());
+        match finished {
+            Some(best) => format!("{} is the best in the simulator", best.name),
+            None => "none finished every task in the simulator".to_owned(),
+        }
     }
 
     /// How many times slower than the best the best enhancement of a kind is.
@@ -158,11 +168,7 @@ impl Answer {
         let Question { rtt, errors, .. } = &self.question;
         let product = self.question.product();
         let shift = (0..14).find(|shift| UNSCALED << shift >= product).unwrap_or(14);
-        let finished = self.findings.first().filter(|finding| finding.slower.is_finite());
-        let best = match finished {
-            Some(best) => format!("{} is the best in the simulator", best.name),
-            None => "none finished every task in the simulator".to_owned(),
-        };
+        let best = self.best();
         let [split, whole] = [Kind::Split, Kind::EndToEnd].map(|kind| self.least_of(kind));
         let (ber, lost) = (errors.bits(), 100.0 * errors.packets());
         let meets = if ber <= GREATEST_BER { "meets" } else { "does not meet" };

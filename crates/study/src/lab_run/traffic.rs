@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use meter::{
     Amount, BulkOptions, CongestionControl, Directions, HttpMode, Outcome, PageOptions, Progress,
-    RrOptions,
+    RrOptions, Stop,
 };
 use os::clock;
 use scenario::{Flow, Method, Traffic};
@@ -153,6 +153,7 @@ impl Application<'_> {
             limit: Some(self.left(self.start)),
             key: self.key,
             progress: Progress::default(),
+            stop: Stop::default(),
         };
         let report = meter::request_reply(&options).await;
         let mut tally = self.tally();
@@ -221,6 +222,7 @@ impl Application<'_> {
                 limit: Some(self.left(begun + took)),
                 key,
                 progress: Progress::default(),
+                stop: Stop::default(),
             };
             // No object is asked for twice: a terminal would have it.
             key = key.wrapping_add(1);

@@ -11,6 +11,9 @@ use sim::{NodeId, Packet, Run, Tap};
 use thiserror::Error;
 use units::Instant;
 
+/// Bytes kept of each packet: all headers, also those of a tunnel. Simulated payload is zeros.
+const SNAP_LENGTH: usize = 192;
+
 /// Where packets are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
@@ -56,9 +59,11 @@ impl Tap for Nodes {
     fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, packet: &Packet) {
         let Inner { file, block, failed } = &mut *self.file.borrow_mut();
         if failed.is_none() && self.nodes.contains(&node) {
-            let bytes = packet.to_bytes();
+            let whole = packet.to_bytes();
+            let bytes = &whole[..whole.len().min(SNAP_LENGTH)];
+            let (length, wall) = (whole.len(), now.as_nanos());
             block.clear();
-            pcapng::append(block, &Captured { bytes: &bytes, wall: now.as_nanos(), outgoing });
+            pcapng::append(block, &Captured { bytes, length, wall, outgoing });
             *failed = file.write_all(block).err();
         }
     }
@@ -75,7 +80,7 @@ impl Capture {
             At::Hub => (vec![run.hop()[0]], "hub"),
             At::Terminal => (vec![run.hop()[1]], "terminal"),
         };
-        file.write_all(&pcapng::header(name)).map_err(&failed)?;
+        file.write_all(&pcapng::header(name, SNAP_LENGTH as u32)).map_err(&failed)?;
         let file = Rc::new(RefCell::new(Inner { file, block: Vec::new(), failed: None }));
         run.world.set_tap(Box::new(Nodes { nodes, file: Rc::clone(&file) }));
         Ok(Self { path: path.to_owned(), file })

@@ -81,6 +81,12 @@ impl<P: Payload> Connection<P> {
         self.receiver.ready_len()
     }
 
+    /// Bytes written and not acknowledged; 0 once the connection is over.
+    pub fn unacknowledged(&self) -> ByteCount {
+        let is_over = self.state == State::Closed;
+        ByteCount::new(if is_over { 0 } else { self.sender.held() })
+    }
+
     /// Bytes written and not acknowledged, received in order and not read, and received out of order.
     pub fn held(&self) -> ByteCount {
         ByteCount::new(self.sender.held() + self.receiver.held_bytes())

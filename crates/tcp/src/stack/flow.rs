@@ -194,6 +194,13 @@ impl<P: Payload> Flow<P> {
         }
     }
 
+    pub(super) fn unacknowledged(&self) -> u64 {
+        match &self.phase {
+            Phase::Open(tcp) => tcp.unacknowledged().get(),
+            Phase::Incoming(_) => 0,
+        }
+    }
+
     /// Whether nothing is left to do.
     pub(super) fn is_over(&self) -> bool {
         match &self.phase {

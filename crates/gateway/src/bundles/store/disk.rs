@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::header::{self, HEADER};
 use super::known::{Entry, Known};
-use crate::operate::whole_file::PRIVATE;
+use crate::operate::whole_file::{PRIVATE, sync_directory};
 
 /// Partial bundles that are kept at most for when their sender comes back.
 const MOST_PARTIAL: usize = 256;
@@ -62,11 +62,6 @@ pub(crate) struct Store {
     /// Bytes of partial bundles that nobody is sending, at most.
     partial: u64,
     _lock: File,
-}
-
-/// Makes a rename or a new file in the directory of `path` survive a power cut.
-pub(super) fn sync_directory_of(path: &Path) -> io::Result<()> {
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {
@@ -220,7 +215,7 @@ impl Store {
         file.set_len(HEADER as u64 + record.length)?;
         file.sync_all()?;
         fs::rename(from, &to)?;
-        sync_directory_of(&to)?;
+        sync_directory(&to)?;
         self.open.remove(&spool);
         Ok(())
     }

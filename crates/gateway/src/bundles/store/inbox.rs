@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use pep::bundles::{BundleId, FileName};
 
-use super::disk::{Store, sync_directory_of};
+use super::disk::Store;
+use crate::operate::whole_file::sync_directory;
 
 /// Permissions of the files: those who may read the directory may read them.
 const MODE: u32 = 0o644;
@@ -37,7 +38,7 @@ impl Store {
             return Ok(());
         }
         fs::rename(&hidden, free_name(inbox, name)?)?;
-        sync_directory_of(&hidden)
+        sync_directory(&hidden)
     }
 }
 
@@ -59,7 +60,7 @@ fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
     file.write_all(contents)?;
     file.sync_all()?;
-    sync_directory_of(path)
+    sync_directory(path)
 }
 
 /// A path in the inbox that nothing has. Only the gateway writes there, so none appears meanwhile.

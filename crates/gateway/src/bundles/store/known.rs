@@ -77,7 +77,6 @@ impl Known {
         let mut lines = 0;
         let text: String = entries.inspect(|_| lines += 1).map(|entry| line(&entry)).collect();
         whole_file::replace(path, text.as_bytes(), PRIVATE)?;
-        super::disk::sync_directory_of(path)?;
         let mut file = OpenOptions::new().write(true).mode(PRIVATE).open(path)?;
         file.seek(SeekFrom::End(0))?;
         let (path, length) = (path.to_owned(), text.len() as u64);

@@ -11,6 +11,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::*;
 use crate::hop::tls;
+use crate::operate::whole_file::{self, PRIVATE};
 
 const HERE: &str = "127.0.0.1";
 const SENSOR: &str = "sensor.example";
@@ -44,7 +45,7 @@ impl Authority {
         let (wanted, key) = (wanted.unwrap(), key.unwrap());
         let certificate = wanted.signed_by(&key, &self.issuer).unwrap().pem();
         std::fs::write(&files.certificate, certificate).unwrap();
-        std::fs::write(&files.key, key.serialize_pem()).unwrap();
+        whole_file::replace(&files.key, key.serialize_pem().as_bytes(), PRIVATE).unwrap();
         files
     }
 

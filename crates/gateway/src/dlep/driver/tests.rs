@@ -1,8 +1,12 @@
 //! Tests against a modem of our own, on loopback and on a link of our own.
 
 use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkMessage;
+use os::netlink::{End, RouteSocket};
 use pep::dlep::{Item, Mac, Metrics, Output, PORT, Rates, Reachable, Settings, discovery};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -223,6 +227,38 @@ async fn offer(listening: &UdpSocket, router: SocketAddr, point: &Item, hops: u3
     signal[5] = 2;
     listening.set_ttl(hops).unwrap();
     listening.send_to(&signal, router).await.unwrap();
+}
+
+/// A modem's interface that is not there at the start, and is made anew later.
+#[test]
+fn a_modem_is_looked_for_whenever_its_interface_is_there() {
+    in_namespace(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let modem = pep::config::Modem::Discover("modem0".to_owned());
+            let mut client = Client::start(config(modem)).unwrap();
+            known(&mut client, |report| report.trouble.is_some()).await;
+            for _ in 0..2 {
+                let mut kernel = RouteSocket::open().unwrap();
+                let netns = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+                let end = |name| End { netns: netns.as_fd(), name, station: None };
+                kernel.add_veth([&end("modem0"), &end("far0")]).unwrap();
+                for name in ["modem0", "far0"] {
+                    kernel.bring_up(name, None, true).unwrap();
+                }
+                give_address("modem0", OURS);
+                let listening = UdpSocket::bind(("0.0.0.0", PORT)).await.unwrap();
+                let index = nix::net::if_::if_nametoindex("modem0").unwrap();
+                let device = socket2::InterfaceIndexOrAddress::Index(index);
+                let group = [224, 0, 0, 117].into();
+                SockRef::from(&listening).join_multicast_v4_n(&group, &device).unwrap();
+                discovered(&listening).await;
+                let mut link = LinkMessage::default();
+                link.header.index = index;
+                assert!(kernel.remove(RouteNetlinkMessage::DelLink(link)).unwrap());
+            }
+        });
+    });
 }
 
 #[test]

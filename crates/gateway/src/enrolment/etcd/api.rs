@@ -273,8 +273,9 @@ impl Etcd {
         struct Done {
             token: String,
         }
-        let said = |why| EtcdError::Unequipped(format!("{}: {why}", login.password_file.display()));
-        let password = private_text(&login.password_file).map_err(said)?;
+        let file = &login.password_file;
+        let unfit = |why| EtcdError::Unequipped(format!("{}: {why}", file.display()));
+        let password = private_text(file).map_err(unfit)?;
         let body = json!({ "name": login.user, "password": password.trim() });
         let answer = self.send(member, "/v3/auth/authenticate", &body, None).await?;
         let unreachable =

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use pep::inbox::Inbox;
 use serde::Deserialize;
 use tokio::sync::watch::Sender;
 use tokio::time::{sleep, timeout};
@@ -78,7 +79,7 @@ async fn follow_once(
         tracing::info!("etcd answers again");
     }
     let (member, changes) = etcd.watch(revision + 1).await?;
-    let mut lines = Lines { member, body: changes, rest: Vec::new() };
+    let mut lines = Lines { member, body: changes, rest: Inbox::default(), searched: 0 };
     loop {
         match timeout(LOOK, lines.next()).await {
             Ok(line) => match line? {
@@ -154,22 +155,27 @@ fn apply(
 struct Lines {
     member: String,
     body: Incoming,
-    rest: Vec<u8>,
+    rest: Inbox,
+    /// How much of `rest` holds no end of a line.
+    searched: usize,
 }
 
 impl Lines {
     /// The next line; [`None`] at the end. Cancel-safe.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, EtcdError> {
         loop {
-            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-                let mut line: Vec<u8> = self.rest.drain(..=end).collect();
-                line.pop();
+            let mut unsearched = self.rest.unused()[self.searched..].iter();
+            if let Some(at) = unsearched.position(|byte| *byte == b'\n') {
+                let end = std::mem::take(&mut self.searched) + at;
+                let line = self.rest.unused()[..end].to_vec();
+                self.rest.consume(end + 1);
                 return Ok(Some(line));
             }
+            self.searched = self.rest.len();
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             let member = || self.member.clone();
             let frame = frame.map_err(|cause| EtcdError::Http { member: member(), cause })?;
-            self.rest.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+            self.rest.push(frame.data_ref().map_or(&[], |data| data));
             if self.rest.len() > LONGEST {
                 return Err(EtcdError::Malformed("a line is far too long".to_owned()));
             }

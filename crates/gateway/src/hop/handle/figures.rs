@@ -9,7 +9,7 @@ use pep::forecast::{Forecast, Forecasts};
 use pep::traffic::{DEFAULT_CLASS, Definition};
 use slacp::{
     ChannelId, ClassId, Contact, LinkStats, LogEntry, PathKey, PathMemory, PublicKey, SessionId,
-    SessionShare, Stats, StreamId, StreamStats,
+    SessionShare, Stats, Stranger, StreamId, StreamStats,
 };
 use units::{BitRate, Instant};
 
@@ -160,6 +160,11 @@ impl Hop {
         self.lock(session).endpoint.stats(session)
     }
 
+    /// How many connections ended with a session that is over. Asked once.
+    pub(crate) fn take_lost(&self, session: SessionId) -> usize {
+        self.lock(session).lost.remove(&session).unwrap_or_default()
+    }
+
     /// Makes a session record up to `noted` events from now on, and takes up to `taken` recorded
     /// ones, in order of time.
     pub(crate) fn events(&self, session: SessionId, noted: usize, taken: usize) -> Vec<LogEntry> {
@@ -179,6 +184,11 @@ impl Hop {
     pub(crate) fn compressed(&self) -> Totals {
         let totals = self.each().map(|state| state.compression.totals());
         totals.reduce(Totals::plus).unwrap_or_default()
+    }
+
+    /// The machines that a hub has not answered lately.
+    pub(crate) fn strangers(&self, now: Instant) -> Vec<Stranger> {
+        self.each().flat_map(|state| state.endpoint.strangers(now)).collect()
     }
 
     /// Datagrams that belonged to no session.

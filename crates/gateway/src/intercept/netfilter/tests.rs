@@ -7,7 +7,17 @@ fn rules() -> Rules {
     Rules {
         interfaces: vec!["lan0".to_owned(), "lan1".to_owned()],
         policies: policies(),
-        refused: ["192.0.2.1:80", "[2001:db8::1]:443"].map(|text| text.parse().unwrap()).to_vec(),
+        passing: Passing {
+            destinations: ["192.0.2.1:80", "[2001:db8::1]:443"]
+                .map(|text| text.parse().unwrap())
+                .to_vec(),
+            clients: ["10.0.0.9", "2001:db8:9::"].map(|text| text.parse().unwrap()).to_vec(),
+        },
+        unanswered: ["10.1.0.9/32", "fd00:1::/64"].map(|text| text.parse().unwrap()).to_vec(),
+        lans: LanRoutes::example(&["lan0", "lan1"]),
+        bridges: vec![FilteredBridge::example("lan1")],
+        can_withhold: true,
+        watched: true,
         listeners: vec![(Version::V4, 4001), (Version::V6, 4002)],
         deferred: false,
         own_traffic: false,
@@ -43,9 +53,10 @@ fn chains(listed: &str) -> Vec<&str> {
 fn the_kernel_has_the_rules_that_we_print() {
     in_namespace(|| {
         let mut table = Table::claim(false).unwrap();
+        table.add_watch().unwrap();
         let networks = ["10.1.0.0/16", "10.2.0.0/16", "fd00:1::/64"];
         let only = Scope::only(networks.map(|network| network.parse().unwrap()).to_vec());
-        for (scope, ways) in [(Scope::Everything, 2), (only, 6)] {
+        for (scope, ways) in [(Scope::Everything, 2 + 1), (only, 6)] {
             table.take_over(&rules(), &scope).unwrap();
             let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
             let printed = rules().display(table.slot(), &scope).to_string();
@@ -56,8 +67,21 @@ fn the_kernel_has_the_rules_that_we_print() {
             assert_eq!(ours.matches("goto policies").count(), ways, "{ours}");
             assert_eq!(ours.matches("counter name").count(), 2 + 4 + 2, "{ours}");
             assert!(ours.contains("ip daddr 192.0.2.1 tcp dport 80 return"), "{ours}");
+            assert!(ours.contains("ip saddr 10.0.0.9 return"), "{ours}");
+            assert!(ours.contains("ip6 saddr 2001:db8:9::/64 return"), "{ours}");
             assert!(ours.contains("tproxy ip to 127.0.0.1:4001"), "{ours}");
             assert!(ours.contains("tproxy ip6 to [::1]:4002"), "{ours}");
+            assert!(ours.contains("iifname \"lan1\" ether daddr != 02:00:00:00:00:01"), "{ours}");
+            let withheld =
+                "iifname \"lan1\" meta nfproto ipv4 meta l4proto tcp log group 5900 drop";
+            assert!(ours.contains(withheld), "{ours}");
+            let routed = "fib daddr . mark oifname \"lan1\" return";
+            assert_eq!(ours.contains(routed), scope == Scope::Everything, "{ours}");
+            assert!(ours.contains("ip saddr 10.1.0.9 return"), "{ours}");
+            assert!(
+                ours.contains("limit rate 200/second burst 200 packets log group 5915"),
+                "{ours}"
+            );
         }
     });
 }
@@ -67,18 +91,28 @@ fn the_kernel_has_the_rules_for_own_and_deferred_connections_that_we_print() {
     in_namespace(|| {
         let mut table = Table::claim(false).unwrap();
         table.add_own().unwrap();
+        table.add_watch().unwrap();
         table.take_over(&all_rules(), &Scope::Everything).unwrap();
         let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
         let printed = all_rules().display(table.slot(), &Scope::Everything).to_string();
         nft(&["-f", "-"], &printed.replace("skyhop-0", "printed")).unwrap();
         let theirs = nft(&["list", "table", "inet", "printed"], "").unwrap();
         assert_eq!(chains(&ours), chains(&theirs));
-        for part in ["log group 5900 drop", "type route hook output", "ct mark set"] {
+        for part in [
+            "log group 5900 drop",
+            "ct status dnat return",
+            "type route hook output",
+            "ct mark set",
+            "fib saddr type != local",
+        ] {
             assert!(ours.contains(part), "{part} is not in {ours}");
         }
         table.take_over(&all_rules(), &Scope::Nothing).unwrap();
         let idle = nft(&["list", "table", "inet", "skyhop-0"], "").unwrap();
-        assert!(!idle.contains("log group") && !idle.contains("tproxy"), "{idle}");
+        // Answers are still watched, as those to connections that we hold.
+        let (deciding, answers) = idle.split_once("chain answers").unwrap();
+        assert!(!deciding.contains("log group") && !deciding.contains("tproxy"), "{idle}");
+        assert!(answers.contains("log group 5915"), "{idle}");
     });
 }
 
@@ -87,11 +121,12 @@ fn stopping_leaves_the_connections_there_are_and_dropping_leaves_nothing() {
     in_namespace(|| {
         let mut table = Table::claim(false).unwrap();
         let Some(idle) = nft(&["list", "ruleset"], "") else { return };
-        table.take_over(&rules(), &Scope::Everything).unwrap();
-        table.take_over(&rules(), &Scope::Everything).unwrap();
+        let rules = Rules { bridges: vec![], ..rules() };
+        table.take_over(&rules, &Scope::Everything).unwrap();
+        table.take_over(&rules, &Scope::Everything).unwrap();
         let started = nft(&["list", "ruleset"], "").unwrap();
         assert_eq!(started.matches("tproxy ip to").count(), 1, "once, however often");
-        let none = Rules { policies: vec![], ..rules() };
+        let none = Rules { policies: vec![], ..rules };
         table.take_over(&none, &Scope::Nothing).unwrap();
         assert_eq!(nft(&["list", "ruleset"], "").unwrap(), idle);
         assert!(idle.contains("socket transparent 1") && !idle.contains("tproxy"), "{idle}");
@@ -150,7 +185,8 @@ fn names_are_redirected_while_they_are_asked_for_and_the_pool_always() {
     in_namespace(|| {
         let mut table = Table::claim(true).unwrap();
         for (asking, questions) in [(true, 4 + 4), (false, 0)] {
-            let rules = Rules { names: Some(names(asking)), ..rules() };
+            let rules =
+                Rules { names: Some(names(asking)), bridges: vec![], watched: false, ..rules() };
             table.take_over(&rules, &Scope::Nothing).unwrap();
             let Some(ours) = nft(&["list", "table", "inet", "skyhop-0"], "") else { return };
             let printed = rules.display(table.slot(), &Scope::Nothing);

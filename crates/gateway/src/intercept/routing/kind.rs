@@ -17,11 +17,15 @@ pub(crate) fn kind_of(
     kernel.route(destination).map(|route| Some(route.header.kind)).or_else(no_route)
 }
 
-/// The errors that `connect` would report: no route, or a route of type unreachable, prohibit or
-/// blackhole.
 fn no_route(error: io::Error) -> io::Result<Option<RouteType>> {
+    if is_no_route(&error) { Ok(None) } else { Err(error) }
+}
+
+/// Whether it is one of the errors that `connect` would report: no route, or a route of type
+/// unreachable, prohibit or blackhole.
+pub(crate) fn is_no_route(error: &io::Error) -> bool {
     const NO_ROUTE: [i32; 5] =
         [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL, libc::ENETDOWN];
     let is_answer = error.raw_os_error().is_some_and(|code| NO_ROUTE.contains(&code));
-    if is_answer || is_absence(&error) { Ok(None) } else { Err(error) }
+    is_answer || is_absence(error)
 }

@@ -1,5 +1,6 @@
 //! Sends requests to a running gateway.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::path::present;
+use super::path::{present, role_of};
 use super::protocol::{Answer, LONGEST_ANSWER, Request, read, write};
+use crate::operate::status::Role;
 
 /// Time limit for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,10 +35,18 @@ pub enum ControlError {
         places: String,
     },
     /// Several gateways are running.
-    #[error("several gateways run here: choose one with --control: {}", list(paths))]
+    #[error("several gateways run here: choose one with {}", choices(running))]
     Several {
-        /// Their control sockets.
-        paths: Vec<PathBuf>,
+        /// They.
+        running: Vec<Running>,
+    },
+    /// No gateway of this role is running.
+    #[error("no gateway of role {} runs here, but {}", role.as_str(), list(running))]
+    NoneOfRole {
+        /// The role.
+        role: Role,
+        /// The gateways that do run.
+        running: Vec<Running>,
     },
     /// Nothing listens on this socket.
     #[error("no gateway answers at {}: {cause}", path.display())]
@@ -59,8 +69,36 @@ pub enum ControlError {
     Refused(String),
 }
 
-fn list(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+/// A running gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Running {
+    /// Its role; `None` if it does not answer.
+    pub role: Option<Role>,
+    /// Its control socket.
+    pub path: PathBuf,
+}
+
+impl fmt::Display for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = self.role.map_or("a gateway that does not answer", Role::as_str);
+        write!(f, "{role} ({})", self.path.display())
+    }
+}
+
+fn list(each: &[impl fmt::Display]) -> String {
+    each.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The options that select each; roles where they suffice.
+fn choices(running: &[Running]) -> String {
+    let is_alone =
+        |gateway: &Running| running.iter().filter(|other| other.role == gateway.role).count() == 1;
+    let option = |gateway: &Running| match gateway.role {
+        Some(role) if is_alone(gateway) => format!("--role {}", role.as_str()),
+        Some(role) => format!("--control {} ({})", gateway.path.display(), role.as_str()),
+        None => format!("--control {}", gateway.path.display()),
+    };
+    running.iter().map(option).collect::<Vec<_>>().join(" or ")
 }
 
 impl Control {
@@ -76,36 +114,69 @@ impl Control {
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
-    /// Connects to all gateways of this user that answer in the default directories.
+    /// Connects to all gateways of this user, or those of this role, that answer in the default
+    /// directories.
     ///
     /// # Errors
     /// If there are none.
-    pub fn all() -> Result<Vec<Self>, ControlError> {
+    pub fn all(role: Option<Role>) -> Result<Vec<Self>, ControlError> {
+        Self::of_role(Self::found()?, role)
+    }
+
+    /// Connects to the gateway at `path`, or to the only one running, of this role if one is given.
+    ///
+    /// # Errors
+    /// If there is none, or more than one.
+    pub fn one(path: Option<&Path>, role: Option<Role>) -> Result<Self, ControlError> {
+        if let Some(path) = path {
+            return Self::connect(path);
+        }
+        let mut all = Self::all(role)?;
+        match all.pop() {
+            Some(only) if all.is_empty() => Ok(only),
+            last => Err(ControlError::Several {
+                running: all.into_iter().chain(last).map(|mut control| control.running()).collect(),
+            }),
+        }
+    }
+
+    fn found() -> Result<Vec<Self>, ControlError> {
         let found: Vec<Self> =
             present().iter().filter_map(|path| Self::connect(path).ok()).collect();
         if found.is_empty() {
-            let places = list(&super::default_directories());
-            return Err(ControlError::Nobody { places });
+            let directories = super::default_directories();
+            let places: Vec<_> = directories.iter().map(|path| path.display()).collect();
+            return Err(ControlError::Nobody { places: list(&places) });
         }
         Ok(found)
     }
 
-    /// Connects to the gateway at `path`, or to the only one running.
-    ///
-    /// # Errors
-    /// If there is none, or more than one.
-    pub fn one(path: Option<&Path>) -> Result<Self, ControlError> {
-        if let Some(path) = path {
-            return Self::connect(path);
-        }
-        let mut all = Self::all()?;
-        match (all.pop(), all.is_empty()) {
-            (Some(only), true) => Ok(only),
-            (last, _) => {
-                let paths = all.into_iter().chain(last).map(|control| control.path).collect();
-                Err(ControlError::Several { paths })
+    fn of_role(all: Vec<Self>, role: Option<Role>) -> Result<Vec<Self>, ControlError> {
+        let Some(role) = role else { return Ok(all) };
+        let (mut found, mut others) = (Vec::new(), Vec::new());
+        for mut control in all {
+            let running = control.running();
+            match running.role == Some(role) {
+                true => found.push(control),
+                false => others.push(running),
             }
         }
+        if found.is_empty() {
+            return Err(ControlError::NoneOfRole { role, running: others });
+        }
+        Ok(found)
+    }
+
+    /// The gateway's role, by its socket's default name or its own word.
+    fn running(&mut self) -> Running {
+        let role = role_of(&self.path).or_else(|| {
+            let answer = self.ask(&Request::Status { connections: false });
+            answer.ok().and_then(|answer| match answer {
+                Answer::Status(status) => Some(status.role),
+                _ => None,
+            })
+        });
+        Running { role, path: self.path.clone() }
     }
 
     /// Path of the socket.
@@ -189,11 +260,49 @@ mod tests {
     fn without_a_gateway_the_error_names_the_socket() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
-        let Err(error) = Control::one(Some(&path)) else { panic!("nothing listens there") };
+        let Err(error) = Control::one(Some(&path), None) else { panic!("nothing listens there") };
         assert!(matches!(error, ControlError::Unreachable { .. }));
         assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
-        let paths = vec!["/a".into(), "/b".into()];
-        let several = ControlError::Several { paths }.to_string();
-        assert!(several.ends_with("choose one with --control: /a, /b"), "{several}");
+    }
+
+    fn running(role: Role, path: &str) -> Running {
+        Running { role: Some(role), path: path.into() }
+    }
+
+    #[test]
+    fn several_gateways_are_told_apart_by_role_or_else_by_socket() {
+        let mut gateways = vec![running(Role::Hub, "/a"), running(Role::Terminal, "/b")];
+        let several = ControlError::Several { running: gateways.clone() }.to_string();
+        assert!(several.ends_with("choose one with --role hub or --role terminal"), "{several}");
+        gateways.push(running(Role::Terminal, "/c"));
+        let several = ControlError::Several { running: gateways.clone() }.to_string();
+        let choices = "--role hub or --control /b (terminal) or --control /c (terminal)";
+        assert!(several.ends_with(choices), "{several}");
+        let none = ControlError::NoneOfRole { role: Role::Solo, running: gateways }.to_string();
+        assert!(none.starts_with("no gateway of role solo runs here"), "{none}");
+        assert!(none.ends_with("hub (/a), terminal (/b), terminal (/c)"), "{none}");
+    }
+
+    #[test]
+    fn gateways_of_a_role_are_found_by_the_name_of_their_socket_or_their_answer() {
+        let directory = tempfile::tempdir().unwrap();
+        let serve = |name: &str| {
+            let path = directory.path().join(name);
+            let listener = UnixListener::bind(&path).unwrap();
+            (listener, Control::connect(&path).unwrap())
+        };
+        let (_hub, hub) = serve("hub.sock");
+        let (own_name, terminal) = serve("ship.sock");
+        let controls = vec![hub, terminal];
+        let found = thread::scope(|scope| {
+            scope.spawn(|| {
+                let (stream, _) = own_name.accept().unwrap();
+                BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+                (&stream).write_all(&write(Answer::Status(Box::default()))).unwrap();
+            });
+            Control::of_role(controls, Some(Role::Terminal)).unwrap()
+        });
+        let [only] = &found[..] else { panic!("{} found", found.len()) };
+        assert!(only.path().ends_with("ship.sock"));
     }
 }

@@ -8,7 +8,7 @@ mod path;
 mod protocol;
 mod server;
 
-pub use client::{Control, ControlError};
+pub use client::{Control, ControlError, Running};
 pub use path::default_directories;
 pub(crate) use path::{check_usual, path_of};
 pub use protocol::{

@@ -13,6 +13,8 @@ use pep::config::ControlPath;
 
 use crate::operate::status::Role;
 
+const ROLES: [Role; 3] = [Role::Hub, Role::Terminal, Role::Solo];
+
 fn places() -> Places {
     Places::of_user(RUN_VARIABLE)
 }
@@ -41,6 +43,12 @@ pub(crate) fn path_of(place: &ControlPath, role: Role) -> Option<PathBuf> {
     }
 }
 
+/// The role of the gateway with this socket, if it has a default name.
+pub(super) fn role_of(socket: &Path) -> Option<Role> {
+    let name = socket.file_name()?.to_str()?;
+    ROLES.into_iter().find(|role| socket_name(*role) == name)
+}
+
 fn socket_name(role: Role) -> String {
     format!("{}.sock", role.as_str())
 }
@@ -61,8 +69,7 @@ fn sockets_in(directory: &Path) -> Vec<PathBuf> {
         if path.extension().is_some_and(|end| end == "sock") {
             sockets.push(path);
         } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            let roles = [Role::Hub, Role::Terminal, Role::Solo];
-            let sockets = roles.into_iter().map(|role| path.join(socket_name(role)));
+            let sockets = ROLES.into_iter().map(|role| path.join(socket_name(role)));
             below.extend(sockets.filter(|socket| is_socket(socket)));
         }
     }

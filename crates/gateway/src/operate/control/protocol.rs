@@ -57,6 +57,11 @@ pub enum Request {
         /// Name of the peer; all sessions if `None`.
         peer: Option<String>,
     },
+    /// The reader has read all the events that it wants; another can begin at once.
+    EventsEnd {
+        /// The reader's number.
+        reader: u64,
+    },
     /// Report what terminals have used of this hub.
     Accounts,
     /// Reload the configuration.
@@ -268,6 +273,7 @@ mod tests {
             Request::Connections { peer: Some("ship-1".into()), most: 50 },
             Request::Rate { bit_s: 20_000_000, for_s: 30.0, peer: Some("ship-1".into()) },
             Request::Events { reader: u64::MAX, peer: None },
+            Request::EventsEnd { reader: 7 },
             Request::Accounts,
             Request::Reload,
             Request::Drain { within_s: None },

@@ -5,22 +5,27 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use pep::config::ControlPath;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use super::path::usual;
 use super::protocol::{Answer, LONGEST_REQUEST, Request, read, write};
+use crate::clock;
 use crate::error::RunError;
 use crate::operate::status::Role;
+use crate::slots::{HeldSlot, Slots};
 
-/// Maximum concurrent clients; further ones wait.
+/// Maximum concurrent clients. Beyond them the one that has been idle longest is disconnected, of the
+/// user with most; if all are busy, further ones wait.
 const MOST: usize = 16;
+/// How often it is tried again to admit a client that waits.
+const RETRY: Duration = Duration::from_millis(100);
 /// Idle clients are disconnected after this time.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Read and write for the owner and the group.
@@ -133,41 +138,58 @@ fn problem(kind: io::ErrorKind, path: &Path, what: &str) -> io::Error {
 
 async fn accept(listener: UnixListener, calls: mpsc::Sender<Call>) {
     let mut clients = JoinSet::new();
-    let places = Arc::new(Semaphore::new(MOST));
+    let slots = Slots::new(MOST, MOST);
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         while clients.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
                 let calls = calls.clone();
-                clients.spawn(async move {
+                let user = stream.peer_cred().ok().map(|it| it.uid());
+                let slot = take(&slots, user).await;
+                slots.serve(&mut clients, slot, async move |slot| {
                     // A client that disconnects needs no answer.
-                    let _ = serve(stream, &calls).await;
-                    drop(place);
+                    let _ = serve(stream, &calls, &slot).await;
                 });
             }
             // Usually out of descriptors, which is temporary.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            Err(_) => sleep(RETRY).await,
         }
     }
 }
 
-async fn serve(stream: UnixStream, calls: &mpsc::Sender<Call>) -> io::Result<()> {
+/// Waits for a slot for a client of this user.
+async fn take(slots: &Slots<Option<u32>>, user: Option<u32>) -> HeldSlot<Option<u32>> {
+    loop {
+        if let Some(slot) = slots.take(clock::now(), user) {
+            return slot;
+        }
+        sleep(RETRY).await;
+    }
+}
+
+async fn serve(
+    stream: UnixStream,
+    calls: &mpsc::Sender<Call>,
+    slot: &HeldSlot<Option<u32>>,
+) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
     loop {
         let mut line = Vec::new();
         let mut limited = (&mut reader).take(LONGEST_REQUEST);
         let reading = limited.read_until(b'\n', &mut line);
-        match tokio::time::timeout(TIMEOUT, reading).await {
+        match timeout(TIMEOUT, reading).await {
             Ok(Ok(1..)) => {}
             _ => return Ok(()),
         }
+        slot.set_busy(true);
         let answer = match read::<Request>(&line) {
             Ok(request) => ask(request, calls).await,
             Err(problem) => Answer::Error(problem),
         };
-        writer.write_all(&write(&answer)).await?;
+        // A client that does not read is as idle as one that does not ask.
+        slot.set_busy(false);
+        timeout(TIMEOUT, writer.write_all(&write(&answer))).await??;
         if !line.ends_with(b"\n") {
             return Ok(());
         }
@@ -246,6 +268,24 @@ mod tests {
         let error = start(&path).unwrap_err().to_string();
         assert!(error.contains("not a socket"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[tokio::test]
+    async fn silent_clients_shut_no_other_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let _server = start(&path).unwrap();
+        let mut silent = Vec::new();
+        for _ in 0..3 * MOST {
+            silent.push(UnixStream::connect(&path).await.unwrap());
+        }
+        let there = path.clone();
+        let answer = asked(move || {
+            Control::connect(&there).unwrap().ask(&Request::Status { connections: false })
+        });
+        assert!(matches!(answer.await, Ok(Answer::Done(_))));
+        // The oldest has given way.
+        assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0);
     }
 
     #[tokio::test]

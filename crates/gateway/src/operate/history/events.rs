@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use pep::admission::Bypass;
 use serde::Serialize;
+use units::BitRate;
 
 use crate::operate::status::{SessionStatus, Status};
 
@@ -48,6 +49,12 @@ pub(crate) enum Kind {
     Restored,
     /// A rate from the modem, or none any more.
     Told,
+    /// A configured or reported rate exceeds the link.
+    Overload,
+    /// It no longer does.
+    OverloadEnd,
+    /// The measured capacity of the link has fallen.
+    CapacityFall,
     /// New connections pass unaccelerated.
     Bypass,
     /// New connections are intercepted again.
@@ -114,6 +121,16 @@ pub(super) fn of_session(before: &SessionStatus, after: &SessionStatus) -> Vec<(
     }
     if before.key_changes != after.key_changes {
         tell(Kind::Rekey, String::new());
+    }
+    match (&before.overload, &after.overload) {
+        (None, Some(_)) => tell(Kind::Overload, after.verdict.clone()),
+        (Some(_), None) => tell(Kind::OverloadEnd, String::new()),
+        _ => {}
+    }
+    if after.capacity_falls > before.capacity_falls {
+        let now =
+            after.capacity_bit_s.map(|rate| format!("now {}", BitRate::from_bits_per_second(rate)));
+        tell(Kind::CapacityFall, now.unwrap_or_default());
     }
     let tripped = |session: &SessionStatus| session.rate_state.as_deref() == Some("tripped");
     match (tripped(before), tripped(after)) {

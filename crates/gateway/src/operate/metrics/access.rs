@@ -111,7 +111,7 @@ fn host(headers: &HeaderMap) -> Option<&str> {
 
 impl Token {
     fn read(path: &Path) -> Result<Self, String> {
-        let text = private_text(path)?;
+        let text = private_text(path).map_err(|why| why.to_string())?;
         let token = text.trim();
         let plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
         if !plain || !TOKEN_BYTES.contains(&token.len()) {

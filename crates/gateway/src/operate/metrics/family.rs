@@ -1,5 +1,6 @@
 //! Converts a status to metric families.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use prometheus_client::collector::Collector;
@@ -10,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::operate::status::{
     AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, HubStatus, LinkStatus,
-    PolicyStatus, SessionStatus, Status, UsageStatus,
+    PolicyStatus, Role, SessionStatus, Status, UsageStatus,
 };
 
 /// The status at the time of a scrape, and the accounts of a hub's terminals.
@@ -38,6 +39,14 @@ const FIGURES: &[Figure] = &[
     ("rate_tripped", "1 while losses lower a configured or reported rate", |s| {
         f64::from(u8::from(s.rate_state.as_deref() == Some("tripped")))
     }),
+    ("rate_exceeds_link", "1 while the configured or reported rate exceeds the link", |s| {
+        f64::from(u8::from(s.overload.is_some()))
+    }),
+    (
+        "carried_bits_per_second",
+        "What the link carries of a rate that exceeds it; 0 otherwise",
+        |s| s.overload.map_or(0.0, |overload| overload.carries_bit_s as f64),
+    ),
     ("capacity_bits_per_second", "Measured capacity of the path; 0 if not measured", |s| {
         s.capacity_bit_s.map_or(0.0, |rate| rate as f64)
     }),
@@ -57,6 +66,7 @@ const COUNTS: &[Count] = &[
     ("received_bytes", "Bytes of IP packets received", |s| s.bytes_received),
     ("packets_lost", "Packets lost on the hop; their contents were sent again", |s| s.packets_lost),
     ("rate_trips", "Times that losses lowered a configured or reported rate", |s| s.trips),
+    ("capacity_falls", "Times that the measured capacity has fallen", |s| s.capacity_falls),
     ("packets_recovered", "Packets restored here by FEC", |s| s.recovered),
     ("repairs_sent", "FEC repairs sent", |s| s.repairs_sent),
     ("repair_bytes", "Bytes of IP packets with FEC repairs", |s| s.repair_bytes),
@@ -138,6 +148,7 @@ impl Collector for Snapshot {
         bounds(&self.status, &mut families)?;
         modem(&self.status, &mut families)?;
         sessions(&self.status, &mut families)?;
+        terminals(&self.status, &mut families)?;
         classes(&self.status, &mut families)?;
         links(&self.status, &mut families)?;
         channels(&self.status, &mut families)?;
@@ -173,6 +184,12 @@ impl Families<'_> {
         Ok(())
     }
 
+    /// Encodes a counter without labels.
+    fn total(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+        let encoder = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(value).encode(encoder)
+    }
+
     /// Encodes a gauge without labels.
     fn one(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         let encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -189,6 +206,9 @@ fn general(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     labels.push(("version", status.version.clone()));
     families.gauge("skyhop_info", "Role and version of the gateway", &[(labels, 1.0)])?;
     families.one("skyhop_uptime_seconds", "Time since the gateway started", status.uptime_s)?;
+    let lost = status.log_loss.as_ref().map_or(0, |loss| loss.lines);
+    let help = "Lines of the log that could not be written";
+    families.total("skyhop_log_lines_lost", help, lost)?;
     let draining = f64::from(u8::from(status.draining_s.is_some()));
     families.one("skyhop_draining", "1 if the gateway is draining", draining)
 }
@@ -210,9 +230,8 @@ fn compression(done: &CompressionStatus, families: &mut Families<'_>) -> fmt::Re
 fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let traffic = &status.traffic;
     families.one("skyhop_connections", "Open connections", status.memory.connections as f64)?;
-    let carried = ConstCounter::new(traffic.connections);
-    let (name, help) = ("skyhop_connections_carried", "Connections carried, from both sides");
-    carried.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    let help = "Connections carried, from both sides";
+    families.total("skyhop_connections_carried", help, traffic.connections)?;
     let outcomes =
         [("closed", traffic.closed), ("reset", traffic.reset), ("failed", traffic.failed)];
     let rows = outcomes.map(|(outcome, count)| (label("outcome", outcome), count));
@@ -230,12 +249,10 @@ fn connections(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let help = "Bytes of TCP connections; up and down are to and from servers without the hop";
     families.counter("skyhop_relayed_bytes", help, &rows)?;
     compression(&traffic.compression, families)?;
-    let urgent = ConstCounter::new(traffic.urgent);
-    let (name, help) = ("skyhop_urgent", "Urgent marks received, which are not passed on");
-    urgent.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
-    let shared = ConstCounter::new(traffic.shared_keys);
-    let (name, help) = ("skyhop_shared_keys", "Times that two machines used one key");
-    shared.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    let help = "Urgent marks received, which are not passed on";
+    families.total("skyhop_urgent", help, traffic.urgent)?;
+    let help = "Times that two machines used one key";
+    families.total("skyhop_shared_keys", help, traffic.shared_keys)?;
     let datagrams = [
         ("sent", traffic.datagrams_sent),
         ("received", traffic.datagrams_received),
@@ -251,6 +268,12 @@ fn bypass(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let Some(interception) = &status.interception else { return Ok(()) };
     let on = f64::from(u8::from(interception.on));
     families.one("skyhop_interception_on", "1 if new connections are intercepted", on)?;
+    let unanswered = interception.unanswered.as_ref().map_or(0, |it| it.clients);
+    families.one(
+        "skyhop_unanswered_clients",
+        "Clients that pass unaccelerated because their redirected SYNs were never answered",
+        unanswered as f64,
+    )?;
     let reason = |why: pep::admission::Bypass| label("reason", why.as_str());
     let rows: Vec<_> =
         interception.bypassed.iter().map(|row| (reason(row.why), row.total_s)).collect();
@@ -283,7 +306,8 @@ fn policies(status: &Status, families: &mut Families<'_>) -> fmt::Result {
 }
 
 fn hubs(status: &Status, families: &mut Families<'_>) -> fmt::Result {
-    if status.hubs.is_empty() {
+    // The only one is there while it does not answer, which `skyhop_sessions` shows.
+    if status.hubs.len() < 2 {
         return Ok(());
     }
     let row = |hub: &HubStatus| {
@@ -318,12 +342,10 @@ fn stack(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let rows = kinds.map(|(kind, count)| (label("kind", kind), count));
     let help = "Connections of our own TCP: who opened them, and what their ends have agreed on";
     families.counter("skyhop_stack_connections", help, &rows)?;
-    let rows = [(vec![], stack.retransmissions)];
     let help = "Segments retransmitted by connections of our own TCP that are over";
-    families.counter("skyhop_stack_retransmissions", help, &rows)?;
-    let rows = [(vec![], stack.ignored)];
+    families.total("skyhop_stack_retransmissions", help, stack.retransmissions)?;
     let help = "SYNs ignored because our own TCP had too many connections";
-    families.counter("skyhop_stack_ignored", help, &rows)
+    families.total("skyhop_stack_ignored", help, stack.ignored)
 }
 
 fn names(status: &Status, families: &mut Families<'_>) -> fmt::Result {
@@ -343,9 +365,8 @@ fn names(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let rows = fates.map(|(fate, count)| (label("fate", fate), count));
     let help = "Questions for names; prefetched ones are part of crossed and not of asked";
     families.counter("skyhop_names", help, &rows)?;
-    let saved = ConstCounter::new(dns.saved_round_trips);
-    let (name, help) = ("skyhop_names_saved_round_trips", "Round trips that clients did not wait");
-    saved.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    let help = "Round trips that clients did not wait";
+    families.total("skyhop_names_saved_round_trips", help, dns.saved_round_trips)?;
     families.one("skyhop_names_entries", "Answers in the cache", dns.entries as f64)?;
     families.one("skyhop_names_cache_bytes", "Memory of the cache", dns.cache_bytes as f64)?;
     families.one("skyhop_names_pool", "Names with addresses of the pool", dns.names as f64)
@@ -380,8 +401,7 @@ fn http(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         ),
         ("skyhop_http_disk_errors", "Files that could not be written or read", http.disk_errors),
     ] {
-        let counter = ConstCounter::new(count);
-        counter.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        families.total(name, help, count)?;
     }
     families.one("skyhop_http_entries", "Responses in the cache", http.entries as f64)?;
     families.one("skyhop_http_memory_bytes", "Memory of the cache", http.memory_bytes as f64)?;
@@ -447,9 +467,7 @@ fn modem(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         "Destinations of the modem that are up",
         reachable as f64,
     )?;
-    let sessions = ConstCounter::new(dlep.sessions);
-    let (name, help) = ("skyhop_dlep_sessions", "DLEP sessions with a modem");
-    sessions.encode(families.0.encode_descriptor(name, help, None, MetricType::Counter)?)
+    families.total("skyhop_dlep_sessions", "DLEP sessions with a modem", dlep.sessions)
 }
 
 fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {
@@ -464,6 +482,27 @@ fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         families.counter(&format!("skyhop_session_{name}"), help, &rows)?;
     }
     Ok(())
+}
+
+/// A hub's terminals, with and without a session, and strangers.
+fn terminals(status: &Status, families: &mut Families<'_>) -> fmt::Result {
+    let connected = status.sessions.iter().filter(|_| status.role == Role::Hub);
+    let connected = connected.map(|session| (label("peer", &session.peer), 1.0));
+    let absent = status.absent.iter().map(|terminal| (label("peer", &terminal.peer), 0.0));
+    let rows: BTreeMap<Labels, f64> = absent.chain(connected).collect();
+    let rows: Vec<_> = rows.into_iter().collect();
+    let help = "On a hub: 1 if the permitted terminal has a session";
+    families.gauge("skyhop_terminal_connected", help, &rows)?;
+    let heard = status.absent.iter().filter_map(|terminal| {
+        Some((label("peer", &terminal.peer), terminal.last_heard_unix_s? as f64))
+    });
+    let (name, help) = (
+        "skyhop_terminal_last_heard_timestamp_seconds",
+        "On a hub: when a terminal without a session was last heard",
+    );
+    families.gauge(name, help, &heard.collect::<Vec<_>>())?;
+    let help = "Machines that asked for a session within the last hour and were refused";
+    families.one("skyhop_refused_terminals", help, status.strangers.len() as f64)
 }
 
 /// A direction, and what was carried in it.

@@ -56,9 +56,9 @@ mod tests {
 
     use super::*;
     use crate::operate::status::{
-        BundlesStatus, BypassStatus, ChannelStatus, ClassStatus, DlepDestination, DlepStatus,
-        DnsStatus, HttpStatus, HubStatus, InterceptionStatus, LinkStatus, PolicyStatus,
-        SessionStatus, StackStatus, TunnelStatus, UsageStatus,
+        AbsentStatus, BundlesStatus, BypassStatus, ChannelStatus, ClassStatus, DlepDestination,
+        DlepStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, LinkStatus, LogLoss,
+        PolicyStatus, SessionStatus, StackStatus, StrangerStatus, TunnelStatus, UsageStatus,
     };
 
     /// A status with every part that has metrics, and an account.
@@ -72,11 +72,19 @@ mod tests {
             Some(InterceptionStatus { bypassed, ..InterceptionStatus::default() });
         let (name, action) = ("mail".to_owned(), "bypass".to_owned());
         status.policies.push(PolicyStatus { name, action, connections: 4, packets: 0 });
-        status.hubs = vec![HubStatus {
-            name: "hub-2".to_owned(),
-            state: "in use".to_owned(),
+        let hub = |name: &str, state: &str| HubStatus {
+            name: name.to_owned(),
+            state: state.to_owned(),
             ..HubStatus::default()
+        };
+        status.hubs = vec![hub("hub", "not needed"), hub("hub-2", "in use")];
+        status.absent = vec![AbsentStatus {
+            peer: "ship-2".to_owned(),
+            last_heard_unix_s: Some(7),
+            ..AbsentStatus::default()
         }];
+        status.strangers = vec![StrangerStatus::default()];
+        status.log_loss = Some(LogLoss { lines: 12, cause: "full".to_owned() });
         status.tunnel = Some(TunnelStatus { prohibited: 6, ..TunnelStatus::default() });
         status.stack = Some(StackStatus::default());
         status.dns = Some(DnsStatus { hits: 8, saved_round_trips: 9, ..DnsStatus::default() });
@@ -134,6 +142,10 @@ mod tests {
             "skyhop_policy_connections_total{policy=\"mail\",action=\"bypass\"} 4",
             "skyhop_policy_packets_total{policy=\"mail\",action=\"bypass\"} 0",
             "skyhop_hub_state{hub=\"hub-2\",state=\"in-use\"} 1.0",
+            "skyhop_terminal_connected{peer=\"ship-2\"} 0.0",
+            "skyhop_terminal_last_heard_timestamp_seconds{peer=\"ship-2\"} 7.0",
+            "skyhop_refused_terminals 1.0",
+            "skyhop_log_lines_lost_total 12",
             "skyhop_tunnel_packets_total{fate=\"prohibited\"} 6",
             "skyhop_names_total{fate=\"hit\"} 8",
             "skyhop_names_saved_round_trips_total 9",

@@ -110,7 +110,10 @@ impl Viewer {
 fn gateway(state: &State) -> Value {
     let status = &state.status;
     json!({
-        "role": status.role, "version": status.version, "uptime_s": status.uptime_s.floor(),
+        "host": status.host, "role": status.role, "version": status.version,
+        "uptime_s": status.uptime_s.floor(), "hubs": status.hubs, "strangers": status.strangers,
+        "absent": status.absent.iter().take(PAGE).collect::<Vec<_>>(),
+        "absent_total": status.absent.len(),
         "draining_s": status.draining_s, "interception": status.interception,
         "tunnel": status.tunnel, "dlep": status.dlep, "demand": status.demand,
         "policies": status.policies, "traffic": status.traffic, "memory": status.memory,
@@ -242,7 +245,7 @@ fn row(state: &State, session: &SessionStatus) -> Value {
     let now = state.history.track(&session.key).map(|track| track.now).unwrap_or_default();
     json!({
         "peer": session.peer, "up": session.reachable, "rate": rounded(session.rate_bit_s as f64),
-        "state": session.rate_state,
+        "verdict": session.verdict,
         "sent": rounded(now.sent_bit_s), "received": rounded(now.received_bit_s),
         "rtt": rounded(session.rtt_ms), "queue": rounded(session.queue_ms),
         "loss": rounded(session.loss), "streams": session.streams,

@@ -9,11 +9,14 @@ use units::Instant;
 
 use super::super::connections::{Entry, Origin};
 use super::super::control::Answer;
+use super::super::log;
 use super::super::status::{
-    CompressionStatus, ConnectionStatus, DemandStatus, Limit, SessionStatus, Status, TrafficStatus,
+    AbsentStatus, CompressionStatus, ConnectionStatus, DemandStatus, Limit, SessionStatus, Status,
+    StrangerStatus, TrafficStatus,
 };
 use super::{Operations, RoleStatus, View};
-use crate::config::keys::parse_public_key;
+use crate::clock;
+use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::Hop;
 use crate::hop::peers::ms;
 use crate::relay::tcp;
@@ -30,6 +33,10 @@ impl Operations {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: self.role,
             pid: std::process::id(),
+            host: self.host.clone(),
+            file: self.config.file.as_ref().map(|file| file.display().to_string()),
+            key: self.key.as_ref().map(format_public_key),
+            log_loss: log::loss(),
             uptime_s: now.saturating_since(self.started).as_secs_f64(),
             draining_s: self.draining.map(|drain| drain.left(now).as_secs_f64()),
             reloads: self.reloads,
@@ -47,6 +54,8 @@ impl Operations {
             dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
             demand: view.hop.map(|hop| demand(now, hop)),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.sessions(now, hop)),
+            absent: self.absent(),
+            strangers: view.hop.map_or_else(Vec::new, |hop| strangers(now, hop)),
             traffic: traffic(view),
             memory: self.limits.status(view.live(), view.held()),
             connections: connections.then(|| {
@@ -56,11 +65,20 @@ impl Operations {
         }
     }
 
+    /// A hub's terminals without a session.
+    fn absent(&self) -> Vec<AbsentStatus> {
+        let contacts = self.last_contacts.as_ref();
+        contacts.map_or_else(Vec::new, |contacts| {
+            contacts.absent(clock::unix_seconds(), &self.peers.connected(false))
+        })
+    }
+
     fn sessions(&self, now: Instant, hop: &Hop) -> Vec<SessionStatus> {
         let mut sessions = self.peers.status(now, hop);
         for session in &mut sessions {
             let key = parse_public_key(&session.key).ok();
             session.exhausted = key.and_then(|key| self.exhausted(&key)).map(Exhausted::to_string);
+            session.judge();
         }
         sessions
     }
@@ -142,6 +160,12 @@ impl Operations {
             recovered_bytes: stream.recovered,
         }
     }
+}
+
+fn strangers(now: Instant, hop: &Hop) -> Vec<StrangerStatus> {
+    let mut strangers = hop.strangers(now);
+    strangers.sort_by_key(|stranger| Reverse(stranger.last));
+    strangers.iter().map(|stranger| StrangerStatus::new(now, stranger)).collect()
 }
 
 fn demand(now: Instant, hop: &Hop) -> DemandStatus {

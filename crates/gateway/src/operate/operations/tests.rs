@@ -1,6 +1,4 @@
 use pep::accounting::{Exhausted, Period, VolumeQuota};
-use pep::admission::Quota;
-use pep::egress::Egress;
 use pep::relay::Side;
 use slacp::Open;
 use units::ByteCount;
@@ -11,7 +9,7 @@ use super::*;
 use crate::config::keys::format_public_key;
 use crate::operate::control::Carried;
 use crate::operate::status::UsageStatus;
-use crate::testkit::{Hops, operations, operations_of};
+use crate::testkit::{Hops, operations, operations_of, permitted};
 
 /// Answers a request to a gateway without a hop.
 async fn ask(ops: &mut Operations, counters: &Counters, request: Request) -> Answer {
@@ -114,7 +112,7 @@ async fn limits_are_those_of_the_last_configuration_and_bytes_held_as_last_count
     drop(held);
     ops.housekeep(Instant::ZERO, view);
     assert_eq!(ops.bypass_reason(view), None);
-    assert_eq!(ops.configure(config(1, 5)), ["configuration reloaded"]);
+    assert_eq!(ops.configure(config(1, 5)), ["configuration reloaded: no key has changed"]);
     assert_eq!(ops.most_connections(), 5);
 }
 
@@ -217,18 +215,6 @@ async fn quotas_hold_while_another_process_is_awaited_and_accounts_go_on_if_it_d
 /// A terminal with 1 kB a month.
 fn terminal(key: PublicKey) -> PermittedTerminal {
     let (volume, then) = (ByteCount::new(1000), Exhausted::Block);
-    PermittedTerminal {
-        name: "ship".to_owned(),
-        key,
-        networks: Vec::new(),
-        egress: Egress::everywhere(),
-        carrier: None,
-        cache: None,
-        quota: Quota::default(),
-        classes: BTreeMap::new(),
-        links: BTreeMap::new(),
-        volume: Some(VolumeQuota { volume, period: Period::Month, then }),
-        expires: None,
-        invited: false,
-    }
+    let volume = Some(VolumeQuota { volume, period: Period::Month, then });
+    PermittedTerminal { volume, ..permitted("ship", key) }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Health, OverloadStatus};
+
 /// A session with a peer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -15,6 +17,12 @@ pub struct SessionStatus {
     /// Whether the packets go over TCP, because UDP is blocked; with several links, on all of them.
     #[serde(default)]
     pub over_tcp: bool,
+    /// How it is, in a word.
+    #[serde(default)]
+    pub health: Health,
+    /// How it is, in a sentence.
+    #[serde(default)]
+    pub verdict: String,
     /// Time since the session came up.
     pub since_s: f64,
     /// Whether the peer answers.
@@ -34,6 +42,13 @@ pub struct SessionStatus {
     /// `confirming`, `resuming`, `cruising`, `draining`. With a configured or reported rate:
     /// `tripped` while losses lower it.
     pub rate_state: Option<String>,
+    /// Set while a `fixed` or `modem` rate exceeds the link: a queue stands before it, and what does
+    /// not fit is lost.
+    #[serde(default)]
+    pub overload: Option<OverloadStatus>,
+    /// How often the capacity of the path, if measured, has fallen below 70 % of what was usual.
+    #[serde(default)]
+    pub capacity_falls: u64,
     /// How often losses have lowered a `fixed` or `modem` rate.
     #[serde(default)]
     pub trips: u64,

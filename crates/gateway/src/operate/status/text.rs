@@ -2,6 +2,7 @@
 
 mod services;
 mod sessions;
+mod terminals;
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use units::{BitRate, ByteCount, format_duration};
 
 use super::{
     CompressionStatus, ConnectionStatus, DemandStatus, InterceptionStatus, MemoryStatus,
-    PolicyStatus, Role, Status, TrafficStatus,
+    PolicyStatus, Role, Status, TrafficStatus, UnansweredStatus,
 };
 
 impl Status {
@@ -20,6 +21,10 @@ impl Status {
         let mut text = self.title();
         if let Some(interception) = &self.interception {
             row(&mut text, "new", &fate(interception));
+            if let Some(UnansweredStatus { clients, suspects }) = &interception.unanswered {
+                let told = format!("{clients} clients pass unaccelerated: {suspects}");
+                row(&mut text, "unanswered", &told);
+            }
         }
         self.policies.iter().for_each(|each| row(&mut text, "policy", &policy(each)));
         row(&mut text, "carried", &carried(&self.traffic, self.memory.connections));
@@ -43,6 +48,9 @@ impl Status {
             row(&mut text, "bundles", &services::bundles(bundles));
         }
         row(&mut text, "memory", &memory(&self.memory));
+        if let Some(loss) = &self.log_loss {
+            row(&mut text, "log", &format!("{} lines lost: {}", loss.lines, loss.cause));
+        }
         if let Some(dlep) = &self.dlep {
             row(&mut text, "modem", &services::modem(dlep));
         }
@@ -51,6 +59,9 @@ impl Status {
         }
         for hub in &self.hubs {
             row(&mut text, "hub", &format!("{} at {}: {}", hub.name, hub.address, hub.state));
+            if let (Some(silent), Some(why)) = (hub.silent_s, &hub.why) {
+                row(&mut text, "", &format!("no answer for {}: {why}", seconds(silent)));
+            }
         }
         if let Some(next) = &self.next_key {
             row(&mut text, "next key", &services::next_key(next));
@@ -66,6 +77,7 @@ impl Status {
             row(&mut text, "session", "none");
         }
         self.sessions.iter().for_each(|session| sessions::rows(&mut text, session));
+        terminals::rows(&mut text, &self.absent, &self.strangers);
         if let Some(connections) = &self.connections {
             text += &connection_table(connections, self.role);
         }
@@ -74,8 +86,9 @@ impl Status {
 
     fn title(&self) -> String {
         format!(
-            "{} {}, pid {}, up {}{}\n",
+            "{} {}{}, pid {}, up {}{}\n",
             self.role.as_str(),
+            if self.host.is_empty() { String::new() } else { format!("on {}, ", self.host) },
             self.version,
             self.pid,
             seconds(self.uptime_s),
@@ -192,14 +205,17 @@ fn connection_table(connections: &[ConnectionStatus], role: Role) -> String {
 fn columns(role: Role) -> Vec<(&'static str, Cell)> {
     let alone = role == Role::Solo;
     let (up, down) = if alone { ("up", "down") } else { ("to hop", "from hop") };
+    // Of a connection that a client behind the terminal opened, a hub sends the download to the hop.
+    let (onto, off) =
+        if alone { ("up limited by", "down by") } else { ("to hop limited by", "from by") };
     let mut columns: Vec<(&str, Cell)> = vec![
         ("client", client),
         ("destination", |it| it.destination.clone()),
         ("age", |it| seconds(it.age_s)),
         (up, |it| bytes(it.to_hop_bytes)),
         (down, |it| bytes(it.from_hop_bytes)),
-        ("limited up by", |it| it.to_hop_limit.as_str().to_owned()),
-        ("down by", |it| it.from_hop_limit.as_str().to_owned()),
+        (onto, |it| it.to_hop_limit.as_str().to_owned()),
+        (off, |it| it.from_hop_limit.as_str().to_owned()),
         ("LAN ms", |it| rtt(it.lan_rtt_ms)),
     ];
     if alone {

@@ -1,10 +1,11 @@
 //! Answers the streams that terminals open.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use pep::admission::SlotShare;
 use pep::routes::Route;
-use slacp::{Destination, Open, PublicKey, ResetReason};
+use slacp::{Destination, Open, PublicKey, ResetReason, client_network};
 use units::Instant;
 
 use super::Hub;
@@ -31,14 +32,14 @@ pub(super) struct Resolved {
 /// Resolves the name a stream leads to; `None` if the stream is reset meanwhile.
 async fn look_up(
     (resolver, names): (Resolver<PublicKey>, Option<HubResolver>),
-    asker: (PublicKey, usize),
+    asker: ((PublicKey, IpAddr), SlotShare),
     (stream, open, admission): (Stream, Open<Destination>, Admission),
     timeout: Duration,
 ) -> Option<Resolved> {
     let Destination::Name(name, port) = &open.destination else { return None };
     let resolved = async {
         if let Some(names) = names
-            && let Some(addresses) = names.addresses(asker.0, (name, *port)).await
+            && let Some(addresses) = names.addresses(asker, (name, *port)).await
         {
             return addresses;
         }
@@ -82,7 +83,8 @@ impl Hub {
             let Some(names) = self.names.clone() else {
                 return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
             };
-            let answer = names.answer(terminal.key, stream);
+            let asker = (terminal.key, client_network(open.source.ip()));
+            let answer = names.answer(asker, stream);
             return self.parts.gateway.serve(answer);
         }
         if open.destination == Destination::Bundles {
@@ -96,7 +98,8 @@ impl Hub {
         if self.is_full(ops) {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
         }
-        let permit = match self.quotas.admit(now, &terminal.key) {
+        let client = client_network(open.source.ip());
+        let permit = match self.quotas.admit(now, &terminal.key, client) {
             Ok(permit) => permit,
             Err(bound) => {
                 tracing::debug!("{} has reached its limit: {bound:?}", terminal.name);
@@ -112,8 +115,8 @@ impl Hub {
                 self.answer_at(ops, stream, open, addresses, admission);
             }
             Destination::Name(..) => {
-                let (asker, request) =
-                    ((terminal.key, terminal.quota.lookups), (stream, open, admission));
+                let share = SlotShare::of_group(terminal.quota.lookups);
+                let (asker, request) = (((terminal.key, client), share), (stream, open, admission));
                 let timeout = self.parts.gateway.connect_timeout();
                 let resolvers = (self.resolver.clone(), self.names.clone());
                 self.lookups.spawn(look_up(resolvers, asker, request, timeout));

@@ -29,6 +29,7 @@ use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::{PASSING, Scope};
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{self, Arrival, IntakeEvent, Interception};
+use crate::operate::connections::Arriving;
 use crate::operate::counters::Counters;
 use crate::operate::status::{PolicyStatus, Role};
 use crate::operate::{Operations, RoleStatus, View, policy};
@@ -129,7 +130,7 @@ impl Service for Solo {
                 let arrival = self.intake.as_mut().and_then(|intake| intake.handle(now, arrived));
                 arrival.into_iter().for_each(|arrival| self.carry(arrival));
             }
-            SoloEvent::Proxy(client) => self.carry_proxy_client(ops, client),
+            SoloEvent::Proxy(client) => self.carry_proxy_client(now, ops, client),
             SoloEvent::Stack(StackEvent::Incoming(incoming)) => {
                 self.relays.spawn(self.server.clone().admit(incoming));
             }
@@ -154,7 +155,8 @@ impl Service for Solo {
         Ok(true)
     }
 
-    fn housekeep(&mut self, _: Instant, _: &mut Operations) {
+    fn housekeep(&mut self, now: Instant, ops: &mut Operations) {
+        ops.relieve(now, self.view(), false);
         self.intake.iter_mut().for_each(Intake::follow_routes);
         if let Some(stack) = &self.stack {
             stack.follow_routes();
@@ -178,7 +180,8 @@ impl Service for Solo {
         let mark = self.windows.lan_mark();
         self.proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, mark));
         let stack = dialling(self.stack.as_ref()).map_err(|error| error.to_string())?;
-        let dialer = Dialer { stack, ..dialer(&config, &self.windows) };
+        let dialer = dialer(&config, &self.windows).map_err(|error| error.to_string())?;
+        let dialer = Dialer { stack, ..dialer };
         self.upstream = upstream(&dialer, &config, &self.counters);
         let inward = inward(&config, &self.windows);
         self.server.configure([dialer, inward], &config);
@@ -186,6 +189,7 @@ impl Service for Solo {
         self.policies = config.policies;
         self.counters.keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
+        self.counters.live.set_most(ops.most_connections());
         if !windows_stay {
             let note = "these need a restart: initial_window, initial_receive_window";
             notes.push(note.to_owned());
@@ -215,7 +219,7 @@ impl Solo {
         let windows = Windows::install(&config.lan, &config.wan)?;
         let counters = Arc::new(Counters::default());
         counters.keepalive.set(config.operation.keepalive);
-        let install = |intercept| Interception::install(intercept, &config.policies, None);
+        let install = |intercept| Interception::install_alone(intercept, &config.policies);
         let interception = config.intercept.as_ref().map(install).transpose()?;
         if let Some(interception) = &interception {
             interception.prepare(&config.lan, windows.lan_mark());
@@ -233,8 +237,8 @@ impl Solo {
         let stack = stack.transpose()?;
         let alone = stack.is_some() && interception.is_none() && config.transparent;
         let replies = alone.then(Interception::of_replies).transpose()?;
-        let ops = Operations::start(now, Role::Solo, &config.operation, Peers::none())?;
-        let dialer = Dialer { stack: dialling(stack.as_ref())?, ..dialer(&config, &windows) };
+        let ops = Operations::start(now, Role::Solo, None, &config.operation, Peers::none())?;
+        let dialer = Dialer { stack: dialling(stack.as_ref())?, ..dialer(&config, &windows)? };
         let solo = Self {
             intake: interception.map(|it| Intake::new(now, it, counters.clone())),
             proxy,
@@ -261,17 +265,23 @@ impl Solo {
 
     fn carry(&mut self, arrival: Arrival) {
         let server = self.server.clone();
-        match arrival {
-            Arrival::Connection(accepted) => self.relays.spawn(server.connect(accepted)),
-            Arrival::Deferred(deferred) => self.relays.spawn(server.answer(deferred)),
-        };
+        let arriving = Arriving::new(self.counters.clone(), arrival.open().source.ip());
+        self.relays.spawn(async move {
+            // What follows enters it in the register, without waiting for anything.
+            drop(arriving);
+            match arrival {
+                Arrival::Connection(accepted) => server.connect(accepted).await,
+                Arrival::Deferred(deferred) => server.answer(deferred).await,
+            }
+        });
     }
 
-    fn carry_proxy_client(&mut self, ops: &Operations, client: ProxyClient) {
+    fn carry_proxy_client(&mut self, now: Instant, ops: &Operations, client: ProxyClient) {
         let upstream = self.upstream.clone();
+        let is_admitted = self.counters.live.admits(now, client.address());
         match ops.bypass_reason(self.view()) {
-            None => self.relays.spawn(proxy::carry(client, None, upstream)),
-            Some(_) => self.relays.spawn(proxy::reject(client, upstream)),
+            None if is_admitted => self.relays.spawn(proxy::carry(client, None, upstream)),
+            _ => self.relays.spawn(proxy::reject(client, upstream)),
         };
     }
 }
@@ -291,18 +301,20 @@ fn egress(config: &SoloConfig) -> Egress {
 }
 
 /// How servers are connected to.
-fn dialer(config: &SoloConfig, windows: &Windows) -> Dialer {
+fn dialer(config: &SoloConfig, windows: &Windows) -> Result<Dialer, RunError> {
     let marked = config.intercept.as_ref().is_some_and(|it| it.own_traffic);
     let passing = if marked { PASSING.value } else { 0 };
     let mark = passing | windows.wan_mark().unwrap_or_default();
-    Dialer {
+    // Whoever may reach loopback may reach the machine's other addresses.
+    let own = (!config.allow_loopback).then(OwnAddresses::open).transpose()?;
+    Ok(Dialer {
         side: Arc::new(config.wan.clone()),
         timeout: config.connect_timeout,
         egress: egress(config),
-        own: None,
+        own,
         mark: (mark != 0).then_some(mark),
         stack: None,
-    }
+    })
 }
 
 /// Our own TCP, as a dialer uses it.

@@ -62,13 +62,15 @@ fn cells(flow: &FlowReport) -> [String; 12] {
 
 fn sum_line(sum: &DirectionSum, flows: usize) -> String {
     let mut text = format!(
-        "{}: {} in {}, {}, {} segments retransmitted",
+        "{}: {} in {}, {}",
         way(sum.direction),
         size(sum.moved_bytes),
         seconds(Some(sum.total)),
         rate(sum.goodput),
-        sum.retransmitted_segments,
     );
+    if let Some(segments) = sum.retransmitted_segments {
+        let _ = write!(text, ", {segments} segments retransmitted");
+    }
     if let (Some(jain), 2..) = (sum.jain_index, flows) {
         let _ = write!(text, ", Jain's index {jain:.3}");
     }

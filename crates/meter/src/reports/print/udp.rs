@@ -30,12 +30,25 @@ pub(super) fn text(report: &UdpReport) -> String {
             counts.reordered.to_string(),
             counts.duplicates.to_string(),
             counts.corrupt.to_string(),
-            milliseconds(Some(counts.jitter)),
-            milliseconds(Some(counts.delay_variation)),
+            milliseconds(counts.jitter),
+            milliseconds(counts.delay_variation),
             rate(flow.goodput),
         ]);
     }
-    format!("{table}{}\n", outcome(&report.outcome))
+    let own: String = report.flows.iter().filter_map(own_losses).collect();
+    format!("{table}{own}{}\n", outcome(&report.outcome))
+}
+
+/// Datagrams that the path had no part in losing, if any.
+fn own_losses(flow: &UdpFlow) -> Option<String> {
+    let (overflowed, unsent) = (flow.counts.overflowed, flow.unsent);
+    (overflowed + unsent > 0).then(|| {
+        format!(
+            "{}: not lost on the path: {overflowed} overflowed the receiver's socket (see \
+             net.core.rmem_max), {unsent} were refused by the sender's own system\n",
+            way(flow.direction)
+        )
+    })
 }
 
 fn loss(flow: &UdpFlow) -> String {
@@ -45,7 +58,7 @@ fn loss(flow: &UdpFlow) -> String {
     }
 }
 
-pub(super) const COLUMNS: [&str; 12] = [
+pub(super) const COLUMNS: [&str; 14] = [
     "run",
     "direction",
     "sent",
@@ -58,6 +71,8 @@ pub(super) const COLUMNS: [&str; 12] = [
     "delay_variation_p99_seconds",
     "span_seconds",
     "goodput_bits_per_second",
+    "overflowed",
+    "unsent",
 ];
 
 /// A line per direction.
@@ -72,10 +87,12 @@ pub(super) fn csv(csv: &mut Csv, run: u32, report: &UdpReport) {
             Some(flow.counts.reordered.to_string()),
             Some(flow.counts.duplicates.to_string()),
             Some(flow.counts.corrupt.to_string()),
-            seconds_field(Some(flow.counts.jitter)),
-            seconds_field(Some(flow.counts.delay_variation)),
+            seconds_field(flow.counts.jitter),
+            seconds_field(flow.counts.delay_variation),
             seconds_field(Some(flow.counts.span)),
             flow.goodput.map(|goodput| goodput.bits_per_second().to_string()),
+            Some(flow.counts.overflowed.to_string()),
+            Some(flow.unsent.to_string()),
         ]);
     }
 }

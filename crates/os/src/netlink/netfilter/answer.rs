@@ -24,15 +24,28 @@ pub struct BaseChain {
     pub drops: bool,
 }
 
+/// The families whose chains see IP packets: their numbers, and their names in `nft`.
+const FAMILIES: [(libc::c_int, &str); 3] =
+    [(libc::NFPROTO_INET, "inet"), (libc::NFPROTO_IPV4, "ip"), (libc::NFPROTO_IPV6, "ip6")];
+
+impl BaseChain {
+    /// Number of its family.
+    pub(super) fn family_number(&self) -> libc::c_int {
+        let family = FAMILIES.iter().find(|(_, name)| *name == self.family);
+        family.map_or(libc::NFPROTO_UNSPEC, |(number, _)| *number)
+    }
+}
+
+/// Whether the kernel's answer contains a rule.
+pub(super) fn has_rules(answer: &[u8]) -> bool {
+    const RULE: u16 = (libc::NFNL_SUBSYS_NFTABLES as u16) << 8 | libc::NFT_MSG_NEWRULE as u16;
+    messages(answer).any(|(kind, _)| kind == RULE)
+}
+
 /// Parses the chains on hooks from the kernel's answer.
 pub(super) fn base_chains(answer: &[u8]) -> impl Iterator<Item = BaseChain> {
     families(answer).zip(messages(answer)).filter_map(|(family, (_, attributes))| {
-        let family = match i32::from(family) {
-            libc::NFPROTO_INET => "inet",
-            libc::NFPROTO_IPV4 => "ip",
-            libc::NFPROTO_IPV6 => "ip6",
-            _ => return None,
-        };
+        let (_, family) = *FAMILIES.iter().find(|(number, _)| *number == i32::from(family))?;
         // NFTA_CHAIN_TABLE, _NAME, _HOOK with NFTA_HOOK_HOOKNUM, _POLICY.
         let [table, name] = [1, 3].map(|kind| attribute(attributes, kind).map(text));
         let hook = number(attribute(attribute(attributes, 4)?, 1)?)?;

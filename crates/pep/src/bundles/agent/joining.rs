@@ -53,10 +53,10 @@ impl Groups {
     /// Whether every byte of a part is here.
     fn covers(&self, part: &Part) -> bool {
         let Some(group) = self.groups.get(&(part.whole, part.place.total)) else { return false };
-        let (mut until, end) = (part.place.offset, part.place.offset + part.length);
+        let (mut until, end) = (part.place.offset, part.place.end(part.length));
         for ((place, _), length) in group {
             if place.offset <= until {
-                until = until.max(place.offset + length);
+                until = until.max(place.end(*length));
             }
         }
         until >= end

@@ -147,6 +147,9 @@ impl AgentConfig {
         if bundle.length > self.limits.largest.get() {
             return Err(Refusal::TooLarge);
         }
+        if !is_within_whole(bundle) {
+            return Err(Refusal::Malformed);
+        }
         if bundle.lifetime > self.limits.lifetime {
             return Err(Refusal::Lifetime);
         }
@@ -172,10 +175,8 @@ impl AgentConfig {
 
     /// Whether a bundle for this node is a part of one that it may take.
     fn check_part(&self, bundle: &Summary) -> Result<(), Refusal> {
-        let Some(Fragment { offset, total }) = bundle.fragment else { return Ok(()) };
-        let end = offset.checked_add(bundle.payload.len() as u64);
-        if bundle.is_administrative || bundle.payload.is_empty() || end.is_none_or(|it| it > total)
-        {
+        let Some(Fragment { total, .. }) = bundle.fragment else { return Ok(()) };
+        if bundle.is_administrative || bundle.payload.is_empty() {
             return Err(Refusal::Malformed);
         }
         if total > self.limits.largest.get() {
@@ -195,4 +196,11 @@ impl AgentConfig {
         }
         is_behind(peer)
     }
+}
+
+/// Whether a part ends within its whole. No node can use one that does not, and its end may be no number.
+fn is_within_whole(bundle: &Summary) -> bool {
+    bundle.fragment.is_none_or(|Fragment { offset, total }| {
+        offset.checked_add(bundle.payload.len() as u64).is_some_and(|end| end <= total)
+    })
 }

@@ -8,6 +8,8 @@ use units::{Instant, Machine, earliest_timer};
 
 use super::message::{CONTACT, ContactHeader, Message, MessageError, TermReason};
 use crate::bundles::Node;
+use crate::cost;
+use crate::inbox::Inbox;
 
 /// What we offer: the longest time between messages, in seconds.
 pub const KEEPALIVE: u16 = 30;
@@ -160,7 +162,7 @@ pub struct Session {
     role: Role,
     config: SessionConfig,
     state: State,
-    input: Vec<u8>,
+    input: Inbox,
     output: Vec<u8>,
     events: VecDeque<SessionEvent>,
     incoming: Option<Incoming>,
@@ -184,7 +186,7 @@ impl Session {
             role,
             config,
             state: State::Contact,
-            input: Vec::new(),
+            input: Inbox::default(),
             output: Vec::new(),
             events: VecDeque::new(),
             incoming: None,
@@ -214,7 +216,7 @@ impl Session {
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         if self.state != State::Over && !bytes.is_empty() {
             self.heard = now;
-            self.input.extend_from_slice(bytes);
+            self.input.push(bytes);
             self.read(now);
         }
     }
@@ -292,10 +294,13 @@ impl Session {
     fn read(&mut self, now: Instant) {
         while self.wants_bytes() {
             let input = std::mem::take(&mut self.input);
-            let step = self.step(now, &input);
+            let step = self.step(now, input.unused());
             self.input = input;
             match step {
-                Ok(Some(used)) => drop(self.input.drain(..used)),
+                Ok(Some(used)) => {
+                    cost::count(used);
+                    self.input.consume(used);
+                }
                 Ok(None) => return,
                 Err(end) => return self.fail(now, end),
             }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use units::{Instant, Machine};
 
 use super::*;
+use crate::cost;
 
 const LARGEST: u64 = 300_000;
 
@@ -377,4 +378,19 @@ fn either_side_may_end_it() {
     session.handle_close();
     let events: Vec<_> = std::iter::from_fn(|| session.poll_event()).skip(2).collect();
     assert_eq!(events, [SessionEvent::Broken, SessionEvent::Over(SessionEnd::Closed)]);
+}
+
+/// A message per byte, in whatever pieces they are read.
+#[test]
+fn the_work_of_small_messages_grows_with_their_bytes_only() {
+    const KEEPALIVE: u8 = 4;
+    for size in [1, 1000, 64 << 10] {
+        let [_, mut passive] = Talk::open(1000).sides;
+        let said = vec![KEEPALIVE; 256 << 10];
+        let ((), cost) = cost::of(|| {
+            said.chunks(size).for_each(|piece| passive.handle_bytes(at(1), piece));
+        });
+        assert!(cost <= 4 * said.len() as u64, "in pieces of {size}: {cost}");
+        assert!(passive.is_open() && passive.input_held() == 0);
+    }
 }

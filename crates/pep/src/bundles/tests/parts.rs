@@ -179,6 +179,15 @@ fn hostile_parts_are_bounded() {
         let it = Summary { fragment, payload: 0..length, ..good.clone() };
         assert_eq!(offer(&mut agent, &it), Err(why));
     }
+    // So are those for others.
+    let (_, bytes) = part(0, 600, 1000);
+    for (offset, is_malformed) in [(995, false), (u64::MAX - 100, true)] {
+        let onward = part_of(&bytes, (offset, u64::MAX), &payload(600)).unwrap();
+        let summary = read(&onward).unwrap().0;
+        let it = Summary { destination: "ipn:9.7".parse().unwrap(), ..summary };
+        assert_eq!(offer(&mut agent, &it) == Err(Refusal::Malformed), is_malformed, "{offset}");
+        assert_eq!(parts(&onward, 300) == Err(PartsError::Malformed), is_malformed, "{offset}");
+    }
     // Those that never complete are of no more than their number, and expire.
     let mut taken = 0;
     for number in 0..2 * MOST_PARTS {

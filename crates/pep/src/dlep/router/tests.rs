@@ -210,6 +210,34 @@ fn a_modem_that_does_not_answer_or_refuses_is_tried_again() {
     assert_eq!(script.hear(Kind::SessionTerminationResponse, &[]), [Output::Close]);
 }
 
+#[test]
+fn a_modem_that_refuses_at_once_is_tried_ever_more_rarely_until_a_session_lasts() {
+    let mut script = Script::configured();
+    script.time(0);
+    let refuse = |script: &mut Script| {
+        let refused_at = script.now;
+        script.router.handle_connected(at(refused_at));
+        script.router.handle_closed(at(refused_at), "by the modem");
+        script.done();
+        let (next, _) = script.router.poll_timeout().unwrap();
+        script.now = (next.saturating_since(at(0))).as_millis() as u64;
+        script.router.handle_timeout(next);
+        assert_eq!(script.done(), [Output::Connect(FROM)]);
+        (script.now - refused_at) / 1000
+    };
+    let pauses: Vec<u64> = (0..8).map(|_| refuse(&mut script)).collect();
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+    // One that lasts a minute, with a heartbeat every 10 s.
+    let begin = script.now;
+    script.router.handle_connected(at(begin));
+    script.hear(Kind::SessionInitializationResponse, &response(20_000_000));
+    for second in [10, 20, 30, 40, 50, 60] {
+        script.until(begin + second * 1000);
+        script.hear(Kind::Heartbeat, &[]);
+    }
+    assert_eq!(refuse(&mut script), 1);
+}
+
 /// §12.1
 #[test]
 fn what_must_not_come_ends_the_session() {

@@ -56,6 +56,34 @@ fn another_client_or_user_or_language_has_nothing_of_it() {
 }
 
 #[test]
+fn who_asks_is_told_apart_byte_for_byte() {
+    let own: &[&[u8]] = &[b"theme=1", b"id=\xff"];
+    let others: [&[&[u8]]; 5] = [
+        &[b"theme=1", b"id=\xfe"],
+        &[b"theme=1"],
+        &[b"id=\xff", b"theme=1"],
+        &[b"theme=1, id=\xff"],
+        &[],
+    ];
+    for name in ["Cookie", "Authorization"] {
+        let asks = |values: &[&[u8]]| {
+            let mut promises = promises();
+            promises.handle_promise(now(0).0, client(1), key("/a"));
+            let reply = response(200, "Cache-Control: private");
+            let place = (client(1), &key("/a"));
+            promises.handle_response(now(1), place, get_with(name, own), &reply, (7, 10));
+            let asked = get_with(name, values);
+            let got = promises.handle_request(now(2), client(1), &key("/a"), &asked);
+            matches!(got, Promised::Here(..))
+        };
+        assert!(asks(own));
+        for other in others {
+            assert!(!asks(other), "{name}: {other:?}");
+        }
+    }
+}
+
+#[test]
 fn nobody_waits_for_what_does_not_come_and_nothing_waits_for_long() {
     let mut promises = promises();
     promises.handle_promise(now(0).0, client(1), key("/a"));

@@ -1,6 +1,7 @@
 //! What is written is read again, and nothing else is.
 
 use super::*;
+use crate::http::policy::is_storable;
 
 fn record() -> Record {
     let asked = get("Accept: a,b\nCookie: ");
@@ -18,6 +19,27 @@ fn record() -> Record {
 fn a_record_is_read_as_it_was_written() {
     let record = record();
     assert_eq!(Record::decode(&record.encode()), Some(record));
+}
+
+#[test]
+fn a_request_s_fields_select_byte_for_byte_also_after_a_restart() {
+    let reply = response(200, "Vary: Cookie\nETag: \"1\"");
+    let stored = Stored::new(&get_with("Cookie", &[b"id=\xff"]), &reply, (at(1), at(2)));
+    let record = Record { stored, ..record() };
+    let read = Record::decode(&record.encode()).unwrap();
+    assert_eq!(read, record);
+    let has = |cookie: &[u8]| read.stored.is_selected_by(&get_with("Cookie", &[cookie]));
+    assert!(has(b"id=\xff") && !has(b"id=\xfe") && !has("id=\u{fffd}".as_bytes()));
+}
+
+#[test]
+fn what_no_field_s_name_selects_is_not_stored() {
+    for vary in ["a=b", "*", "x, \"y\"", "a b"] {
+        let reply = response(200, &format!("Cache-Control: max-age=10\nVary: {vary}"));
+        assert!(!is_storable(&get(""), &reply), "{vary}");
+    }
+    let reply = response(200, "Cache-Control: max-age=10\nVary: X-A!#, cookie");
+    assert!(is_storable(&get(""), &reply));
 }
 
 #[test]

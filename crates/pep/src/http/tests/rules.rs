@@ -1,6 +1,7 @@
 //! RFC 9111, RFC 9110 §13 and §14, RFC 5861.
 
 use super::*;
+use crate::http::answer::answer;
 
 /// §3 and §4.2: what is answered again from the cache, so many seconds later.
 #[test]
@@ -167,9 +168,9 @@ fn a_server_confirms_what_has_expired() {
     let Plan::Ask(sent, asked) = net.plan(20, &get("If-None-Match: \"own\"\nAccept: x")) else {
         panic!("it has expired")
     };
-    assert_eq!(sent.fields.text("if-none-match"), Some("\"1\""));
-    assert_eq!(sent.fields.text("if-modified-since"), Some(CHANGED));
-    assert_eq!(sent.fields.text("accept"), Some("x"));
+    assert_eq!(text(&sent.fields, "if-none-match"), Some("\"1\""));
+    assert_eq!(text(&sent.fields, "if-modified-since"), Some(CHANGED));
+    assert_eq!(text(&sent.fields, "accept"), Some("x"));
     let confirmation = response(
         304,
         "ETag: \"1\"\nCache-Control: max-age=50\nContent-Length: 99\nX-New: y\nDate: Sun, 06 Nov 1994 08:49:57 GMT",
@@ -177,8 +178,8 @@ fn a_server_confirms_what_has_expired() {
     assert_eq!(net.reply(20, &asked, &confirmation), Got::Confirmed(200));
     let Plan::Answer(answer, None) = net.plan(60, &get("")) else { panic!("it is fresh again") };
     let head = &answer.head.fields;
-    assert_eq!((head.text("age"), head.text("x-new")), (Some("40"), Some("y")));
-    assert_eq!(head.text("content-length"), Some("10"));
+    assert_eq!((text(head, "age"), text(head, "x-new")), (Some("40"), Some("y")));
+    assert_eq!(text(head, "content-length"), Some("10"));
 }
 
 /// What a client gets that asks when the first answer has expired, and is confirmed like this. Returns
@@ -208,7 +209,7 @@ fn a_cookie_of_a_confirmation_is_for_its_client_only() {
         for (conditions, status) in [("", 200), ("If-None-Match: \"1\"", 304)] {
             let lines = format!("Set-Cookie: session=1\nX-New: y\n{lines}");
             let (mut net, answer) = confirmed(conditions, &lines);
-            let cookie = answer.head.fields.text("set-cookie");
+            let cookie = text(&answer.head.fields, "set-cookie");
             assert_eq!((answer.head.status, cookie), (status, Some("session=1")), "{lines}");
             // Its head is written again, as it is in memory.
             let Some(FileOutput::Write(id, None)) = net.cache.poll_output() else {
@@ -228,7 +229,7 @@ fn what_a_confirmation_makes_private_serves_its_client_and_is_forgotten() {
     for lines in ["private, max-age=50", "private=\"x\"", "no-store"] {
         let (mut net, answer) = confirmed("", &format!("Cache-Control: {lines}"));
         assert_eq!((answer.head.status, answer.body), (200, Some(BODY)), "{lines}");
-        assert_eq!(answer.head.fields.text("cache-control"), Some(lines));
+        assert_eq!(text(&answer.head.fields, "cache-control"), Some(lines));
         assert!(matches!(net.cache.poll_output(), Some(FileOutput::Remove(_))), "{lines}");
         assert_eq!(net.ask(21, &get(""), &response(200, "")), Got::Server(200), "{lines}");
     }
@@ -332,7 +333,7 @@ fn parts_are_served_from_a_whole() {
     let mut net = Net::new();
     net.ask(0, &get(""), &reply);
     let Plan::Answer(answer, None) = net.plan(1, &request("HEAD", "")) else { panic!("HEAD") };
-    assert_eq!((answer.head.fields.text("content-length"), answer.part), (Some("10"), None));
+    assert_eq!((text(&answer.head.fields, "content-length"), answer.part), (Some("10"), None));
     // A part of what is not stored is not stored.
     let part = response(206, "Cache-Control: max-age=100\nContent-Range: bytes 0-1/10");
     let mut net = Net::new();
@@ -350,7 +351,7 @@ fn the_expired_may_be_used_while_it_is_validated_once() {
         panic!()
     };
     assert_eq!(
-        (sent.fields.text("if-none-match"), sent.fields.has("range")),
+        (text(&sent.fields, "if-none-match"), sent.fields.has("range")),
         (Some("\"1\""), false)
     );
     assert_eq!(net.ask(21, &get(""), &reply), Got::Hit(200), "it is being validated");
@@ -452,8 +453,30 @@ fn an_answer_has_its_age_and_nothing_of_a_connection() {
     net.ask(0, &get(""), &reply);
     let Plan::Answer(answer, None) = net.plan(7, &get("")) else { panic!("it is fresh") };
     let fields = &answer.head.fields;
-    assert_eq!((fields.text("age"), fields.text("content-length")), (Some("7"), Some("10")));
+    assert_eq!((text(fields, "age"), text(fields, "content-length")), (Some("7"), Some("10")));
     assert!(!["connection", "x-hop", "transfer-encoding"].iter().any(|name| fields.has(name)));
     assert_eq!(fields.values("link").count(), 2);
     assert_eq!(net.cache.stats().saved_bytes, 10);
+}
+
+#[test]
+fn credentials_of_a_connection_are_seen_in_every_field_whatever_follows() {
+    for values in [&[&b"NTLM \xff"[..]][..], &[b"Basic x", b"negotiate y"], &[b" Kerberos\tz"]] {
+        let framing = get_with("Authorization", values).framing();
+        assert_eq!(framing, Err(Unfit::Authentication), "{values:?}");
+    }
+    assert_eq!(get_with("Authorization", &[b"Basic NTLM"]).framing(), Ok(Framing::None));
+}
+
+#[test]
+fn a_part_is_not_sent_under_a_condition_that_cannot_be_read() {
+    let reply = response(200, "Cache-Control: max-age=10\nETag: \"1\"");
+    let stored = Stored::new(&get(""), &reply, (at(0), at(0)));
+    let part = |condition: &[&[u8]]| {
+        let mut asked = get_with("If-Range", condition);
+        asked.fields.push("Range", "bytes=0-1");
+        answer(at(1), &asked, &stored, 10).0.status == 206
+    };
+    assert!(part(&[]) && part(&[b"\"1\""]));
+    assert!(!part(&[b"\"\xff\""]) && !part(&[b"\"1\"", b"\"2\""]));
 }

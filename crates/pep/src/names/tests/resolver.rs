@@ -515,3 +515,27 @@ fn a_reply_that_cannot_be_read_passes_with_the_clients_identifier_and_case() {
     assert_eq!(passed.len(), broken.len());
     assert_eq!(resolver.stats().entries, 0);
 }
+
+#[test]
+fn names_of_one_client_that_nobody_answers_leave_others_theirs() {
+    let mut resolver = resolver(instant());
+    let ask = |resolver: &mut Resolver<u32>, ms: u64, of: u8, name: &str| {
+        let message = question(1, name, RecordType::A, false);
+        let asked = Asked { client: client(of), ..asked(u32::from(of)) };
+        resolver.handle_message(at(ms), asked, &bytes(&message));
+        let outputs = resolver.outputs();
+        let asks = outputs.iter().filter_map(|output| match output {
+            Output::Ask(ask) => Some(ask.client),
+            Output::Answer(..) => None,
+        });
+        asks.collect::<Vec<IpAddr>>()
+    };
+    // Sixty a second, each of which takes ten seconds.
+    let asks: Vec<IpAddr> = (0..600)
+        .flat_map(|number| ask(&mut resolver, number * 16, 1, &format!("name-{number}.example.")))
+        .collect();
+    assert_eq!(asks, vec![client(1); 64]);
+    assert_eq!(ask(&mut resolver, 9700, 2, "other.example."), [client(2)]);
+    resolver.handle_timeout(at(12_000));
+    assert_eq!(ask(&mut resolver, 12_000, 1, "again.example."), [client(1)], "it has room again");
+}

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::cost;
+use crate::proxy::http::LONGEST_HEAD;
 
 /// A SOCKS greeting without authentication.
 const HELLO: &[u8] = &[5, 1, 0];
@@ -120,7 +122,7 @@ fn an_http_client_hears_what_is_wrong() {
 #[test]
 fn a_head_without_end_is_refused_at_its_limit() {
     let mut head = b"CONNECT a:80 HTTP/1.1\r\nX: ".to_vec();
-    head.resize(http::LONGEST_HEAD - 1, b'x');
+    head.resize(LONGEST_HEAD - 1, b'x');
     assert_eq!(steps(&head, 1000), []);
     head.push(b'x');
     let told = steps(&head, 1000);
@@ -158,6 +160,16 @@ proptest! {
         let told = steps(&all, piece);
         prop_assert_eq!(&told, &steps(&all, all.len().max(1)));
         let is_over = matches!(told.last(), Some(Step::Connect(_) | Step::Refuse(_)));
-        prop_assert!(is_over || all.len() < http::LONGEST_HEAD);
+        prop_assert!(is_over || all.len() < LONGEST_HEAD);
+    }
+}
+
+#[test]
+fn a_head_in_pieces_is_searched_once() {
+    for repeated in ["x", "\n", "\r", "a: b\r\n"] {
+        let head = format!("CONNECT a:1 HTTP/1.1\r\nx{}", repeated.repeat(LONGEST_HEAD));
+        let head = &head.as_bytes()[..LONGEST_HEAD];
+        let (_, cost) = cost::of(|| steps(head, 1));
+        assert!(cost <= 4 * head.len() as u64, "{repeated:?}: {cost}");
     }
 }

@@ -40,6 +40,7 @@ impl Request {
 /// | `/mute…` | expired, with a tag; nothing to those who know that |
 /// | `/page` | HTML with 40 objects |
 /// | `/upgrade` | another protocol, which echoes |
+/// | `/strange/…` | with a head that no cache reads: `name`, a name with a space; `many`, many fields; `long`, much of one |
 /// | others | no word about caching |
 #[derive(Clone, Default)]
 pub(super) struct Server {
@@ -94,7 +95,8 @@ impl Server {
                 continue;
             }
             writer.write_all(&answer(&request, &body)).ok()?;
-            if ["/close", "/cut"].iter().any(|it| request.target.starts_with(it)) {
+            let is_last = request.field("connection") == Some("close") || first.ends_with("/1.0");
+            if is_last || ["/close", "/cut"].iter().any(|it| request.target.starts_with(it)) {
                 return None;
             }
         }
@@ -143,6 +145,13 @@ fn answer(request: &Request, body: &[u8]) -> Vec<u8> {
     if target.starts_with("/close") {
         return format!("HTTP/1.1 200 OK\r\n{fields}\r\n{text}").into_bytes();
     }
+    let strange = match target.as_str() {
+        "/strange/name" => "X Bad: 1\r\n".to_owned(),
+        "/strange/many" => (0..200).map(|n| format!("X-{n}: 1\r\n")).collect(),
+        "/strange/long" => format!("X: {}\r\n", "a".repeat(70_000)),
+        _ => String::new(),
+    };
+    let fields = format!("{fields}{strange}");
     let length = text.len() + if target.starts_with("/cut") { 1000 } else { 0 };
     format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {length}\r\n\r\n{text}").into_bytes()
 }

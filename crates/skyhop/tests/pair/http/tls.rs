@@ -1,7 +1,9 @@
 //! Sites by TLS: clients and servers of them.
 
+use std::fs::Permissions;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -28,7 +30,9 @@ impl Identity {
         let made = rcgen::generate_simple_self_signed(hosts).unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("certificate"), made.cert.pem()).unwrap();
-        std::fs::write(folder.path().join("key"), made.signing_key.serialize_pem()).unwrap();
+        let key = folder.path().join("key");
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
         Self { made, folder }
     }
 

@@ -113,6 +113,11 @@ impl Measured {
         self.lost * 100 > (self.lost + self.delivered) * percent
     }
 
+    /// Share of the bytes that were lost, 0 to 1.
+    pub(super) fn loss(&self) -> f64 {
+        self.lost as f64 / (self.lost + self.delivered).max(1) as f64
+    }
+
     /// The rate at which the packets were delivered; `None` if there are none.
     pub(super) fn delivered(&self) -> Option<BitRate> {
         BitRate::average(ByteCount::new(self.delivered), self.time)

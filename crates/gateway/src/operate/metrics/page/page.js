@@ -2,7 +2,8 @@
 const EVENTS = {
   "up": ["session up"], "down": ["session down", true], "fade": ["fade begins", true], "fade-end": ["fade ends"],
   "moved": ["address changed"], "rekey": ["new keys"], "tripped": ["rate lowered: most was lost", true],
-  "restored": ["rate restored"], "told": ["rate told"], "bypass": ["connections bypass the gateway", true],
+  "restored": ["rate restored"], "told": ["rate reported"],
+  "overload": ["the rate exceeds the link", true], "overload-end": ["the rate fits the link"], "capacity-fall": ["the link's capacity fell", true], "bypass": ["connections bypass the gateway", true],
   "bypass-end": ["connections intercepted again"], "reload": ["configuration reloaded"], "drain": ["draining", true],
 };
 const MOST_EVENTS = 300;
@@ -11,9 +12,9 @@ let source = null, range = 0, gateway = null, session = null, events = [], own =
 
 const rates = (figure, name, style) => ({ figure, name, style, show: rate });
 const charts = {
-  traffic: new Chart(id("traffic"), "Relayed", [rates("to_hop", "to the hop", "a"), rates("from_hop", "from the hop", "c")], 1000),
-  rates: new Chart(id("rates"), "Rates", [rates("rate", "may send", "b dash"), rates("told", "told", "d dots"), rates("found", "found", "e dots"), rates("sent", "sent", "a"), rates("received", "received", "c")], 1000),
-  delays: new Chart(id("delays"), "Delay", [{ figure: "rtt", name: "round trip", style: "a", show: ms }, { figure: "queue", name: "queue", style: "b", show: ms }], 10),
+  traffic: new Chart(id("traffic"), "All connections together", [rates("to_hop", "towards the satellite", "a"), rates("from_hop", "from the satellite", "c")], 1000),
+  rates: new Chart(id("rates"), "Rates on the satellite link", [rates("rate", "allowed to send", "b dash"), rates("told", "reported by the modem", "d dots"), rates("found", "measured capacity", "e dots"), rates("sent", "sent", "a"), rates("received", "received", "c")], 1000),
+  delays: new Chart(id("delays"), "Delay", [{ figure: "rtt", name: "round trip", style: "a", show: ms }, { figure: "queue", name: "waiting in the link", style: "b", show: ms }], 10),
   losses: new Chart(id("losses"), "Packets lost and restored", [{ figure: "lost", name: "lost, sent again", style: "b", show: perSecond }, { figure: "restored", name: "restored here by FEC", style: "c", show: perSecond }], 1),
   cost: new Chart(id("repair-cost"), "Cost of repairs", [rates("repairs", "FEC repairs sent", "d")], 1000),
 };
@@ -31,14 +32,14 @@ const column = (label, text, more = {}) => ({ label, text, ...more });
 const number = (label, text, more = {}) => column(label, text, { number: true, ...more });
 const COLUMNS = [
   column("peer", row => row.peer, { sort: "peer" }),
-  column("state", row => row.up ? row.state || "up" : "not answering", { sort: "up" }),
-  number("may send", row => rate(row.rate), { sort: "rate" }),
+  column("state", row => row.verdict, { sort: "up" }),
+  number("allowed to send", row => rate(row.rate), { sort: "rate" }),
   number("sent", row => rate(row.sent), { sort: "sent" }),
   number("received", row => rate(row.received), { sort: "received" }),
   number("RTT", row => ms(row.rtt), { sort: "rtt" }),
-  number("queue", row => ms(row.queue), { sort: "queue" }),
+  number("wait", row => ms(row.queue), { sort: "queue" }),
   number("loss", row => percent(row.loss), { sort: "loss" }),
-  number("streams", row => String(row.streams), { sort: "streams" }),
+  number("connections", row => String(row.streams), { sort: "streams" }),
 ];
 const limited = text => text.replaceAll("-", " ");
 const tables = {
@@ -49,9 +50,12 @@ const tables = {
   channels: new Table(id("channels"), [column("channel", row => row.channel + (row.class ? " " + row.class : "")), number("sent", row => count(row.packets_sent)),
     number("sent again", row => count(row.retransmitted)), number("lost", row => count(row.lost)), number("dropped", row => count(row.dropped_full + row.dropped_aqm + row.expired)),
     number("waiting", row => bytes(row.waiting_bytes)), number("queue", row => ms(row.queue_ms)), number("received", row => count(row.packets_received)), number("restored", row => count(row.recovered)), number("missing", row => count(row.missing))]),
+  absent: new Table(id("absent"), [column("terminal", row => row.peer), column("last heard", row => row.silent_s === null ? "never" : lasts(row.silent_s) + " ago"), column("why", row => row.why || "it has not connected since this hub keeps a record")]),
+  strangers: new Table(id("strangers"), [column("from", row => row.address), column("why refused", row => row.key ? "its key " + row.key + " is not permitted" : "it asks for a hub with another key"),
+    number("attempts", row => count(row.attempts)), number("last", row => lasts(row.last_s) + " ago")]),
   connections: new Table(id("connections"), [column("client", row => row.client + (row.client_claimed ? " (claimed)" : "")), column("destination", row => row.destination),
-    number("age", row => lasts(gateway.t - row.since)), number("to hop", row => bytes(row.to_hop_bytes)), number("from hop", row => bytes(row.from_hop_bytes)),
-    column("up limited by", row => limited(row.to_hop_limit)), column("down limited by", row => limited(row.from_hop_limit)),
+    number("age", row => lasts(gateway.t - row.since)), number("towards satellite", row => bytes(row.to_hop_bytes)), number("from satellite", row => bytes(row.from_hop_bytes)),
+    column("towards it, limited by", row => limited(row.to_hop_limit)), column("from it, limited by", row => limited(row.from_hop_limit)),
     number("LAN RTT", row => ms(row.lan_rtt_ms)), number("resent", row => bytes(row.resent_bytes)), number("restored", row => bytes(row.recovered_bytes))]),
 };
 
@@ -118,31 +122,58 @@ function announce(news) {
 
 function show() {
   showGateway();
+  showNextStep();
   showList();
+  showAbsent();
   showSession();
   showConnections();
   showEvents();
 }
 
 function showGateway() {
-  const { role, version, interception: it, traffic, memory, draining_s: draining } = gateway;
-  say(id("role"), role + " " + version);
-  document.title = (session && session.status ? session.status.peer + " – " : "") + "skyhop " + role;
+  const { host, role, version, interception: it, traffic, memory, draining_s: draining } = gateway;
+  say(id("role"), (host ? host + ", " : "") + role + " " + version);
+  document.title = (session && session.status ? session.status.peer + " – " : "") + (host ? host + " – " : "") + "skyhop " + role;
   const reachable = Object.values(list.rows.by).some(row => row.up) || list.total > list.rows.order.length;
-  const [text, good] = draining !== null ? ["draining", false] : it && !it.on ? ["connections pass unaccelerated: " + limited(it.why || ""), false]
-    : role === "solo" || reachable ? ["in service", true] : ["no peer answers", false];
+  const [text, kind] = draining !== null ? ["draining", "bad"] : list.total === 0 && role === "hub" ? ["waiting for terminals", ""]
+    : it && !it.on ? ["connections pass unaccelerated: " + limited(it.why || ""), "bad"]
+    : role === "solo" || reachable ? ["in service", "good"] : [role === "hub" ? "no terminal answers" : "the hub does not answer", "bad"];
   say(id("state"), text);
-  id("state").className = "badge " + (good ? "good" : "bad");
+  id("state").className = "badge " + kind;
   const moved = [traffic.to_hop_bytes + traffic.up_bytes, traffic.from_hop_bytes + traffic.down_bytes];
   tiles(id("facts"), [
     ["running for", lasts(gateway.uptime_s)],
     ["connections", memory.connections.toLocaleString("en"), "of at most " + count(memory.connections_limit)],
     ["carried so far", count(traffic.connections), count(traffic.closed) + " closed, " + count(traffic.reset) + " reset, " + count(traffic.failed) + " failed"],
-    [role === "solo" ? "up" : "to the hop", bytes(moved[0])], [role === "solo" ? "down" : "from the hop", bytes(moved[1])],
-    ["held", bytes(memory.held_bytes), "of at most " + bytes(memory.limit_bytes)], ["resident", bytes(memory.resident_bytes)],
+    [role === "solo" ? "uploaded" : "towards satellite", bytes(moved[0])], [role === "solo" ? "downloaded" : "from satellite", bytes(moved[1])],
+    ["data in memory", bytes(memory.held_bytes), "of at most " + bytes(memory.limit_bytes)], ["memory of the program", bytes(memory.resident_bytes)],
     ...(gateway.dlep ? [["modem", gateway.dlep.state, rate(gateway.dlep.rate_bit_s)]] : []),
   ]);
-  charts.traffic.show(past, range, events.filter(event => !event.peer));
+  // With one session, its own graph of rates shows the same.
+  id("traffic").hidden = list.total === 1 && role !== "solo";
+  if (!id("traffic").hidden) charts.traffic.show(past, range, events.filter(event => !event.peer));
+}
+
+// What to do where nothing is to be seen yet.
+function showNextStep() {
+  const { role, hubs, strangers, absent_total: absent } = gateway;
+  const silent = hubs.find(hub => hub.why);
+  const step = list.total > 0 || role === "solo" ? ""
+    : role === "terminal" ? silent ? `No answer from ${silent.name} at ${silent.address} for ${lasts(silent.silent_s)}: ${silent.why}. Run skyhop doctor with this terminal's file.` : "The session with the hub is being set up."
+    : strangers.length ? "No terminal is connected, but some ask and are refused: see below."
+    : absent ? `No terminal is connected yet. Start one with skyhop terminal; if it stays absent, run skyhop doctor with its file there.`
+    : "No terminal is permitted yet: add a [[terminal]], or invite one with skyhop enrol invite.";
+  say(id("next-step"), step);
+  id("next-step").hidden = !step;
+}
+
+function showAbsent() {
+  const { absent, absent_total: total, strangers } = gateway;
+  id("absent-part").hidden = !total;
+  say(id("absent-title"), plural(total, "absent terminal"));
+  tables.absent.show(absent.map(row => [row.key, row]));
+  id("strangers-part").hidden = !strangers.length;
+  tables.strangers.show(strangers.map(row => [row.key || row.address, row]));
 }
 
 function showList() {
@@ -161,22 +192,22 @@ function showSession() {
   if (id("session").hidden) return;
   const { status: s, now, up } = session;
   say(id("session-title"), s.peer);
-  const [text, good] = !up ? ["session ended", false] : !s.reachable ? ["not answering: fade", false] : s.rate_state === "tripped" ? ["rate lowered", false] : ["up", true];
+  const [text, kind] = !up ? ["session ended", "bad"] : [s.verdict, { good: "good", warn: "", bad: "bad" }[s.health]];
   say(id("session-state"), text);
-  id("session-state").className = "badge " + (good ? "good" : "bad");
+  id("session-state").className = "badge " + kind;
   say(id("session-line"), `${s.address}, for ${lasts(s.since_s)}, packets of ${s.packet_bytes} bytes, ${plural(s.key_changes, "key renewal")}, ${plural(s.outages, "outage")}`);
   const told = s.told_bit_s !== null ? [rate(s.told_bit_s), (s.told_by_modem ? "by the modem " : "by an operator ") + lasts(s.told_age_s || 0) + " ago"]
     : s.rate_source === "fixed" ? [rate(s.rate_state === "tripped" ? null : s.rate_bit_s), "configured"] : ["–", s.rate_source === "auto" ? "measured here" : "no report"];
   tiles(id("figures"), [
-    ["rate told", ...told],
-    ["may send", rate(s.rate_bit_s), s.rate_state || s.rate_source, s.rate_state === "tripped"],
+    ["configured or reported", ...told],
+    ["allowed to send", rate(s.rate_bit_s), s.rate_state || s.rate_source, s.rate_state === "tripped"],
     ["sent now", rate(now.sent), s.rate_bit_s ? Math.round(100 * (now.sent || 0) / s.rate_bit_s) + " % of it" : ""],
     ["received now", rate(now.received)],
-    ["found", rate(s.capacity_bit_s), s.capacity_bit_s === null ? "not measured" : "capacity of the path"],
+    ["capacity", rate(s.capacity_bit_s), s.capacity_bit_s === null ? "not measured" : "measured"],
     ["round trip", ms(s.rtt_ms), s.min_rtt_ms === null ? "" : "at least " + ms(s.min_rtt_ms)],
-    ["queue", ms(s.queue_ms), bytes(s.held_to_send_bytes) + " held"],
+    ["waits in the link", ms(s.queue_ms), bytes(s.held_to_send_bytes) + " not yet acknowledged"],
     ["loss", percent(s.loss), "lately", s.loss > 0.05],
-    ["streams", String(s.streams)],
+    ["connections", String(s.streams)],
     ...(s.ecn ? [["ECN", s.ecn, count(s.ce_reported) + " marked"]] : []),
   ]);
   for (const name of ["rates", "delays", "losses", "cost"]) charts[name].show(session.history, range, own);
@@ -187,7 +218,11 @@ function showSession() {
   showRepairs(s);
   const waits = before && session.t - before.t;
   const sentNow = row => { const old = waits && before.status.classes.find(it => it.name === row.name); return old ? Math.max(row.sent_bytes - old.sent_bytes, 0) * 8 / waits : null; };
-  tables.classes.show(s.classes.map(row => [row.name, { ...row, now: sentNow(row) }]));
+  const classRow = row => [row.name, { ...row, now: sentNow(row) }];
+  const busy = s.classes.filter(row => row.sent_bytes + row.waiting_bytes > 0), idle = s.classes.filter(row => !busy.includes(row));
+  tables.classes.show(busy.map(classRow));
+  id("idle-classes").hidden = !idle.length;
+  say(id("idle-title"), plural(idle.length, "idle class").replace("classs", "classes") + ": " + idle.map(row => row.name).join(", "));
   const used = s.channels.filter(row => row.packets_sent + row.packets_received + row.dropped_full + row.waiting_bytes);
   id("channels-part").hidden = !used.length;
   tables.channels.show(used.map(row => [String(row.channel), row]));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::{ChannelStatus, ClassStatus, LinkStatus, SessionStatus};
+use super::super::{ChannelStatus, ClassStatus, Health, LinkStatus, SessionStatus};
 use super::{bit_rate, bytes, row, seconds};
 
 pub(super) fn rows(text: &mut String, session: &SessionStatus) {
@@ -10,6 +10,11 @@ pub(super) fn rows(text: &mut String, session: &SessionStatus) {
     let (peer, address, since) = (&session.peer, &session.address, seconds(session.since_s));
     let over = if session.over_tcp { " over TCP" } else { "" };
     row(text, "session", &format!("{peer} at {address}{over}, for {since}{silent}"));
+    // A quota that is used up has a row of its own below.
+    let is_known = session.health == Health::Warn && session.exhausted.is_some();
+    if session.health != Health::Good && !is_known {
+        row(text, "", &format!("!! {}", session.verdict));
+    }
     let lines = [path(session), sent(session), received(session), streams(session)];
     lines
         .into_iter()

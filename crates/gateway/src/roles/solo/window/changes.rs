@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use nix::unistd::read;
 use os::Watched;
 use os::netlink::watch_changes;
 use units::Instant;
@@ -33,12 +32,9 @@ impl Changes {
                     self.due = None;
                     return;
                 }
-                ready = self.socket.readable() => {
+                changed = self.socket.discard() => {
                     // Fails only while the runtime shuts down.
-                    let Ok(mut ready) = ready else { return std::future::pending().await };
-                    // ENOBUFS means that changes were lost, which is a change too. What has changed
-                    // does not matter, so messages may be truncated.
-                    while ready.try_io(|fd| Ok(read(fd.get_ref(), &mut [0; 64])?)).is_ok() {}
+                    let Ok(()) = changed else { return std::future::pending().await };
                     self.due.get_or_insert_with(|| clock::now() + PAUSE);
                 }
             }

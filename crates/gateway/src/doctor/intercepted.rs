@@ -1,0 +1,62 @@
+//! Checks what becomes of intercepted connections on this machine.
+
+use pep::config::InterceptConfig;
+
+use super::Finding;
+use crate::intercept::bridges::filtered;
+use crate::intercept::firewall;
+use crate::operate::status::Status;
+
+/// Checks bridges among the clients' interfaces, and rules that intercepted connections do not meet.
+pub(super) fn examine(config: &InterceptConfig) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(filtered(&config.interfaces).iter().map(|bridge| {
+        let text = format!(
+            "frames of {} pass through netfilter (br_netfilter): each SYN takes a detour, and `[dns]` \
+             does not answer questions from there",
+            bridge.name
+        );
+        Finding::warn("bridge", text, bridge.mend())
+    }));
+    let unasked = firewall::unasked();
+    findings.extend((!unasked.is_empty()).then(|| {
+        let text = format!(
+            "forwarding rules (nftables: {}) do not see intercepted connections, which end here",
+            unasked.join(", ")
+        );
+        let mend =
+            "for what they refuse, add a policy with `action = \"bypass\"`; then they decide";
+        Finding::warn("forward rules", text, mend)
+    }));
+    findings
+}
+
+/// Whether the running gateway answers its clients.
+pub(super) fn unanswered(status: &Status) -> Option<Finding> {
+    let unanswered = status.interception.as_ref()?.unanswered.as_ref()?;
+    let text = format!(
+        "{} clients were redirected and never answered: they pass unaccelerated",
+        unanswered.clients
+    );
+    Some(Finding::warn("answers", text, unanswered.suspects.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operate::status::{InterceptionStatus, UnansweredStatus};
+
+    #[test]
+    fn clients_without_answers_are_reported_with_what_may_be_the_cause() {
+        let mut status = Status::default();
+        assert_eq!(unanswered(&status), None);
+        status.interception = Some(InterceptionStatus::default());
+        assert_eq!(unanswered(&status), None);
+        let suspects = "a firewall".to_owned();
+        let unanswered_clients = Some(UnansweredStatus { clients: 2, suspects: suspects.clone() });
+        status.interception =
+            Some(InterceptionStatus { unanswered: unanswered_clients, ..Default::default() });
+        let found = unanswered(&status).unwrap();
+        assert!(found.text.starts_with("2 clients") && found.mend == Some(suspects), "{found:?}");
+    }
+}

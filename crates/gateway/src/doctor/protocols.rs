@@ -1,0 +1,72 @@
+//! Finds configurations with which protocols fail that carry addresses in their data, or compare those of
+//! several connections: FTP above all.
+
+use pep::traffic::{Action, Policy, TCP};
+
+use super::Finding;
+
+/// The control connection of FTP (RFC 959 §8).
+const FTP: u16 = 21;
+
+/// A gateway whose servers see its own address, unless it is `transparent`.
+pub(super) fn of_dialler(transparent: bool) -> Option<Finding> {
+    let finding = || {
+        Finding::warn(
+            "protocols",
+            "servers see this machine's address, not the client's: active FTP fails (`500 Illegal \
+             PORT`), as does media by UDP to the address of a TCP connection",
+            "nothing if clients use passive FTP; otherwise `transparent = true`",
+        )
+    };
+    (!transparent).then(finding)
+}
+
+/// Policies that part the connections of one FTP session.
+pub(super) fn of_policies(policies: &[Policy]) -> Option<Finding> {
+    let parts = |policy: &&Policy| {
+        let takes_ftp = policy.ports.iter().any(|ports| ports.has(TCP, FTP));
+        policy.action != Action::Split && takes_ftp
+    };
+    let policy = policies.iter().find(parts)?;
+    let (name, action) = (&policy.name, policy.action.as_str());
+    Some(Finding::warn(
+        "protocols",
+        format!(
+            "policy {name:?}: `{action}` for port {FTP} alone breaks FTP, whose data connections \
+             then come from another address"
+        ),
+        "give the policy the servers' addresses (`to`) instead of the port",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use pep::traffic::Ports;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_that_parts_control_and_data_connections_is_found() {
+        let policy = |ports: &str, action| Policy {
+            ports: vec![Ports::parse(ports).unwrap()],
+            ..Policy::new("old servers", action)
+        };
+        for (ports, action, parts) in [
+            ("21", Action::Bypass, true),
+            ("tcp/20-21", Action::Tunnel, true),
+            ("udp/21", Action::Bypass, false),
+            ("21", Action::Split, false),
+            ("22", Action::Bypass, false),
+        ] {
+            let found = of_policies(&[policy(ports, action)]);
+            assert_eq!(found.is_some(), parts, "{ports} {action:?}: {found:?}");
+        }
+        assert_eq!(of_policies(&[Policy::new("all", Action::Bypass)]), None);
+    }
+
+    #[test]
+    fn only_servers_that_see_the_gateway_are_spoken_of() {
+        assert_eq!(of_dialler(true), None);
+        assert!(of_dialler(false).unwrap().text.contains("500 Illegal PORT"));
+    }
+}

@@ -1,0 +1,151 @@
+//! The gateway that runs on this machine, and whether the examined file is its own.
+
+use std::path::Path;
+
+use pep::config::{ControlPath, OperationConfig, TerminalConfig};
+use slacp::PublicKey;
+
+use super::{Finding, knock};
+use crate::config::keys::format_public_key;
+use crate::operate::control::{Answer, Control, Request, default_directories};
+use crate::operate::status::{Role, Status};
+use crate::rotation::HubKeys;
+
+const CHECK: &str = "running";
+
+/// A gateway that answers on the control socket of a configuration.
+pub(super) enum Running {
+    /// None does.
+    Nobody,
+    /// It runs with the examined file's identity.
+    Own(Box<Status>),
+    /// It runs with another file. It says nothing about this one.
+    Other(Box<Status>),
+}
+
+impl Running {
+    /// Looks for a gateway of this role. `identity` is the public key in the file.
+    pub(super) fn find(
+        operation: &OperationConfig,
+        role: Role,
+        identity: Option<&PublicKey>,
+    ) -> Self {
+        let Some(status) = ask(operation, role) else { return Self::Nobody };
+        match is_of(&status, operation.file.as_deref(), identity) {
+            true => Self::Own(Box::new(status)),
+            false => Self::Other(Box::new(status)),
+        }
+    }
+
+    /// The status of the gateway with the examined file.
+    pub(super) fn own(&self) -> Option<&Status> {
+        match self {
+            Self::Own(status) => Some(status),
+            Self::Nobody | Self::Other(_) => None,
+        }
+    }
+
+    /// Describes the gateway that runs.
+    pub(super) fn finding(&self) -> Option<Finding> {
+        match self {
+            Self::Nobody => None,
+            Self::Own(status) => Some(Finding::ok(CHECK, describe(status))),
+            Self::Other(status) => Some(Finding::warn(
+                CHECK,
+                format!("{}: not with this file, which is examined by itself", describe(status)),
+                "give the file that it runs with, or restart it with this one",
+            )),
+        }
+    }
+}
+
+fn describe(status: &Status) -> String {
+    let (role, pid) = (status.role.as_str(), status.pid);
+    let from = status.file.as_ref().map(|file| format!(", {file}")).unwrap_or_default();
+    let with = match status.role {
+        Role::Solo => format!("{} connections", status.memory.connections),
+        Role::Hub | Role::Terminal => format!("{} sessions", status.sessions.len()),
+    };
+    format!("a {role} runs (pid {pid}{from}), with {with}")
+}
+
+/// Whether a gateway runs with this file. An earlier version that does not say is taken for it.
+fn is_of(status: &Status, file: Option<&Path>, identity: Option<&PublicKey>) -> bool {
+    match (identity, &status.key) {
+        (Some(identity), Some(key)) => *key == format_public_key(identity),
+        _ => match (file, &status.file) {
+            (Some(file), Some(running)) => file.canonicalize().is_ok_and(|file| {
+                Path::new(running).canonicalize().is_ok_and(|running| running == file)
+            }),
+            _ => true,
+        },
+    }
+}
+
+fn ask(operation: &OperationConfig, role: Role) -> Option<Status> {
+    let name = format!("{}.sock", role.as_str());
+    let paths = match &operation.control {
+        ControlPath::At(path) => vec![path.clone()],
+        ControlPath::Usual => default_directories().iter().map(|at| at.join(&name)).collect(),
+        ControlPath::None => Vec::new(),
+    };
+    let mut control = paths.iter().find_map(|path| Control::connect(path).ok())?;
+    match control.ask(&Request::Status { connections: false }).ok()? {
+        Answer::Status(status) => Some(*status),
+        _ => None,
+    }
+}
+
+/// Whether the hubs of a terminal's file answer: by a session that the terminal has now, otherwise by
+/// asking them.
+pub(super) fn hubs(config: &TerminalConfig, running: &Running) -> Vec<Finding> {
+    let keys = HubKeys::load(config);
+    let hub_keys: Vec<PublicKey> = config.hubs.iter().map(|hub| keys.current(&hub.key)).collect();
+    let written: Vec<String> = hub_keys.iter().map(format_public_key).collect();
+    let sessions = running.own().map_or(&[][..], |status| &status.sessions);
+    let mut findings = Vec::new();
+    if sessions.iter().any(|session| !written.contains(&session.key)) {
+        let what = "the terminal runs with the key of another hub than this file has";
+        findings.push(Finding::warn(CHECK, what, "restart it to use this file"));
+    }
+    for ((hub, key), written) in config.hubs.iter().zip(hub_keys).zip(&written) {
+        let answers = sessions.iter().any(|session| session.key == *written && session.reachable);
+        findings.push(if answers {
+            Finding::ok("hub", format!("{} answers the running terminal", hub.address.as_str()))
+        } else {
+            knock::hub(config, hub, key)
+        });
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use slacp::KeyPair;
+
+    use super::*;
+
+    #[test]
+    fn a_gateway_is_of_the_file_with_its_key_or_for_want_of_one_with_its_path() {
+        let key = |seed| KeyPair::from_private([seed; 32]).public();
+        let with_key = |seed| Status {
+            key: Some(format_public_key(&key(seed))),
+            file: Some("/etc/skyhop/hub.toml".to_owned()),
+            ..Status::default()
+        };
+        assert!(is_of(&with_key(1), None, Some(&key(1))));
+        assert!(!is_of(&with_key(2), Some(Path::new("/etc/skyhop/hub.toml")), Some(&key(1))));
+        assert!(is_of(&Status::default(), None, Some(&key(1))), "an earlier version");
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            path
+        };
+        let (this, other) = (path("a.toml"), path("b.toml"));
+        let solo = Status { file: Some(this.display().to_string()), ..Status::default() };
+        assert!(is_of(&solo, Some(&directory.path().join("./a.toml")), None));
+        assert!(!is_of(&solo, Some(&other), None));
+    }
+}

@@ -1,0 +1,107 @@
+//! SYNs that our nftables table redirects, and the answers that this machine sends to them: headers that
+//! the kernel logs, for [`AnswerWatch`].
+//!
+//! [`AnswerWatch`]: pep::admission::AnswerWatch
+
+use std::io;
+use std::net::SocketAddr;
+
+use nix::errno::Errno;
+use nix::unistd::read;
+use os::Watched;
+use os::netlink::netfilter;
+use pep::traffic::{Packet, segment_of};
+
+use super::netfilter::Slot;
+
+/// Offset of the flags in the TCP header, and the one of an answer (RFC 9293 §3.1).
+const FLAGS: usize = 13;
+const ACK: u8 = 0x10;
+
+/// Receives what is logged.
+pub(crate) struct AnswerTap {
+    socket: Watched,
+    buffer: Vec<u8>,
+}
+
+/// A sign of life, or of its absence, between a client and the listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sighting {
+    /// A SYN from `source` is on its way to the listener.
+    Syn { source: SocketAddr, destination: SocketAddr },
+    /// An answer leaves for `source`.
+    Answer { source: SocketAddr, destination: SocketAddr },
+    /// The kernel had to leave some out.
+    Gap,
+}
+
+impl AnswerTap {
+    /// Subscribes to the watch group of `slot`.
+    ///
+    /// # Errors
+    /// The kernel's refusal: it cannot log, or the group is taken.
+    pub(crate) fn open(slot: Slot) -> io::Result<Self> {
+        let descriptor = netfilter::Socket::open()?.listen_to_headers(slot.watch_group())?;
+        Ok(Self { socket: Watched::new(descriptor)?, buffer: vec![0; 32 << 10] })
+    }
+
+    /// Waits for the next sightings, in the order of their occurrence. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Vec<Sighting> {
+        loop {
+            // Fails only while the runtime shuts down.
+            let Ok(mut ready) = self.socket.readable().await else {
+                return std::future::pending().await;
+            };
+            match ready.try_io(|fd| Ok(read(fd.get_ref(), &mut self.buffer)?)) {
+                Ok(Ok(length)) => {
+                    let packets = netfilter::logged_packets(&self.buffer[..length]);
+                    return packets.filter_map(sighting).collect();
+                }
+                Ok(Err(error)) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => {
+                    return vec![Sighting::Gap];
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Reads the headers of a SYN or of its answer.
+fn sighting(packet: &[u8]) -> Option<Sighting> {
+    let parsed = Packet::parse(packet)?;
+    let [source, destination] = parsed.ports?;
+    let source = SocketAddr::new(parsed.source, source);
+    let destination = SocketAddr::new(parsed.destination, destination);
+    let flags = *packet.get(segment_of(packet)?.start + FLAGS)?;
+    Some(if flags & ACK == 0 {
+        Sighting::Syn { source, destination }
+    } else {
+        Sighting::Answer { source: destination, destination: source }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use pep::traffic::syn_packet;
+
+    use super::*;
+
+    #[test]
+    fn a_syn_and_its_answer_are_told_apart_by_their_headers() {
+        for v6 in [false, true] {
+            let syn = syn_packet(v6, false, b"");
+            let Some(Sighting::Syn { source, destination }) = sighting(&syn) else {
+                panic!("{syn:?}")
+            };
+            assert_eq!((source.port(), destination.port()), (0x1234, 80));
+            let mut answer = syn.clone();
+            answer[segment_of(&syn).unwrap().start + FLAGS] |= ACK;
+            let expected = Sighting::Answer { source: destination, destination: source };
+            assert_eq!(sighting(&answer), Some(expected));
+            // The kernel cuts packets off.
+            assert!(
+                (0..syn.len()).all(|length| sighting(&syn[..length]).is_none_or(|_| length > 30))
+            );
+        }
+    }
+}

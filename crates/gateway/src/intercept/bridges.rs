@@ -1,0 +1,66 @@
+//! Clients' interfaces that are bridges, and whose frames pass through the netfilter hooks of IP
+//! (br_netfilter; Docker switches it on with `net.bridge.bridge-nf-call-iptables=1`).
+//!
+//! The hooks then run within the bridge, before the frame comes up to IP, and not again there. `ip_rcv`
+//! drops the socket that `tproxy` has chosen meanwhile, so a redirected SYN reaches nobody. Marks
+//! survive: established connections work.
+
+use std::fs;
+
+use os::netlink::RouteSocket;
+use pep::traffic::Version;
+
+/// A bridge where `tproxy` does not work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FilteredBridge {
+    pub(crate) name: String,
+    /// Its hardware address.
+    pub(crate) station: [u8; 6],
+    /// Whether IPv4, and IPv6, pass through the hooks.
+    versions: [bool; 2],
+}
+
+impl FilteredBridge {
+    /// Whether the kernel loses the socket of redirected packets.
+    pub(crate) fn loses(&self, version: Version) -> bool {
+        self.versions[usize::from(version == Version::V6)]
+    }
+
+    /// How to make `tproxy` work.
+    pub(crate) fn mend(&self) -> String {
+        let settings = [("ip", Version::V4), ("ip6", Version::V6)];
+        let on = settings.iter().filter(|(_, version)| self.loses(*version));
+        let off: Vec<String> =
+            on.map(|(which, _)| format!("net.bridge.bridge-nf-call-{which}tables=0")).collect();
+        format!(
+            "`sysctl -w {}`, or `ip link set {} type bridge nf_call_iptables 0 nf_call_ip6tables 0` if \
+             only that is set",
+            off.join(" "),
+            self.name
+        )
+    }
+
+    #[cfg(test)]
+    pub(crate) fn example(name: &str) -> Self {
+        Self { name: name.to_owned(), station: [2, 0, 0, 0, 0, 1], versions: [true; 2] }
+    }
+}
+
+/// Those of the interfaces that are such bridges.
+pub(crate) fn filtered(interfaces: &[String]) -> Vec<FilteredBridge> {
+    let everywhere = ["iptables", "ip6tables"].map(|tables| {
+        let setting = format!("/proc/sys/net/bridge/bridge-nf-call-{tables}");
+        fs::read_to_string(setting).ok().map(|on| on.trim() != "0")
+    });
+    // Without the settings, the kernel has no br_netfilter (or has not loaded it).
+    let [Some(v4), Some(v6)] = everywhere else { return Vec::new() };
+    let Ok(mut kernel) = RouteSocket::open() else { return Vec::new() };
+    let filtered = |name: &String| {
+        let bridge = kernel.bridge(name).ok()??;
+        let [own_v4, own_v6] = bridge.filters;
+        let versions = [v4 || own_v4, v6 || own_v6];
+        let (name, station) = (name.clone(), bridge.station);
+        versions.contains(&true).then_some(FilteredBridge { name, station, versions })
+    };
+    interfaces.iter().filter_map(filtered).collect()
+}

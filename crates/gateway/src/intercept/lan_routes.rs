@@ -1,0 +1,408 @@
+//! Where routes lead among the clients' interfaces: to another of their networks, or to another router on
+//! one of them. What is routed there does not lie across the hop and is left alone; what has no route at
+//! all does, so that a terminal needs no default route.
+//!
+//! The kernel decides most of this for each SYN ([`Term::RoutedTo`]), by destination, source and mark. That
+//! look-up has two limits, and only within them addresses are looked up here, when routes or rules change:
+//!
+//! - It does not know the incoming interface, which rules may ask for (`ip rule add iif lan0`).
+//! - It says which interface a route leads out by, not the router. With a default route over a clients'
+//!   interface (a gateway with a single interface) that says nothing.
+//!
+//! Not modelled: rules that ask for incoming interface and mark together; more specific routes over other
+//! interfaces within a prefix that was looked up here. Both leave more alone than they need to.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia,
+};
+use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
+use nix::unistd::read;
+use os::netlink::{RouteSocket, is_absence, watch_changes};
+use pep::traffic::{Prefix, Version};
+
+use super::nft_table::Rule;
+use super::routing::{PROTOCOL, family, is_no_route};
+use super::rule::Term;
+
+/// Most prefixes to look up, each from every interface: every SYN is compared with them.
+const MOST: usize = 256;
+/// Prefixes at most this long stand for everything: `0.0.0.0/1`, `2000::/3`.
+const EVERYTHING_V4: u8 = 1;
+const EVERYTHING_V6: u8 = 3;
+/// Addresses that no router forwards to (RFC 4291 §2.5.6).
+const LINK_LOCAL: Prefix = Prefix::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10);
+
+/// Clients' interfaces that count as this side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Nearby {
+    /// All of them: what lies across the hop is reached by other interfaces.
+    #[default]
+    AllInterfaces,
+    /// The one that a packet came in by. A solo gateway splits connections between its interfaces, of
+    /// which one may lead to the satellite.
+    SameInterface,
+}
+
+/// What is left alone because of its route.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LanRoutes {
+    nearby: Nearby,
+    /// Interfaces that only lead to clients: a route out by one of them stays on this side.
+    inward: Vec<(Version, String)>,
+    /// Addresses that were looked up, longest prefixes first.
+    found: Vec<LanRoute>,
+}
+
+/// Where packets from an interface to a prefix go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LanRoute {
+    from: String,
+    to: Prefix,
+    is_nearby: bool,
+}
+
+impl LanRoutes {
+    /// As [`Self::look_up`]; leaves nothing alone if the kernel refuses.
+    pub(crate) fn of(interfaces: &[String], nearby: Nearby) -> Self {
+        Self::look_up(interfaces, nearby).unwrap_or_else(|error| {
+            tracing::debug!("cannot look up the routes over clients' interfaces: {error}");
+            Self::default()
+        })
+    }
+
+    /// Looks up the routes over these interfaces of clients.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn look_up(interfaces: &[String], nearby: Nearby) -> io::Result<Self> {
+        let mut survey = Survey::of(RouteSocket::open()?, interfaces, nearby)?;
+        let found = survey.found()?;
+        Ok(Self { nearby, inward: survey.inward(), found })
+    }
+
+    /// Routes of each kind, among these interfaces.
+    #[cfg(test)]
+    pub(crate) fn example(interfaces: &[&str]) -> Self {
+        let inward = interfaces.iter().map(|name| (Version::V4, (*name).to_owned())).collect();
+        let found = [("10.4.0.0/16", true), ("fd00:4::/64", false)].map(|(to, is_nearby)| {
+            LanRoute { from: interfaces[0].to_owned(), to: to.parse().unwrap(), is_nearby }
+        });
+        Self { nearby: Nearby::AllInterfaces, inward, found: found.to_vec() }
+    }
+
+    /// Rules for packets that come in by `interface`: those that are routed to clients return, the others
+    /// continue with each of the rules `decide`.
+    pub(crate) fn rules(&self, interface: &str, decide: &[Rule]) -> Vec<Rule> {
+        let from = vec![Term::From(interface.to_owned())];
+        let onward = |to: &[Term]| decide.iter().map(|rule| [&from, to, rule].concat()).collect();
+        let found = self.found.iter().filter(|route| route.from == interface).flat_map(|route| {
+            let to = [Term::Version(Version::of(route.to.address())), Term::To(route.to)];
+            if route.is_nearby {
+                vec![[&from[..], &to, &[Term::Return]].concat()]
+            } else {
+                onward(&to)
+            }
+        });
+        let everywhere = self.nearby == Nearby::AllInterfaces;
+        let inward = self.inward.iter().filter(|(_, through)| everywhere || through == interface);
+        let inward = inward.map(|(version, through)| {
+            let routed = [Term::Version(*version), Term::RoutedTo(through.clone()), Term::Return];
+            [&from[..], &routed].concat()
+        });
+        found.chain(inward).chain(onward(&[])).collect()
+    }
+}
+
+/// Keeps [`LanRoutes`] up to date.
+pub(crate) struct LanWatch {
+    /// Readable after changes; `None` if the kernel does not report them.
+    changes: Option<OwnedFd>,
+    interfaces: Vec<String>,
+    nearby: Nearby,
+    routes: LanRoutes,
+}
+
+impl LanWatch {
+    /// Looks up the routes over these interfaces.
+    pub(crate) fn start(interfaces: &[String], nearby: Nearby) -> Self {
+        let changes = watch_changes().inspect_err(|error| {
+            tracing::warn!("routes over clients' interfaces are not followed: {error}");
+        });
+        let mut watch = Self {
+            changes: changes.ok(),
+            interfaces: interfaces.to_vec(),
+            nearby,
+            routes: LanRoutes::default(),
+        };
+        watch.look_up();
+        watch
+    }
+
+    pub(crate) fn routes(&self) -> &LanRoutes {
+        &self.routes
+    }
+
+    /// Looks the routes up again if something has changed. Returns whether they differ.
+    pub(crate) fn follow(&mut self) -> bool {
+        self.has_changed() && self.look_up()
+    }
+
+    /// Looks up the routes over other interfaces. Returns whether they differ.
+    pub(crate) fn follow_interfaces(&mut self, interfaces: &[String]) -> bool {
+        interfaces.clone_into(&mut self.interfaces);
+        self.look_up()
+    }
+
+    fn has_changed(&self) -> bool {
+        let Some(changes) = &self.changes else { return false };
+        let mut buffer = [0; 8 << 10];
+        let mut changed = false;
+        loop {
+            match read(changes, &mut buffer) {
+                Ok(1..) | Err(Errno::ENOBUFS) => changed = true,
+                _ => return changed,
+            }
+        }
+    }
+
+    fn look_up(&mut self) -> bool {
+        match LanRoutes::look_up(&self.interfaces, self.nearby) {
+            Ok(routes) => std::mem::replace(&mut self.routes, routes) != self.routes,
+            Err(error) => {
+                tracing::debug!("cannot look up the routes over clients' interfaces: {error}");
+                false
+            }
+        }
+    }
+}
+
+/// The routes over the clients' interfaces.
+struct Survey {
+    kernel: RouteSocket,
+    interfaces: Vec<Interface>,
+    nearby: Nearby,
+}
+
+/// An interface of the clients.
+struct Interface {
+    name: String,
+    index: u32,
+    routes: Vec<LanHop>,
+    /// Whether a rule asks for it as the incoming interface.
+    is_in_rules: bool,
+}
+
+/// A route over a clients' interface, with its router; `None` for neighbours.
+struct LanHop {
+    to: Prefix,
+    router: Option<IpAddr>,
+}
+
+impl Interface {
+    /// Routers to which a default route leads, if one leads over this interface.
+    fn uplinks(&self, version: Version) -> impl Iterator<Item = Option<IpAddr>> {
+        let everything = move |hop: &&LanHop| is_everything(hop.to, version);
+        self.routes.iter().filter(everything).map(|hop| hop.router)
+    }
+
+    fn is_uplink(&self, version: Version) -> bool {
+        self.uplinks(version).next().is_some()
+    }
+
+    /// Addresses that neighbours may have.
+    fn neighbours(&self, version: Version) -> impl Iterator<Item = IpAddr> {
+        let direct = self.routes.iter().filter(|hop| hop.router.is_none());
+        direct.filter(move |hop| is_of(hop.to, version)).flat_map(|hop| hosts(hop.to))
+    }
+}
+
+fn is_of(prefix: Prefix, version: Version) -> bool {
+    Version::of(prefix.address()) == version
+}
+
+fn is_everything(prefix: Prefix, version: Version) -> bool {
+    let most = if version == Version::V4 { EVERYTHING_V4 } else { EVERYTHING_V6 };
+    is_of(prefix, version) && prefix.length() <= most
+}
+
+impl Survey {
+    fn of(mut kernel: RouteSocket, names: &[String], nearby: Nearby) -> io::Result<Self> {
+        let in_rules = incoming_interfaces(&mut kernel)?;
+        let mut interfaces = Vec::new();
+        for name in names {
+            // An interface that is not there has no routes.
+            let Ok(index) = if_nametoindex(name.as_str()) else { continue };
+            let routes = kernel.routes_through(index)?;
+            let routes = routes.iter().filter_map(|route| LanHop::of(route, index)).collect();
+            let is_in_rules = in_rules.contains(name);
+            interfaces.push(Interface { name: name.clone(), index, routes, is_in_rules });
+        }
+        Ok(Self { kernel, interfaces, nearby })
+    }
+
+    fn inward(&self) -> Vec<(Version, String)> {
+        let of = |version| {
+            let inward = self.interfaces.iter().filter(move |each| !each.is_uplink(version));
+            inward.map(move |each| (version, each.name.clone()))
+        };
+        of(Version::V4).chain(of(Version::V6)).collect()
+    }
+
+    fn found(&mut self) -> io::Result<Vec<LanRoute>> {
+        let mut found = Vec::new();
+        for version in [Version::V4, Version::V6] {
+            let everywhere = self.nearby == Nearby::AllInterfaces;
+            let is_one_armed =
+                everywhere && self.interfaces.iter().any(|each| each.is_uplink(version));
+            let asking = self.interfaces.iter().enumerate();
+            let asking = asking
+                .filter(|(_, each)| each.is_in_rules || is_one_armed || each.is_uplink(version));
+            let asking: Vec<usize> = asking.map(|(place, _)| place).collect();
+            for place in asking {
+                let Interface { name, index, .. } = &self.interfaces[place];
+                let (name, index) = (name.clone(), *index);
+                let Some(source) = self.neighbour(place, version) else { continue };
+                for to in self.prefixes(version) {
+                    let Some(is_nearby) = self.is_nearby((source, index), to)? else { continue };
+                    found.push(LanRoute { from: name.clone(), to, is_nearby });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// An address of a neighbour by this interface, as the source of a packet to look up.
+    fn neighbour(&mut self, place: usize, version: Version) -> Option<IpAddr> {
+        let mut neighbours = self.interfaces[place].neighbours(version);
+        neighbours.find(|it| {
+            self.kernel.route(*it).is_ok_and(|route| route.header.kind == RouteType::Unicast)
+        })
+    }
+
+    /// Prefixes that routes over the interfaces lead to, longest first.
+    fn prefixes(&self, version: Version) -> Vec<Prefix> {
+        let all = self.interfaces.iter().flat_map(|each| &each.routes).map(|hop| hop.to);
+        let specific = all.filter(|to| {
+            is_of(*to, version) && !is_everything(*to, version) && !LINK_LOCAL.covers(*to)
+        });
+        let sorted: BTreeSet<_> =
+            specific.map(|to| (u8::MAX - to.length(), to.address())).collect();
+        if sorted.len() > MOST {
+            tracing::debug!("looked up {MOST} of {} routes over clients' interfaces", sorted.len());
+        }
+        let prefix = |(rank, address): (u8, IpAddr)| Prefix::around(address, u8::MAX - rank);
+        sorted.into_iter().take(MOST).filter_map(prefix).collect()
+    }
+
+    /// Whether packets with this source and incoming interface are routed to clients, or to another router
+    /// than the default route's; `None` if they are routed nowhere, or to this machine.
+    fn is_nearby(&mut self, from: (IpAddr, u32), to: Prefix) -> io::Result<Option<bool>> {
+        let everywhere = self.nearby == Nearby::AllInterfaces;
+        for address in hosts(to) {
+            let route = match self.kernel.route_from(from, address) {
+                Ok(route) if route.header.kind == RouteType::Unicast => route,
+                Ok(_) => continue,
+                Err(error) if is_no_route(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let version = Version::of(address);
+            let mut nearby = self.interfaces.iter().filter(|it| everywhere || it.index == from.1);
+            let through = nearby.find(|each| device_of(&route) == Some(each.index));
+            let router = router_of(&route.attributes);
+            return Ok(Some(through.is_some_and(|it| it.uplinks(version).all(|up| up != router))));
+        }
+        Ok(None)
+    }
+}
+
+impl LanHop {
+    /// The route's part over the device; `None` for routes that do not forward packets, and our own.
+    fn of(route: &RouteMessage, device: u32) -> Option<Self> {
+        if route.header.kind != RouteType::Unicast || route.header.protocol == PROTOCOL {
+            return None;
+        }
+        let v4 = route.header.address_family == family(Version::V4);
+        let mut to: IpAddr =
+            if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let mut router = router_of(&route.attributes);
+        for attribute in &route.attributes {
+            match attribute {
+                RouteAttribute::Destination(RouteAddress::Inet(address)) => to = (*address).into(),
+                RouteAttribute::Destination(RouteAddress::Inet6(address)) => to = (*address).into(),
+                RouteAttribute::MultiPath(hops) => {
+                    let hop = hops.iter().find(|hop| hop.interface_index == device)?;
+                    router = router_of(&hop.attributes);
+                }
+                _ => {}
+            }
+        }
+        let to = Prefix::around(to, route.header.destination_prefix_length)?;
+        Some(Self { to, router })
+    }
+}
+
+fn router_of(attributes: &[RouteAttribute]) -> Option<IpAddr> {
+    attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Gateway(RouteAddress::Inet(router)) => Some((*router).into()),
+        RouteAttribute::Gateway(RouteAddress::Inet6(router)) => Some((*router).into()),
+        RouteAttribute::Via(RouteVia::Inet(router)) => Some((*router).into()),
+        RouteAttribute::Via(RouteVia::Inet6(router)) => Some((*router).into()),
+        _ => None,
+    })
+}
+
+fn device_of(route: &RouteMessage) -> Option<u32> {
+    route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Oif(device) => Some(*device),
+        _ => None,
+    })
+}
+
+/// A few hosts of a prefix, of which routers have the first by habit.
+fn hosts(prefix: Prefix) -> impl Iterator<Item = IpAddr> {
+    let address = prefix.address();
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    let free = bits - u32::from(prefix.length());
+    let last = 1u128.checked_shl(free).map_or(u128::MAX, |size| size - 1);
+    let numbers = match last {
+        0 | 1 => vec![0, last],
+        _ => vec![last / 2, 1, last - 1],
+    };
+    numbers.into_iter().map(move |number| match address {
+        IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits() | number as u32).into(),
+        IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits() | number).into(),
+    })
+}
+
+/// Incoming interfaces for which there are rules.
+fn incoming_interfaces(kernel: &mut RouteSocket) -> io::Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for version in [Version::V4, Version::V6] {
+        let mut rule = RuleMessage::default();
+        rule.header.family = family(version);
+        let rules = match kernel.list(RouteNetlinkMessage::GetRule(rule)) {
+            Ok(rules) => rules,
+            Err(error) if is_absence(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        for rule in rules {
+            let RouteNetlinkMessage::NewRule(rule) = rule else { continue };
+            names.extend(rule.attributes.into_iter().filter_map(|attribute| match attribute {
+                RuleAttribute::Iifname(name) => Some(name),
+                _ => None,
+            }));
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! Terminals without a session: permitted ones that are absent, and strangers.
+
+use serde::{Deserialize, Serialize};
+use slacp::Stranger;
+use units::Instant;
+
+use crate::config::keys::format_public_key;
+
+/// A permitted terminal without a session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct AbsentStatus {
+    /// Name in the hub's configuration.
+    pub peer: String,
+    /// Public key (base64).
+    pub key: String,
+    /// When it was last heard, in Unix seconds; `None` if never, as far as the hub's `state` shows.
+    pub last_heard_unix_s: Option<u64>,
+    /// Time since then.
+    pub silent_s: Option<f64>,
+    /// How its last session ended.
+    pub why: Option<String>,
+}
+
+/// A machine that asks a hub for a session and is not answered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct StrangerStatus {
+    /// Source of its last message.
+    pub address: String,
+    /// Its public key (base64), which is not permitted; `None` if it asks for a hub with another key.
+    pub key: Option<String>,
+    /// Number of messages.
+    pub attempts: u64,
+    /// Time since its first message.
+    pub since_s: f64,
+    /// Time since its last message.
+    pub last_s: f64,
+}
+
+impl StrangerStatus {
+    pub(crate) fn new(now: Instant, stranger: &Stranger) -> Self {
+        Self {
+            address: stranger.address.to_string(),
+            key: stranger.key.as_ref().map(format_public_key),
+            attempts: stranger.attempts,
+            since_s: now.saturating_since(stranger.first).as_secs_f64(),
+            last_s: now.saturating_since(stranger.last).as_secs_f64(),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A watchdog for tests, in debug builds only: it ends the process if a thread of the gateway works for too
+//! long without a look at its sockets and timers, so that a test of a hostile peer fails.
+//!
+//! It counts processor time of the thread, not time on the clock: a busy machine triggers nothing. A task
+//! sleeps for a moment again and again; what the thread has computed between two of its turns is at least
+//! what the longest poll of any task has.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use nix::time::ClockId;
+use tokio::runtime::Runtime;
+
+/// The most processor time between two looks, in milliseconds. Without it, nothing is watched.
+const VARIABLE: &str = "SKYHOP_WATCHDOG";
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Watches the thread that runs this runtime, if asked to.
+pub(super) fn start(runtime: &Runtime) {
+    let most = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
+    if let Some(most) = most.map(Duration::from_millis) {
+        runtime.spawn(watch(most));
+    }
+}
+
+async fn watch(most: Duration) {
+    follow(|took| {
+        if took > most {
+            let _ = writeln!(
+                std::io::stderr(),
+                "watchdog: the thread worked for {took:?} at once; {most:?} are permitted"
+            );
+            std::process::abort();
+        }
+    })
+    .await;
+}
+
+/// Says again and again for how long the thread has worked since it last looked at sockets and timers.
+pub(crate) async fn follow(worked: impl Fn(Duration)) {
+    let mut before = thread_time();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = thread_time();
+        worked(now - before);
+        before = now;
+    }
+}
+
+/// Processor time of the calling thread.
+pub(crate) fn thread_time() -> Duration {
+    ClockId::CLOCK_THREAD_CPUTIME_ID.now().map(Duration::from).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Computes for at least this long.
+    fn compute(time: Duration) {
+        let begin = thread_time();
+        while thread_time() - begin < time {}
+    }
+
+    /// The test runs itself again, with the variable.
+    #[test]
+    fn a_long_poll_ends_the_process() {
+        let work = |poll: u64| {
+            let runtime = super::super::start(false).unwrap();
+            runtime.block_on(async {
+                for _ in 0..50 {
+                    tokio::time::sleep(LOOK).await;
+                    compute(Duration::from_millis(poll));
+                }
+            });
+        };
+        if let Ok(poll) = std::env::var("SKYHOP_TEST_POLL") {
+            return work(poll.parse().unwrap());
+        }
+        for (poll, is_well) in [(10, true), (60, false)] {
+            let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+            again.args(["--exact", "runtime::watchdog::tests::a_long_poll_ends_the_process"]);
+            again.arg("--nocapture");
+            again.env(VARIABLE, "50").env("SKYHOP_TEST_POLL", poll.to_string());
+            let output = again.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((output.status.success(), said.contains("watchdog")), (is_well, !is_well));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Shares the connections that a gateway may carry among clients, and chooses those that give way when
+//! there are too many. No I/O, no clock.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use units::Instant;
+
+/// A client may have this many times as many connections as are free: alone, seven eighths of all.
+const GREEDIEST: u64 = 7;
+/// Connections give way when they have been idle for longer than this: then a client expects that an
+/// address translator on the way may have forgotten them (RFC 5382 §5 asks for two hours, many keep
+/// them for minutes).
+const IDLE: Duration = Duration::from_secs(60);
+
+/// The connections of clients, which are addresses or networks ([`slacp::client_network`]).
+#[derive(Debug, Default)]
+pub struct ConnectionShares {
+    all: u64,
+    clients: BTreeMap<IpAddr, u64>,
+}
+
+impl ConnectionShares {
+    /// Counts a new connection.
+    pub fn enter(&mut self, client: IpAddr) {
+        self.all += 1;
+        *self.clients.entry(client).or_default() += 1;
+    }
+
+    /// Counts a connection that has ended.
+    pub fn leave(&mut self, client: IpAddr) {
+        self.all -= 1;
+        if let Some(count) = self.clients.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                self.clients.remove(&client);
+            }
+        }
+    }
+
+    /// Number of connections.
+    pub fn count(&self) -> u64 {
+        self.all
+    }
+
+    /// Whether a client may have another connection if there may be `most`.
+    pub fn admits(&self, client: IpAddr, most: u64) -> bool {
+        self.of(client) < most.saturating_sub(self.all).saturating_mul(GREEDIEST)
+    }
+
+    /// Whether a client has most of the connections, while others have some too: then the far side's
+    /// refusal to carry more of them says nothing about others.
+    pub fn is_dominated_by(&self, client: IpAddr) -> bool {
+        let held = self.of(client);
+        held < self.all && 2 * held > self.all
+    }
+
+    fn of(&self, client: IpAddr) -> u64 {
+        self.clients.get(&client).copied().unwrap_or(0)
+    }
+}
+
+/// A connection that may give way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdleConnection {
+    /// Its number in the gateway's register.
+    pub id: u64,
+    /// Its client.
+    pub client: IpAddr,
+    /// When it last carried something.
+    pub since: Instant,
+}
+
+/// Chooses up to `count` connections to give way at `now`: those of the clients that have most of them,
+/// the longest idle first.
+pub fn give_way(
+    now: Instant,
+    connections: impl Iterator<Item = IdleConnection>,
+    count: usize,
+) -> Vec<u64> {
+    let mut clients = BTreeMap::<IpAddr, (u64, Vec<(Instant, u64)>)>::new();
+    for IdleConnection { id, client, since } in connections {
+        let (held, idle) = clients.entry(client).or_default();
+        *held += 1;
+        if now.saturating_since(since) > IDLE {
+            idle.push((since, id));
+        }
+    }
+    // The longest idle last.
+    clients.values_mut().for_each(|(_, idle)| idle.sort_unstable_by(|a, b| b.cmp(a)));
+    let mut chosen = Vec::new();
+    while chosen.len() < count {
+        let candidates = clients.values_mut().filter(|(_, idle)| !idle.is_empty());
+        let rank = |(held, idle): &&mut (u64, Vec<(Instant, u64)>)| {
+            (*held, std::cmp::Reverse(idle.last().copied()))
+        };
+        let Some((held, idle)) = candidates.max_by_key(rank) else { break };
+        *held -= 1;
+        chosen.extend(idle.pop().map(|(_, id)| id));
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(number: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, number])
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    /// How many connections a client gets of `most`.
+    fn fill(shares: &mut ConnectionShares, of: u8, most: u64) -> u64 {
+        let mut count = 0;
+        while shares.admits(client(of), most) {
+            shares.enter(client(of));
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn clients_that_take_what_they_get_leave_others_some() {
+        let mut shares = ConnectionShares::default();
+        assert_eq!(fill(&mut shares, 1, 1024), 896);
+        assert_eq!([2, 3].map(|number| fill(&mut shares, number, 1024)), [112, 14]);
+        (0..500).for_each(|_| shares.leave(client(1)));
+        assert!(fill(&mut shares, 9, 1024) > 400, "what is given back is there for others");
+    }
+
+    #[test]
+    fn a_refusal_concerns_the_client_that_has_most() {
+        let mut shares = ConnectionShares::default();
+        (0..10).for_each(|_| shares.enter(client(1)));
+        assert!(!shares.is_dominated_by(client(1)), "there is nobody else");
+        shares.enter(client(2));
+        assert!(shares.is_dominated_by(client(1)) && !shares.is_dominated_by(client(2)));
+    }
+
+    #[test]
+    fn the_longest_idle_connections_of_the_largest_clients_give_way() {
+        let connection =
+            |id, of, seconds| IdleConnection { id, client: client(of), since: at(seconds) };
+        let all = [
+            connection(1, 1, 5),
+            connection(2, 1, 3),
+            connection(3, 1, 4),
+            connection(4, 1, 190),
+            connection(5, 2, 1),
+            connection(6, 2, 7),
+        ];
+        assert_eq!(give_way(at(200), all.into_iter(), 1), [2]);
+        assert_eq!(give_way(at(200), all.into_iter(), 3), [2, 3, 5]);
+        assert_eq!(give_way(at(200), all.into_iter(), 9).len(), 5, "one is in use");
+        assert_eq!(give_way(at(60), all.into_iter(), 9), Vec::<u64>::new());
+    }
+}

@@ -1,0 +1,81 @@
+//! What the decoders of a session share.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use zstd_safe::{DCtx, DParameter, ResetDirective};
+
+use super::{Malformed, Slot, Slots, WINDOW, dictionary};
+
+/// Contexts kept for the next frame: those of one direction whose frames follow each other, and one more.
+const SPARE: usize = 2;
+
+/// Work of preparing a context that is new, or was in use before, in [units](super::Decoder::work).
+const NEW: u64 = 20_000;
+const USED: u64 = 1_000;
+
+type Spare = Arc<Mutex<Vec<DCtx<'static>>>>;
+
+/// A number of decompression contexts, which are used again: to create one costs more than what a peer
+/// pays for a frame. Clones share them.
+#[derive(Clone)]
+pub struct DecoderPool {
+    slots: Slots,
+    spare: Spare,
+}
+
+/// A context that decompresses a frame; it returns to its pool when dropped.
+pub(super) struct PooledContext {
+    /// `None` only while it is dropped.
+    context: Option<DCtx<'static>>,
+    spare: Spare,
+    _slot: Slot,
+}
+
+impl DecoderPool {
+    /// A pool of which so many contexts are in use at a time.
+    pub fn new(most: usize) -> Self {
+        Self { slots: Slots::new(most), spare: Arc::default() }
+    }
+
+    /// Takes a context for a frame; returns the work of that, too.
+    pub(super) fn take(&self, has_dictionary: bool) -> Result<(PooledContext, u64), Malformed> {
+        let open = self.slots.taken();
+        let slot = self.slots.take().ok_or(Malformed::TooMany { open })?;
+        // A panic elsewhere leaves contexts as they were.
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let (context, work) = match spare {
+            Some(context) => (context, USED),
+            None => (DCtx::try_create().ok_or(Malformed::Frame)?, NEW),
+        };
+        let spare = Arc::clone(&self.spare);
+        let mut pooled = PooledContext { context: Some(context), spare, _slot: slot };
+        pooled.prepare(has_dictionary).ok_or(Malformed::Frame)?;
+        Ok((pooled, work))
+    }
+}
+
+impl PooledContext {
+    fn prepare(&mut self, has_dictionary: bool) -> Option<()> {
+        let context = self.get();
+        context.reset(ResetDirective::SessionAndParameters).ok()?;
+        // In range.
+        context.set_parameter(DParameter::WindowLogMax(WINDOW)).ok()?;
+        if has_dictionary {
+            context.ref_ddict(&dictionary::OF_DECODERS).ok()?;
+        }
+        Some(())
+    }
+
+    pub(super) fn get(&mut self) -> &mut DCtx<'static> {
+        self.context.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for PooledContext {
+    fn drop(&mut self) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE {
+            spare.extend(self.context.take());
+        }
+    }
+}

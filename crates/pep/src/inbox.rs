@@ -1,0 +1,112 @@
+//! Bytes that have arrived on a connection and are not used yet.
+
+use crate::cost;
+
+/// A buffer that is filled at the end and used from the front. The cost per byte does not depend on
+/// how small the parts are that are used: the space of used bytes is reclaimed only once they are at
+/// least as many as those that have to be moved for it.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    bytes: Vec<u8>,
+    /// Length of the used part.
+    used: usize,
+}
+
+impl Inbox {
+    /// Appends bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.room().extend_from_slice(bytes);
+        cost::count(bytes.len());
+    }
+
+    /// Where to append bytes. Nothing else may be done with it.
+    pub fn room(&mut self) -> &mut Vec<u8> {
+        let unused = self.bytes.len() - self.used;
+        if self.used >= unused {
+            cost::count(unused);
+            self.bytes.drain(..self.used);
+            self.used = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// The bytes that are not used yet.
+    pub fn unused(&self) -> &[u8] {
+        &self.bytes[self.used..]
+    }
+
+    /// Marks the first `count` unused bytes as used. An inbox without unused bytes holds no memory.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn consume(&mut self, count: usize) {
+        self.used += count;
+        assert!(self.used <= self.bytes.len(), "more is used than there is");
+        if self.used == self.bytes.len() {
+            *self = Self::default();
+        }
+    }
+
+    /// Number of unused bytes.
+    pub fn len(&self) -> usize {
+        self.unused().len()
+    }
+
+    /// Whether all bytes are used.
+    pub fn is_empty(&self) -> bool {
+        self.unused().is_empty()
+    }
+
+    /// The unused bytes; nothing stays.
+    pub fn take(&mut self) -> Vec<u8> {
+        let Self { mut bytes, used } = std::mem::take(self);
+        bytes.drain(..used);
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn bytes_come_out_in_order_and_move_at_most_once_for_each_that_is_used(
+            steps in prop::collection::vec((0..300usize, 0..300usize), 0..100),
+        ) {
+            let (mut inbox, mut expected) = (Inbox::default(), VecDeque::new());
+            let (mut number, mut pushed) = (0u8, 0);
+            let ((), cost) = cost::of(|| for (push, consume) in steps {
+                let bytes: Vec<u8> = std::iter::repeat_with(|| { number = number.wrapping_add(1); number }).take(push).collect();
+                inbox.push(&bytes);
+                pushed += push as u64;
+                expected.extend(bytes);
+                let consume = consume.min(inbox.len());
+                assert!(inbox.unused().iter().eq(expected.iter()));
+                inbox.consume(consume);
+                expected.drain(..consume);
+            });
+            prop_assert!(cost <= 2 * pushed);
+            prop_assert!(inbox.take().iter().eq(expected.iter()) && inbox.is_empty());
+        }
+    }
+
+    /// The case that a buffer drained for each part makes quadratic.
+    #[test]
+    fn small_parts_of_much_cost_no_more_than_large_ones() {
+        let ((), cost) = cost::of(|| {
+            let mut inbox = Inbox::default();
+            for _ in 0..16 {
+                inbox.push(&[4; 64 << 10]);
+                while inbox.len() > 1000 {
+                    inbox.consume(1);
+                }
+            }
+        });
+        assert!(cost <= 16 * (65 << 10), "{cost}");
+    }
+}

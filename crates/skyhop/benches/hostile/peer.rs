@@ -1,0 +1,98 @@
+//! A terminal with a valid key that sends what it likes: an endpoint on a socket.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use lab::{Node, find_netns};
+use slacp::{Config, Endpoint, Event, Open, SessionId, StreamId};
+use units::{BitRate, Machine};
+
+use crate::gateways::Keys;
+
+const HUB_PORT: u16 = 5900;
+/// Time between looks at the socket.
+const LOOK: Duration = Duration::from_millis(1);
+/// Time for a session.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The second terminal.
+pub(crate) struct Peer {
+    pub(crate) endpoint: Endpoint,
+    session: Option<SessionId>,
+    socket: UdpSocket,
+    begin: Instant,
+    sent: usize,
+}
+
+impl Peer {
+    /// Sets up a session as the second terminal, which sends as fast as its link.
+    pub(crate) fn connect(keys: &Keys) -> Self {
+        let node = Node::terminal(2).expect("there are two");
+        let bind = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port");
+        let socket = find_netns(node).expect("a lab").run(bind);
+        socket.set_read_timeout(Some(LOOK)).expect("a timeout");
+        let hub = SocketAddr::from((Node::Hub.address4(), HUB_PORT));
+        let mut config = Config::new(BitRate::from_mbit(50));
+        config.decompressors = 4;
+        let (identity, hub_key) = keys.of_terminal(2);
+        let endpoint = Endpoint::terminal(config, identity, hub_key, vec![hub], [7; 32]);
+        let begin = Instant::now();
+        let mut peer = Self { endpoint, session: None, socket, begin, sent: 0 };
+        while peer.session.is_none() {
+            assert!(begin.elapsed() < PATIENCE, "no session");
+            peer.turn();
+            let up = |(session, event)| matches!(event, Event::Up { .. }).then_some(session);
+            peer.session = peer.endpoint.poll_event().and_then(up);
+        }
+        peer
+    }
+
+    pub(crate) fn session(&self) -> SessionId {
+        self.session.expect("it is up")
+    }
+
+    pub(crate) fn now(&self) -> units::Instant {
+        // Zero is reserved for the time before everything.
+        units::Instant::from_nanos(1) + self.begin.elapsed()
+    }
+
+    /// Opens a stream to a destination.
+    pub(crate) fn open(&mut self, destination: SocketAddr, compressed: bool) -> Option<StreamId> {
+        let source = (Node::client(2)?.address4(), 40_000).into();
+        let (now, open) = (self.now(), Open { destination, source, dscp: None });
+        let opened = match compressed {
+            true => self.endpoint.open_compressed(now, self.session(), open),
+            false => self.endpoint.open(now, self.session(), open),
+        };
+        opened.ok()
+    }
+
+    /// Sends what may be sent, and receives what has come. Returns the bytes sent since the last call.
+    pub(crate) fn turn(&mut self) -> usize {
+        let (mut datagram, mut buffer) = (Vec::new(), [0; 2048]);
+        let now = self.now();
+        if self.endpoint.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        while let Some(to) = self.endpoint.poll_transmit(now, &mut datagram) {
+            self.sent += datagram.len();
+            // What the socket does not take is lost, as on the way.
+            let _ = self.socket.send_to(&datagram, to);
+        }
+        loop {
+            match self.socket.recv_from(&mut buffer) {
+                Ok((count, from)) => {
+                    let now = self.now();
+                    self.endpoint.handle_datagram(now, from, &mut buffer[..count]);
+                }
+                Err(error) => {
+                    let is_silent =
+                        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+                    assert!(is_silent || error.kind() == ErrorKind::ConnectionRefused, "{error}");
+                    return std::mem::take(&mut self.sent);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Standard output and standard error of the commands.
+//!
+//! Neither ever ends a command by a panic, as the macros of `std` do. A closed standard output (`| head`)
+//! is not a failure, and ends what would print for ever; another failure to write there is one. Standard
+//! error has nobody left to tell: what cannot be written there is lost.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+/// Whether standard output still has a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    Reads,
+    Gone,
+}
+
+/// Prints to standard output for as long as somebody reads it.
+pub(crate) fn print_to_reader(text: &str) -> anyhow::Result<Reader> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    reader_after(written)
+}
+
+/// Prints to standard output.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    print_to_reader(text).map(drop)
+}
+
+/// Prints a line to standard error.
+pub(crate) fn say(line: impl Display) {
+    // In one piece, so that lines of several processes do not mix.
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Prints an error on one line.
+pub(crate) fn complain(text: &str) -> ExitCode {
+    say(format_args!("skyhop: {text}"));
+    ExitCode::from(crate::USAGE)
+}
+
+/// Prints help, with colours where standard output shows them.
+pub(crate) fn print_help(help: &clap::Error) -> anyhow::Result<()> {
+    reader_after(help.print()).map(drop)
+}
+
+fn reader_after(written: io::Result<()>) -> anyhow::Result<Reader> {
+    match written {
+        Ok(()) => Ok(Reader::Reads),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(error).context("cannot write to standard output"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_reader_that_left_is_no_failure() {
+        assert_eq!(reader_after(Ok(())).unwrap(), Reader::Reads);
+        let left = io::ErrorKind::BrokenPipe.into();
+        assert_eq!(reader_after(Err(left)).unwrap(), Reader::Gone);
+        let error = reader_after(Err(io::ErrorKind::StorageFull.into())).unwrap_err();
+        assert_eq!(format!("{error:#}"), "cannot write to standard output: no storage space");
+    }
+}

@@ -1,0 +1,63 @@
+//! Selects one of the gateways that run on this machine.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use gateway::control::{Control, ControlError};
+use gateway::status::Role;
+
+/// Options of commands for a running gateway.
+#[derive(clap::Args)]
+pub(crate) struct Which {
+    /// Control socket of the gateway, if not in the default directory
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Role of the gateway, if several run on this machine
+    #[arg(long, value_enum, conflicts_with = "control")]
+    role: Option<RoleName>,
+}
+
+/// A role on the command line.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum RoleName {
+    Hub,
+    Terminal,
+    Solo,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Self {
+        match name {
+            RoleName::Hub => Self::Hub,
+            RoleName::Terminal => Self::Terminal,
+            RoleName::Solo => Self::Solo,
+        }
+    }
+}
+
+impl Which {
+    /// The selected gateway, or the only one.
+    pub(crate) fn one(&self) -> Result<Control, ControlError> {
+        Control::one(self.control.as_deref(), self.role.map(Role::from))
+    }
+
+    /// As [`Self::one`], for what only a hub can do: of several gateways, the only hub.
+    pub(crate) fn hub(&self) -> Result<Control, ControlError> {
+        match self.one() {
+            Err(ControlError::Several { running })
+                if running.iter().filter(|each| each.role == Some(Role::Hub)).count() == 1 =>
+            {
+                Control::one(None, Some(Role::Hub))
+            }
+            one => one,
+        }
+    }
+
+    /// All gateways that are meant.
+    pub(crate) fn all(&self) -> Result<Vec<Control>, ControlError> {
+        if self.control.is_some() {
+            return Ok(vec![self.one()?]);
+        }
+        Control::all(self.role.map(Role::from))
+    }
+}

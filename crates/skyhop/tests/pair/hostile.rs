@@ -1,0 +1,92 @@
+//! Peers that make a hub work: no turn of its thread takes longer than its watchdog permits, and what others
+//! do goes on. How well, `benches/hostile` measures.
+
+use std::time::Duration;
+
+use crate::common::as_myself;
+
+#[path = "../../benches/hostile/empty_frames.rs"]
+mod empty_frames;
+#[path = "../../benches/hostile/gzip_page.rs"]
+mod gzip_page;
+#[path = "../../benches/hostile/hellos.rs"]
+mod hellos;
+#[path = "../../benches/hostile/keepalives.rs"]
+mod keepalives;
+#[path = "../../benches/hostile/openings.rs"]
+mod openings;
+#[path = "../../benches/hostile/peer.rs"]
+mod peer;
+#[path = "../../benches/hostile/probe.rs"]
+mod probe;
+#[allow(dead_code, reason = "a benchmark uses the rest")]
+#[path = "../../benches/hostile/scene.rs"]
+mod scene;
+
+use self::scene::{Case, Times};
+
+const LINK: [&str; 8] =
+    ["--rate", "50Mbit/s", "--return-rate", "50Mbit/s", "--delay", "10ms", "--terminals", "2"];
+const TIMES: Times = Times {
+    settle: Duration::from_millis(200),
+    alone: Duration::from_millis(200),
+    beside: Duration::from_secs(4),
+};
+/// Ends a gateway whose thread is busy for longer, in milliseconds of processor time.
+const WATCHED: &str = "SKYHOP_WATCHDOG=50";
+
+fn attack(program: &str) {
+    as_myself(|runner| runner.inside_with(&LINK, program, WATCHED));
+}
+
+/// Runs a case; a hub that its watchdog has ended serves nobody any more.
+fn survives(case: &Case) {
+    let figures = scene::measure(case, &TIMES);
+    println!("{}: {figures}", case.name);
+    assert!(figures.attack > 0.0, "nothing was sent");
+}
+
+#[test]
+fn empty_frames_hold_up_nobody() {
+    attack("hostile::inside_empty_frames");
+}
+
+pub(crate) fn inside_empty_frames() {
+    survives(&empty_frames::CASE);
+}
+
+#[test]
+fn a_page_that_is_one_tag_holds_up_nobody() {
+    attack("hostile::inside_gzip_page");
+}
+
+pub(crate) fn inside_gzip_page() {
+    survives(&gzip_page::CASE);
+}
+
+#[test]
+fn messages_of_a_byte_hold_up_nobody() {
+    attack("hostile::inside_keepalives");
+}
+
+pub(crate) fn inside_keepalives() {
+    survives(&keepalives::CASE);
+}
+
+#[test]
+fn openings_hold_up_nobody() {
+    attack("hostile::inside_openings");
+}
+
+pub(crate) fn inside_openings() {
+    survives(&openings::CASE);
+}
+
+#[test]
+fn hellos_hold_up_nobody() {
+    attack("hostile::inside_hellos");
+}
+
+pub(crate) fn inside_hellos() {
+    survives(&hellos::CASE);
+}

@@ -1,0 +1,44 @@
+//! What the owner should know about the link: a rate that exceeds it, and falls of its capacity.
+
+use units::Instant;
+
+use super::Session;
+use crate::rate::{Auto, CapacityWatch};
+use crate::{Event, LogEvent};
+
+/// What has been reported so far.
+#[derive(Debug, Default)]
+pub(super) struct LinkWatch {
+    /// The rate was last reported to exceed the link.
+    exceeds: bool,
+    capacity: CapacityWatch,
+}
+
+impl Session {
+    /// Reports what acknowledgements and losses have shown.
+    pub(super) fn watch_link(&mut self, now: Instant) {
+        let overload = self.rate.overload().copied();
+        if overload.is_some() != self.watch.exceeds {
+            self.watch.exceeds = overload.is_some();
+            match overload {
+                Some(it) => {
+                    let (rate, carries) = (it.rate, it.carries);
+                    self.events.push_back(Event::RateExceedsLink { rate, carries });
+                    self.log.record(now, || LogEvent::RateExceedsLink { carries });
+                }
+                None => {
+                    let rate = self.rate.rate();
+                    self.events.push_back(Event::RateFitsLink);
+                    self.log.record(now, || LogEvent::RateFitsLink { rate });
+                }
+            }
+        }
+        let capacity = self.rate.auto().and_then(Auto::capacity);
+        let fall = capacity.and_then(|capacity| self.watch.capacity.see(now, capacity));
+        if let Some(fall) = fall {
+            self.stats.capacity_falls += 1;
+            self.events.push_back(Event::CapacityFell { from: fall.from, to: fall.to });
+            self.log.record(now, || LogEvent::CapacityFell { rate: fall.to });
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A newcomer with the key of a session that is in use (`docs/slacp.md`, Two machines with one key).
+
+use std::net::SocketAddr;
+
+use units::Instant;
+
+use super::{Hub, Tentative};
+use crate::endpoint::Core;
+use crate::setup::replacement::{FURTHER_QUESTIONS, Present, Verdict, question_interval};
+use crate::{Notice, PublicKey, SessionId};
+
+/// What a hub still has to do about a newcomer.
+#[derive(Debug)]
+pub(super) struct Rivalry {
+    /// How often the session in use is still to be asked.
+    questions: u8,
+    /// When to ask again, or to decide.
+    next: Option<Instant>,
+    /// Where the newcomer's first data packet came from. Before it, nothing is decided.
+    used_from: Option<SocketAddr>,
+}
+
+impl Rivalry {
+    /// Of a newcomer for which the session in use was first asked `now`, if there is one.
+    pub(super) fn new(now: Instant, present: Option<&Present>) -> Self {
+        let next = present.map(|present| now + question_interval(present.patience));
+        Self { questions: FURTHER_QUESTIONS, next, used_from: None }
+    }
+}
+
+impl Hub {
+    /// The session in use of a key, as a newcomer from an address finds it.
+    fn present(
+        &self,
+        core: &Core,
+        key: &PublicKey,
+        from: SocketAddr,
+    ) -> Option<(SessionId, Present)> {
+        let id = self.peers.get(key)?.session?;
+        Some((id, core.session(id)?.present(from.ip())))
+    }
+
+    /// Whether to answer an initiation at once. Otherwise newcomers of its key are held off, and the
+    /// session in use has been asked.
+    pub(super) fn screens(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        from: SocketAddr,
+        key: &PublicKey,
+    ) -> bool {
+        let Some((id, present)) = self.present(core, key, from) else { return true };
+        let Some(known) = self.peers.get_mut(key) else { return false };
+        let admitted = known.replacement.screen(now, &present) == Verdict::Admit;
+        if !admitted {
+            core.ping(id);
+        }
+        admitted
+    }
+
+    /// Asks the session in use, if any, because a newcomer has come.
+    pub(super) fn begin_rivalry(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        from: SocketAddr,
+        key: &PublicKey,
+    ) -> Rivalry {
+        let present = self.present(core, key, from);
+        present.inspect(|(id, _)| core.ping(*id));
+        let rivalry = Rivalry::new(now, present.as_ref().map(|(_, present)| present));
+        rivalry.next.inspect(|next| _ = self.rivalries.insert((*next, *key)));
+        rivalry
+    }
+
+    /// Whether a newcomer that has used its session may replace the one in use now. If that is not
+    /// clear yet, it is looked at again later.
+    pub(super) fn may_replace(
+        &mut self,
+        core: &mut Core,
+        now: Instant,
+        from: SocketAddr,
+        key: &PublicKey,
+    ) -> bool {
+        let Some((id, present)) = self.present(core, key, from) else { return true };
+        let Some(known) = self.peers.get_mut(key) else { return false };
+        let Some(tentative) = &mut known.tentative else { return false };
+        tentative.rivalry.used_from = Some(from);
+        match known.replacement.judge(now, tentative.answered, &present) {
+            Verdict::Admit => return true,
+            Verdict::Wait(until) => {
+                let rivalry = &mut tentative.rivalry;
+                if rivalry.next.is_none() {
+                    rivalry.next = Some(until);
+                    self.rivalries.insert((until, *key));
+                }
+            }
+            Verdict::Refuse { news } => {
+                if let Some(session) = core.session(id).filter(|_| news) {
+                    let served = session.peer.address;
+                    let shared = Notice::SharedKey { key: *key, served, refused: from };
+                    core.notices.push_back(shared);
+                }
+                self.forget_tentative(core, key);
+            }
+        }
+        false
+    }
+
+    /// Whether the machine of a key asks about a session that it waits for.
+    pub(super) fn is_waiting_with(&self, key: &PublicKey, name: Option<u64>) -> bool {
+        let waits =
+            |it: &Tentative| it.rivalry.used_from.is_some() && name == Some(it.session.name);
+        self.tentative(key).is_some_and(waits)
+    }
+
+    /// When the next session in use is to be asked, or its newcomer to be judged.
+    pub(super) fn next_rivalry(&self) -> Option<Instant> {
+        self.rivalries.first().map(|(next, _)| *next)
+    }
+
+    /// Asks the sessions in use again, and judges newcomers that have waited long enough.
+    pub(super) fn follow_rivalries(&mut self, core: &mut Core, now: Instant) {
+        while let Some((at, key)) = self.rivalries.first().copied().filter(|(at, _)| *at <= now) {
+            self.rivalries.remove(&(at, key));
+            self.follow_rivalry(core, now, &key);
+        }
+    }
+
+    fn follow_rivalry(&mut self, core: &mut Core, now: Instant, key: &PublicKey) {
+        let Some(known) = self.peers.get_mut(key) else { return };
+        let Some(tentative) = &mut known.tentative else { return };
+        let (rivalry, address) = (&mut tentative.rivalry, tentative.session.peer.address);
+        rivalry.next = None;
+        let used_from = rivalry.used_from;
+        if rivalry.questions > 0 {
+            rivalry.questions -= 1;
+            let present = self.present(core, key, address);
+            if let Some((id, present)) = present {
+                core.ping(id);
+                return self.look_again(key, now + question_interval(present.patience));
+            }
+        }
+        if let Some(from) = used_from
+            && self.may_replace(core, now, from, key)
+            && let Some(id) = self.promote(core, key)
+        {
+            core.touch(id);
+        }
+    }
+
+    fn look_again(&mut self, key: &PublicKey, at: Instant) {
+        let known = self.peers.get_mut(key);
+        if let Some(tentative) = known.and_then(|known| known.tentative.as_mut()) {
+            tentative.rivalry.next = Some(at);
+            self.rivalries.insert((at, *key));
+        }
+    }
+
+    /// Forgets when to look at a newcomer again.
+    pub(super) fn end_rivalry(&mut self, key: &PublicKey, rivalry: &Rivalry) {
+        rivalry.next.inspect(|next| _ = self.rivalries.remove(&(*next, *key)));
+    }
+}

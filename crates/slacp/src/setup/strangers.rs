@@ -1,0 +1,144 @@
+//! Machines that ask a hub for sessions and get no answer.
+//!
+//! A hub is silent towards them, so a terminal with a wrong key learns nothing. The hub's owner does: a
+//! bounded table holds those heard last, and new ones are reported.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use units::Instant;
+
+use crate::setup::foreign::Reported;
+use crate::{Notice, PublicKey};
+
+/// Maximum number of entries. Anyone can fill the table with forged addresses.
+const MOST: usize = 64;
+/// An entry older than this makes room for another: a terminal that is not answered repeats its
+/// message every few seconds.
+const STALE: Duration = Duration::from_secs(60);
+/// An entry is removed after this time.
+const FORGET: Duration = Duration::from_secs(3600);
+
+/// A machine that asks a hub for sessions and is not answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stranger {
+    /// Source of its last message. It may be forged.
+    pub address: SocketAddr,
+    /// Its key, which the hub does not permit. `None` if its messages are for another hub's key, so that
+    /// this hub cannot read them.
+    pub key: Option<PublicKey>,
+    /// Time of its first message.
+    pub first: Instant,
+    /// Time of its last message.
+    pub last: Instant,
+    /// Number of messages.
+    pub attempts: u64,
+}
+
+/// What tells strangers apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Who {
+    Key(PublicKey),
+    Address(IpAddr),
+}
+
+/// The strangers heard last, at most [`MOST`].
+#[derive(Debug, Default)]
+pub(crate) struct Strangers {
+    known: BTreeMap<Who, Stranger>,
+    reported: Reported<Who>,
+}
+
+impl Strangers {
+    /// Records a message. Returns a notice if its sender is new.
+    pub(crate) fn hear(
+        &mut self,
+        now: Instant,
+        address: SocketAddr,
+        key: Option<PublicKey>,
+    ) -> Option<Notice> {
+        let who = key.map_or(Who::Address(address.ip()), Who::Key);
+        match self.known.get_mut(&who) {
+            Some(known) => {
+                (known.address, known.last) = (address, now);
+                known.attempts += 1;
+            }
+            None => {
+                self.make_room(now)?;
+                let stranger = Stranger { address, key, first: now, last: now, attempts: 1 };
+                self.known.insert(who, stranger);
+            }
+        }
+        let is_news = self.reported.is_news(now, who);
+        is_news.then_some(Notice::Stranger { address, key })
+    }
+
+    fn make_room(&mut self, now: Instant) -> Option<()> {
+        if self.known.len() < MOST {
+            return Some(());
+        }
+        let oldest = self.known.iter().min_by_key(|(_, stranger)| stranger.last);
+        let (who, _) = oldest.filter(|(_, stranger)| now >= stranger.last + STALE)?;
+        let who = *who;
+        self.known.remove(&who).map(drop)
+    }
+
+    /// Forgets a terminal that is permitted now.
+    pub(crate) fn forget(&mut self, key: &PublicKey) {
+        self.known.remove(&Who::Key(*key));
+    }
+
+    /// Those heard within the last hour, in no particular order.
+    pub(crate) fn all(&self, now: Instant) -> impl Iterator<Item = &Stranger> {
+        self.known.values().filter(move |stranger| now < stranger.last + FORGET)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn address(n: u32) -> SocketAddr {
+        (IpAddr::V4(n.into()), 5900).into()
+    }
+
+    #[test]
+    fn a_stranger_is_reported_once_and_counted_until_it_is_permitted() {
+        let mut strangers = Strangers::default();
+        let key = Some(PublicKey([7; 32]));
+        let first = strangers.hear(at(1), address(1), key);
+        assert_eq!(first, Some(Notice::Stranger { address: address(1), key }));
+        // It has another address now.
+        assert_eq!(strangers.hear(at(9), address(2), key), None);
+        let all: Vec<_> = strangers.all(at(9)).collect();
+        let expected =
+            Stranger { address: address(2), key, first: at(1), last: at(9), attempts: 2 };
+        assert_eq!(all, [&expected]);
+        assert_eq!(strangers.all(at(9) + FORGET).count(), 0);
+        strangers.forget(&PublicKey([7; 32]));
+        assert_eq!(strangers.all(at(9)).count(), 0);
+    }
+
+    #[test]
+    fn forged_addresses_displace_nobody_who_keeps_asking_and_are_reported_64_times() {
+        let mut strangers = Strangers::default();
+        let own = address(u32::MAX);
+        let mut notices = 0;
+        for second in 0..200 {
+            notices += usize::from(strangers.hear(at(second), own, None).is_some());
+            for n in 0..100 {
+                let forged = address(second as u32 * 100 + n);
+                notices += usize::from(strangers.hear(at(second), forged, None).is_some());
+            }
+            assert!(strangers.known.len() <= MOST);
+        }
+        assert_eq!(notices, 64);
+        let kept = strangers.all(at(200)).find(|stranger| stranger.address == own).unwrap();
+        assert_eq!((kept.first, kept.attempts), (at(0), 200));
+    }
+}
