@@ -311,8 +311,8 @@ fn sessions_of_a_hub_go_on_with_their_shares_when_the_report_ends() {
         (2, false, 250.0),
         (8, false, 200.0),
         (2, true, 100.0),
-        (8, true, 100.0),
-        (32, true, 300.0),
+        (8, true, 150.0),
+        (32, true, 500.0),
     ] {
         for seed in 1..=2 {
             let ended = ReportEnds { count, aggregate }.run(seed);
