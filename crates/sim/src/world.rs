@@ -17,8 +17,9 @@ mod tunnel;
 mod window;
 mod wires;
 
+use core::net::SocketAddr;
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use link::Dice;
 use pep::relay::Side;
@@ -84,8 +85,10 @@ pub struct World {
     scripted: Slab<Scripted>,
     splits: Slab<Split>,
     gateways: Vec<Gateway>,
-    /// The streams on their way to the next gateway, indexed by the numbers sent in their openings.
-    openings: Vec<Option<Opening>>,
+    /// The streams on their way to the next gateway, by the source address in their openings.
+    openings: BTreeMap<SocketAddr, Opening>,
+    /// Number of streams that gateways have opened, modulo the number of ports.
+    opened: u16,
     memory: memory::Memory,
     /// Packets inside tunnels.
     tunnelled: tunnel::Tunnelled,
@@ -130,7 +133,8 @@ impl World {
             scripted: Slab::new(),
             splits: Slab::new(),
             gateways: Vec::new(),
-            openings: Vec::new(),
+            openings: BTreeMap::new(),
+            opened: 0,
             memory: memory::Memory::default(),
             tunnelled: tunnel::Tunnelled::default(),
             restless: VecDeque::new(),

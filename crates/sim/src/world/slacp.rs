@@ -330,12 +330,12 @@ impl World {
         split: Key,
     ) -> Result<Option<LegEnd>, ResetReason> {
         let (now, peer) = (self.now, path.nodes[at + 1]);
-        let name = self.openings.len() as u32;
+        // Gateways share their memory among clients by the source. Its port tells openings apart.
+        self.opened = self.opened.wrapping_add(1);
+        let source = SocketAddr::new(address(path.nodes[0]).ip(), self.opened);
         let Some(gateway) = self.gateway(path.nodes[at]) else {
             return Err(ResetReason::Unreachable);
         };
-        // The source address carries the number of the opening.
-        let source = SocketAddr::from((Ipv4Addr::from(name), 1));
         let open = Open { destination: address(peer), source, dscp: None };
         let opened = match gateway.sessions.get(&peer).copied() {
             Some(session) => {
@@ -348,7 +348,8 @@ impl World {
         match opened {
             Ok((session, stream)) => {
                 gateway.streams.insert((session, stream), split);
-                self.openings.push(Some(Opening { path: Arc::clone(path), at: at + 1, hosts }));
+                let opening = Opening { path: Arc::clone(path), at: at + 1, hosts };
+                self.openings.insert(source, opening);
                 Ok(Some(LegEnd::Stream(session, stream)))
             }
             Err(StreamError::NoSession) => {
@@ -369,9 +370,7 @@ impl World {
         stream: StreamId,
         source: SocketAddr,
     ) {
-        let SocketAddr::V4(source) = source else { return };
-        let name = u32::from(*source.ip()) as usize;
-        let opening = self.openings.get_mut(name).and_then(Option::take);
+        let opening = self.openings.remove(&source);
         let is_full = self.is_full(node);
         let Some(gateway) = self.gateway(node) else { return };
         let Some(Opening { path, at, hosts }) = opening else {

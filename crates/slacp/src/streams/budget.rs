@@ -45,9 +45,11 @@ impl Usage {
 /// Sizes of a client's parts.
 #[derive(Debug)]
 struct Shares {
-    /// Divisor of what is left for the first parts, per client that holds something, and how many
-    /// eighths of what the others leave the client must not have taken for it to apply.
+    /// Divisor of what is left for the first parts of a lone client, what each other client that
+    /// holds something adds to it, and how many eighths of what the others leave the client must not
+    /// have taken for it to apply.
     first: u64,
+    per_other: u64,
     until: u64,
     /// Divisor for the others, and the largest; and how many times what is left they may add up to.
     then: u64,
@@ -62,7 +64,7 @@ impl Budget {
     /// memory for the next one, and more than a thousand fit before one is refused.
     pub(crate) fn for_windows(limits: &Limits) -> Self {
         let least = limits.least_window();
-        let shares = Shares { first: 8, until: 7, then: 64, most: 8, least };
+        let shares = Shares { first: 8, per_other: 8, until: 7, then: 64, most: 8, least };
         Self {
             whole: limits.for_windows(),
             taken: 0,
@@ -73,10 +75,11 @@ impl Budget {
     }
 
     /// A budget for streams that a peer with these limits has not answered yet, which takes one
-    /// round trip.
+    /// round trip. However many a client opens, another one can send 2.5 MB of the default memory in
+    /// its first round trip.
     pub(crate) fn for_openings(limits: &Limits) -> Self {
         let least = limits.least_opening();
-        let shares = Shares { first: 2, until: 4, then: 32, most: 2, least };
+        let shares = Shares { first: 2, per_other: 1, until: 6, then: 32, most: 1, least };
         Self {
             whole: limits.for_openings(),
             taken: 0,
@@ -90,12 +93,12 @@ impl Budget {
     /// parts are left, or the client holds nearly everything.
     pub(crate) fn share(&self, client: IpAddr, is_proven: bool) -> u64 {
         let (left, Usage { bytes, unproven }) = (self.left(), self.of(client));
-        let Shares { first, until, then, most, least } = self.shares;
+        let Shares { first, per_other, until, then, most, least } = self.shares;
         if !self.has_room() || bytes > left.saturating_mul(GREEDIEST) {
             return 0;
         }
         let others = self.clients.len() - usize::from(self.has(client));
-        let divisor = (first * (others as u64 + 1)).min(then);
+        let divisor = (first + per_other * others as u64).min(then);
         let is_first = bytes.saturating_mul(until) < left.saturating_mul(8 - until);
         let part = if is_first && (left > self.whole / 8 || divisor < then) {
             left / divisor

@@ -389,6 +389,7 @@ impl Carrier {
                 Event::Opened { stream, .. } => {
                     let n = self.of_session[&id];
                     self.terminals[n].hub = Some((id, Some(stream)));
+                    self.hub.accept(id, stream).expect("it was just opened");
                     self.write(n);
                 }
                 Event::Down(_) => {

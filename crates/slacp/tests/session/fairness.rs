@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use crate::hop::{Hop, Host, Plan, TERMINAL};
+use crate::hop::{HUB, Hop, Host, Plan, TERMINAL};
 use link::testkit::Net;
 use slacp::{Config, Rate, ResetReason, StreamId};
 use units::Instant;
@@ -135,4 +135,11 @@ fn dead_connections_of_one_client_cost_another_nothing() {
 fn nor_with_a_measured_rate() {
     assert_fair(Dead { per_second: 30, opener: TERMINAL, is_v6: false }, auto);
     assert_fair(Dead { per_second: 150, opener: TERMINAL, is_v6: true }, auto);
+}
+
+#[test]
+fn nor_from_the_hub_s_side() {
+    for per_second in [30, 150] {
+        assert_fair(Dead { per_second, opener: HUB, is_v6: false }, told);
+    }
 }

@@ -266,7 +266,7 @@ fn a_wrong_modem_does_not_get_past_the_breaker_by_pausing() {
     run(&mut path, 75.0);
     assert!(is_measured(stats(&mut path).rate_state));
     let measured = path.arrived(0, at(66.0), at(75.0));
-    assert!(measured > 0.9 * LINK, "{measured}");
+    assert!(measured > 0.98 * LINK, "{measured}");
     report(&mut path, 10.0 * LINK, 3600.0);
     let again = stats(&mut path);
     assert_eq!((again.rate_state, again.trips), (RateState::Tripped, 1));
@@ -307,18 +307,14 @@ fn a_report_that_ended_cannot_be_withdrawn_and_does_no_harm() {
 fn sessions_of_a_hub_go_on_with_their_shares_when_the_report_ends() {
     // Sessions that do not know of each other, and members of an aggregate. The queue of many members
     // is that of their first 16 packets each.
-    for (count, aggregate, longest) in [
-        (2, false, 250.0),
-        (8, false, 200.0),
-        (2, true, 100.0),
-        (8, true, 150.0),
-        (32, true, 500.0),
-    ] {
+    for (count, aggregate, longest) in
+        [(2, false, 100.0), (8, false, 200.0), (2, true, 60.0), (8, true, 60.0), (32, true, 250.0)]
+    {
         for seed in 1..=2 {
             let ended = ReportEnds { count, aggregate }.run(seed);
             let case = format!("{count}, {aggregate}, seed {seed}: {ended:?}");
             println!("{case}");
-            assert!(ended.before > 0.97 && ended.after > 0.79, "{case}");
+            assert!(ended.before > 0.97 && ended.after > 0.9, "{case}");
             assert!(ended.used > 0.95 && ended.queue < longest, "{case}");
             assert_eq!(ended.dropped, 0, "{case}");
         }

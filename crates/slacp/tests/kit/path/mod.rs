@@ -263,7 +263,10 @@ impl Transfer {
         while let Some((id, event)) = self.hub.poll_event() {
             match event {
                 Event::Up { .. } => self.hub_session = Some(id),
-                Event::Opened { stream, .. } => self.hub_stream = Some(stream),
+                Event::Opened { stream, .. } => {
+                    self.hub_stream = Some(stream);
+                    self.hub.accept(id, stream).expect("it was just opened");
+                }
                 Event::Moved { .. } => self.moves += 1,
                 _ => {}
             }
