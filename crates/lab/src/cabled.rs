@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 use crate::crossing::Extent;
-use crate::topology::{self, LAN_MTU, Network};
+use crate::crossing::LAN_MTU;
+use crate::topology::{self, Network};
 use crate::{NetNs, Node, TopologyError};
 
 /// Client, terminal, hub and server, joined by veth pairs with all offloads on. No driver runs. It

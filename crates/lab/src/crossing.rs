@@ -2,8 +2,14 @@
 
 use crate::exit::Exit;
 use crate::node::Site;
-use crate::topology::{HOP_DEVICE, LAN_DEVICE, LAN_MTU};
 use crate::{LinkName, Node};
+
+/// The device of terminals and `hub` on the hop.
+pub const HOP_DEVICE: &str = "sat0";
+/// The device of every host on its LAN.
+pub const LAN_DEVICE: &str = "lan0";
+/// MTU of the LANs, that of Ethernet, unless the hop's is larger.
+pub(crate) const LAN_MTU: u16 = 1500;
 
 /// The size of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,11 @@
 //! The lab: network, driver and services, started and stopped together.
 
 use std::ffi::OsStr;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::process::Command;
 
-use link::dama::{Dama, DamaError};
+use link::dama::Dama;
 use link::{Counters, Delay, Link, Loss, Outage};
 use os::packet::{Port, RING_BYTES};
 use os::{RUN_VARIABLE, clock};
@@ -21,56 +20,9 @@ use crate::environment::{LAB_VARIABLE, NETNS_VARIABLE, PROXIES, netns_value};
 use crate::preset::Links as _;
 use crate::scratch::RunDirectory;
 use crate::server::Services;
+use crate::start_error::StartError;
 use crate::topology::{self, Network};
-use crate::{
-    Lateness, LinkName, NetNs, Node, ReturnRecord, Site, TopologyError, UnknownNode, hosts,
-};
-
-/// Why a lab did not start.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The network could not be created.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-    /// The hosts' names could not be published.
-    #[error("cannot put the lab's names into /etc/hosts: {cause}")]
-    Names {
-        /// The kernel's error.
-        cause: io::Error,
-    },
-    /// The directory for the gateways' sockets could not be created.
-    #[error("cannot create a directory for the lab's sockets: {cause}")]
-    Run {
-        /// The kernel's error.
-        cause: io::Error,
-    },
-    /// A packet socket on the hop could not be opened.
-    #[error("cannot open the packet socket on {device}: {cause}")]
-    Port {
-        /// The device in `sky`.
-        device: String,
-        /// The kernel's error.
-        cause: io::Error,
-    },
-    /// The shared return link cannot be built.
-    #[error(transparent)]
-    Return(#[from] DamaError),
-    /// The driver's thread did not start.
-    #[error("cannot start the link's driver: {cause}")]
-    Driver {
-        /// The kernel's error.
-        cause: io::Error,
-    },
-    /// A service on `server` did not start.
-    #[error("cannot start the service on port {port} of server: {cause}")]
-    Service {
-        /// The TCP port.
-        port: u16,
-        /// The kernel's error.
-        cause: io::Error,
-    },
-}
+use crate::{Lateness, LinkName, NetNs, Node, ReturnRecord, Site, UnknownNode, hosts};
 
 /// A change that is not possible while the lab runs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

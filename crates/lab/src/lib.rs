@@ -47,6 +47,7 @@ mod server;
 mod settings;
 mod shared_return;
 mod standing;
+mod start_error;
 #[cfg(test)]
 mod testkit;
 mod topology;
@@ -60,10 +61,11 @@ pub use check::{
     CheckError, CheckReport, DelayReport, DirectionReport, DisciplineReport, DriverReport,
     LossReport, OrderReport, QueueReport, RateReport, ReachReport, check,
 };
+pub use crossing::{HOP_DEVICE, LAN_DEVICE};
 pub use driver::{Faults, Gauge, Gauges, ModemState, ReturnModem};
 pub use environment::{FindError, LAB_VARIABLE, NETNS_VARIABLE, find_netns};
 pub use join::Entry;
-pub use lab::{ChangeError, Lab, StartError};
+pub use lab::{ChangeError, Lab};
 pub use lateness::Lateness;
 pub use link_name::LinkName;
 pub use node::{Further, Node, Site, UnknownNode};
@@ -76,4 +78,5 @@ pub use standing::{
     LabName, LabNameError, LatenessStatus, LinkStatus, STATE_VARIABLE, Stand, Standing, Standings,
     StateError, Status, Taken, TallyStatus, detach,
 };
-pub use topology::{HOP_DEVICE, LAN_DEVICE, Place, TopologyError};
+pub use start_error::StartError;
+pub use topology::{Place, TopologyError};

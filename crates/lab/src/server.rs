@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 use crate::NetNs;
-use crate::lab::StartError;
+use crate::start_error::StartError;
 
 const HTTP_PORT: u16 = 80;
 const ECHO_PORT: u16 = 7;

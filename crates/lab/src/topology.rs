@@ -7,17 +7,10 @@ use std::os::fd::AsFd;
 use os::netlink::{End, RouteSocket};
 use thiserror::Error;
 
-use crate::crossing::{Crossing, Extent};
+use crate::crossing::{Crossing, Extent, HOP_DEVICE, LAN_DEVICE};
 use crate::node::{Address, HOP, SERVER_LAN, Site};
 use crate::settings::{self, Setting};
 use crate::{NetNs, Node};
-
-/// The device of terminals and `hub` on the hop.
-pub const HOP_DEVICE: &str = "sat0";
-/// The device of every host on its LAN.
-pub const LAN_DEVICE: &str = "lan0";
-/// MTU of the LANs, that of Ethernet, unless the hop's is larger.
-pub(crate) const LAN_MTU: u16 = 1500;
 
 /// A network namespace of the lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

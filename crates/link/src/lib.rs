@@ -51,6 +51,7 @@ mod serialise;
 pub mod testkit;
 mod text;
 mod trace;
+mod wake;
 
 pub use config::LinkConfig;
 pub use counters::{Counters, Tally};
@@ -59,7 +60,7 @@ pub use dice::Dice;
 pub use discipline_choice::{DisciplineChoice, DisciplineError};
 pub use ecn::mark_ce;
 pub use encapsulation::{Encapsulation, GseLabel, Packing, UnknownEncapsulation};
-pub use link::{Link, Wake};
+pub use link::Link;
 pub use loss::{Burst, BurstError, ErrorModel, GilbertElliott, Loss};
 pub use modcod::{
     Acm, AcmController, Adaptation, CodeRate, Constellation, Modcod, Modcods, Standard, es_n0_of,
@@ -73,3 +74,4 @@ pub use queue_size::{QueueError, QueueSize};
 pub use rate::Rate;
 pub use text::SettingError;
 pub use trace::{Trace, TraceError, TraceValue};
+pub use wake::Wake;

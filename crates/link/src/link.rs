@@ -12,21 +12,11 @@ use crate::queue::Queue;
 use crate::serialise::Serialiser;
 use crate::{
     Counters, Delay, Dice, Discipline, Encapsulation, Jitter, LinkConfig, Loss, Outage, Payload,
-    Policer, QueueLimit, Rate, Tally,
+    Policer, QueueLimit, Rate, Tally, Wake,
 };
 
 /// The stream of random numbers that RED draws from.
 const QUEUE: u64 = 3;
-
-/// Why a link wants to be woken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Wake {
-    /// A packet reaches the far end, where it may turn out to be lost.
-    Arrival,
-    /// A packet leaves; only with jitter that reorders.
-    Departure,
-}
 
 /// One direction of a link.
 ///

@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 
 use units::{Instant, earliest};
 
+use crate::Wake;
 use crate::delay::Path;
 use crate::dice::Numbered;
-use crate::link::Wake;
 use crate::loss::Channel;
 use crate::outage::{Outage, Outages};
 use crate::payload::Frame;

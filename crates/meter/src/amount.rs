@@ -9,10 +9,10 @@ use units::ByteCount;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Amount {
     /// This many bytes of payload.
-    #[serde(rename = "bytes", with = "crate::reports::json::bytes")]
+    #[serde(rename = "bytes", with = "crate::json::bytes")]
     Bytes(ByteCount),
     /// Sends for this long after its first byte. Data still in flight then arrives and counts.
-    #[serde(rename = "seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "seconds", with = "crate::json::seconds")]
     Time(Duration),
 }
 

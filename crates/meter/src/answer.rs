@@ -34,7 +34,7 @@ use thiserror::Error;
 
 use crate::request::{MAGIC, VERSION};
 use crate::sender::SenderReport;
-use crate::udp::receiver::UdpCounts;
+use crate::udp_plan::UdpCounts;
 
 /// Length of an encoded answer.
 pub const ANSWER_LEN: usize = 72;

@@ -15,46 +15,14 @@ use units::{BitRate, ByteCount};
 
 use crate::amount::Amount;
 use crate::congestion::CongestionControl;
+use crate::direction::{Direction, Directions};
 use crate::flow::{self, FlowError};
+use crate::flow_report::FlowReport;
 use crate::outcome::Progress;
-use crate::reports::flow::FlowReport;
 use crate::sockets::SocketOptions;
 use crate::stop::Stop;
 use crate::window::Window;
 use stats::jain_index;
-
-/// The direction of a flow's payload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// From the server to the client.
-    Download,
-    /// From the client to the server.
-    Upload,
-}
-
-/// The directions of a bulk transfer's flows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Directions {
-    /// Downloads only.
-    Download,
-    /// Uploads only.
-    Upload,
-    /// An equal number of each, at the same time.
-    Both,
-}
-
-impl Directions {
-    /// The single directions.
-    pub fn each(self) -> &'static [Direction] {
-        match self {
-            Self::Download => &[Direction::Download],
-            Self::Upload => &[Direction::Upload],
-            Self::Both => &[Direction::Download, Direction::Upload],
-        }
-    }
-}
 
 /// The options of a bulk transfer.
 #[derive(Debug, Clone)]
@@ -154,13 +122,10 @@ pub struct BulkReport {
     /// Bytes received, over all flows.
     pub moved_bytes: u64,
     /// Completion time: from the start of the first flow to the end of the last.
-    #[serde(rename = "total_seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
     /// All bytes received over that time.
-    #[serde(
-        rename = "goodput_bits_per_second",
-        with = "crate::reports::json::maybe_bits_per_second"
-    )]
+    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub goodput: Option<BitRate>,
     /// Jain's fairness index of all flows' goodput.
     pub jain_index: Option<f64>,
@@ -174,13 +139,10 @@ pub struct DirectionSum {
     /// Bytes received.
     pub moved_bytes: u64,
     /// From the start of the transfer to the end of the last of these flows.
-    #[serde(rename = "total_seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
     /// These bytes over that time.
-    #[serde(
-        rename = "goodput_bits_per_second",
-        with = "crate::reports::json::maybe_bits_per_second"
-    )]
+    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub goodput: Option<BitRate>,
     /// Jain's fairness index of these flows' goodput.
     pub jain_index: Option<f64>,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::metric::{Better, Metric};
-use crate::reports::Report;
+use crate::run_report::Report;
 use stats::Summary;
 use stats::{Bootstrap, Intervals, standard_deviation, student_t};
 

@@ -10,9 +10,10 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::answer::{ANSWER_LEN, Answer, AnswerError, Receipt, Refusal};
 use crate::http::HttpError;
+use crate::patience::patiently;
 use crate::request::MAGIC;
 use crate::sockets::{SocketError, SocketOptions};
-use crate::stream::{patiently, read_end};
+use crate::stream::read_end;
 
 /// Why a flow did not complete.
 #[derive(Debug, Error)]

@@ -6,7 +6,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::stream::patiently;
+use crate::patience::patiently;
 
 /// Size of a block's head in bytes.
 pub const HEAD_LEN: usize = 4;

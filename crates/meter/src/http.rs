@@ -5,7 +5,6 @@
 //! for that key.
 
 pub mod head;
-pub mod server;
 
 use std::io;
 
@@ -14,7 +13,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 use self::head::HEAD_MAX;
 use crate::congestion::CongestionControl;
-use crate::stream::patiently;
+use crate::patience::patiently;
 
 /// The requested object.
 #[derive(Debug, Clone, PartialEq, Eq)]

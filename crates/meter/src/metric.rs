@@ -4,10 +4,11 @@ use serde::Serialize;
 use units::{BitRate, ByteCount};
 
 use crate::amount::Amount;
-use crate::bulk::{BulkReport, Directions};
+use crate::bulk::BulkReport;
+use crate::direction::Directions;
 use crate::page::PageReport;
-use crate::reports::Report;
 use crate::rr::RrReport;
+use crate::run_report::Report;
 use crate::udp::{UdpFlow, UdpReport};
 use stats::mean;
 

@@ -75,13 +75,13 @@ pub struct ObjectReport {
     pub bytes: u64,
     /// From the start of the page until this object's start: until its connection was opened, if it
     /// is the first there, otherwise until its request was sent.
-    #[serde(rename = "start_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "start_seconds", with = "crate::json::maybe_seconds")]
     pub start: Option<Duration>,
     /// From then until the first byte of its reply.
-    #[serde(rename = "first_byte_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "first_byte_seconds", with = "crate::json::maybe_seconds")]
     pub first_byte: Option<Duration>,
     /// From then until its last byte.
-    #[serde(rename = "seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "seconds", with = "crate::json::maybe_seconds")]
     pub time: Option<Duration>,
 }
 
@@ -100,7 +100,7 @@ pub struct PageReport {
     pub objects: Vec<ObjectReport>,
     /// Page load time: from the start until the last byte of the last object, or until the page was
     /// given up.
-    #[serde(rename = "total_seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
     /// Times of the complete objects, in seconds.
     pub object_seconds: Option<Summary>,

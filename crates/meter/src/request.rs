@@ -27,11 +27,10 @@ use thiserror::Error;
 use units::{BitRate, ByteCount};
 
 use crate::amount::Amount;
-use crate::bulk::Directions;
 use crate::congestion::{CongestionControl, NAME_MAX};
+use crate::direction::Directions;
 use crate::sockets::SocketOptions;
-use crate::udp::exchange::{DATAGRAMS_MAX, UdpPlan};
-use crate::udp::receiver::HEAD_LEN;
+use crate::udp_plan::{DATAGRAMS_MAX, HEAD_LEN, UdpPlan};
 use crate::window::{Window, WindowError};
 
 /// Size of an encoded request in bytes.

@@ -63,7 +63,7 @@ pub struct Response {
     pub index: u32,
     /// From before the first byte of the request was sent (for number 0: from before connecting)
     /// until the last byte of the reply arrived.
-    #[serde(rename = "seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "seconds", with = "crate::json::seconds")]
     pub time: Duration,
 }
 
@@ -77,10 +77,10 @@ pub struct ConnectionReport {
     /// Number of requests it was to make.
     pub asked: u32,
     /// From before connecting until connected.
-    #[serde(rename = "connect_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "connect_seconds", with = "crate::json::maybe_seconds")]
     pub connect: Option<Duration>,
     /// From before connecting until the last byte of the last reply.
-    #[serde(rename = "total_seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
     /// The answered requests, in order.
     pub responses: Vec<Response>,
@@ -100,7 +100,7 @@ pub struct RrReport {
     /// Each connection, in order.
     pub connections: Vec<ConnectionReport>,
     /// The time of the slowest connection.
-    #[serde(rename = "total_seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
     /// Response times in seconds, over all connections; none if no reply came.
     pub response_seconds: Option<Summary>,

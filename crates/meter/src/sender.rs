@@ -23,11 +23,11 @@ pub struct SenderReport {
     /// Retransmitted bytes (`tcpi_bytes_retrans`).
     pub retransmitted_bytes: u64,
     /// Minimum round-trip time seen by the kernel (`tcpi_min_rtt`).
-    #[serde(rename = "min_rtt_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "min_rtt_seconds", with = "crate::json::maybe_seconds")]
     pub min_rtt: Option<Duration>,
     /// Mean over time of the kernel's smoothed round-trip time (`tcpi_rtt`, RFC 6298), sampled
     /// every 50 ms.
-    #[serde(rename = "mean_rtt_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "mean_rtt_seconds", with = "crate::json::maybe_seconds")]
     pub mean_rtt: Option<Duration>,
 }
 

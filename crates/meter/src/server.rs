@@ -1,5 +1,9 @@
 //! The server: carries out the request of each connection.
 
+pub(crate) mod http;
+pub(crate) mod udp;
+pub(crate) mod window;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -16,15 +20,15 @@ use tracing::{debug, warn};
 use crate::amount::Amount;
 use crate::answer::{Answer, Receipt, Refusal};
 use crate::congestion::{CongestionError, Unpaced};
-use crate::http;
-use crate::http::server::HttpServeError;
+use crate::patience::patiently;
 use crate::payload::{Payload, Side};
 use crate::request::{MAGIC, REQUEST_LEN, Request, RequestError, Work};
 use crate::sender::{self, RttMean, SenderReport};
 use crate::sockets::SocketError;
-use crate::stream::{self, Plan, Sink, Source, patiently, read_end};
-use crate::udp;
-use crate::window::{self, Window};
+use crate::stream::{self, Plan, Sink, Source, read_end};
+use crate::window::Window;
+
+use self::http::HttpServeError;
 
 /// Maximum number of concurrent connections; more are refused.
 const CONNECTIONS_MAX: usize = 1024;
@@ -130,7 +134,7 @@ async fn handle(stream: &mut TcpStream, unpaced: &Unpaced) -> Result<(), ServeEr
     let read = timeout(REQUEST_LIMIT, stream.read_exact(magic)).await;
     read.map_err(|_| ServeError::NoRequest)??;
     if magic == b"GET " {
-        return Ok(http::server::serve(stream, magic, unpaced).await?);
+        return Ok(http::serve(stream, magic, unpaced).await?);
     }
     let read = timeout(REQUEST_LIMIT, stream.read_exact(rest)).await;
     read.map_err(|_| ServeError::NoRequest)??;
@@ -151,7 +155,7 @@ async fn work(stream: &mut TcpStream, request: &Request) -> Result<(), ServeErro
         Work::Upload { amount } => upload(stream, request.key, amount, None).await,
         Work::Listen(window) => upload_elsewhere(stream, window).await,
         Work::Udp(plan) => {
-            let served = udp::server::serve(stream, request.key, &plan).await;
+            let served = udp::serve(stream, request.key, &plan).await;
             served.map_err(|error| ServeError::Udp { error: error.to_string() })
         }
         Work::RequestReply { request: asked, reply, count } => {
@@ -213,7 +217,7 @@ async fn send_and_wait(
 
 /// Serves an upload on a separate port.
 async fn upload_elsewhere(stream: &mut TcpStream, window: Window) -> Result<(), ServeError> {
-    let Some(mut stream) = window::server::accept(stream, window).await? else { return Ok(()) };
+    let Some(mut stream) = window::accept(stream, window).await? else { return Ok(()) };
     stream.set_nodelay(true)?;
     let mut wire = [0; REQUEST_LEN];
     let read = timeout(REQUEST_LIMIT, stream.read_exact(&mut wire)).await;

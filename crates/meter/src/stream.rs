@@ -1,6 +1,5 @@
 //! Sends and checks payload on a socket.
 
-use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -8,13 +7,14 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use units::BitRate;
 
 use crate::amount::Amount;
 use crate::answer::Receipt;
 use crate::frame::{self, HEAD_LEN};
 use crate::pacer::Pacer;
+use crate::patience::patiently;
 use crate::payload::Payload;
 
 /// Maximum size of one read or write, in bytes.
@@ -22,9 +22,6 @@ const BLOCK: usize = 64 * 1024;
 /// Block size of a flow limited by time. Small, because the last block is completed even after the
 /// time is over.
 const TIMED_BLOCK: usize = 16 * 1024;
-/// Maximum time without any progress by the peer. Longer than the ten-minute outage that a
-/// satellite link must survive.
-const IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// Maximum unsent data in the kernel for a flow limited by time, because that is still sent after
 /// the time is over.
@@ -35,14 +32,6 @@ pub(crate) fn bound_unsent(stream: &TcpStream, plan: &Plan) -> io::Result<()> {
     match plan.amount {
         Amount::Bytes(_) => Ok(()),
         Amount::Time(_) => SockRef::from(stream).set_tcp_notsent_lowat(TIMED_UNSENT),
-    }
-}
-
-/// Waits for one read or write, with a time limit.
-pub(crate) async fn patiently<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    match timeout(IDLE_LIMIT, step).await {
-        Ok(result) => result,
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "nothing moved for 15 minutes")),
     }
 }
 

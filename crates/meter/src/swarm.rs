@@ -80,7 +80,7 @@ pub struct SwarmReport {
     /// How many had a session, and the hub's first answer on it, within the limit.
     pub up: u32,
     /// From the first start until the last of these.
-    #[serde(rename = "all_up_seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "all_up_seconds", with = "crate::json::seconds")]
     pub all_up: Duration,
     /// From the start of a terminal until it has a session: median, 95th percentile, maximum.
     pub setup_seconds: Option<SetupTimes>,
@@ -120,13 +120,10 @@ pub struct TrafficReport {
     /// Payload received and verified.
     pub moved_bytes: u64,
     /// From the start of the first flow to the end of the last.
-    #[serde(rename = "total_seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
     /// All of it over that time.
-    #[serde(
-        rename = "goodput_bits_per_second",
-        with = "crate::reports::json::maybe_bits_per_second"
-    )]
+    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub goodput: Option<BitRate>,
     /// Jain's fairness index of what the flows moved.
     pub jain_index: Option<f64>,

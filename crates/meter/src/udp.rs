@@ -3,7 +3,6 @@
 pub(crate) mod delays;
 pub(crate) mod exchange;
 pub mod receiver;
-pub(crate) mod server;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,15 +15,16 @@ use tokio::time::{interval, timeout};
 use units::{BitRate, ByteCount};
 
 use crate::answer::Answer;
-use crate::bulk::{Direction, Directions};
+use crate::direction::{Direction, Directions};
 use crate::flow::{self, FlowError};
 use crate::outcome::Outcome;
 use crate::payload::{Payload, Side, flow_key};
 use crate::request::{Request, Work};
 use crate::sockets::SocketOptions;
 use crate::stop::{Early, Stop};
-use crate::udp::exchange::{Exchange, Sent, UdpPlan, exchange, make_room};
-use crate::udp::receiver::{GREETING, UdpCounts, fill};
+use crate::udp::exchange::{Exchange, Sent, exchange, make_room};
+use crate::udp::receiver::{GREETING, fill};
+use crate::udp_plan::{UdpCounts, UdpPlan};
 
 /// Interval between greetings until the server has received one.
 const GREETING_INTERVAL: Duration = Duration::from_millis(200);
@@ -63,10 +63,7 @@ pub struct UdpFlow {
     #[serde(flatten)]
     pub counts: UdpCounts,
     /// Contents of the datagrams received, over the time from the first to the last.
-    #[serde(
-        rename = "goodput_bits_per_second",
-        with = "crate::reports::json::maybe_bits_per_second"
-    )]
+    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub goodput: Option<BitRate>,
 }
 
@@ -80,7 +77,7 @@ pub struct UdpReport {
     /// Size of each datagram in bytes.
     pub datagram_bytes: u16,
     /// How long datagrams were sent.
-    #[serde(rename = "sending_seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "sending_seconds", with = "crate::json::seconds")]
     pub time: Duration,
     /// The directions.
     pub directions: Directions,

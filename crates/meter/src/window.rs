@@ -14,8 +14,6 @@
 //! 1 % larger. Sizes are for a path that carries packets of 1440 bytes and a peer that sends time
 //! stamps, as Linux does.
 
-pub(crate) mod server;
-
 use std::fmt;
 use std::io;
 use std::str::FromStr;

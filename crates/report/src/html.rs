@@ -1,5 +1,6 @@
 //! A self-contained web page: it loads nothing and runs nothing.
 
+use crate::escape::escape;
 use crate::graph::{Picture, dark_css};
 use crate::table::Table;
 
@@ -86,21 +87,6 @@ impl Page {
     fn push(&mut self, tag: &str, text: &str) {
         self.body += &format!("<{tag}>{}</{tag}>\n", escape(text));
     }
-}
-
-/// Escapes text for HTML and SVG.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            _ => escaped.push(letter),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

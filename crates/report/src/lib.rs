@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 pub mod csv;
+mod escape;
 mod graph;
 mod html;
 mod number;

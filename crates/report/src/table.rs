@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::html::escape;
+use crate::escape::escape;
 
 /// Gap between the columns of plain text.
 const GAP: &str = "  ";

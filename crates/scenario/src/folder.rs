@@ -4,8 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::FileError;
-use crate::preset::built_in;
+use crate::{FileError, built_in};
 
 /// Maximum size of a file: a day of opportunities at 100 Mbit/s is a few gigabytes, which nobody
 /// wants in memory.

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
+mod built_in;
 mod dama;
 mod document;
 mod error;
@@ -33,11 +34,13 @@ mod link_spec;
 mod place;
 mod preset;
 mod published;
+mod recognise;
 mod scenario;
 mod schema;
 mod shipped;
 mod text;
 mod trace;
+mod trace_fault;
 
 pub use dama::{DamaSpec, DamaTerminal};
 pub use error::{At, FileError};
@@ -54,4 +57,4 @@ pub use scenario::{
     Scenario, Sizes, Split, Statistic, StopRule, Thrift, Traffic,
 };
 pub use shipped::Shipped;
-pub use trace::TraceFault;
+pub use trace_fault::TraceFault;

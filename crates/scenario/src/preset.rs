@@ -3,7 +3,6 @@
 //! A preset is a TOML file. The built-in ones (directory `presets`) are compiled in; users' own
 //! files work the same way. Each field can be overridden ([`Overrides`]).
 
-pub(crate) mod built_in;
 mod overrides;
 mod raw;
 #[cfg(test)]
@@ -15,11 +14,11 @@ use std::path::Path;
 
 use link::LinkConfig;
 
+use crate::built_in::BUILT_IN;
 use crate::document::Document;
 use crate::folder::Folder;
 use crate::place::Place;
 use crate::{DamaSpec, FileError, FileKind, LinkSpec};
-use built_in::BUILT_IN;
 
 pub use overrides::{Overrides, TerrestrialOverrides};
 pub(crate) use raw::RawPreset;

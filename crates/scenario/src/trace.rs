@@ -1,15 +1,14 @@
 //! Traces in a file: lines of their own, or the path of another file.
 
 use core::fmt;
-use std::io;
 use std::path::PathBuf;
 
-use link::{Opportunities, OpportunitiesError, Rate, Trace, TraceError, TraceValue};
+use link::{Opportunities, Rate, Trace, TraceError, TraceValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use units::BitRate;
 
+use crate::TraceFault;
 use crate::folder::Folder;
 
 /// The location of a trace.
@@ -30,33 +29,6 @@ impl fmt::Display for Source {
             Self::Lines(lines) => write!(f, "[{} lines]", lines.len()),
         }
     }
-}
-
-/// Why a trace cannot be used.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum TraceFault {
-    /// The file could not be read.
-    #[error("cannot read it: {0}")]
-    Read(#[from] io::Error),
-    /// Not a valid trace.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// In another format.
-    #[error(
-        "{cause}; expected lines of a time and a value, each with its unit, like \"0s {example}\"{or}"
-    )]
-    Format {
-        /// What is wrong with the first line.
-        cause: Box<TraceError>,
-        /// A value that would be accepted.
-        example: &'static str,
-        /// What else would be accepted.
-        or: &'static str,
-    },
-    /// Not a valid packet-delivery trace.
-    #[error(transparent)]
-    Opportunities(#[from] OpportunitiesError),
 }
 
 impl Source {

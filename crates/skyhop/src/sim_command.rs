@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 use scenario::{BackEnd, Published, Replications, Scenario, Statistic};
-use study::runs::{self, Extras, File, Job, Outcome, Progress, STEPS, replicate_as_declared};
+use study::campaign::STEPS;
+use study::runs::{self, Extras, File, Job, Outcome, Progress, replicate_as_declared};
 
 /// Arguments of `skyhop sim`.
 #[derive(Debug, clap::Args)]

@@ -25,7 +25,7 @@ mod tables;
 mod tests;
 
 pub(crate) use back_end::finish;
-pub use back_end::{BackEnd, Failure, On, Simulator, back_end};
+pub use back_end::{BackEnd, Failure, On, STEPS, Simulator, back_end};
 pub use binary::Binary;
 pub use cell::{Cell, Content, Name, ParseNameError};
 pub use plan::{Plan, PlanError, Planned, Wanted};

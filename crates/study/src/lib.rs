@@ -35,6 +35,7 @@ pub mod results;
 pub mod runs;
 pub mod senders;
 mod simulate;
+mod stop_rule;
 pub mod summary;
 pub mod verdict;
 

@@ -13,8 +13,19 @@ use crate::summary;
 /// Colours of plain TCP's congestion controls.
 const PLAIN: [Colour; 3] = [Colour::Orange, Colour::Green, Colour::Purple];
 
-/// The whole page.
-pub(crate) fn html(results: &Results) -> String {
+impl Results {
+    /// The page with tables and graphs, as one HTML file.
+    pub fn html(&self) -> String {
+        html(self)
+    }
+
+    /// The bar chart of all times, as an SVG file.
+    pub fn picture(&self) -> String {
+        times(self).file()
+    }
+}
+
+fn html(results: &Results) -> String {
     let mut page = Page::new("skyhop demo", "A satellite link, with and without skyhop");
     head(&mut page, results);
     page.figure(
@@ -64,7 +75,7 @@ fn way_in_short(results: &Results, task: Task, way: &Way) -> String {
 }
 
 /// Times of all tasks and ways as bars.
-pub(crate) fn times(results: &Results) -> Picture {
+fn times(results: &Results) -> Picture {
     let bar = |task: Task, way: &Way| {
         let figures = figures(results, task, way);
         Bar {

@@ -6,7 +6,6 @@ use crate::entry::{Entry, Record};
 use crate::figures::Limit;
 use crate::machine::Machine;
 use crate::on_demand::{self, Crossing};
-use crate::page;
 use crate::plan::{Plan, Way};
 use crate::summary::{self, Source, Unavailable};
 
@@ -96,16 +95,6 @@ impl Results {
             text += &format!("\n{}\n", on_demand::in_short(&self.on_demand));
         }
         text
-    }
-
-    /// The page with tables and graphs, as one HTML file.
-    pub fn html(&self) -> String {
-        page::html(self)
-    }
-
-    /// The bar chart of all times, as an SVG file.
-    pub fn picture(&self) -> String {
-        page::times(self).file()
     }
 
     /// All results as JSON.

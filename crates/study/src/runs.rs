@@ -6,7 +6,6 @@ mod graphs;
 mod published;
 mod replicate;
 mod rounds;
-mod stop;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -20,9 +19,8 @@ use stats::median;
 pub use capture::{At, CaptureError};
 pub use graphs::file_name;
 pub use published::{CompareError, beside_published, published_json};
-pub use replicate::{Extras, Job, Outcome, ReplicateError, STEPS, replicate};
+pub use replicate::{Extras, Job, Outcome, ReplicateError, replicate};
 pub use rounds::{Progress, Replicated, replicate_as_declared};
-pub use stop::{Need, need, relative_width};
 
 /// A scenario file.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use smallvec::SmallVec;
 use units::{Instant, RangeSet};
 
-use crate::rate::Snapshot;
+use crate::delivery_snapshot::DeliverySnapshot;
 
 /// A segment that was sent. Positions count the bytes of the stream from the
 /// SYN, which is at 0.
@@ -24,7 +24,7 @@ pub(crate) struct Sent {
     pub(crate) fate: Fate,
     /// Whether it was ever declared lost; it may have been resent since.
     was_lost: bool,
-    pub(crate) snapshot: Snapshot,
+    pub(crate) snapshot: DeliverySnapshot,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Flight {
 
     /// Records a segment sent for the first time.
     #[inline]
-    pub(crate) fn push(&mut self, range: Range<u64>, now: Instant, snapshot: Snapshot) {
+    pub(crate) fn push(&mut self, range: Range<u64>, now: Instant, snapshot: DeliverySnapshot) {
         self.serial += 1;
         self.in_flight += range.end - range.start;
         self.order.push_back((self.serial, self.first + self.segments.len() as u64));
@@ -153,7 +153,7 @@ impl Flight {
     }
 
     /// Records a retransmission.
-    pub(crate) fn resend(&mut self, id: Id, now: Instant, snapshot: Snapshot) {
+    pub(crate) fn resend(&mut self, id: Id, now: Instant, snapshot: DeliverySnapshot) {
         self.serial += 1;
         let serial = self.serial;
         let Some(sent) = self.get_mut(id) else { return };

@@ -6,6 +6,7 @@
 pub mod cc;
 mod config;
 mod connection;
+mod delivery_snapshot;
 mod flight;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -5,16 +5,8 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
+use crate::delivery_snapshot::DeliverySnapshot;
 use crate::flight::Sent;
-
-/// What a segment records when it is sent.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Snapshot {
-    pub(crate) delivered: u64,
-    delivered_at: Instant,
-    first_sent_at: Instant,
-    is_app_limited: bool,
-}
 
 /// The rate at which data reached the receiver, measured by one
 /// acknowledgement.
@@ -58,7 +50,7 @@ pub(crate) struct RateMeter {
     /// Data up to this delivery count was sent while the application had too little to send; 0 for
     /// none.
     app_limited_until: u64,
-    newest: Option<(u64, Snapshot, Instant)>,
+    newest: Option<(u64, DeliverySnapshot, Instant)>,
 }
 
 impl RateMeter {
@@ -70,11 +62,11 @@ impl RateMeter {
 
     /// Records that a segment is sent `now`; `idle` if nothing was in flight.
     #[inline]
-    pub(crate) fn sent(&mut self, now: Instant, idle: bool) -> Snapshot {
+    pub(crate) fn sent(&mut self, now: Instant, idle: bool) -> DeliverySnapshot {
         if idle {
             (self.first_sent_at, self.delivered_at) = (now, now);
         }
-        Snapshot {
+        DeliverySnapshot {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,

@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use os::DirectoryWatch;
 use pep::admission::{Bypass, Quotas};
-use pep::config::{HubConfig, LinkConfig, PermittedTerminal, aggregates, link_rates};
+use pep::config::{
+    HubConfig, LinkConfig, PermittedTerminal, aggregates, link_rates, memory_limits, quotas,
+};
 use pep::handover::Need;
 use pep::periodic::Periodic;
 use pep::routes::Sites;
@@ -132,7 +134,7 @@ pub async fn run(
     let (identity, count) = (&config.identity, config.workers);
     let mut endpoints = Endpoint::hub_in_parts(&config.link, identity, &allow, seed, count);
     for endpoint in &mut endpoints {
-        endpoint.set_memory(Quotas::memory(&terminals));
+        endpoint.set_memory(memory_limits(&terminals));
         endpoint.set_link_rates(link_rates(&terminals, &config.links));
         endpoint.set_aggregates(clock::now(), aggregates(&terminals));
     }
@@ -180,7 +182,7 @@ pub async fn run(
         rate_sharing: RateSharing::default(),
         next_key,
         contacts: config.operation.state.as_deref().map(|at| ContactStore::new(clock::now(), at)),
-        quotas: Quotas::new(&terminals, ops.most_connections()),
+        quotas: Quotas::new(&quotas(&terminals), ops.most_connections()),
         sites: Sites::new(terminals, config.mesh, config.transparent),
         links: config.links,
         expired: permits.expired(wall),
@@ -576,7 +578,7 @@ impl Hub {
             }
         }
         let hop = gateway.hop();
-        hop.set_memory(&Quotas::memory(&terminals));
+        hop.set_memory(&memory_limits(&terminals));
         hop.set_link_rates(&link_rates(&terminals, &self.links));
         hop.set_aggregates(now, &aggregates(&terminals));
         let allow: Vec<PublicKey> = terminals.iter().map(|terminal| terminal.key).collect();
@@ -584,7 +586,7 @@ impl Hub {
         ops.peers.set_names(names(&terminals));
         ops.configure_accounts(&terminals);
         let changes = ops.account(now, hop);
-        self.quotas.configure(&terminals, ops.most_connections());
+        self.quotas.configure(&quotas(&terminals), ops.most_connections());
         let (before, count) = (self.sites.count(), terminals.len());
         self.sites.configure(terminals, self.mesh);
         if before != count {

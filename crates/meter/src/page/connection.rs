@@ -169,7 +169,7 @@ impl Connection {
         begun: Instant,
     ) -> Result<(), FlowError> {
         let waiting = || FlowError::broken("waiting for a reply");
-        let some = crate::stream::patiently(reader.fill_buf()).await.map_err(waiting())?;
+        let some = crate::patience::patiently(reader.fill_buf()).await.map_err(waiting())?;
         let asked = self.size(object);
         if some.is_empty() {
             return Err(FlowError::Truncated { received: 0, asked });

@@ -8,7 +8,7 @@ use report::{Column, Csv, Table, dash};
 use super::report::{
     ConnectionReport, DirectionReport, Durations, Ending, TraceReport, WindowReport,
 };
-use crate::reports::print::{rate, seconds, seconds_field, size};
+use crate::print::{rate, seconds, seconds_field, size};
 
 impl fmt::Display for TraceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -45,13 +45,13 @@ pub struct ConnectionReport {
     pub b: SocketAddr,
     /// Time of the first packet, from the start of the capture; `None`, as all times, if the file
     /// does not say when the connection's packets were captured.
-    #[serde(rename = "start_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "start_seconds", with = "crate::json::maybe_seconds")]
     pub start: Option<Duration>,
     /// From the first packet to the last.
-    #[serde(rename = "lasted_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "lasted_seconds", with = "crate::json::maybe_seconds")]
     pub lasted: Option<Duration>,
     /// From the first SYN to the first acknowledgement of the answer to it.
-    #[serde(rename = "handshake_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "handshake_seconds", with = "crate::json::maybe_seconds")]
     pub handshake: Option<Duration>,
     /// Whether the capture has both SYNs. Without them the window scale is unknown, and windows are
     /// not reported.
@@ -134,10 +134,10 @@ pub struct DirectionReport {
     /// Mean number of bytes outstanding, from the first payload to the last acknowledgement.
     pub outstanding_mean_bytes: Option<f64>,
     /// How long the receiver's window had less than a full segment left.
-    #[serde(rename = "window_limited_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "window_limited_seconds", with = "crate::json::maybe_seconds")]
     pub window_limited: Option<Duration>,
     /// How long the receiver's window was zero.
-    #[serde(rename = "zero_window_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "zero_window_seconds", with = "crate::json::maybe_seconds")]
     pub zero_window: Option<Duration>,
     /// Round-trip times from payload to its acknowledgement.
     pub rtt: Option<Durations>,
@@ -145,29 +145,23 @@ pub struct DirectionReport {
     pub timestamp_rtt: Option<Durations>,
 
     /// Time of the first packet with payload, from the connection's first packet.
-    #[serde(rename = "first_data_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "first_data_seconds", with = "crate::json::maybe_seconds")]
     pub first_data: Option<Duration>,
     /// Time of the last packet with payload.
-    #[serde(rename = "last_data_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "last_data_seconds", with = "crate::json::maybe_seconds")]
     pub last_data: Option<Duration>,
     /// The longest time between two packets with payload.
-    #[serde(rename = "idle_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "idle_seconds", with = "crate::json::maybe_seconds")]
     pub idle: Option<Duration>,
     /// When that gap began, from the connection's first packet.
-    #[serde(rename = "idle_start_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "idle_start_seconds", with = "crate::json::maybe_seconds")]
     pub idle_start: Option<Duration>,
     /// All payload over the time from its first to its last packet.
-    #[serde(
-        rename = "throughput_bits_per_second",
-        with = "crate::reports::json::maybe_bits_per_second"
-    )]
+    #[serde(rename = "throughput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub throughput: Option<BitRate>,
     /// Distinct payload over the time from the connection's first packet to the last one with
     /// payload.
-    #[serde(
-        rename = "goodput_bits_per_second",
-        with = "crate::reports::json::maybe_bits_per_second"
-    )]
+    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub goodput: Option<BitRate>,
 }
 

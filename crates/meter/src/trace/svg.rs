@@ -7,7 +7,7 @@ use super::analysis::Trace;
 use super::connection::Plots;
 use super::plot::{Mark, Marks, Plot};
 use super::report::{ConnectionReport, DirectionReport};
-use crate::reports::print::size;
+use crate::print::size;
 
 /// Heights of the time-sequence graph and of the one below it, in pixels.
 const HEIGHTS: [u32; 2] = [490, 240];

@@ -9,47 +9,21 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, sleep, sleep_until};
-use units::{BitRate, ByteCount};
+use units::ByteCount;
 
 use crate::answer::Answer;
-use crate::bulk::{Direction, Directions};
+use crate::direction::Direction;
 use crate::flow::{self, FlowError};
 use crate::payload::{Payload, Side};
 use crate::stop::Stop;
-use crate::udp::receiver::{UdpCounts, UdpReceiver, fill};
+use crate::udp::receiver::{UdpReceiver, fill};
+use crate::udp_plan::{UdpCounts, UdpPlan};
 
 /// How long to wait for more datagrams after the sender has finished, or after the last arrival
 /// since.
 const GRACE: Duration = Duration::from_secs(2);
 /// Receive buffer of the sockets. At 1 Gbit/s a busy receiver may be away for 60 ms.
 const BUFFER: ByteCount = ByteCount::new(8 << 20);
-/// Maximum number of datagrams per direction.
-pub const DATAGRAMS_MAX: u64 = 10_000_000;
-
-/// A stream of datagrams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UdpPlan {
-    /// Bits of datagram contents per second.
-    pub rate: BitRate,
-    /// Size of each datagram in bytes: a head of 20, the rest payload.
-    pub length: u16,
-    /// How long to send.
-    pub time: Duration,
-    /// The directions.
-    pub directions: Directions,
-}
-
-impl UdpPlan {
-    /// Number of datagrams per direction.
-    pub fn datagrams(&self) -> u64 {
-        self.rate.bytes_in(self.time).get().div_ceil(u64::from(self.length))
-    }
-
-    fn due(&self, number: u64) -> Duration {
-        let bytes = number.saturating_mul(self.length.into());
-        self.rate.time_to_send(ByteCount::new(bytes))
-    }
-}
 
 /// What one end knows afterwards.
 #[derive(Debug, Default)]

@@ -11,48 +11,14 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::delays::Delays;
 use super::exchange::Sent;
 use crate::payload::Payload;
+use crate::udp_plan::{HEAD_LEN, UdpCounts};
 
-/// Size of a datagram's head, and so the minimum size of a datagram, in bytes.
-pub const HEAD_LEN: usize = 20;
 /// The number that marks a greeting.
 pub(crate) const GREETING: u64 = u64::MAX;
 const MAGIC: [u8; 4] = *b"SKYU";
-
-/// A receiver's counts of a stream of datagrams.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UdpCounts {
-    /// Distinct datagrams received intact.
-    pub received: u64,
-    /// Datagrams received before.
-    pub duplicates: u64,
-    /// Datagrams that arrived after one with a higher number (RFC 4737 §3).
-    pub reordered: u64,
-    /// Datagrams with wrong contents.
-    pub corrupt: u64,
-    /// Datagrams that arrived and found no room in the receiver's socket: the path has not lost
-    /// them.
-    #[serde(default)]
-    pub overflowed: u64,
-    /// Interarrival jitter after the last datagram (RFC 3550 §6.4.1); `None` with fewer than two.
-    #[serde(rename = "jitter_seconds", with = "crate::reports::json::maybe_seconds")]
-    pub jitter: Option<Duration>,
-    /// How much longer than the shortest one-way delay that of 99 % of the datagrams is at most
-    /// (packet delay variation, RFC 5481 §4.2), rounded up to 0.1 ms; `None` with fewer than two.
-    #[serde(
-        default,
-        rename = "delay_variation_p99_seconds",
-        with = "crate::reports::json::maybe_seconds"
-    )]
-    pub delay_variation: Option<Duration>,
-    /// From the first to the last arrival.
-    #[serde(rename = "span_seconds", with = "crate::reports::json::seconds")]
-    pub span: Duration,
-}
 
 /// Fills `buffer` with datagram `number`, sent at `now`.
 pub(crate) fn fill(payload: Payload, number: u64, now: Duration, buffer: &mut [u8]) {

@@ -10,7 +10,6 @@ use units::{ByteCount, Instant};
 
 use super::bucket::Bucket;
 use super::connection_shares::ConnectionShares;
-use crate::config::PermittedTerminal;
 
 /// Seconds' worth of new connections allowed in a burst: after an outage all clients of a terminal
 /// return at once.
@@ -97,23 +96,18 @@ pub enum Exceeded {
 }
 
 impl Quotas {
-    /// Memory limits of the terminals that have their own.
-    pub fn memory(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, ByteCount> {
-        terminals.iter().filter_map(|it| Some((it.key, it.quota.memory?))).collect()
-    }
-
-    /// Quotas for a hub that carries at most `total` connections.
-    pub fn new(terminals: &[PermittedTerminal], total: u64) -> Self {
+    /// Tracks terminals with these limits at a hub that carries at most `total` connections.
+    pub fn new(terminals: &BTreeMap<PublicKey, Quota>, total: u64) -> Self {
         let mut quotas = Self { peers: BTreeMap::new() };
         quotas.configure(terminals, total);
         quotas
     }
 
     /// Applies new limits; existing connections are kept.
-    pub fn configure(&mut self, terminals: &[PermittedTerminal], total: u64) {
+    pub fn configure(&mut self, terminals: &BTreeMap<PublicKey, Quota>, total: u64) {
         let usual = if terminals.len() == 1 { total } else { (total / 2).max(1) };
         let mut before = std::mem::take(&mut self.peers);
-        for PermittedTerminal { key, quota, .. } in terminals {
+        for (key, quota) in terminals {
             let (pace, burst) = (quota.per_second, quota.per_second.saturating_mul(BURST_SECONDS));
             let most = quota.connections.unwrap_or(usual);
             let peer = match before.remove(key) {
@@ -158,30 +152,11 @@ impl Quotas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::Egress;
 
     const SHIP: PublicKey = PublicKey([1; 32]);
     const RIG: PublicKey = PublicKey([2; 32]);
     const START: Instant = Instant::ZERO;
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
-
-    fn terminal(key: PublicKey, quota: Quota) -> PermittedTerminal {
-        let (name, networks, egress) = (String::new(), vec![], Egress::everywhere());
-        PermittedTerminal {
-            name,
-            key,
-            networks,
-            egress,
-            carrier: None,
-            cache: None,
-            quota,
-            classes: BTreeMap::new(),
-            links: BTreeMap::new(),
-            volume: None,
-            expires: None,
-            invited: false,
-        }
-    }
 
     fn admitted_of(
         quotas: &mut Quotas,
@@ -199,7 +174,7 @@ mod tests {
     #[test]
     fn a_terminal_has_as_many_connections_as_it_may_and_no_more_than_it_ends() {
         let few = Quota { connections: Some(3), ..Quota::default() };
-        let mut quotas = Quotas::new(&[terminal(SHIP, few)], 50);
+        let mut quotas = Quotas::new(&[(SHIP, few)].into(), 50);
         let mut permits = admitted(&mut quotas, SHIP, START);
         assert_eq!(permits.len(), 3);
         assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), Exceeded::Connections);
@@ -209,9 +184,9 @@ mod tests {
 
     #[test]
     fn no_terminal_fills_a_hub_that_serves_others() {
-        let alone = &mut Quotas::new(&[terminal(SHIP, Quota::default())], 20);
+        let alone = &mut Quotas::new(&[(SHIP, Quota::default())].into(), 20);
         assert_eq!(admitted(alone, SHIP, START).len(), 18, "some are left for its other clients");
-        let both = [SHIP, RIG].map(|key| terminal(key, Quota::default()));
+        let both = [SHIP, RIG].map(|key| (key, Quota::default())).into();
         let quotas = &mut Quotas::new(&both, 12);
         let ship = admitted(quotas, SHIP, START);
         assert_eq!((ship.len(), admitted(quotas, RIG, START).len()), (6, 6));
@@ -220,7 +195,7 @@ mod tests {
     #[test]
     fn a_client_leaves_connections_to_the_others_of_its_terminal() {
         let few = Quota { connections: Some(80), ..Quota::default() };
-        let mut quotas = Quotas::new(&[terminal(SHIP, few)], 1000);
+        let mut quotas = Quotas::new(&[(SHIP, few)].into(), 1000);
         let greedy = admitted(&mut quotas, SHIP, START);
         assert_eq!(greedy.len(), 70);
         let refused = quotas.admit(START, &SHIP, CLIENT).unwrap_err();
@@ -234,7 +209,7 @@ mod tests {
     #[test]
     fn connections_in_haste_wait_for_the_pace_of_their_terminal_alone() {
         let slow = Quota { per_second: 2, ..Quota::default() };
-        let terminals = [terminal(SHIP, slow), terminal(RIG, Quota::default())];
+        let terminals = [(SHIP, slow), (RIG, Quota::default())].into();
         let mut quotas = Quotas::new(&terminals, 1000);
         assert_eq!(admitted(&mut quotas, SHIP, START).len(), 20, "ten seconds' worth");
         assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), Exceeded::Pace);
@@ -245,12 +220,12 @@ mod tests {
 
     #[test]
     fn other_bounds_leave_a_terminal_what_it_has() {
-        let bound = |most| [terminal(SHIP, Quota { connections: Some(most), ..Quota::default() })];
+        let bound = |most| [(SHIP, Quota { connections: Some(most), ..Quota::default() })].into();
         let mut quotas = Quotas::new(&bound(5), 1000);
         let permits = admitted(&mut quotas, SHIP, START);
         quotas.configure(&bound(6), 1000);
         assert_eq!((permits.len(), admitted(&mut quotas, SHIP, START).len()), (5, 1));
-        quotas.configure(&[terminal(RIG, Quota::default())], 1000);
+        quotas.configure(&[(RIG, Quota::default())].into(), 1000);
         assert_eq!(quotas.admit(START, &SHIP, CLIENT).unwrap_err(), Exceeded::Connections);
     }
 }

@@ -14,7 +14,7 @@ use super::intercept::{InterceptConfig, TunnelConfig};
 use super::link::LinkConfig;
 use super::operation::OperationConfig;
 use super::terminal::HubAddress;
-use units::UnixTime;
+use units::{ByteCount, UnixTime};
 
 use crate::accounting::{VolumeDefaults, VolumeQuota};
 use crate::admission::Quota;
@@ -99,6 +99,17 @@ pub fn aggregates(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, Aggreg
     let carrier =
         |it: &PermittedTerminal| Some((it.key, AggregateId::from(it.carrier.as_deref()?)));
     terminals.iter().filter_map(carrier).collect()
+}
+
+/// Limits on each terminal's use of the hub.
+pub fn quotas(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, Quota> {
+    terminals.iter().map(|terminal| (terminal.key, terminal.quota)).collect()
+}
+
+/// Memory limits of the terminals that have their own.
+pub fn memory_limits(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, ByteCount> {
+    let own = |terminal: &PermittedTerminal| Some((terminal.key, terminal.quota.memory?));
+    terminals.iter().filter_map(own).collect()
 }
 
 /// The rates of terminals' own on these links, by the number of the link. A link without a name there is

@@ -16,7 +16,7 @@ pub use dns::{DnsConfig, HubDnsConfig, SecureDns};
 pub use http::{HttpConfig, HubCacheConfig, HubHttpConfig, PushConfig, SiteConfig};
 pub use hub::{
     EtcdConfig, EtcdLogin, EtcdTls, HubConfig, PermitDefaults, PermittedTerminal, TlsFiles,
-    aggregates, link_rates,
+    aggregates, link_rates, memory_limits, quotas,
 };
 pub use intercept::{Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice};
 pub use link::LinkConfig;

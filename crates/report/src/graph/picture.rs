@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 
 use super::theme::{GROUND, SCALE, dark_css, hexadecimal};
-use crate::html::escape;
+use crate::escape::escape;
 
 /// A drawing as SVG.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use units::{BitRate, ByteCount, Probability, format_duration};
 use super::acm::{AcmSpec, RawAcm};
 use super::raw::RawLink;
 use super::{LinkSpec, RateSpec};
-use crate::FileError;
 use crate::place::Place;
 use crate::text::Text;
-use crate::trace::{Source, TraceFault, parse_rates, parse_values};
+use crate::trace::{Source, parse_rates, parse_values};
+use crate::{FileError, TraceFault};
 
 const GREATEST_RATE: BitRate = BitRate::from_mbit(1_000_000);
 const GREATEST_DELAY: Duration = Duration::from_secs(60);

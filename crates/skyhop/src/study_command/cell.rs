@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use study::campaign::STEPS;
 use study::campaign::{self, Name, Plan, Planned, Record};
-use study::runs::STEPS;
 
 use super::{StoreArg, back_end, binary, verdict};
 use crate::sim_command::progress;

@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use study::campaign::STEPS;
 use study::campaign::{self, BackEnd, Plan, Planned, Record, Store};
-use study::runs::STEPS;
 
 use super::{CampaignArgs, back_end, verdict};
 use crate::sim_command::{progress, threads};

@@ -10,7 +10,6 @@ use thiserror::Error;
 
 use super::Cell;
 use crate::lab_run;
-use crate::runs::STEPS;
 
 /// The name of a back end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -98,6 +97,9 @@ impl BackEnd for Simulator {
         Ok(run.metrics())
     }
 }
+
+/// Steps in which a run's progress is reported.
+pub const STEPS: u64 = 100;
 
 /// Runs to the end; `step` is called with the number of steps just done, [`STEPS`] in all.
 pub(crate) fn finish(run: &mut sim::Run, step: &dyn Fn(u64)) {

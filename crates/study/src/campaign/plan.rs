@@ -13,7 +13,7 @@ use super::{
     Binary, Cell, Content, Name, On, Origin, Result as CellResult, Source, SourceError, Store,
     StoreError,
 };
-use crate::runs::{Need, need};
+use crate::stop_rule::{Need, need};
 
 /// The cells of a campaign, in the order of scenarios, cases and seeds.
 #[derive(Debug)]

@@ -7,9 +7,8 @@ use std::time::Instant;
 use os::clock;
 use rayon::ThreadPoolBuildError;
 
-use super::{BackEnd, Plan, Planned, Record, Result as CellResult, Store, Timing, pool};
+use super::{BackEnd, Plan, Planned, Record, Result as CellResult, STEPS, Store, Timing, pool};
 use crate::VERSION;
-use crate::runs::STEPS;
 
 /// How a campaign went.
 #[derive(Debug, Default)]

@@ -13,9 +13,6 @@ use super::capture::{At, Capture, CaptureError};
 use super::graphs::graphs;
 use super::rounds::NoFigure;
 
-/// Steps in which a run's progress is reported.
-pub const STEPS: u64 = 100;
-
 /// A run to make.
 #[derive(Debug, Clone, Copy)]
 pub struct Job<'a> {
@@ -62,7 +59,7 @@ pub enum ReplicateError {
 
 /// Makes all runs on a number of threads; those of a case follow each other. Outcomes are in the order of the jobs, whichever thread
 /// made them. `step` is called with the number of steps just done; a run has
-/// [`STEPS`].
+/// [`crate::campaign::STEPS`].
 ///
 /// # Errors
 /// If the threads cannot be started, or the capture cannot be written.

@@ -7,8 +7,9 @@ use sim::figure;
 use thiserror::Error;
 
 use super::File;
+use crate::stop_rule::{self, Need};
+
 use super::replicate::{Extras, Job, Outcome, ReplicateError, replicate};
-use super::stop::{self, Need};
 
 /// A stop rule is about a metric that the case does not have.
 #[derive(Debug, Error)]
@@ -33,7 +34,7 @@ pub struct Replicated<'a> {
 pub struct Progress<'p> {
     /// Called with the number of runs that are added.
     pub planned: &'p dyn Fn(usize),
-    /// Called with the number of steps just done; a run has [`super::STEPS`].
+    /// Called with the number of steps just done; a run has [`crate::campaign::STEPS`].
     pub step: &'p (dyn Fn(u64) + Sync),
 }
 
@@ -107,7 +108,7 @@ impl<'a> CaseRuns<'a> {
 
     fn need(&self) -> Need {
         match self.replications {
-            Replications::Until(rule) => stop::need(rule, &self.values(rule)),
+            Replications::Until(rule) => stop_rule::need(rule, &self.values(rule)),
             Replications::Seeds(seeds) => match seeds.len() - self.outcomes.len() {
                 0 => Need::Enough(seeds.len()),
                 more => Need::More(more),
@@ -140,10 +141,10 @@ impl<'a> CaseRuns<'a> {
         let values = self.values(rule);
         let ended = match self.need() {
             Need::Enough(count) => {
-                let width = stop::relative_width(rule, &values[..count])?;
+                let width = stop_rule::relative_width(rule, &values[..count])?;
                 format!("{count} seeds, ±{:.1} %", width * 100.0)
             }
-            _ => match stop::relative_width(rule, &values).filter(|width| width.is_finite()) {
+            _ => match stop_rule::relative_width(rule, &values).filter(|width| width.is_finite()) {
                 Some(width) => {
                     format!("{} seeds, and still ±{:.1} %", values.len(), width * 100.0)
                 }

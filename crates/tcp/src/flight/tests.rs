@@ -14,7 +14,7 @@ fn at(ms: u64) -> Instant {
 fn ten() -> Flight {
     let mut flight = Flight::default();
     for n in 0..10 {
-        flight.push(n * MSS..n * MSS + MSS, at(n), Snapshot::default());
+        flight.push(n * MSS..n * MSS + MSS, at(n), DeliverySnapshot::default());
     }
     flight
 }
@@ -57,7 +57,7 @@ fn is_lost() {
 fn what_was_sent_again_is_not_judged_again() {
     let mut flight = ten();
     flight.mark_lost(0);
-    flight.resend(0, at(20), Snapshot::default());
+    flight.resend(0, at(20), DeliverySnapshot::default());
     sacked(&mut flight, 300..900);
     flight.mark_lost_below(300);
     assert_eq!(flight.lost.iter().copied().collect::<Vec<_>>(), [1, 2]);
@@ -76,7 +76,7 @@ fn a_partial_acknowledgement_leaves_the_rest() {
 fn expiry_follows_the_order_of_transmission() {
     let mut flight = ten();
     flight.mark_lost(1);
-    flight.resend(1, at(20), Snapshot::default());
+    flight.resend(1, at(20), DeliverySnapshot::default());
     let (any, next) = flight.expire(u64::MAX, |sent| sent.sent_at <= at(3));
     assert!(any);
     assert_eq!(next.unwrap().start, 400);
@@ -123,7 +123,7 @@ proptest! {
         for (step, a, b) in steps {
             match step {
                 0 => {
-                    flight.push(nxt..nxt + b, at(nxt), Snapshot::default());
+                    flight.push(nxt..nxt + b, at(nxt), DeliverySnapshot::default());
                     nxt += b;
                 }
                 1 => flight.sack(una + a..(una + a + 3 * b).min(nxt), |_| {}),
@@ -133,7 +133,7 @@ proptest! {
                 }
                 3 => { flight.mark_lost_below(una + a); }
                 _ => if let Some(id) = flight.first_lost() {
-                    flight.resend(id, at(1000), Snapshot::default());
+                    flight.resend(id, at(1000), DeliverySnapshot::default());
                 },
             }
             let by = |fate| flight.segments.iter().filter(move |sent| sent.fate == fate);

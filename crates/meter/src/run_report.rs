@@ -1,9 +1,5 @@
 //! A report of any kind, tagged with its kind in JSON.
 
-pub mod flow;
-pub(crate) mod json;
-pub(crate) mod print;
-
 use serde::{Deserialize, Serialize};
 
 use crate::bulk::BulkReport;

@@ -13,9 +13,9 @@ use std::time::Duration;
 use report::{Csv, dash};
 use units::BitRate;
 
-use crate::bulk::Direction;
+use crate::direction::Direction;
 use crate::outcome::Outcome;
-use crate::reports::Report;
+use crate::run_report::Report;
 use crate::swarm::SwarmReport;
 
 impl fmt::Display for Report {

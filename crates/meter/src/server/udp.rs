@@ -11,8 +11,9 @@ use crate::flow::FlowError;
 use crate::payload::{Payload, Side};
 use crate::server::REQUEST_LIMIT;
 use crate::stop::Stop;
-use crate::udp::exchange::{UdpPlan, exchange, make_room};
+use crate::udp::exchange::{exchange, make_room};
 use crate::udp::receiver::{GREETING, read};
+use crate::udp_plan::UdpPlan;
 
 /// Serves a measurement on a separate UDP port.
 pub(crate) async fn serve(

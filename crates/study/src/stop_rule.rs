@@ -5,7 +5,7 @@ use stats::{Interval, mean, mean_interval, median, median_interval};
 
 /// What a stop rule says about the figures of a case.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Need {
+pub(crate) enum Need {
     /// So many replications, from the first, are enough.
     Enough(usize),
     /// Not yet: so many more are worth making before the rule is asked again.
@@ -19,7 +19,7 @@ pub enum Need {
 /// The answer *enough* is the smallest number of replications that satisfies the rule, whatever comes
 /// after them. So it does not depend on how many are run at once, and figures are those of the same
 /// seeds on any number of cores.
-pub fn need(rule: &StopRule, values: &[f64]) -> Need {
+pub(crate) fn need(rule: &StopRule, values: &[f64]) -> Need {
     let (least, most) = (rule.least as usize, rule.most as usize);
     let values = &values[..values.len().min(most)];
     let mut counts = least..=values.len();
@@ -39,7 +39,7 @@ pub fn need(rule: &StopRule, values: &[f64]) -> Need {
 
 /// The greater distance of an end of the interval from the statistic, as a part of the statistic.
 /// `None` with too few values for an interval. Values that are all alike are known exactly.
-pub fn relative_width(rule: &StopRule, values: &[f64]) -> Option<f64> {
+pub(crate) fn relative_width(rule: &StopRule, values: &[f64]) -> Option<f64> {
     // A run without the metric leaves it unknown; neither ranks nor maxima would show it.
     if values.iter().any(|value| value.is_nan()) {
         return Some(f64::NAN);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use units::{BitRate, ByteCount};
 
-use crate::bulk::Direction;
+use crate::direction::Direction;
 use crate::outcome::Outcome;
 use crate::sender::SenderReport;
 
@@ -27,27 +27,24 @@ pub struct FlowReport {
     /// progress report, which is half an RTT old.
     pub moved_bytes: u64,
     /// From the start of the transfer to the start of this flow.
-    #[serde(rename = "start_seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "start_seconds", with = "crate::json::seconds")]
     pub start: Duration,
     /// From its start, before connecting, until connected.
-    #[serde(rename = "connect_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "connect_seconds", with = "crate::json::maybe_seconds")]
     pub connect: Option<Duration>,
     /// From its start until the client had the first payload byte (download), or the server's
     /// report of it (upload).
-    #[serde(rename = "first_byte_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "first_byte_seconds", with = "crate::json::maybe_seconds")]
     pub first_byte: Option<Duration>,
     /// From its start until the client had the last byte (download) or the server's receipt
     /// (upload), or until the flow ended otherwise.
-    #[serde(rename = "total_seconds", with = "crate::reports::json::seconds")]
+    #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
     /// From the first to the last payload byte at the receiver.
-    #[serde(rename = "receive_seconds", with = "crate::reports::json::maybe_seconds")]
+    #[serde(rename = "receive_seconds", with = "crate::json::maybe_seconds")]
     pub receive: Option<Duration>,
     /// Bytes moved over the total time.
-    #[serde(
-        rename = "goodput_bits_per_second",
-        with = "crate::reports::json::maybe_bits_per_second"
-    )]
+    #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub goodput: Option<BitRate>,
     /// Figures of the sender's kernel: the server's in a download, once it is complete, the
     /// client's in an upload.

@@ -6,7 +6,7 @@ use report::{Column, Csv, Table, dash};
 
 use super::{milliseconds, outcome, rate, seconds, seconds_field, size, state, way};
 use crate::bulk::{BulkReport, DirectionSum};
-use crate::reports::flow::FlowReport;
+use crate::flow_report::FlowReport;
 use crate::sender::SenderReport;
 
 pub(super) fn text(report: &BulkReport) -> String {

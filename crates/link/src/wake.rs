@@ -1,0 +1,11 @@
+//! Why a link wants to be woken.
+
+/// Why a link wants to be woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wake {
+    /// A packet reaches the far end, where it may turn out to be lost.
+    Arrival,
+    /// A packet leaves; only with jitter that reorders.
+    Departure,
+}
