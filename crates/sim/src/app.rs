@@ -1,55 +1,23 @@
 //! Applications: their notifications and their statistics.
 
-mod bulk;
-mod bundles;
-mod cbr;
-mod ftp;
-mod lookups;
-mod mail;
-mod page;
-mod request;
-mod users;
-
 use core::time::Duration;
 
 use units::Instant;
 
-pub use bulk::{Amount, Bulk};
-pub use bundles::Bundles;
-pub use cbr::Cbr;
-pub use ftp::Ftp;
-pub use lookups::Resolution;
-pub use mail::Mail;
-pub use page::Page;
-pub use request::RequestReply;
-pub use users::Users;
-
-use crate::World;
 use crate::packet::Datagram;
 use crate::slab::Key;
-
-/// Identifies an application, by the order in which it was added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AppId(pub(crate) u32);
-
-impl AppId {
-    /// Its number.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// A notification to an application.
 #[derive(Debug, Clone, Copy)]
 pub enum Notice {
     /// The application was added. Always comes first.
     Start,
-    /// A wake-up set by [`World::wake_at`], with its number.
+    /// A wake-up set by [`crate::World::wake_at`], with its number.
     Wake(u64),
     /// The client's end of a connection is open.
     Connected(Key),
     /// A request has arrived at the server, on a connection that tells it
-    /// ([`World::tell_requests`]).
+    /// ([`crate::World::tell_requests`]).
     Asked(Key),
     /// A request was answered or, if it asks for no reply, has arrived.
     Turn(Key),
@@ -62,12 +30,6 @@ pub enum Notice {
     },
     /// A datagram has arrived.
     Datagram(Datagram),
-}
-
-/// Both ends of something that communicates.
-pub trait App: core::fmt::Debug {
-    /// Handles a notification; acts through the methods of `world`.
-    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice);
 }
 
 /// Statistics of an application.

@@ -12,7 +12,7 @@ use link::Dice;
 use scenario::CacheSpec;
 
 use crate::path::Path;
-use crate::talk::Turn;
+use crate::turn::Turn;
 
 /// The cache at the end of one connection.
 #[derive(Debug)]

@@ -6,7 +6,8 @@ use scenario::IpVersion;
 use tcp::wire;
 use tcp::{Ecn, Payload as _, Segment};
 
-use crate::packet::{Body, IP_HEADER, NodeId, Packet, UDP_HEADER, headers_of};
+use crate::ids::NodeId;
+use crate::packet::{Body, IP_HEADER, Packet, UDP_HEADER, headers_of};
 use crate::slab::Key;
 
 /// UDP ports of SLACP and of constant-rate datagrams.

@@ -5,20 +5,11 @@ use std::collections::VecDeque;
 use link::dama::Dama;
 use link::{Counters, Link, Tally};
 
+use crate::ack_spacer::AckSpacer;
 use crate::agenda::Alarm;
-use crate::packet::{NodeId, Packet};
-use crate::world::{Limiter, Spacer};
-
-/// One direction of a link between nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LaneId(pub(crate) u32);
-
-impl LaneId {
-    /// Its index, in the order of creation.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+use crate::ids::{LaneId, NodeId};
+use crate::packet::Packet;
+use crate::window_limiter::WindowLimiter;
 
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -106,9 +97,9 @@ pub(crate) struct Node {
     /// The index of its SLACP gateway, if it is one.
     pub(crate) gateway: Option<u32>,
     /// Limits windows, if it is to.
-    pub(crate) limiter: Option<Box<Limiter>>,
+    pub(crate) limiter: Option<Box<WindowLimiter>>,
     /// Spaces acknowledgements, if it is to.
-    pub(crate) spacer: Option<Box<Spacer>>,
+    pub(crate) spacer: Option<Box<AckSpacer>>,
 }
 
 impl Node {

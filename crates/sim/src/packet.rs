@@ -5,6 +5,7 @@ use scenario::{IpVersion, Overhead};
 use tcp::{ByteRange, Ecn, Segment};
 use units::Instant;
 
+use crate::ids::NodeId;
 use crate::slab::Key;
 
 /// Size of an IPv4 header without options, in bytes.
@@ -17,17 +18,6 @@ pub(crate) const UDP_HEADER: usize = 8;
 /// UDP: the index, by which it finds its session among others (a link layer has the MAC's
 /// addresses), and the tag of its encryption.
 pub(crate) const TUNNEL_ONLY: usize = 4 + 16;
-
-/// A node of the network: a host, a router or a gateway.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NodeId(pub(crate) u32);
-
-impl NodeId {
-    /// Its index, in the order of creation.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// The size of the IP headers of a packet, in bytes.
 pub(crate) const fn headers_of(ip: IpVersion) -> usize {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use scenario::{CacheSpec, Direction, IpVersion};
 
 use crate::contents::Contents;
-use crate::packet::NodeId;
+use crate::ids::NodeId;
 
 /// The path of a connection from the client through any gateways to the server: `nodes.len() ==
 /// legs.len() + 1`.

@@ -5,8 +5,7 @@ use core::time::Duration;
 use tcp::{ByteRange, Payload as _, Segment, SeqNr};
 use units::Instant;
 
-use crate::app::AppId;
-use crate::network::LaneId;
+use crate::ids::{AppId, LaneId};
 use crate::slab::Key;
 
 /// Maximum number of marks per connection end; later ones are dropped.

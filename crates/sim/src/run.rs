@@ -10,10 +10,8 @@ use core::time::Duration;
 use scenario::Case;
 use units::{ByteCount, Instant};
 
-use crate::app::AppId;
+use crate::ids::{AppId, LaneId, NodeId};
 use crate::metric::{self, Capacities, LinkUse, Metric};
-use crate::network::LaneId;
-use crate::packet::NodeId;
 use crate::world::{Charged, World};
 use applications::Applications;
 use network::{Lanes, Network, Nodes};

@@ -5,7 +5,7 @@ use scenario::IpVersion;
 use tcp::{ByteRange, Connection};
 
 use crate::agenda::Alarm;
-use crate::packet::NodeId;
+use crate::ids::NodeId;
 use crate::slab::Key;
 use crate::talk;
 

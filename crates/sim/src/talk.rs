@@ -6,18 +6,10 @@ use std::collections::VecDeque;
 
 use tcp::{ByteRange, Connection, Event, Payload as _};
 
-use crate::app::AppId;
 use crate::cache::{Cache, Found};
+use crate::ids::AppId;
 use crate::slab::Key;
-
-/// A request and its reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
-    /// Bytes from client to server.
-    pub request: u64,
-    /// Bytes from server to client, sent once the request is complete.
-    pub reply: u64,
-}
+use crate::turn::Turn;
 
 /// More than any transfer. Ended by [`crate::World::stop`].
 pub const ENDLESS: u64 = 1 << 60;

@@ -26,9 +26,10 @@ use pep::relay::Side;
 use units::{Instant, Machine};
 
 use crate::agenda::Agenda;
-use crate::app::{App, AppId, Notice, Tally};
-use crate::network::{Lane, LaneId, Medium, Node};
-use crate::packet::{NodeId, Packet};
+use crate::app::{Notice, Tally};
+use crate::ids::{AppId, LaneId, NodeId};
+use crate::network::{Lane, Medium, Node};
+use crate::packet::Packet;
 use crate::probe::Probe;
 use crate::script::Scripted;
 use crate::slab::{Key, Slab};
@@ -37,9 +38,8 @@ use crate::split::Split;
 use crate::talk::Talk;
 use crate::world::slacp::{Gateway, Opening};
 
+pub use app::App;
 pub use below::{Charged, MacBuffer};
-pub(crate) use spacing::Spacer;
-pub(crate) use window::Limiter;
 
 /// A due event.
 #[derive(Debug, Clone, Copy)]

@@ -8,14 +8,13 @@ use tcp::Config;
 use units::Instant;
 
 use super::network::{Ends, Nodes, Relay};
-use crate::app::{
-    Amount, App, AppId, Bulk, Bundles, Cbr, Ftp, Mail, Page, RequestReply, Resolution, Users,
-};
+use crate::apps::{Amount, Bulk, Bundles, Cbr, Ftp, Mail, Page, RequestReply, Resolution, Users};
 use crate::contents::Contents;
+use crate::ids::AppId;
 use crate::packet::headers_of;
 use crate::path::{Leg, Path};
-use crate::talk::Turn;
-use crate::world::World;
+use crate::turn::Turn;
+use crate::world::{App, World};
 
 /// A TCP header without options, in bytes.
 const TCP_HEADER: usize = 20;

@@ -8,8 +8,9 @@ use pep::compression::decompressors;
 use scenario::{Case, Gateways, LinkSpec, Links, Overhead, Split};
 use units::{BitRate, ByteCount};
 
-use crate::network::{Hop, LaneId};
-use crate::packet::{IP_HEADER, NodeId, TUNNEL_ONLY, UDP_HEADER};
+use crate::ids::{LaneId, NodeId};
+use crate::network::Hop;
+use crate::packet::{IP_HEADER, TUNNEL_ONLY, UDP_HEADER};
 use crate::world::{MacBuffer, World};
 
 /// Maximum size of the headers of SLACP as a link layer, in bytes: what AAL5 leaves beside an IP

@@ -7,15 +7,23 @@ use scenario::IpVersion;
 use units::Instant;
 
 use super::{Due, World};
-use crate::app::{App, AppId, Deed, Notice, Tally};
+use crate::app::{Deed, Notice, Tally};
 use crate::cache::Cache;
-use crate::packet::{Body, Datagram, NodeId, Packet};
+use crate::ids::{AppId, NodeId};
+use crate::packet::{Body, Datagram, Packet};
 use crate::path::{Leg, Path};
 use crate::slab::Key;
 use crate::socket::{Hosts, Owner};
 use crate::split::LegEnd;
-use crate::talk::{Closer, News, Side, Talk, Turn};
+use crate::talk::{Closer, News, Side, Talk};
+use crate::turn::Turn;
 use crate::world::socket::End;
+
+/// Both ends of something that communicates.
+pub trait App: core::fmt::Debug {
+    /// Handles a notification; acts through the methods of `world`.
+    fn handle(&mut self, world: &mut World, me: AppId, notice: Notice);
+}
 
 impl World {
     /// Adds an application, which first receives [`Notice::Start`].

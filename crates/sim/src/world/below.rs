@@ -7,8 +7,9 @@ use scenario::Overhead;
 use units::{ByteCount, Instant, Machine};
 
 use super::World;
-use crate::network::{Carrier, LaneId};
-use crate::packet::{NodeId, Sealed};
+use crate::ids::{LaneId, NodeId};
+use crate::network::Carrier;
+use crate::packet::Sealed;
 
 /// The link below a gateway, as SLACP sees it.
 #[derive(Debug, Clone, Default)]

@@ -6,7 +6,8 @@ use super::World;
 use crate::cache::Cache;
 use crate::slab::Key;
 use crate::socket::{Hosts, Owner};
-use crate::talk::{News, Side, Talk, Turn};
+use crate::talk::{News, Side, Talk};
+use crate::turn::Turn;
 
 impl World {
     /// Fetches a reply for the cache at the end of a conversation.

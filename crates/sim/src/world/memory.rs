@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tcp::{Config, ControlBlock, Sharing, State, SynData, TaoCache, Transactions};
 
-use crate::packet::NodeId;
+use crate::ids::NodeId;
 use crate::socket::Socket;
 
 /// The memories of all hosts.

@@ -6,8 +6,9 @@ use units::Machine;
 
 use super::{Due, World};
 use crate::agenda::{Alarm, Ticket};
-use crate::network::{Carrier, Hop, Lane, LaneId, Medium, Node};
-use crate::packet::{Body, NodeId, Packet};
+use crate::ids::{LaneId, NodeId};
+use crate::network::{Carrier, Hop, Lane, Medium, Node};
+use crate::packet::{Body, Packet};
 
 /// Maximum number of times a packet is forwarded without a link in between; beyond it, routes form
 /// a loop.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{Due, World};
-use crate::network::LaneId;
+use crate::ids::LaneId;
 use crate::probe::{Line, Load, Probe, State};
 
 impl World {

@@ -9,8 +9,9 @@ use slacp::{ChannelConfig, ChannelId, Config, ConfigError, ErrorControl};
 use units::ByteCount;
 
 use super::World;
+use crate::ids::NodeId;
 use crate::ip::ecn;
-use crate::packet::{Body, NodeId, Packet};
+use crate::packet::{Body, Packet};
 
 /// The channel of tunnelled packets.
 const CHANNEL: u8 = 0;

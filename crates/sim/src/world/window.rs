@@ -4,29 +4,22 @@ use pep::window::Windows;
 use units::ByteCount;
 
 use super::World;
-use crate::network::{Hop, LaneId};
-use crate::packet::{Body, NodeId, Packet};
-use crate::slab::Key;
-
-/// A gateway that lowers the windows of the senders behind it.
-#[derive(Debug)]
-pub(crate) struct Limiter {
-    windows: Windows<Key>,
-    /// The link that they share.
-    lane: LaneId,
-}
+use crate::ids::{LaneId, NodeId};
+use crate::network::Hop;
+use crate::packet::{Body, Packet};
+use crate::window_limiter::WindowLimiter;
 
 impl World {
     /// Lets `node` lower the windows of the connections whose data passes it on its way into `lane`,
     /// so that about `room` bytes wait there.
     pub fn limit_windows(&mut self, node: NodeId, lane: LaneId, room: ByteCount) {
-        let limiter = Limiter { windows: Windows::new(room), lane };
+        let limiter = WindowLimiter { windows: Windows::new(room), lane };
         self.nodes[node.index()].limiter = Some(Box::new(limiter));
     }
 
     /// Lowers the window of a segment that passes a node with a limiter, or notes what it sends.
     pub(super) fn pass_limiter(&mut self, node: NodeId, packet: &mut Packet) {
-        let Some(Limiter { lane, .. }) = self.nodes[node.index()].limiter.as_deref() else {
+        let Some(WindowLimiter { lane, .. }) = self.nodes[node.index()].limiter.as_deref() else {
             return;
         };
         let lane = *lane;

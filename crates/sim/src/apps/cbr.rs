@@ -6,7 +6,8 @@ use scenario::IpVersion;
 use units::{BitRate, ByteCount, Instant};
 
 use super::{App, AppId, Notice};
-use crate::packet::{Datagram, NodeId};
+use crate::ids::NodeId;
+use crate::packet::Datagram;
 use crate::world::World;
 
 /// UDP datagrams from one host to another.
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
     use crate::testkit::{at, at_ms, geo};
 
-    fn run(size: u32, start: Instant, stop: Instant, until: Instant) -> super::super::Tally {
+    fn run(size: u32, start: Instant, stop: Instant, until: Instant) -> crate::app::Tally {
         let mut world = World::new(1);
         let (from, to, _) = geo(&mut world);
         let rate = BitRate::from_mbit(3);

@@ -13,7 +13,8 @@ use super::{App, AppId, Deed, Notice, Resolution};
 use crate::chance::{exponential, pareto};
 use crate::path::Path;
 use crate::slab::Key;
-use crate::talk::{Closer, Turn};
+use crate::talk::Closer;
+use crate::turn::Turn;
 use crate::world::World;
 
 /// Requests at random times (Poisson), each over its own connection.

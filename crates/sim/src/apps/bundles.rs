@@ -24,7 +24,8 @@ use units::Instant;
 use super::{App, AppId, Deed, Notice};
 use crate::path::Path;
 use crate::slab::Key;
-use crate::talk::{Closer, Turn};
+use crate::talk::Closer;
+use crate::turn::Turn;
 use crate::world::World;
 use chain::Chain;
 

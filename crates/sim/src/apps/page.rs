@@ -12,7 +12,8 @@ use super::lookups::{Heard, Lookups};
 use super::{App, AppId, Deed, Notice, Resolution};
 use crate::path::Path;
 use crate::slab::Key;
-use crate::talk::{Closer, Turn};
+use crate::talk::Closer;
+use crate::turn::Turn;
 use crate::world::World;
 
 /// Loads a document and, once it has arrived, the objects it refers to; repeatedly.

@@ -8,7 +8,8 @@ use units::{ByteCount, Instant};
 use super::{App, AppId, Deed, Notice};
 use crate::path::Path;
 use crate::slab::Key;
-use crate::talk::{Closer, ENDLESS, Turn};
+use crate::talk::{Closer, ENDLESS};
+use crate::turn::Turn;
 use crate::world::World;
 
 /// The amount of data.

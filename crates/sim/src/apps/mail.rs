@@ -10,7 +10,8 @@ use super::ftp::turn;
 use super::{App, AppId, Deed, Notice};
 use crate::path::Path;
 use crate::slab::Key;
-use crate::talk::{Closer, Turn};
+use crate::talk::Closer;
+use crate::turn::Turn;
 use crate::world::World;
 
 /// The server's greeting, and the client's with the server's extensions (RFC 5321 §D.1).

@@ -9,7 +9,8 @@ use super::lookups::{Heard, Lookups};
 use super::{App, AppId, Deed, Notice, Resolution};
 use crate::path::Path;
 use crate::slab::Key;
-use crate::talk::{Closer, Turn};
+use crate::talk::Closer;
+use crate::turn::Turn;
 use crate::world::World;
 
 /// Requests over one connection. Each waits for the reply to the previous one, and for the think

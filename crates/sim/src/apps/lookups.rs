@@ -15,7 +15,8 @@ use link::Dice;
 use scenario::{IpVersion, NameAnswer, NamesSpec};
 
 use super::{AppId, Notice};
-use crate::packet::{Datagram, NodeId};
+use crate::ids::NodeId;
+use crate::packet::Datagram;
 use crate::world::World;
 
 /// Sizes of DNS messages, in bytes: for a name of 16 octets a header of 12, the question of 22 and

@@ -1,0 +1,79 @@
+//! A gateway that spaces acknowledgements, and when each of them may pass.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tcp::{ByteRange, Flags, Payload as _, Segment, SeqNr};
+use units::{BitRate, ByteCount, Instant};
+
+use crate::agenda::Alarm;
+use crate::ids::NodeId;
+use crate::packet::Packet;
+use crate::slab::Key;
+
+/// How long an acknowledgement is held at most: one that releases more than the link carries in this
+/// time does not keep later ones for longer.
+const MOST: Duration = Duration::from_millis(500);
+
+/// A gateway that spaces the acknowledgements that it passes on to servers.
+#[derive(Debug)]
+pub(crate) struct AckSpacer {
+    pub(crate) pace: Pace,
+    pub(crate) servers: BTreeSet<NodeId>,
+    /// With the times at which they are due, in order.
+    pub(crate) held: VecDeque<(Instant, Box<Packet>)>,
+    pub(crate) alarm: Alarm,
+}
+
+/// When acknowledgements may pass.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// Of the data that they release.
+    pub(crate) rate: BitRate,
+    /// The last acknowledgement to each sender.
+    pub(crate) acked: BTreeMap<Key, SeqNr>,
+    /// When the data that has been released is through.
+    pub(crate) free: Instant,
+}
+
+impl Pace {
+    /// When the next acknowledgement to this sender may pass.
+    pub(crate) fn due(&mut self, now: Instant, sender: Key, ack: SeqNr) -> Instant {
+        let before = self.acked.insert(sender, ack);
+        let released = before.map_or(0, |before| ack.since(before).max(0));
+        let due = self.free.clamp(now, now + MOST);
+        self.free = due + self.rate.time_to_send(ByteCount::new(released as u64));
+        due
+    }
+}
+
+/// Whether a segment only acknowledges.
+pub(crate) fn is_bare(segment: &Segment<ByteRange>) -> bool {
+    let Flags { syn, fin, rst, .. } = segment.flags;
+    segment.payload.is_empty() && segment.ack.is_some() && !syn && !fin && !rst
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slab::Slab;
+    use crate::testkit::at_ms;
+
+    /// 1 Mbit/s: an acknowledgement of 2500 bytes keeps the next one 20 ms.
+    #[test]
+    fn acknowledgements_pass_as_the_link_carries_what_they_release() {
+        let mut pace =
+            Pace { rate: BitRate::from_mbit(1), acked: BTreeMap::new(), free: Instant::ZERO };
+        let mut keys = Slab::new();
+        let [one, other] = [(); 2].map(|()| keys.insert(|_| ()));
+        let mut due = |key, ms, ack| pace.due(at_ms(ms), key, SeqNr::new(ack));
+        assert_eq!(due(one, 0, 0), at_ms(0));
+        assert_eq!([2500, 5000, 5000].map(|ack| due(one, 10, ack)), [10, 30, 50].map(at_ms));
+        assert_eq!(due(other, 12, 7500), at_ms(50));
+        // A duplicate releases nothing, and an idle link keeps nobody.
+        assert_eq!(due(one, 1000, 5000), at_ms(1000));
+        // Nothing waits for longer than half a second.
+        assert_eq!(due(one, 1000, 1_000_000), at_ms(1000));
+        assert_eq!(due(one, 1100, 1_002_500), at_ms(1600));
+    }
+}

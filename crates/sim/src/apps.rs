@@ -1,0 +1,25 @@
+//! Applications: both ends of something that communicates.
+
+mod bulk;
+mod bundles;
+mod cbr;
+mod ftp;
+mod lookups;
+mod mail;
+mod page;
+mod request;
+mod users;
+
+pub use bulk::{Amount, Bulk};
+pub use bundles::Bundles;
+pub use cbr::Cbr;
+pub use ftp::Ftp;
+pub use lookups::Resolution;
+pub use mail::Mail;
+pub use page::Page;
+pub use request::RequestReply;
+pub use users::Users;
+
+use crate::app::{Deed, Notice};
+use crate::ids::AppId;
+use crate::world::App;

@@ -1,0 +1,34 @@
+//! Numbers of what a world consists of, in the order of creation.
+
+/// A node of the network: a host, a router or a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeId(pub(crate) u32);
+
+impl NodeId {
+    /// Its index, in the order of creation.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One direction of a link between nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LaneId(pub(crate) u32);
+
+impl LaneId {
+    /// Its index, in the order of creation.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Identifies an application, by the order in which it was added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AppId(pub(crate) u32);
+
+impl AppId {
+    /// Its number.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}

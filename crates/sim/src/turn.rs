@@ -1,0 +1,10 @@
+//! A request and its reply.
+
+/// A request and its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// Bytes from client to server.
+    pub request: u64,
+    /// Bytes from server to client, sent once the request is complete.
+    pub reply: u64,
+}

@@ -1,0 +1,14 @@
+//! A gateway that limits windows instead of splitting connections.
+
+use pep::window::Windows;
+
+use crate::ids::LaneId;
+use crate::slab::Key;
+
+/// A gateway that lowers the windows of the senders behind it.
+#[derive(Debug)]
+pub(crate) struct WindowLimiter {
+    pub(crate) windows: Windows<Key>,
+    /// The link that they share.
+    pub(crate) lane: LaneId,
+}
