@@ -2,6 +2,7 @@
 //! something to send, and how many there may be.
 
 mod flow;
+mod repeats;
 #[cfg(test)]
 mod tests;
 
@@ -33,7 +34,8 @@ pub struct FlowId(u64);
 /// How many flows a stack holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Flows of the owner. As many more may linger after the owner has let go of them (TIME-WAIT).
+    /// Flows of the owner. As many more may linger after the owner has let go of them: in TIME-WAIT,
+    /// or to send their reset again.
     pub flows: usize,
     /// SYNs that are not answered yet.
     pub incoming: usize,
@@ -92,7 +94,8 @@ pub struct StackCounts {
 /// [`Stack::poll_transmit`]. Every flow has one owner, who ends it with [`Stack::release`] or
 /// [`Stack::abort`].
 ///
-/// A SYN is not answered before the owner says how. Not modelled: SYN cookies; hosts with more than
+/// A SYN is not answered before the owner says how. A reset is sent several times, since nobody would
+/// notice the loss of a single one. Not modelled: SYN cookies; hosts with more than
 /// one path.
 #[derive(Debug)]
 pub struct Stack<P> {
@@ -299,8 +302,8 @@ impl<P: Payload> Stack<P> {
     pub fn abort(&mut self, now: Instant, id: FlowId) {
         match self.flows.get_mut(&id).map(|flow| &mut flow.phase) {
             Some(Phase::Incoming(_)) => self.remove(id),
-            Some(Phase::Open(tcp)) => {
-                tcp.abort(now);
+            Some(Phase::Open(_)) => {
+                self.flows.get_mut(&id).into_iter().for_each(|flow| flow.abort(now));
                 self.release(id);
             }
             None => {}

@@ -20,6 +20,8 @@ pub enum Wake {
     Keepalive,
     /// The end of TIME-WAIT.
     TimeWait,
+    /// A reset is sent again.
+    Reset,
     /// The peer has been silent for too long.
     UserTimeout,
 }

@@ -144,43 +144,56 @@ struct Counts {
     finished: Instant,
 }
 
-/// Runs a seed.
-fn run(seed: u64) -> Counts {
-    let mut dice = Dice::new(seed);
-    let plans: Vec<_> = (0..1 + dice.below(MOST)).map(|_| plans(&mut dice)).collect();
+/// What both ends of each connection do.
+type Plans = [(Plan, Option<Plan>)];
+
+/// Hosts and gateways of which both LANs are there, and the satellite is not.
+fn network(plans: &Plans, [near, far]: [Config; 2], is_early: bool, seed: u64) -> Net<Node> {
     let (clients, servers): (Vec<_>, Vec<_>) = plans.iter().copied().unzip();
-    let [near, far] = [wan(&mut dice), wan(&mut dice)];
-    let is_early = dice.below(2) == 0;
     let nodes = vec![
         Node::Host(Host::client(1, &clients)),
         Node::Solo(Solo::new([0, 2], near, is_early)),
         Node::Solo(Solo::new([3, 1], far, is_early)),
         Node::Host(Host::server(2, servers)),
     ];
-    let mut net = Net::new(nodes, dice.bits());
+    let mut net = Net::new(nodes, seed);
     let lan = || {
         let (rate, delay) = (BitRate::from_mbit(100), Duration::from_millis(1));
         LinkConfig::new(rate, delay, Loss::None, QueueLimit::Packets(1000))
     };
     net.join(0, 1, lan());
     net.join(2, 3, lan());
-    for (from, to) in [(1, 2), (2, 1)] {
-        let (link, mangle) = satellite(&mut dice);
-        net.connect(from, to, link);
-        net.mangle(from, to, mangle);
-    }
-    let deadline = Instant::ZERO + Duration::from_secs(7200);
+    net
+}
+
+/// Runs until all connections are over, which must be within `limit`, and judges them.
+fn finish(mut net: Net<Node>, plans: &Plans, limit: Duration) -> Counts {
     let over = |nodes: &mut [Node]| {
         nodes.iter().all(|node| match node {
             Node::Host(host) => host.is_over(),
             Node::Solo(solo) => solo.is_over(),
         })
     };
-    if let Err(stalled) = net.run_until(over, deadline) {
+    if let Err(stalled) = net.run_until(over, Instant::ZERO + limit) {
         panic!("{stalled}\n{plans:#?}\n{:#?}", hosts(net.peers()).map(|host| &host.talks));
     }
     let finished = net.now();
     judge(net.peers(), Counts { finished, ..Counts::default() })
+}
+
+/// Runs a seed.
+fn run(seed: u64) -> Counts {
+    let mut dice = Dice::new(seed);
+    let plans: Vec<_> = (0..1 + dice.below(MOST)).map(|_| plans(&mut dice)).collect();
+    let configs = [wan(&mut dice), wan(&mut dice)];
+    let is_early = dice.below(2) == 0;
+    let mut net = network(&plans, configs, is_early, dice.bits());
+    for (from, to) in [(1, 2), (2, 1)] {
+        let (link, mangle) = satellite(&mut dice);
+        net.connect(from, to, link);
+        net.mangle(from, to, mangle);
+    }
+    finish(net, &plans, Duration::from_secs(7200))
 }
 
 fn hosts(nodes: &[Node]) -> [&Host; 2] {
@@ -241,6 +254,23 @@ fn no_byte_is_lost_and_every_end_is_the_right_one() {
     if range == "0..1000" {
         let seen = [sum.whole, sum.reset, sum.refused, sum.snack];
         assert!(seen.iter().all(|count| *count > 50), "not everything happened: {sum:?}");
+    }
+}
+
+/// Nothing probes an idle connection here, so a reset that is lost for good never comes.
+#[test]
+fn a_reset_that_the_satellite_loses_reaches_the_other_end_soon() {
+    let waits = Plan { bytes: 1000, end: End::AfterBoth, read: usize::MAX };
+    let resets = Plan { end: End::Reset(1000), ..waits };
+    for seed in 0..100 {
+        let plans = [(waits, Some(resets)), (resets, Some(waits))];
+        let config = || Config { nagle: false, snack: true, ..Profile::Linux.config() };
+        let mut net = network(&plans, [config(), config()], seed % 2 == 0, seed);
+        let (rate, delay) = (BitRate::from_mbit(20), Duration::from_millis(270));
+        let loss = Loss::Per(probability(0.2));
+        net.join(1, 2, LinkConfig::new(rate, delay, loss, QueueLimit::Packets(1000)));
+        let counts = finish(net, &plans, Duration::from_secs(60));
+        assert_eq!(counts.reset, 2, "seed {seed}");
     }
 }
 

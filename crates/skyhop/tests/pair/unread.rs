@@ -4,10 +4,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::os::fd::AsFd;
 
 use lab::Node;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 
 use crate::common::as_myself;
 use crate::gateways::{accept_any, both, connect_from, listen_on};
@@ -20,6 +21,8 @@ const REQUEST: usize = 5000;
 const PART: usize = 100;
 /// What fits into the first window of a receiver that reads nothing.
 const ANSWERS: [usize; 4] = [0, 1, 300, 40_000];
+/// What is acknowledged of a transfer that is under way.
+const UNDER_WAY: usize = 40_000;
 /// More than a receiver takes without reading.
 const MUCH: usize = 3_000_000;
 
@@ -72,11 +75,10 @@ fn read_a_part(reader: &mut TcpStream, quitter: &mut TcpStream) {
 fn breaks_off((mut reader, mut quitter): (TcpStream, TcpStream), sent: usize, end: fn(TcpStream)) {
     read_a_part(&mut reader, &mut quitter);
     let answer = payload(sent);
-    quitter.write_all(&answer).unwrap();
-    let began = Instant::now();
-    while os::socket::unacknowledged(&quitter).unwrap() > 0 {
-        assert!(began.elapsed() < PATIENCE, "{sent} bytes are not acknowledged");
-        sleep(Duration::from_millis(1));
+    if sent > 0 {
+        write_reported(&quitter, &answer);
+        wait_for_report(&quitter);
+        assert_eq!(os::socket::unacknowledged(&quitter).unwrap(), 0);
     }
     end(quitter);
     let read = read_to_the_reset(reader);
@@ -90,25 +92,41 @@ fn breaks_off_in_mid_transfer(
 ) {
     read_a_part(&mut reader, &mut quitter);
     let answer = payload(MUCH);
+    let mut written = UNDER_WAY;
+    write_reported(&quitter, &answer[..written]);
     quitter.set_nonblocking(true).unwrap();
-    let mut written = 0;
     while let Ok(count) = quitter.write(&answer[written..]) {
         written += count;
         if written == MUCH {
             break;
         }
     }
-    // A moment, so that the transfer is under way.
-    let began = Instant::now();
-    while os::socket::unacknowledged(&quitter).unwrap() > written.saturating_sub(40_000) {
-        assert!(began.elapsed() < PATIENCE, "nothing is acknowledged of {written} bytes");
-        sleep(Duration::from_millis(1));
-    }
+    wait_for_report(&quitter);
     let acknowledged = written - os::socket::unacknowledged(&quitter).unwrap();
     end(quitter);
     let read = read_to_the_reset(reader);
     assert!(read.len() >= acknowledged, "{} of {acknowledged} bytes", read.len());
     assert!(read == answer[..read.len()], "others than were sent");
+}
+
+/// Writes, and has the kernel report the acknowledgement of the last byte.
+fn write_reported(socket: &TcpStream, data: &[u8]) {
+    let report = |acknowledgements| {
+        let kind = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+        let flags = TimestampingFlag::from_bits_retain(kind | acknowledgements);
+        setsockopt(socket, sockopt::Timestamping, &flags).unwrap();
+    };
+    report(libc::SOF_TIMESTAMPING_TX_ACK);
+    let mut writer = socket;
+    writer.write_all(data).unwrap();
+    report(0);
+}
+
+/// Waits for the report of [`write_reported`], which comes on the socket's error queue.
+fn wait_for_report(socket: &TcpStream) {
+    let mut waiting = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+    let patience = PollTimeout::try_from(PATIENCE).unwrap();
+    assert_eq!(poll(&mut waiting, patience), Ok(1), "nothing is acknowledged");
 }
 
 /// Reads until the connection is reset.

@@ -120,8 +120,9 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Ends the connection at once with a reset: ABORT of RFC 9293 §3.10.5. As in Linux, also after
-    /// CLOSE if the FIN has yet to be sent, because the peer would wait for ever.
-    pub fn abort(&mut self, now: Instant) {
+    /// CLOSE if the FIN has yet to be sent, because the peer would wait for ever. Returns whether a
+    /// reset is sent: a peer that has closed too, or never answered, needs none.
+    pub fn abort(&mut self, now: Instant) -> bool {
         use State::{CloseWait, Closing, Established, FinWait1, FinWait2, LastAck, SynReceived};
         let tells = match self.state {
             SynReceived | Established | FinWait1 | FinWait2 | CloseWait => true,
@@ -129,12 +130,18 @@ impl<P: Payload> Connection<P> {
             _ => false,
         };
         if tells {
-            let flags = Flags { rst: true, ..Flags::default() };
-            let reset = Segment { flags, ..self.bare_segment(now) };
-            self.outbox.push_back(reset);
+            self.reset(now);
         }
         if self.state != State::Closed {
             self.end(Abort::Local);
         }
+        tells
+    }
+
+    /// Sends the reset of [`Self::abort`], also another time.
+    pub(crate) fn reset(&mut self, now: Instant) {
+        let flags = Flags { rst: true, ..Flags::default() };
+        let reset = Segment { flags, ..self.bare_segment(now) };
+        self.outbox.push_back(reset);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use units::{ByteCount, Instant, Machine};
+use units::{ByteCount, Instant, Machine, earliest};
 
 use crate::config::Config;
 use crate::connection::{Abort, Connection, Event, State};
@@ -10,6 +10,8 @@ use crate::segment::Segment;
 use crate::wake::Wake;
 use crate::wire::Path;
 use crate::{Payload, SeqNr};
+
+use super::repeats::Repeats;
 
 /// What a relay reads at once.
 const LITTLE: ByteCount = ByteCount::new(64 << 10);
@@ -57,6 +59,8 @@ pub(super) struct Flow<P> {
     is_ended: bool,
     /// Whether the owner has let go of it.
     pub(super) is_released: bool,
+    /// When the reset of the owner is sent again.
+    repeats: Option<Repeats>,
     /// Whether it waits to send.
     pub(super) is_ready: bool,
     /// When it is to be woken.
@@ -74,6 +78,7 @@ impl<P: Payload> Flow<P> {
             is_connected: false,
             is_ended: false,
             is_released: false,
+            repeats: None,
             is_ready: false,
             alarm: None,
             dscp: 0,
@@ -82,6 +87,8 @@ impl<P: Payload> Flow<P> {
 
     /// Handles a segment of this flow. Returns whether the connection has seen it.
     pub(super) fn handle_segment(&mut self, now: Instant, segment: &Segment<P>) -> bool {
+        // The peer of a reset connection has none either.
+        self.repeats = self.repeats.filter(|_| !segment.flags.rst);
         match &mut self.phase {
             Phase::Open(tcp) => tcp.handle_segment(now, segment),
             // The peer gives up. Its other segments are repetitions of the SYN.
@@ -126,9 +133,23 @@ impl<P: Payload> Flow<P> {
         changed
     }
 
-    /// Whether a SYN may take the place of this connection in TIME-WAIT.
+    /// Whether the segment is a SYN that may take the place of this connection: in TIME-WAIT, or
+    /// while its reset is sent again.
     pub(super) fn may_reopen(&self, segment: &Segment<P>) -> bool {
-        self.is_released && matches!(&self.phase, Phase::Open(tcp) if tcp.is_succeeded_by(segment))
+        let is_open = segment.flags.syn && !segment.flags.rst && segment.ack.is_none();
+        self.repeats.is_some() && is_open
+            || self.is_released
+                && matches!(&self.phase, Phase::Open(tcp) if tcp.is_succeeded_by(segment))
+    }
+
+    /// Ends the connection with a reset. A peer that has not completed the handshake may have made up
+    /// its address, and gets only one.
+    pub(super) fn abort(&mut self, now: Instant) {
+        let Phase::Open(tcp) = &mut self.phase else { return };
+        let rto = tcp.stats().rto;
+        if tcp.abort(now) && self.is_connected {
+            self.repeats = Some(Repeats::new(now, rto));
+        }
     }
 
     pub(super) fn read(&mut self, max: usize) -> Read<P> {
@@ -204,7 +225,9 @@ impl<P: Payload> Flow<P> {
     /// Whether nothing is left to do.
     pub(super) fn is_over(&self) -> bool {
         match &self.phase {
-            Phase::Open(tcp) => matches!(tcp.state(), State::Closed | State::Listen),
+            Phase::Open(tcp) => {
+                self.repeats.is_none() && matches!(tcp.state(), State::Closed | State::Listen)
+            }
             Phase::Incoming(_) => false,
         }
     }
@@ -233,14 +256,20 @@ impl<P: Payload> Flow<P> {
 
     pub(super) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         match &self.phase {
-            Phase::Open(tcp) => tcp.poll_timeout(),
+            Phase::Open(tcp) => {
+                let reset = self.repeats.map(|repeats| (repeats.at(), Wake::Reset));
+                earliest(tcp.poll_timeout(), reset)
+            }
             Phase::Incoming(_) => None,
         }
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        if let Phase::Open(tcp) = &mut self.phase {
-            tcp.handle_timeout(now);
+        let Phase::Open(tcp) = &mut self.phase else { return };
+        tcp.handle_timeout(now);
+        if let Some(repeats) = self.repeats.filter(|repeats| repeats.at() <= now) {
+            tcp.reset(now);
+            self.repeats = repeats.next(now);
         }
     }
 }

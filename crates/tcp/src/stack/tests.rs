@@ -67,6 +67,16 @@ impl Net {
         self.hosts.iter_mut().for_each(|host| host.handle_timeout(now));
     }
 
+    /// Lets time pass until nothing is left of any connection.
+    fn run_out(&mut self) {
+        while self.hosts.iter().any(|host| !host.flows.is_empty()) {
+            self.wake();
+            self.run();
+        }
+        assert!(self.hosts.iter().all(|host| host.paths.is_empty() && host.alarms.is_empty()));
+        assert!(self.hosts.iter().all(|host| host.lingering.is_empty()));
+    }
+
     /// A connection between the hosts, with its ids.
     fn open(&mut self, port: u16) -> [FlowId; 2] {
         let here = self.hosts[0].connect(path(port), config(), ISS).unwrap();
@@ -189,8 +199,69 @@ fn an_abort_is_a_reset_at_the_other_end() {
     assert_eq!(net.hosts[1].finish(there), Err(reset));
     net.hosts[1].abort(net.now, there);
     net.run();
-    assert!(net.hosts.iter().all(|host| host.flows.is_empty() && host.paths.is_empty()));
-    assert!(net.hosts.iter().all(|host| host.alarms.is_empty() && host.lingering.is_empty()));
+    assert!(net.hosts[1].flows.is_empty(), "it has nothing to say");
+    net.run_out();
+}
+
+#[test]
+fn a_lost_reset_is_sent_again() {
+    let mut net = Net::new(LIMITS);
+    let [here, there] = net.open(1000);
+    let began = net.now;
+    net.hosts[0].abort(net.now, here);
+    assert_eq!(net.sent(0).len(), 1, "which the wire loses");
+    net.wake();
+    net.run();
+    let reset = Cut { why: Abort::Reset, after_end: false };
+    assert_eq!(net.hosts[1].failure(there), Some(reset));
+    let took = net.now.saturating_since(began);
+    assert!(took <= Duration::from_secs(1) + LATENCY, "{took:?}");
+}
+
+#[test]
+fn a_reset_is_not_sent_for_ever_and_never_after_a_long_pause() {
+    let mut net = Net::new(LIMITS);
+    let [here, _] = net.open(1000);
+    net.hosts[0].abort(net.now, here);
+    let (mut sent, mut last) = (net.sent(0).len(), net.now);
+    while !net.hosts[0].flows.is_empty() {
+        net.wake();
+        assert!(net.now.saturating_since(last) < Duration::from_secs(10), "firewalls forget it");
+        last = net.now;
+        sent += net.sent(0).len();
+    }
+    assert_eq!(sent, 5);
+    assert!(net.hosts[0].alarms.is_empty() && net.hosts[0].lingering.is_empty());
+}
+
+#[test]
+fn a_reset_is_sent_once_to_a_peer_that_has_reset_too_and_before_the_handshake_is_complete() {
+    let mut net = Net::new(LIMITS);
+    let flows = net.open(1000);
+    (0..2).for_each(|host| net.hosts[host].abort(net.now, flows[host]));
+    net.run();
+    assert!(net.hosts.iter().all(|host| host.flows.is_empty()));
+
+    net.hosts[0].connect(path(1001), config(), ISS).unwrap();
+    let [_, theirs] = net.run();
+    let [StackEvent::Incoming(there)] = theirs[..] else { panic!("{theirs:?}") };
+    net.hosts[1].accept(net.now, there, config(), ISS);
+    net.hosts[1].abort(net.now, there);
+    assert_eq!(net.sent(1).len(), 1);
+    assert!(net.hosts[1].flows.is_empty());
+}
+
+#[test]
+fn a_new_syn_takes_the_place_of_a_connection_whose_reset_is_sent_again() {
+    let mut net = Net::new(LIMITS);
+    let [here, there] = net.open(1000);
+    net.hosts[1].abort(net.now, there);
+    net.run();
+    net.hosts[0].release(here);
+    net.run();
+    assert_eq!((net.hosts[0].flows.len(), net.hosts[1].flows.len()), (0, 1));
+    net.open(1000);
+    assert_eq!(net.hosts[1].flows.len(), 1, "nothing is left of the earlier one");
 }
 
 #[test]
