@@ -26,6 +26,8 @@ pub mod congestion;
 mod download;
 mod flow;
 pub mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod http;
 pub mod metric;
 pub mod outcome;

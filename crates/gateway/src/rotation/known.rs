@@ -209,6 +209,17 @@ fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, Known>> {
     contents.hubs.into_iter().map(known).collect()
 }
 
+/// Reads a file, and what would be written in its place.
+///
+/// # Panics
+/// If they differ.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn check_file(text: &[u8]) {
+    let Ok(mut keys) = parse(text) else { return };
+    keys.retain(|_, known| *known != Known::default());
+    assert_eq!(parse(&format(&keys)).ok(), Some(keys));
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
