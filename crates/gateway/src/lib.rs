@@ -41,10 +41,13 @@ mod dlep;
 pub mod doctor;
 pub mod enrolment;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod handshake;
 mod hop;
 mod http;
 mod intercept;
+mod key_message;
 mod names;
 mod occasions;
 mod operate;

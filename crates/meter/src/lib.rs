@@ -28,6 +28,8 @@ mod download;
 mod flow;
 mod flow_report;
 pub mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod http;
 mod json;
 pub mod metric;

@@ -98,7 +98,9 @@ impl Payload {
 
     /// Byte by byte, for the few bytes that the fast path cannot handle.
     fn search(self, offset: u64, bytes: &[u8]) -> Option<u64> {
-        (offset..).zip(bytes).find(|&(at, &byte)| self.byte(at) != byte).map(|(at, _)| at)
+        // A datagram with a foreign number may reach beyond the last offset.
+        let offsets = (0..).map(|index| offset.wrapping_add(index));
+        offsets.zip(bytes).find(|&(at, &byte)| self.byte(at) != byte).map(|(at, _)| at)
     }
 
     fn byte(self, offset: u64) -> u8 {

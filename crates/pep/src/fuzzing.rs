@@ -11,7 +11,10 @@ use crate::proxy::fuzzing::converse;
 use crate::traffic::{Packet, Syn, clamped};
 
 /// Does `work` on an input, and fails if that costs more than `per_byte` for each of its bytes, and `once`.
-fn bounded(input: &[u8], (once, per_byte): (u64, u64), work: impl FnOnce()) {
+///
+/// # Panics
+/// If it costs more, or `work` does.
+pub fn bounded(input: &[u8], (once, per_byte): (u64, u64), work: impl FnOnce()) {
     let ((), cost) = cost::of(work);
     let most = once + per_byte * input.len() as u64;
     assert!(cost <= most, "{} bytes cost {cost}, more than {most}", input.len());

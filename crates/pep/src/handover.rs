@@ -48,7 +48,7 @@ fn divide(former: &Need, next: &Need) -> [f64; 2] {
     let of_former = match (former.is_short(), next.is_short()) {
         (true, true) => {
             former.connections.max(1) as f64
-                / (former.connections.max(1) + next.connections.max(1)) as f64
+                / former.connections.max(1).saturating_add(next.connections.max(1)) as f64
         }
         (true, false) => 1.0 - next.wanted(),
         (false, true) => former.wanted(),

@@ -108,6 +108,8 @@ impl Driver {
             self.timer.set(self.router.poll_timeout().map(|(at, _)| at))?;
             let event = self.wait().await?;
             self.handle(event);
+            // A modem may send without end: other tasks of the thread go first.
+            tokio::task::yield_now().await;
         }
     }
 

@@ -2,26 +2,24 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::future::poll_fn;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use scenario::gateway::Permitted;
-use slacp::{Destination, PublicKey, Read, ResetReason};
+use slacp::{Destination, PublicKey, ResetReason};
 use tokio::time::timeout;
 
 use super::PLACE;
 use super::etcd::Etcd;
-use crate::config::keys::{format_public_key, parse_public_key};
+use crate::config::keys::format_public_key;
 use crate::config::permits::{PermitPlace, remote_path};
 use crate::hop::Stream;
+use crate::key_message;
 use crate::operate::whole_file::{PUBLIC, replace};
 
 /// Time for a terminal to say its key.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest key, in bytes.
-const LONGEST: usize = 64;
 
 /// Whether a stream is to enrol its terminal.
 pub(crate) fn is_meant(destination: &Destination) -> bool {
@@ -61,20 +59,8 @@ pub(crate) async fn serve(
 }
 
 async fn read(stream: &Stream) -> Result<PublicKey, ResetReason> {
-    let (mut said, mut buffer) = (Vec::new(), [0; LONGEST]);
     stream.accept()?;
-    loop {
-        match poll_fn(|context| stream.poll_read(context, &mut buffer)).await? {
-            Read::Data(count) => said.extend_from_slice(&buffer[..count]),
-            Read::Blocked => {}
-            Read::End => break,
-        }
-        if said.len() > LONGEST {
-            return Err(ResetReason::Prohibited);
-        }
-    }
-    let text = str::from_utf8(&said).map_err(|_| ResetReason::Prohibited)?;
-    parse_public_key(text).map_err(|_| ResetReason::Prohibited)
+    key_message::read(stream).await?.key()
 }
 
 /// Puts the terminal's key in place of the invitation.

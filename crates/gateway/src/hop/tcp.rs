@@ -18,6 +18,7 @@ use std::time::Duration;
 use os::socket::TcpInfo;
 use pep::carriage::control::{Control, ControlChoice, Figures};
 use pep::config::TcpAddress;
+use pep::cost;
 use slacp::{SessionId, network};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
@@ -472,11 +473,7 @@ impl TcpLinks {
     ) -> io::Result<()> {
         let mut reader = BufReader::with_capacity(64 << 10, reader);
         if begun.is_some() {
-            let mut preface = [0; PREFACE.len()];
-            timeout(PROOF, reader.read_exact(&mut preface)).await??;
-            if preface != *PREFACE {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
+            timeout(PROOF, read_preface(&mut reader)).await??;
         }
         let mut proven = begun.is_none();
         loop {
@@ -578,15 +575,35 @@ impl Connection {
     }
 }
 
+/// Reads the first bytes of an accepted connection.
+async fn read_preface(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    let mut preface = [0; PREFACE.len()];
+    reader.read_exact(&mut preface).await?;
+    if preface == *PREFACE { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
 /// Reads one datagram behind its length.
-async fn read_datagram(reader: &mut BufReader<Reader>) -> io::Result<Vec<u8>> {
+async fn read_datagram(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let length = usize::from(reader.read_u16().await?);
     if length == 0 || length > LONGEST {
         return Err(io::ErrorKind::InvalidData.into());
     }
+    cost::count(length);
     let mut datagram = vec![0; length];
     reader.read_exact(&mut datagram).await?;
     Ok(datagram)
+}
+
+/// The datagrams that an accepted connection delivers until it ends or breaks the rules.
+#[cfg(feature = "fuzzing")]
+pub(crate) async fn datagrams(mut reader: impl AsyncRead + Unpin) -> Vec<Vec<u8>> {
+    let mut datagrams = Vec::new();
+    if read_preface(&mut reader).await.is_ok() {
+        while let Ok(datagram) = read_datagram(&mut reader).await {
+            datagrams.push(datagram);
+        }
+    }
+    datagrams
 }
 
 /// Looks at a connection that sends, once a second, and changes its congestion control if it should

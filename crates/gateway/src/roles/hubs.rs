@@ -222,7 +222,7 @@ impl KnownHubs {
                 return changes;
             }
             Some((id, Done::Resolved(addresses))) => self.handle_resolved(now, id, addresses),
-            Some((id, Done::NextKey(stream, key))) => self.handle_next_key(id, stream, key),
+            Some((id, Done::NextKey(stream, key))) => self.handle_next_key(now, id, stream, key),
             Some((_, Done::Confirmed)) | None => {}
         }
         self.follow(now)
@@ -240,14 +240,20 @@ impl KnownHubs {
         }
     }
 
-    fn handle_next_key(&mut self, id: HubId, stream: Stream, key: Result<PublicKey, ResetReason>) {
+    fn handle_next_key(
+        &mut self,
+        now: Instant,
+        id: HubId,
+        stream: Stream,
+        key: Result<PublicKey, ResetReason>,
+    ) {
         let hub = &self.hubs[id.0];
         let key = match key {
             Ok(key) => key,
             Err(reason) => return stream.reset(reason),
         };
         let known = self.keys.next(&hub.configured);
-        if let Err(error) = self.keys.learn(&hub.configured, key) {
+        if let Err(error) = self.keys.learn(now, &hub.configured, key) {
             tracing::warn!("the next key of {} is not kept: {error}", hub.name);
             return stream.reset(ResetReason::Prohibited);
         }

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use pep::admission::Bucket;
 use pep::config::TerminalConfig;
 use serde::{Deserialize, Serialize};
 use slacp::PublicKey;
 use thiserror::Error;
+use units::Instant;
 
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::operate::whole_file::{self, PRIVATE};
@@ -18,12 +21,20 @@ const FILE: &str = "terminal-hub-keys.json";
 const FORMAT: u32 = 1;
 /// Maximum file size in bytes; a terminal has at most 8 hubs.
 const LONGEST: u64 = 64 << 10;
+/// How often a hub may announce another key: each one is a write that the disk confirms. Operators who
+/// correct themselves need a few at once.
+const INTERVAL: Duration = Duration::from_secs(600);
+const BURST: u32 = 4;
 
 /// The keys of a terminal's hubs, by the key in the configuration.
 #[derive(Debug)]
 pub(crate) struct HubKeys {
     path: Option<PathBuf>,
     keys: BTreeMap<PublicKey, Known>,
+    /// The contents of the file, as far as the configuration has them.
+    saved: BTreeMap<PublicKey, Known>,
+    /// Announcements of each hub that may be written.
+    writes: BTreeMap<PublicKey, Bucket>,
 }
 
 /// What has become of a key in the configuration.
@@ -44,6 +55,9 @@ pub(crate) enum LearnError {
     /// It is the key of another hub.
     #[error("it is the key of another hub")]
     Taken,
+    /// The hub announces new keys too often.
+    #[error("the hub announces new keys too often")]
+    TooOften,
     /// The file cannot be written.
     #[error("cannot write {}: {cause}", path.display())]
     Write { path: PathBuf, cause: io::Error },
@@ -75,7 +89,8 @@ impl HubKeys {
         let known = |hub: &pep::config::KnownHub| {
             (hub.key, kept.get(&hub.key).copied().unwrap_or_default())
         };
-        Self { path, keys: config.hubs.iter().map(known).collect() }
+        let keys: BTreeMap<_, _> = config.hubs.iter().map(known).collect();
+        Self { path, saved: keys.clone(), keys, writes: BTreeMap::new() }
     }
 
     /// The present key of the hub that the configuration knows by this one.
@@ -96,12 +111,13 @@ impl HubKeys {
     }
 
     /// Keeps a key that a hub has said it will have. The present key, said again, means that it will
-    /// keep it after all.
+    /// keep it after all. Writes only what the file does not hold yet, and limits how often.
     ///
     /// # Errors
     /// If it cannot be kept; then nothing changes.
     pub(crate) fn learn(
         &mut self,
+        now: Instant,
         configured: &PublicKey,
         key: PublicKey,
     ) -> Result<(), LearnError> {
@@ -110,7 +126,20 @@ impl HubKeys {
             return Err(LearnError::Taken);
         }
         let next = Some(key).filter(|key| *key != self.current(configured));
-        self.change(configured, |known| known.next = next)
+        if self.path.is_none() {
+            return Err(LearnError::NoState);
+        }
+        let mut keys = self.keys.clone();
+        keys.entry(*configured).or_default().next = next;
+        if keys != self.saved {
+            let full = || Bucket::every(INTERVAL, BURST);
+            if !self.writes.entry(*configured).or_insert_with(full).take(now) {
+                return Err(LearnError::TooOften);
+            }
+            self.save(&keys)?;
+        }
+        self.keys = keys;
+        Ok(())
     }
 
     /// A session was set up with this key of a hub: if it is the next one, it has replaced the one
@@ -128,26 +157,16 @@ impl HubKeys {
         }
         let known = Known { current: Some(*key), next: None };
         self.keys.insert(*configured, known);
-        self.save(&self.keys).map(|()| true)
+        let keys = self.keys.clone();
+        self.save(&keys).map(|()| true)
     }
 
-    fn change(
-        &mut self,
-        configured: &PublicKey,
-        change: impl FnOnce(&mut Known),
-    ) -> Result<(), LearnError> {
-        let mut keys = self.keys.clone();
-        change(keys.entry(*configured).or_default());
-        // Written even if nothing changes: that it is kept must be true.
-        self.save(&keys)?;
-        self.keys = keys;
-        Ok(())
-    }
-
-    fn save(&self, keys: &BTreeMap<PublicKey, Known>) -> Result<(), LearnError> {
+    fn save(&mut self, keys: &BTreeMap<PublicKey, Known>) -> Result<(), LearnError> {
         let path = self.path.as_deref().ok_or(LearnError::NoState)?;
         let failed = |cause| LearnError::Write { path: path.to_owned(), cause };
-        whole_file::replace(path, &format(keys), PRIVATE).map_err(failed)
+        whole_file::replace(path, &format(keys), PRIVATE).map_err(failed)?;
+        self.saved.clone_from(keys);
+        Ok(())
     }
 }
 
@@ -190,14 +209,27 @@ fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, Known>> {
     contents.hubs.into_iter().map(known).collect()
 }
 
+/// Reads a file, and what would be written in its place.
+///
+/// # Panics
+/// If they differ.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn check_file(text: &[u8]) {
+    let Ok(mut keys) = parse(text) else { return };
+    keys.retain(|_, known| *known != Known::default());
+    assert_eq!(parse(&format(&keys)).ok(), Some(keys));
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
     use crate::config::keys::PrivateKey;
     use crate::config::read_terminal;
+
+    const NOW: Instant = Instant::from_nanos(1);
 
     fn key(seed: u8) -> PublicKey {
         slacp::KeyPair::from_private([seed; 32]).public()
@@ -230,14 +262,14 @@ mod tests {
         let mut keys = HubKeys::load(&config);
         assert_eq!((keys.current(&key(1)), keys.next(&key(1))), (key(1), None));
         assert!(!keys.used(&key(1), &key(3)).unwrap(), "nothing was said of it");
-        keys.learn(&key(1), key(3)).unwrap();
+        keys.learn(NOW, &key(1), key(3)).unwrap();
         let mut keys = HubKeys::load(&config);
         assert_eq!((keys.current(&key(1)), keys.next(&key(1))), (key(1), Some(key(3))));
         assert!(!keys.used(&key(1), &key(1)).unwrap());
         assert!(keys.used(&key(1), &key(3)).unwrap());
         // The one after that, and the other hub's.
-        keys.learn(&key(1), key(4)).unwrap();
-        keys.learn(&key(2), key(5)).unwrap();
+        keys.learn(NOW, &key(1), key(4)).unwrap();
+        keys.learn(NOW, &key(2), key(5)).unwrap();
         let keys = HubKeys::load(&config);
         assert_eq!((keys.current(&key(1)), keys.next(&key(1))), (key(3), Some(key(4))));
         assert_eq!((keys.current(&key(2)), keys.next(&key(2))), (key(2), Some(key(5))));
@@ -254,18 +286,42 @@ mod tests {
     fn a_hub_that_keeps_its_key_after_all_says_it_again() {
         let (_directory, config) = terminal(true);
         let mut keys = HubKeys::load(&config);
-        keys.learn(&key(1), key(3)).unwrap();
-        keys.learn(&key(1), key(1)).unwrap();
+        keys.learn(NOW, &key(1), key(3)).unwrap();
+        keys.learn(NOW, &key(1), key(1)).unwrap();
         assert_eq!(HubKeys::load(&config).next(&key(1)), None);
+    }
+
+    /// A replaced file has another inode.
+    #[test]
+    fn a_hub_makes_its_terminal_write_rarely_however_often_it_announces_keys() {
+        let (directory, config) = terminal(true);
+        let mut keys = HubKeys::load(&config);
+        let inode = || fs::metadata(directory.path().join(FILE)).map_or(0, |file| file.ino());
+        let mut announce = |now: Instant, hub: u8, next: u8| {
+            let before = inode();
+            let learnt = keys.learn(now, &key(hub), key(next));
+            assert!(matches!(learnt, Ok(()) | Err(LearnError::TooOften)), "{learnt:?}");
+            (learnt.is_ok(), inode() != before)
+        };
+        assert_eq!(announce(NOW, 1, 3), (true, true));
+        for _ in 0..100 {
+            assert_eq!(announce(NOW, 1, 3), (true, false), "the file has it");
+        }
+        let written = (0..100).filter(|i| announce(NOW, 1, 4 + i % 2).1).count();
+        assert_eq!(written, BURST as usize - 1);
+        assert_eq!(announce(NOW, 2, 6), (true, true), "the other hub is not limited by that");
+        let [soon, later] = [INTERVAL / 2, INTERVAL].map(|after| NOW + after);
+        assert_eq!(announce(soon, 1, 7), (false, false));
+        assert_eq!(announce(later, 1, 7), (true, true));
     }
 
     #[test]
     fn a_hub_cannot_take_another_s_key() {
         let (_directory, config) = terminal(true);
         let mut keys = HubKeys::load(&config);
-        keys.learn(&key(2), key(5)).unwrap();
+        keys.learn(NOW, &key(2), key(5)).unwrap();
         for taken in [key(2), key(5)] {
-            assert!(matches!(keys.learn(&key(1), taken), Err(LearnError::Taken)));
+            assert!(matches!(keys.learn(NOW, &key(1), taken), Err(LearnError::Taken)));
         }
         assert_eq!(keys.next(&key(1)), None);
     }
@@ -274,12 +330,12 @@ mod tests {
     fn without_a_place_to_keep_it_a_key_is_not_learnt() {
         let (_directory, config) = terminal(false);
         let mut keys = HubKeys::load(&config);
-        assert!(matches!(keys.learn(&key(1), key(3)), Err(LearnError::NoState)));
+        assert!(matches!(keys.learn(NOW, &key(1), key(3)), Err(LearnError::NoState)));
         assert_eq!(keys.next(&key(1)), None);
         let (directory, config) = terminal(true);
         let mut keys = HubKeys::load(&config);
         drop(directory);
-        assert!(matches!(keys.learn(&key(1), key(3)), Err(LearnError::Write { .. })));
+        assert!(matches!(keys.learn(NOW, &key(1), key(3)), Err(LearnError::Write { .. })));
         assert_eq!(keys.next(&key(1)), None);
     }
 

@@ -13,14 +13,17 @@ use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use slacp::{Destination, HostName, Open, PublicKey, Read, ResetReason, SessionId};
+use slacp::{Destination, HostName, Open, PublicKey, ResetReason, SessionId};
 use tokio::time::timeout;
 
 use crate::clock;
-use crate::config::keys::{format_public_key, parse_public_key};
+use crate::config::keys::format_public_key;
 use crate::hop::{Hop, Stream};
+use crate::key_message::read;
 
 pub(crate) use known::HubKeys;
+#[cfg(feature = "fuzzing")]
+pub(crate) use known::check_file;
 
 /// Where a hub says its next key. No name ends in this (RFC 6761 §6.4), so it is resolved nowhere.
 const PLACE: &str = "next-key.invalid";
@@ -28,8 +31,6 @@ const PLACE: &str = "next-key.invalid";
 const PORT: u16 = 1;
 /// Time for the other side to say, or to keep, a key.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The longest key, in bytes.
-const LONGEST: usize = 64;
 
 /// Whether a stream carries the hub's next key.
 pub(crate) fn is_meant(destination: &Destination) -> bool {
@@ -61,9 +62,7 @@ pub(crate) async fn tell(hop: Hop, session: SessionId, key: PublicKey) -> Result
 /// If it says no key.
 pub(crate) async fn hear(stream: &Stream) -> Result<PublicKey, ResetReason> {
     stream.accept()?;
-    let said = timeout(PATIENCE, read(stream)).await.unwrap_or(Err(ResetReason::TimedOut))?;
-    let text = str::from_utf8(&said).map_err(|_| ResetReason::Prohibited)?;
-    parse_public_key(text).map_err(|_| ResetReason::Prohibited)
+    timeout(PATIENCE, read(stream)).await.unwrap_or(Err(ResetReason::TimedOut))?.key()
 }
 
 /// Tells the hub that its key is kept.
@@ -78,21 +77,6 @@ async fn write(stream: &Stream, mut bytes: &[u8]) -> Result<(), ResetReason> {
         bytes = &bytes[count..];
     }
     poll_fn(|context| stream.poll_finish(context)).await
-}
-
-/// Reads until the end of the stream.
-async fn read(stream: &Stream) -> Result<Vec<u8>, ResetReason> {
-    let (mut said, mut buffer) = (Vec::new(), [0; LONGEST]);
-    loop {
-        match poll_fn(|context| stream.poll_read(context, &mut buffer)).await? {
-            Read::Data(count) => said.extend_from_slice(&buffer[..count]),
-            Read::Blocked => {}
-            Read::End => return Ok(said),
-        }
-        if said.len() > LONGEST {
-            return Err(ResetReason::Prohibited);
-        }
-    }
 }
 
 #[cfg(test)]

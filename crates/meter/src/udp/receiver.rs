@@ -176,6 +176,13 @@ mod tests {
     }
 
     #[test]
+    fn a_number_whose_payload_passes_the_last_offset_is_corrupt() {
+        let mut receiver = UdpReceiver::new(payload(), LENGTH, 10);
+        receiver.handle(ms(0), &datagram(u64::MAX / LENGTH as u64, ms(0)));
+        assert_eq!(receiver.counts().corrupt, 1);
+    }
+
+    #[test]
     fn jitter_is_that_of_the_rfc() {
         let mut receiver = UdpReceiver::new(payload(), LENGTH, 10);
         // A constant delay of 300 ms is not jitter, whatever the clocks show.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use units::Instant;
 
-/// Grants `per_second` in the long run, and up to `burst` at once after a rest.
+/// Grants one token per interval in the long run, and up to `burst` at once after a rest.
 ///
 /// The state is one time, as in the virtual scheduling algorithm of the generic cell rate algorithm
 /// (ITU-T I.371 annex A): tokens granted are paid for until `paid`, which may run ahead of the
@@ -22,8 +22,13 @@ impl Bucket {
     /// A full bucket. `per_second` and `burst` are at least 1.
     pub fn new(per_second: u32, burst: u32) -> Self {
         debug_assert!(per_second > 0 && burst > 0, "{per_second}/s, {burst} at once");
-        let each = 1_000_000_000 / u64::from(per_second.max(1));
-        Self { each, ahead: each * u64::from(burst), paid: Instant::ZERO }
+        Self::every(Duration::from_secs(1) / per_second.max(1), burst)
+    }
+
+    /// A full bucket that grants a token per `interval`, and up to `burst` at once after a rest.
+    pub fn every(interval: Duration, burst: u32) -> Self {
+        let each = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+        Self { each, ahead: each.saturating_mul(burst.into()), paid: Instant::ZERO }
     }
 
     /// Takes a token if one is available.

@@ -1,4 +1,4 @@
-//! A terminal with a valid key that sends what it likes: an endpoint on a socket.
+//! A terminal with a valid key that sends what it likes: an endpoint on a socket of the second terminal.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -16,7 +16,6 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Time for a session.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The second terminal.
 pub(crate) struct Peer {
     pub(crate) endpoint: Endpoint,
     session: Option<SessionId>,
@@ -28,6 +27,18 @@ pub(crate) struct Peer {
 impl Peer {
     /// Sets up a session as the second terminal, which sends as fast as its link.
     pub(crate) fn connect(keys: &Keys) -> Self {
+        let mut peer = Self::begin(keys, 2);
+        while peer.session.is_none() {
+            assert!(peer.begin.elapsed() < PATIENCE, "no session");
+            peer.turn();
+            let up = |(session, event)| matches!(event, Event::Up { .. }).then_some(session);
+            peer.session = peer.endpoint.poll_event().and_then(up);
+        }
+        peer
+    }
+
+    /// Begins to ask for a session with the key of the `number`-th terminal.
+    pub(crate) fn begin(keys: &Keys, number: u8) -> Self {
         let node = Node::terminal(2).expect("there are two");
         let bind = || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port");
         let socket = find_netns(node).expect("a lab").run(bind);
@@ -35,17 +46,9 @@ impl Peer {
         let hub = SocketAddr::from((Node::Hub.address4(), HUB_PORT));
         let mut config = Config::new(BitRate::from_mbit(50));
         config.decompressors = 4;
-        let (identity, hub_key) = keys.of_terminal(2);
+        let (identity, hub_key) = keys.of_terminal(number);
         let endpoint = Endpoint::terminal(config, identity, hub_key, vec![hub], [7; 32]);
-        let begin = Instant::now();
-        let mut peer = Self { endpoint, session: None, socket, begin, sent: 0 };
-        while peer.session.is_none() {
-            assert!(begin.elapsed() < PATIENCE, "no session");
-            peer.turn();
-            let up = |(session, event)| matches!(event, Event::Up { .. }).then_some(session);
-            peer.session = peer.endpoint.poll_event().and_then(up);
-        }
-        peer
+        Self { endpoint, session: None, socket, begin: Instant::now(), sent: 0 }
     }
 
     pub(crate) fn session(&self) -> SessionId {

@@ -1,46 +1,60 @@
-//! The honest client: a download, and round trips beside it.
+//! The honest client: a verified download, and round trips beside it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::inside::{Mirror, addresses, connect, listen};
+use crate::inside::{Mirror, addresses, connect, listen, payload};
 
 const PING_PORT: u16 = 7000;
 const DOWNLOAD_PORT: u16 = 7001;
+/// Length of the part that the download repeats: no packet, no buffer has it.
+const PERIOD: usize = 65_521;
 /// Interval of the pings.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// A download that goes on until the program ends.
-pub(crate) struct Download(Arc<AtomicU64>);
+/// A download that goes on until the program ends, if no byte is wrong.
+pub(crate) struct Download {
+    bytes: Arc<AtomicU64>,
+    client: JoinHandle<()>,
+}
 
 impl Download {
     pub(crate) fn begin() -> Self {
         let listener = listen(DOWNLOAD_PORT);
         thread::spawn(move || {
             let (mut server, _) = listener.accept().expect("the client comes");
-            while server.write_all(&[7; 1 << 16]).is_ok() {}
+            let part = payload(PERIOD);
+            while server.write_all(&part).is_ok() {}
         });
-        let (mut client, bytes) = (connect(addresses(DOWNLOAD_PORT)[0]), Arc::default());
-        let download = Self(Arc::clone(&bytes));
-        thread::spawn(move || {
-            let mut buffer = vec![0; 1 << 16];
+        let (mut client, bytes) =
+            (connect(addresses(DOWNLOAD_PORT)[0]), Arc::<AtomicU64>::default());
+        let counted = Arc::clone(&bytes);
+        let client = thread::spawn(move || {
+            let (expected, mut buffer, mut at) = (payload(PERIOD).repeat(2), vec![0; PERIOD], 0);
             while let Ok(count @ 1..) = client.read(&mut buffer) {
-                bytes.fetch_add(count as u64, Ordering::Relaxed);
+                assert!(buffer[..count] == expected[at..][..count], "the download is damaged");
+                at = (at + count) % PERIOD;
+                counted.fetch_add(count as u64, Ordering::Relaxed);
             }
             panic!("the download has ended");
         });
-        download
+        Self { bytes, client }
+    }
+
+    /// Fails if it has ended.
+    pub(crate) fn assert_goes_on(&self) {
+        assert!(!self.client.is_finished(), "the download has ended");
     }
 
     /// Its rate within the next time.
     pub(crate) fn mbit_within(&self, time: Duration) -> f64 {
-        let (before, begin) = (self.0.load(Ordering::Relaxed), Instant::now());
+        let (before, begin) = (self.bytes.load(Ordering::Relaxed), Instant::now());
         thread::sleep(time);
-        let bytes = self.0.load(Ordering::Relaxed) - before;
+        let bytes = self.bytes.load(Ordering::Relaxed) - before;
         bytes as f64 * 8e-6 / begin.elapsed().as_secs_f64()
     }
 }

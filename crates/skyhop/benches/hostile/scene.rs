@@ -49,7 +49,7 @@ pub(crate) const NOTHING: Case =
 pub(crate) struct Scene {
     keys: Keys,
     hub: Gateway,
-    _terminal: Gateway,
+    terminal: Gateway,
     _files: TempDir,
 }
 
@@ -75,13 +75,15 @@ impl Attack {
     }
 }
 
-/// Figures of a case: rates in Mbit/s, times in milliseconds, the hub's share of a processor in percent.
+/// Figures of a case: rates in Mbit/s, times in milliseconds, the hub's share of a processor in percent, lines
+/// that both gateways log.
 pub(crate) struct Figures {
     pub(crate) attack: f64,
     pub(crate) cpu: f64,
     pub(crate) median: f64,
     pub(crate) p99: f64,
     pub(crate) longest: f64,
+    pub(crate) logged: f64,
     /// The download without and with the attack.
     pub(crate) alone: f64,
     pub(crate) beside: f64,
@@ -90,8 +92,8 @@ pub(crate) struct Figures {
 /// As one line.
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { attack, cpu, median, p99, longest, alone, beside } = self;
-        write!(f, "{attack} {cpu} {median} {p99} {longest} {alone} {beside}")
+        let Self { attack, cpu, median, p99, longest, logged, alone, beside } = self;
+        write!(f, "{attack} {cpu} {median} {p99} {longest} {logged} {alone} {beside}")
     }
 }
 
@@ -100,10 +102,10 @@ impl FromStr for Figures {
 
     fn from_str(line: &str) -> Result<Self, Self::Err> {
         let figures: Vec<f64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-        let [attack, cpu, median, p99, longest, alone, beside] = figures[..] else {
-            return Err("not seven figures");
+        let [attack, cpu, median, p99, longest, logged, alone, beside] = figures[..] else {
+            return Err("not eight figures");
         };
-        Ok(Self { attack, cpu, median, p99, longest, alone, beside })
+        Ok(Self { attack, cpu, median, p99, longest, logged, alone, beside })
     }
 }
 
@@ -111,12 +113,17 @@ impl Scene {
     fn set(case: &Case) -> Self {
         let (keys, files) = (Keys::new(2), tempfile::tempdir().expect("a directory"));
         certify(files.path()).expect("it can be written");
-        let own = "rate = \"50 Mbit/s\"\ncontrol = \"none\"";
+        let own = "rate = \"50 Mbit/s\"\ncontrol = \"none\"\nlog = \"info,hickory_proto=warn\"";
         let store = files.path().display().to_string();
         let [of_hub, sections] = [case.keys, case.hub].map(|text| text.replace("{store}", &store));
         let hub = keys.hub(&format!("{own}\n{of_hub}"), &sections);
         let terminal = keys.terminal(1, own, case.terminal);
-        Self { keys, hub, _terminal: terminal, _files: files }
+        Self { keys, hub, terminal, _files: files }
+    }
+
+    /// Number of lines that both gateways have logged since the last call.
+    fn logged(&mut self) -> usize {
+        self.hub.count_lines() + self.terminal.count_lines()
     }
 
     /// Processor time that the hub has taken, in seconds.
@@ -144,6 +151,7 @@ pub(crate) fn measure(case: &Case, times: &Times) -> Figures {
     let alone = download.mbit_within(times.alone);
     let (cpu, begin) = (scene.cpu(), Instant::now());
     pings.take();
+    scene.logged();
     let keys = &scene.keys;
     let (beside, attacked) = thread::scope(|scope| {
         let attacking = scope.spawn(|| (case.attack)(keys, &attack));
@@ -153,7 +161,9 @@ pub(crate) fn measure(case: &Case, times: &Times) -> Figures {
     });
     let (seconds, cpu) = (begin.elapsed().as_secs_f64(), scene.cpu() - cpu);
     scene.hub.assert_runs();
+    download.assert_goes_on();
     attacked.expect("the attack goes on to the end");
+    let logged = scene.logged() as f64;
     let (trips, sent) = (pings.take(), attack.sent.load(Ordering::Relaxed));
     let at = |part: f64| trips[((trips.len() - 1) as f64 * part) as usize];
     Figures {
@@ -162,6 +172,7 @@ pub(crate) fn measure(case: &Case, times: &Times) -> Figures {
         median: at(0.5),
         p99: at(0.99),
         longest: at(1.0),
+        logged,
         alone,
         beside,
     }

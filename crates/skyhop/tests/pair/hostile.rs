@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::common::as_myself;
 
+#[path = "../../benches/hostile/bad_questions.rs"]
+mod bad_questions;
 #[path = "../../benches/hostile/empty_frames.rs"]
 mod empty_frames;
 #[path = "../../benches/hostile/gzip_page.rs"]
@@ -22,6 +24,8 @@ mod probe;
 #[allow(dead_code, reason = "a benchmark uses the rest")]
 #[path = "../../benches/hostile/scene.rs"]
 mod scene;
+#[path = "../../benches/hostile/thief.rs"]
+mod thief;
 
 use self::scene::{Case, Times};
 
@@ -32,6 +36,8 @@ const TIMES: Times = Times {
     alone: Duration::from_millis(200),
     beside: Duration::from_secs(4),
 };
+/// Lines that both gateways may log: 200 of a place in the code, and some more.
+const MOST_LOGGED: f64 = 500.0;
 /// Ends a gateway whose thread is busy for longer, in milliseconds of processor time.
 const WATCHED: &str = "SKYHOP_WATCHDOG=50";
 
@@ -44,6 +50,7 @@ fn survives(case: &Case) {
     let figures = scene::measure(case, &TIMES);
     println!("{}: {figures}", case.name);
     assert!(figures.attack > 0.0, "nothing was sent");
+    assert!(figures.logged <= MOST_LOGGED, "{} lines were logged", figures.logged);
 }
 
 #[test]
@@ -89,4 +96,22 @@ fn hellos_hold_up_nobody() {
 
 pub(crate) fn inside_hellos() {
     survives(&hellos::CASE);
+}
+
+#[test]
+fn a_thief_of_the_key_takes_no_session_that_works() {
+    attack("hostile::inside_thief");
+}
+
+pub(crate) fn inside_thief() {
+    survives(&thief::CASE);
+}
+
+#[test]
+fn bad_questions_write_a_bounded_number_of_lines() {
+    attack("hostile::inside_bad_questions");
+}
+
+pub(crate) fn inside_bad_questions() {
+    survives(&bad_questions::CASE);
 }

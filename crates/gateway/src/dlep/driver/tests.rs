@@ -143,6 +143,29 @@ async fn a_modem_tells_dies_and_comes_back() {
     known(&mut client, |report| report.phase == Phase::Stopped).await;
 }
 
+/// A Heartbeat (RFC 8175 §12.20): a header without items.
+const HEARTBEAT: [u8; 4] = [0, 16, 0, 0];
+
+#[tokio::test]
+async fn a_modem_that_sends_without_end_lets_other_tasks_run_between_reads() {
+    let (listener, address) = listen(255).await;
+    let mut client = Client::start(config(pep::config::Modem::At(address))).unwrap();
+    let modem = Modem::accept(&listener, 20).await;
+    known(&mut client, |report| report.phase == Phase::Up).await;
+    // Nothing is read until this task waits: all that the kernel takes is there at once.
+    let (heartbeats, mut sent) = (HEARTBEAT.repeat(READ), 0);
+    while let Ok(count) = modem.0.try_write(&heartbeats[sent % HEARTBEAT.len()..]) {
+        sent += count;
+    }
+    drop(modem);
+    let mut turns = 0;
+    while client.report().phase == Phase::Up {
+        turns += 1;
+        tokio::task::yield_now().await;
+    }
+    assert!(turns >= sent / READ, "{turns} turns of others while {sent} bytes were read");
+}
+
 /// RFC 8175 §12.18.
 #[tokio::test]
 async fn what_waits_is_asked_for_if_the_link_gives_capacity_on_demand() {

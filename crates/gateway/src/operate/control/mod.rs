@@ -15,4 +15,6 @@ pub use protocol::{
     Answer, BundleAsked, BundleOffer, BundleRequest, Carried, PROTOCOL, Request, from_base64,
     to_base64,
 };
+#[cfg(feature = "fuzzing")]
+pub(crate) use protocol::{read, write};
 pub(crate) use server::{Call, Server};

@@ -235,7 +235,7 @@ pub enum Answer {
 }
 
 /// Serialises a message to a line.
-pub(super) fn write<T: Serialize>(say: T) -> Vec<u8> {
+pub(crate) fn write<T: Serialize>(say: T) -> Vec<u8> {
     let line = Line { skyhop: PROTOCOL, say };
     let mut text = serde_json::to_vec(&line).expect("what is said is plain data");
     text.push(b'\n');
@@ -243,7 +243,7 @@ pub(super) fn write<T: Serialize>(say: T) -> Vec<u8> {
 }
 
 /// Parses a line written by [`write()`], possibly by another version.
-pub(super) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
+pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> {
     #[derive(Deserialize)]
     struct Version {
         skyhop: u32,

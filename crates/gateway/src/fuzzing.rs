@@ -1,0 +1,167 @@
+//! Entry points for fuzzing: parsers of foreign bytes that sockets and streams feed.
+
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use pep::bundles::{BundleId, Endpoint, FileName, NewBundle, Node, Purpose};
+use pep::fuzzing::bounded;
+use pep::handover::{Need, Sharing};
+use scenario::gateway::Permitted;
+use slacp::{KeyPair, PublicKey, ResetReason};
+use tokio::io::{AsyncRead, ReadBuf};
+use units::Instant;
+
+use crate::config::keys::{format_public_key, parse_public_key};
+use crate::enrolment::token::Token;
+use crate::hop::tcp::datagrams;
+use crate::key_message::KeyMessage;
+use crate::operate::accounts::Accounts;
+use crate::operate::control::{
+    Answer, BundleOffer, BundleRequest, Request, from_base64, read, write,
+};
+use crate::rotation::check_file;
+
+/// Keys as others send or hand them over. The first byte selects how: on a stream (the second cuts it into
+/// pieces), in a token, in a terminal's file of hub keys, or in a permit with the invitation of
+/// the private key that is all ones.
+///
+/// # Panics
+/// On a bug in this crate.
+pub fn keys(bytes: &[u8]) {
+    let Some(([kind, piece], said)) = bytes.split_first_chunk() else { return };
+    match (kind % 4, str::from_utf8(said)) {
+        (0, _) => {
+            let whole = key_message(said, said.len().max(1));
+            assert_eq!(whole, key_message(said, usize::from(*piece) + 1), "pieces change nothing");
+            let again = whole.map(|key| parse_public_key(&format_public_key(&key)).ok());
+            assert_eq!(again, whole.map(Some));
+        }
+        (1, Ok(text)) => {
+            let Ok(token) = text.parse::<Token>() else { return };
+            let again: Token = token.to_string().parse().expect("it is a token");
+            assert_eq!((again.name, again.hubs), (token.name, token.hubs));
+        }
+        (2, _) => check_file(said),
+        (_, Ok(text)) => enrol(text),
+        _ => {}
+    }
+}
+
+fn key_message(bytes: &[u8], piece: usize) -> Result<PublicKey, ResetReason> {
+    let mut message = KeyMessage::default();
+    bytes.chunks(piece).try_for_each(|piece| message.push(piece))?;
+    message.key()
+}
+
+fn enrol(permit: &str) {
+    let [invitation, key] = [1, 2].map(|seed| KeyPair::from_private([seed; 32]).public());
+    let enrol = |text: &str| Permitted::enrol(Path::new("permit.toml"), text, &invitation, &key);
+    if let Ok(enrolled) = enrol(permit) {
+        assert_eq!(enrol(&enrolled).ok().as_ref(), Some(&enrolled), "an invitation is used once");
+    }
+}
+
+/// What a terminal sends over TCP in place of UDP; the first byte selects how it is cut into pieces.
+///
+/// # Panics
+/// On a bug in this crate.
+pub fn tcp_frames(bytes: &[u8]) {
+    let Some((piece, said)) = bytes.split_first() else { return };
+    // A datagram that does not come to its end takes its space once.
+    bounded(said, (2 << 14, 2), || {
+        let whole = at_once(datagrams(Pieces(said, said.len().max(1))));
+        let in_pieces = at_once(datagrams(Pieces(said, usize::from(*piece) + 1)));
+        assert_eq!(whole, in_pieces, "pieces make no difference");
+        assert!(whole.iter().map(|datagram| 2 + datagram.len()).sum::<usize>() <= said.len());
+    });
+}
+
+/// Bytes that arrive in pieces of this size, at once.
+struct Pieces<'a>(&'a [u8], usize);
+
+impl AsyncRead for Pieces<'_> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let count = self.1.min(self.0.len()).min(buffer.remaining());
+        let (piece, rest) = self.0.split_at(count);
+        buffer.put_slice(piece);
+        self.0 = rest;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The result of a future that waits for nothing.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => unreachable!("it waits for nothing"),
+    }
+}
+
+/// A line on the control socket: a request, or an answer.
+///
+/// # Panics
+/// On a bug in this crate.
+pub fn control(line: &[u8]) {
+    if let Ok(answer) = read::<Answer>(line) {
+        read::<Answer>(&write(&answer)).expect("it reads back");
+    }
+    let Ok(request) = read::<Request>(line) else { return };
+    read::<Request>(&write(&request)).expect("it reads back");
+    match request {
+        Request::Portion { portion, used, connections } => {
+            let former = Need { portion, used, connections };
+            let portion = Sharing::default().handle(former, 0.5, 1);
+            assert!((0.0..=1.0).contains(&portion), "{portion}");
+        }
+        Request::Carried(rows) => {
+            let mut accounts = Accounts::open(Instant::ZERO, None);
+            // Sums of what is carried repeatedly.
+            let _ = (accounts.add(rows.clone()), accounts.add(rows));
+            accounts.status();
+        }
+        Request::Bundle(request) => bundle(request),
+        _ => {}
+    }
+}
+
+fn bundle(request: BundleRequest) {
+    match request {
+        BundleRequest::Offer(offer) => drop(encoded(&offer)),
+        BundleRequest::Data { base64, .. } => drop(from_base64(&base64)),
+        BundleRequest::State { id }
+        | BundleRequest::Read { id, .. }
+        | BundleRequest::Taken { id, .. } => drop(BundleId::from_hex(&id)),
+        _ => {}
+    }
+}
+
+/// The bundle that a program hands over, with no payload.
+fn encoded(offer: &BundleOffer) -> Option<Vec<u8>> {
+    let node: Node = "ipn:1.0".parse().ok()?;
+    let name = match offer.name.as_deref() {
+        Some(name) => Some(FileName::new(name)?),
+        None => None,
+    };
+    let (created, sequence) = offer.made.unwrap_or_default();
+    let bundle = NewBundle {
+        source: &node.service("1").ok()?,
+        destination: &offer.destination.parse::<Endpoint>().ok()?,
+        created,
+        sequence,
+        lifetime: Duration::from_secs(offer.lifetime_s),
+        file_name: name.as_ref(),
+        purpose: if offer.report { Purpose::Reported } else { Purpose::Data },
+        payload: &[],
+    };
+    let bytes = bundle.encode();
+    pep::bundles::read(&bytes).expect("what is made here is valid");
+    Some(bytes)
+}
