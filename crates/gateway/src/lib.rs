@@ -24,7 +24,8 @@
 //! | `tunnel` | packets that are not split |
 //! | `bundles` | a node for bundles: its store, and how they come and go |
 //! | `dlep` | the modem's reports |
-//! | `operate` | control socket, metrics, status, log, service manager |
+//! | `figures` | what is counted and known of connections, and the status made of it |
+//! | `operate` | control socket, metrics, log, service manager |
 //! | `doctor` | checks of machine and configuration |
 //! | `roles` | hub, terminal and solo, and what runs them |
 //! | `presence` | addresses and interfaces that are not there yet |
@@ -41,6 +42,7 @@ mod dlep;
 pub mod doctor;
 pub mod enrolment;
 mod error;
+mod figures;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod handshake;
@@ -48,6 +50,7 @@ mod hop;
 mod http;
 mod intercept;
 mod key_message;
+mod log_limit;
 mod names;
 mod occasions;
 mod operate;
@@ -55,18 +58,24 @@ mod presence;
 mod proxy;
 mod refusal;
 mod relay;
+mod role;
 mod roles;
 mod rotation;
 pub mod runtime;
+mod side_settings;
 mod slots;
+mod socket_options;
 mod stack;
 #[cfg(test)]
 mod testkit;
 mod tunnel;
+mod whole_file;
 
 pub use config::keys;
+pub use config::pair::PORT;
 pub use error::RunError;
-pub use operate::{control, log, status};
+pub use figures::status;
+pub use operate::{control, log};
 pub use pep::admission::Quota;
 pub use pep::egress::Egress;
 pub use pep::traffic::Prefix;

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinError;
 use units::Instant;
 
 use crate::clock;
@@ -72,6 +73,16 @@ pub(crate) async fn pause() {
         Poll::Pending
     })
     .await;
+}
+
+/// Logs a panic in a connection's task.
+pub(crate) fn log_panic(ended: Result<(), JoinError>) {
+    // One that gave way to another is cancelled.
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!("dropped a connection: {error}");
+    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use slacp::PublicKey;
 use crate::clock;
 use crate::hop::peers::Peers;
 use crate::operate::Operations;
-use crate::operate::status::Role;
+use crate::role::Role;
 
 pub(crate) use self::ends::{
     abort, assert_reset, connected, dialer, payload, read_all, read_to_reset, speak_urgently,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::http::RequestHead;
 use crate::payload::{Payload, Side};
 use crate::request::{REQUEST_LEN, Request, Work};
-use crate::udp::receiver::{HEAD_LEN, UdpReceiver, fill};
+use crate::udp::receiver::{UdpReceiver, fill};
+use crate::udp_plan::HEAD_LEN;
 
 /// Datagrams of a measurement of which the receiver is handed some.
 const PLANNED: u64 = 1 << 16;

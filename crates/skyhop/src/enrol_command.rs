@@ -171,7 +171,7 @@ fn join_hub(args: &JoinArgs) -> Result<ExitCode> {
     let (first, others) = token.hubs.split_first().context("the token names no hub")?;
     let pair = NewPair {
         hub: first.address.as_str().to_owned(),
-        port: gateway::hub::PORT,
+        port: gateway::PORT,
         hub_rate: String::new(),
         terminal_rate: args.terminal_rate.clone(),
         interface: args.interface.clone(),

@@ -15,10 +15,10 @@ use units::Instant;
 use super::incoming::{Incoming, Outcome};
 use super::node::{Node, random};
 use crate::clock;
+use crate::figures::status::BundleStatus;
 use crate::operate::control::{
     Answer, BundleAsked, BundleOffer, BundleRequest, from_base64, to_base64,
 };
-use crate::operate::status::BundleStatus;
 
 /// What a bundle adds to its payload, at most.
 const AROUND: u64 = 2_000;

@@ -23,9 +23,9 @@ use self::control::Desk;
 use self::node::{Link, Node};
 use crate::clock;
 use crate::error::RunError;
+use crate::figures::status::BundlesStatus;
 use crate::hop::{Hop, Stream};
 use crate::operate::control::{Answer, Call, Request};
-use crate::operate::status::BundlesStatus;
 use crate::presence;
 
 /// Streams of one peer that are answered at once, for each bundle of the window: what was answered

@@ -26,7 +26,7 @@ use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::error::RunError;
 use crate::hop::Hop;
-use crate::roles::gateway::log_panic;
+use crate::runtime::log_panic;
 
 /// How often bundles are looked through for those that have expired, and files for the inbox.
 const TICK: Duration = Duration::from_secs(1);

@@ -21,7 +21,7 @@ use super::incoming::{Incoming, Outcome};
 use super::node::{Link, Node, Outgoing};
 use super::secure::Shown;
 use crate::clock;
-use crate::roles::gateway::log_panic;
+use crate::runtime::log_panic;
 use crate::slots::{HeldSlot, Slots};
 
 /// Connections at once. Beyond them the oldest of those whose node is not known yet is closed, of the

@@ -15,7 +15,7 @@ pub use slacp::PublicKey;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::operate::whole_file::sync_directory;
+use crate::whole_file::sync_directory;
 
 /// What the mode of a private file must not permit: anything to others than its owner.
 const OF_OTHERS: u32 = 0o077;

@@ -19,7 +19,7 @@ use slacp::KeyPair;
 use zeroize::Zeroizing;
 
 use self::keys::{KeyError, PrivateKey, check_private, opened, read_text};
-use crate::operate::status::Role;
+use crate::role::Role;
 
 /// Reads a hub's configuration from the file at `path`, which may be a pipe such as `/dev/stdin`.
 ///

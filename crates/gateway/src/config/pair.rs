@@ -7,16 +7,14 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use pep::config::TcpAddress;
+use pep::config::{HubAddress, TcpAddress};
 use scenario::{FileError, FileKind};
 use slacp::PublicKey;
 use thiserror::Error;
 
 use super::keys::{KeyError, PrivateKey, format_public_key};
 use super::{Keys, check};
-use crate::enrolment::token::TokenHub;
-use crate::hub::PORT;
-use crate::operate::whole_file::sync_directory;
+use crate::whole_file::sync_directory;
 
 /// The hub's file, and that of a single gateway.
 const HUB_FILE: &str = "hub.toml";
@@ -32,6 +30,20 @@ const DENY: &str = "# Clients reach everything but this machine's own addresses.
 /// Commented-out settings that a terminal's operator may need.
 const ACCEPT: &str = "\n# Connections from the hub's side are refused, except to these:\n\
                       # [accept]\n# to = [\"10.1.0.0/16:22\"]\n";
+
+/// Default UDP port of a hub.
+pub const PORT: u16 = 5900;
+
+/// Where a hub is found, and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubContact {
+    /// Host and UDP port.
+    pub address: HubAddress,
+    /// Host and TCP port, if the hub takes TCP.
+    pub tcp: Option<TcpAddress>,
+    /// Its public key.
+    pub key: PublicKey,
+}
 
 /// What the files of a pair say. Texts are written as they are.
 #[derive(Debug, Clone)]
@@ -53,7 +65,7 @@ pub struct NewPair {
     /// Where the hub takes the terminal's packets over TCP.
     pub hub_tcp: Option<TcpAddress>,
     /// Further hubs of the terminal.
-    pub other_hubs: Vec<TokenHub>,
+    pub other_hubs: Vec<HubContact>,
 }
 
 /// What the file of a single gateway says.
@@ -202,7 +214,7 @@ impl NewPair {
         text += &self.rate(&self.terminal_rate, "the return link, from here to the hub");
         text += LOG;
         let _ = writeln!(text, "\n[intercept]\ninterfaces = [{:?}]", self.interface);
-        for TokenHub { address, tcp, key } in &self.other_hubs {
+        for HubContact { address, tcp, key } in &self.other_hubs {
             let (address, key) = (address.as_str(), format_public_key(key));
             let _ = writeln!(text, "\n[[other_hub]]\naddress = {address:?}\nkey = \"{key}\"");
             if let Some(tcp) = tcp {

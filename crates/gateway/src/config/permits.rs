@@ -13,7 +13,8 @@ use scenario::FileError;
 use scenario::gateway::{ConfigFile, Permitted};
 use units::UnixTime;
 
-use crate::enrolment::etcd::Texts;
+/// The permits in a store: their texts by the names of their keys, without the prefix.
+pub(crate) type PermitTexts = BTreeMap<String, String>;
 
 /// The longest permit that is read, in bytes, and the most permits.
 const LONGEST: u64 = 64 << 10;
@@ -101,7 +102,7 @@ impl Permits {
     }
 
     /// Applies what etcd has, by name. Returns whether that has changed.
-    pub(crate) fn set_remote(&mut self, texts: &Texts) -> bool {
+    pub(crate) fn set_remote(&mut self, texts: &PermitTexts) -> bool {
         let place = |(name, text): (&String, &String)| (remote_path(name), text.clone());
         let remote: BTreeMap<PathBuf, String> = texts.iter().map(place).collect();
         if remote == self.remote {
@@ -333,7 +334,8 @@ mod tests {
         let mut permits = site.permits();
         site.write("ship.toml", &format!("key = \"{}\"\n", key(2)));
         let text = |seed| format!("key = \"{}\"\n", key(seed));
-        let mut texts = Texts::from([("rig.7".to_owned(), text(3)), ("buoy".to_owned(), text(4))]);
+        let mut texts =
+            PermitTexts::from([("rig.7".to_owned(), text(3)), ("buoy".to_owned(), text(4))]);
         assert!(permits.set_remote(&texts) && !permits.set_remote(&texts));
         assert!(permits.refresh());
         assert_eq!(names(&permits), ["base", "ship", "buoy", "rig.7"]);

@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use units::Instant;
 
 use super::driver::Driver;
+use crate::figures::status::{DlepDestination, DlepStatus};
 use crate::hop::Demand;
-use crate::operate::status::{DlepDestination, DlepStatus};
 
 /// A running DLEP router; stops when dropped.
 #[derive(Debug)]

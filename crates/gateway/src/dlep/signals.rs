@@ -14,8 +14,8 @@ use socket2::{Domain, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
-use crate::intercept::netfilter::PASSING;
-use crate::relay::tcp;
+use crate::intercept::rule::PASSING;
+use crate::socket_options;
 
 /// Multicast group of modems (§15.15, §15.16).
 const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 117);
@@ -169,7 +169,7 @@ pub(super) async fn connect(
             socket.bind_device(Some(interface.as_bytes()))?;
         }
         if gtsm {
-            tcp::stay_on_link(&socket, modem.is_ipv6())?;
+            socket_options::stay_on_link(&socket, modem.is_ipv6())?;
         }
         // Keeps us from intercepting the connection. Fails without privilege, but then nothing is
         // intercepted.

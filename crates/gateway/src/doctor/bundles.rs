@@ -92,7 +92,7 @@ mod tests {
     use pep::config::TlsFiles;
 
     use super::*;
-    use crate::operate::whole_file::{self, PRIVATE};
+    use crate::whole_file::{self, PRIVATE};
 
     fn texts(findings: &[Finding]) -> Vec<String> {
         findings.iter().map(ToString::to_string).collect()

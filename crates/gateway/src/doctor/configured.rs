@@ -19,10 +19,10 @@ use super::running::Running;
 use super::{Finding, absent, bundles, intercepted, protocols, reach, refused, running};
 use crate::config::{FileError, read_hub, read_solo, read_terminal};
 use crate::error::RunError;
+use crate::figures::status::{Role, Status};
 use crate::hop::udp;
-use crate::operate::status::{Role, Status};
 use crate::presence::absent_interfaces;
-use crate::relay::side::SocketSettings;
+use crate::side_settings::SocketSettings;
 
 pub(super) fn examine(path: &Path) -> Vec<Finding> {
     let config = match read(path) {
@@ -286,7 +286,7 @@ fn metrics(operation: &OperationConfig, running: Option<&Status>) -> Option<Find
 
 fn port(listen: Option<SocketAddr>) -> Finding {
     let address =
-        listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], crate::roles::hub::PORT)));
+        listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], crate::config::pair::PORT)));
     match udp::try_bind(address, None) {
         Ok(_) => Finding::ok("port", format!("UDP {address} is free; firewalls must admit it")),
         Err(error) => Finding::fail(
@@ -400,9 +400,9 @@ mod tests {
 
     use super::super::Verdict;
     use super::*;
-    use crate::operate::status::DlepStatus;
-    use crate::operate::whole_file::{self, PRIVATE};
+    use crate::figures::status::DlepStatus;
     use crate::testkit::in_namespace;
+    use crate::whole_file::{self, PRIVATE};
 
     #[test]
     fn each_role_has_its_keys() {

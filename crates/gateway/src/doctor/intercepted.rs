@@ -3,9 +3,9 @@
 use pep::config::InterceptConfig;
 
 use super::Finding;
+use crate::figures::status::Status;
 use crate::intercept::bridges::filtered;
 use crate::intercept::firewall;
-use crate::operate::status::Status;
 
 /// Checks bridges among the clients' interfaces, and rules that intercepted connections do not meet.
 pub(super) fn examine(config: &InterceptConfig) -> Vec<Finding> {
@@ -44,7 +44,7 @@ pub(super) fn unanswered(status: &Status) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operate::status::{InterceptionStatus, UnansweredStatus};
+    use crate::figures::status::{InterceptionStatus, UnansweredStatus};
 
     #[test]
     fn clients_without_answers_are_reported_with_what_may_be_the_cause() {

@@ -7,8 +7,8 @@ use slacp::PublicKey;
 
 use super::{Finding, knock};
 use crate::config::keys::format_public_key;
+use crate::figures::status::{Role, Status};
 use crate::operate::control::{Answer, Control, Request, default_directories};
-use crate::operate::status::{Role, Status};
 use crate::rotation::HubKeys;
 
 const CHECK: &str = "running";

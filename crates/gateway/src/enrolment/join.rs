@@ -14,10 +14,11 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 use units::{BitRate, Instant, Machine};
 
-use super::token::{Token, TokenHub};
+use super::token::Token;
 use super::{PLACE, PORT};
 use crate::clock;
 use crate::config::keys::{KeyError, PrivateKey, format_public_key, random_bytes};
+use crate::config::pair::HubContact;
 use crate::doctor::knock::{mapped_for, socket};
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::{TcpEvent, TcpLinks};
@@ -67,7 +68,7 @@ pub enum JoinError {
 /// [`JoinError`].
 pub fn join(token: &Token, key: &PrivateKey) -> Result<(), JoinError> {
     let system =
-        |hub: &TokenHub, cause| JoinError::System { hub: hub.address.as_str().to_owned(), cause };
+        |hub: &HubContact, cause| JoinError::System { hub: hub.address.as_str().to_owned(), cause };
     for hub in &token.hubs {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|cause| system(hub, cause))?;
@@ -86,7 +87,7 @@ pub fn join(token: &Token, key: &PrivateKey) -> Result<(), JoinError> {
 }
 
 /// Whether the hub serves the key now; [`None`] if it does not answer.
-async fn join_at(hub: &TokenHub, token: &Token, key: &PrivateKey) -> io::Result<Option<bool>> {
+async fn join_at(hub: &HubContact, token: &Token, key: &PrivateKey) -> io::Result<Option<bool>> {
     // A name that leads nowhere may still be that of a TCP address.
     let addresses = tokio::net::lookup_host(hub.address.as_str()).await;
     let addresses: Vec<SocketAddr> = addresses.map(Iterator::collect).unwrap_or_default();
@@ -118,7 +119,7 @@ fn non_blocking(addresses: &[SocketAddr]) -> io::Result<std::net::UdpSocket> {
 async fn talk(
     mut path: Path,
     patience: Duration,
-    hub: &TokenHub,
+    hub: &HubContact,
     addresses: &[SocketAddr],
     (token, key): (&Token, &PrivateKey),
 ) -> io::Result<Option<bool>> {

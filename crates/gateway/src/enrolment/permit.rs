@@ -18,12 +18,13 @@ use tokio::runtime::Builder;
 use units::UnixTime;
 
 use super::etcd::{Etcd, EtcdError};
-use super::token::{Token, TokenHub};
+use super::token::Token;
 use crate::clock;
 use crate::config::keys::{KeyError, PrivateKey, format_public_key};
+use crate::config::pair::HubContact;
 use crate::config::permits::{PermitPlace, Permits};
 use crate::config::read_hub;
-use crate::operate::whole_file::{PUBLIC, replace};
+use crate::whole_file::{PUBLIC, replace};
 
 /// Why a permit was not written or removed.
 #[derive(Debug, Error)]
@@ -158,12 +159,12 @@ impl Invitation {
             }
             Store::Etcd(etcd) => wait(etcd.put(name, None, &text))?,
         }
-        let other = |(address, key): &(HubAddress, PublicKey)| TokenHub {
+        let other = |(address, key): &(HubAddress, PublicKey)| HubContact {
             address: address.clone(),
             tcp: None,
             key: *key,
         };
-        let first = TokenHub { address: self.hub.clone(), tcp: self.tcp.clone(), key };
+        let first = HubContact { address: self.hub.clone(), tcp: self.tcp.clone(), key };
         let hubs = [first].into_iter().chain(self.others.iter().map(other)).collect();
         Ok(Token { name: name.clone(), hubs, secret })
     }

@@ -16,7 +16,7 @@ use crate::config::keys::format_public_key;
 use crate::config::permits::{PermitPlace, remote_path};
 use crate::hop::Stream;
 use crate::key_message;
-use crate::operate::whole_file::{PUBLIC, replace};
+use crate::whole_file::{PUBLIC, replace};
 
 /// Time for a terminal to say its key.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,10 +7,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use pep::config::{HubAddress, TcpAddress};
 use serde::{Deserialize, Serialize};
-use slacp::PublicKey;
 use thiserror::Error;
 
 use crate::config::keys::{PrivateKey, format_public_key, parse_public_key};
+use crate::config::pair::HubContact;
 
 /// The first characters, by which people and programs know a token.
 const MARK: &str = "skyhop-join-";
@@ -24,20 +24,9 @@ pub struct Token {
     /// The terminal's name.
     pub name: String,
     /// Its hubs, at least one.
-    pub hubs: Vec<TokenHub>,
+    pub hubs: Vec<HubContact>,
     /// The invitation's key.
     pub secret: PrivateKey,
-}
-
-/// A hub of a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenHub {
-    /// Host and UDP port.
-    pub address: HubAddress,
-    /// Host and TCP port, if the hub takes TCP.
-    pub tcp: Option<TcpAddress>,
-    /// Its public key.
-    pub key: PublicKey,
 }
 
 /// The text is no token.
@@ -62,7 +51,7 @@ struct WrittenHub {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hub = |hub: &TokenHub| WrittenHub {
+        let hub = |hub: &HubContact| WrittenHub {
             address: hub.address.as_str().to_owned(),
             tcp: hub.tcp.as_ref().map(ToString::to_string),
             key: format_public_key(&hub.key),
@@ -87,13 +76,13 @@ impl FromStr for Token {
         let hub = |hub: &WrittenHub| {
             let address = hub.address.parse::<HubAddress>().map_err(|_| TokenError)?;
             let tcp = hub.tcp.as_deref().map(str::parse::<TcpAddress>).transpose();
-            Ok(TokenHub {
+            Ok(HubContact {
                 address,
                 tcp: tcp.map_err(|_| TokenError)?,
                 key: parse_public_key(&hub.key).map_err(|_| TokenError)?,
             })
         };
-        let hubs: Vec<TokenHub> = written.hubs.iter().map(hub).collect::<Result<_, _>>()?;
+        let hubs: Vec<HubContact> = written.hubs.iter().map(hub).collect::<Result<_, _>>()?;
         if hubs.is_empty() || hubs.len() > MOST_HUBS {
             return Err(TokenError);
         }
@@ -109,7 +98,7 @@ mod tests {
     #[test]
     fn tokens_read_back_and_others_are_refused() {
         let key = PrivateKey::generate().unwrap().public();
-        let hub = |address: &str, tcp: Option<&str>| TokenHub {
+        let hub = |address: &str, tcp: Option<&str>| HubContact {
             address: address.parse().unwrap(),
             tcp: tcp.map(|tcp| tcp.parse().unwrap()),
             key,

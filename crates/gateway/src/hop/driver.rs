@@ -11,20 +11,25 @@ use std::time::Duration;
 
 use os::Timer;
 use pep::routes::Sources;
-use slacp::{Ecn, Event, Notice};
+use slacp::{Ecn, Event, Notice, SessionId};
 use tokio::sync::mpsc::{Receiver, UnboundedSender};
 use units::{Instant, Machine};
 
 use crate::clock;
 use crate::config::keys::format_public_key;
+use crate::figures::counters::Counters;
 use crate::hop::exchange::{Exchange, Mail, Received};
 use crate::hop::sockets::Sockets;
 use crate::hop::tcp::{Carried, ConnectionId, Sent, TcpEvent, TcpLinks};
 use crate::hop::udp::{Batch, Built, Label, Reception, TrafficClass};
 use crate::hop::{Hop, HopEvent};
-use crate::operate::counters::Counters;
 use crate::runtime;
-use crate::tunnel::Port;
+
+/// Takes the packets that come over the hop.
+pub(crate) trait PacketSink: Send + Sync {
+    /// Passes a packet of a session to the kernel for routing. Returns whether the kernel took it.
+    fn deliver(&self, session: SessionId, packet: &[u8]) -> bool;
+}
 
 /// Maximum receptions per turn, so that sending and timers get their turn too.
 const RECEPTIONS_PER_TURN: usize = 4;
@@ -49,7 +54,7 @@ pub(crate) struct Driver {
     events: UnboundedSender<HopEvent>,
     counters: Arc<Counters>,
     /// Destination of packets that are not split.
-    tunnel: Option<Arc<Port>>,
+    tunnel: Option<Arc<dyn PacketSink>>,
     reception: Reception,
     batch: Batch,
     /// A datagram taken from the endpoint that did not fit into the last batch.
@@ -73,7 +78,7 @@ impl Driver {
         sources: Sources,
         events: UnboundedSender<HopEvent>,
         counters: Arc<Counters>,
-        tunnel: Option<Arc<Port>>,
+        tunnel: Option<Arc<dyn PacketSink>>,
     ) -> io::Result<Self> {
         let links = hop.links().clone();
         Ok(Self {

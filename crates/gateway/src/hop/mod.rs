@@ -23,5 +23,6 @@ mod tests;
 pub(crate) mod tls;
 pub(crate) mod udp;
 
+pub(crate) use driver::PacketSink;
 pub(crate) use handle::{Demand, Hop, HopEvent};
 pub(crate) use stream::Stream;

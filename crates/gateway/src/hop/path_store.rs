@@ -12,7 +12,7 @@ use units::BitRate;
 
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
-use crate::operate::whole_file::{self, PRIVATE};
+use crate::whole_file::{self, PRIVATE};
 
 /// Version of the file format.
 const FORMAT: u32 = 1;

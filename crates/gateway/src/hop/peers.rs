@@ -11,8 +11,8 @@ use slacp::{EcnState, Event, PublicKey, Rate, RateError, RateState, SessionId, S
 use units::{BitRate, Instant};
 
 use crate::config::keys::format_public_key;
+use crate::figures::status::{OverloadStatus, SessionStatus};
 use crate::hop::Hop;
-use crate::operate::status::{OverloadStatus, SessionStatus};
 
 /// The peers with sessions, and the rates that modems or operators have reported.
 #[derive(Debug)]

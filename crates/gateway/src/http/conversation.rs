@@ -15,9 +15,10 @@ use super::upstream::{End, Upstream, session};
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use super::{Shared, refresh};
 use crate::clock;
-use crate::operate::connections::{Origin, Registered};
+use crate::figures::connections::{Origin, Registered};
 use crate::relay::leg::{Leg, shut_down};
-use crate::relay::{self, dial, tcp};
+use crate::relay::{self, dial};
+use crate::socket_options;
 
 /// How long a client may be silent before its server is connected, which may be the one to speak first.
 const SILENCE: Duration = Duration::from_millis(250);
@@ -78,8 +79,8 @@ pub(super) fn place(destination: &Destination, by_tls: bool) -> String {
 impl Conversation {
     pub(super) fn new(shared: Arc<Shared>, socket: TcpStream, open: Open<Destination>) -> Self {
         // Fails if the client has reset the connection; reading will notice.
-        let _ = tcp::prepare(&socket, &shared.through.counters.keepalive);
-        tcp::reset_when_closed(&socket, true);
+        let _ = socket_options::prepare(&socket, &shared.upstreams.counters.keepalive);
+        socket_options::reset_when_closed(&socket, true);
         let (leg, inlet) = (Leg::new(socket), Inlet::default());
         Self {
             shared,
@@ -96,10 +97,10 @@ impl Conversation {
 
     pub(super) async fn run(mut self) {
         let shared = self.shared.clone();
-        let counters = &*shared.through.counters;
+        let counters = &*shared.upstreams.counters;
         counters.connections.increment();
         let (now, open) = (clock::now(), self.open.clone());
-        let entry = match session(&shared.through, *shared.route.borrow(), &open) {
+        let entry = match session(&shared.upstreams, *shared.route.borrow(), &open) {
             Some(session) => Registered::new(now, counters, session, open, Origin::Here),
             None => Registered::straight(now, counters, open),
         };
@@ -131,7 +132,7 @@ impl Conversation {
     /// A way to the server.
     pub(super) async fn way_to_server(&self) -> Result<Upstream, ResetReason> {
         let route = *self.shared.route.borrow();
-        Upstream::open(&self.shared.through, route, &self.open, self.server()).await
+        Upstream::open(&self.shared.upstreams, route, &self.open, self.server()).await
     }
 
     /// Reads a ClientHello. If it is for one of our sites, its TLS ends here.
@@ -341,7 +342,7 @@ impl Conversation {
     /// Lets the connection pass as it is from here on, with all that was read.
     async fn relay(mut self, entry: Registered<'_>) {
         let shared = self.shared.clone();
-        let counters = &*shared.through.counters;
+        let counters = &*shared.upstreams.counters;
         shared.counters.plain.increment();
         let upstream = match self.upstream.take() {
             Some(upstream) => Ok(upstream),
@@ -401,7 +402,7 @@ impl Conversation {
         if let Some((_, secure)) = &self.secure {
             let _ = timeout(LAST_WORDS, secure.finish()).await;
         }
-        tcp::reset_when_closed(self.leg.socket(), false);
+        socket_options::reset_when_closed(self.leg.socket(), false);
         if shut_down(self.leg.socket()).is_ok() {
             self.leg.discard(LAST_WORDS).await;
         }

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use units::Instant;
 
 use crate::clock;
-use crate::operate::counters::Counter;
+use crate::figures::counters::Counter;
 
 /// A body, shared by those who send it.
 pub(super) type Bytes = Arc<[u8]>;

@@ -14,7 +14,7 @@ use super::record::Recording;
 use super::upstream::{End, Upstream};
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
-use crate::operate::connections::Registered;
+use crate::figures::connections::Registered;
 
 /// How an attempt has ended.
 enum Attempt {
@@ -107,7 +107,7 @@ impl Conversation {
         {
             return fate;
         }
-        let counters = &self.shared.through.counters;
+        let counters = &self.shared.upstreams.counters;
         if let Some(address) = address(&self.open.destination) {
             counters.refusals.report(clock::now(), address, reason).await;
         }
@@ -217,7 +217,7 @@ impl Conversation {
         bytes: &[u8],
     ) -> Result<Upstream, ResetReason> {
         let route = *self.shared.route.borrow();
-        let through = &self.shared.through;
+        let upstreams = &self.shared.upstreams;
         // The hub is to speak TLS, too.
         let fetched = match &self.secure {
             Some((site, _)) => {
@@ -229,7 +229,7 @@ impl Conversation {
         let repeats = framing == Framing::None && matches!(head.method.as_str(), "GET" | "HEAD");
         if repeats
             && self.fetches
-            && let Some(fetch) = Upstream::fetch(through, route, &self.open, &fetched).await?
+            && let Some(fetch) = Upstream::fetch(upstreams, route, &self.open, &fetched).await?
         {
             return Ok(fetch);
         }
@@ -395,7 +395,7 @@ impl Conversation {
     fn client_of(&self, end: &End) -> Wire<'_> {
         match end {
             End::Fetch(_) if self.secure.is_none() => {
-                Wire::Held(self.leg.socket(), &self.shared.through.hop)
+                Wire::Held(self.leg.socket(), &self.shared.upstreams.hop)
             }
             _ => self.client(),
         }

@@ -25,13 +25,14 @@ use super::secure::Under;
 use super::sites::{self, Server};
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
+use crate::figures::connections::Registered;
+use crate::figures::counters::Counters;
+use crate::figures::status::HttpStatus;
 use crate::hop::{Hop, Stream};
 use crate::occasions::Occasions;
-use crate::operate::connections::Registered;
-use crate::operate::counters::Counters;
-use crate::operate::status::HttpStatus;
-use crate::relay::{dial, names, tcp};
-use crate::roles::gateway::{Admission, DialPolicy};
+use crate::relay::terms::{Admission, DialPolicy};
+use crate::relay::{dial, names};
+use crate::socket_options;
 
 /// How long a terminal may take to send a request, once its stream is there.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -304,7 +305,7 @@ pub(super) async fn connect(job: &Job) -> Result<TcpStream, ResetReason> {
     let connected = names::try_each(job.addresses.clone(), job.policy.timeout, connect).await;
     let socket = connected.map_err(|error| dial::reason(&error))?;
     // Fails if the server has reset the connection; reading will notice.
-    let _ = tcp::prepare(&socket, &job.counters.keepalive);
+    let _ = socket_options::prepare(&socket, &job.counters.keepalive);
     Ok(socket)
 }
 

@@ -239,9 +239,9 @@ mod tests {
     use units::ByteCount;
 
     use super::*;
+    use crate::figures::connections::Origin;
     use crate::http::kept::MOST_REFRESHES;
-    use crate::operate::connections::Origin;
-    use crate::roles::gateway::{Admission, DialPolicy};
+    use crate::relay::terms::{Admission, DialPolicy};
     use crate::testkit::Hops;
 
     const PATIENCE: Duration = Duration::from_secs(10);

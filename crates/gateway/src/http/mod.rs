@@ -36,10 +36,10 @@ use self::conversation::Conversation;
 use self::disk::Bytes;
 use self::kept::Kept;
 use self::sites::Sites;
-use crate::names::Route;
-use crate::names::carry::Through;
-use crate::operate::counters::Counter;
-use crate::operate::status::HttpStatus;
+use crate::figures::counters::Counter;
+use crate::figures::status::HttpStatus;
+use crate::relay::route::Route;
+use crate::relay::route::Upstreams;
 
 /// Part of the cache's memory that responses may take, besides, which were pushed and not asked for yet.
 const PROMISED_PART: u64 = 4;
@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     config: HttpConfig,
     kept: Arc<Kept>,
     sites: Sites,
-    through: Through,
+    upstreams: Upstreams,
     route: watch::Receiver<Route>,
     counters: HttpCounters,
     promises: Mutex<Promises<Bytes>>,
@@ -80,11 +80,12 @@ impl Drop for Http {
 }
 
 impl Http {
-    /// Starts with what an earlier process has left on disk. Connections go `through`.
+    /// Starts with what an earlier process has left on disk. Connections go to their
+    /// destinations by `upstreams`.
     ///
     /// # Errors
     /// What is wrong with a site's certificate.
-    pub(crate) fn start(config: HttpConfig, through: Through) -> Result<Self, String> {
+    pub(crate) fn start(config: HttpConfig, upstreams: Upstreams) -> Result<Self, String> {
         let sites = Sites::load(&config)?;
         let (kept, tasks) = Kept::start(config.cache.clone(), config.directory.as_deref());
         let most = config.cache.limits.memory.get() / PROMISED_PART;
@@ -94,7 +95,7 @@ impl Http {
             config,
             kept,
             sites,
-            through,
+            upstreams,
             route,
             counters: HttpCounters::default(),
             promises,

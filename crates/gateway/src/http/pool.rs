@@ -12,7 +12,7 @@ use units::Instant;
 
 use super::secure::Secure;
 use super::wire::Wire;
-use crate::operate::counters::Counter;
+use crate::figures::counters::Counter;
 
 /// Idle connections to one server, and in all.
 const MOST_EACH: usize = 8;

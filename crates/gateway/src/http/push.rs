@@ -19,8 +19,8 @@ use units::Instant;
 use super::hub::{HubHttp, Job, Request};
 use super::wire::{Inlet, Wire};
 use crate::clock;
+use crate::figures::counters::Counter;
 use crate::hop::Stream;
-use crate::operate::counters::Counter;
 
 /// Pushes at a time.
 const MOST_PUSHES: usize = 128;

@@ -41,7 +41,7 @@ async fn exchange(
 ) -> Result<(), ResetReason> {
     let _place = shared.kept.refreshes.try_acquire().map_err(|_| ResetReason::Limit)?;
     let route = *shared.route.borrow();
-    let mut upstream = Upstream::open(&shared.through, route, open, server).await?;
+    let mut upstream = Upstream::open(&shared.upstreams, route, open, server).await?;
     let Upstream { end, inlet, .. } = &mut upstream;
     validate(&shared.kept, (end.wire(), inlet), head, asked).await?;
     upstream.close().await;

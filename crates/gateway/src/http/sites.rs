@@ -168,7 +168,7 @@ mod tests {
     use units::ByteCount;
 
     use super::*;
-    use crate::operate::whole_file::{self, PRIVATE};
+    use crate::whole_file::{self, PRIVATE};
 
     const HOST: &str = "mirror.example";
 

@@ -8,11 +8,11 @@ use super::sites::Server;
 use super::wire::{Inlet, Wire};
 use crate::clock;
 use crate::hop::Stream;
-use crate::names::Route;
-use crate::names::carry::Through;
-use crate::proxy::LOOKUPS_EACH;
 use crate::relay::dial::reason;
-use crate::relay::tcp;
+use crate::relay::names::LOOKUPS_EACH;
+use crate::relay::route::Route;
+use crate::relay::route::Upstreams;
+use crate::socket_options;
 
 /// Where a request goes.
 pub(super) enum End {
@@ -52,12 +52,12 @@ pub(super) struct Upstream {
 
 /// The session that would carry a connection.
 pub(super) fn session(
-    through: &Through,
+    upstreams: &Upstreams,
     route: Route,
     open: &Open<Destination>,
 ) -> Option<SessionId> {
     let by_name = matches!(open.destination, Destination::Name(..));
-    route.hub.filter(|it| !by_name || through.hop.peer_resolves(*it))
+    route.hub.filter(|it| !by_name || upstreams.hop.peer_resolves(*it))
 }
 
 impl Upstream {
@@ -66,22 +66,22 @@ impl Upstream {
     /// # Errors
     /// Why it cannot be connected. That of a stream comes later, instead of an answer.
     pub(super) async fn open(
-        through: &Through,
+        upstreams: &Upstreams,
         route: Route,
         open: &Open<Destination>,
         server: Option<&Server>,
     ) -> Result<Self, ResetReason> {
-        let session = session(through, route, open);
-        let stream =
-            session.and_then(|session| through.hop.open(clock::now(), session, open.clone()).ok());
+        let session = session(upstreams, route, open);
+        let stream = session
+            .and_then(|session| upstreams.hop.open(clock::now(), session, open.clone()).ok());
         let end = match (stream, server) {
             (Some(stream), None) => End::Stream(stream),
-            (None, None) => End::Socket(straight(through, open).await?),
+            (None, None) => End::Socket(straight(upstreams, open).await?),
             (Some(stream), Some(server)) => {
                 End::Secure(Box::new(server.over(Under::Stream(stream)).await?))
             }
             (None, Some(server)) => {
-                let socket = straight(through, open).await?;
+                let socket = straight(upstreams, open).await?;
                 End::Secure(Box::new(server.over(Under::socket(socket)).await?))
             }
         };
@@ -94,7 +94,7 @@ impl Upstream {
     /// # Errors
     /// If the stream is reset.
     pub(super) async fn fetch(
-        through: &Through,
+        upstreams: &Upstreams,
         route: Route,
         open: &Open<Destination>,
         head: &[u8],
@@ -106,12 +106,12 @@ impl Upstream {
                 return Ok(None);
             }
         };
-        let session = session(through, route, open);
-        let Some(session) = session.filter(|it| through.hop.peer_exchanges(*it)) else {
+        let session = session(upstreams, route, open);
+        let Some(session) = session.filter(|it| upstreams.hop.peer_exchanges(*it)) else {
             return Ok(None);
         };
         let open = open.to(Destination::Exchange(host));
-        let Ok(stream) = through.hop.open(clock::now(), session, open) else { return Ok(None) };
+        let Ok(stream) = upstreams.hop.open(clock::now(), session, open) else { return Ok(None) };
         Wire::Stream(&stream).write(head).await?;
         Wire::Stream(&stream).finish().await?;
         let end = End::Fetch(stream);
@@ -141,21 +141,24 @@ impl Upstream {
 }
 
 /// Connects without the hop.
-async fn straight(through: &Through, open: &Open<Destination>) -> Result<TcpStream, ResetReason> {
+async fn straight(
+    upstreams: &Upstreams,
+    open: &Open<Destination>,
+) -> Result<TcpStream, ResetReason> {
     let addresses = match &open.destination {
         Destination::Address(address) => vec![*address],
         Destination::Name(name, port) => {
             let asker = (((), client_network(open.source.ip())), LOOKUPS_EACH);
-            through.resolver.look_up(asker, (name, *port), through.dialer.timeout).await?
+            upstreams.resolver.look_up(asker, (name, *port), upstreams.dialer.timeout).await?
         }
         Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => Vec::new(),
     };
     let mut why = ResetReason::Unreachable;
     for address in addresses {
-        match through.dialer.connect(address, None, open.dscp).await {
+        match upstreams.dialer.connect(address, None, open.dscp).await {
             Ok(socket) => {
-                through.counters.straight.increment();
-                let _ = tcp::prepare(&socket, &through.counters.keepalive);
+                upstreams.counters.straight.increment();
+                let _ = socket_options::prepare(&socket, &upstreams.counters.keepalive);
                 return Ok(socket);
             }
             Err(error) => why = reason(&error),

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::intercept::listener::Accepted;
 use crate::intercept::syn_tap::SynInjector;
-use crate::relay::tcp;
+use crate::socket_options;
 
 /// How long a client may take to complete the TCP handshake after its SYN was let in.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -88,7 +88,7 @@ impl Deferral {
             Some(sender) => sender.send(accepted.socket).err(),
             None => Some(accepted.socket),
         };
-        unwanted.into_iter().for_each(tcp::reset);
+        unwanted.into_iter().for_each(socket_options::reset);
     }
 
     /// Drops the pending SYNs. From here on SYNs pass unaccelerated, and a client that connects

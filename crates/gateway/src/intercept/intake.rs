@@ -12,11 +12,11 @@ use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
+use crate::figures::counters::Counters;
+use crate::figures::status::{InterceptionStatus, UnansweredStatus};
 use crate::intercept::answer_tap::Sighting;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::{Arrival, IntakeEvent, Interception};
-use crate::operate::counters::Counters;
-use crate::operate::status::{InterceptionStatus, UnansweredStatus};
 
 /// How long new connections pass unaccelerated after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);

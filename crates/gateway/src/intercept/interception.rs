@@ -16,15 +16,13 @@ use super::firewall;
 use super::lan_routes::{LanRoutes, LanWatch, Nearby};
 use super::listener::{Accept, Accepted, Listener};
 use super::netfilter::{NameRules, Rules, Scope, Slot, Table};
-use super::refusals::Passing;
 use super::routing::{self, Routing};
 use super::syn_tap::{SynInjector, SynTap};
 use crate::error::RunError;
-use crate::names;
+use crate::figures::refused_connections::Passing;
 use crate::presence;
 use crate::refusal::{self, Operation, Refusal};
-use crate::relay::tcp;
-use crate::roles::solo::window;
+use crate::socket_options;
 
 /// Port shown in printed rules; a running gateway takes any free one.
 const PRINTED_PORT: u16 = 5901;
@@ -69,7 +67,7 @@ impl Arrival {
     /// dropped, and its retransmission passes unaccelerated.
     pub(crate) fn dismiss(self) {
         if let Self::Connection(accepted) = self {
-            tcp::reset(accepted.socket);
+            socket_options::reset(accepted.socket);
         }
     }
 }
@@ -396,11 +394,11 @@ async fn accept(listeners: &[Listener]) -> Accept {
     }
 }
 
-/// The rules, routes and table that a terminal with `config` installs, in nft and ip syntax.
-pub(crate) fn print_rules(config: &TerminalConfig) -> String {
+/// The rules, routes and table that a terminal with `config` installs, in nft and ip syntax, with
+/// those for its names.
+pub(crate) fn print_rules(config: &TerminalConfig, names: Option<NameRules>) -> String {
     match &config.intercept {
         Some(intercept) => {
-            let names = config.dns.as_ref().and_then(names::printed_rules);
             let lans = LanRoutes::of(&intercept.interfaces, Nearby::AllInterfaces);
             print_with(intercept, &config.policies, &Scope::Everything, lans, names)
         }
@@ -412,17 +410,13 @@ pub(crate) fn print_rules(config: &TerminalConfig) -> String {
 
 /// The rules, routes and table of a solo gateway.
 pub(crate) fn print_solo_rules(config: &SoloConfig) -> String {
-    let rules = match &config.intercept {
+    match &config.intercept {
         Some(intercept) => {
             let lans = LanRoutes::of(&intercept.interfaces, Nearby::SameInterface);
             print_with(intercept, &config.policies, &Scope::Everything, lans, None)
         }
         None => "# This gateway sets no rules: it intercepts nothing.\n".to_owned(),
-    };
-    let sides = [&config.lan, &config.wan];
-    let with = sides.into_iter().filter(|side| window::display(0, side).is_some());
-    let windows = with.zip(0..).filter_map(|(side, number)| window::display(number, side));
-    windows.collect::<String>() + &rules
+    }
 }
 
 /// The rules, routes and table of a hub whose terminals are all reachable.

@@ -9,8 +9,8 @@ use slacp::Open;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::relay::side::SocketSettings;
-use crate::relay::tcp;
+use crate::side_settings::SocketSettings;
+use crate::socket_options;
 
 /// The kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -78,11 +78,11 @@ impl Listener {
             // A connection to the listener's own address is excluded: carrying it would make the
             // far side connect to itself.
             Ok(destination) if destination != self.address => {
-                let open = Open { destination, source, dscp: tcp::dscp_of_syn(&socket) };
+                let open = Open { destination, source, dscp: socket_options::dscp_of_syn(&socket) };
                 Accept::Connection(Accepted { socket, open })
             }
             _ => {
-                tcp::reset(socket);
+                socket_options::reset(socket);
                 Accept::Nothing
             }
         }
@@ -94,8 +94,8 @@ fn listen(domain: Domain, address: SocketAddr) -> io::Result<Socket> {
     if domain == Domain::IPV6 {
         socket.set_only_v6(true)?;
     }
-    tcp::set_transparent(&SockRef::from(&socket), domain == Domain::IPV6)?;
-    tcp::choose_congestion_control(SockRef::from(&socket));
+    socket_options::set_transparent(&SockRef::from(&socket), domain == Domain::IPV6)?;
+    socket_options::choose_congestion_control(SockRef::from(&socket));
     os::socket::save_syns(&socket)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

@@ -17,7 +17,7 @@ pub(crate) mod listener;
 pub(crate) mod netfilter;
 pub(crate) mod nft_table;
 pub(crate) mod own;
-pub(crate) mod refusals;
+pub(crate) mod policy;
 pub(crate) mod routing;
 pub(crate) mod rule;
 pub(crate) mod syn_tap;

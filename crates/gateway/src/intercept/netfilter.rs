@@ -35,12 +35,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use pep::traffic::{Action, Policy, Prefix, Subject, TCP, UDP, Version};
 
+use crate::figures::refused_connections::Passing;
 use crate::intercept::bridges::FilteredBridge;
 use crate::intercept::lan_routes::LanRoutes;
 use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
-use crate::intercept::refusals::Passing;
-use crate::intercept::rule::{Mark, Term};
-use crate::operate::policy;
+use crate::intercept::policy;
+use crate::intercept::rule::{Mark, PASSING, Term};
 
 const HOOK_CHAIN: &str = "prerouting";
 const INTERCEPT_CHAIN: &str = "intercept";
@@ -67,8 +67,6 @@ const LOOPBACK: &str = "lo";
 /// Maximum gateways per network namespace: the non-zero values of four bits of the packet mark.
 pub(crate) const SLOTS: u32 = 15;
 const MARK_SHIFT: u32 = 20;
-/// Mark of packets to leave alone: the gateways' own connections, and SYNs that they let in.
-pub(crate) const PASSING: Mark = Mark { value: 1 << 24, mask: 1 << 24 };
 /// Netlink log group of the first slot.
 const FIRST_GROUP: u16 = 5900;
 /// Most SYNs and answers a second that are logged. Answers must not run out first: one that is missed

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use os::netlink::netfilter::Batch;
 use pep::traffic::{Prefix, Subject, TCP, Version};
 
-use crate::operate::policy;
+use crate::intercept::policy;
 
 /// Attribute numbers (`linux/netfilter/nf_tables.h`).
 mod attribute {
@@ -53,6 +53,9 @@ pub(crate) struct Mark {
     pub(crate) value: u32,
     pub(crate) mask: u32,
 }
+
+/// Mark of packets to leave alone: the gateways' own connections, and SYNs that they let in.
+pub(crate) const PASSING: Mark = Mark { value: 1 << 24, mask: 1 << 24 };
 
 /// A term of a rule: a match, or an action for packets that matched.
 #[derive(Debug, Clone, PartialEq, Eq)]

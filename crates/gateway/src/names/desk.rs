@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use pep::config::DnsConfig;
 use pep::names::{Ask, AskId, Asked, Output, Question, Resolver, Upstream};
-use slacp::{HostName, SessionId, client_network};
+use slacp::{HostName, client_network};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use units::{Instant, Machine};
 
-use super::carry::{self, Through};
+use super::carry::{self, NameCarrier};
 use super::doors::Doors;
 use super::question_slots::{MOST_CONNECTIONS, QuestionSlots};
 use super::secure::{self, Speech};
@@ -22,12 +22,14 @@ use super::tcp::{self, Origin};
 use super::udp::{PORT, UdpDoor};
 use super::{exchange, lookup};
 use crate::clock;
+use crate::figures::status::DnsStatus;
 use crate::hop::udp::Reception;
+use crate::http;
 use crate::intercept::listener::{Accept, Accepted, Listener};
-use crate::operate::status::DnsStatus;
-use crate::relay::tcp::reset;
-use crate::roles::gateway::log_panic;
+use crate::relay::route::{Route, Upstreams};
+use crate::runtime::log_panic;
 use crate::slots::HeldSlot;
+use crate::socket_options::reset;
 
 /// Questions that may wait for the driver; more are lost, and asked again.
 const MOST_INPUTS: usize = 1024;
@@ -66,15 +68,6 @@ impl Asker {
             }
         }
     }
-}
-
-/// How clients are served now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Route {
-    /// The session with the hub, while it can be reached.
-    pub(crate) hub: Option<SessionId>,
-    /// Whether new connections may be opened by name.
-    pub(crate) by_name: bool,
 }
 
 /// Takes questions in.
@@ -120,13 +113,19 @@ impl Drop for Names {
 }
 
 impl Names {
-    /// Starts to answer at `doors`. Connections to addresses that stand for names go `through`.
-    pub(crate) fn start(config: DnsConfig, doors: Doors, through: Through) -> Self {
+    /// Starts to answer at `doors`. Connections to addresses that stand for names go to their
+    /// destinations by `upstreams`; `http` answers requests of cleartext HTTP.
+    pub(crate) fn start(
+        config: DnsConfig,
+        doors: Doors,
+        upstreams: Upstreams,
+        http: Option<Arc<http::Shared>>,
+    ) -> Self {
         let (inputs, questions) = mpsc::channel(MOST_INPUTS);
         let (sender, route) = watch::channel(Route::default());
         let resolver = Arc::new(Mutex::new(Resolver::new(config.names.clone())));
         let own: Vec<SocketAddr> = doors.addresses().collect();
-        let through = Arc::new(through);
+        let carrier = Arc::new(NameCarrier { upstreams, http });
         let mut driver = Driver {
             desk: Arc::new(Desk::new(inputs)),
             resolver: resolver.clone(),
@@ -135,7 +134,7 @@ impl Names {
             servers: Arc::new(Servers::new(config.servers.clone(), own.clone())),
             config: Arc::new(config),
             own,
-            through,
+            carrier,
             tasks: JoinSet::new(),
             slots: QuestionSlots::default(),
             conversations: JoinSet::new(),
@@ -173,7 +172,7 @@ struct Driver {
     servers: Arc<Servers>,
     /// Our own addresses.
     own: Vec<SocketAddr>,
-    through: Arc<Through>,
+    carrier: Arc<NameCarrier>,
     /// Questions that others answer.
     tasks: JoinSet<Done>,
     /// For clients' TCP connections with questions.
@@ -201,7 +200,7 @@ impl Driver {
                 Some(ended) = self.carried.join_next() => log_panic(ended),
                 Ok(()) = self.route.changed() => {
                     let hub = self.route.borrow_and_update().hub;
-                    let answers = hub.is_some_and(|it| self.through.hop.peer_answers(it));
+                    let answers = hub.is_some_and(|it| self.carrier.upstreams.hop.peer_answers(it));
                     lock(&self.resolver).set_hub(clock::now(), answers);
                 }
                 () = clock::sleep_until(until) => {
@@ -237,7 +236,7 @@ impl Driver {
     fn handle_question(&self, now: Instant, asker: Asker, origin: Origin, message: &[u8]) {
         let by_name = origin.intercepted && {
             let Route { hub, by_name } = *self.route.borrow();
-            by_name && hub.is_some_and(|hub| self.through.hop.peer_resolves(hub))
+            by_name && hub.is_some_and(|hub| self.carrier.upstreams.hop.peer_resolves(hub))
         };
         let asked = Asked {
             over_tcp: matches!(asker, Asker::Tcp { .. }),
@@ -269,15 +268,17 @@ impl Driver {
         let route = *self.route.borrow();
         let is_question = destination.port() == PORT && !self.is_of_pool(destination.ip());
         let client = accepted.open.source.ip();
-        if let Some(name) = name.filter(|_| self.through.counters.live.admits(now, client)) {
-            let through = self.through.clone();
-            self.carried.spawn(carry::to_name(through, route, accepted, name));
+        if let Some(name) =
+            name.filter(|_| self.carrier.upstreams.counters.live.admits(now, client))
+        {
+            let carrier = self.carrier.clone();
+            self.carried.spawn(carry::to_name(carrier, route, accepted, name));
         } else if is_question && let Some(slot) = self.slots.take(accepted.open.source.ip()) {
-            let (desk, through) = (self.desk.clone(), self.through.clone());
+            let (desk, carrier) = (self.desk.clone(), self.carrier.clone());
             let resolver = Some(destination).filter(|it| !self.is_own(*it));
             let origin = Origin { client: accepted.open.source, resolver, intercepted: true };
             self.slots.0.serve(&mut self.conversations, slot, |slot| {
-                answer_or_carry(desk, through, route, accepted, (origin, slot))
+                answer_or_carry(desk, carrier, route, accepted, (origin, slot))
             });
         } else {
             // An address that stands for nothing, or no longer; or the client has its share.
@@ -315,7 +316,7 @@ impl Driver {
     }
 
     fn ask(&mut self, Ask { id, message, to, client }: Ask) {
-        let (hop, mark) = (self.through.hop.clone(), self.through.dialer.mark);
+        let (hop, mark) = (self.carrier.upstreams.hop.clone(), self.carrier.upstreams.dialer.mark);
         match (to, self.route.borrow().hub) {
             (Upstream::Hub, Some(session)) => {
                 self.tasks.spawn(async move {
@@ -433,7 +434,7 @@ async fn pause(error: &std::io::Error) {
 /// alone is carried there, as interception would do, and leaves its slot to others.
 async fn answer_or_carry(
     desk: Arc<Desk>,
-    through: Arc<Through>,
+    carrier: Arc<NameCarrier>,
     route: Route,
     accepted: Accepted,
     (origin, slot): (Origin, HeldSlot<IpAddr>),
@@ -443,7 +444,7 @@ async fn answer_or_carry(
         Some((framing, false)) => tcp::converse(desk, socket, origin, framing).await,
         Some((framing, true)) if origin.resolver.is_some() => {
             drop(slot);
-            carry::carry(through, route, (socket, framing.rest()), open.into()).await;
+            carry::carry(carrier, route, (socket, framing.rest()), open.into()).await;
         }
         _ => {}
     }
@@ -459,22 +460,22 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::operate::counters::Counters;
+    use crate::figures::counters::Counters;
     use crate::relay::names::Resolver as HostResolver;
     use crate::testkit::{Hops, connected, dialer};
 
     /// An update (RFC 2136), which only its server can answer: its header, behind its length.
     const UPDATE: [u8; 14] = [0, 12, 0, 7, 0x28, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-    fn through() -> Arc<Through> {
+    fn carrier() -> Arc<NameCarrier> {
         let [_, hop] = Hops::new().hops;
-        Arc::new(Through {
+        let upstreams = Upstreams {
             hop,
             dialer: dialer(Egress::everywhere().and_loopback()),
             resolver: HostResolver::default(),
             counters: Arc::new(Counters::default()),
-            http: None,
-        })
+        };
+        Arc::new(NameCarrier { upstreams, http: None })
     }
 
     #[tokio::test]
@@ -489,7 +490,7 @@ mod tests {
         let slot = slots.take(source.ip()).unwrap();
         let route = Route::default();
         let carrying =
-            tokio::spawn(answer_or_carry(desk, through(), route, accepted, (origin, slot)));
+            tokio::spawn(answer_or_carry(desk, carrier(), route, accepted, (origin, slot)));
         tokio::task::yield_now().await;
         assert_eq!(slots.0.taken(), 1, "it may be about to ask");
         client.write_all(&UPDATE).await.unwrap();

@@ -15,9 +15,9 @@ use tokio::time::timeout;
 use super::servers::Servers;
 use super::{exchange, lookup};
 use crate::clock;
+use crate::figures::counters::Counters;
+use crate::figures::status::DnsStatus;
 use crate::hop::Stream;
-use crate::operate::counters::Counters;
-use crate::operate::status::DnsStatus;
 use crate::relay::turns::Turns;
 
 /// Questions asked at once for all terminals: each takes a socket.

@@ -19,5 +19,5 @@ mod tcp;
 mod tests;
 mod udp;
 
-pub(crate) use self::desk::{Names, Route};
+pub(crate) use self::desk::Names;
 pub(crate) use self::doors::{Doors, printed_rules};

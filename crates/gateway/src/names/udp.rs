@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::hop::udp::{Batch, Label, Reception, TrafficClass, UdpLink};
 use crate::presence;
-use crate::relay::tcp::set_transparent;
+use crate::socket_options::set_transparent;
 
 /// The port of DNS (RFC 1035 §4.2), from which answers must come.
 pub(crate) const PORT: u16 = 53;

@@ -14,11 +14,11 @@ use slacp::PublicKey;
 use units::Instant;
 
 use super::control::{Carried, Control, Request};
-use super::status::{AccountStatus, UsageStatus};
-use super::whole_file::{self, PRIVATE};
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
+use crate::figures::status::{AccountStatus, UsageStatus};
 use crate::hop::Hop;
+use crate::whole_file::{self, PRIVATE};
 
 /// Version of the file format.
 const FORMAT: u32 = 1;

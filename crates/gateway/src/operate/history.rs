@@ -17,7 +17,7 @@ use units::Instant;
 
 pub(crate) use self::events::{Event, Kind, Log};
 pub(crate) use self::ring::{COARSE_S, Ring, Series};
-use super::status::{SessionStatus, Status};
+use crate::figures::status::{SessionStatus, Status};
 
 /// Sessions of which the last hour is kept. Those that ended the longest ago are forgotten first.
 pub(crate) const MOST_SESSIONS: usize = 1024;

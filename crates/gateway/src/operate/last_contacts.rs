@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use slacp::{DownReason, Event, PublicKey};
 use units::Instant;
 
-use super::status::AbsentStatus;
-use super::whole_file::{self, PRIVATE};
 use crate::config::keys::{format_public_key, parse_public_key};
+use crate::figures::status::AbsentStatus;
+use crate::whole_file::{self, PRIVATE};
 
 /// Version of the file format.
 const FORMAT: u32 = 1;

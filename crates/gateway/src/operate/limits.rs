@@ -6,7 +6,7 @@ use os::descriptor::raise_limit;
 use pep::admission::{Limits, Resources};
 use pep::config::OperationConfig;
 
-use crate::operate::status::{MemoryStatus, Role};
+use crate::figures::status::{MemoryStatus, Role};
 
 /// Memory assumed if the machine does not report it, in bytes.
 const UNKNOWN_MEMORY: u64 = 1 << 30;

@@ -11,8 +11,8 @@ use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 
 use self::writer::LineQueue;
-pub use self::writer::LogLoss;
-use super::log_limit::Limited;
+use crate::figures::status::LogLoss;
+use crate::log_limit::Limited;
 
 /// Environment variable that overrides the configuration.
 pub const VARIABLE: &str = "SKYHOP_LOG";

@@ -43,8 +43,8 @@ use self::server::{Follows, PATIENCE};
 use self::viewer::{Viewer, Wish};
 use crate::clock;
 use crate::error::RunError;
+use crate::figures::status::Status;
 use crate::operate::control::{Answer, Call, Request};
-use crate::operate::status::Status;
 use crate::presence;
 
 /// A reader who takes nothing of what was sent for this long loses the connection.

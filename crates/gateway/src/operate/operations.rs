@@ -23,25 +23,26 @@ use units::{BitRate, Instant};
 
 use super::accounts::{Accounts, Forwarding};
 use super::control::{Answer, Call, Control, Request, Server, path_of};
-use super::counters::Counters;
 use super::events::EventReader;
 use super::last_contacts::LastContacts;
 use super::limits::ProcessLimits;
+use super::log;
 use super::metrics::MetricsServer;
 use super::notify::Notifier;
-use super::status::{
-    BundlesStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, NextKeyStatus,
-    PolicyStatus, Role, StackStatus, TunnelStatus,
-};
-use super::{log, policy};
 use crate::clock;
 use crate::config::{restart_keys, written_keys};
 use crate::dlep;
 use crate::error::RunError;
+use crate::figures::counters::Counters;
+use crate::figures::status::{
+    BundlesStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, NextKeyStatus,
+    PolicyStatus, Role, StackStatus, TunnelStatus,
+};
 use crate::hop::Hop;
 use crate::hop::path_store::PathStore;
 use crate::hop::peers::Peers;
 use crate::intercept::intake::Intake;
+use crate::intercept::policy;
 use crate::tunnel::Tunnel;
 
 /// Interval of periodic housekeeping, which also restores routes that the kernel removed. Two

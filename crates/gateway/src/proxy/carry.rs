@@ -7,7 +7,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use pep::admission::SlotShare;
 use pep::config::{Answer, Names};
 use pep::proxy::Dialect;
 use pep::relay::Side;
@@ -16,17 +15,14 @@ use tokio::io::AsyncWriteExt;
 
 use super::{ProxyClient, refuse};
 use crate::clock;
+use crate::figures::connections::{Origin, Registered};
+use crate::figures::counters::Counters;
 use crate::hop::{Hop, Stream};
-use crate::operate::connections::{Origin, Registered};
-use crate::operate::counters::Counters;
 use crate::relay;
 use crate::relay::dial::{self, Dialer};
 use crate::relay::leg::Leg;
+use crate::relay::names::LOOKUPS_EACH;
 use crate::relay::names::Resolver;
-
-/// Maximum concurrent lookups per client; as many may wait. Browsers need no more at once than a
-/// page has hosts.
-pub(crate) const LOOKUPS_EACH: SlotShare = SlotShare::each(8);
 
 /// How the proxy's clients reach their destinations.
 #[derive(Clone)]

@@ -21,15 +21,15 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use units::Instant;
 
-pub(crate) use self::carry::{LOOKUPS_EACH, Upstream, carry, reject};
+pub(crate) use self::carry::{Upstream, carry, reject};
 use crate::clock;
 use crate::error::RunError;
 use crate::intercept::listener::is_exhaustion;
 use crate::presence;
 use crate::relay::leg::Leg;
-use crate::relay::side::SocketSettings;
-use crate::relay::tcp;
+use crate::side_settings::SocketSettings;
 use crate::slots::Slots;
+use crate::socket_options;
 
 /// Time limit for a handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -76,7 +76,7 @@ impl Proxy {
         let address = config.listen;
         let failed = |cause| RunError::Listen { address, cause };
         let listener = presence::listen(address).map_err(failed)?;
-        tcp::choose_congestion_control(&listener);
+        socket_options::choose_congestion_control(&listener);
         os::socket::save_syns(&listener).map_err(failed)?;
         tracing::info!("SOCKS5 and HTTP CONNECT on {}", listener.local_addr().map_err(failed)?);
         let (handshakes, slots) = (JoinSet::new(), Slots::new(HANDSHAKES, HANDSHAKES));
@@ -111,7 +111,7 @@ impl Proxy {
             Ok((socket, source)) if self.config.serves(source.ip()) => self.begin(socket, source),
             Ok((socket, source)) => {
                 tracing::debug!("{source} may not use the proxy");
-                tcp::reset(socket);
+                socket_options::reset(socket);
             }
             Err(error) if is_exhaustion(&error) => {
                 tracing::warn!("the proxy accepts no clients for a while: {error}");
@@ -124,7 +124,7 @@ impl Proxy {
     fn begin(&mut self, socket: TcpStream, source: SocketAddr) {
         let client = client_network(source.ip());
         let Some(slot) = self.slots.take(clock::now(), client) else { return };
-        let dscp = tcp::dscp_of_syn(&socket);
+        let dscp = socket_options::dscp_of_syn(&socket);
         self.slots.serve(&mut self.handshakes, slot, async move |slot| {
             let negotiated = negotiate(Leg::new(socket), source, dscp).await;
             drop(slot);

@@ -10,7 +10,7 @@ use pep::proxy::Dialect;
 use slacp::{Destination, HostName};
 
 use super::*;
-use crate::operate::counters::Counters;
+use crate::figures::counters::Counters;
 use crate::testkit::{dialer, read_all};
 
 async fn proxy() -> (Proxy, SocketAddr) {

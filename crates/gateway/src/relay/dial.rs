@@ -12,9 +12,10 @@ use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::intercept::own::OwnAddresses;
+use crate::relay::End;
 use crate::relay::leg::Leg;
-use crate::relay::side::SocketSettings;
-use crate::relay::{End, tcp};
+use crate::side_settings::SocketSettings;
+use crate::socket_options;
 use crate::stack::{self, Flow};
 
 /// Source address and packet marks of an outgoing connection.
@@ -38,7 +39,7 @@ pub(crate) async fn connect(
     timeout: Duration,
 ) -> io::Result<TcpStream> {
     let prepare = |socket: &SockRef<'_>| {
-        tcp::choose_congestion_control(SockRef::from(&**socket));
+        socket_options::choose_congestion_control(SockRef::from(&**socket));
         Ok(())
     };
     connect_prepared(destination, caller, timeout, prepare).await
@@ -180,10 +181,10 @@ async fn attempt(
     }
     if let Some(dscp) = caller.dscp {
         // A connection without its DSCP is better than none.
-        let _ = tcp::set_dscp(&SockRef::from(&socket), destination.is_ipv6(), dscp);
+        let _ = socket_options::set_dscp(&SockRef::from(&socket), destination.is_ipv6(), dscp);
     }
     if let Some(source) = caller.source {
-        tcp::set_transparent(&SockRef::from(&socket), destination.is_ipv6())?;
+        socket_options::set_transparent(&SockRef::from(&socket), destination.is_ipv6())?;
         // A client may use one port for several connections.
         socket.set_reuseaddr(true)?;
         socket.bind(source)?;
@@ -191,7 +192,7 @@ async fn attempt(
     // Given up when the server has just accepted it, the connection must not look like one that ended.
     SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
     let connected = socket.connect(destination).await?;
-    tcp::reset_when_closed(&connected, false);
+    socket_options::reset_when_closed(&connected, false);
     Ok(connected)
 }
 

@@ -11,9 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::operate::counters::Counter;
+use crate::figures::counters::Counter;
 use crate::relay::pipe::CAPACITY;
-use crate::relay::tcp;
+use crate::socket_options;
 use crate::testkit::{
     abort, assert_reset, connected, payload, read_all, read_to_reset, speak_urgently,
 };
@@ -142,7 +142,7 @@ async fn a_server_that_has_not_read_everything_has_answered_all_the_same() {
         server.read_exact(&mut [0; 100]).await.unwrap();
         let answer = payload(2, length);
         server.write_all(&answer).await.unwrap();
-        while tcp::unacknowledged(&server).unwrap() > 0 {
+        while socket_options::unacknowledged(&server).unwrap() > 0 {
             tokio::task::yield_now().await;
         }
         drop(server);
@@ -184,7 +184,7 @@ async fn a_server_that_is_gone_after_its_reply_does_not_spoil_it() {
     let sent = payload(1, LENGTH);
     server.write_all(&sent).await.unwrap();
     server.shutdown().await.unwrap();
-    while tcp::unacknowledged(&server).unwrap() > 0 {
+    while socket_options::unacknowledged(&server).unwrap() > 0 {
         tokio::task::yield_now().await;
     }
     // Like a kernel that has forgotten the connection and is probed.

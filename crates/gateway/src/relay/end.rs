@@ -12,7 +12,8 @@ use tokio::net::TcpStream;
 
 use crate::hop::Stream;
 use crate::relay::leg::Leg;
-use crate::relay::{dial, leg, tcp};
+use crate::relay::{dial, leg};
+use crate::socket_options;
 use crate::stack::Flow;
 
 /// A leg of a relayed connection. If it is dropped, or the process is killed, before both of its
@@ -36,7 +37,7 @@ pub(crate) struct SocketEnd {
 
 impl SocketEnd {
     pub(crate) fn new(socket: TcpStream, quick_ack: bool) -> Self {
-        tcp::reset_when_closed(&socket, true);
+        socket_options::reset_when_closed(&socket, true);
         let socket = Arc::new(socket);
         let failure = Some(Box::pin(failure(socket.clone())) as Pin<Box<_>>);
         Self { socket, failure, quick_ack }
@@ -50,7 +51,7 @@ impl SocketEnd {
     /// Call after each read: the kernel keeps re-enabling delayed ACKs.
     pub(super) fn has_read(&self) {
         if self.quick_ack {
-            tcp::acknowledge_at_once(&self.socket);
+            socket_options::acknowledge_at_once(&self.socket);
         }
     }
 
@@ -94,8 +95,8 @@ impl SocketEnd {
     /// Makes the closing of the connection its end, and returns whether its peer has acknowledged
     /// everything.
     fn is_delivered(&self) -> bool {
-        tcp::reset_when_closed(&self.socket, false);
-        !tcp::unacknowledged(&self.socket).is_ok_and(|bytes| bytes > 0)
+        socket_options::reset_when_closed(&self.socket, false);
+        !socket_options::unacknowledged(&self.socket).is_ok_and(|bytes| bytes > 0)
     }
 }
 
@@ -208,7 +209,9 @@ impl End {
     /// Bytes that the peer has not acknowledged.
     pub(super) fn unacknowledged(&self) -> u64 {
         match self {
-            Self::Socket(end) => tcp::unacknowledged(&end.socket).map_or(0, |bytes| bytes as u64),
+            Self::Socket(end) => {
+                socket_options::unacknowledged(&end.socket).map_or(0, |bytes| bytes as u64)
+            }
             Self::Flow(flow) => flow.unacknowledged(),
             Self::Stream(stream) => stream.unacknowledged(),
         }

@@ -12,7 +12,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::relay::SocketEnd;
-use crate::relay::{scratch, tcp};
+use crate::relay::scratch;
+use crate::socket_options;
 
 /// How soon to look whether the peer has acknowledged everything, and how often later.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
@@ -35,7 +36,7 @@ impl Leg {
     pub(crate) fn acknowledging_at_once(mut self, quick_ack: bool) -> Self {
         self.quick_ack = quick_ack;
         if quick_ack {
-            tcp::acknowledge_at_once(self.socket());
+            socket_options::acknowledge_at_once(self.socket());
         }
         self
     }
@@ -75,7 +76,7 @@ impl Leg {
     /// Resets the connection once its peer has acknowledged what was sent, unless it has acknowledged
     /// nothing more for as long as the relay waits: a RST destroys what has not arrived.
     pub(crate) async fn reset_after_data(self) {
-        let unacknowledged = || tcp::unacknowledged(self.socket()).unwrap_or(0);
+        let unacknowledged = || socket_options::unacknowledged(self.socket()).unwrap_or(0);
         let (mut left, mut pause) = (unacknowledged(), FIRST_LOOK);
         let mut until = Instant::now() + HALF_CLOSED_TIMEOUT;
         while left > 0 && Instant::now() < until {
@@ -112,7 +113,7 @@ impl Leg {
 impl Drop for Leg {
     fn drop(&mut self) {
         if let Some(socket) = self.socket.take() {
-            tcp::reset(socket);
+            socket_options::reset(socket);
         }
     }
 }

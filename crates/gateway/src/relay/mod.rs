@@ -10,10 +10,10 @@ pub(crate) mod leg;
 pub(crate) mod names;
 mod pair;
 pub(crate) mod pipe;
+pub(crate) mod route;
 pub(crate) mod scratch;
-pub(crate) mod side;
 mod splice;
-pub(crate) mod tcp;
+pub(crate) mod terms;
 pub(crate) mod turns;
 
 use std::future::poll_fn;
@@ -33,11 +33,11 @@ pub(crate) use self::end::{End, SocketEnd};
 use self::leg::Leg;
 use self::pair::Pair;
 use crate::clock;
+use crate::figures::connections::{Origin, Registered};
+use crate::figures::counters::Counters;
 use crate::hop::{Hop, Stream};
 use crate::intercept::deferral::DeferredSyn;
-use crate::operate::connections::{Origin, Registered};
-use crate::operate::counters::Counters;
-use crate::roles::gateway::{Admission, DialPolicy};
+use crate::relay::terms::{Admission, DialPolicy};
 
 /// How long a client that was answered already waits for room in the session, and how often it looks.
 /// Streams that are at rest give most of their windows back after 2 s.

@@ -20,6 +20,10 @@ use crate::clock;
 use crate::relay::dial;
 use crate::relay::turns::Turns;
 
+/// Maximum concurrent lookups per client; as many may wait. Browsers need no more at once than a
+/// page has hosts.
+pub(crate) const LOOKUPS_EACH: SlotShare = SlotShare::each(8);
+
 /// Maximum concurrent lookups: each takes a thread, of which tokio has 512.
 const LOOKUPS: usize = 128;
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use pep::relay::{Failure, Legs, Outcome, Relay, Side, Step};
@@ -12,11 +13,12 @@ use units::Instant;
 use super::end::{self, End, SocketEnd};
 use super::splice::{self, Piped};
 use crate::clock;
+use crate::figures::connections::{Joined, Origin, Registered};
+use crate::figures::counters::Counters;
 use crate::hop::Stream;
-use crate::operate::connections::{Joined, Origin, Registered};
-use crate::operate::counters::Counters;
 use crate::relay::leg::Leg;
-use crate::relay::{scratch, tcp};
+use crate::relay::scratch;
+use crate::socket_options;
 
 /// Bytes after which a busy direction yields to other connections.
 const TURN: usize = 1 << 20;
@@ -51,7 +53,7 @@ impl<'c> Pair<'c> {
         for leg in &legs {
             if let End::Socket(end) = leg {
                 // Fails if the peer has reset the connection; copying will notice.
-                let _ = tcp::prepare(&end.socket, &counters.keepalive);
+                let _ = socket_options::prepare(&end.socket, &counters.keepalive);
             }
         }
         let first =
@@ -164,7 +166,7 @@ impl<'c> Pair<'c> {
 fn far_end(end: &End) -> Option<Joined> {
     match end {
         End::Socket(end) => Some(Joined::Socket(end.socket.as_raw_fd())),
-        End::Flow(flow) => Some(Joined::Flow(flow.view())),
+        End::Flow(flow) => Some(Joined::Flow(Arc::new(flow.view()))),
         End::Stream(_) => None,
     }
 }

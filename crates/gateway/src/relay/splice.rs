@@ -8,7 +8,7 @@ use pep::relay::{Side, Step};
 use tokio::io::Interest;
 
 use super::end::{SocketEnd, of};
-use crate::operate::counters::{Counters, GaugeShare};
+use crate::figures::counters::{Counters, GaugeShare};
 use crate::relay::pipe::Pipe;
 
 /// A pipe with bytes of a connection.

@@ -16,17 +16,18 @@ use tokio::task::JoinSet;
 use units::{BitRate, ByteCount};
 
 use crate::config::keys::{PrivateKey, random_bytes};
+use crate::figures::connections::Origin;
+use crate::figures::counters::Counters;
 use crate::hop::HopEvent;
 use crate::hop::class::LiveClasses;
 use crate::hop::sockets::Sockets;
 use crate::intercept::Arrival;
 use crate::intercept::listener::Accepted;
 use crate::intercept::own::OwnAddresses;
-use crate::operate::connections::Origin;
-use crate::operate::counters::Counters;
-use crate::relay::tcp;
-use crate::roles::gateway::{Admission, DialPolicy, Gateway, Report, Side, TrafficContext, bind};
+use crate::relay::terms::{Admission, DialPolicy};
+use crate::roles::gateway::{Gateway, Report, Side, TrafficContext, bind};
 use crate::roles::workers::{self, Workers};
+use crate::socket_options;
 use crate::testkit::{abort, assert_reset, payload, read_all, read_to_reset, speak_urgently};
 
 fn own() -> OwnAddresses {
@@ -284,7 +285,7 @@ async fn a_reset_overtakes_nothing_that_was_sent_before() {
 /// A host sends something and resets its connection, before the other reads anything.
 async fn breaks_off(mut quitter: TcpStream, mut reader: TcpStream, sent: &[u8]) {
     quitter.write_all(sent).await.unwrap();
-    while tcp::unacknowledged(&quitter).unwrap() > 0 {
+    while socket_options::unacknowledged(&quitter).unwrap() > 0 {
         tokio::task::yield_now().await;
     }
     abort(quitter);
@@ -332,7 +333,7 @@ async fn a_server_that_is_gone_after_its_reply_does_not_spoil_it() {
     let sent = payload(6, LENGTH);
     server.write_all(&sent).await.unwrap();
     server.shutdown().await.unwrap();
-    while tcp::unacknowledged(&server).unwrap() > 0 {
+    while socket_options::unacknowledged(&server).unwrap() > 0 {
         tokio::task::yield_now().await;
     }
     // Like a kernel that has forgotten the connection and is probed.

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::admission::QuotaPermit;
 use pep::egress::{Egress, Refusal};
 use pep::routes::Sources;
 use slacp::{Destination, Endpoint, Open, ResetReason, SessionId};
@@ -15,6 +14,9 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::clock;
 use crate::error::RunError;
+use crate::figures::connections::Arriving;
+use crate::figures::counters::Counters;
+use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
 use crate::hop::driver::Driver;
 use crate::hop::exchange::Exchange;
@@ -25,57 +27,25 @@ use crate::http::hub::{HubHttp, Job};
 use crate::http::hub_store::Asker;
 use crate::intercept::Arrival;
 use crate::intercept::listener::Accepted;
-use crate::intercept::netfilter::PASSING;
 use crate::intercept::own::OwnAddresses;
 use crate::operate::View;
-use crate::operate::connections::{Arriving, Origin};
-use crate::operate::counters::Counters;
 use crate::proxy::{self, ProxyClient, Upstream};
 use crate::relay;
-use crate::relay::dial::Caller;
+use crate::relay::terms::{Admission, DialPolicy};
 use crate::roles::workers::{Workers, adopt};
-use crate::tunnel::Port;
+use crate::runtime::log_panic;
 
 /// Time for the last packets of connections when a gateway stops.
 const LAST_PACKETS: Duration = Duration::from_millis(300);
 /// Time for telling the peer that the session is over.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-/// How to connect on the peer's behalf.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DialPolicy {
-    pub(crate) timeout: Duration,
-    /// Connect with the address of the original client.
-    pub(crate) transparent: bool,
-    /// Mark our connections, so that we do not intercept them.
-    pub(crate) marked: bool,
-}
-
-impl DialPolicy {
-    pub(crate) fn caller<D>(self, open: &Open<D>) -> Caller {
-        Caller {
-            source: self.transparent.then_some(open.source),
-            mark: self.marked.then_some(PASSING.value),
-            dscp: open.dscp,
-        }
-    }
-}
-
 /// How traffic is classified and counted, and where packets go.
 #[derive(Default)]
 pub(crate) struct TrafficContext {
     pub(crate) classes: Arc<LiveClasses>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) tunnel: Option<Arc<Port>>,
-}
-
-/// The terms on which a peer's stream is carried.
-pub(crate) struct Admission {
-    pub(crate) origin: Origin,
-    /// Its seat within the peer's quota, if there is one.
-    pub(crate) _permit: Option<QuotaPermit>,
-    /// Whether it carries an HTTP exchange instead of a connection.
-    pub(crate) exchange: bool,
+    pub(crate) tunnel: Option<Arc<dyn PacketSink>>,
 }
 
 /// The side of the hop, which decides how peers are named.
@@ -332,16 +302,6 @@ fn failure(ended: Result<io::Error, JoinError>) -> RunError {
     match ended {
         Ok(error) => RunError::Socket(error),
         Err(error) => RunError::Task(error),
-    }
-}
-
-/// Logs a panic in a connection's task.
-pub(crate) fn log_panic(ended: Result<(), JoinError>) {
-    // One that gave way to another is cancelled.
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        tracing::error!("dropped a connection: {error}");
     }
 }
 

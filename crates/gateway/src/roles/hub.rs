@@ -32,10 +32,10 @@ use self::next_key::{NextKey, Told};
 use self::rate_sharing::RateSharing;
 use self::shared_permits::SharedPermits;
 use self::streams::Resolved;
-pub use self::upgrade::HandOver;
 use self::upgrade::{MODEM_PATIENCE, Predecessor, Stage, in_bits};
 use crate::bundles::{Bundles, start_bundles};
 use crate::config::keys::random_bytes;
+use crate::config::pair::PORT;
 use crate::config::permits::Permits;
 use crate::config::read_hub;
 use crate::error::RunError;
@@ -49,10 +49,12 @@ use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
 use crate::names::hub::HubResolver;
 use crate::operate::control::Answer;
+use crate::operate::control::HandOver;
 use crate::operate::{Operations, RoleStatus, View};
 use crate::presence;
 use crate::relay::names::Resolver;
-use crate::roles::gateway::{DialPolicy, Report, Side};
+use crate::relay::terms::DialPolicy;
+use crate::roles::gateway::{Report, Side};
 use crate::roles::pair::{self, PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
 use crate::roles::{Service, workers};
@@ -67,9 +69,6 @@ const PERMITS_EVERY: Duration = Duration::from_millis(500);
 
 /// How long connections go on at another process's side, unless it is said.
 const UPGRADE_WITHIN: Duration = Duration::from_secs(300);
-
-/// Default UDP port of a hub.
-pub const PORT: u16 = 5900;
 
 /// With more sessions than this, what is intercepted follows them at intervals.
 const SESSIONS_AT_ONCE: usize = 64;

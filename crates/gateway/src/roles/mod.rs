@@ -200,7 +200,7 @@ mod tests {
     use std::future::{pending, ready};
 
     use super::*;
-    use crate::operate::counters::Counters;
+    use crate::figures::counters::Counters;
     use crate::testkit::operations;
 
     /// A service that records its calls. It has as many events as `outcomes`, the results of handling

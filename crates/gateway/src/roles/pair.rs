@@ -9,9 +9,11 @@ use pep::traffic::{Classes, Policy};
 use slacp::{Endpoint, PublicKey};
 use units::Instant;
 
-use super::gateway::{DialPolicy, Gateway, Report, Side, TrafficContext};
+use super::gateway::{Gateway, Report, Side, TrafficContext};
 use super::workers::Workers;
 use crate::error::RunError;
+use crate::figures::counters::Counters;
+use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
 use crate::hop::peers::Peers;
 use crate::hop::sockets::Sockets;
@@ -19,9 +21,9 @@ use crate::intercept::intake::{self, Intake};
 use crate::intercept::netfilter::NameRules;
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::{Arrival, IntakeEvent, Interception};
-use crate::operate::counters::Counters;
-use crate::operate::status::Role;
 use crate::operate::{Operations, RoleStatus};
+use crate::relay::terms::DialPolicy;
+use crate::role::Role;
 use crate::tunnel::{Selection, Tunnel};
 
 /// What one side of a pair is made of.
@@ -91,8 +93,11 @@ impl Setup<'_> {
             Tunnel::install(tunnel, selection, mesh, classes, counters, self.device)
         };
         let mut tunnel = self.tunnel.map(install).transpose()?;
-        let context =
-            TrafficContext { classes, counters, tunnel: tunnel.as_ref().map(Tunnel::port) };
+        let context = TrafficContext {
+            classes,
+            counters,
+            tunnel: tunnel.as_ref().map(|tunnel| tunnel.port() as Arc<dyn PacketSink>),
+        };
         let terms = (self.dial, self.own);
         let gateway = Gateway::start(
             self.side,

@@ -20,23 +20,25 @@ use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::config::read_terminal;
 use crate::error::RunError;
+use crate::figures::connections::Origin;
 use crate::hop::peers::Peers;
 use crate::hop::sockets::Sockets;
 use crate::hop::{HopEvent, Stream};
 use crate::http::{self, Http};
 use crate::intercept::listener::Accepted;
-use crate::intercept::netfilter::{PASSING, Scope};
+use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
+use crate::intercept::rule::PASSING;
 use crate::intercept::{self, Arrival};
-use crate::names::carry::Through;
-use crate::names::{Doors, Names, Route};
-use crate::operate::connections::Origin;
+use crate::names::{self, Doors, Names};
 use crate::operate::{Operations, RoleStatus, View};
 use crate::presence;
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
 use crate::relay::names::Resolver;
-use crate::roles::gateway::{Admission, DialPolicy, Report, Side, bind};
+use crate::relay::route::{Route, Upstreams};
+use crate::relay::terms::{Admission, DialPolicy};
+use crate::roles::gateway::{Report, Side, bind};
 use crate::roles::hubs::{Change, Done, KnownHubs, Resolved};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
@@ -108,18 +110,17 @@ pub async fn run(
         mark,
         stack: None,
     };
-    let through = || Through {
+    let upstreams = || Upstreams {
         hop: parts.gateway.hop().clone(),
         dialer: dialer.clone(),
         resolver: Resolver::default(),
         counters: parts.gateway.counters(),
-        http: None,
     };
-    let http = config.http.clone().map(|http| Http::start(http, through()));
+    let http = config.http.clone().map(|http| Http::start(http, upstreams()));
     let http = http.transpose().map_err(RunError::Certificate)?;
     let names = dns.map(|(doors, dns)| {
         let http = http.as_ref().map(Http::shared);
-        Names::start(dns, doors, Through { http, ..through() })
+        Names::start(dns, doors, upstreams(), http)
     });
     let upstream = Upstream::new(manner, dialer, parts.gateway.counters());
     let bundles = start_bundles(config.bundles.clone()).await?;
@@ -162,7 +163,8 @@ fn sockets(config: &TerminalConfig, local: SocketAddr) -> Result<Sockets, RunErr
 /// The rules, routes and tables that a terminal with `config` installs while its hub is reachable,
 /// in nft and ip syntax.
 pub fn print_rules(config: &TerminalConfig) -> String {
-    let mut rules = intercept::print_rules(config);
+    let names = config.dns.as_ref().and_then(names::printed_rules);
+    let mut rules = intercept::print_rules(config, names);
     if let Some((tunnel, selection)) =
         tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept))
     {

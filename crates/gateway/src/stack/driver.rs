@@ -21,7 +21,7 @@ use units::{Instant, Machine};
 use super::flow::Flow;
 use super::mtu::PathMtus;
 use crate::clock;
-use crate::operate::counters::{Counter, Counters};
+use crate::figures::counters::{Counter, Counters};
 use crate::tunnel::LONGEST_PACKET;
 use crate::tunnel::device::Device;
 

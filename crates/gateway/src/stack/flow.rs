@@ -13,6 +13,7 @@ use tcp::{Abort, Cut, FlowId, Read};
 
 use super::driver::{Shared, State};
 use crate::clock;
+use crate::figures::connections::FlowFigures;
 
 /// A connection, or a SYN that is not answered yet. Dropping it before its streams have ended and
 /// [`Flow::is_delivered`] was asked resets it: an aborted connection must not look like a finished one.
@@ -171,14 +172,12 @@ impl Drop for Flow {
     }
 }
 
-impl FlowView {
-    /// Smoothed round-trip time.
-    pub(crate) fn rtt(&self) -> Option<Duration> {
+impl FlowFigures for FlowView {
+    fn rtt(&self) -> Option<Duration> {
         self.shared.lock().stack.stats(self.id)?.smoothed_rtt
     }
 
-    /// Congestion window in segments.
-    pub(crate) fn congestion_window(&self) -> Option<u32> {
+    fn congestion_window(&self) -> Option<u32> {
         let state = self.shared.lock();
         let segment = state.stack.segment_size(self.id)?.max(1);
         u32::try_from(state.stack.stats(self.id)?.cwnd.get() / segment).ok()

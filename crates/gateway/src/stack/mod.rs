@@ -36,13 +36,13 @@ use tokio::task::{JoinError, JoinHandle};
 
 pub(crate) use self::driver::Incoming;
 use self::driver::{Driver, INCOMING, Shared};
-pub(crate) use self::flow::{Flow, FlowView};
+pub(crate) use self::flow::Flow;
 use self::table::{Selection, Table};
 use crate::clock;
 use crate::error::RunError;
+use crate::figures::counters::Counters;
+use crate::figures::status::StackStatus;
 use crate::intercept::routing::{self, PROTOCOL};
-use crate::operate::counters::Counters;
-use crate::operate::status::StackStatus;
 use crate::presence;
 use crate::refusal::{Operation, Refusal};
 use crate::tunnel::device::Device;

@@ -13,8 +13,8 @@ use pep::traffic::{Action, Policy, Prefix, Subject, Version};
 use super::address;
 use crate::intercept::netfilter::{self, SLOTS};
 use crate::intercept::nft_table::{self, Chain, Hook, NftTable, Rule};
+use crate::intercept::policy;
 use crate::intercept::rule::{Mark, Term};
-use crate::operate::policy;
 use crate::tunnel::route::Slot;
 
 const HOOK_CHAIN: &str = "prerouting";

@@ -8,7 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::operate::connections::Registered;
+use crate::figures::connections::FlowFigures as _;
+use crate::figures::connections::Registered;
 use crate::relay;
 use crate::relay::leg::Leg;
 use crate::testkit::{

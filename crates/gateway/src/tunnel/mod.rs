@@ -33,12 +33,13 @@ use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
+use crate::figures::counters::Counters;
+use crate::figures::status::TunnelStatus;
 use crate::hop::Hop;
+use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
 use crate::intercept::lan_routes::{LanRoutes, LanWatch, Nearby};
 use crate::intercept::rule::REFUSED;
-use crate::operate::counters::Counters;
-use crate::operate::status::TunnelStatus;
 use crate::refusal::{Operation, Refusal};
 use device::Device;
 use route::{Route, Slot};
@@ -382,9 +383,10 @@ impl Port {
         }
         clamped(bytes, || hop.longest_whole_packet(session))
     }
+}
 
-    /// Passes a packet from the hop to the kernel for routing. Returns whether the kernel took it.
-    pub(crate) fn deliver(&self, session: SessionId, bytes: &[u8]) -> bool {
+impl PacketSink for Port {
+    fn deliver(&self, session: SessionId, bytes: &[u8]) -> bool {
         let Some(packet) = Packet::parse(bytes).filter(Packet::is_routable) else {
             self.counters.packets_dropped.increment();
             return false;

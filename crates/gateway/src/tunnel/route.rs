@@ -144,7 +144,8 @@ pub(crate) fn display(slot: Slot, device: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intercept::netfilter::{self, PASSING};
+    use crate::intercept::netfilter;
+    use crate::intercept::rule::PASSING;
 
     /// Gateways of one namespace share the packet mark: each kind has bits of its own, and each
     /// slot a value.

@@ -16,7 +16,7 @@ pub(crate) fn hub(text: &str) -> Result<String, String> {
 /// The port of a valid address.
 pub(crate) fn port(hub: &str) -> u16 {
     let port = hub.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-    port.unwrap_or(gateway::hub::PORT)
+    port.unwrap_or(gateway::PORT)
 }
 
 /// A public key.

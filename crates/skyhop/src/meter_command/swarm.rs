@@ -98,7 +98,7 @@ impl SwarmArgs {
         let key = fresh_key()?;
         let busy = self.busy.min(self.terminals);
         Ok(SwarmOptions {
-            hub: resolve_with(hub, gateway::hub::PORT)?,
+            hub: resolve_with(hub, gateway::PORT)?,
             hub_key: self.hub_key.context("no key of the hub")?,
             seed: self.seed,
             terminals: self.terminals,

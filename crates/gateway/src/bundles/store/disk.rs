@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::header::{self, HEADER};
 use super::known::{Entry, Known};
-use crate::operate::whole_file::{PRIVATE, sync_directory};
+use crate::whole_file::{PRIVATE, sync_directory};
 
 /// Partial bundles that are kept at most for when their sender comes back.
 const MOST_PARTIAL: usize = 256;

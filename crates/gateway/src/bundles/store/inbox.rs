@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use pep::bundles::{BundleId, FileName};
 
 use super::disk::Store;
-use crate::operate::whole_file::sync_directory;
+use crate::whole_file::sync_directory;
 
 /// Permissions of the files: those who may read the directory may read them.
 const MODE: u32 = 0o644;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pep::bundles::{BundleId, Fate};
 
-use crate::operate::whole_file::{self, PRIVATE};
+use crate::whole_file::{self, PRIVATE};
 
 /// The longest file that is read: fifty million lines.
 const LONGEST: u64 = 4 << 30;

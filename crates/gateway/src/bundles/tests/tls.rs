@@ -11,7 +11,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::*;
 use crate::hop::tls;
-use crate::operate::whole_file::{self, PRIVATE};
+use crate::whole_file::{self, PRIVATE};
 
 const HERE: &str = "127.0.0.1";
 const SENSOR: &str = "sensor.example";

@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::Texts;
+use super::PermitTexts;
 use crate::config::keys::private_text;
 use crate::hop::tls;
 
@@ -122,7 +122,7 @@ impl Etcd {
     }
 
     /// The permits as they are now.
-    pub(crate) async fn read(&self) -> Result<Texts, EtcdError> {
+    pub(crate) async fn read(&self) -> Result<PermitTexts, EtcdError> {
         let snapshot = self.snapshot().await?;
         Ok(snapshot.permits.into_iter().map(|(name, kept)| (name, kept.text)).collect())
     }

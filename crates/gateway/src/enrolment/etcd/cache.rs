@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Texts;
-use crate::operate::whole_file::{self, PRIVATE};
+use super::PermitTexts;
+use crate::whole_file::{self, PRIVATE};
 
 /// The file in the directory of the key `state`.
 const FILE: &str = "hub-permits.json";
@@ -23,7 +23,7 @@ pub(crate) struct Cache(PathBuf);
 #[serde(deny_unknown_fields)]
 struct Contents {
     skyhop_permits: u32,
-    permits: Texts,
+    permits: PermitTexts,
 }
 
 impl Cache {
@@ -33,7 +33,7 @@ impl Cache {
     }
 
     /// The permits that were saved last; [`None`] if there are none, or the file is damaged.
-    pub(crate) fn load(&self) -> Option<Texts> {
+    pub(crate) fn load(&self) -> Option<PermitTexts> {
         match whole_file::read(&self.0, LONGEST).and_then(|text| parse(&text)) {
             Ok(permits) => permits,
             Err(error) => {
@@ -44,7 +44,7 @@ impl Cache {
     }
 
     /// Saves the permits.
-    pub(crate) fn save(&self, permits: &Texts) {
+    pub(crate) fn save(&self, permits: &PermitTexts) {
         let contents = Contents { skyhop_permits: FORMAT, permits: permits.clone() };
         let text = serde_json::to_vec_pretty(&contents).expect("permits are plain data");
         if let Err(error) = whole_file::replace(&self.0, &text, PRIVATE) {
@@ -53,7 +53,7 @@ impl Cache {
     }
 }
 
-fn parse(text: &[u8]) -> io::Result<Option<Texts>> {
+fn parse(text: &[u8]) -> io::Result<Option<PermitTexts>> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     if text.is_empty() {
         return Ok(None);

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::sync::watch::Sender;
 use tokio::time::{sleep, timeout};
 
-use super::Texts;
+use super::PermitTexts;
 use super::api::{Etcd, EtcdError, Header, KeyValue, LONGEST, number};
 
 /// How often all permits are read, besides the changes that etcd tells: a member may vanish without a
@@ -50,7 +50,7 @@ enum Kind {
 }
 
 /// Says what the permits are, whenever they change, until dropped. While etcd is away nothing changes.
-pub(crate) async fn follow(etcd: Etcd, to: Sender<Option<Texts>>) {
+pub(crate) async fn follow(etcd: Etcd, to: Sender<Option<PermitTexts>>) {
     let mut away = false;
     loop {
         let failed = |error: EtcdError, away: &mut bool| {
@@ -69,7 +69,7 @@ pub(crate) async fn follow(etcd: Etcd, to: Sender<Option<Texts>>) {
 /// Reads all permits, then follows their changes until that fails or etcd ends it.
 async fn follow_once(
     etcd: &Etcd,
-    to: &Sender<Option<Texts>>,
+    to: &Sender<Option<PermitTexts>>,
     away: &mut bool,
 ) -> Result<(), EtcdError> {
     let mut revision = read(etcd, to).await?;
@@ -99,9 +99,10 @@ async fn follow_once(
 }
 
 /// Reads all permits. Returns their revision.
-async fn read(etcd: &Etcd, to: &Sender<Option<Texts>>) -> Result<i64, EtcdError> {
+async fn read(etcd: &Etcd, to: &Sender<Option<PermitTexts>>) -> Result<i64, EtcdError> {
     let snapshot = etcd.snapshot().await?;
-    let texts: Texts = snapshot.permits.into_iter().map(|(name, it)| (name, it.text)).collect();
+    let texts: PermitTexts =
+        snapshot.permits.into_iter().map(|(name, it)| (name, it.text)).collect();
     to.send_if_modified(|known| {
         let changed = known.as_ref() != Some(&texts);
         *known = Some(texts);
@@ -113,7 +114,7 @@ async fn read(etcd: &Etcd, to: &Sender<Option<Texts>>) -> Result<i64, EtcdError>
 /// Applies the changes of a line that were made after the revision `since`. Returns their revision.
 fn apply(
     etcd: &Etcd,
-    to: &Sender<Option<Texts>>,
+    to: &Sender<Option<PermitTexts>>,
     line: &[u8],
     since: i64,
 ) -> Result<Option<i64>, EtcdError> {

@@ -15,7 +15,4 @@ pub(crate) use api::{Etcd, EtcdError};
 pub(crate) use cache::Cache;
 pub(crate) use follow::follow;
 
-use std::collections::BTreeMap;
-
-/// The permits in a store: their texts by the names of their keys, without the prefix.
-pub(crate) type Texts = BTreeMap<String, String>;
+pub(crate) use crate::config::permits::PermitTexts;

@@ -19,7 +19,7 @@ use tokio::sync::watch::{self, Receiver};
 use tokio::time::timeout;
 
 use super::fake::{Door, Fake, Store};
-use super::{Cache, Etcd, EtcdError, Texts, follow};
+use super::{Cache, Etcd, EtcdError, PermitTexts, follow};
 use crate::hop::tls;
 
 /// A client of members at these addresses.
@@ -32,12 +32,12 @@ fn config(members: &[SocketAddr]) -> EtcdConfig {
     EtcdConfig { members, prefix: "/ships/".to_owned(), tls: None, login: None }
 }
 
-fn texts(all: &[(&str, &str)]) -> Texts {
+fn texts(all: &[(&str, &str)]) -> PermitTexts {
     all.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
 }
 
 /// Waits until the permits are these.
-async fn becomes(followed: &mut Receiver<Option<Texts>>, all: &[(&str, &str)]) {
+async fn becomes(followed: &mut Receiver<Option<PermitTexts>>, all: &[(&str, &str)]) {
     let wanted = Some(texts(all));
     let wait = Duration::from_secs(20);
     let found = timeout(wait, followed.wait_for(|it| *it == wanted)).await;
@@ -49,7 +49,7 @@ async fn becomes(followed: &mut Receiver<Option<Texts>>, all: &[(&str, &str)]) {
 async fn permits_are_written_once_changed_knowingly_and_removed() {
     let fake = Fake::start(Store::new(), None).await;
     let etcd = client(&[fake.address]);
-    assert_eq!(etcd.read().await.unwrap(), Texts::new());
+    assert_eq!(etcd.read().await.unwrap(), PermitTexts::new());
     etcd.put("ship", None, "one").await.unwrap();
     assert!(matches!(etcd.put("ship", None, "two").await, Err(EtcdError::Changed)));
     let kept = etcd.get("ship").await.unwrap().unwrap();

@@ -15,7 +15,7 @@ use units::{BitRate, Instant};
 
 use super::super::compression::Totals;
 use super::{Demand, Hop, State};
-use crate::operate::status::{ChannelStatus, ClassStatus, LinkStatus, WorkerStatus};
+use crate::figures::status::{ChannelStatus, ClassStatus, LinkStatus, WorkerStatus};
 
 impl Hop {
     /// What waits in all sessions together, and what is foreseen.

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::path::{present, role_of};
 use super::protocol::{Answer, LONGEST_ANSWER, Request, read, write};
-use crate::operate::status::Role;
+use crate::role::Role;
 
 /// Time limit for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -12,8 +12,8 @@ pub use client::{Control, ControlError, Running};
 pub use path::default_directories;
 pub(crate) use path::{check_usual, path_of};
 pub use protocol::{
-    Answer, BundleAsked, BundleOffer, BundleRequest, Carried, PROTOCOL, Request, from_base64,
-    to_base64,
+    Answer, BundleAsked, BundleOffer, BundleRequest, Carried, HandOver, PROTOCOL, Request,
+    from_base64, to_base64,
 };
 #[cfg(feature = "fuzzing")]
 pub(crate) use protocol::{read, write};

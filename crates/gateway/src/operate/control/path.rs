@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use os::{PlaceError, Places, RUN_VARIABLE};
 use pep::config::ControlPath;
 
-use crate::operate::status::Role;
+use crate::role::Role;
 
 const ROLES: [Role; 3] = [Role::Hub, Role::Terminal, Role::Solo];
 

@@ -2,10 +2,11 @@
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::hub::HandOver;
-use crate::operate::status::{AccountStatus, BundleStatus, ConnectionStatus, Status, UsageStatus};
+use crate::figures::status::{AccountStatus, BundleStatus, ConnectionStatus, Status, UsageStatus};
 
 /// Protocol version. Incremented when older programs can no longer understand newer ones.
 pub const PROTOCOL: u32 = 1;
@@ -260,6 +261,26 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> 
         Ok(line) => Ok(line.say),
         Err(error) => Err(format!("cannot parse it: {error}")),
     }
+}
+
+/// What the new process learns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandOver {
+    /// The process.
+    pub pid: u32,
+    /// Number of its UDP sockets.
+    pub sockets: u8,
+    /// Whether its indices are the second half of the hub's.
+    pub second_half: bool,
+    /// The name of the tunnel's device, which the process that it starts has as its standard input.
+    #[serde(default)]
+    pub tunnel: Option<String>,
+    /// The names of its sessions.
+    pub sessions: Vec<u64>,
+    /// What its modem has reported for terminals, in bit/s, by their keys.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rates: BTreeMap<String, u64>,
 }
 
 #[cfg(test)]

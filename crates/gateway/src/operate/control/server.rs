@@ -18,7 +18,7 @@ use super::path::usual;
 use super::protocol::{Answer, LONGEST_REQUEST, Request, read, write};
 use crate::clock;
 use crate::error::RunError;
-use crate::operate::status::Role;
+use crate::role::Role;
 use crate::slots::{HeldSlot, Slots};
 
 /// Maximum concurrent clients. Beyond them the one that has been idle longest is disconnected, of the

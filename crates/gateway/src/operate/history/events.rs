@@ -6,7 +6,7 @@ use pep::admission::Bypass;
 use serde::Serialize;
 use units::BitRate;
 
-use crate::operate::status::{SessionStatus, Status};
+use crate::figures::status::{SessionStatus, Status};
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

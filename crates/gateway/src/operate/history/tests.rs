@@ -5,7 +5,7 @@ use std::time::Duration;
 use pep::admission::Bypass;
 
 use super::*;
-use crate::operate::status::{ClassStatus, InterceptionStatus};
+use crate::figures::status::{ClassStatus, InterceptionStatus};
 
 fn at(seconds: f64) -> Instant {
     Instant::ZERO + Duration::from_secs_f64(seconds)

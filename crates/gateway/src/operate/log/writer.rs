@@ -11,19 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use crate::figures::status::LogLoss;
 
 /// Bytes of lines that may wait for a reader: a few seconds of `debug`.
 const WAITING: usize = 1 << 20;
-
-/// Log lines that could not be written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogLoss {
-    /// Their number since the start.
-    pub lines: u64,
-    /// Why the last one was lost.
-    pub cause: String,
-}
 
 /// Lines on their way to standard error.
 pub(super) struct LineQueue {

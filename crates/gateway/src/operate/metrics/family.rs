@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::operate::status::{
+use crate::figures::status::{
     AccountStatus, ChannelStatus, ClassStatus, CompressionStatus, HubStatus, LinkStatus,
     PolicyStatus, Role, SessionStatus, Status, UsageStatus,
 };

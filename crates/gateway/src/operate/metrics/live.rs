@@ -10,9 +10,9 @@ use units::Instant;
 
 use super::{ask, ask_connections};
 use crate::clock;
+use crate::figures::status::{ConnectionStatus, Status};
 use crate::operate::control::Call;
 use crate::operate::history::History;
-use crate::operate::status::{ConnectionStatus, Status};
 
 /// Viewers served at the same time.
 pub(super) const MOST_VIEWERS: usize = 32;

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use units::Instant;
 
 use super::*;
-use crate::operate::status::{ConnectionStatus, Role};
+use crate::figures::status::{ConnectionStatus, Role};
 
 /// Answers like a solo gateway with one connection.
 async fn gateway(mut calls: mpsc::Receiver<Call>) {

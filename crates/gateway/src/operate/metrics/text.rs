@@ -7,7 +7,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use super::family::Snapshot;
-use crate::operate::status::{AccountStatus, Status};
+use crate::figures::status::{AccountStatus, Status};
 
 /// Media type of OpenMetrics.
 pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -55,7 +55,7 @@ mod tests {
     use pep::admission::Bypass;
 
     use super::*;
-    use crate::operate::status::{
+    use crate::figures::status::{
         AbsentStatus, BundlesStatus, BypassStatus, ChannelStatus, ClassStatus, DlepDestination,
         DlepStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, LinkStatus, LogLoss,
         PolicyStatus, SessionStatus, StackStatus, StrangerStatus, TunnelStatus, UsageStatus,

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::live::{Connections, Interest, Seat, State};
+use crate::figures::status::{Role, SessionStatus};
 use crate::operate::history::{
     COARSE_S, Event, GATEWAY_FIGURES, Log, Ring, SESSION_FIGURES, Series, Track,
 };
-use crate::operate::status::{Role, SessionStatus};
 
 /// Sessions per page of the list.
 pub(super) const PAGE: usize = 50;

@@ -7,19 +7,19 @@ use pep::accounting::Exhausted;
 use pep::bottleneck::End;
 use units::Instant;
 
-use super::super::connections::{Entry, Origin};
 use super::super::control::Answer;
 use super::super::log;
-use super::super::status::{
-    AbsentStatus, CompressionStatus, ConnectionStatus, DemandStatus, Limit, SessionStatus, Status,
-    StrangerStatus, TrafficStatus,
-};
 use super::{Operations, RoleStatus, View};
 use crate::clock;
 use crate::config::keys::{format_public_key, parse_public_key};
+use crate::figures::connections::{Entry, Origin};
+use crate::figures::status::{
+    AbsentStatus, CompressionStatus, ConnectionStatus, DemandStatus, Limit, SessionStatus, Status,
+    StrangerStatus, TrafficStatus,
+};
 use crate::hop::Hop;
 use crate::hop::peers::ms;
-use crate::relay::tcp;
+use crate::socket_options;
 
 impl Operations {
     pub(super) fn status(
@@ -147,9 +147,9 @@ impl Operations {
             from_hop_bytes: state.from_hop.bytes,
             to_hop_limit: limit(state.to_hop.bottleneck(now), onto),
             from_hop_limit: limit(state.from_hop.bottleneck(now), beyond),
-            lan_rtt_ms: state.socket.and_then(tcp::rtt).map(ms),
+            lan_rtt_ms: state.socket.and_then(socket_options::rtt).map(ms),
             wan_rtt_ms: state.far_rtt().map(ms),
-            lan_window_segments: state.socket.and_then(tcp::congestion_window),
+            lan_window_segments: state.socket.and_then(socket_options::congestion_window),
             wan_window_segments: state.far_window(),
             hop_rtt_ms: session
                 .and_then(|(hop, session)| hop.stats(session))

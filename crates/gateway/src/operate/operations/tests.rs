@@ -3,12 +3,12 @@ use pep::relay::Side;
 use slacp::Open;
 use units::ByteCount;
 
-use super::super::connections::{Origin, Registered};
-use super::super::status::Limit;
 use super::*;
 use crate::config::keys::format_public_key;
+use crate::figures::connections::{Origin, Registered};
+use crate::figures::status::Limit;
+use crate::figures::status::UsageStatus;
 use crate::operate::control::Carried;
-use crate::operate::status::UsageStatus;
 use crate::testkit::{Hops, operations, operations_of, permitted};
 
 /// Answers a request to a gateway without a hop.

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use units::{Instant, UnixTime};
 
 use crate::config::keys::format_public_key;
+use crate::figures::status::NextKeyStatus;
 use crate::hop::Hop;
-use crate::operate::status::NextKeyStatus;
 use crate::rotation;
 
 /// How often terminals that have not kept the key are told again, besides when they come up.

@@ -7,7 +7,7 @@ use tokio::sync::watch::{self, Receiver};
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use crate::config::permits::Permits;
-use crate::enrolment::etcd::{Cache, Etcd, Texts, follow};
+use crate::enrolment::etcd::{Cache, Etcd, PermitTexts, follow};
 
 /// Follows the permits in etcd, if there is one.
 pub(super) struct SharedPermits {
@@ -17,7 +17,7 @@ pub(super) struct SharedPermits {
 
 struct Followed {
     config: EtcdConfig,
-    texts: Receiver<Option<Texts>>,
+    texts: Receiver<Option<PermitTexts>>,
     task: AbortHandle,
 }
 
@@ -66,7 +66,7 @@ impl SharedPermits {
     /// Applies what etcd has said last, and saves it. Returns whether anything has changed.
     pub(super) fn apply(&mut self, permits: &mut Permits) -> bool {
         let Some(followed) = &mut self.followed else {
-            return permits.set_remote(&Texts::new());
+            return permits.set_remote(&PermitTexts::new());
         };
         let Some(texts) = followed.texts.borrow_and_update().clone() else { return false };
         let changed = permits.set_remote(&texts);

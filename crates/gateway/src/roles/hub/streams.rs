@@ -12,14 +12,14 @@ use super::Hub;
 use super::upgrade::Stage;
 use crate::enrolment;
 use crate::enrolment::etcd::Etcd;
+use crate::figures::connections::Origin;
 use crate::hop::Stream;
 use crate::http::hub_store::Asker;
 use crate::intercept::Arrival;
 use crate::names::hub::HubResolver;
 use crate::operate::Operations;
-use crate::operate::connections::Origin;
 use crate::relay::names::Resolver;
-use crate::roles::gateway::Admission;
+use crate::relay::terms::Admission;
 
 /// A stream to a name, and the addresses of the name.
 pub(super) struct Resolved {

@@ -25,7 +25,6 @@ use std::time::Duration;
 
 use nix::unistd::dup2_stdin;
 use pep::config::HubConfig;
-use serde::{Deserialize, Serialize};
 use slacp::{IndexShare, PublicKey, SessionId, Sibling};
 use units::{BitRate, Instant};
 
@@ -34,8 +33,8 @@ use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::Hop;
 use crate::http::hub::HubHttp;
 use crate::operate::Operations;
-use crate::operate::control::{Answer, Control, Request};
-use crate::operate::status::Role;
+use crate::operate::control::{Answer, Control, HandOver, Request};
+use crate::role::Role;
 use crate::roles::RESTART;
 use crate::tunnel::Tunnel;
 
@@ -49,26 +48,6 @@ pub(super) const MODEM_PATIENCE: Duration = Duration::from_secs(20);
 const COME_OVER: Duration = Duration::from_secs(10);
 /// Sessions closed at a time, twice a second: no more than the new process sets up.
 const AT_ONCE: usize = 400;
-
-/// What the new process learns.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HandOver {
-    /// The process.
-    pub pid: u32,
-    /// Number of its UDP sockets.
-    pub sockets: u8,
-    /// Whether its indices are the second half of the hub's.
-    pub second_half: bool,
-    /// The name of the tunnel's device, which the process that it starts has as its standard input.
-    #[serde(default)]
-    pub tunnel: Option<String>,
-    /// The names of its sessions.
-    pub sessions: Vec<u64>,
-    /// What its modem has reported for terminals, in bit/s, by their keys.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub rates: BTreeMap<String, u64>,
-}
 
 /// Rates as [`HandOver::rates`] has them.
 pub(super) fn in_bits(rates: BTreeMap<PublicKey, BitRate>) -> BTreeMap<String, u64> {

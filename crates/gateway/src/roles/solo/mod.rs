@@ -24,20 +24,22 @@ use self::windows::Windows;
 use crate::clock;
 use crate::config::read_solo;
 use crate::error::RunError;
+use crate::figures::connections::Arriving;
+use crate::figures::counters::Counters;
+use crate::figures::status::{PolicyStatus, Role};
 use crate::hop::peers::Peers;
 use crate::intercept::intake::{self, Intake};
-use crate::intercept::netfilter::{PASSING, Scope};
+use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
+use crate::intercept::policy;
+use crate::intercept::rule::PASSING;
 use crate::intercept::{self, Arrival, IntakeEvent, Interception};
-use crate::operate::connections::Arriving;
-use crate::operate::counters::Counters;
-use crate::operate::status::{PolicyStatus, Role};
-use crate::operate::{Operations, RoleStatus, View, policy};
+use crate::operate::{Operations, RoleStatus, View};
 use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::{self, Dialer};
-use crate::relay::side::SocketSettings;
-use crate::roles::gateway::log_panic;
 use crate::roles::{self, Service};
+use crate::runtime::log_panic;
+use crate::side_settings::SocketSettings;
 use crate::stack::{self, StackEvent, WanStack};
 
 /// How long new connections pass unaccelerated after the descriptors ran out.
@@ -55,7 +57,10 @@ pub async fn run(config: SoloConfig, shutdown: impl Future<Output = ()>) -> Resu
 
 /// The rules, routes and table that a solo gateway with `config` installs, in nft and ip syntax.
 pub fn print_rules(config: &SoloConfig) -> String {
-    let rules = intercept::print_solo_rules(config);
+    let sides = [&config.lan, &config.wan];
+    let with = sides.into_iter().filter(|side| window::display(0, side).is_some());
+    let windows = with.zip(0..).filter_map(|(side, number)| window::display(number, side));
+    let rules = windows.collect::<String>() + &intercept::print_solo_rules(config);
     match &config.stack {
         Some(stack) => format!("{rules}{}", stack::print(stack, &config.policies)),
         None => rules,

@@ -11,10 +11,10 @@ use tokio::time::{sleep, timeout};
 
 use super::RECOVERY;
 use crate::clock;
+use crate::figures::connections::Registered;
+use crate::figures::counters::Counters;
 use crate::intercept::deferral::DeferredSyn;
 use crate::intercept::listener::{Accepted, is_exhaustion};
-use crate::operate::connections::Registered;
-use crate::operate::counters::Counters;
 use crate::relay;
 use crate::relay::dial::{self, Dialer, Dialled};
 use crate::relay::leg::Leg;

@@ -5,8 +5,8 @@ use std::future::pending;
 use pep::config::SideConfig;
 
 use crate::error::RunError;
-use crate::relay::side::SocketSettings;
 use crate::roles::solo::window::{Changes, Window};
+use crate::side_settings::SocketSettings;
 
 /// Configured initial windows in segments: sending, receiving.
 type InitialWindows = [Option<u32>; 2];

@@ -7,7 +7,7 @@ use units::Instant;
 
 use super::super::live::Live;
 use super::*;
-use crate::operate::status::{ClassStatus, ConnectionStatus, Status};
+use crate::figures::status::{ClassStatus, ConnectionStatus, Status};
 
 fn at(second: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(second)

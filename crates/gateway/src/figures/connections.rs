@@ -14,9 +14,8 @@ use slacp::{Destination, Open, ResetReason, SessionId, StreamId, client_network}
 use tokio::sync::Notify;
 use units::Instant;
 
-use crate::operate::counters::Counters;
-use crate::relay::tcp;
-use crate::stack::FlowView;
+use crate::figures::counters::Counters;
+use crate::socket_options;
 
 /// All live connections of a gateway.
 #[derive(Debug)]
@@ -77,7 +76,7 @@ pub(crate) struct LiveState {
     /// The socket to the server, if there is no hop.
     pub(crate) far_socket: Option<RawFd>,
     /// The same, if it is of our own stack.
-    pub(crate) far_flow: Option<FlowView>,
+    pub(crate) far_flow: Option<Arc<dyn FlowFigures>>,
     pub(crate) to_hop: DirectionMeter,
     pub(crate) from_hop: DirectionMeter,
 }
@@ -120,12 +119,21 @@ impl Entry {
     }
 }
 
+/// What is known of a connection of our own stack, while it lives.
+pub(crate) trait FlowFigures: std::fmt::Debug + Send + Sync {
+    /// Smoothed round-trip time.
+    fn rtt(&self) -> Option<Duration>;
+
+    /// Congestion window in segments.
+    fn congestion_window(&self) -> Option<u32>;
+}
+
 /// A TCP connection of a direct connection.
 pub(crate) enum Joined {
     /// The kernel's.
     Socket(RawFd),
     /// Our own stack's.
-    Flow(FlowView),
+    Flow(Arc<dyn FlowFigures>),
 }
 
 impl LiveState {
@@ -136,14 +144,14 @@ impl LiveState {
 
     /// Smoothed round-trip time towards the server, or the WAN.
     pub(crate) fn far_rtt(&self) -> Option<Duration> {
-        let of_flow = self.far_flow.as_ref().and_then(FlowView::rtt);
-        of_flow.or_else(|| self.far_socket.and_then(tcp::rtt))
+        let of_flow = self.far_flow.as_ref().and_then(|flow| flow.rtt());
+        of_flow.or_else(|| self.far_socket.and_then(socket_options::rtt))
     }
 
     /// Congestion window towards the server, or the WAN, in segments.
     pub(crate) fn far_window(&self) -> Option<u32> {
-        let of_flow = self.far_flow.as_ref().and_then(FlowView::congestion_window);
-        of_flow.or_else(|| self.far_socket.and_then(tcp::congestion_window))
+        let of_flow = self.far_flow.as_ref().and_then(|flow| flow.congestion_window());
+        of_flow.or_else(|| self.far_socket.and_then(socket_options::congestion_window))
     }
 }
 
@@ -350,7 +358,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::operate::counters::Counter;
+    use crate::figures::counters::Counter;
     use crate::testkit::Hops;
 
     fn open() -> Open {

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use slacp::ResetReason;
 use units::Instant;
 
-use crate::intercept::refusals::Refusals;
-use crate::operate::connections::Register;
-use crate::relay::tcp::Keepalive;
+use crate::figures::connections::Register;
+use crate::figures::refused_connections::Refusals;
+use crate::socket_options::Keepalive;
 
 /// A count that only grows.
 #[derive(Debug, Default)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use pep::traffic::{Action, Match, Policy, Subject};
 
+use crate::figures::status::PolicyStatus;
 use crate::intercept::rule::Term;
-use crate::operate::status::PolicyStatus;
 
 /// The terms of a rule.
 fn terms(of: Match) -> impl Iterator<Item = Term> {

@@ -14,7 +14,8 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use super::log::LogLoss;
+pub use crate::role::Role;
+
 pub use accounts::accounts_text;
 pub use connection::{ConnectionStatus, Limit};
 pub use pep::admission::Bypass;
@@ -28,6 +29,15 @@ pub use services::{
 pub use session::{ChannelStatus, ClassStatus, LinkStatus, SessionStatus};
 pub use terminals::{AbsentStatus, StrangerStatus};
 pub use verdict::{Health, OverloadStatus};
+
+/// Log lines that could not be written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLoss {
+    /// Their number since the start.
+    pub lines: u64,
+    /// Why the last one was lost.
+    pub cause: String,
+}
 
 /// Snapshot of a gateway's state. Built on request, so that an idle gateway spends nothing on it
 /// and all figures are of the same moment.
@@ -158,30 +168,6 @@ pub struct WorkerStatus {
     pub sessions: u64,
     /// Bytes that they hold.
     pub held_bytes: u64,
-}
-
-/// Role of a gateway.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Role {
-    /// On the earth station's side.
-    Hub,
-    /// On the clients' side.
-    #[default]
-    Terminal,
-    /// A single gateway without a hop.
-    Solo,
-}
-
-impl Role {
-    /// The role's name, as in `skyhop hub`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hub => "hub",
-            Self::Terminal => "terminal",
-            Self::Solo => "solo",
-        }
-    }
 }
 
 /// Whether new connections are intercepted.

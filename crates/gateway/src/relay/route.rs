@@ -1,0 +1,28 @@
+//! How a client's connections reach their destinations: over the hop, or past it.
+
+use std::sync::Arc;
+
+use slacp::SessionId;
+
+use super::dial::Dialer;
+use super::names::Resolver;
+use crate::figures::counters::Counters;
+use crate::hop::Hop;
+
+/// How clients are served now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Route {
+    /// The session with the hub, while it can be reached.
+    pub(crate) hub: Option<SessionId>,
+    /// Whether new connections may be opened by name.
+    pub(crate) by_name: bool,
+}
+
+/// How connections reach their destinations.
+pub(crate) struct Upstreams {
+    pub(crate) hop: Hop,
+    /// For those without the hop.
+    pub(crate) dialer: Dialer,
+    pub(crate) resolver: Resolver<()>,
+    pub(crate) counters: Arc<Counters>,
+}
