@@ -14,9 +14,7 @@ pub(crate) use config::{CHANNELS, MAX_DEADLINE};
 pub use config::{
     ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,
 };
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use headers::Inner;
-pub(crate) use headers::{CONTEXTS, Compressor, Decompressor, Form, Profile, Rebuilt};
+pub(crate) use headers::{CONTEXTS, Compressor, Decompressor, Form, Rebuilt};
 pub(crate) use inbound::Inbound;
 pub(crate) use outbound::Outbound;
 pub(crate) use piece::{Piece, Room};

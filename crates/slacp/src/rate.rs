@@ -7,6 +7,7 @@ mod auto;
 mod breaker;
 mod capacity_watch;
 mod configured;
+mod constants;
 pub(crate) mod ecn;
 mod law;
 mod memory;

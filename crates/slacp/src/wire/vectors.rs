@@ -14,7 +14,7 @@ use rand_core::{Rng, SeedableRng};
 use snow::HandshakeState;
 use units::BitRate;
 
-use crate::channels::{ChannelId, Inner, Profile};
+use crate::channels::ChannelId;
 use crate::keys::crypto::{Cipher, PacketKey};
 use crate::keys::phases::{Phases, expand};
 use crate::keys::secret::{Secret, draw};
@@ -29,6 +29,7 @@ use crate::wire::frame::{
 };
 use crate::wire::open::Openings;
 use crate::wire::packet::{self, Header, INITIATION_BODY, Index};
+use crate::wire::profile::{Inner, Profile};
 use crate::{CloseReason, Destination, Host, HostName, KeyPair, Open, ResetReason, StreamId};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/slacp-2.toml");

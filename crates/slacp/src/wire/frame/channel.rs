@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use super::TruncatedOffset;
-use crate::channels::{CHANNELS, ChannelId, LANES, MAX_DEADLINE, MAX_PACKET, Profile};
+use crate::channels::{CHANNELS, ChannelId, LANES, MAX_DEADLINE, MAX_PACKET};
+use crate::wire::profile::Profile;
 use crate::wire::varint;
 
 pub(super) const CHANNEL: u8 = 0x20;
@@ -257,7 +258,7 @@ mod tests {
 
     use super::super::{Frame, read};
     use super::*;
-    use crate::channels::Inner;
+    use crate::wire::profile::Inner;
 
     proptest! {
         #[test]
