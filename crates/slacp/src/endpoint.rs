@@ -27,11 +27,9 @@ mod share;
 mod watch;
 
 pub(crate) use common::{Core, Owner};
-pub(crate) use link::portion_of;
 pub use link::use_link;
 pub use parts::LinkUse;
 pub use run::Run;
-pub use share::SessionShare;
 
 /// One side of the hop: a terminal with its hubs, or a hub with its terminals.
 ///

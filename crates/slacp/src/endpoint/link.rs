@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use crate::pacer::{BURST, Pacer};
+use crate::pacer::{BURST, Pacer, portion_of};
 
 /// How far a part of a hub may get ahead of the others in virtual time, as bytes of a session of
 /// weight 1: a few packets, so that parts need not take turns packet by packet.
@@ -76,15 +76,6 @@ impl Link {
         self.is_ahead =
             ours.zip(theirs).is_some_and(|(ours, theirs)| ours > theirs + AHEAD * steps);
     }
-}
-
-/// A portion of a rate; of a rate above 0, at least 1 bit/s.
-pub(crate) fn portion_of(rate: BitRate, portion: f64) -> BitRate {
-    if portion >= 1.0 {
-        return rate;
-    }
-    let bits = rate.bits_per_second();
-    BitRate::from_bits_per_second(((bits as f64 * portion) as u64).max(bits.min(1)))
 }
 
 /// Until when a link is used that parts of a hub share: until `free_at` so far, and now by one of them

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use units::{ByteCount, Instant, earliest};
 
-use super::share::{Limits, SessionShare};
+use super::share::Limits;
 use crate::SessionId;
+use crate::SessionShare;
 use crate::session::{Session, Wake};
 
 /// What a session wants to do next.

@@ -8,8 +8,8 @@ use units::{BitRate, Instant};
 
 use super::link::Link;
 use super::schedule::{Schedule, ScheduleEntry, Wants};
-use super::share::SessionShare;
 use crate::SessionId;
+use crate::SessionShare;
 use crate::session::{Envelope, Session, Wake};
 use crate::wire::packet::Index;
 

@@ -8,9 +8,10 @@ use rand_core::SeedableRng;
 use units::{BitRate, Instant, RangeSet};
 
 use super::Choices;
+use crate::keys::phases::Keys;
 use crate::keys::phases::Phases;
 use crate::keys::secret::draw;
-use crate::setup::handshake::{Initiator, Keys, Params, Responder};
+use crate::setup::handshake::{Initiator, Params, Responder};
 use crate::setup::knock::KnockKey;
 use crate::streams::flow::Limits;
 use crate::wire::open::Openings;

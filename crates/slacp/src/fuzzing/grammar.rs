@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::Choices;
-use crate::channels::ChannelId;
+use crate::ChannelId;
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{
     self, Announcement, CompressedPacket, ContextPacket, Frame, Gone, Packet, Part, Repair, Report,

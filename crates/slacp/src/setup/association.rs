@@ -10,8 +10,8 @@ use crate::endpoint::{Core, Owner};
 use crate::session::{Peer, Session};
 use crate::setup::handshake::{HandshakeError, Initiator};
 use crate::setup::joining::{Joining, Target};
-use crate::setup::knock::{KnockKey, Mac};
-use crate::wire::packet::{self, Echo, Header, Index, VERSION};
+use crate::setup::knock::KnockKey;
+use crate::wire::packet::{self, Echo, Header, Index, Mac, VERSION};
 use crate::{MOST_LINKS, Notice, PublicKey, SessionId};
 
 /// How long a terminal waits after a refusal by the hub, and how long it ignores further hints that

@@ -9,8 +9,8 @@ use crate::SessionId;
 use crate::endpoint::{Core, Owner};
 use crate::session::{Peer, Session};
 use crate::setup::handshake::{Initiator, Params};
-use crate::setup::knock::{KnockKey, Mac};
-use crate::wire::packet::Index;
+use crate::setup::knock::KnockKey;
+use crate::wire::packet::{Index, Mac};
 
 /// How long a terminal waits after the hub has refused a link.
 const PAUSE: Duration = Duration::from_secs(5);

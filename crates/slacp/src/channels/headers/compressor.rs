@@ -9,7 +9,7 @@ use units::Instant;
 use super::context::{Changes, Context};
 use super::layout::{FRONT, LONGEST, flow_key, id_counts, is_esp, is_rtp};
 use crate::ChannelId;
-use crate::stats::ENTRY;
+use crate::spare::ENTRY;
 use crate::wire::profile::{Inner, Profile};
 use crate::wire::varint;
 

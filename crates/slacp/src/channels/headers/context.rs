@@ -8,7 +8,7 @@ use super::layout::{
     V4_PROTOCOL, V6_ADDRESSES, V6_LENGTH, V6_NEXT,
 };
 use crate::ChannelId;
-use crate::channels::MAX_PACKET;
+use crate::wire::frame::MAX_PACKET;
 use crate::wire::profile::Profile;
 use crate::wire::varint;
 

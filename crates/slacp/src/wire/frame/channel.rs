@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use super::TruncatedOffset;
-use crate::channels::{CHANNELS, ChannelId, LANES, MAX_DEADLINE, MAX_PACKET};
+use crate::ChannelId;
+use crate::ids::CHANNELS;
 use crate::wire::profile::Profile;
 use crate::wire::varint;
 
@@ -19,6 +20,16 @@ pub(super) const COMPRESSED_CHANGED: u8 = 0x02;
 
 /// Maximum size of a [`Frame::Channel`](super::Frame::Channel), in bytes.
 pub(crate) const CHANNEL_SIZE: usize = 1 + 1 + 2;
+
+/// Maximum deadline of a channel.
+pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The flows of a channel are hashed to this many lanes. Each lane is ordered on its own, so a loss
+/// delays hardly any other flow.
+pub(crate) const LANES: u8 = 64;
+
+/// Maximum size of an IP packet, in bytes.
+pub(crate) const MAX_PACKET: usize = 65_535;
 
 /// What the receiver must know of a channel: how long to wait for missing packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
