@@ -16,6 +16,7 @@ mod event_log;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod handshake;
 mod ids;
 mod index_share;
 mod jitter;

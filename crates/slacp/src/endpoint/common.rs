@@ -12,13 +12,13 @@ use super::aggregates::Aggregates;
 use super::link::Link;
 use super::probing::Turns;
 use super::sessions::{Departure, Sessions};
+use crate::handshake::{Initiator, Params};
 use crate::keys::secret::{Secret, draw};
 use crate::parts::{Handover, Part};
 use crate::path::fade::Faded;
 use crate::rate::{Allowance, Ledger, Memories, Switch};
 use crate::scheduler::control_dscp;
 use crate::session::{Envelope, Session, Wake, ip_udp_overhead, limits};
-use crate::setup::handshake::{Initiator, Params};
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{

@@ -11,8 +11,8 @@ use rand_core::Rng;
 use ring::hmac;
 use units::Instant;
 
+use crate::handshake::knock;
 use crate::networks::network;
-use crate::setup::knock;
 use crate::wire::packet::{MAC, Mac};
 
 /// A cookie is valid in the period in which it was made and in the next one.

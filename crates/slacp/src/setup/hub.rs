@@ -10,13 +10,13 @@ use units::{ByteCount, Instant};
 
 use self::rivals::Rivalry;
 use crate::endpoint::{Core, Owner};
+use crate::handshake::knock::KnockKey;
+use crate::handshake::{self, Params, Responder};
 use crate::path::rtt::FirstRtt;
 use crate::session::{self, Peer, Session};
 use crate::setup::dispatch::Dispatch;
 use crate::setup::foreign::Reported;
 use crate::setup::gate::Gate;
-use crate::setup::handshake::{self, Params, Responder};
-use crate::setup::knock::KnockKey;
 use crate::setup::own::OwnConfigs;
 use crate::setup::replacement::Replacement;
 use crate::setup::strangers::{Stranger, Strangers};

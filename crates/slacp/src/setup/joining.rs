@@ -7,9 +7,9 @@ use units::Instant;
 
 use crate::SessionId;
 use crate::endpoint::{Core, Owner};
+use crate::handshake::knock::KnockKey;
+use crate::handshake::{Initiator, Params};
 use crate::session::{Peer, Session};
-use crate::setup::handshake::{Initiator, Params};
-use crate::setup::knock::KnockKey;
 use crate::wire::packet::{Index, Mac};
 
 /// How long a terminal waits after the hub has refused a link.

@@ -15,13 +15,13 @@ use snow::HandshakeState;
 use units::BitRate;
 
 use crate::ChannelId;
+use crate::handshake::knock::KnockKey;
+use crate::handshake::{self, Message, Params, Responder, Unsupported};
 use crate::keys::crypto::{Cipher, PacketKey};
 use crate::keys::phases::Keys;
 use crate::keys::phases::{Phases, expand};
 use crate::keys::secret::{Secret, draw};
 use crate::recovery::fec::{self, Block, Decoder, PendingRepair};
-use crate::setup::handshake::{self, Message, Params, Responder, Unsupported};
-use crate::setup::knock::KnockKey;
 use crate::streams::flow::Limits;
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{

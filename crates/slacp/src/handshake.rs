@@ -1,5 +1,7 @@
 //! The handshake: Noise IK (`docs/slacp.md`, Session set-up).
 
+pub(crate) mod knock;
+
 use core::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
@@ -12,11 +14,11 @@ use thiserror::Error;
 use units::{BitRate, Instant};
 use zeroize::Zeroizing;
 
+use crate::handshake::knock::KnockKey;
 use crate::keys::crypto::{Cipher, PacketKey};
 use crate::keys::phases::{Keys, expand};
 use crate::keys::secret::{self, Secret, Wiped, draw};
 use crate::path::rtt::FirstRtt;
-use crate::setup::knock::KnockKey;
 use crate::streams::flow::Limits;
 use crate::wire::open::Openings;
 use crate::wire::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, MAC, Mac, VERSION};
