@@ -12,10 +12,10 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use units::Instant;
 
-use super::schedule::STEPS;
-use super::{Core, Endpoint, Role};
+use super::{Endpoint, Role};
 use crate::keys::secret::{Secret, draw};
 use crate::parts::{Handover, Part};
+use crate::sessions::{Core, STEPS};
 use crate::setup::gate::Gate;
 use crate::setup::hub::Hub;
 use crate::{Config, KeyPair, PublicKey};

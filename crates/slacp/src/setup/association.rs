@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use crate::endpoint::{Core, Owner};
 use crate::handshake::knock::KnockKey;
 use crate::handshake::{HandshakeError, Initiator};
 use crate::session::{Peer, Session};
+use crate::sessions::{Core, Owner};
 use crate::setup::joining::{Joining, Target};
 use crate::wire::packet::{self, Echo, Header, Index, Mac, VERSION};
 use crate::{MOST_LINKS, Notice, PublicKey, SessionId};

@@ -9,11 +9,11 @@ use std::net::{IpAddr, SocketAddr};
 use units::{ByteCount, Instant};
 
 use self::rivals::Rivalry;
-use crate::endpoint::{Core, Owner};
 use crate::handshake::knock::KnockKey;
 use crate::handshake::{self, Params, Responder};
 use crate::path::rtt::FirstRtt;
 use crate::session::{self, Peer, Session};
+use crate::sessions::{Core, Owner};
 use crate::setup::dispatch::Dispatch;
 use crate::setup::foreign::Reported;
 use crate::setup::gate::Gate;

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use crate::SessionId;
-use crate::endpoint::{Core, Owner};
 use crate::handshake::knock::KnockKey;
 use crate::handshake::{Initiator, Params};
 use crate::session::{Peer, Session};
+use crate::sessions::{Core, Owner};
 use crate::wire::packet::{Index, Mac};
 
 /// How long a terminal waits after the hub has refused a link.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use crate::endpoint::Core;
+use crate::sessions::Core;
 use crate::setup::association::Association;
 use crate::wire::packet::{Echo, Header, Index, Mac};
 use crate::{PublicKey, SessionId};

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use super::{Hub, Tentative};
-use crate::endpoint::Core;
 use crate::session::Present;
+use crate::sessions::Core;
 use crate::setup::replacement::{FURTHER_QUESTIONS, Verdict, question_interval};
 use crate::{Notice, PublicKey, SessionId};
 

@@ -15,7 +15,7 @@ const YIELD: Duration = Duration::from_millis(2);
 
 /// Paces what leaves, and lets other parts of the hub take their turns.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     pacer: Pacer,
     /// Whether this part has had more than its share.
     is_ahead: bool,
@@ -33,7 +33,7 @@ impl Link {
     }
 
     /// When the next packet may leave.
-    pub(super) fn ready_at(&self) -> Instant {
+    pub(crate) fn ready_at(&self) -> Instant {
         let free = self.pacer.ready_at();
         if self.is_ahead { free + YIELD } else { free }
     }
@@ -44,7 +44,7 @@ impl Link {
     }
 
     /// Uses no more than this portion of the rate that is set from now on, above 0 and up to 1.
-    pub(super) fn set_portion(&mut self, portion: f64) {
+    pub(crate) fn set_portion(&mut self, portion: f64) {
         self.portion = portion;
     }
 
@@ -59,14 +59,14 @@ impl Link {
     }
 
     /// Time for which what this part has sent so far occupies the link.
-    pub(super) fn spent(&self) -> Duration {
+    pub(crate) fn spent(&self) -> Duration {
         self.spent
     }
 
     /// Follows until when all parts together have used the link, and whether this one is to let the
     /// others go first. `ours` and `theirs` are the virtual times of those that have something to
     /// send, in steps of which a byte of a session of weight 1 takes `steps`.
-    pub(super) fn follow(
+    pub(crate) fn follow(
         &mut self,
         free_at: Instant,
         (ours, theirs): (Option<u64>, Option<u64>),
