@@ -10,20 +10,8 @@ mod outbound;
 mod piece;
 
 pub(crate) use codel::CoDelParams;
-pub(crate) use config::{CHANNELS, MAX_DEADLINE};
-pub use config::{
-    ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,
-};
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use headers::Inner;
-pub(crate) use headers::{CONTEXTS, Compressor, Decompressor, Form, Profile, Rebuilt};
+pub use config::{ChannelConfig, ErrorControl, QueueDiscipline};
+pub(crate) use headers::{CONTEXTS, Compressor, Decompressor, Form, Rebuilt};
 pub(crate) use inbound::Inbound;
 pub(crate) use outbound::Outbound;
 pub(crate) use piece::{Piece, Room};
-
-/// The flows of a channel are hashed to this many lanes. Each lane is ordered on its own, so a loss
-/// delays hardly any other flow.
-pub(crate) const LANES: u8 = 64;
-
-/// Maximum size of an IP packet, in bytes.
-pub(crate) const MAX_PACKET: usize = 65_535;

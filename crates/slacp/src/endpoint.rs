@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use units::{Instant, Machine, earliest};
 
 use crate::session::{Session, Wake};
+use crate::sessions::{Core, Owner};
 use crate::setup::gate::Gate;
 use crate::setup::hub::Hub;
 use crate::setup::terminal::Terminal;
@@ -13,25 +14,14 @@ use crate::{
     ChannelId, Config, Ecn, Event, KeyPair, LogEntry, Notice, PublicKey, SessionId, StreamError,
 };
 
-mod aggregates;
 mod commands;
-mod common;
 mod contacts;
-mod link;
 mod parts;
-mod probing;
 mod run;
-mod schedule;
-mod sessions;
-mod share;
 mod watch;
 
-pub(crate) use common::{Core, Owner};
-pub(crate) use link::portion_of;
-pub use link::use_link;
 pub use parts::LinkUse;
 pub use run::Run;
-pub use share::SessionShare;
 
 /// One side of the hop: a terminal with its hubs, or a hub with its terminals.
 ///

@@ -6,8 +6,7 @@ use std::collections::VecDeque;
 
 use units::{BitRate, Instant};
 
-use crate::channels::{ChannelId, Piece};
-use crate::{SessionId, StreamId};
+use crate::{ChannelId, SessionId, StreamId};
 
 /// An event with its time and session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,12 +40,6 @@ pub enum Unit {
         /// The packet's number in the lane.
         sequence: u64,
     },
-}
-
-impl From<&Piece> for Unit {
-    fn from(piece: &Piece) -> Self {
-        Self::Packet { channel: piece.channel, lane: piece.lane, sequence: piece.sequence }
-    }
 }
 
 /// Why a packet was dropped from its queue.

@@ -19,12 +19,12 @@ use std::net::SocketAddr;
 use units::{BitRate, Instant, Machine, RangeSet};
 
 use self::headers::HeaderHop;
+use crate::handshake::knock::KnockKey;
 use crate::keys::crypto::{Cipher, PacketKey};
+use crate::keys::phases::Keys;
 use crate::keys::secret::Secret;
 use crate::recovery::fec::Decoder;
 use crate::session::{Peer, Session, limits};
-use crate::setup::handshake::Keys;
-use crate::setup::knock::KnockKey;
 use crate::wire::frame::{self, Frame};
 use crate::wire::packet;
 use crate::{

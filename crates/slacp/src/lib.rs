@@ -6,48 +6,60 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
-mod api;
 mod channels;
+mod closing;
+mod config;
 mod endpoint;
+mod errors;
+mod event;
 mod event_log;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod handshake;
+mod ids;
+mod index_share;
 mod jitter;
 mod keys;
 mod links;
+mod networks;
 mod pacer;
+mod parts;
 mod path;
 mod rate;
+mod rate_state;
 mod recovery;
 mod scheduler;
 mod session;
+mod session_share;
+mod sessions;
 mod setup;
 mod spare;
 mod stats;
 mod streams;
 mod wire;
 
-pub use api::{
-    CloseReason, Config, Contact, DownReason, Effort, Event, Farewell, Footprint, MOST_LINKS,
-    Notice, PublicKey, Read, ResetReason, SessionId, Sibling, StreamError, StreamId,
-};
-pub use channels::{
-    ChannelConfig, ChannelError, ChannelId, ConfigError, ErrorControl, QueueDiscipline,
-};
-pub use endpoint::{Endpoint, LinkUse, Run, SessionShare, use_link};
+pub use channels::{ChannelConfig, ErrorControl, QueueDiscipline};
+pub use closing::{CloseReason, DownReason, Farewell, ResetReason};
+pub use config::{Config, MOST_LINKS};
+pub use endpoint::{Endpoint, LinkUse, Run};
+pub use errors::{ChannelError, ConfigError, RateError, StreamError};
+pub use event::{Event, Notice, Read};
 pub use event_log::{DropReason, LogEntry, LogEvent, Unit};
+pub use ids::{ChannelId, ClassId, PublicKey, SessionId, StreamId};
+pub use index_share::{IndexShare, MOST_SHARES};
 pub use keys::key::KeyPair;
-pub use rate::{
-    AggregateId, EcnState, Law, Overload, PathKey, PathMemory, Rate, RateError, RateState,
-};
-pub use scheduler::{ClassConfig, ClassId, ClassRates};
+pub use networks::{client_network, network};
+pub use parts::{Handover, MOST_PARTS, PACKET_MARK, PacketMark, part_of};
+pub use rate::{AggregateId, Law, PathKey, PathMemory, Rate};
+pub use rate_state::{EcnState, Overload, RateState};
+pub use scheduler::{ClassConfig, ClassRates};
 pub use session::Wake;
-pub use setup::gate::network;
-pub use setup::index_share::{IndexShare, MOST_SHARES};
-pub use setup::parts::{Handover, MOST_PARTS, PACKET_MARK, PacketMark, part_of};
+pub use session_share::SessionShare;
+pub use sessions::use_link;
+pub use setup::sibling::{Contact, Sibling};
 pub use setup::strangers::Stranger;
-pub use stats::{ChannelStats, ClassStats, LinkStats, Stats, StreamStats};
+pub use stats::{ChannelStats, ClassStats, Effort, Footprint, LinkStats, Stats, StreamStats};
 pub use streams::pieces::Room;
 pub use wire::ecn::Ecn;
-pub use wire::open::{Destination, Host, HostName, Open, client_network};
+pub use wire::open::{Destination, Host, HostName, Open};

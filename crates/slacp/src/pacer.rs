@@ -16,6 +16,15 @@ pub(crate) const BURST: Duration = Duration::from_millis(4);
 /// Size of a full packet, in bytes.
 const FULL: u64 = 1500;
 
+/// A portion of a rate; of a rate above 0, at least 1 bit/s.
+pub(crate) fn portion_of(rate: BitRate, portion: f64) -> BitRate {
+    if portion >= 1.0 {
+        return rate;
+    }
+    let bits = rate.bits_per_second();
+    BitRate::from_bits_per_second(((bits as f64 * portion) as u64).max(bits.min(1)))
+}
+
 /// Spaces packets so that they leave at no more than the rate. After a pause, a burst of up to
 /// `burst` times the rate may leave at once.
 ///

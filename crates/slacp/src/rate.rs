@@ -7,6 +7,7 @@ mod auto;
 mod breaker;
 mod capacity_watch;
 mod configured;
+mod constants;
 pub(crate) mod ecn;
 mod law;
 mod memory;
@@ -16,7 +17,6 @@ mod trust;
 
 use core::time::Duration;
 
-use thiserror::Error;
 use units::{BitRate, ByteCount, Instant};
 
 pub use aggregate::AggregateId;
@@ -24,17 +24,16 @@ pub(crate) use aggregate::{Aggregate, Grant, SharedLink};
 pub(crate) use allowance::{Allowance, Ledger, Spent};
 pub(crate) use auto::{Acknowledged, Auto, Newest};
 pub(crate) use breaker::Change;
-pub use breaker::Overload;
 pub(crate) use capacity_watch::CapacityWatch;
 use configured::ConfiguredRate;
-pub use ecn::EcnState;
 pub use law::Law;
 pub(crate) use memory::Memories;
 pub use memory::{PathKey, PathMemory};
 use modem_or_auto::ModemOrAuto;
 pub(crate) use modem_or_auto::Switch;
 
-use crate::recovery::sent::Fate;
+use crate::path::loss::Fate;
+use crate::{Overload, RateError, RateState};
 
 /// Where the rate of one direction comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,28 +69,6 @@ pub enum Rate {
     },
 }
 
-/// How much a session knows of its rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum RateState {
-    /// The rate is configured or reported by the modem.
-    #[default]
-    Configured,
-    /// Nothing is known yet.
-    Blind,
-    /// A rate was observed and is being confirmed.
-    Confirming,
-    /// A remembered rate is being confirmed.
-    Resuming,
-    /// The rate is known and tracked.
-    Cruising,
-    /// The rate is lowered to empty a queue.
-    Draining,
-    /// The configured or reported rate has lost more than three quarters of the packets for half a
-    /// minute. The rate is lowered to what was delivered; the higher one is tried now and then.
-    Tripped,
-}
-
 impl Rate {
     /// The rate before anything is reported or measured.
     pub(crate) fn initial(&self) -> BitRate {
@@ -123,18 +100,6 @@ impl From<BitRate> for Rate {
     fn from(rate: BitRate) -> Self {
         Self::Fixed(rate)
     }
-}
-
-/// Why a reported rate was rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RateError {
-    /// The session does not exist or is over.
-    #[error("no such session")]
-    NoSession,
-    /// The configuration sets the rate in another way.
-    #[error("the rate is not set by a modem")]
-    NotFromModem,
 }
 
 /// The rate control of a session.

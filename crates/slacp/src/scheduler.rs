@@ -11,11 +11,12 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
+use crate::ClassId;
 use crate::pacer::Pacer;
 use crate::stats::ClassStats;
 use shares::Shares;
 
-pub use class::{ClassConfig, ClassId, ClassRates};
+pub use class::{ClassConfig, ClassRates};
 pub(crate) use class::{MAX_CLASSES, control_dscp};
 pub(crate) use fair::FairQueue;
 

@@ -29,15 +29,17 @@ use units::{BitRate, ByteCount, Instant};
 use self::keys::SessionKeys;
 use self::life_cycle::LifeCycle;
 use self::link_watch::LinkWatch;
+pub(crate) use self::links::Present;
 use self::links::{Links, Seat};
 use self::liveness::{Activity, Keepalive, Probes};
 use self::outage::Outage;
 use self::path::Path;
 use self::receiver::Receiver;
 use self::sender::Sender;
-use crate::channels::{CONTEXTS, ChannelError, ChannelId};
+use crate::channels::CONTEXTS;
 use crate::event_log::{EventLog, LogEvent};
-use crate::keys::phases::Phases;
+use crate::handshake::Params;
+use crate::keys::phases::{Keys, Phases};
 use crate::keys::secret::{Secret, draw};
 use crate::path::loss::LossMeter;
 use crate::path::rtt::{FirstRtt, Rtt};
@@ -45,8 +47,7 @@ use crate::rate::ecn::Marking;
 use crate::rate::{Allowance, Auto, Change, Control, Grant, Spent, Switch};
 use crate::recovery::Recovery;
 use crate::recovery::fec::{REPAIR_HEAD, SHARD_OVERHEAD};
-use crate::scheduler::{ClassId, ClassRates};
-use crate::setup::handshake::{Keys, Params};
+use crate::scheduler::ClassRates;
 use crate::stats::{ChannelStats, ClassStats, Stats};
 use crate::streams::Streams;
 use crate::streams::flow::{Limits, Pace};
@@ -54,7 +55,10 @@ use crate::wire::ecn::Ecn;
 use crate::wire::frame::{self, CHANNEL_SIZE};
 use crate::wire::open::Openings;
 use crate::wire::packet::{Header, Index, TAG};
-use crate::{Config, Event, Farewell, PathKey, PathMemory, PublicKey, Rate, RateError};
+use crate::{
+    ChannelError, ChannelId, ClassId, Config, Event, Farewell, PathKey, PathMemory, PublicKey,
+    Rate, RateError,
+};
 
 /// Why a session asked to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,15 +1,13 @@
 //! Session set-up on both sides, and the protection against load from strangers.
 
 pub(crate) mod association;
+pub(crate) mod dispatch;
 pub(crate) mod foreign;
 pub(crate) mod gate;
-pub(crate) mod handshake;
 pub(crate) mod hub;
-pub(crate) mod index_share;
 mod joining;
-pub(crate) mod knock;
 mod own;
-pub(crate) mod parts;
 pub(crate) mod replacement;
+pub(crate) mod sibling;
 pub(crate) mod strangers;
 pub(crate) mod terminal;

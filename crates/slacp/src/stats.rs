@@ -8,11 +8,6 @@ use units::{BitRate, ByteCount};
 
 use crate::{EcnState, Overload, RateState};
 
-/// Assumed overhead of a map entry, in bytes. A node of a `BTreeMap` has room for 11 entries and is
-/// half full after insertions in order: 24 bytes of number and box take 48, and the allocator adds
-/// 16 for what the box holds.
-pub(crate) const ENTRY: usize = 64;
-
 /// One of the links of a session ([`Config::links`](crate::Config::links)).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkStats {
@@ -230,4 +225,26 @@ pub struct StreamStats {
     pub held_to_read: u64,
     /// Bytes received in packets that FEC restored here.
     pub recovered: u64,
+}
+
+/// The size of an endpoint's state, beyond the memory of its sessions
+/// ([`Stats::held`](crate::Stats::held)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Footprint {
+    /// Number of sessions.
+    pub sessions: usize,
+    /// Handshakes in progress, at most one for each allowed terminal.
+    pub handshakes: usize,
+    /// Handshake datagrams queued for the link, at most 2,048.
+    pub waiting: usize,
+}
+
+/// What a hub has spent on handshake datagrams, including forged ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effort {
+    /// HMACs computed to check knocks and cookies and to seal answers.
+    pub hashes: u64,
+    /// Initiations decrypted. Each takes two Diffie–Hellman operations, which cost far more than a
+    /// hash.
+    pub handshakes: u64,
 }

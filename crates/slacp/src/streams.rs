@@ -13,11 +13,10 @@ use self::flow::{Limits, Pace, RecvCredit, SendCredit};
 use self::milestones::Milestones;
 use self::recv_buffer::{GAP_COST, RecvBuffer, Violation};
 use self::send_buffer::SendBuffer;
-use crate::scheduler::{ClassId, FairQueue};
-use crate::spare::Spare as _;
-use crate::stats::ENTRY;
+use crate::scheduler::FairQueue;
+use crate::spare::{ENTRY, Spare as _};
 use crate::wire::frame::Frame;
-use crate::{Event, ResetReason, StreamId, StreamStats};
+use crate::{ClassId, Event, ResetReason, StreamId, StreamStats};
 
 pub(crate) mod budget;
 mod commands;

@@ -2,37 +2,10 @@
 
 use core::time::Duration;
 
-use thiserror::Error;
 use units::ByteCount;
 
-use crate::scheduler::ClassId;
-
-/// Identifies a packet channel of a session: 0 to 31, the same on both sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChannelId(pub(crate) u8);
-
-/// One more than the highest channel number.
-pub(crate) const CHANNELS: u8 = 32;
-
-/// Maximum deadline of a channel.
-pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(10);
-
-impl ChannelId {
-    /// The channel with this number; `None` beyond 31.
-    pub const fn new(number: u8) -> Option<Self> {
-        if number < CHANNELS { Some(Self(number)) } else { None }
-    }
-
-    /// The channel's number.
-    pub const fn number(self) -> u8 {
-        self.0
-    }
-
-    /// The channel's bit in a channel mask.
-    pub(crate) const fn bit(self) -> u32 {
-        1 << self.0
-    }
-}
+use crate::ClassId;
+use crate::wire::frame::MAX_DEADLINE;
 
 /// How a channel handles losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,70 +103,4 @@ impl ChannelConfig {
             ..Self::new(ErrorControl::Arq)
         }
     }
-}
-
-/// Why a class or channel was not added to a configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The configuration lacks the channel's class.
-    #[error("channel {channel}: there is no class {class}, only {classes} classes", channel = .channel.0, class = .class.0)]
-    NoClass {
-        /// The channel.
-        channel: ChannelId,
-        /// Its class.
-        class: ClassId,
-        /// Number of classes.
-        classes: usize,
-    },
-    /// The channel's deadline is too long.
-    #[error("channel {channel}: the deadline {deadline:?} exceeds {MAX_DEADLINE:?}", channel = .channel.0)]
-    Deadline {
-        /// The channel.
-        channel: ChannelId,
-        /// Its deadline.
-        deadline: Duration,
-    },
-    /// The maximum number of classes is reached.
-    #[error("there are already {most} classes")]
-    TooManyClasses {
-        /// The maximum.
-        most: usize,
-    },
-    /// A guarantee or maximum of 0 bit/s.
-    #[error("a class has a rate of 0 bit/s: expected a rate above 0, or none")]
-    NoRate,
-    /// There is no such code point.
-    #[error("the code point of a class is {dscp}: expected 0 to 63")]
-    Dscp {
-        /// The code point.
-        dscp: u8,
-    },
-    /// The weight is outside 1 to 1000.
-    #[error("the weight of a class is {weight}: expected 1 to 1000")]
-    Weight {
-        /// The weight.
-        weight: u16,
-    },
-}
-
-/// Why a packet was not sent on a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ChannelError {
-    /// The session does not exist or is over.
-    #[error("no such session")]
-    NoSession,
-    /// The configuration lacks the channel.
-    #[error("no such channel")]
-    NoChannel,
-    /// The peer does not receive this channel.
-    #[error("the peer has no such channel")]
-    PeerHasNone,
-    /// The packet is empty or exceeds the maximum size of an IP packet.
-    #[error("a packet of {size} bytes: expected 1 to 65,535")]
-    Size {
-        /// Its size in bytes.
-        size: usize,
-    },
 }

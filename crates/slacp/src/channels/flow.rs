@@ -1,6 +1,6 @@
 //! Maps IP packets to flows.
 
-use super::LANES;
+use crate::wire::frame::LANES;
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;

@@ -17,9 +17,6 @@ mod layout;
 mod tests;
 
 pub(crate) use compressor::{Compressor, Form};
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use context::Inner;
-pub(crate) use context::Profile;
 pub(crate) use decompressor::{Decompressor, Rebuilt};
 
 /// Number of contexts that this side keeps for its peer, announced by parameter 17.

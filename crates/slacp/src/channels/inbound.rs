@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use units::{ByteCount, Instant};
 
-use super::{ChannelConfig, ChannelId, Rebuilt};
+use super::{ChannelConfig, Rebuilt};
+use crate::ChannelId;
 use crate::event_log::{EventLog, LogEvent, Unit};
-use crate::spare::Spare as _;
-use crate::stats::{ChannelStats, ENTRY};
+use crate::spare::{ENTRY, Spare as _};
+use crate::stats::ChannelStats;
 use crate::wire::frame::{Announcement, Gone, Packet, TruncatedOffset};
 use lane::{Lanes, Outcome};
 

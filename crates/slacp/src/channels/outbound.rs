@@ -8,12 +8,13 @@ use units::{ByteCount, Instant};
 
 use super::codel::{CoDel, CoDelParams};
 use super::piece::{Fit, Piece, Room};
-use super::{ChannelConfig, ChannelError, ChannelId, MAX_PACKET, QueueDiscipline, flow};
+use super::{ChannelConfig, QueueDiscipline, flow};
 use crate::event_log::{DropReason, EventLog, LogEvent, Unit};
-use crate::scheduler::{Backlog, ClassId, FairQueue};
+use crate::scheduler::{Backlog, FairQueue};
 use crate::spare::Spare as _;
 use crate::stats::ChannelStats;
-use crate::wire::frame::{CHANNEL_SIZE, Gone};
+use crate::wire::frame::{CHANNEL_SIZE, Gone, MAX_DEADLINE, MAX_PACKET};
+use crate::{ChannelError, ChannelId, ClassId};
 
 /// Identifies a lane of a channel.
 type LaneId = (ChannelId, u8);
@@ -509,5 +510,5 @@ impl Sender {
 /// How long after the first transmission of a packet a retransmission is useful: as long as the
 /// receiver waits for it.
 fn wait(config: &ChannelConfig) -> Duration {
-    if config.deadline.is_zero() { super::MAX_DEADLINE } else { config.deadline }
+    if config.deadline.is_zero() { MAX_DEADLINE } else { config.deadline }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use units::Instant;
 
 use super::ErrorControl;
-use super::config::ChannelId;
+use crate::ChannelId;
+use crate::event_log::Unit;
 use crate::wire::frame::{Gone, Packet, Part, TruncatedOffset};
 
 /// Minimum size of a part in bytes, except for the last of a packet.
@@ -104,6 +105,12 @@ impl Piece {
 
     fn part(&self, range: Range<usize>) -> Self {
         Self { range, ..self.clone() }
+    }
+}
+
+impl From<&Piece> for Unit {
+    fn from(piece: &Piece) -> Self {
+        Self::Packet { channel: piece.channel, lane: piece.lane, sequence: piece.sequence }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A hub in several parts, each an endpoint for a thread of its own ([`crate::setup::parts`]).
+//! A hub in several parts, each an endpoint for a thread of its own ([`crate::parts`]).
 //!
 //! They share the rate of the link (`fixed`, and as reported by a modem) without asking each other
 //! before each packet: their owner keeps until when all of them together have used it ([`use_link`]),
@@ -12,12 +12,12 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use units::Instant;
 
-use super::schedule::STEPS;
-use super::{Core, Endpoint, Role};
+use super::{Endpoint, Role};
 use crate::keys::secret::{Secret, draw};
+use crate::parts::{Handover, Part};
+use crate::sessions::{Core, STEPS};
 use crate::setup::gate::Gate;
 use crate::setup::hub::Hub;
-use crate::setup::parts::{Handover, Part};
 use crate::{Config, KeyPair, PublicKey};
 
 /// How a part of a hub uses the link.

@@ -9,8 +9,8 @@ mod several_hubs;
 mod siblings;
 
 use super::*;
-use crate::setup::handshake::Message;
-use crate::setup::knock::KnockKey;
+use crate::handshake::Message;
+use crate::handshake::knock::KnockKey;
 use crate::wire::packet::INITIATION_COOKIE;
 use crate::{
     CloseReason, Destination, DownReason, Farewell, Footprint, Host, HostName, Open, Rate, Read,

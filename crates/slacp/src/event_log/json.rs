@@ -121,7 +121,7 @@ mod tests {
     use units::Instant;
 
     use super::*;
-    use crate::channels::ChannelId;
+    use crate::ChannelId;
     use crate::{SessionId, StreamId};
 
     fn line(event: LogEvent) -> String {

@@ -8,10 +8,11 @@ use rand_core::SeedableRng;
 use units::{BitRate, Instant, RangeSet};
 
 use super::Choices;
+use crate::handshake::knock::KnockKey;
+use crate::handshake::{Initiator, Params, Responder};
+use crate::keys::phases::Keys;
 use crate::keys::phases::Phases;
 use crate::keys::secret::draw;
-use crate::setup::handshake::{Initiator, Keys, Params, Responder};
-use crate::setup::knock::KnockKey;
 use crate::streams::flow::Limits;
 use crate::wire::open::Openings;
 use crate::wire::packet::{self, Datagram, Header, Index};

@@ -5,12 +5,13 @@ use core::time::Duration;
 use std::net::SocketAddr;
 
 use super::Choices;
-use crate::channels::{ChannelId, Inner, Profile};
+use crate::ChannelId;
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{
     self, Announcement, CompressedPacket, ContextPacket, Frame, Gone, Packet, Part, Repair, Report,
     ReportedTimes, TruncatedOffset,
 };
+use crate::wire::profile::{Inner, Profile};
 use crate::{CloseReason, Destination, Host, HostName, Open, ResetReason, StreamId};
 
 /// Appends any frame at all of a side that has sealed and heard packets up to

@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use units::Instant;
 
-use crate::channels::{ChannelId, Compressor, Decompressor, Form};
+use crate::ChannelId;
+use crate::channels::{Compressor, Decompressor, Form};
 use crate::wire::frame::{self, CompressedPacket, Frame};
 
 /// Both sides of a hop that keeps the order.

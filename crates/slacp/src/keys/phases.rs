@@ -13,7 +13,6 @@ use zeroize::Zeroizing;
 
 use crate::keys::crypto::{Cipher, PacketKey};
 use crate::keys::secret::{Secret, draw, x25519};
-use crate::setup::handshake::Keys;
 use crate::wire::frame::Frame;
 use crate::wire::packet::Header;
 
@@ -55,6 +54,17 @@ pub(crate) enum WornOut {
     Sealed { sealed: u64 },
     #[error("{forged} packets under one key are forged")]
     Forged { forged: u64 },
+}
+
+/// The result of a completed handshake.
+pub(crate) struct Keys {
+    pub(crate) cipher: Cipher,
+    pub(crate) send: PacketKey,
+    pub(crate) recv: PacketKey,
+    /// The session's name, the same on both sides.
+    pub(crate) name: u64,
+    /// Chaining key: later keys are derived from it and from fresh secrets.
+    pub(crate) chain: Secret,
 }
 
 /// The keys in use. The terminal offers and the hub answers, so offers never cross.

@@ -27,6 +27,16 @@ const AGAIN_HORIZON: f64 = 128.0;
 /// Maximum gap between packets for which the link counts as observed.
 const UNOBSERVED: Duration = Duration::from_millis(100);
 
+/// What became of a packet on the link. One restored by FEC counts as lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fate {
+    /// When it was sent.
+    pub(crate) time: Instant,
+    /// Size of the IP packet in bytes.
+    pub(crate) size: u16,
+    pub(crate) lost: bool,
+}
+
 /// Measures from the fates of packets, in sending order. Packets that the peer restored by FEC
 /// count as lost, because the link did lose them.
 ///

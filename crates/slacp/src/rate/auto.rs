@@ -13,18 +13,17 @@ use core::time::Duration;
 use units::{BitRate, ByteCount, Instant};
 
 use super::arrivals::{Arrival, Arrivals, Window, micros};
+use super::constants::{PACKET, SLOWEST};
 use super::law::Law;
-use super::train::{Measured, Train, Unmeasured};
+use super::train::{Measured, Plan, Train, Unmeasured};
 use super::trust::{Claim, Trust, Word};
-use super::{Allowance, PathMemory, RateState, Spent};
+use super::{Allowance, PathMemory, Spent};
+use crate::RateState;
 use crate::pacer::Pacer;
 use cruise::{Cruise, Initial, Passed};
 use member::Member;
 use padding::Padding;
 use start::Start;
-
-/// A full packet in bits, for limits that count packets.
-pub(super) const PACKET: f64 = 12_000.0;
 
 /// Rate of a train that is to find an unknown rate, in bit/s.
 const TRAIN_RATE: f64 = 2e9;
@@ -52,9 +51,6 @@ const HELD: Duration = Duration::from_millis(25);
 /// A link that falls below this part of its rate takes longer to send each packet, and one that rises
 /// by as much takes as long as before.
 const SLOWER: f64 = 0.75;
-
-/// Minimum rate at which a session paces itself, in bit/s, whatever it measures.
-pub(super) const SLOWEST: f64 = 10_000.0;
 
 /// What an acknowledgement says.
 #[derive(Debug)]
@@ -600,16 +596,6 @@ impl Auto {
         .max(SLOWEST);
         self.pacer.set_rate(now, BitRate::from_bits_per_second(self.rate as u64));
     }
-}
-
-/// A train to be sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Plan {
-    packets: usize,
-    /// Rate in bit/s.
-    rate: f64,
-    /// Size of a packet of padding, in bytes.
-    padding: usize,
 }
 
 /// How long ago something was, in µs; bounded, because a peer may claim any time.

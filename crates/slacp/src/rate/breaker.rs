@@ -83,8 +83,8 @@ use units::{BitRate, Instant};
 
 use self::interval::{Interval, Measured};
 use self::overload::Detector;
-pub use self::overload::Overload;
-use crate::recovery::sent::Fate;
+use crate::Overload;
+use crate::path::loss::Fate;
 
 /// Share of the bytes, in percent, beyond which an interval's losses are excessive.
 const EXCESS: u64 = 75;

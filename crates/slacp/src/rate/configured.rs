@@ -4,10 +4,10 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use super::RateError;
-use super::breaker::{Breaker, Change, Overload};
+use super::breaker::{Breaker, Change};
 use crate::pacer::{BURST, Pacer};
-use crate::recovery::sent::Fate;
+use crate::path::loss::Fate;
+use crate::{Overload, RateError};
 
 /// The configured rate, and the one reported by the modem until it expires. A circuit breaker
 /// lowers it if it is several times too high.

@@ -7,6 +7,7 @@
 //! Not modelled: a path that changes ECT(0) to CE without congestion, and a peer that conceals
 //! marks. Both look like an honest path with more or less congestion.
 
+use crate::EcnState;
 use crate::wire::ecn::{Ecn, EcnCounts};
 
 /// Number of acknowledgements that report a change of the counts, because one may be lost.
@@ -19,22 +20,6 @@ const TESTS: u32 = 10;
 /// acknowledgements: a few of those that carried counts may have been lost.
 const UNCOUNTED_PACKETS: u64 = 10;
 const UNCOUNTED_REPORTS: u32 = 3;
-
-/// What a session knows about ECN on the path from this side to the peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum EcnState {
-    /// Not used: the rate is not measured, or one of the sides does not know ECN.
-    #[default]
-    Off,
-    /// A few packets have ECT(0), to test the path.
-    Testing,
-    /// The path carries ECT(0), and all packets with data have it.
-    Capable,
-    /// The path clears the codepoint or loses such packets, or the peer's counts are wrong. No
-    /// packet of this session has ECT(0) any more.
-    Failed,
-}
 
 /// Codepoints received, and when to report them.
 #[derive(Debug, Default)]

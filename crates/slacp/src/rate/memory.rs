@@ -6,8 +6,9 @@ use std::net::IpAddr;
 
 use units::{BitRate, Instant};
 
+use super::constants::SLOWEST;
 use crate::PublicKey;
-use crate::setup::gate::network;
+use crate::networks::network;
 
 /// Maximum age of a memory.
 const MEMORY_AGE: Duration = Duration::from_secs(86_400);
@@ -60,7 +61,7 @@ impl PathMemory {
     fn is_of_use(&self) -> bool {
         let round_trips = Duration::from_micros(10)..Duration::from_secs(100);
         self.age <= MEMORY_AGE
-            && self.capacity.bits_per_second() >= super::auto::SLOWEST as u64
+            && self.capacity.bits_per_second() >= SLOWEST as u64
             && round_trips.contains(&self.min_rtt)
     }
 }

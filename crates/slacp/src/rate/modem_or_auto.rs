@@ -27,8 +27,9 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use super::auto::{Auto, SLOWEST};
+use super::auto::Auto;
 use super::configured::ConfiguredRate;
+use super::constants::SLOWEST;
 use super::{Law, PathMemory};
 
 /// Over how long the use of a session is averaged: several times the packets of the slowest link.

@@ -19,6 +19,16 @@ const FEWEST: usize = 4;
 /// Minimum duration of the arrival in µs: the peer's clock and its readings are no more precise.
 const FASTEST: i64 = 40;
 
+/// A train to be sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Plan {
+    pub(super) packets: usize,
+    /// Rate in bit/s.
+    pub(super) rate: f64,
+    /// Size of a packet of padding, in bytes.
+    pub(super) padding: usize,
+}
+
 /// A train that is being sent or has been sent.
 #[derive(Debug)]
 pub(crate) struct Train {

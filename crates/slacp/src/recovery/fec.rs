@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 use units::RangeSet;
 
-use crate::spare::Spare as _;
-use crate::stats::ENTRY;
+use crate::spare::{ENTRY, Spare as _};
 use crate::wire::frame::Repair;
 
 /// Maximum number of sources per block. Bounds the work of one decoding.

@@ -8,8 +8,7 @@ use units::{Instant, RangeSet};
 
 use crate::recovery::Recovery;
 use crate::recovery::sent::REORDER_THRESHOLD;
-use crate::spare::Spare as _;
-use crate::stats::ENTRY;
+use crate::spare::{ENTRY, Spare as _};
 use crate::wire::frame::{Report, ReportedTimes};
 use crate::wire::varint;
 

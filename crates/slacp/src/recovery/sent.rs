@@ -8,13 +8,14 @@ use slab::Slab;
 use smallvec::SmallVec;
 use units::Instant;
 
+use crate::ChannelId;
 use crate::StreamId;
-use crate::channels::{ChannelId, Piece};
+use crate::channels::Piece;
+use crate::path::loss::Fate;
 use crate::path::pmtu::MtuProbe;
 use crate::path::reordering::Reordering;
 use crate::recovery::Recovery;
-use crate::spare::Spare as _;
-use crate::stats::ENTRY;
+use crate::spare::{ENTRY, Spare as _};
 use crate::wire::frame::{Ack, Frame, Gone};
 
 /// A packet is lost when one sent this many packets later has arrived (RFC 9002 §6.1.1) and the
@@ -99,16 +100,6 @@ enum Slot {
     Untracked,
     /// Acknowledged or lost.
     Done(Fate),
-}
-
-/// What became of a packet on the link. One restored by FEC counts as lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fate {
-    /// When it was sent.
-    pub(crate) time: Instant,
-    /// Size of the IP packet in bytes.
-    pub(crate) size: u16,
-    pub(crate) lost: bool,
 }
 
 /// A packet declared lost whose acknowledgement may still come.

@@ -2,19 +2,10 @@
 
 use units::BitRate;
 
-use crate::channels::ConfigError;
+use crate::ConfigError;
 
 /// Maximum number of classes in a configuration.
 pub(crate) const MAX_CLASSES: usize = 64;
-
-/// Identifies a class of a [`Config`](crate::Config).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct ClassId(pub(crate) u8);
-
-impl ClassId {
-    /// The class of all traffic not assigned to another one.
-    pub const DEFAULT: Self = Self(0);
-}
 
 /// The share of a session's rate that a traffic class gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,9 +18,8 @@ use units::{BitRate, Instant, earliest};
 
 use super::{Envelope, LEAST_RTT, Session, Wake, unsent};
 use crate::links::{Turn, View, most_waiting, turns};
+use crate::networks::network;
 use crate::pacer::{BURST, Pacer};
-use crate::setup::gate::network;
-use crate::setup::replacement::Present;
 use crate::stats::Stats;
 use crate::streams::flow::Pace;
 use crate::wire::ecn::Ecn;
@@ -30,6 +29,19 @@ use crate::{CloseReason, DownReason, Event, LinkStats};
 
 /// A member does not end by its own outage; the session does when no link works for long enough.
 const NEVER: Duration = Duration::from_secs(1 << 32);
+
+/// The session that a newcomer wants to replace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Present {
+    /// When a packet of it last came.
+    pub(crate) heard: Instant,
+    /// When the newest packet left that it has acknowledged.
+    pub(crate) acknowledged: Instant,
+    /// Maximum time for one answer, if nothing is lost.
+    pub(crate) patience: Duration,
+    /// Whether the newcomer comes from its network (a /24 or /48).
+    pub(crate) is_near: bool,
+}
 
 /// What a member knows of its place among the links.
 pub(super) struct Seat {

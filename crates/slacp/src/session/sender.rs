@@ -14,8 +14,7 @@ use crate::recovery::Recovery;
 use crate::recovery::planner::Planner;
 use crate::recovery::sent::{Cargo, SentPacket, SentPackets};
 use crate::scheduler::Scheduler;
-use crate::spare::Spare as _;
-use crate::stats::ENTRY;
+use crate::spare::{ENTRY, Spare as _};
 use crate::streams::flow::Limits;
 
 /// A SETTLED frame is sent at least once in this many packets.

@@ -11,7 +11,7 @@ use crate::channels::ErrorControl;
 use crate::keys::crypto::{BLOCK, Cipher, PacketKey};
 use crate::keys::phases::KeyLimits;
 use crate::recovery::fec::{Block, MAX_BLOCK, MAX_REPAIRS, MAX_STRIDE, PendingRepair, REPAIR_HEAD};
-use crate::stats::ENTRY;
+use crate::spare::ENTRY;
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame;
 use crate::wire::frame::{

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use crate::endpoint::{Core, Owner};
+use crate::handshake::knock::KnockKey;
+use crate::handshake::{HandshakeError, Initiator};
 use crate::session::{Peer, Session};
-use crate::setup::handshake::{HandshakeError, Initiator};
+use crate::sessions::{Core, Owner};
 use crate::setup::joining::{Joining, Target};
-use crate::setup::knock::{KnockKey, Mac};
-use crate::wire::packet::{self, Echo, Header, Index, VERSION};
+use crate::wire::packet::{self, Echo, Header, Index, Mac, VERSION};
 use crate::{MOST_LINKS, Notice, PublicKey, SessionId};
 
 /// How long a terminal waits after a refusal by the hub, and how long it ignores further hints that

@@ -11,7 +11,9 @@ use rand_core::Rng;
 use ring::hmac;
 use units::Instant;
 
-use crate::setup::knock::{self, Mac};
+use crate::handshake::knock;
+use crate::networks::network;
+use crate::wire::packet::{MAC, Mac};
 
 /// A cookie is valid in the period in which it was made and in the next one.
 const COOKIE_PERIOD: Duration = Duration::from_secs(120);
@@ -156,18 +158,10 @@ impl Gate {
 }
 
 /// Sent by a terminal that has no cookie yet.
-const NO_COOKIE: Mac = [0; knock::MAC];
+const NO_COOKIE: Mac = [0; MAC];
 
 fn period(now: Instant) -> u64 {
     now.as_nanos() / COOKIE_PERIOD.as_nanos() as u64
-}
-
-/// The /24 or /48 of an address: a sender with one address may have many of its network.
-pub fn network(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(ip) => IpAddr::V4((ip.to_bits() & !0xff).into()),
-        IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & !((1 << 80) - 1)).into()),
-    }
 }
 
 fn bits(ip: IpAddr) -> u128 {

@@ -9,21 +9,21 @@ use std::net::{IpAddr, SocketAddr};
 use units::{ByteCount, Instant};
 
 use self::rivals::Rivalry;
-use crate::endpoint::{Core, Owner};
+use crate::handshake::knock::KnockKey;
+use crate::handshake::{self, Params, Responder};
 use crate::path::rtt::FirstRtt;
 use crate::session::{self, Peer, Session};
+use crate::sessions::{Core, Owner};
+use crate::setup::dispatch::Dispatch;
 use crate::setup::foreign::Reported;
 use crate::setup::gate::Gate;
-use crate::setup::handshake::{self, Params, Responder};
-use crate::setup::knock::{KnockKey, MAC, Mac};
 use crate::setup::own::OwnConfigs;
-use crate::setup::parts::{Dispatch, Handover};
 use crate::setup::replacement::Replacement;
 use crate::setup::strangers::{Stranger, Strangers};
-use crate::wire::packet::{self, Datagram, Echo, Header, Index, VERSION};
+use crate::wire::packet::{self, Datagram, Echo, Header, Index, MAC, Mac, VERSION};
 use crate::{
-    AggregateId, CloseReason, Config, Contact, Effort, KeyPair, MOST_LINKS, Notice, PublicKey,
-    Rate, SessionId, Sibling,
+    AggregateId, CloseReason, Config, Contact, Effort, Handover, KeyPair, MOST_LINKS, Notice,
+    PublicKey, Rate, SessionId, Sibling,
 };
 
 /// How long an answered handshake waits for the terminal's first packet.

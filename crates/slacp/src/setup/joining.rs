@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use crate::SessionId;
-use crate::endpoint::{Core, Owner};
+use crate::handshake::knock::KnockKey;
+use crate::handshake::{Initiator, Params};
 use crate::session::{Peer, Session};
-use crate::setup::handshake::{Initiator, Params};
-use crate::setup::knock::{KnockKey, Mac};
-use crate::wire::packet::Index;
+use crate::sessions::{Core, Owner};
+use crate::wire::packet::{Index, Mac};
 
 /// How long a terminal waits after the hub has refused a link.
 const PAUSE: Duration = Duration::from_secs(5);

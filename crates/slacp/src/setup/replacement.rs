@@ -6,6 +6,8 @@ use core::time::Duration;
 
 use units::Instant;
 
+use crate::session::Present;
+
 /// Minimum and maximum time for which a newcomer is held off; it doubles each time.
 const HOLD_LEAST: Duration = Duration::from_secs(5);
 const HOLD_MOST: Duration = Duration::from_secs(300);
@@ -33,19 +35,6 @@ pub(crate) struct Replacement {
     held_until: Instant,
     /// When the session was last asked because of an initiation that is held off.
     asked: Option<Instant>,
-}
-
-/// The session that a newcomer wants to replace.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Present {
-    /// When a packet of it last came.
-    pub(crate) heard: Instant,
-    /// When the newest packet left that it has acknowledged.
-    pub(crate) acknowledged: Instant,
-    /// Maximum time for one answer, if nothing is lost.
-    pub(crate) patience: Duration,
-    /// Whether the newcomer comes from its network (a /24 or /48).
-    pub(crate) is_near: bool,
 }
 
 impl Present {

@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 
 use units::Instant;
 
-use crate::endpoint::Core;
+use crate::sessions::Core;
 use crate::setup::association::Association;
-use crate::setup::knock::Mac;
-use crate::wire::packet::{Echo, Header, Index};
+use crate::wire::packet::{Echo, Header, Index, Mac};
 use crate::{PublicKey, SessionId};
 
 /// The hubs of a terminal. A datagram finds its association by an index, or by what only one hub can

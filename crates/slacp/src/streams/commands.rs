@@ -7,7 +7,7 @@ use super::pieces::Room;
 use super::recv_buffer::RecvBuffer;
 use super::send_buffer::SendBuffer;
 use super::{Resetting, Stream, Streams};
-use crate::scheduler::ClassId;
+use crate::ClassId;
 use crate::streams::budget::Usage;
 use crate::wire::frame::Frame;
 use crate::{Destination, Open, Read, ResetReason, StreamError, StreamId, client_network};

@@ -11,8 +11,8 @@ use crate::{CloseReason, ResetReason, StreamId};
 
 pub(crate) use ack::{Ack, Report, ReportedTimes, write_ack, write_link_ack};
 pub(crate) use channel::{
-    Announcement, CHANNEL_SIZE, Compressed, CompressedPacket, ContextPacket, Gone, Packet, Part,
-    drop_length,
+    Announcement, CHANNEL_SIZE, Compressed, CompressedPacket, ContextPacket, Gone, LANES,
+    MAX_DEADLINE, MAX_PACKET, Packet, Part, drop_length,
 };
 use channel::{CHANNEL, COMPRESSED, COMPRESSED_CHANGED, COMPRESSED_LEN, CONTEXT, GONE};
 use channel::{PACKET, PACKET_LEN, PACKET_PART};

@@ -1,7 +1,7 @@
 //! What a stream is opened for: the TCP connection it carries.
 
 use core::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// What a new stream carries: a TCP connection to an address or, with [`Destination`], possibly to a
 /// host name; or a question for the peer's resolver; or a bundle for its bundle agent.
@@ -26,15 +26,6 @@ impl<D> Open<D> {
 impl From<Open> for Open<Destination> {
     fn from(open: Open) -> Self {
         open.to(open.destination.into())
-    }
-}
-
-/// What counts as one client: an IPv4 address, or the /64 of an IPv6 address, since a client chooses
-/// the rest (RFC 4291 §2.5.1).
-pub fn client_network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        v4 @ IpAddr::V4(_) => v4,
-        IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & !u128::from(u64::MAX)).into()),
     }
 }
 
@@ -222,15 +213,6 @@ impl Openings {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_client_is_one_whatever_it_calls_itself_in_its_network() {
-        let of = |text: &str| client_network(text.parse().unwrap());
-        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
-        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
-    }
 
     #[test]
     fn names_are_what_a_resolver_may_be_asked_for() {

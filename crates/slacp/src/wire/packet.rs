@@ -1,7 +1,5 @@
 //! The kinds of datagrams and their headers (`docs/slacp.md`, Packets).
 
-use crate::setup::knock::{MAC, Mac};
-
 /// The protocol version, sent in every handshake datagram.
 pub(crate) const VERSION: u8 = 2;
 
@@ -31,6 +29,11 @@ pub(crate) const NO_INDEX: Index = 0;
 /// The part of an initiation that a *versions* answer echoes: its third and fourth byte, in every
 /// version of the protocol.
 pub(crate) type Echo = [u8; 2];
+
+/// A keyed hash, truncated to 16 bytes.
+pub(crate) type Mac = [u8; MAC];
+/// Length of a [`Mac`] in bytes.
+pub(crate) const MAC: usize = 16;
 
 /// A datagram split into header and body, not yet authenticated.
 #[derive(Debug, PartialEq, Eq)]

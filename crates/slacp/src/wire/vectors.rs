@@ -14,13 +14,14 @@ use rand_core::{Rng, SeedableRng};
 use snow::HandshakeState;
 use units::BitRate;
 
-use crate::channels::{ChannelId, Inner, Profile};
+use crate::ChannelId;
+use crate::handshake::knock::KnockKey;
+use crate::handshake::{self, Message, Params, Responder, Unsupported};
 use crate::keys::crypto::{Cipher, PacketKey};
+use crate::keys::phases::Keys;
 use crate::keys::phases::{Phases, expand};
 use crate::keys::secret::{Secret, draw};
 use crate::recovery::fec::{self, Block, Decoder, PendingRepair};
-use crate::setup::handshake::{self, Keys, Message, Params, Responder, Unsupported};
-use crate::setup::knock::KnockKey;
 use crate::streams::flow::Limits;
 use crate::wire::ecn::EcnCounts;
 use crate::wire::frame::{
@@ -29,6 +30,7 @@ use crate::wire::frame::{
 };
 use crate::wire::open::Openings;
 use crate::wire::packet::{self, Header, INITIATION_BODY, Index};
+use crate::wire::profile::{Inner, Profile};
 use crate::{CloseReason, Destination, Host, HostName, KeyPair, Open, ResetReason, StreamId};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/slacp-2.toml");

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 use units::Instant;
 
-use super::context::{Changes, Context, Inner, Profile};
+use super::context::{Changes, Context};
 use super::layout::{FRONT, LONGEST, flow_key, id_counts, is_esp, is_rtp};
-use crate::channels::ChannelId;
-use crate::stats::ENTRY;
+use crate::ChannelId;
+use crate::spare::ENTRY;
+use crate::wire::profile::{Inner, Profile};
 use crate::wire::varint;
 
 /// A flow silent for this long gives its context up to another, and a context that is no longer used

@@ -1,8 +1,9 @@
 //! The receiving side: the peer's contexts, and packets rebuilt with them.
 
-use super::context::{Context, Profile};
-use crate::channels::ChannelId;
+use super::context::Context;
+use crate::ChannelId;
 use crate::wire::frame::CompressedPacket;
+use crate::wire::profile::Profile;
 
 /// The contexts of the peer.
 #[derive(Debug, Default)]

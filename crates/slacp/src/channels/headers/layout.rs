@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::context::Inner;
+use crate::wire::profile::Inner;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;

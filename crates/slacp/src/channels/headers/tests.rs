@@ -8,7 +8,7 @@ use units::Instant;
 
 use super::compressor::Place;
 use super::{Compressor, Decompressor, Form};
-use crate::channels::ChannelId;
+use crate::ChannelId;
 use crate::wire::frame::{self, Compressed, ContextPacket, Frame};
 
 const UDP: u8 = 17;

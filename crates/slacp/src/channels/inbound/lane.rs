@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use units::{Instant, RangeSet};
 
-use crate::spare::Spare as _;
-use crate::stats::ENTRY;
+use crate::spare::{ENTRY, Spare as _};
 use crate::wire::frame::{Packet, Part};
 
 /// Maximum number of gaps a lane remembers; beyond it the oldest is given up.
@@ -260,7 +259,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::channels::ChannelId;
+    use crate::ChannelId;
     use crate::wire::frame::TruncatedOffset;
 
     fn packet(sequence: u64, part: Option<Part>, data: &[u8]) -> Packet<'_> {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use crate::recovery::sent::Fate;
+use crate::path::loss::Fate;
 
 /// Least duration of a slot: several of the 4 ms that a late driver sends at once, and a tenth of
 /// the shortest outage (1 s) that a session does not notice at once.

@@ -19,6 +19,7 @@ use core::time::Duration;
 use units::{BitRate, Instant};
 
 use super::interval::Measured;
+use crate::Overload;
 
 /// Losses in percent beyond which an interval may be overloaded.
 const LOSS: u64 = 5;
@@ -28,21 +29,6 @@ const QUEUE: Duration = Duration::from_millis(20);
 /// How many intervals, and how long, in a row it takes to believe it, or the contrary.
 const INTERVALS: u32 = 3;
 const PERSISTENT: Duration = Duration::from_secs(10);
-
-/// A configured or reported rate that exceeds the link.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Overload {
-    /// The configured or reported rate.
-    pub rate: BitRate,
-    /// What the link carries of it.
-    pub carries: BitRate,
-    /// Share of the bytes that are lost, 0 to 1.
-    pub loss: f64,
-    /// Smoothed round-trip time.
-    pub rtt: Duration,
-    /// The shortest smoothed round-trip time so far.
-    pub base_rtt: Duration,
-}
 
 /// Judges intervals, one after the other.
 #[derive(Debug, Default)]

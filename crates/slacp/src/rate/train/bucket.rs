@@ -6,7 +6,7 @@
 
 use super::{Packet, Slope, Train};
 use crate::rate::arrivals::micros;
-use crate::rate::auto::PACKET;
+use crate::rate::constants::PACKET;
 
 /// This many losses, and this share of what was sent from the first one on, are no chance.
 const LOST: (usize, f64) = (3, 0.1);

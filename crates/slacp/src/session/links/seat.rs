@@ -3,8 +3,8 @@
 use units::{ByteCount, Instant};
 
 use super::{Seat, Session};
-use crate::endpoint::portion_of;
 use crate::links::Turn;
+use crate::pacer::portion_of;
 use crate::wire::frame::Frame;
 
 impl Session {

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use super::{Hub, Tentative};
-use crate::endpoint::Core;
-use crate::setup::replacement::{FURTHER_QUESTIONS, Present, Verdict, question_interval};
+use crate::session::Present;
+use crate::sessions::Core;
+use crate::setup::replacement::{FURTHER_QUESTIONS, Verdict, question_interval};
 use crate::{Notice, PublicKey, SessionId};
 
 /// What a hub still has to do about a newcomer.

@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use super::TruncatedOffset;
-use crate::channels::{CHANNELS, ChannelId, LANES, MAX_DEADLINE, MAX_PACKET, Profile};
+use crate::ChannelId;
+use crate::ids::CHANNELS;
+use crate::wire::profile::Profile;
 use crate::wire::varint;
 
 pub(super) const CHANNEL: u8 = 0x20;
@@ -18,6 +20,16 @@ pub(super) const COMPRESSED_CHANGED: u8 = 0x02;
 
 /// Maximum size of a [`Frame::Channel`](super::Frame::Channel), in bytes.
 pub(crate) const CHANNEL_SIZE: usize = 1 + 1 + 2;
+
+/// Maximum deadline of a channel.
+pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The flows of a channel are hashed to this many lanes. Each lane is ordered on its own, so a loss
+/// delays hardly any other flow.
+pub(crate) const LANES: u8 = 64;
+
+/// Maximum size of an IP packet, in bytes.
+pub(crate) const MAX_PACKET: usize = 65_535;
 
 /// What the receiver must know of a channel: how long to wait for missing packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -257,7 +269,7 @@ mod tests {
 
     use super::super::{Frame, read};
     use super::*;
-    use crate::channels::Inner;
+    use crate::wire::profile::Inner;
 
     proptest! {
         #[test]

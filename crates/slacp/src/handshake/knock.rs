@@ -7,12 +7,7 @@ use core::cell::Cell;
 use ring::hmac;
 
 use crate::PublicKey;
-use crate::wire::packet::{self, Echo, Index};
-
-/// A keyed hash, truncated to 16 bytes.
-pub(crate) type Mac = [u8; MAC];
-/// Length of a [`Mac`] in bytes.
-pub(crate) const MAC: usize = 16;
+use crate::wire::packet::{self, Echo, Index, MAC, Mac};
 
 /// Computes and checks the knocks of a hub's terminals and the tags of the hub's answers.
 pub(crate) struct KnockKey {

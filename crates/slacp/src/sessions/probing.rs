@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::sessions::Sessions;
+use super::table::Sessions;
 use crate::SessionId;
 use crate::session::Session;
 

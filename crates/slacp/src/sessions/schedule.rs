@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use units::{ByteCount, Instant, earliest};
 
-use super::share::{Limits, SessionShare};
-use crate::SessionId;
+use super::share::Limits;
 use crate::session::{Session, Wake};
+use crate::{SessionId, SessionShare};
 
 /// What a session wants to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -110,7 +110,7 @@ impl ScheduleEntry {
 }
 
 /// Fixed point: steps of virtual time per byte and unit of weight.
-pub(super) const STEPS: u64 = 256;
+pub(crate) const STEPS: u64 = 256;
 /// The same, per byte and bit/s of a guarantee.
 const CLAIM_STEPS: u64 = 256_000_000;
 

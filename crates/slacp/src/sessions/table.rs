@@ -8,10 +8,9 @@ use units::{BitRate, Instant};
 
 use super::link::Link;
 use super::schedule::{Schedule, ScheduleEntry, Wants};
-use super::share::SessionShare;
-use crate::SessionId;
 use crate::session::{Envelope, Session, Wake};
 use crate::wire::packet::Index;
+use crate::{SessionId, SessionShare};
 
 /// How long a session may send in its turn: as long as a gateway pauses between two wake-ups. Packets for
 /// one destination leave the gateway in one call, which costs far less than one each.
@@ -52,8 +51,8 @@ struct Entry {
 
 /// A packet built by a session.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Departure {
-    pub(super) session: SessionId,
+pub(crate) struct Departure {
+    pub(crate) session: SessionId,
     pub(super) envelope: Envelope,
     /// As [`Session::shared_rate`].
     pub(super) rate: Option<BitRate>,
@@ -95,7 +94,7 @@ impl Sessions {
     }
 
     /// Mutable access to a session; marks it as touched.
-    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+    pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         let entry = self.all.get_mut(&id)?;
         if !core::mem::replace(&mut entry.touched, true) {
             self.touched.push(id);
@@ -104,19 +103,19 @@ impl Sessions {
     }
 
     /// All sessions, for reports.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         #[cfg(test)]
         self.looks.update(|looks| looks + self.all.len() as u64);
         self.all.iter().map(|(id, entry)| (*id, &entry.session))
     }
 
     /// All sessions, with the indices that their packets carry.
-    pub(super) fn with_indices(&self) -> impl Iterator<Item = (Index, &Session)> {
+    pub(crate) fn with_indices(&self) -> impl Iterator<Item = (Index, &Session)> {
         self.all.values().map(|entry| (entry.index, &entry.session))
     }
 
     /// All sessions, mutably, for commands to all.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         #[cfg(test)]
         self.looks.update(|looks| looks + self.all.len() as u64);
         let untouched = self.all.iter_mut().filter(|(_, entry)| !entry.touched);
@@ -128,14 +127,14 @@ impl Sessions {
     }
 
     /// Sets what a session gets of the link. `false` if there is no such session.
-    pub(super) fn set_share(&mut self, now: Instant, id: SessionId, share: SessionShare) -> bool {
+    pub(crate) fn set_share(&mut self, now: Instant, id: SessionId, share: SessionShare) -> bool {
         let Some(entry) = self.all.get_mut(&id) else { return false };
         self.schedule.set_share(now, id, &mut entry.scheduled, share);
         self.get_mut(id).is_some()
     }
 
     /// What a session gets of the link.
-    pub(super) fn share(&self, id: SessionId) -> Option<SessionShare> {
+    pub(crate) fn share(&self, id: SessionId) -> Option<SessionShare> {
         self.all.get(&id).map(|entry| entry.scheduled.limits().share())
     }
 
@@ -183,28 +182,28 @@ impl Sessions {
     }
 
     /// The first session with an event.
-    pub(super) fn with_event(&self) -> Option<SessionId> {
+    pub(crate) fn with_event(&self) -> Option<SessionId> {
         self.schedule.event()
     }
 
     /// The first session with a packet for the owner.
-    pub(super) fn with_packet(&self) -> Option<SessionId> {
+    pub(crate) fn with_packet(&self) -> Option<SessionId> {
         self.schedule.packet()
     }
 
     /// The session with the oldest log entry.
-    pub(super) fn with_log(&self) -> Option<SessionId> {
+    pub(crate) fn with_log(&self) -> Option<SessionId> {
         self.schedule.log()
     }
 
     /// Where the next packet stands in fair queueing.
-    pub(super) fn next_turn(&self) -> Option<u64> {
+    pub(crate) fn next_turn(&self) -> Option<u64> {
         self.schedule.next_turn()
     }
 
     /// Gives turns to those whose time has come, after a pause not before that of `others`, the least
     /// of the other parts of the hub: a part that had nothing to send has saved nothing up.
-    pub(super) fn catch_up(&mut self, now: Instant, others: Option<u64>) {
+    pub(crate) fn catch_up(&mut self, now: Instant, others: Option<u64>) {
         self.schedule.catch_up(others);
         self.admit(now);
     }

@@ -1,4 +1,6 @@
-//! Session set-up: Noise IK (`docs/slacp.md`, Session set-up).
+//! The handshake: Noise IK (`docs/slacp.md`, Session set-up).
+
+pub(crate) mod knock;
 
 use core::time::Duration;
 
@@ -12,14 +14,14 @@ use thiserror::Error;
 use units::{BitRate, Instant};
 use zeroize::Zeroizing;
 
+use crate::handshake::knock::KnockKey;
 use crate::keys::crypto::{Cipher, PacketKey};
-use crate::keys::phases::expand;
+use crate::keys::phases::{Keys, expand};
 use crate::keys::secret::{self, Secret, Wiped, draw};
 use crate::path::rtt::FirstRtt;
-use crate::setup::knock::{KnockKey, MAC, Mac};
 use crate::streams::flow::Limits;
 use crate::wire::open::Openings;
-use crate::wire::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, VERSION};
+use crate::wire::packet::{self, INITIATION_BODY, INITIATION_COOKIE, Index, MAC, Mac, VERSION};
 use crate::wire::varint;
 use crate::{KeyPair, PublicKey, jitter};
 
@@ -230,17 +232,6 @@ pub(crate) enum HandshakeError {
     Unsupported(#[from] Unsupported),
     #[error("the hub does not know parameter {parameter}")]
     Refused { parameter: u64 },
-}
-
-/// The result of a completed handshake.
-pub(crate) struct Keys {
-    pub(crate) cipher: Cipher,
-    pub(crate) send: PacketKey,
-    pub(crate) recv: PacketKey,
-    /// The session's name, the same on both sides.
-    pub(crate) name: u64,
-    /// Chaining key: later keys are derived from it and from fresh secrets.
-    pub(crate) chain: Secret,
 }
 
 fn keys(mut state: Wiped<HandshakeState>, initiator: bool, cipher: Cipher) -> Keys {

@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 
 use units::Instant;
 
-use super::Core;
-use super::sessions::Sessions;
+use super::table::Sessions;
 use crate::rate::{Aggregate, AggregateId, SharedLink};
 use crate::session::Session;
 use crate::{PublicKey, SessionId, SessionShare};
 
 /// The aggregates of a hub.
 #[derive(Debug, Default)]
-pub(super) struct Aggregates {
+pub(crate) struct Aggregates {
     of_peer: BTreeMap<PublicKey, AggregateId>,
     of_session: BTreeMap<SessionId, AggregateId>,
     links: BTreeMap<AggregateId, (SharedLink, Aggregate)>,
@@ -63,12 +62,44 @@ impl Aggregates {
         }
     }
 
+    /// Applies which peers share a link, also to existing sessions.
+    pub(super) fn set(
+        &mut self,
+        now: Instant,
+        of_peer: BTreeMap<PublicKey, AggregateId>,
+        sessions: &mut Sessions,
+    ) {
+        self.of_peer = of_peer;
+        let ids: Vec<SessionId> = sessions.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            self.move_session(now, id, sessions);
+        }
+        let used = |id: &AggregateId| self.of_peer.values().any(|used| used == id);
+        self.links.retain(|id, _| used(id));
+    }
+
+    fn move_session(&mut self, now: Instant, id: SessionId, sessions: &mut Sessions) {
+        let Some(session) = sessions.get_mut(id) else { return };
+        let wanted = self.of_peer.get(&session.peer.key);
+        if self.of_session.get(&id) == wanted {
+            return;
+        }
+        if let Some(auto) = session.auto() {
+            auto.set_link(now, None);
+        }
+        self.remove(id);
+        let share = sessions.share(id).unwrap_or_default();
+        if let Some(session) = sessions.get_mut(id) {
+            self.add(now, id, session, share);
+        }
+    }
+
     /// Whether sessions with this peer share a link.
     pub(super) fn has_peer(&self, peer: &PublicKey) -> bool {
         self.of_peer.contains_key(peer)
     }
 
-    pub(super) fn set_share(&mut self, id: SessionId, share: SessionShare) {
+    pub(crate) fn set_share(&mut self, id: SessionId, share: SessionShare) {
         let Some(aggregate) = self.of_session.get(&id) else { return };
         if let Some((_, members)) = self.links.get_mut(aggregate) {
             members.set_share(id, share);
@@ -109,36 +140,6 @@ fn compare(now: Instant, link: &SharedLink, members: &mut Aggregate, sessions: &
     for (id, grant) in members.compare(now, link, &reports) {
         if let Some(session) = sessions.get_mut(id) {
             session.take_share(now, grant);
-        }
-    }
-}
-
-impl Core {
-    /// Applies which terminals share a link, also to existing sessions.
-    pub(super) fn set_aggregates(&mut self, aggregates: BTreeMap<PublicKey, AggregateId>) {
-        self.aggregates.of_peer = aggregates;
-        let ids: Vec<SessionId> = self.sessions.iter().map(|(id, _)| id).collect();
-        for id in ids {
-            self.move_to_aggregate(id);
-        }
-        let used = |id: &AggregateId| self.aggregates.of_peer.values().any(|used| used == id);
-        self.aggregates.links.retain(|id, _| used(id));
-        self.settle();
-    }
-
-    fn move_to_aggregate(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        let wanted = self.aggregates.of_peer.get(&session.peer.key);
-        if self.aggregates.of_session.get(&id) == wanted {
-            return;
-        }
-        if let Some(auto) = session.auto() {
-            auto.set_link(self.now, None);
-        }
-        self.aggregates.remove(id);
-        let share = self.sessions.share(id).unwrap_or_default();
-        if let Some(session) = self.sessions.get_mut(id) {
-            self.aggregates.add(self.now, id, session, share);
         }
     }
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use units::{BitRate, ByteCount, Instant};
 
-use crate::pacer::{BURST, Pacer};
+use crate::pacer::{BURST, Pacer, portion_of};
 
 /// How far a part of a hub may get ahead of the others in virtual time, as bytes of a session of
 /// weight 1: a few packets, so that parts need not take turns packet by packet.
@@ -15,7 +15,7 @@ const YIELD: Duration = Duration::from_millis(2);
 
 /// Paces what leaves, and lets other parts of the hub take their turns.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     pacer: Pacer,
     /// Whether this part has had more than its share.
     is_ahead: bool,
@@ -33,7 +33,7 @@ impl Link {
     }
 
     /// When the next packet may leave.
-    pub(super) fn ready_at(&self) -> Instant {
+    pub(crate) fn ready_at(&self) -> Instant {
         let free = self.pacer.ready_at();
         if self.is_ahead { free + YIELD } else { free }
     }
@@ -44,7 +44,7 @@ impl Link {
     }
 
     /// Uses no more than this portion of the rate that is set from now on, above 0 and up to 1.
-    pub(super) fn set_portion(&mut self, portion: f64) {
+    pub(crate) fn set_portion(&mut self, portion: f64) {
         self.portion = portion;
     }
 
@@ -59,14 +59,14 @@ impl Link {
     }
 
     /// Time for which what this part has sent so far occupies the link.
-    pub(super) fn spent(&self) -> Duration {
+    pub(crate) fn spent(&self) -> Duration {
         self.spent
     }
 
     /// Follows until when all parts together have used the link, and whether this one is to let the
     /// others go first. `ours` and `theirs` are the virtual times of those that have something to
     /// send, in steps of which a byte of a session of weight 1 takes `steps`.
-    pub(super) fn follow(
+    pub(crate) fn follow(
         &mut self,
         free_at: Instant,
         (ours, theirs): (Option<u64>, Option<u64>),
@@ -76,15 +76,6 @@ impl Link {
         self.is_ahead =
             ours.zip(theirs).is_some_and(|(ours, theirs)| ours > theirs + AHEAD * steps);
     }
-}
-
-/// A portion of a rate; of a rate above 0, at least 1 bit/s.
-pub(crate) fn portion_of(rate: BitRate, portion: f64) -> BitRate {
-    if portion >= 1.0 {
-        return rate;
-    }
-    let bits = rate.bits_per_second();
-    BitRate::from_bits_per_second(((bits as f64 * portion) as u64).max(bits.min(1)))
 }
 
 /// Until when a link is used that parts of a hub share: until `free_at` so far, and now by one of them

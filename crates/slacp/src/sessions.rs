@@ -1,5 +1,12 @@
 //! What hubs and terminals share: their sessions, and the order of sending.
 
+mod aggregates;
+mod link;
+mod probing;
+mod schedule;
+mod share;
+mod table;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -8,17 +15,19 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use units::{ByteCount, Instant, earliest};
 
-use super::aggregates::Aggregates;
-use super::link::Link;
-use super::probing::Turns;
-use super::sessions::{Departure, Sessions};
+use self::aggregates::Aggregates;
+use self::link::Link;
+pub use self::link::use_link;
+use self::probing::Turns;
+pub(crate) use self::schedule::STEPS;
+use self::table::{Departure, Sessions};
+use crate::handshake::{Initiator, Params};
 use crate::keys::secret::{Secret, draw};
+use crate::parts::{Handover, Part};
 use crate::path::fade::Faded;
-use crate::rate::{Allowance, Ledger, Memories, Switch};
+use crate::rate::{AggregateId, Allowance, Ledger, Memories, Switch};
 use crate::scheduler::control_dscp;
 use crate::session::{Envelope, Session, Wake, ip_udp_overhead, limits};
-use crate::setup::handshake::{Initiator, Params};
-use crate::setup::parts::{Handover, Part};
 use crate::wire::ecn::Ecn;
 use crate::wire::packet::{Index, NO_INDEX};
 use crate::{
@@ -54,52 +63,52 @@ pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) identity: KeyPair,
     pub(crate) rng: ChaCha20Rng,
-    pub(super) now: Instant,
+    pub(crate) now: Instant,
     /// The codepoint of the datagram being handled, and of the one that left last.
     pub(crate) ecn_received: Ecn,
-    pub(super) ecn_sent: Ecn,
+    pub(crate) ecn_sent: Ecn,
     /// The code point (DSCP) of the datagram that left last.
-    pub(super) dscp_sent: u8,
+    pub(crate) dscp_sent: u8,
     /// The link of the datagram that left last.
-    pub(super) link_sent: u8,
+    pub(crate) link_sent: u8,
     /// The packet that left last, if it was a session's.
-    pub(super) departed: Option<Departure>,
+    pub(crate) departed: Option<Departure>,
     /// Whether the last datagram sent carried no new data.
-    pub(super) control_sent: bool,
-    pub(super) link: Link,
-    pub(super) sessions: Sessions,
-    pub(super) indices: BTreeMap<Index, Owner>,
-    pub(super) memories: Memories,
+    pub(crate) control_sent: bool,
+    pub(crate) link: Link,
+    pub(crate) sessions: Sessions,
+    pub(crate) indices: BTreeMap<Index, Owner>,
+    pub(crate) memories: Memories,
     /// What each peer has used of its padding.
     ledger: Ledger,
     /// Whose turn it is to measure its path with padding.
     probing: Turns,
     /// Which sessions share a link, and what they know of it.
-    pub(super) aggregates: Aggregates,
+    pub(crate) aggregates: Aggregates,
     /// Sessions in a fade; their probes share one budget.
     faded: Faded,
     part: Part,
     next_session: u64,
     /// The session that sent last, whose rate the pacer has.
     sent_last: SessionId,
-    pub(super) events: VecDeque<(SessionId, Event)>,
+    pub(crate) events: VecDeque<(SessionId, Event)>,
     pub(crate) notices: VecDeque<Notice>,
     /// Handshake datagrams to be sent.
-    pub(super) outbox: VecDeque<(SocketAddr, u8, Vec<u8>)>,
+    pub(crate) outbox: VecDeque<(SocketAddr, u8, Vec<u8>)>,
     /// Answers that anyone can provoke. They take turns with the sessions.
-    pub(super) answers: VecDeque<(SocketAddr, Vec<u8>)>,
-    pub(super) answers_turn: bool,
+    pub(crate) answers: VecDeque<(SocketAddr, Vec<u8>)>,
+    pub(crate) answers_turn: bool,
     /// Initiations for other parts of the hub.
-    pub(super) handovers: VecDeque<Handover>,
+    pub(crate) handovers: VecDeque<Handover>,
     /// Set by shutdown: no new session is accepted.
     pub(crate) shut: bool,
     /// Peers are told that this side is about to stop.
-    pub(super) leaving: Option<Farewell>,
-    pub(super) ignored: u64,
+    pub(crate) leaving: Option<Farewell>,
+    pub(crate) ignored: u64,
 }
 
 impl Core {
-    pub(super) fn new(config: Config, identity: KeyPair, seed: [u8; 32]) -> Self {
+    pub(crate) fn new(config: Config, identity: KeyPair, seed: [u8; 32]) -> Self {
         Self {
             link: Link::new(config.rate.initial(), config.burst),
             sessions: Sessions::new(),
@@ -135,7 +144,7 @@ impl Core {
     }
 
     /// Makes this one part of a hub.
-    pub(super) fn set_part(&mut self, part: Part) {
+    pub(crate) fn set_part(&mut self, part: Part) {
         self.part = part;
         (self.next_session, _) = part.sessions();
     }
@@ -242,7 +251,7 @@ impl Core {
         }
     }
 
-    pub(super) fn transmit_outbox(
+    pub(crate) fn transmit_outbox(
         &mut self,
         now: Instant,
         buf: &mut Vec<u8>,
@@ -253,7 +262,7 @@ impl Core {
         Some(to)
     }
 
-    pub(super) fn transmit_answer(
+    pub(crate) fn transmit_answer(
         &mut self,
         now: Instant,
         buf: &mut Vec<u8>,
@@ -394,7 +403,7 @@ impl Core {
     }
 
     /// Makes the pacer time the packet sent last by its session's current rate.
-    pub(super) fn follow_rate(&mut self, now: Instant) {
+    pub(crate) fn follow_rate(&mut self, now: Instant) {
         if let Some(rate) = self.sessions.get(self.sent_last).and_then(Session::shared_rate) {
             self.link.set_rate(now, rate);
         }
@@ -412,8 +421,8 @@ impl Core {
     }
 
     /// Handles state changes of the touched sessions and updates their index entries. Every input
-    /// and command, or a [`super::Run`] of them, ends with this.
-    pub(super) fn settle(&mut self) {
+    /// and command, or a [`crate::Run`] of them, ends with this.
+    pub(crate) fn settle(&mut self) {
         self.follow_switches();
         self.probing.pass(&mut self.sessions);
         self.aggregates.follow(self.now, &mut self.sessions);
@@ -459,6 +468,12 @@ impl Core {
         }
     }
 
+    /// Applies which terminals share a link, also to existing sessions.
+    pub(crate) fn set_aggregates(&mut self, aggregates: BTreeMap<PublicKey, AggregateId>) {
+        self.aggregates.set(self.now, aggregates, &mut self.sessions);
+        self.settle();
+    }
+
     fn settle_one(&mut self, id: SessionId) {
         // The session counts as touched until it is rescheduled.
         let Some(session) = self.sessions.get_mut(id) else { return };
@@ -479,14 +494,14 @@ impl Core {
         self.sessions.reschedule(self.now, id);
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
+    pub(crate) fn poll_timeout(&self) -> Option<(Instant, Wake)> {
         let link_free = self.link.ready_at();
         let waiting = !self.outbox.is_empty() || !self.answers.is_empty();
         let outbox = waiting.then_some((link_free, Wake::Pacing));
         earliest(outbox, self.sessions.poll_timeout(link_free))
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
         for id in self.sessions.due(now) {
             if let Some(session) = self.sessions.get_mut(id) {
                 session.handle_timeout(now);
@@ -497,7 +512,7 @@ impl Core {
     }
 
     /// Appends one packet of the next session that has one. The caller settles.
-    pub(super) fn transmit_session(
+    pub(crate) fn transmit_session(
         &mut self,
         now: Instant,
         buf: &mut Vec<u8>,
@@ -520,7 +535,7 @@ impl Core {
     }
 
     /// Appends at most `most` more packets like the one that left last; returns how many.
-    pub(super) fn transmit_more(&mut self, now: Instant, buf: &mut Vec<u8>, most: usize) -> usize {
+    pub(crate) fn transmit_more(&mut self, now: Instant, buf: &mut Vec<u8>, most: usize) -> usize {
         let others_wait = !self.outbox.is_empty() || !self.answers.is_empty();
         let Some(last) = self.departed.filter(|_| !others_wait) else { return 0 };
         self.sessions.transmit_more(now, buf, &last, (&mut self.link, most))

@@ -1,0 +1,78 @@
+//! How streams and sessions end, and what the two sides tell each other about it.
+
+/// Why a stream was reset. Sent to the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ResetReason {
+    /// The TCP connection was reset.
+    Reset,
+    /// The destination refused the connection.
+    Refused,
+    /// No route to the destination.
+    Unreachable,
+    /// The destination did not answer in time.
+    TimedOut,
+    /// A gateway's connection limit was reached.
+    Limit,
+    /// A gateway's policy forbids the connection.
+    Prohibited,
+    /// The session ended, and its streams with it.
+    SessionLost,
+}
+
+/// Why a side closes a session. Sent to the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The gateway is stopping, possibly to restart.
+    Shutdown,
+    /// The other side broke the protocol.
+    Violation,
+    /// The peer is no longer served.
+    Prohibited,
+}
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DownReason {
+    /// This side closed it.
+    Closed(CloseReason),
+    /// The peer closed it.
+    ClosedByPeer(CloseReason),
+    /// The peer was unreachable for longer than [`Config::give_up`](crate::Config::give_up).
+    GivenUp,
+    /// The peer set up a new session because it had lost this one.
+    Replaced,
+    /// The peer broke the protocol.
+    Violation,
+}
+
+impl core::fmt::Display for DownReason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Closed(_) => "closed here",
+            Self::ClosedByPeer(CloseReason::Shutdown) => "the other side is stopping",
+            Self::ClosedByPeer(CloseReason::Violation) => {
+                "the other side reports a protocol violation"
+            }
+            Self::ClosedByPeer(CloseReason::Prohibited) => {
+                "the other side no longer serves this \
+                                                            one"
+            }
+            Self::GivenUp => "the other side has been silent for too long",
+            Self::Replaced => "the other side had lost the session",
+            Self::Violation => "the other side violated the protocol",
+        })
+    }
+}
+
+/// How a side announces that it is about to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Farewell {
+    /// It takes no new streams.
+    Leaving,
+    /// Another process at its address takes new sessions, and new streams with them. A peer that does
+    /// not understand this hears [`Self::Leaving`].
+    Successor,
+}

@@ -1,0 +1,186 @@
+//! What an owner of an endpoint receives from it.
+
+use std::net::SocketAddr;
+
+use thiserror::Error;
+use units::BitRate;
+
+use crate::{Destination, DownReason, Open, PublicKey, ResetReason, StreamId};
+
+/// An event of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A session with the peer is established.
+    Up {
+        /// The peer's static key.
+        peer: PublicKey,
+        /// The peer's current address.
+        address: SocketAddr,
+    },
+    /// The peer has stopped answering. Its streams are frozen but survive.
+    Unreachable,
+    /// The peer answers again.
+    Reachable,
+    /// The peer has moved to another address.
+    Moved {
+        /// The new address.
+        address: SocketAddr,
+    },
+    /// Most of what was sent at the configured or reported rate has been lost for half a minute. The
+    /// rate is lowered; see [`RateState::Tripped`](crate::RateState::Tripped).
+    Tripped {
+        /// The rate from now on.
+        rate: BitRate,
+        /// The configured or reported rate.
+        instead_of: BitRate,
+    },
+    /// The configured or reported rate applies again.
+    Restored {
+        /// This rate.
+        rate: BitRate,
+    },
+    /// The configured or reported rate exceeds the link: a queue stands before it, and what does not fit
+    /// is lost. [`Stats::overload`](crate::Stats::overload) has the figures while it lasts. The rate
+    /// stays.
+    RateExceedsLink {
+        /// The configured or reported rate.
+        rate: BitRate,
+        /// What the link carries of it.
+        carries: BitRate,
+    },
+    /// The configured or reported rate no longer exceeds the link.
+    RateFitsLink,
+    /// The measured capacity of the link has fallen, and stays low.
+    CapacityFell {
+        /// What was usual before.
+        from: BitRate,
+        /// The capacity now.
+        to: BitRate,
+    },
+    /// The peer takes no new streams, and is about to stop: open those elsewhere. Existing streams go
+    /// on for now. Reported once.
+    Leaving,
+    /// The peer is about to stop, and another process at its address takes new sessions. A terminal sets
+    /// one up by itself ([`Event::Up`]), and may open streams here until it has it. Existing streams go
+    /// on, and the owner closes this session after the last one. Reported once.
+    Succeeded,
+    /// The session is over, and so are its streams.
+    Down(DownReason),
+    /// The peer opened a stream.
+    Opened {
+        /// The new stream.
+        stream: StreamId,
+        /// Where the stream leads. The destination is a host name only with [`Config::names`], a
+        /// resolver only with [`Config::questions`], an exchange only with [`Config::exchanges`], and a
+        /// bundle agent only with [`Config::bundles`].
+        ///
+        /// [`Config::names`]: crate::Config::names
+        /// [`Config::questions`]: crate::Config::questions
+        /// [`Config::exchanges`]: crate::Config::exchanges
+        /// [`Config::bundles`]: crate::Config::bundles
+        open: Open<Destination>,
+    },
+    /// The peer has connected the stream to its destination.
+    Accepted(StreamId),
+    /// The stream has data, or its end, to read.
+    Readable(StreamId),
+    /// The stream accepts data again.
+    Writable(StreamId),
+    /// The peer reset the stream, which no longer exists. In-order data received before the reset
+    /// has been read, or was left unread for 30 s.
+    Reset {
+        /// The stream.
+        stream: StreamId,
+        /// Why.
+        reason: ResetReason,
+    },
+    /// The stream is complete and no longer exists: both directions have ended, all data is
+    /// acknowledged, and [`Read::End`] was read.
+    Closed(StreamId),
+}
+
+/// An event that belongs to no session.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The hub speaks other versions of the protocol. The terminal keeps trying in case the hub is
+    /// upgraded.
+    #[error("the hub speaks SLACP version {}; this terminal speaks {ours}", list(theirs))]
+    OtherVersion {
+        /// The version of this terminal.
+        ours: u8,
+        /// The versions of the hub.
+        theirs: Vec<u8>,
+    },
+    /// A terminal that speaks another version of the protocol was refused. Each pair of address and
+    /// version is reported at most once an hour, and at most 64 pairs an hour, because anyone who
+    /// knows the hub's key can forge these messages.
+    #[error("a terminal at {address} speaks SLACP version {theirs}; this hub speaks {ours}")]
+    ForeignTerminal {
+        /// Where its message came from.
+        address: SocketAddr,
+        /// The version of this hub.
+        ours: u8,
+        /// The version of the terminal.
+        theirs: u8,
+    },
+    /// A machine asks the hub for sessions and is not answered. Each is reported at most once an hour,
+    /// and at most 64 an hour, because anyone can forge these messages.
+    #[error("{}", turned_away(address, key.as_ref()))]
+    Stranger {
+        /// Where its message came from.
+        address: SocketAddr,
+        /// Its key, which is not permitted; `None` if its message is for another hub's key.
+        key: Option<PublicKey>,
+    },
+    /// Two machines use the same key. The hub keeps serving one and holds the other off, for twice
+    /// as long with each notice, up to 5 minutes.
+    #[error(
+        "two machines use the key {key:?}: the one at {served} is served, the one at {refused} \
+         is refused"
+    )]
+    SharedKey {
+        /// Their key.
+        key: PublicKey,
+        /// The address of the machine that keeps its session.
+        served: SocketAddr,
+        /// The address of the machine that is held off.
+        refused: SocketAddr,
+    },
+    /// The terminal requires a parameter that the hub does not know.
+    #[error("the hub does not know parameter {parameter}, which this terminal requires")]
+    Refused {
+        /// The parameter's number.
+        parameter: u64,
+    },
+    /// The hub requires a parameter that this terminal does not know.
+    #[error("the hub requires parameter {parameter}, which this terminal does not know")]
+    Unsupported {
+        /// The parameter's number.
+        parameter: u64,
+    },
+}
+
+fn turned_away(address: &SocketAddr, key: Option<&PublicKey>) -> String {
+    match key {
+        Some(key) => format!("a terminal at {address} has the key {key:?}, which is not permitted"),
+        None => format!("a terminal at {address} asks for a hub with another key"),
+    }
+}
+
+/// Lists versions for a sentence.
+fn list(versions: &[u8]) -> String {
+    versions.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The result of reading from a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Read {
+    /// The number of bytes read, at least one.
+    Data(usize),
+    /// No data yet; [`Event::Readable`] follows.
+    Blocked,
+    /// The peer has finished the stream.
+    End,
+}
