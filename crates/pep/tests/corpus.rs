@@ -2,22 +2,12 @@
 
 #![cfg(feature = "fuzzing")]
 
-use std::fs;
-use std::path::Path;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
-
-fn replay(target: &str, run: fn(&[u8])) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let inputs: Vec<_> = fs::read_dir(corpus).unwrap().collect();
-    assert!(inputs.len() >= 20, "the corpus has only {} inputs", inputs.len());
-    for input in inputs {
-        let path = input.unwrap().path();
-        println!("{}", path.display());
-        run(&fs::read(path).unwrap());
-    }
-}
+use replay::{inputs, replay};
 
 #[test]
 fn the_corpus_of_bundles_is_harmless() {
@@ -63,21 +53,18 @@ fn changes_to_the_corpora_of_http_are_harmless() {
 
 /// What a fuzzer would try first: bytes changed, cut, repeated and exchanged, with seeds.
 fn change(target: &str, seeds: u64, run: fn(&[u8])) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let inputs =
-        fs::read_dir(corpus).unwrap().map(|input| fs::read(input.unwrap().path()).unwrap());
-    let inputs: Vec<Vec<u8>> = inputs.collect();
+    let inputs = inputs(target);
     for seed in 0..seeds {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut below = |bound: usize| (random.next_u64() % bound.max(1) as u64) as usize;
-        let mut bytes = inputs[below(inputs.len())].clone();
+        let mut bytes = inputs[below(inputs.len())].1.clone();
         for _ in 0..=below(4) {
             if bytes.is_empty() {
                 break;
             }
             let (at, length) = (below(bytes.len()), below(20));
             let end = bytes.len().min(at + length);
-            let other = &inputs[below(inputs.len())];
+            let (_, other) = &inputs[below(inputs.len())];
             let from = below(other.len());
             let piece = other[from..other.len().min(from + below(30))].to_vec();
             match below(4) {

@@ -3,21 +3,11 @@
 
 #![cfg(feature = "fuzzing")]
 
-use std::fs;
-use std::path::Path;
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 
 use proptest::prelude::*;
-
-fn replay(target: &str, run: fn(&[u8])) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let inputs: Vec<_> = fs::read_dir(corpus).unwrap().collect();
-    assert!(inputs.len() >= 20, "the corpus has only {} inputs", inputs.len());
-    for input in inputs {
-        let path = input.unwrap().path();
-        println!("{}", path.display());
-        run(&fs::read(path).unwrap());
-    }
-}
+use replay::replay;
 
 #[test]
 fn the_corpus_of_segments_is_harmless() {
