@@ -1,4 +1,4 @@
-//! What the two ends of a UDP measurement agree on, and what a receiver counts.
+//! The plan of a UDP measurement, and the counts of its receiver.
 
 use std::time::Duration;
 

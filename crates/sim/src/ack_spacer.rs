@@ -47,7 +47,7 @@ impl Pace {
     }
 }
 
-/// Whether a segment only acknowledges.
+/// True for a segment that carries nothing but an acknowledgement.
 pub(crate) fn is_bare(segment: &Segment<ByteRange>) -> bool {
     let Flags { syn, fin, rst, .. } = segment.flags;
     segment.payload.is_empty() && segment.ack.is_some() && !syn && !fin && !rst

@@ -1,4 +1,4 @@
-//! What a segment records of the delivery rate when it is sent.
+//! The state of the rate meter that a segment records when it is sent.
 
 use units::Instant;
 

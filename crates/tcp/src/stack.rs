@@ -94,8 +94,8 @@ pub struct StackCounts {
 /// [`Stack::poll_transmit`]. Every flow has one owner, who ends it with [`Stack::release`] or
 /// [`Stack::abort`].
 ///
-/// A SYN is not answered before the owner says how. A reset is sent several times, since nobody would
-/// notice the loss of a single one. Not modelled: SYN cookies; hosts with more than
+/// A SYN is not answered before the owner says how. A reset is sent several times, since the loss
+/// of a single one would go unnoticed. Not modelled: SYN cookies; hosts with more than
 /// one path.
 #[derive(Debug)]
 pub struct Stack<P> {

@@ -119,7 +119,7 @@ impl Entry {
     }
 }
 
-/// What is known of a connection of our own stack, while it lives.
+/// Figures of a connection of our own stack, while it lives.
 pub(crate) trait FlowFigures: std::fmt::Debug + Send + Sync {
     /// Smoothed round-trip time.
     fn rtt(&self) -> Option<Duration>;

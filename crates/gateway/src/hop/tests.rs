@@ -348,15 +348,21 @@ fn a_stream_that_waits_for_a_turn_is_woken_also_after_its_session_is_lost() {
     assert_eq!(alarm.take(), 1);
 }
 
+/// The terminal opens fifty streams, of which the hub hears.
+fn open_fifty(hops: &mut Hops) -> Vec<Stream> {
+    let (source, destination) = (([10, 0, 0, 1], 40_000).into(), ([10, 9, 0, 1], 80).into());
+    let open: Open = Open { destination, source, dscp: None };
+    let opened = || hops.hops[1].open(hops.now, hops.sessions[1], open).unwrap();
+    let near = std::iter::repeat_with(opened).take(50).collect();
+    hops.carry();
+    near
+}
+
 #[test]
 fn openings_beyond_a_session_s_share_wait_for_the_driver_s_next_turn() {
     let mut hops = Hops::new();
-    let (source, destination) = (([10, 0, 0, 1], 40_000).into(), ([10, 9, 0, 1], 80).into());
-    let open: Open = Open { destination, source, dscp: None };
-    let [hub, terminal] = hops.hops.clone();
-    let opened = || terminal.open(hops.now, hops.sessions[1], open).unwrap();
-    let near: Vec<_> = std::iter::repeat_with(opened).take(50).collect();
-    hops.carry();
+    let [hub, _] = hops.hops.clone();
+    let near = open_fifty(&mut hops);
     let mut far = Vec::new();
     let turns = [(); 4].map(|()| {
         hub.begin_turn(0);
@@ -376,12 +382,8 @@ fn openings_beyond_a_session_s_share_wait_for_the_driver_s_next_turn() {
 #[test]
 fn openings_that_wait_go_with_their_session() {
     let mut hops = Hops::new();
-    let (source, destination) = (([10, 0, 0, 1], 40_000).into(), ([10, 9, 0, 1], 80).into());
-    let open: Open = Open { destination, source, dscp: None };
     let [hub, terminal] = hops.hops.clone();
-    let opened = || terminal.open(hops.now, hops.sessions[1], open).unwrap();
-    let near: Vec<_> = std::iter::repeat_with(opened).take(50).collect();
-    hops.carry();
+    let near = open_fifty(&mut hops);
     let taken = |hub: &super::Hop| {
         let mut state = hub.part(0);
         std::iter::from_fn(|| hub.take_event(&mut state)).collect::<Vec<_>>()

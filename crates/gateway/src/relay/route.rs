@@ -1,4 +1,4 @@
-//! How a client's connections reach their destinations: over the hop, or past it.
+//! Routes of clients' connections: over the hop, or past it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::names::Resolver;
 use crate::figures::counters::Counters;
 use crate::hop::Hop;
 
-/// How clients are served now.
+/// The current route of clients' connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Route {
     /// The session with the hub, while it can be reached.
@@ -18,7 +18,7 @@ pub(crate) struct Route {
     pub(crate) by_name: bool,
 }
 
-/// How connections reach their destinations.
+/// Everything needed to connect clients to their destinations.
 pub(crate) struct Upstreams {
     pub(crate) hop: Hop,
     /// For those without the hop.

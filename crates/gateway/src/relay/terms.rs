@@ -9,7 +9,7 @@ use super::dial::Caller;
 use crate::figures::connections::Origin;
 use crate::intercept::rule::PASSING;
 
-/// How to connect on the peer's behalf.
+/// Settings of connections made on the peer's behalf.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DialPolicy {
     pub(crate) timeout: Duration,

@@ -21,8 +21,8 @@ const FILE: &str = "terminal-hub-keys.json";
 const FORMAT: u32 = 1;
 /// Maximum file size in bytes; a terminal has at most 8 hubs.
 const LONGEST: u64 = 64 << 10;
-/// How often a hub may announce another key: each one is a write that the disk confirms. Operators who
-/// correct themselves need a few at once.
+/// Minimum interval between announcements of another key by a hub, beyond the first few, which operators
+/// who correct themselves need: each is a write that the disk confirms.
 const INTERVAL: Duration = Duration::from_secs(600);
 const BURST: u32 = 4;
 

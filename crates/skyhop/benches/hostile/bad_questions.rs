@@ -1,4 +1,4 @@
-//! A client sends DNS questions whose options break off, of which no log may have a line each.
+//! A client sends truncated DNS questions. They must not write a log line each.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;
@@ -29,7 +29,7 @@ fn attack(_: &Keys, attack: &Attack) {
     socket.connect(resolver).expect("an address");
     socket.set_nonblocking(true).expect("a socket");
     loop {
-        // What the socket does not take is lost, as on the way.
+        // Questions that the socket refuses count as lost on the way.
         let sent = (0..AT_ONCE).filter_map(|_| socket.send(&QUESTION).ok()).sum();
         while socket.recv(&mut [0; 512]).is_ok() {}
         if !attack.sent(sent) {

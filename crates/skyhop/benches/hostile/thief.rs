@@ -1,5 +1,5 @@
-//! Somebody with the honest terminal's key asks the hub for its session, again and again, from elsewhere. A
-//! session of the thief's would end the download.
+//! A second machine with the honest terminal's key asks the hub for a session again and again. If it got
+//! one, the download would end.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::gateways::Keys;
 
 pub(crate) const CASE: Case = Case { name: "thief", keys: "", hub: "", terminal: "", attack };
 
-/// How long each try lasts. The victim once lost its session within 0.1 s.
+/// Duration of each try. The victim once lost its session within 0.1 s.
 const TRY: Duration = Duration::from_millis(500);
 
 fn attack(keys: &Keys, attack: &Attack) {

@@ -65,13 +65,7 @@ impl Budget {
     pub(crate) fn for_windows(limits: &Limits) -> Self {
         let least = limits.least_window();
         let shares = Shares { first: 8, per_other: 8, until: 7, then: 64, most: 8, least };
-        Self {
-            whole: limits.for_windows(),
-            taken: 0,
-            unproven: 0,
-            clients: BTreeMap::new(),
-            shares,
-        }
+        Self::new(limits.for_windows(), shares)
     }
 
     /// A budget for streams that a peer with these limits has not answered yet, which takes one
@@ -80,13 +74,11 @@ impl Budget {
     pub(crate) fn for_openings(limits: &Limits) -> Self {
         let least = limits.least_opening();
         let shares = Shares { first: 2, per_other: 1, until: 6, then: 32, most: 1, least };
-        Self {
-            whole: limits.for_openings(),
-            taken: 0,
-            unproven: 0,
-            clients: BTreeMap::new(),
-            shares,
-        }
+        Self::new(limits.for_openings(), shares)
+    }
+
+    fn new(whole: u64, shares: Shares) -> Self {
+        Self { whole, taken: 0, unproven: 0, clients: BTreeMap::new(), shares }
     }
 
     /// The most that a client's next part may take, `is_proven` or not; 0 if less than four minimum

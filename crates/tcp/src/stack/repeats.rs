@@ -1,5 +1,5 @@
-//! The repetition of a reset. Nobody acknowledges one, and the peer of a lost one waits until it probes
-//! an idle connection, by default for hours.
+//! Repetitions of a reset. Resets are not acknowledged: a peer that misses one learns of it only from
+//! its keep-alive probes, by default hours later.
 
 use core::time::Duration;
 

@@ -263,7 +263,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> 
     }
 }
 
-/// What the new process learns.
+/// State that a new hub process takes over from the running one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandOver {
