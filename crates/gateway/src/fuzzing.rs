@@ -16,14 +16,14 @@ use tokio::io::{AsyncRead, ReadBuf};
 use units::Instant;
 
 use crate::config::keys::{format_public_key, parse_public_key};
-use crate::enrolment::token::Token;
 use crate::hop::tcp::datagrams;
 use crate::key_message::KeyMessage;
 use crate::operate::accounts::Accounts;
 use crate::operate::control::{
     Answer, BundleOffer, BundleRequest, Request, from_base64, read, write,
 };
-use crate::rotation::check_file;
+use crate::services::enrolment::token::Token;
+use crate::services::rotation::check_file;
 
 /// Keys as others send or hand them over. The first byte selects how: on a stream (the second cuts it into
 /// pieces), in a token, in a terminal's file of hub keys, or in a permit with the invitation of

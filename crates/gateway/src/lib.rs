@@ -18,15 +18,13 @@
 //! |---|---|
 //! | `config` | reading of configuration files and keys |
 //! | `intercept` | how connections come in: tables, rules, routes, listeners, deferred answers |
-//! | `proxy` | the other way in: SOCKS5 and HTTP CONNECT |
 //! | `relay` | connections and their sockets: dialling, copying, splicing, name lookups |
 //! | `hop` | the endpoint's driver, its UDP socket, and what is known of peers |
 //! | `tunnel` | packets that are not split |
-//! | `bundles` | a node for bundles: its store, and how they come and go |
-//! | `dlep` | the modem's reports |
 //! | `figures` | what is counted and known of connections, and the status made of it |
 //! | `operate` | control socket, metrics, log, service manager |
 //! | `doctor` | checks of machine and configuration |
+//! | `services` | the features: names, HTTP, bundles, proxy, DLEP, enrolment, key rotation |
 //! | `roles` | hub, terminal and solo, and what runs them |
 //! | `presence` | addresses and interfaces that are not there yet |
 //! | `runtime` | how often their threads wake up |
@@ -34,34 +32,28 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
-mod bundles;
 mod capability;
 mod clock;
 pub mod config;
-mod dlep;
 pub mod doctor;
-pub mod enrolment;
 mod error;
 mod figures;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod handshake;
 mod hop;
-mod http;
 mod intercept;
 mod key_message;
 mod log_limit;
-mod names;
 mod occasions;
 mod operate;
 mod presence;
-mod proxy;
 mod refusal;
 mod relay;
 mod role;
 mod roles;
-mod rotation;
 pub mod runtime;
+mod services;
 mod side_settings;
 mod slots;
 mod socket_options;
@@ -81,3 +73,4 @@ pub use pep::egress::Egress;
 pub use pep::traffic::Prefix;
 pub use refusal::Refusal;
 pub use roles::{hub, solo, terminal};
+pub use services::enrolment;

@@ -8,14 +8,14 @@
 pub(crate) mod watchdog;
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinSet};
 use units::Instant;
 
 use crate::clock;
@@ -73,6 +73,18 @@ pub(crate) async fn pause() {
         Poll::Pending
     })
     .await;
+}
+
+/// Waits until one of these tasks has completed; for ever if there is none. Logs those that panic.
+/// Cancel-safe.
+pub(crate) async fn joined<T: 'static>(tasks: &mut JoinSet<T>) -> T {
+    loop {
+        match tasks.join_next().await {
+            Some(Ok(done)) => return done,
+            Some(Err(error)) => log_panic(Err(error)),
+            None => return pending().await,
+        }
+    }
 }
 
 /// Logs a panic in a connection's task.

@@ -26,7 +26,7 @@ pub(super) fn examine(config: &BundlesConfig, is_running: bool) -> Vec<Finding> 
 
 /// Whether the certificates for sessions with other nodes can be used.
 fn tls(config: &BundlesTls) -> Finding {
-    match crate::bundles::secure::check(config) {
+    match crate::services::bundles::secure::check(config) {
         Ok(()) => {
             let shown = config.files.certificate.display();
             Finding::ok("bundles", format!("{shown} can be used for TLS with other nodes"))

@@ -246,7 +246,7 @@ fn sites(http: &HttpConfig) -> Option<Finding> {
     const CHECK: &str = "sites";
     let hosts: Vec<&str> =
         http.sites.iter().flat_map(|site| &site.hosts).map(String::as_str).collect();
-    (!hosts.is_empty()).then(|| match crate::http::check_sites(http) {
+    (!hosts.is_empty()).then(|| match crate::services::http::check_sites(http) {
         Ok(()) => Finding::ok(CHECK, format!("TLS is ended here for {}", hosts.join(", "))),
         Err(error) => {
             let mend = "give `certificate` and `key` of [[http.site]] PEM files of one pair, and \
@@ -259,7 +259,7 @@ fn sites(http: &HttpConfig) -> Option<Finding> {
 /// Whether the certificate for questions within TLS can be used.
 fn names(secure: &SecureDns) -> Finding {
     const CHECK: &str = "names";
-    match crate::names::secure::check(secure) {
+    match crate::services::names::secure::check(secure) {
         Ok(()) => {
             let shown = secure.files.certificate.display();
             Finding::ok(CHECK, format!("{shown} can be used for DNS over TLS and HTTPS"))

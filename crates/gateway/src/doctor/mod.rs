@@ -6,8 +6,8 @@
 mod absent;
 mod bundles;
 mod configured;
+mod hub;
 mod intercepted;
-pub(crate) mod knock;
 mod machine;
 mod protocols;
 mod reach;

@@ -5,11 +5,11 @@ use std::path::Path;
 use pep::config::{ControlPath, OperationConfig, TerminalConfig};
 use slacp::PublicKey;
 
-use super::{Finding, knock};
+use super::{Finding, hub};
 use crate::config::keys::format_public_key;
 use crate::figures::status::{Role, Status};
 use crate::operate::control::{Answer, Control, Request, default_directories};
-use crate::rotation::HubKeys;
+use crate::services::rotation::HubKeys;
 
 const CHECK: &str = "running";
 
@@ -113,7 +113,7 @@ pub(super) fn hubs(config: &TerminalConfig, running: &Running) -> Vec<Finding> {
         findings.push(if answers {
             Finding::ok("hub", format!("{} answers the running terminal", hub.address.as_str()))
         } else {
-            knock::hub(config, hub, key)
+            hub::check(config, hub, key)
         });
     }
     findings

@@ -13,6 +13,7 @@ pub(crate) mod contact_store;
 pub(crate) mod driver;
 pub(crate) mod exchange;
 mod handle;
+pub(crate) mod knock;
 pub(crate) mod path_store;
 pub(crate) mod peers;
 pub(crate) mod sockets;

@@ -31,11 +31,10 @@ use super::metrics::MetricsServer;
 use super::notify::Notifier;
 use crate::clock;
 use crate::config::{restart_keys, written_keys};
-use crate::dlep;
 use crate::error::RunError;
 use crate::figures::counters::Counters;
 use crate::figures::status::{
-    BundlesStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, NextKeyStatus,
+    BundlesStatus, DlepStatus, DnsStatus, HttpStatus, HubStatus, InterceptionStatus, NextKeyStatus,
     PolicyStatus, Role, StackStatus, TunnelStatus,
 };
 use crate::hop::Hop;
@@ -52,10 +51,6 @@ const HOUSEKEEPING: Duration = Duration::from_millis(500);
 const NOTIFY: Duration = Duration::from_secs(5);
 /// Interval for saving what was learnt about paths.
 const SAVE: Duration = Duration::from_secs(60);
-/// Rate of a session while nothing is granted on a link with capacity on demand. A first packet
-/// leaves at once in any case; more would only wait in the modem, as what waits here is asked for, too.
-/// A full packet takes 3 s at this rate, longer than most grants take to come.
-const FLOOR: BitRate = BitRate::from_bits_per_second(4_000);
 /// Divisor of the connections that give way at once when there are nearly too many.
 const RELIEF: usize = 64;
 /// Maximum queued requests.
@@ -85,7 +80,7 @@ impl View<'_> {
 pub(crate) enum Task {
     /// Answer an operator's request.
     Answer(Call),
-    /// Do the housekeeping: the interval has passed, or the modem reported something.
+    /// Do the housekeeping: the interval has passed.
     Housekeeping,
 }
 
@@ -101,6 +96,7 @@ pub(crate) struct RoleStatus {
     pub(crate) http: Option<HttpStatus>,
     pub(crate) stack: Option<StackStatus>,
     pub(crate) bundles: Option<BundlesStatus>,
+    pub(crate) dlep: Option<DlepStatus>,
     /// The hub's next key, if it has one.
     pub(crate) next_key: Option<NextKeyStatus>,
     /// The process before this one, while it carries connections.
@@ -126,6 +122,7 @@ impl RoleStatus {
             http: None,
             stack: None,
             bundles: None,
+            dlep: None,
             next_key: None,
             predecessor: None,
         }
@@ -166,9 +163,6 @@ pub(crate) struct Operations {
     coming_over: Option<Instant>,
     reloads: u64,
     event_reader: EventReader,
-    dlep: Option<dlep::Client>,
-    /// A session with the modem that is being ended.
-    ending: Option<dlep::Client>,
     pub(crate) peers: Peers,
     /// What terminals use, on a hub, and what the next process is to add to that.
     accounts: Option<Accounts>,
@@ -191,7 +185,7 @@ impl Operations {
         role: Role,
         key: Option<PublicKey>,
         config: &OperationConfig,
-        mut peers: Peers,
+        peers: Peers,
     ) -> Result<Self, RunError> {
         let (sender, calls) = mpsc::channel(WAITING);
         let server = Server::start(&config.control, role, sender.clone())?;
@@ -199,11 +193,6 @@ impl Operations {
             config.metrics.as_ref().map(|config| MetricsServer::start(config, sender.clone()));
         let metrics = metrics.transpose()?;
         let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
-        if config.dlep.as_ref().is_some_and(|dlep| dlep.on_demand) {
-            peers.set_floor(FLOOR);
-        }
-        let dlep = config.dlep.clone().map(dlep::Client::start).transpose();
-        let dlep = dlep.map_err(RunError::System)?;
         let notifier = Notifier::from_environment();
         let mut housekeeping = interval(HOUSEKEEPING);
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -232,8 +221,6 @@ impl Operations {
             coming_over: None,
             reloads: 0,
             event_reader: EventReader::default(),
-            dlep,
-            ending: None,
             peers,
             forwarding: Forwarding::default(),
             left: None,
@@ -244,14 +231,12 @@ impl Operations {
         })
     }
 
-    /// Asks the modem for what waits on the hop, if the link gives capacity on demand. Without DLEP
-    /// an operator's script may ask it, by what the status says.
-    pub(crate) fn ask_for(&mut self, hop: &Hop) {
-        let to = self.dlep.as_mut().and_then(dlep::Client::waiting);
-        if to.is_some() || (self.dlep.is_none() && self.peers.follows_reports()) {
+    /// Foresees what an operator's script may ask the modem for, by what the status says, where no DLEP
+    /// does.
+    pub(crate) fn foresee(&self, hop: &Hop) {
+        if self.config.dlep.is_none() && self.peers.follows_reports() {
             hop.foresee();
         }
-        to.into_iter().for_each(|to| hop.follow_waiting(to));
     }
 
     /// Waits for the next task. Cancel-safe.
@@ -260,7 +245,6 @@ impl Operations {
             Some(call) = self.calls.recv() => Task::Answer(call),
             _ = self.hangup.recv() => Task::Answer(Call::new(Request::Reload).0),
             _ = self.housekeeping.tick() => Task::Housekeeping,
-            () = dlep::changed(self.dlep.as_mut()) => Task::Housekeeping,
         }
     }
 
@@ -340,11 +324,6 @@ impl Operations {
     /// paths.
     pub(crate) fn housekeep(&mut self, now: Instant, view: View<'_>) {
         self.held = view.held();
-        if let (Some(dlep), Some(hop)) = (&mut self.dlep, view.hop)
-            && let Some(news) = dlep.news()
-        {
-            self.peers.handle_report(now, hop, news);
-        }
         if let Some(hop) = view.hop {
             self.event_reader.expire(now, hop, &self.peers);
         }
@@ -440,14 +419,8 @@ impl Operations {
 
     /// Gives up what only one process can have, but for the control socket, and saves what the next one
     /// reads.
-    pub(crate) fn release(&mut self, now: Instant, view: View<'_>, within: Duration) {
+    pub(crate) fn release(&mut self, now: Instant, view: View<'_>) {
         self.metrics = None;
-        if let (Some(dlep), Some(hop)) = (self.dlep.take(), view.hop) {
-            // The session with the modem is the next process's. What it has said stays true here.
-            self.peers.hold_rates(now, hop, within);
-            dlep.stop();
-            self.ending = Some(dlep);
-        }
         self.save(now, view);
         self.store = None;
         if let (Some(mut accounts), Some(hop)) = (self.accounts.take(), view.hop) {
@@ -489,7 +462,6 @@ impl Operations {
     /// Announces the end of the gateway.
     pub(crate) fn stop(&mut self, now: Instant, view: View<'_>) {
         self.notifier.notify("STOPPING=1");
-        self.dlep.iter().for_each(dlep::Client::stop);
         self.save(now, view);
         if let (Some(accounts), Some(hop)) = (&mut self.accounts, view.hop) {
             accounts.follow(hop);
@@ -577,7 +549,7 @@ impl Operations {
         self.draining.is_some_and(|drain| drain.is_over(now, view.live() + usize::from(waits)))
     }
 
-    /// Answers a request, or returns it if only the role can: a reload, and what is about bundles.
+    /// Answers a request, or returns it if only the role can.
     pub(crate) fn answer(
         &mut self,
         now: Instant,
@@ -650,13 +622,13 @@ impl Operations {
     }
 }
 
-/// The store for what was learnt about paths. Tries to create its directory.
 /// The machine's name; empty if the kernel does not say.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map(|name| name.trim().to_owned()).unwrap_or_default()
 }
 
+/// The store for what was learnt about paths. Tries to create its directory.
 fn store(directory: &Path, role: Role) -> PathStore {
     // Ignored: the first write reports the failure.
     let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);

@@ -44,6 +44,19 @@ use crate::relay::terms::{Admission, DialPolicy};
 const ROOM_WITHIN: Duration = Duration::from_secs(5);
 const ROOM_EVERY: Duration = Duration::from_millis(100);
 
+/// Refuses a peer's stream.
+pub(crate) fn refuse(
+    counters: &Counters,
+    stream: Stream,
+    open: &Open<Destination>,
+    reason: ResetReason,
+) {
+    counters.failed.increment();
+    counters.reasons.count(reason);
+    tracing::debug!(destination = %open.destination, source = %open.source, "{reason:?}");
+    stream.reset(reason);
+}
+
 /// Opens a stream, as soon as the session has room for it. The client's own connections that have
 /// been idle longest make room.
 async fn open_in_time(

@@ -10,7 +10,7 @@ use pep::config::TcpAddress;
 use slacp::SessionId;
 use units::Instant;
 
-use crate::doctor::knock::Knock;
+use crate::hop::knock::Knock;
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::{ConnectionId, TcpLinks};
 

@@ -11,6 +11,7 @@ use pep::routes::Sources;
 use slacp::{Destination, Endpoint, Open, ResetReason, SessionId};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinSet};
+use units::Instant;
 
 use crate::clock;
 use crate::error::RunError;
@@ -20,20 +21,19 @@ use crate::hop::PacketSink;
 use crate::hop::class::LiveClasses;
 use crate::hop::driver::Driver;
 use crate::hop::exchange::Exchange;
+use crate::hop::peers::Peers;
 use crate::hop::sockets::Sockets;
 use crate::hop::udp::UdpLink;
 use crate::hop::{Hop, HopEvent, Stream};
-use crate::http::hub::{HubHttp, Job};
-use crate::http::hub_store::Asker;
 use crate::intercept::Arrival;
 use crate::intercept::listener::Accepted;
 use crate::intercept::own::OwnAddresses;
 use crate::operate::View;
-use crate::proxy::{self, ProxyClient, Upstream};
 use crate::relay;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::roles::workers::{Workers, adopt};
 use crate::runtime::log_panic;
+use crate::services::{Surroundings, Uplink};
 
 /// Time for the last packets of connections when a gateway stops.
 const LAST_PACKETS: Duration = Duration::from_millis(300);
@@ -125,6 +125,22 @@ impl Gateway {
         &self.hop
     }
 
+    /// What the gateway's services may use; the role adds what it has.
+    pub(crate) fn surroundings<'a>(
+        &'a mut self,
+        now: Instant,
+        peers: &'a mut Peers,
+    ) -> Surroundings<'a> {
+        let Self { hop, counters, relays, .. } = self;
+        let (uplink, hub, keys) = (Uplink::default(), None, None);
+        Surroundings { now, hop: Some(hop), counters, relays, peers, uplink, hub, keys }
+    }
+
+    /// How connections are made on the peer's behalf.
+    pub(crate) fn dial_policy(&self) -> DialPolicy {
+        self.policy
+    }
+
     /// The gateway as its operators see it.
     pub(crate) fn view(&self) -> View<'_> {
         View { hop: Some(&self.hop), counters: &self.counters }
@@ -176,17 +192,6 @@ impl Gateway {
         }
     }
 
-    /// Carries a client of the proxy: over the hop if there is a session, otherwise directly.
-    pub(crate) fn carry_proxy_client(
-        &mut self,
-        client: ProxyClient,
-        session: Option<SessionId>,
-        upstream: Upstream,
-    ) {
-        let hop = session.map(|session| (self.hop.clone(), session));
-        self.relays.spawn(proxy::carry(client, hop, upstream));
-    }
-
     /// Returns those of a destination's addresses that the peer may reach with this stream. With
     /// `transparent`, the client's address must not be this machine's.
     ///
@@ -231,28 +236,9 @@ impl Gateway {
         self.spawn(session, answer);
     }
 
-    /// Has an HTTP exchange for a peer with a host, whose permitted addresses are given.
-    pub(crate) fn exchange(
-        &mut self,
-        http: HubHttp,
-        stream: Stream,
-        open: Open<Destination>,
-        (addresses, asker): (Vec<SocketAddr>, Asker),
-        admission: Admission,
-    ) {
-        let (policy, counters, hop) = (self.policy, self.counters.clone(), self.hop.clone());
-        let job = Job { stream, open, addresses, admission, policy, counters, hop, asker };
-        self.relays.spawn(http.exchange(job));
-    }
-
     /// Time limit for connecting on the peer's behalf.
     pub(crate) fn connect_timeout(&self) -> Duration {
         self.policy.timeout
-    }
-
-    /// Runs other work for the peer, which ends with the gateway.
-    pub(crate) fn serve(&mut self, work: impl Future<Output = ()> + Send + 'static) {
-        self.relays.spawn(work);
     }
 
     /// Forwards a stream to another peer, which connects it.
@@ -275,10 +261,7 @@ impl Gateway {
 
     /// Refuses a stream for another reason.
     pub(crate) fn refuse(&self, stream: Stream, open: &Open<Destination>, reason: ResetReason) {
-        self.counters.failed.increment();
-        self.counters.reasons.count(reason);
-        tracing::debug!(destination = %open.destination, source = %open.source, "{reason:?}");
-        stream.reset(reason);
+        relay::refuse(&self.counters, stream, open, reason);
     }
 
     /// Resets all connections, tells the peer, and stops.

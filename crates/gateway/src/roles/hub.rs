@@ -1,14 +1,13 @@
 //! The hub: connects its terminals' streams to their destinations, forwards streams between
 //! terminals, and, if configured, intercepts connections to the terminals' clients.
 
-mod next_key;
 mod quotas;
 mod rate_sharing;
 mod shared_permits;
 mod streams;
 mod upgrade;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::io;
 use std::path::Path;
@@ -26,14 +25,12 @@ use pep::routes::Sites;
 use pep::traffic::{Policy, Prefix};
 use slacp::{Endpoint, Event, PublicKey, SessionId};
 use tokio::task::JoinSet;
-use units::{Instant, UnixTime};
+use units::Instant;
 
-use self::next_key::{NextKey, Told};
 use self::rate_sharing::RateSharing;
 use self::shared_permits::SharedPermits;
-use self::streams::Resolved;
+use self::streams::{Lookups, Resolved};
 use self::upgrade::{MODEM_PATIENCE, Predecessor, Stage, in_bits};
-use crate::bundles::{Bundles, start_bundles};
 use crate::config::keys::random_bytes;
 use crate::config::pair::PORT;
 use crate::config::permits::Permits;
@@ -44,20 +41,19 @@ use crate::hop::contact_store::ContactStore;
 use crate::hop::peers::Peers;
 use crate::hop::sockets::Sockets;
 use crate::hop::tls;
-use crate::http::hub::HubHttp;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
-use crate::names::hub::HubResolver;
 use crate::operate::control::Answer;
 use crate::operate::control::HandOver;
 use crate::operate::{Operations, RoleStatus, View};
 use crate::presence;
-use crate::relay::names::Resolver;
 use crate::relay::terms::DialPolicy;
 use crate::roles::gateway::{Report, Side};
 use crate::roles::pair::{self, PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
-use crate::roles::{Service, workers};
+use crate::roles::{RunningRole, workers};
+use crate::services::names::hub::HubResolver;
+use crate::services::{self, HubSide, Ready, Services, Surroundings};
 use crate::tunnel::{Admitted, Selection, Traffic, Tunnel};
 use crate::{clock, intercept, roles, tunnel};
 
@@ -114,8 +110,6 @@ pub async fn run(
     };
     let tls = config.tls.as_ref().map(tls::acceptor).transpose();
     let tls = tls.map_err(RunError::Certificate)?;
-    let http = config.http.clone().map(HubHttp::new).transpose();
-    let http = http.map_err(RunError::Certificate)?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
     let mut permits = Permits::read(&config)?;
     let watch = permits.directory().and_then(watch);
@@ -137,7 +131,6 @@ pub async fn run(
         endpoint.set_link_rates(link_rates(&terminals, &config.links));
         endpoint.set_aggregates(clock::now(), aggregates(&terminals));
     }
-    let next_key = NextKey::new(clock::now(), &config);
     let selection =
         selection(local.port(), config.intercept.is_some(), (&config.policies, &terminals));
     let setup = Setup {
@@ -151,13 +144,15 @@ pub async fn run(
         dial,
         operation: &config.operation,
         intercept: config.intercept.as_ref(),
-        policies: config.policies,
-        classes: config.classes,
+        policies: config.policies.clone(),
+        classes: config.classes.clone(),
         names: None,
         tunnel: config.tunnel.as_ref().map(|tunnel| (tunnel, selection, config.mesh)),
         device,
     };
     let (mut ops, parts) = setup.start(clock::now())?;
+    let names = config.dns.clone().map(|dns| HubResolver::new(dns, parts.gateway.counters()));
+    let services = services::of_hub(clock::now(), &config, names.clone()).await?;
     ops.configure_accounts(&terminals);
     parts.gateway.hop().keep_tally();
     let threads = if count > 1 { format!(" with {count} workers") } else { String::new() };
@@ -168,8 +163,6 @@ pub async fn run(
         listeners.spawn(parts.gateway.hop().links().clone().serve(listener, tls));
     }
     parts.gateway.hop().set_sibling(predecessor.as_ref().map(Predecessor::sibling).as_ref());
-    let bundles = start_bundles(config.bundles).await?;
-    let names = config.dns.map(|dns| HubResolver::new(dns, parts.gateway.counters()));
     let mut hub = Hub {
         parts,
         listeners,
@@ -179,7 +172,7 @@ pub async fn run(
         within: UPGRADE_WITHIN,
         stage: None,
         rate_sharing: RateSharing::default(),
-        next_key,
+        services,
         contacts: config.operation.state.as_deref().map(|at| ContactStore::new(clock::now(), at)),
         quotas: Quotas::new(&quotas(&terminals), ops.most_connections()),
         sites: Sites::new(terminals, config.mesh, config.transparent),
@@ -191,19 +184,13 @@ pub async fn run(
         look: Periodic::new(LOOK, clock::now() + LOOK),
         intercepts: config.intercept.is_some(),
         mesh: config.mesh,
-        stale: false,
+        is_stale: false,
         fresh: Periodic::new(PERMITS_EVERY, clock::now()),
-        enrolments: JoinSet::new(),
-        enrolling: BTreeSet::new(),
         scope: Periodic::new(SCOPE_EVERY, clock::now()),
         port: local.port(),
-        resolver: Resolver::default(),
-        names,
-        http,
-        bundles,
-        lookups: JoinSet::new(),
+        lookups: Lookups::new(names),
     };
-    hub.configure_keys(wall);
+    hub.with_services(clock::now(), &mut ops, |services, role| services.start(role));
     if take_over {
         hub.rate_sharing.begin(clock::now(), hub.parts.gateway.hop());
     } else {
@@ -300,7 +287,7 @@ struct Hub {
     within: Duration,
     stage: Option<Stage>,
     rate_sharing: RateSharing,
-    next_key: NextKey,
+    services: Services,
     /// Where terminals were last heard; [`None`] without `state`.
     contacts: Option<ContactStore>,
     watch: Option<DirectoryWatch>,
@@ -312,11 +299,8 @@ struct Hub {
     expired: usize,
     /// Whether permits may have changed, and when they may be read again at once. In between the
     /// housekeeping reads them, so that thousands that come together are not read thousands of times.
-    stale: bool,
+    is_stale: bool,
     fresh: Periodic,
-    /// Terminals that are replacing their invitations, and the keys of these: one at a time for each.
-    enrolments: JoinSet<PublicKey>,
-    enrolling: BTreeSet<PublicKey>,
     intercepts: bool,
     mesh: bool,
     /// When to compute what is intercepted, with many sessions.
@@ -326,15 +310,8 @@ struct Hub {
     quotas: Quotas,
     /// Local UDP port of the hop.
     port: u16,
-    resolver: Resolver<PublicKey>,
-    /// Answers questions of terminals; [`None`] unless configured.
-    names: Option<HubResolver>,
-    /// Has HTTP exchanges for terminals; [`None`] unless configured.
-    http: Option<HubHttp>,
-    /// The node for bundles; [`None`] unless configured.
-    bundles: Option<Bundles>,
-    /// Name lookups in progress for streams.
-    lookups: JoinSet<Option<Resolved>>,
+    /// Name lookups for streams.
+    lookups: Lookups,
 }
 
 /// What a hub waits for.
@@ -344,10 +321,8 @@ enum HubEvent {
     Resolved(Option<Resolved>),
     /// Permits may have changed.
     Permits,
-    /// The terminal with this invitation has replaced it, or failed to.
-    Enrolled(PublicKey),
-    /// A terminal has been told the next key.
-    Told(Told),
+    /// A service has work to do.
+    Service(Ready),
 }
 
 /// The next change of the permits. Cancel-safe.
@@ -363,30 +338,38 @@ async fn changed(watch: &mut Option<DirectoryWatch>) {
     }
 }
 
-impl Service for Hub {
+impl RunningRole for Hub {
     type Event = HubEvent;
 
     fn view(&self) -> View<'_> {
         self.parts.gateway.view()
     }
 
+    fn with_services<R>(
+        &mut self,
+        now: Instant,
+        ops: &mut Operations,
+        work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
+    ) -> R {
+        let Self { parts, services, sites, permits, is_stale, .. } = self;
+        let dial = parts.gateway.dial_policy();
+        let hub = HubSide { sites, permits, is_permit_changed: is_stale, dial };
+        let role = parts.gateway.surroundings(now, &mut ops.peers);
+        work(services, &mut Surroundings { hub: Some(hub), ..role })
+    }
+
     fn role_status(&self, now: Instant) -> RoleStatus {
-        let dns = self.names.as_ref().map(HubResolver::status);
-        let http = self.http.as_ref().map(HubHttp::status);
-        let bundles = self.bundles.as_ref().map(Bundles::status);
-        let next_key = self.next_key.status(self.permits.config(), &self.sites);
         let predecessor = self.predecessor.as_ref().map(|it| it.told.pid);
-        RoleStatus { dns, http, bundles, next_key, predecessor, ..self.parts.role_status(now) }
+        RoleStatus { predecessor, ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> HubEvent {
         tokio::select! {
             event = self.parts.next() => HubEvent::Pair(event),
-            Some(resolved) = self.lookups.join_next() => HubEvent::Resolved(resolved.ok().flatten()),
+            resolved = self.lookups.next() => HubEvent::Resolved(resolved),
             () = changed(&mut self.watch) => HubEvent::Permits,
             () = self.shared.changed() => HubEvent::Permits,
-            Some(Ok(invitation)) = self.enrolments.join_next() => HubEvent::Enrolled(invitation),
-            Some(told) = self.next_key.next() => HubEvent::Told(told),
+            ready = self.services.next() => HubEvent::Service(ready),
         }
     }
 
@@ -411,27 +394,23 @@ impl Service for Hub {
                 arrivals.into_iter().for_each(|arrival| self.carry(ops, arrival));
             }
             HubEvent::Resolved(resolved) => {
-                resolved.into_iter().for_each(|resolved| self.answer_resolved(ops, resolved));
+                resolved.into_iter().for_each(|resolved| self.answer_resolved(now, ops, resolved));
             }
             HubEvent::Permits => {
-                self.stale = true;
+                self.is_stale = true;
                 // A revocation waits for no timer.
                 if self.fresh.is_due(now) {
                     self.follow_permits(now, ops, false);
                 }
             }
-            HubEvent::Enrolled(invitation) => {
-                self.stale = true;
-                self.enrolling.remove(&invitation);
-            }
-            HubEvent::Told(told) => {
-                self.next_key.handle(&told, self.parts.gateway.hop(), &self.sites);
+            HubEvent::Service(ready) => {
+                self.with_services(now, ops, |services, role| services.work(role, ready));
             }
         }
         Ok(())
     }
 
-    fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
+    fn set_interception(&mut self, now: Instant, ops: &mut Operations) -> Result<bool, RunError> {
         // Computing the scope visits every session, so it happens only with interception, and with
         // many sessions not after every event.
         let many = self.sites.session_count() > SESSIONS_AT_ONCE;
@@ -451,14 +430,11 @@ impl Service for Hub {
         let is_short = self.sites.sessions().any(|session| !hop.has_room(session));
         ops.relieve(now, self.parts.gateway.view(), is_short);
         self.account(now, ops);
-        self.http.iter().for_each(HubHttp::housekeep);
         let looks = self.look.is_due(now);
         self.follow_permits(now, ops, looks);
         self.follow_upgrade(now, ops);
         let hop = self.parts.gateway.hop();
         self.contacts.iter_mut().for_each(|contacts| contacts.housekeep(now, hop));
-        let of = (self.permits.config(), hop);
-        self.next_key.housekeep(now, clock::unix_time(), of, &self.sites);
     }
 
     fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
@@ -475,13 +451,15 @@ impl Service for Hub {
         let hop = gateway.hop();
         let changes = ops.account(now, hop);
         hop.configure_classes(now, &config.classes, tunnel.is_some())?;
-        *policies = config.policies;
+        policies.clone_from(&config.policies);
         gateway.counters().keepalive.set(config.operation.keepalive);
-        let mut notes = ops.configure(config.operation);
+        let mut notes = ops.configure(config.operation.clone());
         gateway.counters().live.set_most(ops.most_connections());
         notes.extend(ops.configure_hop(now, hop, &config.link.rate, BTreeMap::new()));
         self.mesh = config.mesh;
-        self.configure_keys(clock::unix_time());
+        let configured = self
+            .with_services(now, ops, |it, role| it.configure(role, services::Config::Hub(&config)));
+        configured.map_err(|error| error.to_string())?;
         self.serve(now, ops);
         self.apply(now, ops, &changes);
         Ok(notes)
@@ -525,12 +503,9 @@ impl Service for Hub {
         Ok(self.rate_sharing.answer(now, gateway.hop(), former, gateway.view().live()))
     }
 
-    fn bundles(&mut self) -> Option<&mut Bundles> {
-        self.bundles.as_mut()
-    }
-
-    async fn stop(self) {
-        drop((self.lookups, self.enrolments, self.bundles));
+    async fn stop(mut self) {
+        drop(self.lookups);
+        self.services.stop();
         self.parts.stop().await;
         if let Some(contacts) = self.contacts {
             contacts.remove().await;
@@ -541,7 +516,7 @@ impl Service for Hub {
 impl Hub {
     /// Serves whom the permits say, if they may have changed or are looked at anyway.
     fn follow_permits(&mut self, now: Instant, ops: &mut Operations, looks: bool) {
-        let told = std::mem::take(&mut self.stale);
+        let told = std::mem::take(&mut self.is_stale);
         let mut changed = (told || looks) && self.permits.refresh();
         changed |= told && self.shared.apply(&mut self.permits);
         if changed || self.permits.expired(clock::unix_time()) != self.expired {
@@ -556,12 +531,6 @@ impl Hub {
             tracing::info!("calling {} terminals that had sessions before", contacts.len());
             self.parts.gateway.hop().call(contacts);
         }
-    }
-
-    /// Answers to the keys of the configuration that are in force at this time of day.
-    fn configure_keys(&mut self, wall: UnixTime) {
-        let hop = self.parts.gateway.hop();
-        self.next_key.configure(wall, self.permits.config(), hop, &self.sites);
     }
 
     /// Serves the terminals that are permitted now, and no others.
@@ -624,20 +593,12 @@ impl Hub {
             self.set_share(now, ops, session);
             tracing::info!("session up with {} at {address}", self.sites.name(session));
             self.open_tunnel(ops, session);
-            self.set_bundles(session, true);
-            self.next_key.tell(self.parts.gateway.hop(), &self.sites, session);
-            return;
+        } else {
+            self.set_tunnel(session, event);
         }
-        self.set_tunnel(session, event);
-        match event {
-            Event::Unreachable => self.set_bundles(session, false),
-            Event::Reachable => {
-                self.set_bundles(session, true);
-                self.next_key.tell(self.parts.gateway.hop(), &self.sites, session);
-            }
-            Event::Down(_) => self.bundles.iter_mut().for_each(|it| it.end_session(session)),
-            _ => {}
-        }
+        self.with_services(now, ops, |services, role| {
+            services.handle_session(role, session, event);
+        });
         let name = self.sites.name(session);
         match event {
             Event::Unreachable => {
@@ -655,14 +616,6 @@ impl Hub {
                 self.sites.remove(session);
             }
             _ => {}
-        }
-    }
-
-    /// Sends a terminal its bundles over this session, or not now.
-    fn set_bundles(&mut self, session: SessionId, up: bool) {
-        let Some(bundles) = &mut self.bundles else { return };
-        if let Some(peer) = bundles.terminal(self.sites.name(session)) {
-            bundles.set_session(self.parts.gateway.hop(), peer, Some(session), up);
         }
     }
 

@@ -15,14 +15,15 @@ use units::Instant;
 
 use crate::clock;
 use crate::config::keys::format_public_key;
-use crate::doctor::knock::Knock;
 use crate::figures::status::HubStatus;
+use crate::hop::Hop;
+use crate::hop::knock::Knock;
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::ConnectionId;
-use crate::hop::{Hop, Stream};
 use crate::roles::fallback::{self, TcpFallback};
 use crate::roles::pair;
-use crate::rotation::{self, HubKeys};
+use crate::services::LearnKeys;
+use crate::services::rotation::HubKeys;
 
 /// How often it is looked whether each link works, where UDP may be blocked on it.
 const LOOK: Duration = Duration::from_millis(500);
@@ -114,10 +115,6 @@ pub(super) enum Done {
     /// Of that link.
     Carrier(u8, fallback::Done),
     Resolved(io::Result<Vec<SocketAddr>>),
-    /// The hub has said its next key, or something else.
-    NextKey(Stream, Result<PublicKey, ResetReason>),
-    /// The hub was told that its next key is kept.
-    Confirmed,
 }
 
 /// What the terminal has to follow.
@@ -222,51 +219,9 @@ impl KnownHubs {
                 return changes;
             }
             Some((id, Done::Resolved(addresses))) => self.handle_resolved(now, id, addresses),
-            Some((id, Done::NextKey(stream, key))) => self.handle_next_key(now, id, stream, key),
-            Some((_, Done::Confirmed)) | None => {}
+            None => {}
         }
         self.follow(now)
-    }
-
-    /// Takes what a hub says on a stream to be its next key.
-    pub(super) fn hear(&mut self, stream: Stream) {
-        let session = Some(stream.session());
-        match self.hubs.iter().position(|hub| hub.session == session) {
-            Some(index) => drop(self.tasks.spawn(async move {
-                let key = rotation::hear(&stream).await;
-                (HubId(index), Done::NextKey(stream, key))
-            })),
-            None => stream.reset(ResetReason::Prohibited),
-        }
-    }
-
-    fn handle_next_key(
-        &mut self,
-        now: Instant,
-        id: HubId,
-        stream: Stream,
-        key: Result<PublicKey, ResetReason>,
-    ) {
-        let hub = &self.hubs[id.0];
-        let key = match key {
-            Ok(key) => key,
-            Err(reason) => return stream.reset(reason),
-        };
-        let known = self.keys.next(&hub.configured);
-        if let Err(error) = self.keys.learn(now, &hub.configured, key) {
-            tracing::warn!("the next key of {} is not kept: {error}", hub.name);
-            return stream.reset(ResetReason::Prohibited);
-        }
-        let next = self.keys.next(&hub.configured);
-        if next != known {
-            let said = next.as_ref().map_or("the present one".to_owned(), format_public_key);
-            tracing::info!("the next key of {} is {said}", hub.name);
-        }
-        self.hop.set_next_hub_key(hub.key, next);
-        self.tasks.spawn(async move {
-            rotation::confirm(stream).await;
-            (id, Done::Confirmed)
-        });
     }
 
     /// Follows a hub to the key with which its session was set up.
@@ -595,6 +550,30 @@ impl KnownHubs {
             }
         };
         self.hubs.iter().enumerate().map(row).collect()
+    }
+}
+
+impl LearnKeys for KnownHubs {
+    fn learn(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        key: PublicKey,
+    ) -> Result<(), ResetReason> {
+        let its = self.hubs.iter().find(|hub| hub.session == Some(session));
+        let hub = its.ok_or(ResetReason::Prohibited)?;
+        let known = self.keys.next(&hub.configured);
+        if let Err(error) = self.keys.learn(now, &hub.configured, key) {
+            tracing::warn!("the next key of {} is not kept: {error}", hub.name);
+            return Err(ResetReason::Prohibited);
+        }
+        let next = self.keys.next(&hub.configured);
+        if next != known {
+            let said = next.as_ref().map_or("the present one".to_owned(), format_public_key);
+            tracing::info!("the next key of {} is {said}", hub.name);
+        }
+        self.hop.set_next_hub_key(hub.key, next);
+        Ok(())
     }
 }
 

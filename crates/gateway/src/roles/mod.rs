@@ -1,6 +1,6 @@
 //! The roles of a gateway: hub, terminal and solo.
 //!
-//! Each is a [`Service`], which [`run`] drives until it is stopped or drained. [`pair`] starts what
+//! Each is a [`RunningRole`], which [`run`] drives until it is stopped or drained. [`pair`] starts what
 //! hub and terminal have in common, and [`gateway`] carries their connections; [`workers`] has the
 //! threads of a hub.
 
@@ -21,25 +21,33 @@ use std::time::Duration;
 use pep::handover::Need;
 use units::Instant;
 
-use crate::bundles::Bundles;
 use crate::clock;
 use crate::error::RunError;
 use crate::operate::control::{Answer, Request};
 use crate::operate::{Operations, RoleStatus, Task, View};
+use crate::services::{Services, Surroundings};
 
 /// What to do instead of an upgrade.
 const RESTART: &str = "restart it, which lets connections end first (systemctl restart, or \
                        `skyhop drain --wait` and a new start)";
 
 /// A gateway in one of its roles. It reads no clock: [`run`] hands it the time.
-pub(crate) trait Service {
+pub(crate) trait RunningRole {
     /// What it waits for besides operators.
     type Event;
 
     /// The gateway as its operators see it.
     fn view(&self) -> View<'_>;
 
-    /// Its own part of the status.
+    /// Does something with its services.
+    fn with_services<R>(
+        &mut self,
+        now: Instant,
+        ops: &mut Operations,
+        work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
+    ) -> R;
+
+    /// Its own part of the status, without that of its services.
     fn role_status(&self, now: Instant) -> RoleStatus;
 
     /// Waits for the next event. Cancel-safe.
@@ -60,7 +68,7 @@ pub(crate) trait Service {
     ///
     /// # Errors
     /// If the kernel refuses a change of the interception.
-    fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError>;
+    fn set_interception(&mut self, now: Instant, ops: &mut Operations) -> Result<bool, RunError>;
 
     /// Does the role's part of the housekeeping.
     fn housekeep(&mut self, now: Instant, ops: &mut Operations);
@@ -96,11 +104,6 @@ pub(crate) trait Service {
         Err("there is no other process here".to_owned())
     }
 
-    /// Its node for bundles, if it has one.
-    fn bundles(&mut self) -> Option<&mut Bundles> {
-        None
-    }
-
     /// Ends all connections. Interception ends first, so that new connections pass unaccelerated.
     async fn stop(self);
 }
@@ -109,26 +112,26 @@ pub(crate) trait Service {
 /// standard output when it first serves clients.
 pub(crate) async fn run(
     mut ops: Operations,
-    mut service: impl Service,
+    mut role: impl RunningRole,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let result = serve(&mut ops, &mut service, shutdown).await;
-    ops.stop(clock::now(), service.view());
-    service.stop().await;
+    let result = serve(&mut ops, &mut role, shutdown).await;
+    ops.stop(clock::now(), role.view());
+    role.stop().await;
     result
 }
 
 async fn serve(
     ops: &mut Operations,
-    service: &mut impl Service,
+    role: &mut impl RunningRole,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let mut shutdown = pin!(shutdown);
     let mut now = clock::now();
-    let mut serving = service.set_interception(now, ops)?;
+    let mut serving = role.set_interception(now, ops)?;
     let mut announced = false;
     ops.announce_ready();
-    while !ops.is_drained(now, service.view()) {
+    while !ops.is_drained(now, role.view()) {
         if serving && !announced {
             announced = true;
             announce_ready();
@@ -137,54 +140,68 @@ async fn serve(
             () = &mut shutdown => return Ok(()),
             task = ops.next() => {
                 now = clock::now();
-                handle_task(now, ops, service, task);
+                handle_task(now, ops, role, task);
             }
-            event = service.next() => {
+            event = role.next() => {
                 now = clock::now();
-                service.handle(now, ops, event)?;
+                role.handle(now, ops, event)?;
             }
         }
-        serving = service.set_interception(now, ops)?;
+        serving = role.set_interception(now, ops)?;
     }
     Ok(())
 }
 
 /// Handles an operator's request, or does the housekeeping.
-fn handle_task(now: Instant, ops: &mut Operations, service: &mut impl Service, task: Task) {
+fn handle_task(now: Instant, ops: &mut Operations, role: &mut impl RunningRole, task: Task) {
     match task {
-        Task::Answer(call) if matches!(call.request, Request::Bundle(_)) => {
-            match service.bundles() {
-                Some(bundles) => bundles.ask(call),
-                None => call.answer(Answer::Error("this gateway has no section [bundles]".into())),
-            }
-        }
         Task::Answer(call) if matches!(call.request, Request::HandOver) => {
-            let answer = service.hand_over(now, ops);
+            let answer = role.hand_over(now, ops);
             call.answer(answer.unwrap_or_else(Answer::Error));
         }
         Task::Answer(call)
             if let Request::Portion { portion, used, connections } = call.request =>
         {
-            let answer = service.share_rate(now, Need { portion, used, connections });
+            let answer = role.share_rate(now, Need { portion, used, connections });
             call.answer(answer.map_or_else(Answer::Error, Answer::Portion));
         }
         Task::Answer(call) if let Request::Upgrade { within_s } = call.request => {
             let within = Duration::try_from_secs_f64(within_s);
             let answer = within
                 .map_err(|error| format!("within_s = {within_s}: {error}"))
-                .and_then(|within| service.upgrade(now, ops, within));
+                .and_then(|within| role.upgrade(now, ops, within));
             call.answer(answer.unwrap_or_else(Answer::Error));
         }
         Task::Answer(call) => {
-            if let Some(call) = ops.answer(now, service.view(), service.role_status(now), call) {
-                let outcome = service.reload(now, ops);
-                ops.reloaded(call, outcome);
+            let mut status = role.role_status(now);
+            role.with_services(now, ops, |services, role| services.add_status(role, &mut status));
+            let call = ops.answer(now, role.view(), status, call);
+            let for_service = |call| role.with_services(now, ops, |it, _| it.answer_operator(call));
+            match call.and_then(for_service) {
+                Some(call) if matches!(call.request, Request::Reload) => {
+                    let outcome = role.reload(now, ops);
+                    ops.reloaded(call, outcome);
+                }
+                Some(call) => {
+                    let error = no_service(&call.request);
+                    call.answer(Answer::Error(error));
+                }
+                None => {}
             }
         }
         Task::Housekeeping => {
-            ops.housekeep(now, service.view());
-            service.housekeep(now, ops);
+            ops.housekeep(now, role.view());
+            role.housekeep(now, ops);
+            role.with_services(now, ops, |services, role| services.housekeep(role));
         }
+    }
+}
+
+/// Why nobody answers this request.
+fn no_service(request: &Request) -> String {
+    match request {
+        Request::Bundle(_) => "this gateway has no section [bundles]".to_owned(),
+        other => format!("this gateway does not answer {other:?}"),
     }
 }
 
@@ -199,8 +216,13 @@ fn announce_ready() {
 mod tests {
     use std::future::{pending, ready};
 
+    use std::sync::Arc;
+
+    use tokio::task::JoinSet;
+
     use super::*;
     use crate::figures::counters::Counters;
+    use crate::services::Uplink;
     use crate::testkit::operations;
 
     /// A service that records its calls. It has as many events as `outcomes`, the results of handling
@@ -211,11 +233,32 @@ mod tests {
         counters: Counters,
     }
 
-    impl Service for Recorder<'_> {
+    impl RunningRole for Recorder<'_> {
         type Event = Result<(), RunError>;
 
         fn view(&self) -> View<'_> {
             View { hop: None, counters: &self.counters }
+        }
+
+        fn with_services<R>(
+            &mut self,
+            now: Instant,
+            ops: &mut Operations,
+            work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
+        ) -> R {
+            let counters = Arc::default();
+            let mut relays = JoinSet::new();
+            let mut role = Surroundings {
+                now,
+                hop: None,
+                counters: &counters,
+                relays: &mut relays,
+                peers: &mut ops.peers,
+                uplink: Uplink::default(),
+                hub: None,
+                keys: None,
+            };
+            work(&mut Services::default(), &mut role)
         }
 
         fn role_status(&self, _: Instant) -> RoleStatus {
@@ -236,7 +279,7 @@ mod tests {
             event
         }
 
-        fn set_interception(&mut self, _: Instant, _: &Operations) -> Result<bool, RunError> {
+        fn set_interception(&mut self, _: Instant, _: &mut Operations) -> Result<bool, RunError> {
             self.calls.push("intercept");
             Ok(false)
         }

@@ -110,7 +110,7 @@ impl Setup<'_> {
             tunnel.start(gateway.hop().clone());
         }
         ops.remember(now, gateway.hop());
-        ops.ask_for(gateway.hop());
+        ops.foresee(gateway.hop());
         let intake = interception.map(|it| Intake::new(now, it, gateway.counters()));
         Ok((ops, Parts { gateway, intake, tunnel, policies: self.policies }))
     }

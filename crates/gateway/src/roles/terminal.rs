@@ -7,43 +7,39 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use pep::admission::{Backoff, Bypass};
-use pep::bundles::PeerId;
-use pep::config::{DnsConfig, InterceptConfig, KnownHub, TerminalConfig, TunnelConfig};
+use pep::config::{InterceptConfig, KnownHub, TerminalConfig, TunnelConfig};
 use pep::egress::Egress;
 use pep::hubs::HubId;
 use pep::traffic::Policy;
-use slacp::{Destination, Endpoint, Event, Open, PublicKey, ResetReason, SessionId};
+use slacp::{Destination, Endpoint, Event, PublicKey, ResetReason, SessionId};
 use units::Instant;
 
-use crate::bundles::{Bundles, start_bundles};
 use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::config::read_terminal;
 use crate::error::RunError;
 use crate::figures::connections::Origin;
+use crate::hop::HopEvent;
 use crate::hop::peers::Peers;
 use crate::hop::sockets::Sockets;
-use crate::hop::{HopEvent, Stream};
-use crate::http::{self, Http};
-use crate::intercept::listener::Accepted;
 use crate::intercept::netfilter::Scope;
 use crate::intercept::own::OwnAddresses;
 use crate::intercept::rule::PASSING;
 use crate::intercept::{self, Arrival};
-use crate::names::{self, Doors, Names};
 use crate::operate::{Operations, RoleStatus, View};
 use crate::presence;
-use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::Dialer;
 use crate::relay::names::Resolver;
-use crate::relay::route::{Route, Upstreams};
+use crate::relay::route::Upstreams;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::roles::gateway::{Report, Side, bind};
 use crate::roles::hubs::{Change, Done, KnownHubs, Resolved};
 use crate::roles::pair::{PairEvent, Parts, Setup};
 use crate::roles::workers::Workers;
-use crate::roles::{self, Service};
-use crate::rotation::{self, HubKeys};
+use crate::roles::{self, RunningRole};
+use crate::services::names;
+use crate::services::rotation::HubKeys;
+use crate::services::{self, LearnKeys, Ready, Services, Surroundings, Uplink};
 use crate::tunnel::{self, Selection};
 
 /// A terminal does not know which networks are behind a hub, so the client's address stays
@@ -65,10 +61,6 @@ pub async fn run(
     let looking = config.hubs.iter().map(|hub| hub.address.as_str()).collect::<Vec<_>>().join(", ");
     let sockets = sockets(&config, config.listen.unwrap_or_else(|| any_address(&config)))?;
     let seed = random_bytes().map_err(RunError::Randomness)?;
-    let (proxy, manner) = match &config.proxy {
-        Some(proxy) => (Some(Proxy::listen(proxy.clone()).await?), (proxy.answer, proxy.names)),
-        None => Default::default(),
-    };
     let dial = DialPolicy {
         timeout: config.connect_timeout,
         transparent: config.transparent,
@@ -79,7 +71,8 @@ pub async fn run(
     let (hub, addresses) = hubs.of_hub(config.ranking()[0]);
     let (hop, identity) = (config.link.clone(), config.identity.clone());
     let tunnel = tunnel_of(&config.tunnel, &config.intercept, (&config.policies, &config.accept));
-    let dns = open_doors(config.dns.clone()).await?;
+    let proxy = services::listen_as_proxy(&config.proxy).await?;
+    let dns = services::open_doors(config.dns.clone()).await?;
     let setup = Setup {
         side: Side::Terminal,
         key: config.identity.public(),
@@ -97,7 +90,7 @@ pub async fn run(
         tunnel: tunnel.map(|(tunnel, selection)| (tunnel, selection, true)),
         device: None,
     };
-    let (ops, parts) = setup.start(clock::now())?;
+    let (mut ops, parts) = setup.start(clock::now())?;
     tracing::info!(
         "looking for the hub at {looking}: connections pass unaccelerated until it answers"
     );
@@ -110,44 +103,25 @@ pub async fn run(
         mark,
         stack: None,
     };
+    let hop = parts.gateway.hop().clone();
     let upstreams = || Upstreams {
-        hop: parts.gateway.hop().clone(),
+        hop: hop.clone(),
         dialer: dialer.clone(),
         resolver: Resolver::default(),
         counters: parts.gateway.counters(),
     };
-    let http = config.http.clone().map(|http| Http::start(http, upstreams()));
-    let http = http.transpose().map_err(RunError::Certificate)?;
-    let names = dns.map(|(doors, dns)| {
-        let http = http.as_ref().map(Http::shared);
-        Names::start(dns, doors, upstreams(), http)
-    });
-    let upstream = Upstream::new(manner, dialer, parts.gateway.counters());
-    let bundles = start_bundles(config.bundles.clone()).await?;
-    let hop = parts.gateway.hop().clone();
+    let services = services::of_terminal(&config, (proxy, dns), upstreams).await?;
     let hubs = KnownHubs::new(clock::now(), &config, (hubs, keys), hop, mark);
-    let terminal = Terminal {
+    let mut terminal = Terminal {
         parts,
         full: Backoff::default(),
         accept: config.accept,
-        proxy,
-        upstream,
-        names,
-        http,
-        hub_node: bundles.as_ref().and_then(Bundles::hub),
-        bundles,
+        services,
         session: None,
         hubs,
     };
+    terminal.with_services(clock::now(), &mut ops, |services, role| services.start(role));
     roles::run(ops, terminal, shutdown).await
-}
-
-/// The sockets of the resolver, and its settings with what these can do.
-async fn open_doors(dns: Option<DnsConfig>) -> Result<Option<(Doors, DnsConfig)>, RunError> {
-    let Some(mut dns) = dns else { return Ok(None) };
-    let doors = Doors::open(&dns).await?;
-    doors.restrict(&mut dns);
-    Ok(Some((doors, dns)))
 }
 
 /// The sockets of the hop: one for each link, or the only one.
@@ -188,15 +162,7 @@ struct Terminal {
     full: Backoff,
     /// Destinations permitted to the hub's side.
     accept: Egress,
-    proxy: Option<Proxy>,
-    upstream: Upstream,
-    /// Resolves names; [`None`] unless configured.
-    names: Option<Names>,
-    /// Answers requests of cleartext HTTP; [`None`] unless configured.
-    http: Option<Http>,
-    /// The node for bundles; [`None`] unless configured. The hub is one of its peers, or not.
-    bundles: Option<Bundles>,
-    hub_node: Option<PeerId>,
+    services: Services,
     /// The session that has the tunnel.
     session: Option<SessionId>,
     hubs: KnownHubs,
@@ -212,29 +178,41 @@ enum TerminalEvent {
     Pair(PairEvent),
     /// Something for the hubs to do.
     Hubs(Option<(HubId, Done)>),
-    /// A client of the proxy.
-    Proxy(ProxyClient),
+    /// A service has work to do.
+    Service(Ready),
 }
 
-impl Service for Terminal {
+impl RunningRole for Terminal {
     type Event = TerminalEvent;
 
     fn view(&self) -> View<'_> {
         self.parts.gateway.view()
     }
 
+    fn with_services<R>(
+        &mut self,
+        now: Instant,
+        ops: &mut Operations,
+        work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
+    ) -> R {
+        let uplink = Uplink {
+            session: self.hubs.session(),
+            is_good: self.hubs.is_good(),
+            is_open: self.bypass_reason(ops).is_none(),
+        };
+        let role = self.parts.gateway.surroundings(now, &mut ops.peers);
+        let keys = Some(&mut self.hubs as &mut dyn LearnKeys);
+        work(&mut self.services, &mut Surroundings { uplink, keys, ..role })
+    }
+
     fn role_status(&self, now: Instant) -> RoleStatus {
-        let dns = self.names.as_ref().map(Names::status);
-        let http = self.http.as_ref().map(Http::status);
-        let hubs = self.hubs.status(now);
-        let bundles = self.bundles.as_ref().map(Bundles::status);
-        RoleStatus { dns, http, hubs, bundles, ..self.parts.role_status(now) }
+        RoleStatus { hubs: self.hubs.status(now), ..self.parts.role_status(now) }
     }
 
     async fn next(&mut self) -> TerminalEvent {
         tokio::select! {
             event = self.parts.next() => TerminalEvent::Pair(event),
-            client = proxy::next(&mut self.proxy) => TerminalEvent::Proxy(client),
+            ready = self.services.next() => TerminalEvent::Service(ready),
             done = self.hubs.next() => TerminalEvent::Hubs(done),
         }
     }
@@ -251,32 +229,28 @@ impl Service for Terminal {
                 self.handle_hop(now, ops, event);
             }
             TerminalEvent::Pair(PairEvent::Arrival(arrived)) => {
-                self.parts.admit(now, arrived).into_iter().for_each(|arrival| self.carry(arrival));
+                let arrival = self.parts.admit(now, arrived);
+                arrival.into_iter().for_each(|arrival| self.carry(now, ops, arrival));
             }
             TerminalEvent::Hubs(done) => {
                 let changes = self.hubs.handle(now, done);
                 self.follow(changes);
             }
-            TerminalEvent::Proxy(client) => {
-                let is_admitted = self.parts.gateway.counters().live.admits(now, client.address());
-                let is_carried = is_admitted && self.bypass_reason(ops).is_none();
-                let session = self.hubs.session().filter(|_| is_carried);
-                self.parts.gateway.carry_proxy_client(client, session, self.upstream.clone());
+            TerminalEvent::Service(ready) => {
+                self.with_services(now, ops, |services, role| services.work(role, ready));
             }
         }
         Ok(())
     }
 
-    fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
+    fn set_interception(&mut self, now: Instant, ops: &mut Operations) -> Result<bool, RunError> {
         let bypass_reason = self.bypass_reason(ops);
-        let asking = self.set_names(bypass_reason.is_none());
-        if let (Some(bundles), Some(hub)) = (&mut self.bundles, self.hub_node) {
-            let (session, up) = (self.hubs.session(), self.hubs.is_good());
-            bundles.set_session(self.parts.gateway.hop(), hub, session, up);
-        }
+        let (asking, offline) = self.with_services(now, ops, |services, role| {
+            services.follow_uplink(role);
+            (services.take_questions(role), services.offline_ports())
+        });
         let Some(intake) = &mut self.parts.intake else { return Ok(self.hubs.is_good()) };
-        let offline = self.http.as_ref().map_or(&[][..], Http::offline_ports);
-        let scope = Scope::ports(offline);
+        let scope = Scope::ports(&offline);
         intake.set(now, bypass_reason.map_or(Ok(Scope::Everything), Err), scope)?;
         intake.answer_questions(asking)?;
         Ok(intake.is_on())
@@ -312,7 +286,7 @@ impl Service for Terminal {
         let mut names = names(&config);
         names.extend(self.hubs.names());
         *policies = config.policies;
-        self.accept = config.accept;
+        self.accept = config.accept.clone();
         gateway.counters().keepalive.set(config.operation.keepalive);
         let mut notes = ops.configure(config.operation);
         gateway.counters().live.set_most(ops.most_connections());
@@ -320,12 +294,8 @@ impl Service for Terminal {
         Ok(notes)
     }
 
-    fn bundles(&mut self) -> Option<&mut Bundles> {
-        self.bundles.as_mut()
-    }
-
-    async fn stop(self) {
-        drop((self.proxy, self.names, self.http));
+    async fn stop(mut self) {
+        self.services.stop();
         self.parts.stop().await;
     }
 }
@@ -347,15 +317,13 @@ impl Terminal {
                         Err(why) => self.parts.gateway.prohibit(stream, &open, &why),
                     }
                 }
-                Destination::Exchange(_) if let Some(http) = &self.http => {
-                    let shared = http.shared();
-                    self.parts.gateway.serve(http::pushed(shared, stream, open));
-                }
-                _ if rotation::is_meant(&open.destination) => self.hubs.hear(stream),
-                Destination::Bundles => self.take_bundle(stream, &open),
-                // From a hub that ignores that this terminal resolves no names.
-                Destination::Name(..) | Destination::Resolver | Destination::Exchange(_) => {
-                    self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+                _ => {
+                    let left =
+                        self.with_services(now, ops, |it, role| it.answer(role, stream, &open));
+                    // From a hub that ignores what this terminal has.
+                    if let Some(stream) = left {
+                        self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+                    }
                 }
             },
             HopEvent::TcpEnded(address) => {
@@ -372,14 +340,6 @@ impl Terminal {
         }
     }
 
-    /// Takes the bundle that the hub's stream carries.
-    fn take_bundle(&mut self, stream: Stream, open: &Open<Destination>) {
-        match (&mut self.bundles, self.hub_node) {
-            (Some(bundles), Some(hub)) => bundles.answer(hub, stream),
-            _ => self.parts.gateway.refuse(stream, open, ResetReason::Prohibited),
-        }
-    }
-
     /// Follows the choice of the hub. The tunnel leads to the one in use.
     fn follow(&mut self, changes: Vec<Change>) {
         for change in changes {
@@ -388,15 +348,6 @@ impl Terminal {
                     self.session.into_iter().for_each(|old| self.end_tunnel_to(old));
                     self.session = Some(session);
                     self.tunnel_to(session);
-                    if self.names.is_some() && !self.parts.gateway.hop().peer_answers(session) {
-                        tracing::warn!(
-                            "the hub has no section [dns]: names are resolved without it"
-                        );
-                    }
-                    let takes = self.parts.gateway.hop().peer_takes_bundles(session);
-                    if self.hub_node.is_some() && !takes {
-                        tracing::warn!("the hub has no section [bundles]: bundles wait here");
-                    }
                 }
                 Change::Use(_) => {}
                 Change::Open(session, open) => {
@@ -406,18 +357,6 @@ impl Terminal {
                 }
             }
         }
-    }
-
-    /// Sets how names are resolved, and whether connections may be opened by name. Returns whether
-    /// questions are to be redirected: while there is a session, even one whose hub cannot be reached,
-    /// because then the cache may know.
-    fn set_names(&self, by_name: bool) -> bool {
-        let session = self.hubs.session();
-        let route = Route { hub: session.filter(|_| self.hubs.is_good()), by_name };
-        self.http.iter().for_each(|http| http.set(route));
-        let Some(names) = &self.names else { return false };
-        names.set(route);
-        session.is_some_and(|session| self.parts.gateway.hop().peer_answers(session))
     }
 
     /// Routes packets that are not split to this session, if the hub accepts them.
@@ -435,17 +374,13 @@ impl Terminal {
         }
     }
 
-    fn carry(&mut self, arrival: Arrival) {
-        if let (Some(http), Arrival::Connection(accepted)) = (&self.http, &arrival)
-            && http.takes(accepted.open.destination.port())
-        {
-            let Arrival::Connection(Accepted { socket, open }) = arrival else { return };
-            return self.parts.gateway.serve(http::serve(http.shared(), socket, open.into()));
-        }
-        match self.hubs.session() {
-            Some(session) => self.parts.gateway.originate(session, arrival),
+    fn carry(&mut self, now: Instant, ops: &mut Operations, arrival: Arrival) {
+        let left = self.with_services(now, ops, |services, role| services.take(role, arrival));
+        match (left, self.hubs.session()) {
+            (Some(arrival), Some(session)) => self.parts.gateway.originate(session, arrival),
             // Intercepted just as the session ended.
-            None => arrival.dismiss(),
+            (Some(arrival), None) => arrival.dismiss(),
+            (None, _) => {}
         }
     }
 

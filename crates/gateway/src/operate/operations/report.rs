@@ -51,7 +51,7 @@ impl Operations {
             http: role.http,
             stack: role.stack,
             bundles: role.bundles,
-            dlep: self.dlep.as_ref().map(|dlep| dlep.status(now)),
+            dlep: role.dlep,
             demand: view.hop.map(|hop| demand(now, hop)),
             sessions: view.hop.map_or_else(Vec::new, |hop| self.sessions(now, hop)),
             absent: self.absent(),

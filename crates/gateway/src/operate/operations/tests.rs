@@ -205,7 +205,7 @@ async fn quotas_hold_while_another_process_is_awaited_and_accounts_go_on_if_it_d
     assert_eq!(ops.account(now, &hops.hops[0]).len(), 1);
     let is_blocked = |ops: &Operations| ops.exhausted(&ship) == Some(&Exhausted::Block);
     assert!(is_blocked(&ops));
-    ops.release(now, view, Duration::ZERO);
+    ops.release(now, view);
     assert!(is_blocked(&ops) && ops.account_name(&ship) == "ship");
     ops.resume();
     assert!(is_blocked(&ops));

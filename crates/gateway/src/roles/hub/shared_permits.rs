@@ -7,7 +7,7 @@ use tokio::sync::watch::{self, Receiver};
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use crate::config::permits::Permits;
-use crate::enrolment::etcd::{Cache, Etcd, PermitTexts, follow};
+use crate::services::enrolment::etcd::{Cache, Etcd, PermitTexts, follow};
 
 /// Follows the permits in etcd, if there is one.
 pub(super) struct SharedPermits {

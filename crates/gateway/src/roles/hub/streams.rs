@@ -6,20 +6,21 @@ use std::time::Duration;
 use pep::admission::SlotShare;
 use pep::routes::Route;
 use slacp::{Destination, Open, PublicKey, ResetReason, client_network};
+use tokio::task::JoinSet;
 use units::Instant;
 
 use super::Hub;
 use super::upgrade::Stage;
-use crate::enrolment;
-use crate::enrolment::etcd::Etcd;
 use crate::figures::connections::Origin;
 use crate::hop::Stream;
-use crate::http::hub_store::Asker;
 use crate::intercept::Arrival;
-use crate::names::hub::HubResolver;
 use crate::operate::Operations;
 use crate::relay::names::Resolver;
 use crate::relay::terms::Admission;
+use crate::roles::RunningRole;
+use crate::runtime::joined;
+use crate::services::names::hub::HubResolver;
+use crate::services::{Admitted, enrolment};
 
 /// A stream to a name, and the addresses of the name.
 pub(super) struct Resolved {
@@ -27,6 +28,25 @@ pub(super) struct Resolved {
     open: Open<Destination>,
     admission: Admission,
     addresses: Result<Vec<SocketAddr>, ResetReason>,
+}
+
+/// Name lookups for streams. Dropping it ends them.
+pub(super) struct Lookups {
+    resolver: Resolver<PublicKey>,
+    /// The configured resolvers, if there are any.
+    configured: Option<HubResolver>,
+    tasks: JoinSet<Option<Resolved>>,
+}
+
+impl Lookups {
+    pub(super) fn new(configured: Option<HubResolver>) -> Self {
+        Self { resolver: Resolver::default(), configured, tasks: JoinSet::new() }
+    }
+
+    /// Waits for the end of a lookup; `None` if its stream was reset meanwhile. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Resolved> {
+        joined(&mut self.tasks).await
+    }
 }
 
 /// Resolves the name a stream leads to; `None` if the stream is reset meanwhile.
@@ -58,7 +78,7 @@ impl Hub {
     pub(super) fn answer(
         &mut self,
         now: Instant,
-        ops: &Operations,
+        ops: &mut Operations,
         stream: Stream,
         open: Open<Destination>,
     ) {
@@ -66,34 +86,36 @@ impl Hub {
         let Some(terminal) = self.sites.of(session) else {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         };
-        if enrolment::is_meant(&open.destination) {
-            return self.enrol(stream, &open);
-        }
-        if terminal.invited || self.is_blocked(ops, session) {
+        // An invitation is good for nothing else.
+        let enrols = enrolment::is_meant(&open.destination);
+        if enrols != terminal.invited || (!enrols && self.is_blocked(ops, session)) {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         }
+        let answered = self.with_services(now, ops, |it, role| it.answer(role, stream, &open));
+        if let Some(stream) = answered {
+            self.admit(now, ops, stream, open);
+        }
+    }
+
+    /// Carries a connection, or has an exchange, if there is room.
+    fn admit(
+        &mut self,
+        now: Instant,
+        ops: &mut Operations,
+        stream: Stream,
+        open: Open<Destination>,
+    ) {
+        let Some(terminal) = self.sites.of(stream.session()) else {
+            return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
+        };
         let (open, exchange) = match open.destination {
             Destination::Exchange(ref host) => (open.to(host.clone().into()), true),
             _ => (open, false),
         };
-        if exchange && self.http.is_none() {
+        let is_connection =
+            matches!(open.destination, Destination::Address(_) | Destination::Name(..));
+        if !is_connection || (exchange && !self.services.has_exchanges()) {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-        }
-        if open.destination == Destination::Resolver {
-            let Some(names) = self.names.clone() else {
-                return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-            };
-            let asker = (terminal.key, client_network(open.source.ip()));
-            let answer = names.answer(asker, stream);
-            return self.parts.gateway.serve(answer);
-        }
-        if open.destination == Destination::Bundles {
-            let name = &terminal.name;
-            let peer = self.bundles.as_ref().and_then(|bundles| bundles.terminal(name));
-            let (Some(bundles), Some(peer)) = (&mut self.bundles, peer) else {
-                return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
-            };
-            return bundles.answer(peer, stream);
         }
         if self.is_full(ops) {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
@@ -106,20 +128,21 @@ impl Hub {
                 return self.parts.gateway.refuse(stream, &open, ResetReason::Limit);
             }
         };
-        let verified = self.sites.is_behind(open.source.ip(), session);
+        let verified = self.sites.is_behind(open.source.ip(), stream.session());
         let admission =
             Admission { origin: Origin::Peer { verified }, _permit: Some(permit), exchange };
         match &open.destination {
             Destination::Address(address) => {
                 let addresses = vec![*address];
-                self.answer_at(ops, stream, open, addresses, admission);
+                self.answer_at(now, ops, stream, open, addresses, admission);
             }
             Destination::Name(..) => {
                 let share = SlotShare::of_group(terminal.quota.lookups);
                 let (asker, request) = (((terminal.key, client), share), (stream, open, admission));
                 let timeout = self.parts.gateway.connect_timeout();
-                let resolvers = (self.resolver.clone(), self.names.clone());
-                self.lookups.spawn(look_up(resolvers, asker, request, timeout));
+                let Lookups { resolver, configured, tasks } = &mut self.lookups;
+                let resolvers = (resolver.clone(), configured.clone());
+                tasks.spawn(look_up(resolvers, asker, request, timeout));
             }
             Destination::Resolver | Destination::Exchange(_) | Destination::Bundles => {}
         }
@@ -135,29 +158,15 @@ impl Hub {
         }
     }
 
-    /// Lets a terminal replace its invitation with its own key.
-    pub(super) fn enrol(&mut self, stream: Stream, open: &Open<Destination>) {
-        let terminal = self.sites.of(stream.session()).filter(|terminal| terminal.invited);
-        let place = terminal.and_then(|terminal| self.permits.place_of(&terminal.name));
-        let (Some(terminal), Some(place)) = (terminal, place) else {
-            return self.parts.gateway.refuse(stream, open, ResetReason::Prohibited);
-        };
-        if !self.enrolling.insert(terminal.key) {
-            return self.parts.gateway.refuse(stream, open, ResetReason::Limit);
-        }
-        let (name, key) = (terminal.name.clone(), terminal.key);
-        let place = (place, self.permits.config().etcd.as_ref().map(Etcd::new));
-        let others = self.permits.all().iter().map(|terminal| terminal.key).collect();
-        self.enrolments.spawn(async move {
-            enrolment::serve(stream, (name, key), others, place).await;
-            key
-        });
-    }
-
-    pub(super) fn answer_resolved(&mut self, ops: &Operations, resolved: Resolved) {
+    pub(super) fn answer_resolved(
+        &mut self,
+        now: Instant,
+        ops: &mut Operations,
+        resolved: Resolved,
+    ) {
         let Resolved { stream, open, admission, addresses } = resolved;
         match addresses {
-            Ok(addresses) => self.answer_at(ops, stream, open, addresses, admission),
+            Ok(addresses) => self.answer_at(now, ops, stream, open, addresses, admission),
             Err(reason) => self.parts.gateway.refuse(stream, &open, reason),
         }
     }
@@ -166,7 +175,8 @@ impl Hub {
     /// terminal or denied, the others are not tried.
     pub(super) fn answer_at(
         &mut self,
-        ops: &Operations,
+        now: Instant,
+        ops: &mut Operations,
         stream: Stream,
         open: Open<Destination>,
         mut addresses: Vec<SocketAddr>,
@@ -176,8 +186,7 @@ impl Hub {
         let Some(terminal) = self.sites.of(session) else {
             return self.parts.gateway.refuse(stream, &open, ResetReason::Prohibited);
         };
-        let (egress, asker) =
-            (&terminal.egress, Asker::new(&terminal.key, terminal.cache.as_deref()));
+        let egress = &terminal.egress;
         if let Err(why) = self.parts.gateway.check_egress(egress, &open, &mut addresses) {
             return self.parts.gateway.prohibit(stream, &open, &why);
         }
@@ -186,12 +195,11 @@ impl Hub {
         match route(first) {
             Route::Local => {
                 addresses.retain(|address| matches!(route(*address), Route::Local));
-                let gateway = &mut self.parts.gateway;
-                match self.http.clone().filter(|_| admission.exchange) {
-                    Some(http) => {
-                        gateway.exchange(http, stream, open, (addresses, asker), admission);
-                    }
-                    None => gateway.answer(stream, open, addresses, admission),
+                if admission.exchange {
+                    let admitted = Admitted { stream, open, addresses, admission };
+                    self.with_services(now, ops, |it, role| it.exchange(role, admitted));
+                } else {
+                    self.parts.gateway.answer(stream, open, addresses, admission);
                 }
             }
             // The other terminal is asked for a connection instead.

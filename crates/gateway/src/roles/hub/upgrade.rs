@@ -31,11 +31,10 @@ use units::{BitRate, Instant};
 use super::Hub;
 use crate::config::keys::{format_public_key, parse_public_key};
 use crate::hop::Hop;
-use crate::http::hub::HubHttp;
 use crate::operate::Operations;
 use crate::operate::control::{Answer, Control, HandOver, Request};
 use crate::role::Role;
-use crate::roles::RESTART;
+use crate::roles::{RESTART, RunningRole};
 use crate::tunnel::Tunnel;
 
 /// How long the new process may take to be there.
@@ -96,10 +95,10 @@ impl Hub {
         let view = self.parts.gateway.view();
         match stage {
             Stage::Prepared { since, within } => {
-                ops.release(now, view, within);
+                ops.release(now, view);
                 self.listeners.abort_all();
-                (self.contacts, self.bundles) = (None, None);
-                self.http.iter().for_each(HubHttp::leave_disk);
+                self.contacts = None;
+                self.with_services(now, ops, |it, role| it.release(role, within));
                 self.stage = Some(Stage::Released { since, within });
             }
             Stage::Released { .. } if ops.release_control() => {}

@@ -35,10 +35,11 @@ use crate::intercept::policy;
 use crate::intercept::rule::PASSING;
 use crate::intercept::{self, Arrival, IntakeEvent, Interception};
 use crate::operate::{Operations, RoleStatus, View};
-use crate::proxy::{self, Proxy, ProxyClient, Upstream};
 use crate::relay::dial::{self, Dialer};
-use crate::roles::{self, Service};
+use crate::roles::{self, RunningRole};
 use crate::runtime::log_panic;
+use crate::services::proxy::{Otherwise, ProxyService, Upstream};
+use crate::services::{self, Config, Ready, Services, Surroundings, Uplink};
 use crate::side_settings::SocketSettings;
 use crate::stack::{self, StackEvent, WanStack};
 
@@ -71,8 +72,7 @@ struct Solo {
     counters: Arc<Counters>,
     intake: Option<Intake>,
     policies: Vec<Policy>,
-    proxy: Option<Proxy>,
-    upstream: Upstream,
+    services: Services,
     server: Server,
     windows: Windows,
     stack: Option<WanStack>,
@@ -85,8 +85,8 @@ struct Solo {
 enum SoloEvent {
     /// At the interception.
     Arrival(IntakeEvent),
-    /// A client of the proxy.
-    Proxy(ProxyClient),
+    /// A service has work to do.
+    Service(Ready),
     /// At our own TCP towards servers.
     Stack(StackEvent),
     /// The machine's routes have changed.
@@ -97,11 +97,24 @@ enum SoloEvent {
     Ended(Result<(), JoinError>),
 }
 
-impl Service for Solo {
+impl RunningRole for Solo {
     type Event = SoloEvent;
 
     fn view(&self) -> View<'_> {
         View { hop: None, counters: &self.counters }
+    }
+
+    fn with_services<R>(
+        &mut self,
+        now: Instant,
+        ops: &mut Operations,
+        work: impl FnOnce(&mut Services, &mut Surroundings<'_>) -> R,
+    ) -> R {
+        let is_open = ops.bypass_reason(self.view()).is_none();
+        let Self { services, counters, relays, .. } = self;
+        let (uplink, peers) = (Uplink { is_open, ..Uplink::default() }, &mut ops.peers);
+        let (hop, hub, keys) = (None, None, None);
+        work(services, &mut Surroundings { now, hop, counters, relays, peers, uplink, hub, keys })
     }
 
     fn role_status(&self, now: Instant) -> RoleStatus {
@@ -116,7 +129,7 @@ impl Service for Solo {
     async fn next(&mut self) -> SoloEvent {
         tokio::select! {
             arrival = intake::next(&mut self.intake) => SoloEvent::Arrival(arrival),
-            client = proxy::next(&mut self.proxy) => SoloEvent::Proxy(client),
+            ready = self.services.next() => SoloEvent::Service(ready),
             event = stack::next(&mut self.stack) => SoloEvent::Stack(event),
             () = self.windows.changed() => SoloEvent::Routes,
             () = self.server.exhausted.notified() => SoloEvent::Exhausted,
@@ -135,7 +148,9 @@ impl Service for Solo {
                 let arrival = self.intake.as_mut().and_then(|intake| intake.handle(now, arrived));
                 arrival.into_iter().for_each(|arrival| self.carry(arrival));
             }
-            SoloEvent::Proxy(client) => self.carry_proxy_client(now, ops, client),
+            SoloEvent::Service(ready) => {
+                self.with_services(now, ops, |services, role| services.work(role, ready));
+            }
             SoloEvent::Stack(StackEvent::Incoming(incoming)) => {
                 self.relays.spawn(self.server.clone().admit(incoming));
             }
@@ -151,7 +166,7 @@ impl Service for Solo {
         Ok(())
     }
 
-    fn set_interception(&mut self, now: Instant, ops: &Operations) -> Result<bool, RunError> {
+    fn set_interception(&mut self, now: Instant, ops: &mut Operations) -> Result<bool, RunError> {
         let wanted = ops.bypass_reason(self.view()).map_or(Ok(Scope::Everything), Err);
         self.stack.iter_mut().try_for_each(|stack| stack.accept(wanted.is_ok()))?;
         let offline = Scope::Nothing;
@@ -169,7 +184,7 @@ impl Service for Solo {
         }
     }
 
-    fn reload(&mut self, _: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
+    fn reload(&mut self, now: Instant, ops: &mut Operations) -> Result<Vec<String>, String> {
         let config = read_solo(&ops.file()?).map_err(|error| error.to_string())?;
         for (section, side) in [("lan", &config.lan), ("wan", &config.wan)] {
             side.check(section).map_err(|error| error.to_string())?;
@@ -182,12 +197,13 @@ impl Service for Solo {
             let configured = stack.configure(config_of_stack, &config.policies);
             configured.map_err(|error| error.to_string())?;
         }
-        let mark = self.windows.lan_mark();
-        self.proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, mark));
         let stack = dialling(self.stack.as_ref()).map_err(|error| error.to_string())?;
         let dialer = dialer(&config, &self.windows).map_err(|error| error.to_string())?;
         let dialer = Dialer { stack, ..dialer };
-        self.upstream = upstream(&dialer, &config, &self.counters);
+        let mark = self.windows.lan_mark();
+        let changed = Config::Solo { config: &config, dialer: &dialer, mark };
+        let configured = self.with_services(now, ops, |it, role| it.configure(role, changed));
+        configured.map_err(|error| error.to_string())?;
         let inward = inward(&config, &self.windows);
         self.server.configure([dialer, inward], &config);
         let windows_stay = self.windows.are_of(&config.lan, &config.wan);
@@ -207,7 +223,8 @@ impl Service for Solo {
             // The table goes with it; meanwhile new connections pass unaccelerated.
             let _ = stack.accept(false);
         });
-        drop((self.intake, self.proxy));
+        self.services.stop();
+        drop(self.intake);
         self.relays.shutdown().await;
         if let Some(stack) = self.stack {
             stack.stop();
@@ -229,10 +246,7 @@ impl Solo {
         if let Some(interception) = &interception {
             interception.prepare(&config.lan, windows.lan_mark());
         }
-        let proxy = match config.proxy.clone() {
-            Some(proxy) => Some(Proxy::listen(proxy).await?),
-            None => None,
-        };
+        let proxy = services::listen_as_proxy(&config.proxy).await?;
         proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, windows.lan_mark()));
         let most = config.operation.max_connections;
         let stack = config
@@ -244,10 +258,14 @@ impl Solo {
         let replies = alone.then(Interception::of_replies).transpose()?;
         let ops = Operations::start(now, Role::Solo, None, &config.operation, Peers::none())?;
         let dialer = Dialer { stack: dialling(stack.as_ref())?, ..dialer(&config, &windows)? };
+        let mut services = Services::default();
+        services.add(proxy.map(|proxy| {
+            let upstream = upstream(&dialer, &config, &counters);
+            ProxyService::new(proxy, upstream, Otherwise::Refused)
+        }));
         let solo = Self {
             intake: interception.map(|it| Intake::new(now, it, counters.clone())),
-            proxy,
-            upstream: upstream(&dialer, &config, &counters),
+            services,
             server: Server::new([dialer, inward(&config, &windows)], &config, counters.clone()),
             policies: config.policies,
             windows,
@@ -279,15 +297,6 @@ impl Solo {
                 Arrival::Deferred(deferred) => server.answer(deferred).await,
             }
         });
-    }
-
-    fn carry_proxy_client(&mut self, now: Instant, ops: &Operations, client: ProxyClient) {
-        let upstream = self.upstream.clone();
-        let is_admitted = self.counters.live.admits(now, client.address());
-        match ops.bypass_reason(self.view()) {
-            None if is_admitted => self.relays.spawn(proxy::carry(client, None, upstream)),
-            _ => self.relays.spawn(proxy::reject(client, upstream)),
-        };
     }
 }
 

@@ -267,8 +267,8 @@ mod tests {
     use units::ByteCount;
 
     use super::*;
-    use crate::http::upstream::End;
-    use crate::http::wire::Inlet;
+    use crate::services::http::upstream::End;
+    use crate::services::http::wire::Inlet;
     use crate::testkit::connected;
 
     const MEMORY: u64 = 1000;

@@ -18,6 +18,7 @@ mod pushed;
 mod record;
 mod refresh;
 mod secure;
+mod service;
 mod sites;
 mod upstream;
 mod wire;
@@ -111,23 +112,18 @@ impl Http {
     }
 
     /// Sets how requests reach their servers.
-    pub(crate) fn set(&self, route: Route) {
+    fn set(&self, route: Route) {
         self.route.send_if_modified(|current| std::mem::replace(current, route) != route);
-    }
-
-    /// Whether connections to this port are handled.
-    pub(crate) fn takes(&self, port: u16) -> bool {
-        self.shared.takes(port)
     }
 
     /// Ports whose connections are to be taken although the hub cannot be reached; none without
     /// anything to serve.
-    pub(crate) fn offline_ports(&self) -> &[u16] {
+    fn ports_to_serve_offline(&self) -> &[u16] {
         let serves = self.shared.config.offline && !self.shared.kept.lock().store().is_empty();
         if serves { &self.shared.config.ports } else { &[] }
     }
 
-    pub(crate) fn status(&self) -> HttpStatus {
+    fn status(&self) -> HttpStatus {
         let (stats, errors) = self.shared.kept.stats();
         let promises = self.shared.promises().stats();
         let plain = self.shared.counters.plain.get();
@@ -150,7 +146,7 @@ impl Shared {
     }
 }
 
-pub(crate) use self::pushed::pushed;
+use self::pushed::pushed;
 
 /// Checks the certificates of sites.
 ///

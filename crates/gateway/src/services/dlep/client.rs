@@ -1,5 +1,6 @@
 //! The gateway's interface to DLEP.
 
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 
@@ -59,6 +60,14 @@ impl Client {
         has_changed.then(|| self.report.borrow_and_update().clone())
     }
 
+    /// Waits for a new report. Cancel-safe.
+    pub(crate) async fn changed(&self) {
+        // Waiting on a copy does not mark the report as seen.
+        if self.report.clone().changed().await.is_err() {
+            pending::<()>().await;
+        }
+    }
+
     /// Ends the session with the modem in order. Takes a moment.
     pub(crate) fn stop(&self) {
         self.stop.notify_one();
@@ -86,19 +95,6 @@ impl Client {
     }
 }
 
-/// Waits for a new report. Cancel-safe.
-pub(crate) async fn changed(client: Option<&mut Client>) {
-    match client {
-        // Waiting on a copy does not mark the report as seen.
-        Some(client) => {
-            if client.report.clone().changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
-        None => std::future::pending().await,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -118,7 +114,7 @@ mod tests {
         let report = Report { sessions: 3, ..Report::default() };
         sender.send(report).unwrap();
         for _ in 0..2 {
-            changed(Some(&mut client)).await;
+            client.changed().await;
         }
         assert_eq!(client.news().map(|report| report.sessions), Some(3));
         assert!(client.news().is_none());
@@ -129,7 +125,7 @@ mod tests {
     async fn a_driver_that_has_ended_is_no_news() {
         let (sender, mut client) = client();
         drop(sender);
-        let wait = changed(Some(&mut client));
+        let wait = client.changed();
         assert!(tokio::time::timeout(Duration::from_secs(60), wait).await.is_err());
         assert!(client.news().is_none());
     }

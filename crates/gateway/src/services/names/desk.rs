@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use pep::config::DnsConfig;
 use pep::names::{Ask, AskId, Asked, Output, Question, Resolver, Upstream};
-use slacp::{HostName, client_network};
+use slacp::{HostName, SessionId, client_network};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::watch;
@@ -23,11 +23,13 @@ use super::udp::{PORT, UdpDoor};
 use super::{exchange, lookup};
 use crate::clock;
 use crate::figures::status::DnsStatus;
+use crate::hop::Hop;
 use crate::hop::udp::Reception;
-use crate::http;
 use crate::intercept::listener::{Accept, Accepted, Listener};
+use crate::operate::RoleStatus;
 use crate::relay::route::{Route, Upstreams};
 use crate::runtime::log_panic;
+use crate::services::{Service, Surroundings, http};
 use crate::slots::HeldSlot;
 use crate::socket_options::reset;
 
@@ -104,6 +106,8 @@ pub(crate) struct Names {
     resolver: Shared,
     route: watch::Sender<Route>,
     task: AbortHandle,
+    /// The session with the hub that was in use last.
+    uplink: Option<SessionId>,
 }
 
 impl Drop for Names {
@@ -141,16 +145,32 @@ impl Names {
             carried: JoinSet::new(),
         };
         let task = tokio::spawn(async move { driver.run(doors).await }).abort_handle();
-        Self { resolver, route: sender, task }
+        Self { resolver, route: sender, task, uplink: None }
     }
 
-    /// Sets how clients are served.
-    pub(crate) fn set(&self, route: Route) {
+    fn warn_once(&mut self, hop: &Hop, session: SessionId) {
+        if self.uplink.replace(session) != Some(session) && !hop.peer_answers(session) {
+            tracing::warn!("the hub has no section [dns]: names are resolved without it");
+        }
+    }
+}
+
+impl Service for Names {
+    fn follow_uplink(&mut self, role: &mut Surroundings<'_>) {
+        if let (Some(hop), Some(session)) = (role.hop, role.uplink.session) {
+            self.warn_once(hop, session);
+        }
+        let route = role.uplink.route();
         self.route.send_if_modified(|current| std::mem::replace(current, route) != route);
     }
 
-    pub(crate) fn status(&self) -> DnsStatus {
-        DnsStatus::from(&lock(&self.resolver).stats())
+    /// While there is a session, even one whose hub cannot be reached, because then the cache may know.
+    fn takes_questions(&self, role: &Surroundings<'_>) -> bool {
+        role.hop.zip(role.uplink.session).is_some_and(|(hop, session)| hop.peer_answers(session))
+    }
+
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+        status.dns = Some(DnsStatus::from(&lock(&self.resolver).stats()));
     }
 }
 

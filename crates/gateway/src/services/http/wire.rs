@@ -266,7 +266,7 @@ mod tests {
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::*;
-    use crate::http::secure::Under;
+    use crate::services::http::secure::Under;
     use crate::testkit::{connected, payload, read_all};
 
     const HOST: &str = "mirror.example";

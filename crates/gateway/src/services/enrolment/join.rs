@@ -19,7 +19,7 @@ use super::{PLACE, PORT};
 use crate::clock;
 use crate::config::keys::{KeyError, PrivateKey, format_public_key, random_bytes};
 use crate::config::pair::HubContact;
-use crate::doctor::knock::{mapped_for, socket};
+use crate::hop::knock::{mapped_for, socket};
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::{TcpEvent, TcpLinks};
 

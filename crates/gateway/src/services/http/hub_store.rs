@@ -240,8 +240,8 @@ mod tests {
 
     use super::*;
     use crate::figures::connections::Origin;
-    use crate::http::kept::MOST_REFRESHES;
     use crate::relay::terms::{Admission, DialPolicy};
+    use crate::services::http::kept::MOST_REFRESHES;
     use crate::testkit::Hops;
 
     const PATIENCE: Duration = Duration::from_secs(10);

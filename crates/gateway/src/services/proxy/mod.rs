@@ -5,13 +5,13 @@
 //! milliseconds.
 
 mod carry;
+mod service;
 
-use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use pep::config::{ProxyConfig, SideConfig};
+use pep::config::{Answer, Names, ProxyConfig, SideConfig};
 use pep::proxy::{Handshake, Request, Step};
 use slacp::client_network;
 use socket2::SockRef;
@@ -21,7 +21,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use units::Instant;
 
-pub(crate) use self::carry::{Upstream, carry, reject};
+pub(crate) use self::carry::Upstream;
+use self::carry::{carry, reject};
+pub(crate) use self::service::{Otherwise, ProxyService};
 use crate::clock;
 use crate::error::RunError;
 use crate::intercept::listener::is_exhaustion;
@@ -52,7 +54,7 @@ pub(crate) struct Proxy {
 }
 
 /// A client that has completed its request.
-pub(crate) struct ProxyClient {
+struct ProxyClient {
     leg: Leg,
     source: SocketAddr,
     /// DSCP of its SYN.
@@ -62,7 +64,7 @@ pub(crate) struct ProxyClient {
 
 impl ProxyClient {
     /// The client's address.
-    pub(crate) fn address(&self) -> IpAddr {
+    fn address(&self) -> IpAddr {
         self.source.ip()
     }
 }
@@ -83,13 +85,18 @@ impl Proxy {
         Ok(Self { listener, config, handshakes, slots, paused_until: None })
     }
 
+    /// How clients are answered, and who resolves names.
+    pub(crate) fn manner(&self) -> (Answer, Names) {
+        (self.config.answer, self.config.names)
+    }
+
     /// Applies TCP settings, and a mark, to clients' connections.
     pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
         side.apply_to_listener(&SockRef::from(&self.listener), mark);
     }
 
     /// Waits for the next client with a complete request. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> ProxyClient {
+    async fn next(&mut self) -> ProxyClient {
         loop {
             let resume = self.paused_until;
             tokio::select! {
@@ -170,14 +177,6 @@ async fn refuse(mut leg: Leg, answer: &[u8]) {
     });
     if matches!(said.await, Ok(Ok(()))) {
         leg.discard(LAST_WORDS).await;
-    }
-}
-
-/// The next client of an optional proxy; waits for ever without one.
-pub(crate) async fn next(proxy: &mut Option<Proxy>) -> ProxyClient {
-    match proxy {
-        Some(proxy) => proxy.next().await,
-        None => pending().await,
     }
 }
 

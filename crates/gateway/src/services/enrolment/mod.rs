@@ -14,9 +14,12 @@ pub(crate) mod etcd;
 pub mod join;
 pub mod permit;
 mod serve;
+mod service;
 pub mod token;
 
-pub(crate) use serve::{is_meant, serve};
+pub(crate) use serve::is_meant;
+use serve::serve;
+pub(crate) use service::Enrolments;
 
 /// Where a terminal says its key. No name ends in this (RFC 6761 §6.4), so it is resolved nowhere.
 const PLACE: &str = "enrol.invalid";

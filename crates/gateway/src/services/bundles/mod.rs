@@ -13,18 +13,21 @@ mod warnings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pep::bundles::PeerId;
 use pep::config::{BundlesConfig, Reach};
-use slacp::{ResetReason, SessionId};
+use slacp::{Destination, Event, Open, ResetReason, SessionId};
 use tokio::task::JoinSet;
 
 use self::control::Desk;
 use self::node::{Link, Node};
+use super::{Service, Surroundings, Uplink};
 use crate::clock;
 use crate::error::RunError;
 use crate::figures::status::BundlesStatus;
 use crate::hop::{Hop, Stream};
+use crate::operate::RoleStatus;
 use crate::operate::control::{Answer, Call, Request};
 use crate::presence;
 
@@ -41,6 +44,8 @@ pub(crate) struct Bundles {
     answering: BTreeMap<PeerId, JoinSet<()>>,
     /// What was set last.
     links: BTreeMap<PeerId, (SessionId, bool)>,
+    /// The session with the hub that was in use last.
+    uplink: Option<SessionId>,
 }
 
 impl Bundles {
@@ -61,8 +66,8 @@ impl Bundles {
             }
         }
         let desk = Desk::new(node.clone());
-        let (answering, links) = Default::default();
-        Ok(Some(Self { node, desk, tasks, answering, links }))
+        let (answering, links, uplink) = Default::default();
+        Ok(Some(Self { node, desk, tasks, answering, links, uplink }))
     }
 
     fn peer(&self, which: impl Fn(&Reach) -> bool) -> Option<PeerId> {
@@ -70,23 +75,25 @@ impl Bundles {
     }
 
     /// The peer that is the terminal of this name.
-    pub(crate) fn terminal(&self, name: &str) -> Option<PeerId> {
+    fn terminal(&self, name: &str) -> Option<PeerId> {
         self.peer(|reach| matches!(reach, Reach::Terminal(it) if it == name))
     }
 
     /// The peer that is the hub in use.
-    pub(crate) fn hub(&self) -> Option<PeerId> {
+    fn hub(&self) -> Option<PeerId> {
         self.peer(|reach| *reach == Reach::Hub)
     }
 
+    /// The peer at the other end of a session.
+    fn peer_of(&self, role: &Surroundings<'_>, session: SessionId) -> Option<PeerId> {
+        match role.terminal(session) {
+            Some(terminal) => self.terminal(&terminal.name),
+            None => self.hub(),
+        }
+    }
+
     /// Sets the session that leads to a peer, if there is one, and whether the peer can be reached.
-    pub(crate) fn set_session(
-        &mut self,
-        hop: &Hop,
-        peer: PeerId,
-        session: Option<SessionId>,
-        up: bool,
-    ) {
+    fn set_session(&mut self, hop: &Hop, peer: PeerId, session: Option<SessionId>, up: bool) {
         let session = session.filter(|session| hop.peer_takes_bundles(*session));
         let wanted = session.map(|session| (session, up));
         if self.links.get(&peer).copied() == wanted {
@@ -101,7 +108,7 @@ impl Bundles {
     }
 
     /// A session is over.
-    pub(crate) fn end_session(&mut self, session: SessionId) {
+    fn end_session(&mut self, session: SessionId) {
         let over = self.links.iter().filter(|(_, (its, _))| *its == session).map(|(peer, _)| *peer);
         for peer in over.collect::<Vec<_>>() {
             self.links.remove(&peer);
@@ -110,7 +117,7 @@ impl Bundles {
     }
 
     /// Takes the bundle that a peer's stream carries.
-    pub(crate) fn answer(&mut self, peer: PeerId, stream: Stream) {
+    fn receive(&mut self, peer: PeerId, stream: Stream) {
         let answering = self.answering.entry(peer).or_default();
         while answering.try_join_next().is_some() {}
         if answering.len() >= STREAMS * self.node.config.agent.limits.window {
@@ -119,30 +126,68 @@ impl Bundles {
         answering.spawn(hop::receive(self.node.clone(), peer, stream));
     }
 
-    /// Answers an operator's request.
-    pub(crate) fn ask(&mut self, call: Call) {
-        while self.tasks.try_join_next().is_some() {}
-        let Request::Bundle(request) = call.request.clone() else {
-            return call.answer(Answer::Error("not about bundles".to_owned()));
+    fn status(&self) -> BundlesStatus {
+        BundlesStatus::at(clock::unix_millis(), &self.node.agent().stats())
+    }
+
+    fn warn_once(&mut self, hop: &Hop, session: SessionId) {
+        if self.hub().is_some()
+            && self.uplink.replace(session) != Some(session)
+            && !hop.peer_takes_bundles(session)
+        {
+            tracing::warn!("the hub has no section [bundles]: bundles wait here");
+        }
+    }
+}
+
+impl Service for Bundles {
+    fn answers(&self, destination: &Destination) -> bool {
+        *destination == Destination::Bundles
+    }
+
+    fn answer(&mut self, role: &mut Surroundings<'_>, stream: Stream, open: &Open<Destination>) {
+        match self.peer_of(role, stream.session()) {
+            Some(peer) => self.receive(peer, stream),
+            None => role.refuse(stream, open, ResetReason::Prohibited),
+        }
+    }
+
+    fn handle_session(&mut self, role: &mut Surroundings<'_>, session: SessionId, event: &Event) {
+        let up = match event {
+            Event::Up { .. } | Event::Reachable => true,
+            Event::Unreachable => false,
+            Event::Down(_) => return self.end_session(session),
+            _ => return,
         };
+        if let (Some(hop), Some(peer)) = (role.hop, self.peer_of(role, session)) {
+            self.set_session(hop, peer, Some(session), up);
+        }
+    }
+
+    fn follow_uplink(&mut self, role: &mut Surroundings<'_>) {
+        let (Some(hop), Some(hub)) = (role.hop, self.hub()) else { return };
+        let Uplink { session, is_good, .. } = role.uplink;
+        session.into_iter().for_each(|session| self.warn_once(hop, session));
+        self.set_session(hop, hub, session, is_good);
+    }
+
+    fn answer_operator(&mut self, call: Call) -> Option<Call> {
+        while self.tasks.try_join_next().is_some() {}
+        let Request::Bundle(request) = call.request.clone() else { return Some(call) };
         let desk = self.desk.clone();
         self.tasks.spawn(async move {
             let answer = desk.answer(request).await;
             call.answer(answer.unwrap_or_else(Answer::Error));
         });
+        None
     }
 
-    pub(crate) fn status(&self) -> BundlesStatus {
-        BundlesStatus::at(clock::unix_millis(), &self.node.agent().stats())
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+        status.bundles = Some(self.status());
     }
-}
 
-/// Starts a node, if there is one.
-pub(crate) async fn start_bundles(
-    config: Option<BundlesConfig>,
-) -> Result<Option<Bundles>, RunError> {
-    match config {
-        Some(config) => Bundles::start(config).await,
-        None => Ok(None),
+    /// The next process opens the store.
+    fn release(&mut self, _: &mut Surroundings<'_>, _: Duration) -> bool {
+        false
     }
 }

@@ -42,6 +42,11 @@ impl Upstream {
         Self { quick_ack, ..self }
     }
 
+    /// The same with other settings of connections.
+    pub(super) fn redialling(&self, dialer: Dialer, quick_ack: bool) -> Self {
+        Self { dialer, quick_ack, ..self.clone() }
+    }
+
     pub(crate) fn new(
         (answer, names): (Answer, Names),
         dialer: Dialer,
@@ -90,7 +95,7 @@ impl Upstream {
 }
 
 /// Carries a client's connection until it ends. `hop` is set if the hub is reachable.
-pub(crate) async fn carry(client: ProxyClient, hop: Option<(Hop, SessionId)>, upstream: Upstream) {
+pub(super) async fn carry(client: ProxyClient, hop: Option<(Hop, SessionId)>, upstream: Upstream) {
     upstream.counters.connections.increment();
     let ProxyClient { leg, source, dscp, request } = client;
     let open = Open { destination: request.destination, source, dscp };
@@ -106,7 +111,7 @@ pub(crate) async fn carry(client: ProxyClient, hop: Option<(Hop, SessionId)>, up
 }
 
 /// Tells a client that there is no room.
-pub(crate) async fn reject(client: ProxyClient, upstream: Upstream) {
+pub(super) async fn reject(client: ProxyClient, upstream: Upstream) {
     fail(client.leg, client.request.dialect, ResetReason::Limit, &upstream).await;
 }
 

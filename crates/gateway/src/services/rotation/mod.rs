@@ -7,6 +7,8 @@
 //!                ◀──next handshake, with the next key─────────  the key before is dropped
 //! ```
 
+mod announce;
+mod hear;
 mod known;
 
 use std::future::poll_fn;
@@ -21,6 +23,8 @@ use crate::config::keys::format_public_key;
 use crate::hop::{Hop, Stream};
 use crate::key_message::read;
 
+pub(crate) use announce::NextKey;
+pub(crate) use hear::KeyListener;
 pub(crate) use known::HubKeys;
 #[cfg(feature = "fuzzing")]
 pub(crate) use known::check_file;
@@ -33,7 +37,7 @@ const PORT: u16 = 1;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether a stream carries the hub's next key.
-pub(crate) fn is_meant(destination: &Destination) -> bool {
+fn is_meant(destination: &Destination) -> bool {
     matches!(destination, Destination::Name(name, _) if name.as_str() == PLACE)
 }
 
@@ -41,7 +45,7 @@ pub(crate) fn is_meant(destination: &Destination) -> bool {
 ///
 /// # Errors
 /// Why the terminal does not keep it.
-pub(crate) async fn tell(hop: Hop, session: SessionId, key: PublicKey) -> Result<(), ResetReason> {
+async fn tell(hop: Hop, session: SessionId, key: PublicKey) -> Result<(), ResetReason> {
     let name = HostName::new(PLACE).ok_or(ResetReason::Prohibited)?;
     let source = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let open = Open { destination: Destination::Name(name, PORT), source, dscp: None };
@@ -60,13 +64,13 @@ pub(crate) async fn tell(hop: Hop, session: SessionId, key: PublicKey) -> Result
 ///
 /// # Errors
 /// If it says no key.
-pub(crate) async fn hear(stream: &Stream) -> Result<PublicKey, ResetReason> {
+async fn heard_key(stream: &Stream) -> Result<PublicKey, ResetReason> {
     stream.accept()?;
     timeout(PATIENCE, read(stream)).await.unwrap_or(Err(ResetReason::TimedOut))?.key()
 }
 
 /// Tells the hub that its key is kept.
-pub(crate) async fn confirm(stream: Stream) {
+async fn confirm(stream: Stream) {
     // One that is lost meanwhile is told again.
     let _ = poll_fn(|context| stream.poll_finish(context)).await;
 }
@@ -108,7 +112,7 @@ mod tests {
             _ => None,
         });
         let far = far.expect("the terminal hears of the stream");
-        let (mut says, mut hears) = (pin!(write(&near, said)), pin!(hear(&far)));
+        let (mut says, mut hears) = (pin!(write(&near, said)), pin!(heard_key(&far)));
         let (mut context, mut is_said) = (Context::from_waker(Waker::noop()), false);
         loop {
             is_said = is_said || says.as_mut().poll(&mut context).is_ready();

@@ -1,64 +1,27 @@
-//! Checks whether the hub answers.
+//! Asks a hub whether it answers, beside a session.
 //!
 //! It begins a handshake and does not complete it. A running terminal with the same key keeps its
 //! session, because the hub replaces a session only when the new one is used.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use pep::config::{KnownHub, TerminalConfig};
 use slacp::{Endpoint, Event, KeyPair, PublicKey};
 use units::Machine;
 
-use super::Finding;
+use super::sockets::LocalEnd;
 use crate::clock;
-use crate::config::keys::{format_public_key, random_bytes};
-use crate::hop::sockets::LocalEnd;
+use crate::config::keys::random_bytes;
 
-const CHECK: &str = "hub";
 /// Time limit for the hub's answer: several retries over the slowest hop.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Requests a session from a hub with this key, as this terminal would.
-pub(super) fn hub(config: &TerminalConfig, hub: &KnownHub, hub_key: PublicKey) -> Finding {
-    let name = hub.address.as_str();
-    let addresses: Vec<SocketAddr> = match name.to_socket_addrs() {
-        Ok(addresses) => addresses.collect(),
-        Err(error) => {
-            let mend = "correct `hub` or the name service, or use an address";
-            return Finding::fail(CHECK, format!("cannot resolve {name}: {error}"), mend);
-        }
-    };
-    let (link, identity) = (config.link.clone(), config.identity.clone());
-    match Knock::new(link, identity, hub_key, addresses).ask() {
-        Ok(Answer::Yes(address, time)) => {
-            let ms = time.as_secs_f64() * 1e3;
-            Finding::ok(
-                CHECK,
-                format!("{name} ({address}) answers in {ms:.0} ms and knows this terminal's key"),
-            )
-        }
-        Ok(Answer::No(why)) => {
-            Finding::fail(CHECK, why, "run the same version of skyhop on both sides")
-        }
-        Ok(Answer::Silence) => {
-            let key = format_public_key(&config.identity.public());
-            let mend = format!(
-                "check that the hub runs, that firewalls pass UDP to it, that `hub_key` is its \
-                 key, and that it has a [[terminal]] with key = \"{key}\""
-            );
-            Finding::fail(CHECK, format!("{name} does not answer"), mend)
-        }
-        Err(error) => {
-            let mend = "check the route with `ip route get`";
-            Finding::fail(CHECK, format!("{name} cannot be reached: {error}"), mend)
-        }
-    }
-}
-
-enum Answer {
+/// What a hub has answered.
+pub(crate) enum Answer {
+    /// It knows this key: its address, and the round-trip time.
     Yes(SocketAddr, Duration),
+    /// Why it refuses.
     No(String),
     Silence,
 }
@@ -98,7 +61,11 @@ impl Knock {
         matches!(self.ask(), Ok(Answer::Yes(..)))
     }
 
-    fn ask(self) -> io::Result<Answer> {
+    /// Waits for the hub's answer, in the calling thread.
+    ///
+    /// # Errors
+    /// If the hub cannot be reached.
+    pub(crate) fn ask(self) -> io::Result<Answer> {
         let Self { link, identity, hub_key, addresses, end } = self;
         let socket = end.udp_socket(!addresses.iter().all(SocketAddr::is_ipv4))?;
         let seed = random_bytes().map_err(io::Error::other)?;
@@ -164,60 +131,7 @@ pub(crate) fn mapped_for(address: SocketAddr, local: io::Result<SocketAddr>) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::thread;
-
     use super::*;
-    use crate::config::pair::NewPair;
-    use crate::config::{read_hub, read_terminal};
-    use crate::doctor::Verdict;
-
-    /// Asks a hub on loopback that knows the terminal.
-    fn ask_a_hub() -> Finding {
-        let directory = tempfile::tempdir().unwrap();
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let port = socket.local_addr().unwrap().port();
-        let pair = NewPair {
-            hub: format!("127.0.0.1:{port}"),
-            port,
-            hub_rate: "10 Mbit/s".to_owned(),
-            terminal_rate: "auto".to_owned(),
-            interface: "lo".to_owned(),
-            name: "ship".to_owned(),
-            metered: false,
-            hub_tcp: None,
-            other_hubs: Vec::new(),
-        };
-        let [hub, terminal] = pair.write(directory.path()).unwrap();
-        let (hub, terminal) = (read_hub(&hub).unwrap(), read_terminal(&terminal).unwrap());
-        let allow = vec![hub.terminals[0].key];
-        let mut endpoint = Endpoint::hub(hub.link, hub.identity, allow, [3; 32]);
-        let is_done = AtomicBool::new(false);
-        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        let serve = || {
-            let (mut buffer, mut datagram) = (vec![0; 1 << 16], Vec::new());
-            while !is_done.load(Ordering::Relaxed) {
-                let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
-                endpoint.handle_datagram(clock::now(), from, &mut buffer[..length]);
-                while let Some(to) = endpoint.poll_transmit(clock::now(), &mut datagram) {
-                    socket.send_to(&datagram, to).unwrap();
-                }
-            }
-        };
-        thread::scope(|scope| {
-            scope.spawn(serve);
-            let found = super::hub(&terminal, &terminal.hubs[0], terminal.hubs[0].key);
-            is_done.store(true, Ordering::Relaxed);
-            found
-        })
-    }
-
-    #[test]
-    fn a_hub_that_knows_the_key_answers() {
-        let found = ask_a_hub();
-        assert_eq!(found.verdict, Verdict::Ok, "{found}");
-        assert!(found.text.contains("answers in") && found.text.contains("knows"), "{found}");
-    }
 
     #[test]
     fn a_dual_stack_socket_writes_ipv4_addresses_as_mapped() {

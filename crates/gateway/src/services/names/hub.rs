@@ -9,15 +9,17 @@ use pep::config::HubDnsConfig;
 use pep::names::{addresses_in, question_for};
 use pep::relay::alternating;
 use pep::traffic::Version;
-use slacp::{HostName, PublicKey, ResetReason};
+use slacp::{Destination, HostName, Open, PublicKey, ResetReason, client_network};
 use tokio::time::timeout;
 
+use super::super::{Service, Surroundings};
 use super::servers::Servers;
 use super::{exchange, lookup};
 use crate::clock;
 use crate::figures::counters::Counters;
 use crate::figures::status::DnsStatus;
 use crate::hop::Stream;
+use crate::operate::RoleStatus;
 use crate::relay::turns::Turns;
 
 /// Questions asked at once for all terminals: each takes a socket.
@@ -46,10 +48,6 @@ impl HubResolver {
         let (questions, lookups) = (Turns::of(MOST_QUESTIONS), Turns::of(MOST_LOOKUPS));
         let share = SlotShare::of_group(config.questions);
         Self { servers, questions, lookups, share, counters }
-    }
-
-    pub(crate) fn status(&self) -> DnsStatus {
-        DnsStatus::of_hub(self.counters.questions.get(), self.counters.questions_failed.get())
     }
 
     /// The addresses of a host, by the configured resolvers: what a terminal's clients hear of a name is
@@ -82,7 +80,7 @@ impl HubResolver {
     }
 
     /// Answers the question of a terminal's client that a stream carries.
-    pub(crate) async fn answer(self, asker: (PublicKey, IpAddr), stream: Stream) {
+    async fn answer_question(self, asker: (PublicKey, IpAddr), stream: Stream) {
         self.counters.questions.increment();
         let answered = tokio::select! {
             answered = self.answered(asker, &stream) => answered,
@@ -105,6 +103,26 @@ impl HubResolver {
         let servers = self.servers.list(clock::now());
         let answer = lookup::look_up(&question, &servers, None).await;
         exchange::write(stream, &answer.ok_or(ResetReason::TimedOut)?).await
+    }
+}
+
+impl Service for HubResolver {
+    fn answers(&self, destination: &Destination) -> bool {
+        *destination == Destination::Resolver
+    }
+
+    fn answer(&mut self, role: &mut Surroundings<'_>, stream: Stream, open: &Open<Destination>) {
+        let Some(terminal) = role.terminal(stream.session()) else {
+            return role.refuse(stream, open, ResetReason::Prohibited);
+        };
+        let asker = (terminal.key, client_network(open.source.ip()));
+        role.relays.spawn(self.clone().answer_question(asker, stream));
+    }
+
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+        let counters = &self.counters;
+        let dns = DnsStatus::of_hub(counters.questions.get(), counters.questions_failed.get());
+        status.dns = Some(dns);
     }
 }
 

@@ -1,25 +1,32 @@
-//! Replaces the hub's key by the next one: answers to both for a time, and tells the terminals.
+//! The hub's side: answers to both keys for a time, and tells the terminals.
 
 use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use pep::config::{HubConfig, PermittedTerminal};
 use pep::periodic::Periodic;
 use pep::routes::Sites;
-use slacp::{KeyPair, PublicKey, ResetReason, SessionId};
+use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;
 use units::{Instant, UnixTime};
 
+use super::super::{Config, Service, Surroundings};
+use super::tell;
+use crate::clock;
 use crate::config::keys::format_public_key;
+use crate::error::RunError;
 use crate::figures::status::NextKeyStatus;
 use crate::hop::Hop;
-use crate::rotation;
+use crate::operate::RoleStatus;
+use crate::runtime::joined;
 
 /// How often terminals that have not kept the key are told again, besides when they come up.
 const AGAIN: Duration = Duration::from_secs(3600);
 
 /// The hub's keys, and who knows the next one.
-pub(super) struct NextKey {
+pub(crate) struct NextKey {
     /// The keys that the hub answers to.
     served: Vec<PublicKey>,
     key: Option<PublicKey>,
@@ -27,13 +34,15 @@ pub(super) struct NextKey {
     /// Terminals that have kept the next key.
     known: BTreeSet<PublicKey>,
     telling: JoinSet<Told>,
+    /// What has come of telling, until it is handled.
+    told: Option<Told>,
     /// Terminals that are being told.
     busy: BTreeSet<PublicKey>,
     again: Periodic,
 }
 
 /// What has come of telling a terminal.
-pub(super) struct Told {
+struct Told {
     terminal: PublicKey,
     key: PublicKey,
     result: Result<(), ResetReason>,
@@ -41,13 +50,14 @@ pub(super) struct Told {
 
 impl NextKey {
     /// Of a hub that answers to `config.identity` so far.
-    pub(super) fn new(now: Instant, config: &HubConfig) -> Self {
+    pub(crate) fn new(now: Instant, config: &HubConfig) -> Self {
         Self {
             served: vec![config.identity.public()],
             key: None,
             until: None,
             known: BTreeSet::new(),
             telling: JoinSet::new(),
+            told: None,
             busy: BTreeSet::new(),
             again: Periodic::new(AGAIN, now + AGAIN),
         }
@@ -55,14 +65,8 @@ impl NextKey {
 
     /// Applies the keys of a configuration that are in force at this time of day, and tells terminals
     /// with sessions of another next key.
-    pub(super) fn configure(
-        &mut self,
-        wall: UnixTime,
-        config: &HubConfig,
-        hop: &Hop,
-        sites: &Sites,
-    ) {
-        let identities = config.identities(wall);
+    fn apply(&mut self, config: &HubConfig, hop: &Hop, sites: &Sites) {
+        let identities = config.identities(clock::unix_time());
         self.serve(&identities, hop);
         self.until = config.identity_until;
         let next = config.next_identity.as_ref().map(KeyPair::public);
@@ -90,28 +94,12 @@ impl NextKey {
         self.served = keys;
     }
 
-    /// Follows the time of day, and tells again whoever has not kept the key.
-    pub(super) fn housekeep(
-        &mut self,
-        now: Instant,
-        wall: UnixTime,
-        (config, hop): (&HubConfig, &Hop),
-        sites: &Sites,
-    ) {
-        if self.until.is_some() {
-            self.serve(&config.identities(wall), hop);
-        }
-        if self.again.is_due(now) {
-            self.tell_all(hop, sites);
-        }
-    }
-
     fn tell_all(&mut self, hop: &Hop, sites: &Sites) {
         sites.sessions().for_each(|session| self.tell(hop, sites, session));
     }
 
     /// Tells the terminal of a session, if it is to know a key and does not.
-    pub(super) fn tell(&mut self, hop: &Hop, sites: &Sites, session: SessionId) {
+    fn tell(&mut self, hop: &Hop, sites: &Sites, session: SessionId) {
         let Some((key, terminal)) = self.key.zip(sites.of(session)) else { return };
         let terminal = terminal.key;
         let is_new = !self.known.contains(&terminal) && !self.busy.contains(&terminal);
@@ -119,16 +107,11 @@ impl NextKey {
             return;
         }
         self.busy.insert(terminal);
-        let told = rotation::tell(hop.clone(), session, key);
+        let told = tell(hop.clone(), session, key);
         self.telling.spawn(async move { Told { terminal, key, result: told.await } });
     }
 
-    /// Waits until a terminal has been told. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<Told> {
-        self.telling.join_next().await?.ok()
-    }
-
-    pub(super) fn handle(&mut self, told: &Told, hop: &Hop, sites: &Sites) {
+    fn handle(&mut self, told: &Told, hop: &Hop, sites: &Sites) {
         self.busy.remove(&told.terminal);
         if self.key != Some(told.key) {
             let is_its = |session: &SessionId| {
@@ -151,7 +134,7 @@ impl NextKey {
     }
 
     /// Who knows the next key, if there is one.
-    pub(super) fn status(&self, config: &HubConfig, sites: &Sites) -> Option<NextKeyStatus> {
+    fn status(&self, config: &HubConfig, sites: &Sites) -> Option<NextKeyStatus> {
         let key = config.next_identity.as_ref()?.public();
         let is_unaware = |terminal: &&PermittedTerminal| !self.known.contains(&terminal.key);
         let unaware = sites.terminals().iter().filter(is_unaware);
@@ -162,5 +145,58 @@ impl NextKey {
             known: self.known.len() as u64,
             unaware: unaware.map(|terminal| terminal.name.clone()).collect(),
         })
+    }
+}
+
+impl Service for NextKey {
+    fn start(&mut self, role: &mut Surroundings<'_>) {
+        if let Some((hop, side)) = role.hub() {
+            self.apply(side.permits.config(), hop, side.sites);
+        }
+    }
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async { self.told = Some(joined(&mut self.telling).await) })
+    }
+
+    fn work(&mut self, role: &mut Surroundings<'_>) {
+        if let (Some(told), Some((hop, side))) = (self.told.take(), role.hub()) {
+            self.handle(&told, hop, side.sites);
+        }
+    }
+
+    fn handle_session(&mut self, role: &mut Surroundings<'_>, session: SessionId, event: &Event) {
+        if let Event::Up { .. } | Event::Reachable = event
+            && let Some((hop, side)) = role.hub()
+        {
+            self.tell(hop, side.sites, session);
+        }
+    }
+
+    /// Follows the time of day, and tells again whoever has not kept the key.
+    fn housekeep(&mut self, role: &mut Surroundings<'_>) {
+        let Some((hop, side)) = role.hub() else { return };
+        if self.until.is_some() {
+            self.serve(&side.permits.config().identities(clock::unix_time()), hop);
+        }
+        if self.again.is_due(role.now) {
+            self.tell_all(hop, side.sites);
+        }
+    }
+
+    fn configure(
+        &mut self,
+        role: &mut Surroundings<'_>,
+        config: Config<'_>,
+    ) -> Result<(), RunError> {
+        if let (Config::Hub(config), Some((hop, side))) = (config, role.hub()) {
+            self.apply(config, hop, side.sites);
+        }
+        Ok(())
+    }
+
+    fn add_status(&self, role: &Surroundings<'_>, status: &mut RoleStatus) {
+        let side = role.hub.as_ref();
+        status.next_key = side.and_then(|side| self.status(side.permits.config(), side.sites));
     }
 }

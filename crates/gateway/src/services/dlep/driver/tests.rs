@@ -92,7 +92,7 @@ async fn known(client: &mut Client, what: impl Fn(&Report) -> bool) -> Report {
                 return report;
             }
             client.news();
-            super::super::changed(Some(client)).await;
+            client.changed().await;
         }
     };
     soon(waiting).await

@@ -52,16 +52,16 @@ struct Inner {
 }
 
 /// A request of a terminal's client, and how to carry it out.
-pub(crate) struct Job {
-    pub(crate) stream: Stream,
-    pub(crate) open: Open<Destination>,
+pub(super) struct Job {
+    pub(super) stream: Stream,
+    pub(super) open: Open<Destination>,
     /// Permitted addresses of its host.
-    pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) admission: Admission,
-    pub(crate) policy: DialPolicy,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) hop: Hop,
-    pub(crate) asker: Asker,
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) admission: Admission,
+    pub(super) policy: DialPolicy,
+    pub(super) counters: Arc<Counters>,
+    pub(super) hop: Hop,
+    pub(super) asker: Asker,
 }
 
 /// What a terminal has sent.
@@ -160,7 +160,7 @@ impl HubHttp {
         self.0.pushes.as_ref()
     }
 
-    pub(crate) fn status(&self) -> HttpStatus {
+    pub(super) fn status(&self) -> HttpStatus {
         let pool = &self.0.pool;
         let pushed = self.pushes().map_or((0, 0), |it| (it.pushed.get(), it.pushed_bytes.get()));
         let stats = self.0.store.as_ref().map(HubStore::stats).unwrap_or_default();
@@ -168,18 +168,18 @@ impl HubHttp {
     }
 
     /// Leaves the files of the cache to another process.
-    pub(crate) fn leave_disk(&self) {
+    pub(super) fn leave_disk(&self) {
         self.0.store.iter().for_each(HubStore::leave_disk);
     }
 
     /// Closes connections that have been idle for long.
-    pub(crate) fn housekeep(&self) {
+    pub(super) fn close_idle(&self) {
         self.0.pool.expire(clock::now());
         self.pushes().into_iter().for_each(|pushes| pushes.expire(clock::now()));
     }
 
     /// Has the exchange.
-    pub(crate) async fn exchange(self, job: Job) {
+    pub(super) async fn have_exchange(self, job: Job) {
         let job = Arc::new(job);
         let (counters, stream) = (&*job.counters, &job.stream);
         counters.connections.increment();

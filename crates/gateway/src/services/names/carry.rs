@@ -8,13 +8,13 @@ use tokio::net::TcpStream;
 
 use crate::clock;
 use crate::figures::connections::{Origin, Registered};
-use crate::http;
 use crate::intercept::listener::Accepted;
 use crate::relay;
 use crate::relay::dial::reason;
 use crate::relay::leg::Leg;
 use crate::relay::names::LOOKUPS_EACH;
 use crate::relay::route::{Route, Upstreams};
+use crate::services::http;
 
 /// Carries the connections of clients to names.
 pub(super) struct NameCarrier {

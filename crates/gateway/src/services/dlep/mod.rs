@@ -1,0 +1,81 @@
+//! A DLEP router (RFC 8175): the modem itself reports its rate.
+//!
+//! [`pep::dlep`] decides and has no clock; [`driver`] provides sockets and the time.
+//! [`crate::hop::peers`] maps what the modem reports to sessions.
+
+mod client;
+mod driver;
+mod signals;
+
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::time::Duration;
+
+use pep::config::DlepConfig;
+use units::BitRate;
+
+use self::client::Client;
+use super::{Service, Surroundings};
+use crate::error::RunError;
+use crate::operate::RoleStatus;
+
+/// Rate of a session while nothing is granted on a link with capacity on demand. A first packet
+/// leaves at once in any case; more would only wait in the modem, as what waits here is asked for, too.
+/// A full packet takes 3 s at this rate, longer than most grants take to come.
+const FLOOR: BitRate = BitRate::from_bits_per_second(4_000);
+
+/// Follows the rates that a modem reports.
+pub(crate) struct Dlep {
+    client: Client,
+    /// Whether the session with the modem is another process's by now.
+    is_released: bool,
+}
+
+impl Dlep {
+    /// Starts looking for a modem.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub(crate) fn start(config: DlepConfig) -> Result<Self, RunError> {
+        let client = Client::start(config).map_err(RunError::System)?;
+        Ok(Self { client, is_released: false })
+    }
+}
+
+impl Service for Dlep {
+    fn start(&mut self, role: &mut Surroundings<'_>) {
+        if let (Some(demand), Some(hop)) = (self.client.waiting(), role.hop) {
+            role.peers.set_floor(FLOOR);
+            hop.foresee();
+            hop.follow_waiting(demand);
+        }
+    }
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        if self.is_released { Box::pin(pending()) } else { Box::pin(self.client.changed()) }
+    }
+
+    fn work(&mut self, role: &mut Surroundings<'_>) {
+        if let (Some(hop), Some(report)) = (role.hop, self.client.news()) {
+            role.peers.handle_report(role.now, hop, report);
+        }
+    }
+
+    fn add_status(&self, role: &Surroundings<'_>, status: &mut RoleStatus) {
+        status.dlep = (!self.is_released).then(|| self.client.status(role.now));
+    }
+
+    fn release(&mut self, role: &mut Surroundings<'_>, within: Duration) -> bool {
+        // The session with the modem is the next process's. What it has said stays true here.
+        if let Some(hop) = role.hop {
+            role.peers.hold_rates(role.now, hop, within);
+        }
+        self.is_released = true;
+        self.stop()
+    }
+
+    fn stop(&mut self) -> bool {
+        self.client.stop();
+        true
+    }
+}

@@ -1,0 +1,61 @@
+//! The hub's enrolment as a service.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
+
+use slacp::{Destination, Open, PublicKey, ResetReason};
+use tokio::task::JoinSet;
+
+use super::super::{Service, Surroundings};
+use super::etcd::Etcd;
+use super::{is_meant, serve};
+use crate::hop::Stream;
+use crate::runtime::joined;
+
+/// Terminals that are replacing their invitations, one stream at a time for each.
+#[derive(Default)]
+pub(crate) struct Enrolments {
+    /// The keys of these invitations.
+    enrolling: BTreeSet<PublicKey>,
+    tasks: JoinSet<PublicKey>,
+    ended: Option<PublicKey>,
+}
+
+impl Service for Enrolments {
+    fn answers(&self, destination: &Destination) -> bool {
+        is_meant(destination)
+    }
+
+    /// Lets a terminal replace its invitation with its own key.
+    fn answer(&mut self, role: &mut Surroundings<'_>, stream: Stream, open: &Open<Destination>) {
+        let terminal = role.terminal(stream.session()).filter(|terminal| terminal.invited);
+        let permits = role.hub.as_ref().map(|hub| hub.permits);
+        let place = terminal.zip(permits);
+        let place = place.and_then(|(terminal, permits)| permits.place_of(&terminal.name));
+        let (Some(terminal), Some(permits), Some(place)) = (terminal, permits, place) else {
+            return role.refuse(stream, open, ResetReason::Prohibited);
+        };
+        if !self.enrolling.insert(terminal.key) {
+            return role.refuse(stream, open, ResetReason::Limit);
+        }
+        let (name, key) = (terminal.name.clone(), terminal.key);
+        let place = (place, permits.config().etcd.as_ref().map(Etcd::new));
+        let others = permits.all().iter().map(|terminal| terminal.key).collect();
+        self.tasks.spawn(async move {
+            serve(stream, (name, key), others, place).await;
+            key
+        });
+    }
+
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async { self.ended = Some(joined(&mut self.tasks).await) })
+    }
+
+    fn work(&mut self, role: &mut Surroundings<'_>) {
+        if let Some(key) = self.ended.take() {
+            self.enrolling.remove(&key);
+        }
+        role.hub.iter_mut().for_each(|hub| *hub.is_permit_changed = true);
+    }
+}

@@ -1,0 +1,79 @@
+//! Both sides of `[http]` as services.
+
+use std::time::Duration;
+
+use slacp::{Destination, Open, ResetReason};
+
+use super::hub::{HubHttp, Job};
+use super::hub_store::Asker;
+use super::{Http, pushed, serve};
+use crate::hop::Stream;
+use crate::intercept::Arrival;
+use crate::intercept::listener::Accepted;
+use crate::operate::RoleStatus;
+use crate::services::{Admitted, Service, Surroundings};
+
+impl Service for HubHttp {
+    fn has_exchanges(&self) -> bool {
+        true
+    }
+
+    fn exchange(&mut self, role: &mut Surroundings<'_>, admitted: Admitted) {
+        let Admitted { stream, open, addresses, admission } = admitted;
+        let (Some((hop, side)), Some(terminal)) = (role.hub(), role.terminal(stream.session()))
+        else {
+            return role.refuse(stream, &open, ResetReason::Prohibited);
+        };
+        let asker = Asker::new(&terminal.key, terminal.cache.as_deref());
+        let (policy, counters, hop) = (side.dial, role.counters.clone(), hop.clone());
+        let job = Job { stream, open, addresses, admission, policy, counters, hop, asker };
+        role.relays.spawn(self.clone().have_exchange(job));
+    }
+
+    fn housekeep(&mut self, _: &mut Surroundings<'_>) {
+        self.close_idle();
+    }
+
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+        status.http = Some(self.status());
+    }
+
+    fn release(&mut self, _: &mut Surroundings<'_>, _: Duration) -> bool {
+        self.leave_disk();
+        true
+    }
+}
+
+impl Service for Http {
+    fn answers(&self, destination: &Destination) -> bool {
+        matches!(destination, Destination::Exchange(_))
+    }
+
+    fn answer(&mut self, role: &mut Surroundings<'_>, stream: Stream, open: &Open<Destination>) {
+        role.relays.spawn(pushed(self.shared(), stream, open.clone()));
+    }
+
+    fn take(&mut self, role: &mut Surroundings<'_>, arrival: Arrival) -> Option<Arrival> {
+        match arrival {
+            Arrival::Connection(Accepted { socket, open })
+                if self.shared.takes(open.destination.port()) =>
+            {
+                role.relays.spawn(serve(self.shared(), socket, open.into()));
+                None
+            }
+            arrival => Some(arrival),
+        }
+    }
+
+    fn follow_uplink(&mut self, role: &mut Surroundings<'_>) {
+        self.set(role.uplink.route());
+    }
+
+    fn offline_ports(&self) -> &[u16] {
+        self.ports_to_serve_offline()
+    }
+
+    fn add_status(&self, _: &Surroundings<'_>, status: &mut RoleStatus) {
+        status.http = Some(self.status());
+    }
+}

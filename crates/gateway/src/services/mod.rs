@@ -1,0 +1,109 @@
+//! Features of a gateway, a folder each. Each implements [`Service`]; [`of_hub`] and [`of_terminal`] list them.
+
+pub(crate) mod bundles;
+pub(crate) mod dlep;
+pub mod enrolment;
+pub(crate) mod http;
+pub(crate) mod names;
+pub(crate) mod proxy;
+pub(crate) mod rotation;
+mod service;
+
+use pep::config::{BundlesConfig, DnsConfig, HubConfig, ProxyConfig, TerminalConfig};
+use units::Instant;
+
+use self::bundles::Bundles;
+use self::dlep::Dlep;
+use self::enrolment::Enrolments;
+use self::http::Http;
+use self::http::hub::HubHttp;
+use self::names::hub::HubResolver;
+use self::names::{Doors, Names};
+use self::proxy::{Otherwise, Proxy, ProxyService, Upstream};
+use self::rotation::{KeyListener, NextKey};
+pub(crate) use self::service::{
+    Admitted, Config, HubSide, LearnKeys, Ready, Service, Services, Surroundings, Uplink,
+};
+use crate::error::RunError;
+use crate::relay::route::Upstreams;
+
+/// The services of a hub.
+///
+/// # Errors
+/// If one cannot start.
+pub(crate) async fn of_hub(
+    now: Instant,
+    config: &HubConfig,
+    names: Option<HubResolver>,
+) -> Result<Services, RunError> {
+    let http = config.http.clone().map(HubHttp::new).transpose();
+    let mut services = Services::default();
+    services.add(config.operation.dlep.clone().map(Dlep::start).transpose()?);
+    services.add(Some(Enrolments::default()));
+    services.add(Some(NextKey::new(now, config)));
+    services.add(names);
+    services.add(http.map_err(RunError::Certificate)?);
+    services.add(start_bundles(&config.bundles).await?);
+    Ok(services)
+}
+
+/// The services of a terminal. Its proxy listens already, and so does its resolver.
+///
+/// # Errors
+/// If one cannot start.
+pub(crate) async fn of_terminal(
+    config: &TerminalConfig,
+    (proxy, dns): (Option<Proxy>, Option<(Doors, DnsConfig)>),
+    upstreams: impl Fn() -> Upstreams,
+) -> Result<Services, RunError> {
+    let http = config.http.clone().map(|http| Http::start(http, upstreams())).transpose();
+    let http = http.map_err(RunError::Certificate)?;
+    let names = dns
+        .map(|(doors, dns)| Names::start(dns, doors, upstreams(), http.as_ref().map(Http::shared)));
+    let proxy = proxy.map(|proxy| {
+        let Upstreams { dialer, counters, .. } = upstreams();
+        let upstream = Upstream::new(proxy.manner(), dialer, counters);
+        ProxyService::new(proxy, upstream, Otherwise::Direct)
+    });
+    let mut services = Services::default();
+    services.add(config.operation.dlep.clone().map(Dlep::start).transpose()?);
+    services.add(Some(KeyListener::default()));
+    services.add(proxy);
+    services.add(names);
+    services.add(http);
+    services.add(start_bundles(&config.bundles).await?);
+    Ok(services)
+}
+
+async fn start_bundles(config: &Option<BundlesConfig>) -> Result<Option<Bundles>, RunError> {
+    match config.clone() {
+        Some(config) => Bundles::start(config).await,
+        None => Ok(None),
+    }
+}
+
+/// The proxy's listener, if one is configured.
+///
+/// # Errors
+/// If it cannot listen.
+pub(crate) async fn listen_as_proxy(
+    config: &Option<ProxyConfig>,
+) -> Result<Option<Proxy>, RunError> {
+    match config.clone() {
+        Some(config) => Proxy::listen(config).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// The sockets of the resolver, and its settings with what these can do.
+///
+/// # Errors
+/// If it cannot listen.
+pub(crate) async fn open_doors(
+    dns: Option<DnsConfig>,
+) -> Result<Option<(Doors, DnsConfig)>, RunError> {
+    let Some(mut dns) = dns else { return Ok(None) };
+    let doors = Doors::open(&dns).await?;
+    doors.restrict(&mut dns);
+    Ok(Some((doors, dns)))
+}

@@ -1,0 +1,59 @@
+//! The proxy as a service.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use super::{Proxy, ProxyClient, Upstream, carry, reject};
+use crate::error::RunError;
+use crate::services::{Config, Service, Surroundings};
+
+/// What a client gets while new connections are not carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Otherwise {
+    /// A direct connection.
+    Direct,
+    /// A refusal.
+    Refused,
+}
+
+/// The proxy, and how its clients reach servers.
+pub(crate) struct ProxyService {
+    proxy: Proxy,
+    upstream: Upstream,
+    otherwise: Otherwise,
+    client: Option<ProxyClient>,
+}
+
+impl ProxyService {
+    pub(crate) fn new(proxy: Proxy, upstream: Upstream, otherwise: Otherwise) -> Self {
+        Self { proxy, upstream, otherwise, client: None }
+    }
+}
+
+impl Service for ProxyService {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async { self.client = Some(self.proxy.next().await) })
+    }
+
+    fn work(&mut self, role: &mut Surroundings<'_>) {
+        let Some(client) = self.client.take() else { return };
+        let upstream = self.upstream.clone();
+        let is_admitted = role.counters.live.admits(role.now, client.address());
+        let is_carried = is_admitted && role.uplink.is_open;
+        if !is_carried && self.otherwise == Otherwise::Refused {
+            role.relays.spawn(reject(client, upstream));
+            return;
+        }
+        let session = role.uplink.session.filter(|_| is_carried);
+        let hop = role.hop.cloned().zip(session);
+        role.relays.spawn(carry(client, hop, upstream));
+    }
+
+    fn configure(&mut self, _: &mut Surroundings<'_>, config: Config<'_>) -> Result<(), RunError> {
+        if let Config::Solo { config, dialer, mark } = config {
+            self.proxy.prepare(&config.lan, mark);
+            self.upstream = self.upstream.redialling(dialer.clone(), config.lan.quick_ack);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,470 @@
+//! What a feature needs from the role that has it.
+
+use std::future::{Future, pending};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select_all;
+use pep::config::{HubConfig, PermittedTerminal, SoloConfig};
+use pep::routes::Sites;
+use slacp::{Destination, Event, Open, PublicKey, ResetReason, SessionId};
+use tokio::task::JoinSet;
+use units::Instant;
+
+use crate::config::permits::Permits;
+use crate::error::RunError;
+use crate::figures::counters::Counters;
+use crate::hop::peers::Peers;
+use crate::hop::{Hop, Stream};
+use crate::intercept::Arrival;
+use crate::operate::RoleStatus;
+use crate::operate::control::Call;
+use crate::relay;
+use crate::relay::dial::Dialer;
+use crate::relay::route::Route;
+use crate::relay::terms::{Admission, DialPolicy};
+
+/// A feature of a gateway. Its role hands it streams, sessions, requests and the time. By default, each
+/// method does nothing.
+pub(crate) trait Service: Send {
+    /// Begins, once everything of the role is there.
+    fn start(&mut self, _: &mut Surroundings<'_>) {}
+
+    /// Waits until [`Self::work`] has something to do. Cancel-safe.
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(pending())
+    }
+
+    /// Does what [`Self::next`] has waited for.
+    fn work(&mut self, _: &mut Surroundings<'_>) {}
+
+    /// Whether it answers peers' streams to this destination.
+    fn answers(&self, _: &Destination) -> bool {
+        false
+    }
+
+    /// Answers such a stream.
+    fn answer(&mut self, role: &mut Surroundings<'_>, stream: Stream, open: &Open<Destination>) {
+        role.refuse(stream, open, ResetReason::Prohibited);
+    }
+
+    /// Whether it has HTTP exchanges for terminals ([`Destination::Exchange`]).
+    fn has_exchanges(&self) -> bool {
+        false
+    }
+
+    /// Has an admitted exchange with a server.
+    fn exchange(&mut self, role: &mut Surroundings<'_>, admitted: Admitted) {
+        role.refuse(admitted.stream, &admitted.open, ResetReason::Prohibited);
+    }
+
+    /// Follows an event of a session with a terminal.
+    fn handle_session(&mut self, _: &mut Surroundings<'_>, _: SessionId, _: &Event) {}
+
+    /// Follows a terminal's uplink. Called after every event, so mostly nothing has changed.
+    fn follow_uplink(&mut self, _: &mut Surroundings<'_>) {}
+
+    /// Takes a client's intercepted connection, or returns it.
+    fn take(&mut self, _: &mut Surroundings<'_>, arrival: Arrival) -> Option<Arrival> {
+        Some(arrival)
+    }
+
+    /// Ports whose connections are intercepted although no hub can be reached.
+    fn offline_ports(&self) -> &[u16] {
+        &[]
+    }
+
+    /// Whether questions for names are to be redirected to it now.
+    fn takes_questions(&self, _: &Surroundings<'_>) -> bool {
+        false
+    }
+
+    /// Does what is due twice a second.
+    fn housekeep(&mut self, _: &mut Surroundings<'_>) {}
+
+    /// Answers an operator's request, or returns it.
+    fn answer_operator(&mut self, call: Call) -> Option<Call> {
+        Some(call)
+    }
+
+    /// Adds its part to the status.
+    fn add_status(&self, _: &Surroundings<'_>, _: &mut RoleStatus) {}
+
+    /// Applies a changed configuration. One that the role refuses never comes here.
+    ///
+    /// # Errors
+    /// If a setting cannot be applied.
+    fn configure(&mut self, _: &mut Surroundings<'_>, _: Config<'_>) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    /// Gives up what only one process can have, as another one takes this one's place, while this one carries
+    /// its connections for at most that long. Returns whether the service goes on.
+    fn release(&mut self, _: &mut Surroundings<'_>, _: Duration) -> bool {
+        true
+    }
+
+    /// Begins to stop, before all connections end. Returns whether it takes until these have ended.
+    fn stop(&mut self) -> bool {
+        false
+    }
+}
+
+/// What a service may use of its role during a call.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) now: Instant,
+    /// The hop; `None` on a solo gateway.
+    pub(crate) hop: Option<&'a Hop>,
+    pub(crate) counters: &'a Arc<Counters>,
+    /// Work for clients and peers, which ends with the gateway.
+    pub(crate) relays: &'a mut JoinSet<()>,
+    pub(crate) peers: &'a mut Peers,
+    pub(crate) uplink: Uplink,
+    /// On a hub: its terminals.
+    pub(crate) hub: Option<HubSide<'a>>,
+    /// On a terminal: the keys of its hubs.
+    pub(crate) keys: Option<&'a mut dyn LearnKeys>,
+}
+
+impl<'a> Surroundings<'a> {
+    /// Refuses a peer's stream.
+    pub(crate) fn refuse(&self, stream: Stream, open: &Open<Destination>, reason: ResetReason) {
+        relay::refuse(self.counters, stream, open, reason);
+    }
+
+    /// On a hub: its hop and its terminals.
+    pub(crate) fn hub(&self) -> Option<(&Hop, &HubSide<'a>)> {
+        self.hop.zip(self.hub.as_ref())
+    }
+
+    /// The terminal of a session, on a hub.
+    pub(crate) fn terminal(&self, session: SessionId) -> Option<&PermittedTerminal> {
+        self.hub.as_ref()?.sites.of(session)
+    }
+}
+
+/// Where new connections of a terminal's clients go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Uplink {
+    /// The session with the hub in use.
+    pub(crate) session: Option<SessionId>,
+    /// Whether that hub answers and takes new connections.
+    pub(crate) is_good: bool,
+    /// Whether new connections are carried: nothing of this gateway's is full, and it is not about to stop.
+    pub(crate) is_open: bool,
+}
+
+impl Uplink {
+    /// The session, if the hub answers.
+    pub(crate) fn reachable(&self) -> Option<SessionId> {
+        self.session.filter(|_| self.is_good)
+    }
+
+    pub(crate) fn route(&self) -> Route {
+        Route { hub: self.reachable(), by_name: self.is_open }
+    }
+}
+
+/// The terminals of a hub.
+pub(crate) struct HubSide<'a> {
+    pub(crate) sites: &'a Sites,
+    pub(crate) permits: &'a Permits,
+    /// Set by whoever has changed a permit.
+    pub(crate) is_permit_changed: &'a mut bool,
+    pub(crate) dial: DialPolicy,
+}
+
+/// The keys of a terminal's hubs.
+pub(crate) trait LearnKeys {
+    /// Keeps what the hub of this session says to be its next key.
+    ///
+    /// # Errors
+    /// If it cannot be kept, or the session is not with a hub in use.
+    fn learn(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        key: PublicKey,
+    ) -> Result<(), ResetReason>;
+}
+
+/// An exchange that a hub has admitted.
+pub(crate) struct Admitted {
+    pub(crate) stream: Stream,
+    pub(crate) open: Open<Destination>,
+    /// Permitted addresses of its host.
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) admission: Admission,
+}
+
+/// The configuration of a role.
+#[derive(Clone, Copy)]
+pub(crate) enum Config<'a> {
+    Hub(&'a HubConfig),
+    Solo {
+        config: &'a SoloConfig,
+        /// How servers are connected to.
+        dialer: &'a Dialer,
+        /// Of clients' connections.
+        mark: Option<u32>,
+    },
+}
+
+/// The services of a role.
+#[derive(Default)]
+pub(crate) struct Services {
+    services: Vec<Box<dyn Service>>,
+    /// The one to look at first: each in its turn, so that a busy one holds up no other.
+    first: usize,
+}
+
+/// A service that has work to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ready(usize);
+
+impl Services {
+    pub(crate) fn add(&mut self, service: Option<impl Service + 'static>) {
+        self.services.extend(service.map(|service| Box::new(service) as Box<dyn Service>));
+    }
+
+    /// Waits until a service has work to do. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Ready {
+        let count = self.services.len();
+        if count == 0 {
+            return pending().await;
+        }
+        self.first = (self.first + 1) % count;
+        let (later, sooner) = self.services.split_at_mut(self.first);
+        let all = sooner.iter_mut().chain(later).map(|service| service.next());
+        let ((), index, _) = select_all(all).await;
+        Ready((self.first + index) % count)
+    }
+
+    pub(crate) fn start(&mut self, role: &mut Surroundings<'_>) {
+        self.each(|service| service.start(role));
+    }
+
+    pub(crate) fn work(&mut self, role: &mut Surroundings<'_>, Ready(index): Ready) {
+        self.services[index].work(role);
+    }
+
+    /// Answers a peer's stream, or returns it if it is for none of the services.
+    pub(crate) fn answer(
+        &mut self,
+        role: &mut Surroundings<'_>,
+        stream: Stream,
+        open: &Open<Destination>,
+    ) -> Option<Stream> {
+        let mut services = self.services.iter_mut();
+        match services.find(|service| service.answers(&open.destination)) {
+            Some(service) => {
+                service.answer(role, stream, open);
+                None
+            }
+            None => Some(stream),
+        }
+    }
+
+    pub(crate) fn has_exchanges(&self) -> bool {
+        self.services.iter().any(|service| service.has_exchanges())
+    }
+
+    pub(crate) fn exchange(&mut self, role: &mut Surroundings<'_>, admitted: Admitted) {
+        match self.services.iter_mut().find(|service| service.has_exchanges()) {
+            Some(service) => service.exchange(role, admitted),
+            None => role.refuse(admitted.stream, &admitted.open, ResetReason::Prohibited),
+        }
+    }
+
+    pub(crate) fn handle_session(
+        &mut self,
+        role: &mut Surroundings<'_>,
+        session: SessionId,
+        event: &Event,
+    ) {
+        self.each(|service| service.handle_session(role, session, event));
+    }
+
+    pub(crate) fn follow_uplink(&mut self, role: &mut Surroundings<'_>) {
+        self.each(|service| service.follow_uplink(role));
+    }
+
+    /// Lets the services take a client's connection; returns it if none does.
+    pub(crate) fn take(
+        &mut self,
+        role: &mut Surroundings<'_>,
+        arrival: Arrival,
+    ) -> Option<Arrival> {
+        self.services.iter_mut().try_fold(arrival, |arrival, service| service.take(role, arrival))
+    }
+
+    pub(crate) fn offline_ports(&self) -> Vec<u16> {
+        self.services.iter().flat_map(|service| service.offline_ports()).copied().collect()
+    }
+
+    pub(crate) fn take_questions(&self, role: &Surroundings<'_>) -> bool {
+        self.services.iter().any(|service| service.takes_questions(role))
+    }
+
+    pub(crate) fn housekeep(&mut self, role: &mut Surroundings<'_>) {
+        self.each(|service| service.housekeep(role));
+    }
+
+    /// Lets the services answer an operator; returns the call if none does.
+    pub(crate) fn answer_operator(&mut self, call: Call) -> Option<Call> {
+        self.services.iter_mut().try_fold(call, |call, service| service.answer_operator(call))
+    }
+
+    pub(crate) fn add_status(&self, role: &Surroundings<'_>, status: &mut RoleStatus) {
+        self.services.iter().for_each(|service| service.add_status(role, status));
+    }
+
+    pub(crate) fn configure(
+        &mut self,
+        role: &mut Surroundings<'_>,
+        config: Config<'_>,
+    ) -> Result<(), RunError> {
+        self.services.iter_mut().try_for_each(|service| service.configure(role, config))
+    }
+
+    pub(crate) fn release(&mut self, role: &mut Surroundings<'_>, within: Duration) {
+        self.services.retain_mut(|service| service.release(role, within));
+    }
+
+    /// Ends the services but for those that take until all connections have ended.
+    pub(crate) fn stop(&mut self) {
+        self.services.retain_mut(|service| service.stop());
+    }
+
+    fn each(&mut self, mut work: impl FnMut(&mut Box<dyn Service>)) {
+        self.services.iter_mut().for_each(|service| work(service));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::operate::control::Request;
+    use crate::testkit::Hops;
+
+    /// A service that records what it gets.
+    struct Recorder {
+        name: &'static str,
+        /// Whether it has work at all times.
+        is_busy: bool,
+        /// Whether it goes on when another process takes over.
+        stays: bool,
+        calls: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Recorder {
+        fn record(&self, call: &str) {
+            self.calls.lock().unwrap().push(format!("{}: {call}", self.name));
+        }
+    }
+
+    impl Service for Recorder {
+        fn next(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+            if self.is_busy { Box::pin(ready(())) } else { Box::pin(pending()) }
+        }
+
+        fn work(&mut self, _: &mut Surroundings<'_>) {
+            self.record("works");
+        }
+
+        fn answers(&self, destination: &Destination) -> bool {
+            matches!(destination, Destination::Bundles) && self.is_busy
+        }
+
+        fn answer(
+            &mut self,
+            role: &mut Surroundings<'_>,
+            stream: Stream,
+            open: &Open<Destination>,
+        ) {
+            self.record("answers");
+            role.refuse(stream, open, ResetReason::Limit);
+        }
+
+        fn answer_operator(&mut self, call: Call) -> Option<Call> {
+            self.record("is asked");
+            (!self.is_busy).then_some(call)
+        }
+
+        fn release(&mut self, _: &mut Surroundings<'_>, _: Duration) -> bool {
+            self.stays
+        }
+    }
+
+    fn recorders(of: [(&'static str, bool, bool); 3]) -> (Services, Arc<Mutex<Vec<String>>>) {
+        let (mut services, calls) = (Services::default(), Arc::default());
+        for (name, is_busy, stays) in of {
+            services.add(Some(Recorder { name, is_busy, stays, calls: Arc::clone(&calls) }));
+        }
+        (services, calls)
+    }
+
+    /// The surroundings of a gateway without a hop.
+    fn alone<R>(work: impl FnOnce(&mut Surroundings<'_>) -> R) -> R {
+        let (counters, mut relays, mut peers) = (Arc::default(), JoinSet::new(), Peers::none());
+        work(&mut Surroundings {
+            now: Instant::ZERO,
+            hop: None,
+            counters: &counters,
+            relays: &mut relays,
+            peers: &mut peers,
+            uplink: Uplink::default(),
+            hub: None,
+            keys: None,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_busy_service_holds_up_no_other() {
+        let (mut services, calls) =
+            recorders([("a", true, true), ("idle", false, true), ("b", true, true)]);
+        for _ in 0..6 {
+            let ready = services.next().await;
+            alone(|role| services.work(role, ready));
+        }
+        let calls = calls.lock().unwrap();
+        let works = |name: &str| calls.iter().filter(|call| call.starts_with(name)).count();
+        assert!(works("a") >= 2 && works("b") >= 2, "{calls:?}");
+        assert_eq!(works("idle"), 0);
+    }
+
+    #[tokio::test]
+    async fn streams_and_requests_go_to_the_first_service_that_takes_them() {
+        let (mut services, calls) =
+            recorders([("idle", false, true), ("a", true, true), ("b", true, true)]);
+        let mut hops = Hops::new();
+        let source = ([192, 0, 2, 1], 40_000).into();
+        for (destination, is_left) in [(Destination::Bundles, false), (Destination::Resolver, true)]
+        {
+            let [_, far] = hops.open();
+            let open = Open { destination, source, dscp: None };
+            let left = alone(|role| services.answer(role, far, &open));
+            assert_eq!(left.is_some(), is_left);
+        }
+        let (call, _answer) = Call::new(Request::Accounts);
+        assert!(services.answer_operator(call).is_none());
+        assert_eq!(*calls.lock().unwrap(), ["a: answers", "idle: is asked", "a: is asked"]);
+    }
+
+    #[tokio::test]
+    async fn a_service_that_only_one_process_can_have_ends_when_another_takes_over() {
+        let (mut services, calls) =
+            recorders([("store", true, false), ("a", true, true), ("b", true, true)]);
+        alone(|role| services.release(role, Duration::ZERO));
+        let (call, _answer) = Call::new(Request::Accounts);
+        assert!(services.answer_operator(call).is_none());
+        assert_eq!(*calls.lock().unwrap(), ["a: is asked"]);
+        services.stop();
+        assert!(services.services.is_empty());
+    }
+}
