@@ -279,11 +279,20 @@ def count_dependencies(sources, table):
     )
 
 
+def count_papers(sources, table):
+    size = sum(len(file.read_bytes()) for file in sources.root.glob("docs/**/*.md"))
+    table.add("documents, kB", round(size / 1000), "docs/**/*.md, in thousands of bytes")
+    for name in ("docs/slacp.md", "docs/decisions.md", "CHANGELOG.md"):
+        file = sources.root / name
+        lines = file.read_text().count("\n") if file.exists() else 0
+        table.add(f"– {name}, lines", lines)
+
+
 def figures(root):
     sources, table = Sources(root), Table()
     for count in (
         count_lines, count_functions, count_loops, count_names, count_comments, count_habits, count_files, count_rate,
-        count_dependencies,
+        count_dependencies, count_papers,
     ):  # fmt: skip
         count(sources, table)
     return table
@@ -292,7 +301,7 @@ def figures(root):
 def at_revision(revision):
     """The figures of a revision of git."""
     archive = subprocess.run(
-        ["git", "-C", ROOT, "archive", revision, "--", ":(glob)**/*.rs", ":(glob)**/Cargo.toml"],
+        ["git", "-C", ROOT, "archive", revision, "--", ":(glob)**/*.rs", ":(glob)**/Cargo.toml", ":(glob)**/*.md"],
         check=True, stdout=subprocess.PIPE,
     ).stdout  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -379,6 +388,7 @@ mod tests {
     "crates/b/src/lib.rs": "mod state;\n",
     "crates/b/src/state/mod.rs": "struct State;\nmod x { struct State { at: (u8, u8) } }\nconst LIMIT: u8 = 1;\n",
     "crates/slacp/src/rate.rs": "const LIMIT: u8 = 1;\nconst fn f() {}\n",
+    "CHANGELOG.md": "# Changes\n\n- One.\n",
 }
 EXPECTED = {
     "production lines": 24, "– a": 18, "– b": 4, "– slacp": 2, "unit tests, lines": 8, "test kits, lines": 3,
@@ -387,7 +397,7 @@ EXPECTED = {
     "– of four words or fewer": "66.7 %", "– that begin with What, Whether, Who, How": "33.3 %",
     "comments that say why": "8.3 %", "tuple parameters": 2, "`let (a, b) = (x, y)`": 1, "closures `|it|`": 1,
     "modules with a folder: `name/mod.rs`": 1, "the rate: production lines": 2, "– constants": 1,
-    "direct dependencies": 1,
+    "direct dependencies": 1, "– CHANGELOG.md, lines": 3,
 }  # fmt: skip
 
 
