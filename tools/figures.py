@@ -234,7 +234,7 @@ def count_habits(sources, table):
         tuples,
     )
     table.add("`let (a, b) = (x, y)`", len(lets), "a tuple of values is taken apart where it is made", lets)
-    table.add("closures `|it|`", len(closures), "with `it` as the only parameter", closures)
+    table.add("closures of `it`", len(closures), "with `it` as the only parameter", closures)
 
 
 def count_files(sources, table):
@@ -395,7 +395,7 @@ EXPECTED = {
     "tests/, lines": 1, "functions": 2, "– longest": 8, "crates with a loop of imports": 1, "– modules in loops": 2,
     "types": 5, "– named by one word": "80.0 %", "– names that three or more types have": 1, "doc comments": 3,
     "– of four words or fewer": "66.7 %", "– that begin with What, Whether, Who, How": "33.3 %",
-    "comments that say why": "8.3 %", "tuple parameters": 2, "`let (a, b) = (x, y)`": 1, "closures `|it|`": 1,
+    "comments that say why": "8.3 %", "tuple parameters": 2, "`let (a, b) = (x, y)`": 1, "closures of `it`": 1,
     "modules with a folder: `name/mod.rs`": 1, "the rate: production lines": 2, "– constants": 1,
     "direct dependencies": 1, "– CHANGELOG.md, lines": 3,
 }  # fmt: skip

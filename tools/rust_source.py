@@ -59,7 +59,7 @@ class Source:
             done = mark.end()
             if mark["comment"]:
                 comments.append(Comment(mark[0], mark.start(), self.line(mark.start())))
-            pieces.append(re.sub(r"[^\n]", '"' if mark["literal"] else " ", mark[0]))
+            pieces.append(filled(mark[0], '"' if mark["literal"] else " "))
         return "".join(pieces) + self.text[done:], comments
 
     def items(self, attribute):
@@ -105,9 +105,14 @@ class Source:
                 )  # fmt: skip
 
 
+def filled(text, letter):
+    """As many of a letter, on as many lines."""
+    return "\n".join(letter * len(line) for line in text.split("\n"))
+
+
 def blank(code, spans):
     for start, end in spans:
-        code = code[:start] + re.sub(r"[^\n]", " ", code[start:end]) + code[end:]
+        code = code[:start] + filled(code[start:end], " ") + code[end:]
     return code
 
 
