@@ -13,33 +13,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-TEST_ONLY = r'#\[cfg\((?:all\()?(?:test|any\(test|feature = "(?:testkit|fuzzing)")[^\]]*\]\s*'
-DECLARATION = re.compile(TEST_ONLY + r"(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+);")
-
-
-def without_tests(text):
-    """The code without comments, strings and what is compiled for tests alone."""
-    text = re.sub(r"//[^\n]*", "", text)
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    text = re.sub(r'"(?:[^"\\]|\\.)*"', '""', text, flags=re.S)
-    kept, start = [], 0
-    for mark in re.finditer(r"#\[cfg\((?:all\()?test[^\]]*\]\s*", text):
-        if mark.start() < start:
-            continue
-        kept.append(text[start : mark.start()])
-        start = item_end(text, mark.end())
-    return "".join(kept) + text[start:]
-
-
-def item_end(text, at):
-    """The end of the item that begins there: its closing brace, or a semicolon outside of braces."""
-    depth = 0
-    for at in range(at, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
-        if depth == 0 and text[at] in "};":
-            return at + 1
-    return len(text)
-
+from rust_source import Tree
 
 def paths_of(tree):
     """The paths that a `use` tree names: `a::{b, c::d}` are a::b and a::c::d."""
@@ -60,13 +34,10 @@ def paths_of(tree):
 
 
 class Crate:
-    def __init__(self, path):
-        self.src = Path(path) / "src"
-        texts = {self.module_of(file): file.read_text() for file in sorted(self.src.rglob("*.rs"))}
-        tests = {module + (name,) for module, text in texts.items() for name in DECLARATION.findall(text)}
-        tests |= {module for module in texts if "tests" in module}
-        of_tests = lambda module: any(module[: len(test)] == test for test in tests)
-        self.code = {m: without_tests(text) for m, text in texts.items() if not of_tests(m)}
+    def __init__(self, tree):
+        self.code = {}
+        for module, _, source in tree.production():
+            self.code[module] = self.code.get(module, "") + source.production
         self.modules = {module[:depth] for module in self.code for depth in range(len(module) + 1)}
         self.passed_on = {
             (module, path[-1]): path
@@ -74,12 +45,6 @@ class Crate:
             for tree in re.findall(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);", code)
             for path in paths_of(tree)
         }
-
-    def module_of(self, file):
-        parts = file.relative_to(self.src).with_suffix("").parts
-        if parts[-1] == "mod":
-            parts = parts[:-1]
-        return () if parts in [("lib",), ("main",)] else parts
 
     def target(self, module, path, depth=0):
         """The module that defines what a path in `module` names; `None` if it is another crate's."""
@@ -132,7 +97,7 @@ def loops(arrows):
 def main(arguments):
     verbose, found = "-v" in arguments, False
     for path in (argument for argument in arguments if argument != "-v"):
-        imports = Crate(path).imports()
+        imports = Crate(Tree(Path(path) / "src")).imports()
         for loop in loops(imports.keys()):
             found = True
             print(f"{path}: a loop of imports among {', '.join(sorted(loop))}")

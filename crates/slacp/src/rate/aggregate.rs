@@ -2,8 +2,8 @@
 //!
 //! Everything that the hub sends over the link goes through one queue. What it has sent between two
 //! packets of a session therefore leaves the link between them, whoever it was for, and the arrival
-//! of those two packets shows the rate of the whole link (`docs/slacp.md`, Sessions that share a
-//! link). So each member measures all of the link, and paces its part of it. This file keeps what
+//! of those two packets shows the rate of the whole link (`docs/rate.md`, Sessions of one hub).
+//! So each member measures all of the link, and paces its part of it. This file keeps what
 //! the members agree on, and divides it by their weights and needs.
 //!
 //! Does not model links whose capacity depends on whose packets they carry (a MODCOD per terminal):

@@ -1,4 +1,4 @@
-//! How much padding a peer gets over all its sessions (`docs/slacp.md`, Padding): on a metered link
+//! How much padding a peer gets over all its sessions (`docs/rate.md`, Padding): on a metered link
 //! it is a stated share of what is sent, so that a path that fails every minute costs no more than
 //! one that stays.
 

@@ -1,5 +1,5 @@
 //! The rate of an unknown link: found by packet trains, held by the queueing delay
-//! (`docs/slacp.md`, Rate).
+//! (`docs/rate.md`).
 
 mod cruise;
 mod member;

@@ -1,4 +1,4 @@
-//! What is remembered about paths between sessions (`docs/slacp.md`, Rate).
+//! What is remembered about paths between sessions (`docs/rate.md`, Start).
 
 use core::time::Duration;
 use std::collections::BTreeMap;
