@@ -240,8 +240,8 @@ impl Gateway {
         (addresses, asker): (Vec<SocketAddr>, Asker),
         admission: Admission,
     ) {
-        let (policy, counters, hop) = (self.policy, self.counters.clone(), self.hop.clone());
-        let job = Job { stream, open, addresses, admission, policy, counters, hop, asker };
+        let (policy, counters) = (self.policy, self.counters.clone());
+        let job = Job { stream, open, addresses, admission, policy, counters, asker };
         self.relays.spawn(http.exchange(job));
     }
 

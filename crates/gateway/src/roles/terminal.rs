@@ -347,10 +347,6 @@ impl Terminal {
                         Err(why) => self.parts.gateway.prohibit(stream, &open, &why),
                     }
                 }
-                Destination::Exchange(_) if let Some(http) = &self.http => {
-                    let shared = http.shared();
-                    self.parts.gateway.serve(http::pushed(shared, stream, open));
-                }
                 _ if rotation::is_meant(&open.destination) => self.hubs.hear(stream),
                 Destination::Bundles => self.take_bundle(stream, &open),
                 // From a hub that ignores that this terminal resolves no names.

@@ -257,6 +257,7 @@ fn the_operation_of_a_gateway_is_configured() {
         metrics: None,
         dlep: None,
         file,
+        warnings: Vec::new(),
     };
     assert_eq!(with(keys).unwrap(), expected);
     assert_eq!(with("control = \"none\"").unwrap().control, ControlPath::None);
@@ -1170,17 +1171,30 @@ fn cleartext_http_is_cached_with_a_section_http() {
     let with =
         |text: &str| hub(&hub_with("[[terminal]]", &format!("[http]\n{text}\n[[terminal]]")));
     let fetches = with("").unwrap();
-    assert!(fetches.link.exchanges && fetches.http.unwrap().push.is_none());
-    let push =
-        with("push = true\nobjects = 7\nhour = \"1 GB\"").unwrap().http.unwrap().push.unwrap();
-    assert_eq!([push.page, push.hour].map(ByteCount::get), [1_000_000, 1_000_000_000]);
-    assert_eq!(push.objects, 7);
+    assert!(fetches.link.exchanges && fetches.http.unwrap().cache.is_none());
     let cache = with("cache = true\nmemory = \"1 MB\"").unwrap().http.unwrap().cache.unwrap();
     assert_eq!(cache.cache.limits.memory, ByteCount::new(1_000_000));
     let error = with("memory = \"1 MB\"").unwrap_err().to_string();
     assert!(error.contains("http.cache is missing"), "{error}");
-    let error = with("objects = 0").unwrap_err().to_string();
-    assert!(error.contains("http.objects") && error.contains("1 to 256"), "{error}");
+}
+
+#[test]
+fn removed_keys_are_ignored_with_a_warning_each() {
+    let keys = "[http]\ncache = true\nhour = \"never\"\npush = true\n[[terminal]]";
+    let config = hub(&hub_with("[[terminal]]", keys)).unwrap();
+    let warning = |line: u32, key: &str| {
+        format!(
+            "/site/hub.toml:{line}: {key} has no effect: a hub no longer pushes the objects that pages name"
+        )
+    };
+    assert_eq!(config.operation.warnings, [warning(5, "http.hour"), warning(6, "http.push")]);
+    assert!(config.http.unwrap().cache.is_some(), "the other keys are read");
+    // What was never a key of this file is still a mistake.
+    let error = hub(&hub_with("[[terminal]]", "push = true\n[[terminal]]")).unwrap_err();
+    assert!(error.to_string().contains("unknown key `push`"), "{error}");
+    let keys = format!("[http]\npush = true\n{INTERCEPT}");
+    let error = terminal(&terminal_with(INTERCEPT, &keys)).unwrap_err();
+    assert!(error.to_string().contains("unknown key `push`"), "{error}");
 }
 
 #[test]
