@@ -8,6 +8,8 @@ use toml::de::{DeTable, DeValue};
 use crate::FileKind;
 
 const PUSH: &str = "a hub no longer pushes the objects that pages name";
+const WINDOWS: &str =
+    "set the windows of a route instead: `ip route change … initcwnd N initrwnd N`";
 
 /// Kind of the file, path of the key, and what became of the feature.
 const REMOVED: &[(FileKind, &str, &str)] = &[
@@ -15,6 +17,10 @@ const REMOVED: &[(FileKind, &str, &str)] = &[
     (FileKind::Hub, "http.page", PUSH),
     (FileKind::Hub, "http.objects", PUSH),
     (FileKind::Hub, "http.hour", PUSH),
+    (FileKind::Solo, "lan.initial_window", WINDOWS),
+    (FileKind::Solo, "lan.initial_receive_window", WINDOWS),
+    (FileKind::Solo, "wan.initial_window", WINDOWS),
+    (FileKind::Solo, "wan.initial_receive_window", WINDOWS),
 ];
 
 /// A removed key that a file still has.

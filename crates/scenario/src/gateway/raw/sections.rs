@@ -560,12 +560,6 @@ pub(in crate::gateway) struct Side {
     /// The highest rate at which one connection sends.
     #[schemars(extend("examples" = ["10 Mbit/s"]))]
     pub(in crate::gateway) pacing_rate: Option<Text<BitRate>>,
-    /// Segments sent before the first acknowledgement; by default the kernel's 10.
-    #[schemars(range(min = 1, max = 700))]
-    pub(in crate::gateway) initial_window: Option<i64>,
-    /// Segments that the other end may send at first.
-    #[schemars(range(min = 1, max = 700))]
-    pub(in crate::gateway) initial_receive_window: Option<i64>,
     /// Acknowledge at once.
     #[schemars(extend("default" = false))]
     pub(in crate::gateway) quick_ack: Option<bool>,
@@ -606,12 +600,6 @@ pub(in crate::gateway) struct Wan {
     /// The highest rate at which one connection sends.
     #[schemars(extend("examples" = ["10 Mbit/s"]))]
     pub(in crate::gateway) pacing_rate: Option<Text<BitRate>>,
-    /// Segments sent before the first acknowledgement; by default the kernel's 10.
-    #[schemars(range(min = 1, max = 700))]
-    pub(in crate::gateway) initial_window: Option<i64>,
-    /// Segments that the other end may send at first.
-    #[schemars(range(min = 1, max = 700))]
-    pub(in crate::gateway) initial_receive_window: Option<i64>,
     /// Acknowledge at once.
     #[schemars(extend("default" = false))]
     pub(in crate::gateway) quick_ack: Option<bool>,
