@@ -154,9 +154,6 @@ fn side_hint(key: &str) -> &'static str {
             ": expected one of /proc/sys/net/ipv4/tcp_available_congestion_control, which users \
              other than root may use only if it is also in tcp_allowed_congestion_control"
         }
-        "initial_window" | "initial_receive_window" => {
-            ": needs CAP_NET_ADMIN, and a main routing table that can be copied"
-        }
         _ => "",
     }
 }

@@ -17,17 +17,11 @@ pub(crate) trait SocketSettings {
     /// The key that the system refuses, and its reason.
     fn apply(&self, socket: &SockRef<'_>) -> Result<(), (&'static str, io::Error)>;
 
-    /// Applies the settings to a listener whose connections' packets bear `mark`.
-    fn apply_to_listener(&self, socket: &SockRef<'_>, mark: Option<u32>);
-
     /// Checks that the system accepts the settings.
     ///
     /// # Errors
     /// The key that it refuses. `section` is the name of the side.
     fn check(&self, section: &'static str) -> Result<(), RunError>;
-
-    /// The error for a refused key of this side.
-    fn refused(&self, section: &'static str, key: &'static str, cause: io::Error) -> RunError;
 }
 
 impl SocketSettings for SideConfig {
@@ -52,32 +46,27 @@ impl SocketSettings for SideConfig {
         Ok(())
     }
 
-    fn apply_to_listener(&self, socket: &SockRef<'_>, mark: Option<u32>) {
-        // Cannot fail: the settings were tried on another socket, and the mark needs no more
-        // privilege than the routes it selects.
-        let _ = self.apply(socket);
-        let _ = mark.map(|mark| socket.set_mark(mark));
-    }
-
     fn check(&self, section: &'static str) -> Result<(), RunError> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).map_err(RunError::System)?;
         let applied = self.apply(&SockRef::from(&socket));
-        applied.map_err(|(key, cause)| self.refused(section, key, cause))
+        applied.map_err(|(key, cause)| refused(self, section, key, cause))
     }
+}
 
-    fn refused(&self, section: &'static str, key: &'static str, cause: io::Error) -> RunError {
-        let quoted = |value: Option<String>| format!("{:?}", value.unwrap_or_default());
-        let number = |value: Option<u32>| value.unwrap_or_default().to_string();
-        let value = match key {
-            "congestion_control" => quoted(self.congestion_control.clone()),
-            "send_buffer" => quoted(self.send_buffer.map(|size| size.to_string())),
-            "receive_buffer" => quoted(self.receive_buffer.map(|size| size.to_string())),
-            "pacing_rate" => quoted(self.pacing_rate.map(|rate| rate.to_string())),
-            "initial_window" => number(self.initial_window),
-            _ => number(self.initial_receive_window),
-        };
-        RunError::Side { section, key, value, cause }
-    }
+/// The error for a refused key of a side.
+fn refused(
+    side: &SideConfig,
+    section: &'static str,
+    key: &'static str,
+    cause: io::Error,
+) -> RunError {
+    let value = match key {
+        "congestion_control" => side.congestion_control.clone(),
+        "send_buffer" => side.send_buffer.map(|size| size.to_string()),
+        "receive_buffer" => side.receive_buffer.map(|size| size.to_string()),
+        _ => side.pacing_rate.map(|rate| rate.to_string()),
+    };
+    RunError::Side { section, key, value: format!("{:?}", value.unwrap_or_default()), cause }
 }
 
 #[cfg(test)]

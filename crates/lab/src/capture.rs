@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -78,11 +78,11 @@ impl Capture {
         let side = |crossing: Crossing| {
             let Crossing { from: node, device, mtu, .. } = crossing;
             let path = directory.join(file_name(node, device));
-            let mut file = BufWriter::new(File::create(&path).map_err(file_error(&path))?);
-            file.write_all(&pcapng::header(device, 0)).map_err(file_error(&path))?;
+            let file = BufWriter::new(File::create(&path).map_err(file_error(&path))?);
+            let file = pcapng::Capture::begin(file, device, 0).map_err(file_error(&path))?;
             let tap = lab.node(node).run(|| Tap::open(device, mtu));
             let tap = tap.map_err(|cause| CaptureError::Tap { node, cause })?;
-            Ok(Side { tap, file, block: Vec::new(), path, written: 0, last: 0 })
+            Ok(Side { tap, file, path, written: 0, last: 0 })
         };
         let sides = lab.preset().extent().crossings().into_iter().map(side);
         let sides = sides.collect::<Result<Vec<_>, _>>()?;
@@ -121,9 +121,7 @@ fn file_name(node: Node, device: &str) -> String {
 /// One end of a link.
 struct Side {
     tap: Tap,
-    file: BufWriter<File>,
-    /// The packet being written.
-    block: Vec<u8>,
+    file: pcapng::Capture<BufWriter<File>>,
     path: PathBuf,
     written: u64,
     /// The time of the last packet, in nanoseconds since 1970.
@@ -137,11 +135,8 @@ impl Side {
         self.tap.drain(|frame| {
             if done.is_ok() {
                 let (bytes, wall, outgoing) = (frame.bytes, frame.wall, frame.outgoing);
-                self.block.clear();
                 self.last = wall;
-                let packet = Packet { bytes, length: bytes.len(), wall, outgoing };
-                pcapng::append(&mut self.block, &packet);
-                done = self.file.write_all(&self.block);
+                done = self.file.write(&Packet { bytes, length: bytes.len(), wall, outgoing });
                 self.written += u64::from(done.is_ok());
             }
         });
@@ -150,12 +145,11 @@ impl Side {
 
     /// Completes the file with what was not captured, if anything.
     fn finish(&mut self) -> Result<(), CaptureError> {
-        self.block.clear();
-        let dropped = self.tap.missed();
-        if dropped > 0 {
-            pcapng::append_dropped(&mut self.block, self.last, dropped);
-        }
-        let flushed = self.file.write_all(&self.block).and_then(|()| self.file.flush());
+        let written = match self.tap.missed() {
+            0 => Ok(()),
+            dropped => self.file.write_dropped(self.last, dropped),
+        };
+        let flushed = written.and_then(|()| self.file.flush());
         flushed.map_err(|cause| CaptureError::File { path: self.path.clone(), cause })
     }
 }

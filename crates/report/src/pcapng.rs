@@ -1,19 +1,20 @@
 //! Captures as pcapng (draft-ietf-opsawg-pcapng): IP packets of one interface with nanosecond time
 //! stamps.
 
-/// Link type for packets that start with the IP header.
-const LINKTYPE_RAW: u16 = 101;
-/// Block types (section 4).
-const SECTION: u32 = 0x0A0D_0D0A;
-const INTERFACE: u32 = 1;
-const STATISTICS: u32 = 5;
-const ENHANCED_PACKET: u32 = 6;
-/// Options: end, `if_name`, `if_tsresol`, `epb_flags`, `isb_ifdrop`.
-const OPT_END: u16 = 0;
-const IF_NAME: u16 = 2;
-const IF_TSRESOL: u16 = 9;
-const EPB_FLAGS: u16 = 2;
-const ISB_IFDROP: u16 = 5;
+use core::time::Duration;
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::blocks::interface_statistics::{
+    InterfaceStatisticsBlock, InterfaceStatisticsOption,
+};
+use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
+use pcap_file::{DataLink, Endianness, PcapError};
+
 /// Time stamp resolution: 10^-9 s.
 const NANOSECONDS: u8 = 9;
 
@@ -30,81 +31,75 @@ pub struct Packet<'a> {
     pub outgoing: bool,
 }
 
-/// The beginning of a capture of the interface `name`. `snap_length` is how many bytes of a packet
-/// are kept at most; zero for all.
-pub fn header(name: &str, snap_length: u32) -> Vec<u8> {
-    let mut file = Vec::new();
-    block(&mut file, SECTION, |body| {
-        body.extend(0x1A2B_3C4Du32.to_le_bytes()); // byte-order magic
-        body.extend(1u16.to_le_bytes());
-        body.extend(0u16.to_le_bytes());
-        body.extend(u64::MAX.to_le_bytes()); // length not known
-    });
-    block(&mut file, INTERFACE, |body| {
-        body.extend(LINKTYPE_RAW.to_le_bytes());
-        body.extend([0; 2]);
-        body.extend(snap_length.to_le_bytes());
-        option(body, IF_NAME, name.as_bytes());
-        option(body, IF_TSRESOL, &[NANOSECONDS]);
-        option(body, OPT_END, &[]);
-    });
-    file
+/// A capture being written.
+pub struct Capture<W: Write>(PcapNgWriter<W>);
+
+impl<W: Write> Capture<W> {
+    /// Begins a capture of the interface `name`. `snap_length` is how many bytes of a packet are kept at
+    /// most; zero for all.
+    ///
+    /// # Errors
+    /// Those of `writer`.
+    pub fn begin(writer: W, name: &str, snap_length: u32) -> io::Result<Self> {
+        // In a little-endian file, pcap-file 2.0.0 swaps the halves of a statistics block's time.
+        let writer = PcapNgWriter::with_endianness(writer, Endianness::Big).map_err(unwrapped)?;
+        let mut capture = Self(writer);
+        capture.write_block(InterfaceDescriptionBlock {
+            linktype: DataLink::RAW,
+            snaplen: snap_length,
+            options: vec![
+                InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
+                InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
+            ],
+        })?;
+        Ok(capture)
+    }
+
+    /// Writes a packet.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write(&mut self, packet: &Packet<'_>) -> io::Result<()> {
+        self.write_block(EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: Duration::from_nanos(packet.wall),
+            original_len: u32::try_from(packet.length).unwrap_or(u32::MAX),
+            data: Cow::Borrowed(packet.bytes),
+            options: vec![EnhancedPacketOption::Flags(if packet.outgoing { 2 } else { 1 })],
+        })
+    }
+
+    /// Writes how many packets were dropped at `wall` because they could not be captured in time, so
+    /// that they are not taken for losses on the path.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_dropped(&mut self, wall: u64, dropped: u64) -> io::Result<()> {
+        self.write_block(InterfaceStatisticsBlock {
+            interface_id: 0,
+            timestamp: wall,
+            options: vec![InterfaceStatisticsOption::IsbIfDrop(dropped)],
+        })
+    }
+
+    /// Flushes the writer.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.0.get_mut().flush()
+    }
+
+    fn write_block<'a>(&mut self, block: impl PcapNgBlock<'a>) -> io::Result<()> {
+        self.0.write_pcapng_block(block).map(drop).map_err(unwrapped)
+    }
 }
 
-/// Appends a packet to a capture.
-///
-/// # Panics
-/// If the packet has 4 GiB or more.
-pub fn append(file: &mut Vec<u8>, packet: &Packet<'_>) {
-    let [kept, length] = [packet.bytes.len(), packet.length]
-        .map(|length| u32::try_from(length).expect("IP packets are shorter than 4 GiB"));
-    block(file, ENHANCED_PACKET, |body| {
-        body.extend(0u32.to_le_bytes()); // interface
-        body.extend(((packet.wall >> 32) as u32).to_le_bytes());
-        body.extend((packet.wall as u32).to_le_bytes());
-        body.extend(kept.to_le_bytes()); // captured
-        body.extend(length.to_le_bytes()); // original
-        padded(body, packet.bytes);
-        let direction: u32 = if packet.outgoing { 2 } else { 1 };
-        option(body, EPB_FLAGS, &direction.to_le_bytes());
-        option(body, OPT_END, &[]);
-    });
-}
-
-/// Appends how many packets were dropped at `wall` because they could not be captured in time, so
-/// that they are not taken for losses on the path.
-pub fn append_dropped(file: &mut Vec<u8>, wall: u64, dropped: u64) {
-    block(file, STATISTICS, |body| {
-        body.extend(0u32.to_le_bytes()); // interface
-        body.extend(((wall >> 32) as u32).to_le_bytes());
-        body.extend((wall as u32).to_le_bytes());
-        option(body, ISB_IFDROP, &dropped.to_le_bytes());
-        option(body, OPT_END, &[]);
-    });
-}
-
-/// A block: type, length, body, length again.
-fn block(file: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
-    let start = file.len();
-    file.extend(kind.to_le_bytes());
-    file.extend([0; 4]);
-    fill(file);
-    let length = ((file.len() - start) as u32 + 4).to_le_bytes();
-    file[start + 4..start + 8].copy_from_slice(&length);
-    file.extend(length);
-}
-
-fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
-    body.extend(code.to_le_bytes());
-    body.extend((value.len() as u16).to_le_bytes());
-    padded(body, value);
-}
-
-/// Appends bytes padded to a multiple of 32 bits.
-fn padded(body: &mut Vec<u8>, bytes: &[u8]) {
-    body.extend(bytes);
-    let padding = bytes.len().next_multiple_of(4) - bytes.len();
-    body.extend(&[0; 3][..padding]);
+fn unwrapped(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => io::Error::other(other),
+    }
 }
 
 #[cfg(test)]
@@ -113,8 +108,18 @@ mod tests {
 
     use super::*;
 
+    /// Block types (section 4 of the draft).
+    const SECTION: u32 = 0x0A0D_0D0A;
+    const INTERFACE: u32 = 1;
+    const STATISTICS: u32 = 5;
+    const ENHANCED_PACKET: u32 = 6;
+
     fn u32_at(bytes: &[u8], at: usize) -> u32 {
-        u32::from_le_bytes(bytes[at..][..4].try_into().unwrap())
+        u32::from_be_bytes(bytes[at..][..4].try_into().unwrap())
+    }
+
+    fn time_at(bytes: &[u8], at: usize) -> u64 {
+        u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
     }
 
     /// Splits a file into blocks of type and body.
@@ -130,25 +135,41 @@ mod tests {
         blocks
     }
 
-    fn capture(packets: &[(Vec<u8>, u64, bool)]) -> Vec<u8> {
-        let mut file = header("sat0", 0);
+    /// A capture with these packets and a number of dropped ones.
+    fn capture(packets: &[(Vec<u8>, u64, bool)], dropped: Option<(u64, u64)>) -> Vec<u8> {
+        let mut file = Vec::new();
+        let mut capture = Capture::begin(&mut file, "sat0", 0).unwrap();
         for (bytes, wall, outgoing) in packets {
             let length = bytes.len() + 7;
-            append(&mut file, &Packet { bytes, length, wall: *wall, outgoing: *outgoing });
+            let packet = Packet { bytes, length, wall: *wall, outgoing: *outgoing };
+            capture.write(&packet).unwrap();
         }
+        if let Some((wall, count)) = dropped {
+            capture.write_dropped(wall, count).unwrap();
+        }
+        capture.flush().unwrap();
         file
     }
 
     #[test]
     fn a_file_begins_with_the_section_and_the_interface() {
-        let file = capture(&[]);
+        let file = capture(&[], None);
         let blocks = blocks(&file);
         assert_eq!(blocks[0].0, SECTION);
         assert_eq!(u32_at(blocks[0].1, 0), 0x1A2B_3C4D);
-        assert_eq!((blocks[1].0, u32_at(blocks[1].1, 0)), (INTERFACE, 101));
-        assert_eq!(&blocks[1].1[8..16], b"\x02\0\x04\0sat0");
-        assert_eq!(&blocks[1].1[16..24], b"\x09\0\x01\0\x09\0\0\0");
+        assert_eq!((blocks[1].0, u32_at(blocks[1].1, 0)), (INTERFACE, 101 << 16));
+        assert_eq!(&blocks[1].1[8..16], b"\0\x02\0\x04sat0");
+        assert_eq!(&blocks[1].1[16..24], b"\0\x09\0\x01\x09\0\0\0");
         assert_eq!(blocks.len(), 2);
+    }
+
+    #[test]
+    fn dropped_packets_are_counted_with_their_time() {
+        let (wall, dropped) = (0x0123_4567_89AB_CDEF, 7);
+        let file = capture(&[], Some((wall, dropped)));
+        let (kind, body) = blocks(&file)[2];
+        assert_eq!((kind, time_at(body, 4)), (STATISTICS, wall));
+        assert_eq!((u32_at(body, 12), time_at(body, 16)), (5 << 16 | 8, dropped));
     }
 
     proptest! {
@@ -157,13 +178,12 @@ mod tests {
             packets in proptest::collection::vec(
                 (proptest::collection::vec(any::<u8>(), 0..50), any::<u64>(), any::<bool>()), 0..5),
         ) {
-            let file = capture(&packets);
+            let file = capture(&packets, None);
             let blocks = blocks(&file);
             prop_assert_eq!(blocks.len(), 2 + packets.len());
             for ((kind, body), (bytes, wall, outgoing)) in blocks[2..].iter().zip(&packets) {
                 prop_assert_eq!(*kind, ENHANCED_PACKET);
-                let stamp = u64::from(u32_at(body, 4)) << 32 | u64::from(u32_at(body, 8));
-                prop_assert_eq!(stamp, *wall);
+                prop_assert_eq!(time_at(body, 4), *wall);
                 prop_assert_eq!(u32_at(body, 12) as usize, bytes.len());
                 prop_assert_eq!(u32_at(body, 16) as usize, bytes.len() + 7);
                 prop_assert_eq!(&body[20..][..bytes.len()], &bytes[..]);

@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::At;
 use crate::folder::Folder;
+use crate::removed_keys;
 use crate::{FileError, FileKind};
 use reader::Reader;
 
@@ -22,6 +23,8 @@ pub(crate) struct Document<'a> {
     pub(crate) root: Spanned<DeValue<'a>>,
     /// The name of the case.
     pub(crate) case: Option<String>,
+    /// A warning for each key that no longer has an effect, with its place.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl<'a> Document<'a> {
@@ -32,12 +35,18 @@ impl<'a> Document<'a> {
         text: &'a str,
         kind: FileKind,
     ) -> Result<Self, FileError> {
-        let table = table(origin, text)?;
+        let mut table = table(origin, text)?;
         if let Some(found) = kind.mistaken_for(table.get_ref()) {
             return Err(FileError::Kind { file: origin.to_owned(), found, expected: kind });
         }
+        let removed = removed_keys::take(table.get_mut(), kind);
         let root = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
-        Ok(Self { origin, folder, text, root, case: None })
+        let mut document = Self { origin, folder, text, root, case: None, warnings: Vec::new() };
+        let warn = |key: removed_keys::RemovedKey| {
+            format!("{}: {}", document.at_start(Some(key.start)), key.warning)
+        };
+        document.warnings = removed.into_iter().map(warn).collect();
+        Ok(document)
     }
 
     /// Reads the whole document as `T`.

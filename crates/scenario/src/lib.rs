@@ -35,6 +35,7 @@ mod place;
 mod preset;
 mod published;
 mod recognise;
+mod removed_keys;
 mod scenario;
 mod schema;
 mod shipped;

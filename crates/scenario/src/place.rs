@@ -51,6 +51,14 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// A warning for each key of the file that no longer has an effect.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        match self.source {
+            Source::File(document) => document.warnings.clone(),
+            Source::CommandLine(_) => Vec::new(),
+        }
+    }
+
     pub(crate) fn wrong(
         &self,
         key: &str,

@@ -26,7 +26,7 @@ pub(crate) struct CheckArgs {
     /// Check files away from their gateways: do not read `private_key_file`
     #[arg(long)]
     without_keys: bool,
-    /// Print JSON: a list with file, kind, validity, and line, key and message of the first error
+    /// Print JSON: a list with file, kind, validity, warnings, and line, key and message of the first error
     #[arg(long)]
     json: bool,
 }
@@ -86,6 +86,8 @@ struct Checked {
     /// `None` if nothing shows it.
     kind: Option<&'static str>,
     valid: bool,
+    /// One for each key that no longer has an effect.
+    warnings: Vec<String>,
     /// The first error's line, from 1.
     line: Option<u32>,
     key: Option<String>,
@@ -116,11 +118,15 @@ impl CheckArgs {
             Ok(kind) => (Some(kind), validate(path, kind, keys)),
             Err(error) => (None, Err(error)),
         };
-        let error = result.err();
+        let (warnings, error) = match result {
+            Ok(warnings) => (warnings, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
         Checked {
             file: path.display().to_string(),
             kind: kind.map(FileKind::name),
             valid: error.is_none(),
+            warnings,
             line: error.as_ref().and_then(FileError::line),
             key: error.as_ref().and_then(FileError::key),
             error: error.map(|error| error.to_string()),
@@ -132,7 +138,11 @@ impl Checked {
     fn text(&self) -> String {
         match &self.error {
             Some(error) => format!("{error}\n"),
-            None => format!("{}: valid, {}\n", self.file, self.kind.unwrap_or_default()),
+            None => {
+                let warnings: String =
+                    self.warnings.iter().map(|warning| format!("{warning}\n")).collect();
+                format!("{warnings}{}: valid, {}\n", self.file, self.kind.unwrap_or_default())
+            }
         }
     }
 }
@@ -147,10 +157,10 @@ fn find(path: &Path) -> Result<FileKind, FileError> {
     FileKind::find(&path.display().to_string(), &Scenario::text_at(path)?)
 }
 
-/// Reads the file as its user would, and everything that it names.
-fn validate(path: &Path, kind: FileKind, keys: Keys) -> Result<(), FileError> {
+/// Reads the file as its user would, and everything that it names. Returns warnings.
+fn validate(path: &Path, kind: FileKind, keys: Keys) -> Result<Vec<String>, FileError> {
     let origin = path.display().to_string();
-    match kind {
+    let checked = match kind {
         FileKind::Preset => Preset::load_file(path).map(drop),
         FileKind::Scenario => Scenario::load(path).map(drop),
         FileKind::Published => {
@@ -158,8 +168,9 @@ fn validate(path: &Path, kind: FileKind, keys: Keys) -> Result<(), FileError> {
             Published::parse_for(&origin, &Scenario::text_at(path)?, scenario.as_ref()).map(drop)
         }
         FileKind::Documents => Documents::parse(&origin, &Scenario::text_at(path)?).map(drop),
-        gateway => config::check(path, gateway, keys),
-    }
+        gateway => return config::check(path, gateway, keys),
+    };
+    checked.map(|()| Vec::new())
 }
 
 /// The scenario beside published results: NAME.toml of NAME.published.toml.

@@ -272,15 +272,15 @@ fn both_sides_of_the_link_are_captured() {
         let directory = tempfile::tempdir().unwrap();
         let options = ["--delay", "5ms", "--pcap", directory.path().to_str().unwrap()];
         runner.inside(&options, "inside_one_large_send_becomes_packets");
-        for (side, direction) in [("terminal", 2u8), ("hub", 1)] {
+        for (side, direction) in [("terminal", 2), ("hub", 1)] {
             let file = fs::read(directory.path().join(format!("{side}.pcapng"))).unwrap();
             // An enhanced packet block contains a packet of 1228 bytes and its direction.
-            let block = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+            let block = |at: usize| u32::from_be_bytes(file[at..at + 4].try_into().unwrap());
             let (mut at, mut packets) = (0, 0);
             while at < file.len() {
                 let length = block(at + 4) as usize;
                 if block(at) == 6 && block(at + 20) == 1228 {
-                    assert_eq!(file[at + 28 + 1228 + 4], direction, "{side}");
+                    assert_eq!(block(at + 28 + 1228 + 4), direction, "{side}");
                     packets += 1;
                 }
                 at += length;

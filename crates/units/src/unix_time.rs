@@ -2,7 +2,10 @@
 
 use core::fmt;
 use core::str::FromStr;
+use std::borrow::Cow;
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use thiserror::Error;
 
 /// Whole seconds since 1970-01-01T00:00:00Z, without leap seconds. Reads and writes RFC 3339 in UTC.
@@ -14,9 +17,9 @@ pub struct UnixTime(u64);
 #[error("expected a date and a time in UTC, like \"2027-01-31T12:00:00Z\", or a date")]
 pub struct UnixTimeError;
 
-const DAY: u64 = 86_400;
-/// The last year that RFC 3339 can write.
-const LAST_YEAR: u64 = 9999;
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+/// The last moment that RFC 3339 can write.
+const LAST: DateTime = DateTime::constant(9999, 12, 31, 23, 59, 59, 0);
 
 impl UnixTime {
     /// So many seconds after the beginning of 1970.
@@ -29,38 +32,22 @@ impl UnixTime {
         self.0
     }
 
-    /// Year, month (1 to 12) and day (1 to 31).
-    pub fn date(self) -> (u64, u64, u64) {
-        // Counted from 0000-03-01, so that the leap day is the last of its year.
-        let days = self.0 / DAY + 719_468;
-        let (era, day) = (days / 146_097, days % 146_097);
-        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-        let of_year = day - (365 * year + year / 4 - year / 100);
-        let month = (5 * of_year + 2) / 153;
-        let date = of_year - (153 * month + 2) / 5 + 1;
-        let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-        (era * 400 + year + next, month, date)
+    /// Whole months since the beginning of 1970. None begins after the year 9999.
+    pub fn months(self) -> u64 {
+        let at = self.civil();
+        (at.year() - EPOCH.year()) as u64 * 12 + (at.month() - EPOCH.month()) as u64
     }
 
-    /// The beginning of a day; `None` if there is none, or it is before 1970 or after 9999.
-    pub fn of_date(year: u64, month: u64, day: u64) -> Option<Self> {
-        if !(1970..=LAST_YEAR).contains(&year) || !(1..=12).contains(&month) || day == 0 {
-            return None;
-        }
-        let (shifted, of) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-        let (era, within) = (shifted / 400, shifted % 400);
-        let of_year = (153 * of + 2) / 5 + day - 1;
-        let days = era * 146_097 + within * 365 + within / 4 - within / 100 + of_year;
-        let begin = Self((days - 719_468) * DAY);
-        (begin.date() == (year, month, day)).then_some(begin)
+    /// Year to second in UTC, at most [`LAST`].
+    fn civil(self) -> DateTime {
+        let since = i64::try_from(self.0).ok().map(SignedDuration::from_secs);
+        since.and_then(|since| EPOCH.checked_add(since).ok()).map_or(LAST, |at| at.min(LAST))
     }
 }
 
 impl fmt::Display for UnixTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ((year, month, day), time) = (self.date(), self.0 % DAY);
-        let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+        write!(f, "{}Z", self.civil())
     }
 }
 
@@ -68,30 +55,16 @@ impl FromStr for UnixTime {
     type Err = UnixTimeError;
 
     fn from_str(text: &str) -> Result<Self, UnixTimeError> {
-        let (date, time) = match text.split_once('T') {
-            Some((date, time)) => (date, time.strip_suffix('Z').ok_or(UnixTimeError)?),
-            None => (text, "00:00:00"),
+        let text = match text.contains('T') {
+            true => Cow::Borrowed(text),
+            false => Cow::Owned(format!("{text}T00:00:00Z")),
         };
-        let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
-        let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
-        let begin = Self::of_date(year, month, day).ok_or(UnixTimeError)?;
-        if hour > 23 || minute > 59 || second > 59 {
-            return Err(UnixTimeError);
-        }
-        Ok(Self(begin.0 + hour * 3600 + minute * 60 + second))
+        let civil = text.strip_suffix('Z').and_then(|civil| civil.parse::<DateTime>().ok());
+        let since = civil.ok_or(UnixTimeError)?.duration_since(EPOCH);
+        let at = Self(u64::try_from(since.as_secs()).map_err(|_| UnixTimeError)?);
+        // jiff reads more than RFC 3339: fractions, other separators, times without seconds.
+        if at.to_string() == text { Ok(at) } else { Err(UnixTimeError) }
     }
-}
-
-/// Three numbers of exactly these lengths.
-fn numbers(text: &str, between: char, lengths: [usize; 3]) -> Result<[u64; 3], UnixTimeError> {
-    let mut parts = text.split(between);
-    let mut number = |length| {
-        let part = parts.next().filter(|part| part.len() == length).ok_or(UnixTimeError)?;
-        let digits = part.bytes().all(|byte| byte.is_ascii_digit());
-        if digits { part.parse().map_err(|_| UnixTimeError) } else { Err(UnixTimeError) }
-    };
-    let found = [number(lengths[0])?, number(lengths[1])?, number(lengths[2])?];
-    if parts.next().is_some() { Err(UnixTimeError) } else { Ok(found) }
 }
 
 #[cfg(test)]
@@ -115,14 +88,21 @@ mod tests {
     }
 
     #[test]
-    fn every_day_of_a_cycle_reads_back_and_follows_the_one_before() {
-        let mut before = None;
+    fn every_day_of_a_cycle_reads_back() {
         for day in 0..146_097 {
-            let at = UnixTime(day * DAY);
-            let (year, month, date) = at.date();
-            assert_eq!(UnixTime::of_date(year, month, date), Some(at));
-            assert!(before < Some((year, month, date)));
-            before = Some((year, month, date));
+            let at = UnixTime(day * 86_400);
+            assert_eq!(at.to_string().parse(), Ok(at));
+        }
+    }
+
+    #[test]
+    fn what_is_after_the_last_year_is_written_as_its_end() {
+        for seconds in [253_402_300_800, u64::MAX / 2, u64::MAX] {
+            let at = UnixTime(seconds);
+            assert_eq!(
+                (at.to_string().as_str(), at.months()),
+                ("9999-12-31T23:59:59Z", 8029 * 12 + 11)
+            );
         }
     }
 
@@ -132,6 +112,11 @@ mod tests {
             "",
             "tomorrow",
             "2026-11-25T09:50:19",
+            "2026-11-25T09:50Z",
+            "2026-11-25T09:50:19.5Z",
+            "2026-11-25T09:50:19+00:00",
+            "2026-11-25T09:50:60Z",
+            "20261125T095019Z",
             "2026-11-25 09:50:19Z",
             "2026-02-29",
             "2026-13-01",

@@ -60,21 +60,25 @@ pub enum Keys {
     Elsewhere,
 }
 
-/// Checks a gateway's configuration as a start does, without touching the machine.
+/// Checks a gateway's configuration as a start does, without touching the machine. Returns a warning for each
+/// key that no longer has an effect.
 ///
 /// # Errors
 /// If the file cannot be read, or a gateway of this kind would refuse it.
-pub fn check(path: &Path, kind: FileKind, keys: Keys) -> Result<(), FileError> {
+pub fn check(path: &Path, kind: FileKind, keys: Keys) -> Result<Vec<String>, FileError> {
     let file = Source::read(path)?;
     let key = |source| match (keys, source) {
         (Keys::Elsewhere, KeySource::File(_)) => Ok(PrivateKey::generate()?.pair()),
         (_, source) => file.key(source),
     };
     match kind {
-        FileKind::Hub => permits::check(&file.as_read().hub(key)?),
-        FileKind::Permit => permits::check_one(&file.as_read()),
-        FileKind::Solo => file.as_read().solo().map(drop),
-        _ => file.as_read().terminal(key).map(drop),
+        FileKind::Hub => {
+            let config = file.as_read().hub(key)?;
+            permits::check(&config).map(|()| config.operation.warnings)
+        }
+        FileKind::Permit => permits::check_one(&file.as_read()).map(|()| Vec::new()),
+        FileKind::Solo => file.as_read().solo().map(|config| config.operation.warnings),
+        _ => file.as_read().terminal(key).map(|config| config.operation.warnings),
     }
 }
 
@@ -210,7 +214,7 @@ mod tests {
         let path = directory.write("hub.toml", 0o644, &text);
         let told = |keys| check(&path, FileKind::Hub, keys).map_err(|error| error.to_string());
         assert!(told(Keys::Read).unwrap_err().contains("hub.toml:1: private_key_file"));
-        assert_eq!(told(Keys::Elsewhere), Ok(()));
+        assert_eq!(told(Keys::Elsewhere), Ok(Vec::new()));
         directory.write("hub.toml", 0o644, &text.replace("50 Mbit/s", "fast"));
         assert!(told(Keys::Elsewhere).unwrap_err().contains("hub.toml:2: rate"));
     }

@@ -85,6 +85,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     let running = Running::find(&config.operation, Role::Terminal, Some(&identity));
     let of_bundles = |it| bundles::examine(it, running.own().is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
+    findings.extend(removed_keys(&config.operation));
     findings.extend(metrics(&config.operation, running.own()));
     findings.extend(modem(&config.link.rate, &config.operation, running.own()));
     findings.extend(running.finding());
@@ -114,6 +115,7 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     let running = Running::find(&config.operation, Role::Hub, Some(&identity));
     let of_bundles = |it| bundles::examine(it, running.own().is_some());
     findings.extend(config.bundles.iter().flat_map(of_bundles));
+    findings.extend(removed_keys(&config.operation));
     findings.extend(metrics(&config.operation, running.own()));
     findings.extend(modem(&config.link.rate, &config.operation, running.own()));
     findings.extend(running.finding());
@@ -151,6 +153,7 @@ fn solo(config: &SoloConfig) -> Vec<Finding> {
     findings.extend(absent::of_solo(config));
     findings.extend(protocols::of_policies(&config.policies));
     let running = Running::find(&config.operation, Role::Solo, None);
+    findings.extend(removed_keys(&config.operation));
     findings.extend(metrics(&config.operation, running.own()));
     findings.extend(running.finding());
     findings
@@ -269,6 +272,12 @@ fn names(secure: &SecureDns) -> Finding {
             Finding::fail(CHECK, error, mend)
         }
     }
+}
+
+/// The keys of the file that no longer have an effect.
+fn removed_keys(operation: &OperationConfig) -> impl Iterator<Item = Finding> {
+    let finding = |warning: &String| Finding::warn("configuration", warning, "remove the key");
+    operation.warnings.iter().map(finding)
 }
 
 /// Whether metrics and dashboard can be served as configured. A gateway that runs serves them.

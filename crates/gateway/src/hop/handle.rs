@@ -44,8 +44,6 @@ struct Shared {
     links: TcpLinks,
     /// Where to say what waits, on a link with capacity on demand.
     waiting: OnceLock<watch::Sender<Demand>>,
-    /// Streams to exchanges that the peer has opened and nobody has looked at yet.
-    unheard: watch::Sender<usize>,
 }
 
 /// An endpoint, and what its driver waits for.
@@ -189,8 +187,6 @@ pub(super) struct Entry {
     /// The class of its traffic, and the one that it has unless all of the session's is in one.
     class: ClassId,
     usual: ClassId,
-    /// Whether it counts as unheard.
-    unheard: bool,
     /// Whether it is among those that wait for the driver's next turn.
     rests: bool,
 }
@@ -246,8 +242,7 @@ impl Hop {
         let part = |endpoint| Part { state: Mutex::new(State::new(endpoint)), work: Notify::new() };
         let parts = endpoints.into_iter().map(part).collect();
         let (waiting, links) = (OnceLock::new(), TcpLinks::new());
-        let (unheard, _) = watch::channel(0);
-        Self(Arc::new(Shared { parts, classes, links, waiting, unheard }))
+        Self(Arc::new(Shared { parts, classes, links, waiting }))
     }
 
     /// Number of parts.
@@ -420,19 +415,6 @@ impl Hop {
         self.lock(session).endpoint.peer_answers(session)
     }
 
-    /// Waits until everything has been looked at that the peer has opened exchanges for.
-    pub(crate) async fn all_heard(&self) {
-        // The sender is here.
-        let _ = self.0.unheard.subscribe().wait_for(|count| *count == 0).await;
-    }
-
-    /// A stream to an exchange has been looked at.
-    pub(super) fn heard(&self, entry: &mut Entry) {
-        if std::mem::take(&mut entry.unheard) {
-            self.0.unheard.send_modify(|count| *count -= 1);
-        }
-    }
-
     /// Whether the peer has HTTP exchanges.
     pub(crate) fn peer_exchanges(&self, session: SessionId) -> bool {
         self.lock(session).endpoint.peer_exchanges(session)
@@ -505,10 +487,6 @@ impl Hop {
                 Event::Opened { stream, open } => {
                     let (key, port) = ((session, stream), open.destination.port());
                     self.hold(state, key, port, open.dscp);
-                    if let Destination::Exchange(_) = open.destination {
-                        state.entry(key).1.unheard = true;
-                        self.0.unheard.send_modify(|count| *count += 1);
-                    }
                     state.opened.entry(session).or_default().push_back((stream, open));
                     if let Some(opened) = self.next_opened(state) {
                         return Some(opened);
@@ -529,7 +507,7 @@ impl Hop {
                 }
                 Event::Closed(_) => {}
                 Event::Down(_) => {
-                    self.forget_opened(state, session);
+                    state.forget_opened(session);
                     state.lose(session);
                     return Some(HopEvent::Session(session, event));
                 }

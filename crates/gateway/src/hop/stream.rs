@@ -275,12 +275,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Says that what the peer has opened the stream for is known ([`Hop::all_heard`]).
-    pub(crate) fn heard(&self) {
-        let mut state = self.hop.lock(self.key.0);
-        self.hop.heard(state.entry(self.key).1);
-    }
-
     /// The session of the stream.
     pub(crate) fn session(&self) -> SessionId {
         self.key.0
@@ -371,9 +365,7 @@ impl Drop for Stream {
     fn drop(&mut self) {
         self.abandon(ResetReason::Reset);
         let mut state = self.hop.lock(self.key.0);
-        if let Some(mut entry) = state.streams.remove(&self.key) {
-            self.hop.heard(&mut entry);
-        }
+        state.streams.remove(&self.key);
         if let Some(forecast) = &mut state.forecast {
             forecast.remove(self.key);
         }

@@ -140,9 +140,9 @@ impl Intake {
         self.interception.take_over(&self.scope)
     }
 
-    /// Applies TCP settings, and a mark, to connections accepted from now on.
-    pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
-        self.interception.prepare(side, mark);
+    /// Applies TCP settings to connections accepted from now on.
+    pub(crate) fn prepare(&self, side: &SideConfig) {
+        self.interception.prepare(side);
     }
 
     /// Lets new connections pass unaccelerated for a while.

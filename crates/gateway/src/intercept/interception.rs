@@ -296,9 +296,9 @@ impl Interception {
         })
     }
 
-    /// Applies TCP settings, and a mark, to clients' connections.
-    pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
-        self.listeners.iter().for_each(|listener| listener.prepare(side, mark));
+    /// Applies TCP settings to clients' connections.
+    pub(crate) fn prepare(&self, side: &SideConfig) {
+        self.listeners.iter().for_each(|listener| listener.prepare(side));
     }
 
     /// Intercepts new connections to `scope` from now on. Existing connections are kept.

@@ -57,9 +57,10 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
-    /// Applies TCP settings, and a mark, to the connections it accepts.
-    pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
-        side.apply_to_listener(&SockRef::from(&self.socket), mark);
+    /// Applies TCP settings to the connections it accepts.
+    pub(crate) fn prepare(&self, side: &SideConfig) {
+        // Cannot fail: the settings were tried on another socket.
+        let _ = side.apply(&SockRef::from(&self.socket));
     }
 
     /// IP version and port.

@@ -137,16 +137,11 @@ fn table(slot: Slot) -> u32 {
 
 /// A rule that routes packets with a mark by a table.
 pub(crate) fn rule(mark: Mark, table: u32, version: Version) -> RuleMessage {
-    rule_at(PRIORITY, mark, table, version)
-}
-
-/// Like [`rule`], with another priority.
-pub(crate) fn rule_at(priority: u32, mark: Mark, table: u32, version: Version) -> RuleMessage {
     let mut rule = RuleMessage::default();
     rule.header.family = family(version);
     rule.header.action = RuleAction::ToTable;
     rule.attributes = vec![
-        RuleAttribute::Priority(priority),
+        RuleAttribute::Priority(PRIORITY),
         RuleAttribute::FwMark(mark.value),
         RuleAttribute::FwMask(mark.mask),
         RuleAttribute::Table(table),

@@ -187,6 +187,7 @@ impl Operations {
         config: &OperationConfig,
         peers: Peers,
     ) -> Result<Self, RunError> {
+        config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let (sender, calls) = mpsc::channel(WAITING);
         let server = Server::start(&config.control, role, sender.clone())?;
         let metrics =
@@ -278,6 +279,7 @@ impl Operations {
             true => "configuration reloaded: no key has changed".to_owned(),
             false => format!("configuration reloaded; changed: {}", changed.join(", ")),
         }];
+        notes.extend(config.warnings.iter().cloned());
         self.limits = ProcessLimits::new(&config, self.role);
         log::configure(config.log.as_ref());
         let now = restart_keys(config.file.as_deref(), self.role);

@@ -207,8 +207,6 @@ pub(crate) enum Config<'a> {
         config: &'a SoloConfig,
         /// How servers are connected to.
         dialer: &'a Dialer,
-        /// Of clients' connections.
-        mark: Option<u32>,
     },
 }
 

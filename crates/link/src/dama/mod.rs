@@ -55,5 +55,5 @@ pub use frames::{Cell, Frames, FramesError};
 pub use layout::Run;
 pub use ncc::{Grant, Ncc};
 pub use network::{ChannelKind, Dama, Event, Received, Wake};
-pub use request::{MOST_RATE, MOST_VOLUME, Request, Volume, coded_rate, coded_volume};
+pub use request::{MOST_VOLUME, Request, Volume, coded_rate, coded_volume};
 pub use terminal::Slots;

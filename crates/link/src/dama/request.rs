@@ -63,8 +63,6 @@ impl Code {
 /// Rate of one unit of a rate request: 2 kbit/s (EN 301 790 §8.5.3).
 const RATE_UNIT: u64 = 2_000;
 
-/// Largest rate that can be asked for: 8,160 kbit/s.
-pub const MOST_RATE: BitRate = BitRate::from_bits_per_second(MOST * RATE_UNIT);
 /// Largest volume that can be asked for at once: 4,080 cells.
 pub const MOST_VOLUME: u32 = MOST as u32;
 

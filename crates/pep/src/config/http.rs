@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use units::ByteCount;
-
 use super::hub::TlsFiles;
 use crate::http::CacheConfig;
 
@@ -31,8 +29,6 @@ pub struct HttpConfig {
 /// How a hub has HTTP exchanges for its terminals. Section `[http]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubHttpConfig {
-    /// What is pushed; `None` pushes nothing. Key `push`, default false.
-    pub push: Option<PushConfig>,
     /// What is stored; `None` stores nothing. Key `cache`, default false.
     pub cache: Option<HubCacheConfig>,
     /// PEM file with the authorities that servers are verified by, where terminals end the TLS of sites;
@@ -56,17 +52,6 @@ pub struct HubCacheConfig {
     pub cache: CacheConfig,
     /// Where it is stored, besides memory. Key `directory`, default none.
     pub directory: Option<PathBuf>,
-}
-
-/// What a hub may push.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PushConfig {
-    /// The most bytes of bodies for one page. Key `page`, default 1 MB.
-    pub page: ByteCount,
-    /// The most objects of one page. Key `objects`, default 100.
-    pub objects: u64,
-    /// The most bytes of bodies for one terminal in an hour. Key `hour`, default 100 MB.
-    pub hour: ByteCount,
 }
 
 impl HttpConfig {

@@ -13,7 +13,7 @@ mod terminal;
 
 pub use bundles::{BundlesConfig, BundlesTls, FILE_SERVICES, Reach};
 pub use dns::{DnsConfig, HubDnsConfig, SecureDns};
-pub use http::{HttpConfig, HubCacheConfig, HubHttpConfig, PushConfig, SiteConfig};
+pub use http::{HttpConfig, HubCacheConfig, HubHttpConfig, SiteConfig};
 pub use hub::{
     EtcdConfig, EtcdLogin, EtcdTls, HubConfig, PermitDefaults, PermittedTerminal, TlsFiles,
     aggregates, link_rates, memory_limits, quotas,

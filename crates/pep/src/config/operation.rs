@@ -37,6 +37,8 @@ pub struct OperationConfig {
     pub dlep: Option<DlepConfig>,
     /// The configuration file, if it can be read again.
     pub file: Option<PathBuf>,
+    /// A warning for each key of the file that no longer has an effect.
+    pub warnings: Vec<String>,
 }
 
 /// Settings of the metrics server. Section `[metrics]`.

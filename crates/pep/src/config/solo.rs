@@ -65,12 +65,6 @@ pub struct SideConfig {
     pub receive_buffer: Option<ByteCount>,
     /// Maximum sending rate of one connection. Key `pacing_rate`.
     pub pacing_rate: Option<BitRate>,
-    /// Initial congestion window in segments; default 10, the kernel's (RFC 6928). Needs
-    /// CAP_NET_ADMIN. Key `initial_window`.
-    pub initial_window: Option<u32>,
-    /// Initial receive window in segments, limited by the receive buffer. Needs CAP_NET_ADMIN. Key
-    /// `initial_receive_window`.
-    pub initial_receive_window: Option<u32>,
     /// Disables delayed ACKs. The kernel waits up to 40 ms to send an ACK with a reply, which
     /// stalls a sender that holds back the rest of a message (Nagle's algorithm). Costs extra ACKs.
     /// Key `quick_ack`, default false.

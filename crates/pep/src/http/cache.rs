@@ -404,26 +404,6 @@ impl<B: Clone> Cache<B> {
         Some((head, part))
     }
 
-    /// Stores what was pushed, if that may be stored. Nobody has asked for it yet.
-    pub fn handle_pushed(
-        &mut self,
-        now: UnixTime,
-        asked: &Asked,
-        response: &ResponseHead,
-        (body, length): (B, u64),
-    ) {
-        if is_storable(&asked.request, response) {
-            self.handle_body(now, asked, response, body, length);
-        }
-    }
-
-    /// Whether a request would be answered at once.
-    pub fn has(&mut self, now: UnixTime, key: &Key, request: &RequestHead) -> bool {
-        let id = self.store.select(key, request);
-        let stored = id.and_then(|id| self.store.get(id));
-        stored.is_some_and(|(stored, ..)| stored.reuse(now, request) != Reuse::Validated)
-    }
-
     /// An unsafe request that succeeded makes what is stored for its target, and for the places that its
     /// answer names on the same host, invalid (RFC 9111 §4.4).
     fn invalidate(&mut self, asked: &Asked, response: &ResponseHead) {

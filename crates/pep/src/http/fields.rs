@@ -45,18 +45,11 @@ impl Fields {
     }
 
     /// What `read` makes of the value of the field of this name; `None` if there is none, if there are
-    /// several, or if it is not text. There is no text to compare with another: two values that are none
-    /// are not the same ([`Self::same`]).
+    /// several, or if it is not text.
     pub fn parsed<T>(&self, name: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let mut values = self.values(name);
         let value = values.next().filter(|_| values.next().is_none())?;
         read(core::str::from_utf8(value).ok()?.trim())
-    }
-
-    /// Whether the other message has the same fields of this name: as many, in the same order, equal byte
-    /// for byte.
-    pub fn same(&self, other: &Self, name: &str) -> bool {
-        self.values(name).eq(other.values(name))
     }
 
     /// Whether there is a field of this name.
@@ -130,28 +123,6 @@ mod tests {
         let one = |text: &str| Some(text.to_owned());
         assert_eq!(fields.parsed("X", one).as_deref(), Some("1"));
         assert_eq!(fields.parsed("vary", one), None, "there are two");
-    }
-
-    #[test]
-    fn fields_that_are_no_text_or_repeated_are_the_same_only_byte_for_byte() {
-        let of = |values: &[&[u8]]| {
-            let mut fields = Fields::default();
-            values.iter().for_each(|value| fields.push("Cookie", value));
-            fields
-        };
-        let all = [
-            of(&[]),
-            of(&[b"id=\xff"]),
-            of(&[b"id=\xfe"]),
-            of(&[b"theme=1", b"id=1"]),
-            of(&[b"theme=1", b"id=2"]),
-            of(&[b"theme=1"]),
-        ];
-        for (n, one) in all.iter().enumerate() {
-            for (m, other) in all.iter().enumerate() {
-                assert_eq!(one.same(other, "cookie"), n == m, "{one:?} {other:?}");
-            }
-        }
     }
 
     #[test]

@@ -6,9 +6,8 @@ use std::net::IpAddr;
 use units::{ByteCount, Instant, UnixTime};
 
 use super::{
-    BadChunk, Boarding, Body, Cache, CacheConfig, Flights, Framing, HeadProgress, Key, Language,
-    LinkReader, Parsed, Plan, Record, RequestHead, ResponseHead, StoreLimits, Verdict, in_fields,
-    resolve,
+    BadChunk, Boarding, Body, Cache, CacheConfig, Flights, Framing, HeadProgress, Key, Parsed,
+    Plan, Record, RequestHead, ResponseHead, StoreLimits, Verdict,
 };
 
 /// The memory of the cache, in bytes.
@@ -77,7 +76,6 @@ fn answer(
     let whole = read(framing, &said[length..], said.len());
     assert_eq!(whole, read(framing, &said[length..], piece), "pieces make no difference");
     let Ok((content, _, over)) = whole else { return };
-    page(request, &reply, &content, piece);
     if verdict == (Verdict::Pass { store: true }) && over {
         let size = content.len() as u64;
         cache.handle_body(now, asked, &reply, content, size);
@@ -118,33 +116,6 @@ fn read(framing: Framing, bytes: &[u8], piece: usize) -> Result<Content, BadChun
         taken += body.take(piece, |it| content.extend_from_slice(it))?;
     }
     Ok((content, taken, body.is_over()))
-}
-
-fn page(request: &RequestHead, reply: &ResponseHead, content: &[u8], piece: usize) {
-    let host = request.host().unwrap_or_default();
-    let mut targets = Vec::new();
-    for name in in_fields(&reply.fields) {
-        targets.extend(resolve("http", &host, &request.target, &name));
-    }
-    for language in [Language::Html, Language::Css] {
-        let names = |piece: usize| {
-            let (mut reader, mut names) = (LinkReader::new(language), Vec::new());
-            for piece in content.chunks(piece.max(1)) {
-                reader.read(piece, |name| names.push(name.to_owned()));
-            }
-            names
-        };
-        let whole = names(content.len());
-        assert_eq!(whole, names(piece), "pieces make no difference");
-        targets
-            .extend(whole.iter().filter_map(|name| resolve("http", &host, &request.target, name)));
-    }
-    for target in targets {
-        assert!(
-            target.starts_with('/') && target.bytes().all(|b| b.is_ascii_graphic()),
-            "{target:?}"
-        );
-    }
 }
 
 /// The head of a stored response as it may be found on a disk.

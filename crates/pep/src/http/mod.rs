@@ -21,11 +21,9 @@ mod fields;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod head;
-mod links;
 mod patience;
 mod policy;
 mod progress;
-mod promises;
 mod record;
 mod store;
 #[cfg(test)]
@@ -37,10 +35,8 @@ pub use cache::{Answer, Asked, Cache, CacheConfig, CacheStats, Plan, Verdict};
 pub use collapse::{Boarding, Flights};
 pub use fields::Fields;
 pub use head::{Framing, LONGEST_HEAD, Parsed, RequestHead, ResponseHead, Unfit};
-pub use links::{Language, LinkReader, in_fields, resolve};
 pub use patience::Patience;
-pub use policy::{Stored, stays};
+pub use policy::Stored;
 pub use progress::HeadProgress;
-pub use promises::{PromiseStats, Promised, Promises};
 pub use record::Record;
 pub use store::{EntryId, FileOutput, Key, Store, StoreLimits};

@@ -118,11 +118,6 @@ pub(super) fn sets_cookie(response: &ResponseHead) -> bool {
     response.fields.has("set-cookie") && !(said.public || said.s_maxage.is_some())
 }
 
-/// Whether a response that comes now may be stored, and stays fresh for this time.
-pub fn stays(request: &RequestHead, response: &ResponseHead, time: Duration) -> bool {
-    is_storable(request, response) && lifetime(response, UnixTime::from_seconds(0)) >= time
-}
-
 /// Whether a request may ask its server for something else than it seems to.
 pub(super) fn overrides(fields: &Fields) -> bool {
     OVERRIDES.iter().any(|name| fields.has(name))

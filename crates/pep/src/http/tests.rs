@@ -2,7 +2,6 @@
 
 mod bounds;
 mod collapse;
-mod promises;
 mod record;
 mod rules;
 

@@ -8,15 +8,14 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use pep::config::{
-    Answer, HttpConfig, HubCacheConfig, HubHttpConfig, InterceptConfig, PushConfig, SiteConfig,
-    TlsFiles,
+    Answer, HttpConfig, HubCacheConfig, HubHttpConfig, InterceptConfig, SiteConfig, TlsFiles,
 };
 use pep::http::{CacheConfig, StoreLimits};
 use slacp::HostName;
 use units::{ByteCount, format_duration};
 
+use super::hop;
 use super::raw::sections;
-use super::{hop, number};
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::text::{Text, Time};
@@ -29,9 +28,6 @@ const MOST_HOSTS: usize = 64;
 const MEMORY: ByteCount = ByteCount::new(64_000_000);
 const DISK: ByteCount = ByteCount::new(2_000_000_000);
 const OBJECT: ByteCount = ByteCount::new(16_000_000);
-const PAGE: ByteCount = ByteCount::new(1_000_000);
-const OBJECTS: i64 = 100;
-const HOUR: ByteCount = ByteCount::new(100_000_000);
 const STALE: Duration = Duration::from_secs(24 * 3600);
 const STALE_TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(720 * 3600);
 
@@ -108,12 +104,6 @@ fn kept(place: &Place<'_>, raw: Kept) -> Result<HubCacheConfig, FileError> {
 /// How a hub has exchanges for its terminals.
 pub(super) fn hub(place: &Place<'_>, raw: sections::HubHttp) -> Result<HubHttpConfig, FileError> {
     let place = place.within("http");
-    let objects = number(&place, "objects", raw.objects, (1..=256, ""))?.unwrap_or(OBJECTS);
-    let push = PushConfig {
-        page: hop::size(&place, "page", raw.page)?.unwrap_or(PAGE),
-        objects: objects as u64,
-        hour: hop::size(&place, "hour", raw.hour)?.unwrap_or(HOUR),
-    };
     let given = Kept {
         memory: raw.memory,
         directory: raw.directory,
@@ -127,11 +117,7 @@ pub(super) fn hub(place: &Place<'_>, raw: sections::HubHttp) -> Result<HubHttpCo
     }
     let cache = kept(&place, given)?;
     let authorities = raw.authorities.map(|path| place.folder().locate(Path::new(&path)));
-    Ok(HubHttpConfig {
-        authorities,
-        push: raw.push.unwrap_or(false).then_some(push),
-        cache: cached.then_some(cache),
-    })
+    Ok(HubHttpConfig { authorities, cache: cached.then_some(cache) })
 }
 
 /// Sites whose TLS is ended here.

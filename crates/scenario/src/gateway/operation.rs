@@ -61,6 +61,7 @@ impl Operation {
             metrics: metrics.transpose()?,
             state: self.state.map(path),
             file: file.regular.then(|| file.path.to_owned()),
+            warnings: place.warnings(),
             ..OperationConfig::default()
         })
     }

@@ -48,7 +48,6 @@ pub(super) fn terminal<E: Display>(
     let choice = Choice { split: intercept.is_some(), tunnel: shared.tunnel.is_some() };
     let dns = raw.dns.map(|raw| dns::terminal(place, raw, intercept.is_some())).transpose()?;
     let http = raw.http.map(|raw| http::terminal(place, raw, intercept.as_ref())).transpose()?;
-    shared.link.exchanges = http.is_some();
     let bundles = raw.bundles.map(|raw| bundles::terminal(place, raw)).transpose()?;
     shared.link.bundles = bundles.is_some();
     Ok(TerminalConfig {

@@ -10,7 +10,7 @@ use super::operation::Operation;
 use super::policies::Choice;
 use super::raw::sections;
 use super::raw::values::Stack;
-use super::{ConfigFile, RawSolo, entrances, hop, interface, number, policies, tunnel};
+use super::{ConfigFile, RawSolo, entrances, hop, interface, policies, tunnel};
 use crate::FileError;
 use crate::place::{Place, quoted};
 use crate::scenario::{RawTcp, tcp as tcp_of};
@@ -23,8 +23,6 @@ const LONGEST_CONGESTION_CONTROL: usize = 15;
 /// From a segment or two up to half of what SO_SNDBUF's signed number can hold: the kernel doubles
 /// it.
 const BUFFER: RangeInclusive<ByteCount> = ByteCount::new(4_096)..=ByteCount::new(1_000_000_000);
-/// Up to about a megabyte: more in one burst would flood any queue.
-const SEGMENTS: RangeInclusive<i64> = 1..=700;
 
 pub(super) fn read(
     place: &Place<'_>,
@@ -73,8 +71,6 @@ fn wan(
         send_buffer: raw.send_buffer,
         receive_buffer: raw.receive_buffer,
         pacing_rate: raw.pacing_rate,
-        initial_window: raw.initial_window,
-        initial_receive_window: raw.initial_receive_window,
         quick_ack: raw.quick_ack,
     };
     let is_ours = raw.stack == Some(Stack::Skyhop);
@@ -131,8 +127,6 @@ impl sections::Side {
             ("send_buffer", self.send_buffer.is_some()),
             ("receive_buffer", self.receive_buffer.is_some()),
             ("pacing_rate", self.pacing_rate.is_some()),
-            ("initial_window", self.initial_window.is_some()),
-            ("initial_receive_window", self.initial_receive_window.is_some()),
             ("quick_ack", self.quick_ack.is_some()),
         ];
         keys.into_iter().find(|(_, is_there)| *is_there).map(|(key, _)| key)
@@ -140,18 +134,12 @@ impl sections::Side {
 }
 
 fn side(place: &Place<'_>, raw: sections::Side) -> Result<SideConfig, FileError> {
-    let segments = |key, count| {
-        let count = number(place, key, count, (SEGMENTS, " segments"))?;
-        Ok(count.map(|count| count as u32))
-    };
     let named = |name| congestion_control(place, name);
     Ok(SideConfig {
         congestion_control: raw.congestion_control.map(named).transpose()?,
         send_buffer: buffer(place, "send_buffer", raw.send_buffer)?,
         receive_buffer: buffer(place, "receive_buffer", raw.receive_buffer)?,
         pacing_rate: pacing_rate(place, raw.pacing_rate)?,
-        initial_window: segments("initial_window", raw.initial_window)?,
-        initial_receive_window: segments("initial_receive_window", raw.initial_receive_window)?,
         quick_ack: raw.quick_ack.unwrap_or(false),
     })
 }

@@ -257,6 +257,7 @@ fn the_operation_of_a_gateway_is_configured() {
         metrics: None,
         dlep: None,
         file,
+        warnings: Vec::new(),
     };
     assert_eq!(with(keys).unwrap(), expected);
     assert_eq!(with("control = \"none\"").unwrap().control, ControlPath::None);
@@ -829,8 +830,7 @@ fn a_solo_gateway_needs_one_way_in_and_takes_every_key_of_its_sides() {
                 [proxy]\nlisten = \"[::1]:1080\"\n\
                 [lan]\nreceive_buffer = \"64 kB\"\n\
                 [wan]\ncongestion_control = \"bbr\"\nsend_buffer = \"8 MB\"\n\
-                pacing_rate = \"10 Mbit/s\"\ninitial_window = 32\n\
-                initial_receive_window = 64\nquick_ack = true\n";
+                pacing_rate = \"10 Mbit/s\"\nquick_ack = true\n";
     let config = solo(text).unwrap();
     assert!(config.intercept.is_none() && config.transparent && config.allow_loopback);
     assert_eq!(config.connect_timeout, Duration::from_secs(5));
@@ -838,10 +838,6 @@ fn a_solo_gateway_needs_one_way_in_and_takes_every_key_of_its_sides() {
     assert_eq!(config.wan.congestion_control.as_deref(), Some("bbr"));
     assert_eq!(config.wan.send_buffer, Some(ByteCount::new(8_000_000)));
     assert_eq!(config.wan.pacing_rate, Some(BitRate::from_mbit(10)));
-    assert_eq!(
-        (config.wan.initial_window, config.wan.initial_receive_window),
-        (Some(32), Some(64))
-    );
     assert!(config.wan.quick_ack && !config.lan.quick_ack);
 }
 
@@ -879,7 +875,6 @@ fn a_bad_solo_configuration_is_a_one_line_error() {
         ("[wan]\npace = 1\n", &["solo.toml:2: unknown key `pace` in wan"]),
         ("[wan]\npacing_rate = \"0 bit/s\"\n", &["wan.pacing_rate", "10 Mbit/s"]),
         ("[lan]\nsend_buffer = \"1 kB\"\n", &["lan.send_buffer", "4096 B to 1 GB"]),
-        ("[lan]\ninitial_window = 0\n", &["lan.initial_window = 0", "1 to 700 segments"]),
         ("[lan]\ncongestion_control = \"\"\n", &["lan.congestion_control", "cubic"]),
         ("[lan]\ncongestion_control = \"a/b\"\n", &["lan.congestion_control", "a/b"]),
         ("rate = \"1 Mbit/s\"\n", &["rate", "unknown key"]),
@@ -1170,17 +1165,39 @@ fn cleartext_http_is_cached_with_a_section_http() {
     let with =
         |text: &str| hub(&hub_with("[[terminal]]", &format!("[http]\n{text}\n[[terminal]]")));
     let fetches = with("").unwrap();
-    assert!(fetches.link.exchanges && fetches.http.unwrap().push.is_none());
-    let push =
-        with("push = true\nobjects = 7\nhour = \"1 GB\"").unwrap().http.unwrap().push.unwrap();
-    assert_eq!([push.page, push.hour].map(ByteCount::get), [1_000_000, 1_000_000_000]);
-    assert_eq!(push.objects, 7);
+    assert!(fetches.link.exchanges && fetches.http.unwrap().cache.is_none());
     let cache = with("cache = true\nmemory = \"1 MB\"").unwrap().http.unwrap().cache.unwrap();
     assert_eq!(cache.cache.limits.memory, ByteCount::new(1_000_000));
     let error = with("memory = \"1 MB\"").unwrap_err().to_string();
     assert!(error.contains("http.cache is missing"), "{error}");
-    let error = with("objects = 0").unwrap_err().to_string();
-    assert!(error.contains("http.objects") && error.contains("1 to 256"), "{error}");
+}
+
+#[test]
+fn removed_keys_are_ignored_with_a_warning_each() {
+    let keys = "[http]\ncache = true\nhour = \"never\"\npush = true\n[[terminal]]";
+    let config = hub(&hub_with("[[terminal]]", keys)).unwrap();
+    let warning = |line: u32, key: &str| {
+        format!(
+            "/site/hub.toml:{line}: {key} has no effect: a hub no longer pushes the objects that pages name"
+        )
+    };
+    assert_eq!(config.operation.warnings, [warning(5, "http.hour"), warning(6, "http.push")]);
+    assert!(config.http.unwrap().cache.is_some(), "the other keys are read");
+    let windows =
+        "[lan]\ninitial_receive_window = 8\n[wan]\nquick_ack = true\ninitial_window = 0\n";
+    let config = solo(&format!("{INTERCEPT}{windows}")).unwrap();
+    let found = config.operation.warnings.iter().map(|it| it.split_once(" has").unwrap().0);
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        ["/site/solo.toml:4: lan.initial_receive_window", "/site/solo.toml:7: wan.initial_window"]
+    );
+    assert!(config.wan.quick_ack);
+    // What was never a key of this file is still a mistake.
+    let error = hub(&hub_with("[[terminal]]", "push = true\n[[terminal]]")).unwrap_err();
+    assert!(error.to_string().contains("unknown key `push`"), "{error}");
+    let keys = format!("[http]\npush = true\n{INTERCEPT}");
+    let error = terminal(&terminal_with(INTERCEPT, &keys)).unwrap_err();
+    assert!(error.to_string().contains("unknown key `push`"), "{error}");
 }
 
 #[test]

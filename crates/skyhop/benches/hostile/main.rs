@@ -18,7 +18,6 @@ mod empty_frames;
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../../tests/pair/gateways.rs"]
 mod gateways;
-mod gzip_page;
 mod hellos;
 #[allow(dead_code, reason = "tests use the rest")]
 #[path = "../../tests/pair/inside.rs"]
@@ -43,10 +42,9 @@ use self::scene::{Case, Figures, Times};
 type Failure = Box<dyn Error + Send + Sync>;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skyhop");
-const CASES: [Case; 8] = [
+const CASES: [Case; 7] = [
     scene::NOTHING,
     empty_frames::CASE,
-    gzip_page::CASE,
     keepalives::CASE,
     openings::CASE,
     hellos::CASE,

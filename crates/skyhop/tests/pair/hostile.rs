@@ -9,8 +9,6 @@ use crate::common::as_myself;
 mod bad_questions;
 #[path = "../../benches/hostile/empty_frames.rs"]
 mod empty_frames;
-#[path = "../../benches/hostile/gzip_page.rs"]
-mod gzip_page;
 #[path = "../../benches/hostile/hellos.rs"]
 mod hellos;
 #[path = "../../benches/hostile/keepalives.rs"]
@@ -60,15 +58,6 @@ fn empty_frames_hold_up_nobody() {
 
 pub(crate) fn inside_empty_frames() {
     survives(&empty_frames::CASE);
-}
-
-#[test]
-fn a_page_that_is_one_tag_holds_up_nobody() {
-    attack("hostile::inside_gzip_page");
-}
-
-pub(crate) fn inside_gzip_page() {
-    survives(&gzip_page::CASE);
 }
 
 #[test]

@@ -303,9 +303,10 @@ fn a_hub_s_cache_answers_for_the_servers() {
 pub(crate) fn inside_the_hub_stores() {
     let server = Server::start(PORT);
     let (pair, sockets) = (Pair::new(), Sockets::new());
-    let hub = pair.hub_with_keys(&sockets.key("hub"), "[http]\ncache = true\npush = true\n");
+    let keys = "[http]\ncache = true\npush = true\n";
+    let mut hub = pair.hub_with_keys(&sockets.key("hub"), keys);
+    hub.wait_for("http.push has no effect");
     let before = terminal(&pair, &sockets, "");
-    let (page, object) = ("/page", "/object/39.png");
     for target in ["/fresh-large/1", "/chunks/1", "/old", "/private/1"] {
         assert!(!get(target).is_hit());
     }
@@ -321,7 +322,6 @@ pub(crate) fn inside_the_hub_stores() {
     // What has expired is confirmed by the server, and the terminal gets the body.
     assert_eq!(get("/old").body, "/old of a.example");
     assert_eq!(server.asked("/old")[1].field("if-none-match"), Some("\"1\""));
-    assert_eq!((get(page).body, get(object).status), (server::page(), 200));
     let seen = &status(&sockets.path("hub"))["http"];
     let count = |key: &str| seen[key].as_u64().unwrap();
     assert!(count("hits") >= 2 && count("confirmed") >= 1 && count("entries") >= 3, "{seen}");
@@ -346,7 +346,7 @@ pub(crate) fn inside_a_site_by_tls() {
     let authorities = far.file("certificate");
     let mut hub = pair.hub_with_keys(
         &sockets.key("hub"),
-        &format!("[http]\ncache = true\npush = true\nauthorities = {authorities:?}\n"),
+        &format!("[http]\ncache = true\nauthorities = {authorities:?}\n"),
     );
     let section = site(&near, &authorities, "\"mirror.example\"");
     let mut terminal =
@@ -365,12 +365,9 @@ pub(crate) fn inside_a_site_by_tls() {
         format!("POST /form HTTP/1.1\r\nHost: mirror.example\r\nContent-Length: 5\r\n{close}hello");
     assert_eq!(ours(&post).1, "POST /formhello");
     assert_eq!(server.asked(), ["GET /large", "POST /form"]);
-    // What a page names comes with it, over the connection that the first request has opened.
-    assert_eq!(get("/page").1, answer("GET /page"));
-    wait_until(PATIENCE, || count(&sockets, "pushed") == 1);
-    let (head, body) = get("/named.css");
-    assert!(head.contains("skyhop; hit") && body == answer("GET /named.css"), "{head}");
-    assert_eq!(server.asked()[2..], ["GET /page", "GET /named.css"]);
+    // Over the connection that the first request has opened.
+    assert_eq!(get("/other").1, answer("GET /other"));
+    assert_eq!(server.asked()[2..], ["GET /other"]);
     assert!(status(&sockets.path("hub"))["http"]["reused"].as_u64() >= Some(1));
     let (head, _) = ours(&format!("GET / HTTP/1.1\r\nHost: bank.example\r\n{close}"));
     assert!(head.starts_with("HTTP/1.1 421 "), "{head}");
@@ -388,86 +385,9 @@ pub(crate) fn inside_a_site_by_tls() {
         assert!(rogue.is_err(), "{rogue:?}");
         distrustful.wait_for("the certificate of the server mirror.example does not verify");
     }
-    assert_eq!(count(&sockets, "stored"), 3);
+    assert_eq!(count(&sockets, "stored"), 2);
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
-}
-
-#[test]
-fn a_page_of_forty_objects_takes_little_more_than_a_round_trip() {
-    as_each_user(|runner| runner.inside(&LINK, "http::inside_a_page_is_pushed"));
-}
-
-pub(crate) fn inside_a_page_is_pushed() {
-    let server = Server::start(PORT);
-    let (pair, sockets) = (Pair::new(), Sockets::new());
-    let hub = pair.hub_with_keys(&sockets.key("hub"), "[http]\npush = true\n");
-    let terminal = terminal(&pair, &sockets, "");
-    let mut rounds = 0;
-    assert_takes(RTT, RTT / 2, || {
-        rounds += 1;
-        timed(load_page).0
-    });
-    let seen = status(&sockets.path("terminal"))["http"].clone();
-    assert_eq!(seen["push_used"].as_u64(), Some(40 * rounds), "{seen:#}");
-    assert_eq!(
-        (seen["push_wasted"].as_u64(), seen["pushed"].as_u64()),
-        (Some(0), Some(40 * rounds))
-    );
-    assert_eq!(server.asked("/object/39.png").len() as u64, rounds);
-    let of_page = |name| server.asked("/object/1.js")[0].field(name).map(str::to_owned);
-    assert_eq!(of_page("cookie").as_deref(), Some("a=b"));
-    pushed_to_one_client_only(&server, &sockets);
-    let shown = text(&skyhop(&["status"], &sockets.path("terminal")).stdout);
-    println!("{shown}");
-    assert!(shown.contains("pushed"), "{shown}");
-    terminal.end_by(Signal::SIGTERM);
-    hub.end_by(Signal::SIGTERM);
-}
-
-/// As a browser does: the page, then what it names over six connections.
-fn load_page() {
-    let ask = |client: &mut Client, target: &str| {
-        client.say(&format!("GET {target} HTTP/1.1\r\nHost: a.example\r\nCookie: a=b\r\n\r\n"));
-        client.hear()
-    };
-    let mut first = Client::new();
-    assert_eq!(ask(&mut first, "/page").body, server::page());
-    let kind = |n| {
-        if n == 0 {
-            "css"
-        } else if n < 20 {
-            "js"
-        } else {
-            "png"
-        }
-    };
-    thread::scope(|scope| {
-        for connection in 0..6 {
-            scope.spawn(move || {
-                let mut client = Client::new();
-                for n in (0..40).filter(|n| n % 6 == connection) {
-                    let target = format!("/object/{n}.{}", kind(n));
-                    let reply = ask(&mut client, &target);
-                    assert_eq!((reply.body, reply.status), (target.repeat(60), 200));
-                }
-            });
-        }
-    });
-}
-
-/// What was pushed for one user is not another's.
-fn pushed_to_one_client_only(server: &Server, sockets: &Sockets) {
-    let before = server.asked("/object/5.js").len();
-    let pushed = count(sockets, "pushed");
-    let mut client = Client::new();
-    client.say("GET /page HTTP/1.1\r\nHost: a.example\r\nCookie: a=secret\r\n\r\n");
-    client.hear();
-    wait_until(PATIENCE, || count(sockets, "pushed") >= pushed + 40);
-    assert_eq!(server.asked("/object/5.js").len(), before + 1);
-    let other = Client::new().get("/object/5.js");
-    assert!(!other.is_hit());
-    assert_eq!(server.asked("/object/5.js").len(), before + 2);
 }
 
 #[test]

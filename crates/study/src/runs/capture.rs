@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -42,9 +42,7 @@ pub(super) struct Capture {
 }
 
 struct Inner {
-    file: BufWriter<File>,
-    /// The packet being written.
-    block: Vec<u8>,
+    file: pcapng::Capture<BufWriter<File>>,
     /// First write error; nothing is written after it.
     failed: Option<io::Error>,
 }
@@ -57,14 +55,12 @@ struct Nodes {
 
 impl Tap for Nodes {
     fn packet(&mut self, now: Instant, node: NodeId, outgoing: bool, packet: &Packet) {
-        let Inner { file, block, failed } = &mut *self.file.borrow_mut();
+        let Inner { file, failed } = &mut *self.file.borrow_mut();
         if failed.is_none() && self.nodes.contains(&node) {
             let whole = packet.to_bytes();
             let bytes = &whole[..whole.len().min(SNAP_LENGTH)];
             let (length, wall) = (whole.len(), now.as_nanos());
-            block.clear();
-            pcapng::append(block, &Captured { bytes, length, wall, outgoing });
-            *failed = file.write_all(block).err();
+            *failed = file.write(&Captured { bytes, length, wall, outgoing }).err();
         }
     }
 }
@@ -73,15 +69,15 @@ impl Capture {
     /// Starts capturing a run.
     pub(super) fn start(path: &Path, at: At, run: &mut Run) -> Result<Self, CaptureError> {
         let failed = CaptureError::at(path);
-        let mut file = BufWriter::new(File::create(path).map_err(&failed)?);
+        let file = BufWriter::new(File::create(path).map_err(&failed)?);
         let (nodes, name) = match at {
             At::Server => (run.servers(), "server"),
             At::Client => (run.clients(), "client"),
             At::Hub => (vec![run.hop()[0]], "hub"),
             At::Terminal => (vec![run.hop()[1]], "terminal"),
         };
-        file.write_all(&pcapng::header(name, SNAP_LENGTH as u32)).map_err(&failed)?;
-        let file = Rc::new(RefCell::new(Inner { file, block: Vec::new(), failed: None }));
+        let begun = pcapng::Capture::begin(file, name, SNAP_LENGTH as u32);
+        let file = Rc::new(RefCell::new(Inner { file: begun.map_err(&failed)?, failed: None }));
         run.world.set_tap(Box::new(Nodes { nodes, file: Rc::clone(&file) }));
         Ok(Self { path: path.to_owned(), file })
     }

@@ -1,6 +1,5 @@
 //! What a gateway does besides carrying connections: tunnel, stack, names, HTTP, bundles, modem.
 
-use pep::http::PromiseStats;
 use serde::{Deserialize, Serialize};
 
 /// Traffic of a tunnel, in packets.
@@ -108,8 +107,8 @@ impl From<&pep::names::NamesStats> for DnsStatus {
     }
 }
 
-/// Requests of cleartext HTTP, since the gateway started. A hub has `requests`, `reused`, `pushed` and
-/// `pushed_bytes`, and those of its cache.
+/// Requests of cleartext HTTP, since the gateway started. A hub has `requests`, `reused`, and those of its
+/// cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HttpStatus {
@@ -131,7 +130,7 @@ pub struct HttpStatus {
     pub collapsed: u64,
     /// Bytes of bodies that did not cross the hop; of a hub, those that its servers did not send.
     pub saved_bytes: u64,
-    /// Round trips over the hop for which clients did not wait: `hits` and `push_used`.
+    /// Round trips over the hop for which clients did not wait: as many as `hits`; 0 on a hub.
     pub saved_round_trips: u64,
     /// Responses stored since the start.
     pub stored: u64,
@@ -145,31 +144,21 @@ pub struct HttpStatus {
     pub disk_errors: u64,
     /// Requests for which a hub used a connection that it had.
     pub reused: u64,
-    /// Responses that the hub pushed.
-    pub pushed: u64,
-    /// Those that a client asked for.
-    pub push_used: u64,
-    /// Those that no client asked for in time.
-    pub push_wasted: u64,
-    /// Bytes of their bodies.
-    pub pushed_bytes: u64,
 }
 
 impl HttpStatus {
     /// That of a hub, whose cache has done `stats`.
     pub(crate) fn of_hub(
         (requests, reused): (u64, u64),
-        (pushed, pushed_bytes): (u64, u64),
         (stats, disk_errors): (pep::http::CacheStats, u64),
     ) -> Self {
-        let cache = Self::of_terminal(&stats, &PromiseStats::default(), (0, disk_errors));
-        Self { requests, reused, pushed, pushed_bytes, saved_round_trips: 0, ..cache }
+        let cache = Self::of_terminal(&stats, (0, disk_errors));
+        Self { requests, reused, saved_round_trips: 0, ..cache }
     }
 
     /// That of a terminal.
     pub(crate) fn of_terminal(
         stats: &pep::http::CacheStats,
-        promises: &PromiseStats,
         (plain, disk_errors): (u64, u64),
     ) -> Self {
         Self {
@@ -182,17 +171,13 @@ impl HttpStatus {
             plain,
             collapsed: stats.collapsed,
             saved_bytes: stats.saved_bytes,
-            saved_round_trips: stats.hits + promises.used,
+            saved_round_trips: stats.hits,
             stored: stats.stored,
             entries: stats.entries,
             memory_bytes: stats.memory.get(),
             disk_bytes: stats.disk.get(),
             disk_errors,
             reused: 0,
-            pushed: promises.pushed,
-            push_used: promises.used,
-            push_wasted: promises.wasted,
-            pushed_bytes: promises.pushed_bytes,
         }
     }
 }

@@ -26,18 +26,16 @@ impl Hop {
         work.charge(session, OPENING);
         Some(HopEvent::Opened(Stream::new(self.clone(), (session, stream)), open))
     }
-
-    /// Forgets the streams that the peer of an ended session has opened and that nobody knows of yet.
-    pub(super) fn forget_opened(&self, state: &mut State, session: SessionId) {
-        for (stream, _) in state.opened.remove(&session).into_iter().flatten() {
-            if let Some(mut entry) = state.streams.remove(&(session, stream)) {
-                self.heard(&mut entry);
-            }
-        }
-    }
 }
 
 impl State {
+    /// Forgets the streams that the peer of an ended session has opened and that nobody knows of yet.
+    pub(super) fn forget_opened(&mut self, session: SessionId) {
+        for (stream, _) in self.opened.remove(&session).into_iter().flatten() {
+            self.streams.remove(&(session, stream));
+        }
+    }
+
     fn begin_turn(&mut self) {
         self.opened.keys().for_each(|session| self.work.wait(*session));
         self.work.begin_turn();

@@ -383,16 +383,12 @@ fn http(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         ("passed", http.passed),
         ("collapsed", http.collapsed),
         ("stored", http.stored),
-        ("pushed", http.pushed),
-        ("push_used", http.push_used),
-        ("push_wasted", http.push_wasted),
     ];
     let rows = fates.map(|(fate, count)| (label("fate", fate), count));
-    let help = "Requests of cleartext HTTP; stored, pushed and its parts count responses";
+    let help = "Requests of cleartext HTTP; stored counts responses";
     families.counter("skyhop_http", help, &rows)?;
     for (name, help, count) in [
         ("skyhop_http_reused", "Requests over a hub's connection that was there", http.reused),
-        ("skyhop_http_pushed_bytes", "Bytes of bodies that were pushed", http.pushed_bytes),
         ("skyhop_http_plain", "Connections to HTTP ports that pass as they are", http.plain),
         (
             "skyhop_http_saved_bytes",

@@ -5,8 +5,6 @@
 //! with `own_traffic` they bear a mark.
 
 mod server;
-pub(crate) mod window;
-mod windows;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,7 +18,6 @@ use tokio::task::{JoinError, JoinSet};
 use units::Instant;
 
 use self::server::Server;
-use self::windows::Windows;
 use crate::clock;
 use crate::config::read_solo;
 use crate::error::RunError;
@@ -56,12 +53,9 @@ pub async fn run(config: SoloConfig, shutdown: impl Future<Output = ()>) -> Resu
     roles::run(ops, solo, shutdown).await
 }
 
-/// The rules, routes and table that a solo gateway with `config` installs, in nft and ip syntax.
+/// The rules that a solo gateway with `config` installs, in nft and ip syntax.
 pub fn print_rules(config: &SoloConfig) -> String {
-    let sides = [&config.lan, &config.wan];
-    let with = sides.into_iter().filter(|side| window::display(0, side).is_some());
-    let windows = with.zip(0..).filter_map(|(side, number)| window::display(number, side));
-    let rules = windows.collect::<String>() + &intercept::print_solo_rules(config);
+    let rules = intercept::print_solo_rules(config);
     match &config.stack {
         Some(stack) => format!("{rules}{}", stack::print(stack, &config.policies)),
         None => rules,
@@ -74,7 +68,6 @@ struct Solo {
     policies: Vec<Policy>,
     services: Services,
     server: Server,
-    windows: Windows,
     stack: Option<WanStack>,
     /// What brings us the replies to connections with the addresses of hosts on the WAN side.
     _replies: Option<Interception>,
@@ -89,8 +82,6 @@ enum SoloEvent {
     Service(Ready),
     /// At our own TCP towards servers.
     Stack(StackEvent),
-    /// The machine's routes have changed.
-    Routes,
     /// No descriptor is left.
     Exhausted,
     /// A connection is over.
@@ -131,7 +122,6 @@ impl RunningRole for Solo {
             arrival = intake::next(&mut self.intake) => SoloEvent::Arrival(arrival),
             ready = self.services.next() => SoloEvent::Service(ready),
             event = stack::next(&mut self.stack) => SoloEvent::Stack(event),
-            () = self.windows.changed() => SoloEvent::Routes,
             () = self.server.exhausted.notified() => SoloEvent::Exhausted,
             Some(ended) = self.relays.join_next() => SoloEvent::Ended(ended),
         }
@@ -155,7 +145,6 @@ impl RunningRole for Solo {
                 self.relays.spawn(self.server.clone().admit(incoming));
             }
             SoloEvent::Stack(StackEvent::Failed(error)) => return Err(error),
-            SoloEvent::Routes => self.windows.follow(),
             SoloEvent::Exhausted => {
                 self.counters.exhausted.increment();
                 let pause = |intake: &mut Intake| intake.pause(now, RECOVERY, Bypass::Descriptors);
@@ -191,30 +180,24 @@ impl RunningRole for Solo {
         }
         if let (Some(intake), Some(intercept)) = (&mut self.intake, &config.intercept) {
             intake.configure(intercept, &config.policies).map_err(|error| error.to_string())?;
-            intake.prepare(&config.lan, self.windows.lan_mark());
+            intake.prepare(&config.lan);
         }
         if let (Some(stack), Some(config_of_stack)) = (&mut self.stack, &config.stack) {
             let configured = stack.configure(config_of_stack, &config.policies);
             configured.map_err(|error| error.to_string())?;
         }
         let stack = dialling(self.stack.as_ref()).map_err(|error| error.to_string())?;
-        let dialer = dialer(&config, &self.windows).map_err(|error| error.to_string())?;
+        let dialer = dialer(&config).map_err(|error| error.to_string())?;
         let dialer = Dialer { stack, ..dialer };
-        let mark = self.windows.lan_mark();
-        let changed = Config::Solo { config: &config, dialer: &dialer, mark };
+        let changed = Config::Solo { config: &config, dialer: &dialer };
         let configured = self.with_services(now, ops, |it, role| it.configure(role, changed));
         configured.map_err(|error| error.to_string())?;
-        let inward = inward(&config, &self.windows);
+        let inward = inward(&config);
         self.server.configure([dialer, inward], &config);
-        let windows_stay = self.windows.are_of(&config.lan, &config.wan);
         self.policies = config.policies;
         self.counters.keepalive.set(config.operation.keepalive);
-        let mut notes = ops.configure(config.operation);
+        let notes = ops.configure(config.operation);
         self.counters.live.set_most(ops.most_connections());
-        if !windows_stay {
-            let note = "these need a restart: initial_window, initial_receive_window";
-            notes.push(note.to_owned());
-        }
         Ok(notes)
     }
 
@@ -238,16 +221,15 @@ impl Solo {
         let now = clock::now();
         config.lan.check("lan")?;
         config.wan.check("wan")?;
-        let windows = Windows::install(&config.lan, &config.wan)?;
         let counters = Arc::new(Counters::default());
         counters.keepalive.set(config.operation.keepalive);
         let install = |intercept| Interception::install_alone(intercept, &config.policies);
         let interception = config.intercept.as_ref().map(install).transpose()?;
         if let Some(interception) = &interception {
-            interception.prepare(&config.lan, windows.lan_mark());
+            interception.prepare(&config.lan);
         }
         let proxy = services::listen_as_proxy(&config.proxy).await?;
-        proxy.iter().for_each(|proxy| proxy.prepare(&config.lan, windows.lan_mark()));
+        proxy.iter().for_each(|proxy| proxy.prepare(&config.lan));
         let most = config.operation.max_connections;
         let stack = config
             .stack
@@ -257,7 +239,7 @@ impl Solo {
         let alone = stack.is_some() && interception.is_none() && config.transparent;
         let replies = alone.then(Interception::of_replies).transpose()?;
         let ops = Operations::start(now, Role::Solo, None, &config.operation, Peers::none())?;
-        let dialer = Dialer { stack: dialling(stack.as_ref())?, ..dialer(&config, &windows)? };
+        let dialer = Dialer { stack: dialling(stack.as_ref())?, ..dialer(&config)? };
         let mut services = Services::default();
         services.add(proxy.map(|proxy| {
             let upstream = upstream(&dialer, &config, &counters);
@@ -266,9 +248,8 @@ impl Solo {
         let solo = Self {
             intake: interception.map(|it| Intake::new(now, it, counters.clone())),
             services,
-            server: Server::new([dialer, inward(&config, &windows)], &config, counters.clone()),
+            server: Server::new([dialer, inward(&config)], &config, counters.clone()),
             policies: config.policies,
-            windows,
             stack,
             _replies: replies,
             relays: JoinSet::new(),
@@ -314,11 +295,14 @@ fn egress(config: &SoloConfig) -> Egress {
     }
 }
 
+/// The mark of the gateway's own connections, which must not be intercepted again.
+fn mark(config: &SoloConfig) -> Option<u32> {
+    let is_intercepted = config.intercept.as_ref().is_some_and(|intercept| intercept.own_traffic);
+    is_intercepted.then_some(PASSING.value)
+}
+
 /// How servers are connected to.
-fn dialer(config: &SoloConfig, windows: &Windows) -> Result<Dialer, RunError> {
-    let marked = config.intercept.as_ref().is_some_and(|it| it.own_traffic);
-    let passing = if marked { PASSING.value } else { 0 };
-    let mark = passing | windows.wan_mark().unwrap_or_default();
+fn dialer(config: &SoloConfig) -> Result<Dialer, RunError> {
     // Whoever may reach loopback may reach the machine's other addresses.
     let own = (!config.allow_loopback).then(OwnAddresses::open).transpose()?;
     Ok(Dialer {
@@ -326,7 +310,7 @@ fn dialer(config: &SoloConfig, windows: &Windows) -> Result<Dialer, RunError> {
         timeout: config.connect_timeout,
         egress: egress(config),
         own,
-        mark: (mark != 0).then_some(mark),
+        mark: mark(config),
         stack: None,
     })
 }
@@ -338,16 +322,13 @@ fn dialling(stack: Option<&WanStack>) -> Result<Option<dial::Stack>, RunError> {
 }
 
 /// How hosts on the LAN are connected to, for connections from the WAN side.
-fn inward(config: &SoloConfig, windows: &Windows) -> Dialer {
-    let marked = config.intercept.as_ref().is_some_and(|it| it.own_traffic);
-    let passing = if marked { PASSING.value } else { 0 };
-    let mark = passing | windows.lan_mark().unwrap_or_default();
+fn inward(config: &SoloConfig) -> Dialer {
     Dialer {
         side: Arc::new(config.lan.clone()),
         timeout: config.connect_timeout,
         egress: Egress::everywhere(),
         own: None,
-        mark: (mark != 0).then_some(mark),
+        mark: mark(config),
         stack: None,
     }
 }

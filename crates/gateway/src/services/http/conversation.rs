@@ -280,9 +280,6 @@ impl Conversation {
         {
             return self.misdirected(&request).await;
         }
-        if let Some(fate) = self.promised(&key, &request).await {
-            return fate;
-        }
         let now = clock::unix_time();
         let mut plan = self
             .shared

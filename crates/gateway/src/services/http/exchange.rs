@@ -11,7 +11,7 @@ use super::answer::persist;
 use super::conversation::{Conversation, Fate, address, wire};
 use super::flight::{Lead, Seat};
 use super::record::Recording;
-use super::upstream::{End, Upstream};
+use super::upstream::Upstream;
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
 use crate::figures::connections::Registered;
@@ -391,16 +391,6 @@ impl Conversation {
         Ok(keeps)
     }
 
-    /// The client of an answer. What the hub pushes must be known before it has read what names it.
-    fn client_of(&self, end: &End) -> Wire<'_> {
-        match end {
-            End::Fetch(_) if self.secure.is_none() => {
-                Wire::Held(self.leg.socket(), &self.shared.upstreams.hop)
-            }
-            _ => self.client(),
-        }
-    }
-
     /// Passes on an answer that is stored, and that others may have, too. It is taken in even if this client
     /// does not read it.
     async fn share(
@@ -414,7 +404,7 @@ impl Conversation {
             return Fate::Broken(ResetReason::Reset);
         };
         let mut seat = Seat::new(lead.flight.clone());
-        let client = self.client_of(&upstream.end);
+        let client = self.client();
         let taken = tokio::spawn(lead.take_in(upstream, framing));
         let moved = |count| entry.moved(clock::now(), Side::Server, count);
         let said = async {
@@ -457,7 +447,7 @@ impl Conversation {
         let mut body = Body::new(framing);
         let Upstream { end, inlet, .. } = upstream;
         let moved = |count| entry.moved(clock::now(), Side::Server, count);
-        let client = self.client_of(end);
+        let client = self.client();
         let passed = pass((end.wire(), inlet), (client, form), &mut body, record, moved).await;
         match passed {
             Ok(true) => {

@@ -20,7 +20,6 @@ use super::disk::Bytes;
 use super::exchange::{Reply, read_reply, sent_on};
 use super::hub_store::{Asker, HubStore};
 use super::pool::{Line, Pool};
-use super::push::{Budget, Page, Pushes};
 use super::secure::Under;
 use super::sites::{self, Server};
 use super::wire::{As, Broken, Inlet, Wire, pass};
@@ -28,7 +27,7 @@ use crate::clock;
 use crate::figures::connections::Registered;
 use crate::figures::counters::Counters;
 use crate::figures::status::HttpStatus;
-use crate::hop::{Hop, Stream};
+use crate::hop::Stream;
 use crate::occasions::Occasions;
 use crate::relay::terms::{Admission, DialPolicy};
 use crate::relay::{dial, names};
@@ -37,13 +36,12 @@ use crate::socket_options;
 /// How long a terminal may take to send a request, once its stream is there.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
-/// A hub's connections to servers, and what it pushes.
+/// A hub's connections to servers, and its cache.
 #[derive(Clone)]
 pub(crate) struct HubHttp(Arc<Inner>);
 
 struct Inner {
     pool: Pool,
-    pushes: Option<Pushes>,
     store: Option<HubStore>,
     /// Verifies servers. Without a file it is made when it is first needed.
     connector: OnceLock<Result<TlsConnector, String>>,
@@ -60,7 +58,6 @@ pub(super) struct Job {
     pub(super) admission: Admission,
     pub(super) policy: DialPolicy,
     pub(super) counters: Arc<Counters>,
-    pub(super) hop: Hop,
     pub(super) asker: Asker,
 }
 
@@ -91,21 +88,6 @@ impl Request {
         // others use, too.
         let bytes = sent_on(&head, Framing::None, keeps);
         Self { head, bytes, tls, keeps }
-    }
-
-    pub(super) fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
-    }
-
-    /// Its head, as terminals and hubs write it for each other.
-    pub(super) fn for_terminal(&self) -> Vec<u8> {
-        let mut head = self.head.clone();
-        if let Some(name) = &self.tls {
-            head.target = format!("https://{}{}", name.to_str(), head.target);
-        }
-        let mut bytes = Vec::new();
-        head.write(&mut bytes);
-        bytes
     }
 }
 
@@ -141,9 +123,9 @@ impl HubHttp {
         if let Some(path) = &config.authorities {
             let _ = connector.set(Ok(sites::connector(Some(path))?));
         }
-        let (pushes, store) = (config.push.map(Pushes::new), config.cache.map(HubStore::start));
+        let store = config.cache.map(HubStore::start);
         let (pool, distrusted) = Default::default();
-        Ok(Self(Arc::new(Inner { pool, pushes, store, connector, distrusted })))
+        Ok(Self(Arc::new(Inner { pool, store, connector, distrusted })))
     }
 
     /// The server of this name.
@@ -156,15 +138,10 @@ impl HubHttp {
         Ok(Server { name, connector, distrusted: self.0.distrusted.clone() })
     }
 
-    pub(super) fn pushes(&self) -> Option<&Pushes> {
-        self.0.pushes.as_ref()
-    }
-
     pub(super) fn status(&self) -> HttpStatus {
         let pool = &self.0.pool;
-        let pushed = self.pushes().map_or((0, 0), |it| (it.pushed.get(), it.pushed_bytes.get()));
         let stats = self.0.store.as_ref().map(HubStore::stats).unwrap_or_default();
-        HttpStatus::of_hub((pool.exchanges.get(), pool.reused.get()), pushed, stats)
+        HttpStatus::of_hub((pool.exchanges.get(), pool.reused.get()), stats)
     }
 
     /// Leaves the files of the cache to another process.
@@ -175,7 +152,6 @@ impl HubHttp {
     /// Closes connections that have been idle for long.
     pub(super) fn close_idle(&self) {
         self.0.pool.expire(clock::now());
-        self.pushes().into_iter().for_each(|pushes| pushes.expire(clock::now()));
     }
 
     /// Has the exchange.
@@ -203,25 +179,12 @@ impl HubHttp {
     async fn answer(&self, job: &Arc<Job>, entry: &Registered<'_>) -> Result<(), ResetReason> {
         let read = timeout(REQUEST_LIMIT, read_request(&job.stream)).await;
         let request = read.map_err(|_| ResetReason::TimedOut)??;
-        self.carry(job, (&request, &job.stream), None, Some(entry), &mut None).await
-    }
-
-    /// Answers a request on a stream: from the cache, if there is one and it can, or else as the server does.
-    /// What is pushed has a budget. `told` gets the length of the body, and the head.
-    pub(super) async fn carry(
-        &self,
-        job: &Arc<Job>,
-        (request, to): (&Request, &Stream),
-        budget: Option<&Budget>,
-        entry: Option<&Registered<'_>>,
-        told: &mut Option<(u64, ResponseHead)>,
-    ) -> Result<(), ResetReason> {
-        let errand = Errand { http: self, job, request, to, budget, entry };
+        let errand = Errand { http: self, job, request: &request, entry };
         match &self.0.store {
-            Some(store) => store.answer(&errand, told).await,
+            Some(store) => store.answer(&errand).await,
             None => {
-                let sent = errand.send(request, None, told).await;
-                sent.map(|_| ()).map_err(|it| it.reason)
+                let sent = errand.send(&request, None).await;
+                sent.map(|_| ()).map_err(|unanswered| unanswered.reason)
             }
         }
     }
@@ -231,16 +194,13 @@ impl HubHttp {
     }
 }
 
-/// A request of a terminal, and the stream that gets the answer.
+/// A request of a terminal, whose stream gets the answer.
 #[derive(Clone, Copy)]
 pub(super) struct Errand<'a> {
     pub(super) http: &'a HubHttp,
     pub(super) job: &'a Arc<Job>,
     pub(super) request: &'a Request,
-    pub(super) to: &'a Stream,
-    /// What it may cost, if it is pushed.
-    pub(super) budget: Option<&'a Budget>,
-    pub(super) entry: Option<&'a Registered<'a>>,
+    pub(super) entry: &'a Registered<'a>,
 }
 
 /// What is to be done next about a request.
@@ -259,7 +219,6 @@ impl Errand<'_> {
         &self,
         request: &Request,
         asked: Option<(&HubStore, &Asked)>,
-        told: &mut Option<(u64, ResponseHead)>,
     ) -> Result<Sent, Unanswered> {
         let job = self.job;
         let caller = job.policy.caller(&job.open);
@@ -280,10 +239,10 @@ impl Errand<'_> {
                     self.line(request.tls.as_ref()).await.map_err(failed)?
                 }
             };
-            let _ = self.to.accept();
+            let _ = job.stream.accept();
             let request = last.as_ref().unwrap_or(request);
             let over = Over { errand: self, request, asked, used };
-            match over.run(line.wire(), told).await {
+            match over.run(line.wire()).await {
                 Ok((sent, reusable)) => {
                     if reusable {
                         pool.give_back(clock::now(), line, sharers);
@@ -330,17 +289,13 @@ struct Over<'a> {
 
 impl Over<'_> {
     fn moved(&self, from: Side, bytes: usize) {
-        self.errand.entry.into_iter().for_each(|entry| entry.moved(clock::now(), from, bytes));
+        self.errand.entry.moved(clock::now(), from, bytes);
     }
 
     /// Returns whether the connection can be used again, too.
-    async fn run(
-        &self,
-        wire: Wire<'_>,
-        told: &mut Option<(u64, ResponseHead)>,
-    ) -> Result<(Sent, bool), Failed> {
+    async fn run(&self, wire: Wire<'_>) -> Result<(Sent, bool), Failed> {
         let mut inlet = Inlet::default();
-        let terminal = Wire::Stream(self.errand.to);
+        let terminal = Wire::Stream(&self.errand.job.stream);
         let stale = |reason| if self.used { Failed::Stale } else { Failed::For(reason) };
         self.moved(Side::Client, self.request.bytes.len());
         wire.write(&self.request.bytes).await.map_err(stale)?;
@@ -376,18 +331,13 @@ impl Over<'_> {
                 }
             }
         }
-        self.errand.check_budget(&head, framing.ok())?;
-        // What it names goes first.
-        let mut page = self.errand.page(&head);
         self.moved(Side::Server, length);
         terminal.write(&inlet.bytes()[..length]).await.map_err(Failed::Within)?;
         inlet.consume(length);
         // What can be read in two ways passes to its end: nothing else comes over this connection.
         let framing = framing.unwrap_or(Framing::UntilClose);
-        let (mut body, mut count) = (Body::new(framing), 0);
+        let mut body = Body::new(framing);
         let content = |bytes: &[u8]| {
-            count += bytes.len() as u64;
-            page.iter_mut().for_each(|page| page.read(bytes));
             recording.iter_mut().for_each(|it| it.add(bytes));
         };
         let moved = |count| self.moved(Side::Server, count);
@@ -398,59 +348,29 @@ impl Over<'_> {
         if let (Some(recording), Some((_, asked)), true) = (recording, self.asked, is_whole) {
             recording.store(asked, &head);
         }
-        *told = Some((count, head));
         Ok((Sent::Answered, reusable && inlet.is_empty() && !inlet.ended))
     }
 
     /// Ends a response that has passed. One that its server has ended too soon, or has without a length, ends
-    /// in the same way: the client gets what came, and sees by the length whether that was all. What is pushed
-    /// must be whole.
+    /// in the same way: the client gets what came, and sees by the length whether that was all.
     async fn finish(&self, passed: Result<bool, Broken>) -> Result<(), Failed> {
         match passed {
-            Ok(false) if self.errand.budget.is_some() => Err(Failed::Within(ResetReason::Reset)),
-            Ok(_) => Wire::Stream(self.errand.to).finish().await.map_err(Failed::Within),
+            Ok(_) => Wire::Stream(&self.errand.job.stream).finish().await.map_err(Failed::Within),
             Err(Broken::From(reason) | Broken::To(reason)) => Err(Failed::Within(reason)),
         }
     }
 }
 
 impl Errand<'_> {
-    /// The page that an answer is, if it is one.
-    fn page(&self, head: &ResponseHead) -> Option<Page<'_>> {
-        Page::of(self.http, self.job, self.request, head, self.budget.cloned())
-    }
-
     /// Answers with something that has a length.
-    pub(super) async fn say(
-        &self,
-        head: ResponseHead,
-        body: &[u8],
-        told: &mut Option<(u64, ResponseHead)>,
-    ) -> Result<(), ResetReason> {
-        let framing = Framing::Length(body.len() as u64);
-        let refused = |_| ResetReason::Limit;
-        self.check_budget(&head, Some(framing)).map_err(refused)?;
-        let _ = self.to.accept();
-        if let Some(mut page) = self.page(&head) {
-            page.read(body);
-        }
+    pub(super) async fn say(&self, head: ResponseHead, body: &[u8]) -> Result<(), ResetReason> {
+        let _ = self.job.stream.accept();
         let mut first = Vec::new();
         head.write(&mut first);
-        let terminal = Wire::Stream(self.to);
+        let terminal = Wire::Stream(&self.job.stream);
         terminal.write(&first).await?;
         terminal.write(body).await?;
-        terminal.finish().await?;
-        *told = Some((body.len() as u64, head));
-        Ok(())
-    }
-
-    /// What is pushed must be something whole, of a known length, that the page's budget has room for.
-    fn check_budget(&self, head: &ResponseHead, framing: Option<Framing>) -> Result<(), Failed> {
-        let Some(budget) = self.budget else { return Ok(()) };
-        match framing {
-            Some(Framing::Length(length)) if head.status == 200 && budget.take(length) => Ok(()),
-            _ => Err(Failed::For(ResetReason::Limit)),
-        }
+        terminal.finish().await
     }
 }
 

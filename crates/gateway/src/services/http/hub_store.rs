@@ -86,11 +86,7 @@ impl HubStore {
     }
 
     /// Answers a request from what is stored, or has it sent.
-    pub(super) async fn answer(
-        &self,
-        errand: &Errand<'_>,
-        told: &mut Option<(u64, ResponseHead)>,
-    ) -> Result<(), ResetReason> {
+    pub(super) async fn answer(&self, errand: &Errand<'_>) -> Result<(), ResetReason> {
         let (head, asker) = (&errand.request.head, &errand.job.asker);
         let key = key(errand);
         let now = clock::unix_time();
@@ -106,12 +102,12 @@ impl HubStore {
                         let by = (http.clone(), job.clone(), request.tls.clone());
                         tokio::spawn(refresh(self.kept.clone(), by, head, asked));
                     }
-                    if self.say(errand, answer, told).await? {
+                    if self.say(errand, answer).await? {
                         return Ok(());
                     }
                 }
-                Plan::Ask(head, asked) => return self.ask(errand, head, asked, told).await,
-                Plan::Unavailable => return unavailable(errand, told).await,
+                Plan::Ask(head, asked) => return self.ask(errand, head, asked).await,
+                Plan::Unavailable => return unavailable(errand).await,
             }
             let now = clock::unix_time();
             plan = self.kept.change(|cache| {
@@ -121,15 +117,10 @@ impl HubStore {
     }
 
     /// Says what is stored. Returns `false` if its body is lost.
-    async fn say(
-        &self,
-        errand: &Errand<'_>,
-        answer: Answer<Bytes>,
-        told: &mut Option<(u64, ResponseHead)>,
-    ) -> Result<bool, ResetReason> {
+    async fn say(&self, errand: &Errand<'_>, answer: Answer<Bytes>) -> Result<bool, ResetReason> {
         let Answer { head, part, body, entry } = answer;
         let Some(part) = part else {
-            errand.say(head, &[], told).await?;
+            errand.say(head, &[]).await?;
             return Ok(true);
         };
         let body = match body {
@@ -140,7 +131,7 @@ impl HubStore {
         let Some(part) = body.as_deref().and_then(|body| body.get(from..from + length)) else {
             return Ok(false);
         };
-        errand.say(head, part, told).await?;
+        errand.say(head, part).await?;
         Ok(true)
     }
 
@@ -149,14 +140,13 @@ impl HubStore {
         errand: &Errand<'_>,
         mut head: RequestHead,
         mut asked: Asked,
-        told: &mut Option<(u64, ResponseHead)>,
     ) -> Result<(), ResetReason> {
         loop {
             let request = request(&head, errand.request.tls.clone());
-            match errand.send(&request, Some((self, &asked)), told).await {
+            match errand.send(&request, Some((self, &asked))).await {
                 Ok(Sent::Answered) => return Ok(()),
                 Ok(Sent::Stored(answer)) => {
-                    if self.say(errand, answer, told).await? {
+                    if self.say(errand, answer).await? {
                         return Ok(());
                     }
                     asked = Asked { validates: None, ..asked };
@@ -168,7 +158,7 @@ impl HubStore {
                     let now = clock::unix_time();
                     let answer = self.kept.change(|cache| cache.handle_failure(now, &asked));
                     let answer = answer.ok_or(reason)?;
-                    let said = self.say(errand, answer, told).await?;
+                    let said = self.say(errand, answer).await?;
                     return if said { Ok(()) } else { Err(reason) };
                 }
             }
@@ -217,13 +207,10 @@ fn request(head: &RequestHead, tls: Option<ServerName<'static>>) -> Request {
     Request::new(head.clone(), tls)
 }
 
-async fn unavailable(
-    errand: &Errand<'_>,
-    told: &mut Option<(u64, ResponseHead)>,
-) -> Result<(), ResetReason> {
+async fn unavailable(errand: &Errand<'_>) -> Result<(), ResetReason> {
     let mut head = ResponseHead::own(504, "Gateway Timeout");
     head.fields.push("Content-Length", "0");
-    errand.say(head, &[], told).await
+    errand.say(head, &[]).await
 }
 
 #[cfg(test)]
@@ -239,7 +226,7 @@ mod tests {
     use units::ByteCount;
 
     use super::*;
-    use crate::figures::connections::Origin;
+    use crate::figures::connections::{Origin, Registered};
     use crate::relay::terms::{Admission, DialPolicy};
     use crate::services::http::kept::MOST_REFRESHES;
     use crate::testkit::Hops;
@@ -267,7 +254,6 @@ mod tests {
             admission: Admission { origin, _permit: None, exchange: true },
             policy: DialPolicy { timeout: PATIENCE, transparent: false, marked: false },
             counters: Arc::default(),
-            hop: hops.hops[0].clone(),
             asker: Asker::new(&PublicKey([1; 32]), None),
         })
     }
@@ -303,16 +289,17 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut hops = Hops::new();
         let job = abandoned(&mut hops, listener.local_addr().unwrap());
-        let config = HubHttpConfig { push: None, cache: None, authorities: None };
+        let config = HubHttpConfig { cache: None, authorities: None };
         let http = HubHttp::new(config).unwrap_or_else(|error| panic!("{error}"));
         let Parsed::Head(head, _) = RequestHead::parse(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") else {
             panic!("it is a request")
         };
         let request = request(&head, None);
-        let (http, request, to) = (&http, &request, &job.stream);
-        let errand = Errand { http, job: &job, request, to, budget: None, entry: None };
+        let (stream, open, origin) = (&job.stream, job.open.clone(), job.admission.origin);
+        let entry = Registered::new(clock::now(), &job.counters, stream.session(), open, origin);
+        let errand = Errand { http: &http, job: &job, request: &request, entry: &entry };
         fill(store, &errand);
-        assert!(store.answer(&errand, &mut None).await.is_err(), "nobody is there to get it");
+        assert!(store.answer(&errand).await.is_err(), "nobody is there to get it");
         timeout(patience, listener.accept()).await.ok().map(|accepted| accepted.unwrap().0)
     }
 

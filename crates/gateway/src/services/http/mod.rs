@@ -13,8 +13,6 @@ pub(crate) mod hub;
 pub(crate) mod hub_store;
 mod kept;
 mod pool;
-mod push;
-mod pushed;
 mod record;
 mod refresh;
 mod secure;
@@ -26,24 +24,19 @@ mod wire;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pep::config::HttpConfig;
-use pep::http::{Patience, Promises};
+use pep::http::Patience;
 use slacp::{Destination, Open};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use units::ByteCount;
 
 use self::conversation::Conversation;
-use self::disk::Bytes;
 use self::kept::Kept;
 use self::sites::Sites;
 use crate::figures::counters::Counter;
 use crate::figures::status::HttpStatus;
 use crate::relay::route::Route;
 use crate::relay::route::Upstreams;
-
-/// Part of the cache's memory that responses may take, besides, which were pushed and not asked for yet.
-const PROMISED_PART: u64 = 4;
 
 /// What all conversations share.
 pub(crate) struct Shared {
@@ -53,11 +46,8 @@ pub(crate) struct Shared {
     upstreams: Upstreams,
     route: watch::Receiver<Route>,
     counters: HttpCounters,
-    promises: Mutex<Promises<Bytes>>,
     /// With servers that are asked without the hop.
     patience: Mutex<Patience>,
-    /// Tells of everything that was pushed, or will not be.
-    came: Notify,
 }
 
 /// What is counted beside the cache.
@@ -89,8 +79,6 @@ impl Http {
     pub(crate) fn start(config: HttpConfig, upstreams: Upstreams) -> Result<Self, String> {
         let sites = Sites::load(&config)?;
         let (kept, tasks) = Kept::start(config.cache.clone(), config.directory.as_deref());
-        let most = config.cache.limits.memory.get() / PROMISED_PART;
-        let promises = Mutex::new(Promises::new(ByteCount::new(most)));
         let (sender, route) = watch::channel(Route::default());
         let shared = Arc::new(Shared {
             config,
@@ -99,9 +87,7 @@ impl Http {
             upstreams,
             route,
             counters: HttpCounters::default(),
-            promises,
             patience: Mutex::default(),
-            came: Notify::new(),
         });
         Ok(Self { shared, route: sender, tasks })
     }
@@ -125,9 +111,8 @@ impl Http {
 
     fn status(&self) -> HttpStatus {
         let (stats, errors) = self.shared.kept.stats();
-        let promises = self.shared.promises().stats();
         let plain = self.shared.counters.plain.get();
-        HttpStatus::of_terminal(&stats, &promises, (plain, errors))
+        HttpStatus::of_terminal(&stats, (plain, errors))
     }
 }
 
@@ -140,13 +125,7 @@ impl Shared {
     fn patience(&self) -> MutexGuard<'_, Patience> {
         self.patience.lock().expect("nobody panics while holding the patience")
     }
-
-    fn promises(&self) -> MutexGuard<'_, Promises<Bytes>> {
-        self.promises.lock().expect("nobody panics while holding the promises")
-    }
 }
-
-use self::pushed::pushed;
 
 /// Checks the certificates of sites.
 ///

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use pep::http::{Asked, ResponseHead};
 use units::ByteCount;
 
-use super::disk::Bytes;
 use super::kept::Kept;
 use crate::clock;
 
@@ -105,13 +104,6 @@ impl<'a> Recording<'a> {
             return self.give_up();
         }
         bytes.extend_from_slice(more);
-    }
-
-    /// All that came; [`None`] if it was too long.
-    pub(super) fn whole(mut self) -> Option<Bytes> {
-        let body = self.bytes.as_ref().map(|bytes| bytes.as_slice().into());
-        self.give_up();
-        body
     }
 
     fn give_up(&mut self) {

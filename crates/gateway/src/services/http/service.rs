@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use slacp::{Destination, Open, ResetReason};
+use slacp::ResetReason;
 
 use super::hub::{HubHttp, Job};
 use super::hub_store::Asker;
-use super::{Http, pushed, serve};
-use crate::hop::Stream;
+use super::{Http, serve};
 use crate::intercept::Arrival;
 use crate::intercept::listener::Accepted;
 use crate::operate::RoleStatus;
@@ -20,13 +19,12 @@ impl Service for HubHttp {
 
     fn exchange(&mut self, role: &mut Surroundings<'_>, admitted: Admitted) {
         let Admitted { stream, open, addresses, admission } = admitted;
-        let (Some((hop, side)), Some(terminal)) = (role.hub(), role.terminal(stream.session()))
-        else {
+        let (Some(side), Some(terminal)) = (&role.hub, role.terminal(stream.session())) else {
             return role.refuse(stream, &open, ResetReason::Prohibited);
         };
         let asker = Asker::new(&terminal.key, terminal.cache.as_deref());
-        let (policy, counters, hop) = (side.dial, role.counters.clone(), hop.clone());
-        let job = Job { stream, open, addresses, admission, policy, counters, hop, asker };
+        let (policy, counters) = (side.dial, role.counters.clone());
+        let job = Job { stream, open, addresses, admission, policy, counters, asker };
         role.relays.spawn(self.clone().have_exchange(job));
     }
 
@@ -45,14 +43,6 @@ impl Service for HubHttp {
 }
 
 impl Service for Http {
-    fn answers(&self, destination: &Destination) -> bool {
-        matches!(destination, Destination::Exchange(_))
-    }
-
-    fn answer(&mut self, role: &mut Surroundings<'_>, stream: Stream, open: &Open<Destination>) {
-        role.relays.spawn(pushed(self.shared(), stream, open.clone()));
-    }
-
     fn take(&mut self, role: &mut Surroundings<'_>, arrival: Arrival) -> Option<Arrival> {
         match arrival {
             Arrival::Connection(Accepted { socket, open })

@@ -3,16 +3,14 @@
 use std::future::poll_fn;
 use std::io;
 use std::task::{Poll, ready};
-use std::time::Duration;
 
 use pep::http::{BadChunk, Body, HeadProgress, Parsed};
 use pep::inbox::Inbox;
 use slacp::{Read, ResetReason};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::secure::Secure;
-use crate::hop::{Hop, Stream};
+use crate::hop::Stream;
 use crate::relay::dial;
 use crate::relay::leg::shut_down;
 use crate::relay::scratch;
@@ -23,12 +21,7 @@ pub(super) enum Wire<'a> {
     Socket(&'a TcpStream),
     Stream(&'a Stream),
     Secure(&'a Secure),
-    /// A client that gets nothing before everything that the hub pushes is known.
-    Held(&'a TcpStream, &'a Hop),
 }
-
-/// How long it is held for what is lost on the hop.
-const HELD: Duration = Duration::from_millis(20);
 
 fn failed(error: &io::Error) -> ResetReason {
     dial::reason(error)
@@ -38,7 +31,7 @@ impl Wire<'_> {
     /// Appends what has arrived; returns how much, and 0 at the end. Cancel-safe.
     async fn read(self, to: &mut Vec<u8>) -> Result<usize, ResetReason> {
         match self {
-            Self::Socket(socket) | Self::Held(socket, _) => loop {
+            Self::Socket(socket) => loop {
                 socket.readable().await.map_err(|error| failed(&error))?;
                 let read: io::Result<usize> = scratch::with(|buffer| {
                     let count = socket.try_read(buffer)?;
@@ -67,7 +60,6 @@ impl Wire<'_> {
 
     /// Writes everything.
     pub(super) async fn write(self, mut data: &[u8]) -> Result<(), ResetReason> {
-        self.hold().await;
         while !data.is_empty() {
             let taken = self.write_some(data).await?;
             data = &data[taken..];
@@ -75,17 +67,10 @@ impl Wire<'_> {
         self.flush().await
     }
 
-    /// Waits for as long as it is held.
-    async fn hold(self) {
-        if let Self::Held(_, hop) = self {
-            let _ = timeout(HELD, hop.all_heard()).await;
-        }
-    }
-
     /// Writes something, and returns how much of it. Cancel-safe.
     async fn write_some(self, data: &[u8]) -> Result<usize, ResetReason> {
         match self {
-            Self::Socket(socket) | Self::Held(socket, _) => loop {
+            Self::Socket(socket) => loop {
                 socket.writable().await.map_err(|error| failed(&error))?;
                 match socket.try_write(data) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -101,16 +86,14 @@ impl Wire<'_> {
     pub(super) async fn flush(self) -> Result<(), ResetReason> {
         match self {
             Self::Secure(secure) => secure.flush().await,
-            Self::Socket(_) | Self::Held(..) | Self::Stream(_) => Ok(()),
+            Self::Socket(_) | Self::Stream(_) => Ok(()),
         }
     }
 
     /// Ends what is sent.
     pub(super) async fn finish(self) -> Result<(), ResetReason> {
         match self {
-            Self::Socket(socket) | Self::Held(socket, _) => {
-                shut_down(socket).map_err(|error| failed(&error))
-            }
+            Self::Socket(socket) => shut_down(socket).map_err(|error| failed(&error)),
             Self::Stream(stream) => poll_fn(|context| stream.poll_finish(context)).await,
             Self::Secure(secure) => secure.finish().await,
         }
@@ -241,7 +224,6 @@ async fn send(
     to: Wire<'_>,
     moved: &impl Fn(usize),
 ) -> Result<(), Broken> {
-    to.hold().await;
     while left > 0 {
         let sent = to.write_some(&inlet.bytes()[..left]).await.map_err(Broken::To)?;
         body.take(&inlet.bytes()[..sent], |_| {})?;
@@ -255,11 +237,13 @@ async fn send(
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use pep::cost;
     use pep::http::{Framing, RequestHead};
     use socket2::SockRef;
     use tokio::io::AsyncReadExt;
+    use tokio::time::timeout;
     use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
     use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
     use tokio_rustls::server::TlsStream;

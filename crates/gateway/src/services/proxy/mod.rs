@@ -90,9 +90,10 @@ impl Proxy {
         (self.config.answer, self.config.names)
     }
 
-    /// Applies TCP settings, and a mark, to clients' connections.
-    pub(crate) fn prepare(&self, side: &SideConfig, mark: Option<u32>) {
-        side.apply_to_listener(&SockRef::from(&self.listener), mark);
+    /// Applies TCP settings to the connections it accepts.
+    pub(crate) fn prepare(&self, side: &SideConfig) {
+        // Cannot fail: the settings were tried on another socket.
+        let _ = side.apply(&SockRef::from(&self.listener));
     }
 
     /// Waits for the next client with a complete request. Cancel-safe.

@@ -50,8 +50,8 @@ impl Service for ProxyService {
     }
 
     fn configure(&mut self, _: &mut Surroundings<'_>, config: Config<'_>) -> Result<(), RunError> {
-        if let Config::Solo { config, dialer, mark } = config {
-            self.proxy.prepare(&config.lan, mark);
+        if let Config::Solo { config, dialer } = config {
+            self.proxy.prepare(&config.lan);
             self.upstream = self.upstream.redialling(dialer.clone(), config.lan.quick_ack);
         }
         Ok(())

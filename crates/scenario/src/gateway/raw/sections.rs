@@ -211,18 +211,6 @@ pub(in crate::gateway) struct Site {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::gateway) struct HubHttp {
-    /// Push what pages name before clients ask for it.
-    #[schemars(extend("default" = false))]
-    pub(in crate::gateway) push: Option<bool>,
-    /// The most bytes that are pushed for one page.
-    #[schemars(extend("default" = "1 MB"))]
-    pub(in crate::gateway) page: Option<Text<ByteCount>>,
-    /// The most objects that are pushed for one page.
-    #[schemars(range(min = 1, max = 256), extend("default" = 100))]
-    pub(in crate::gateway) objects: Option<i64>,
-    /// The most bytes that are pushed to one terminal in an hour.
-    #[schemars(extend("default" = "100 MB"))]
-    pub(in crate::gateway) hour: Option<Text<ByteCount>>,
     /// Keep responses, and answer terminals' requests from them.
     #[schemars(extend("default" = false))]
     pub(in crate::gateway) cache: Option<bool>,
@@ -572,12 +560,6 @@ pub(in crate::gateway) struct Side {
     /// The highest rate at which one connection sends.
     #[schemars(extend("examples" = ["10 Mbit/s"]))]
     pub(in crate::gateway) pacing_rate: Option<Text<BitRate>>,
-    /// Segments sent before the first acknowledgement; by default the kernel's 10.
-    #[schemars(range(min = 1, max = 700))]
-    pub(in crate::gateway) initial_window: Option<i64>,
-    /// Segments that the other end may send at first.
-    #[schemars(range(min = 1, max = 700))]
-    pub(in crate::gateway) initial_receive_window: Option<i64>,
     /// Acknowledge at once.
     #[schemars(extend("default" = false))]
     pub(in crate::gateway) quick_ack: Option<bool>,
@@ -618,12 +600,6 @@ pub(in crate::gateway) struct Wan {
     /// The highest rate at which one connection sends.
     #[schemars(extend("examples" = ["10 Mbit/s"]))]
     pub(in crate::gateway) pacing_rate: Option<Text<BitRate>>,
-    /// Segments sent before the first acknowledgement; by default the kernel's 10.
-    #[schemars(range(min = 1, max = 700))]
-    pub(in crate::gateway) initial_window: Option<i64>,
-    /// Segments that the other end may send at first.
-    #[schemars(range(min = 1, max = 700))]
-    pub(in crate::gateway) initial_receive_window: Option<i64>,
     /// Acknowledge at once.
     #[schemars(extend("default" = false))]
     pub(in crate::gateway) quick_ack: Option<bool>,

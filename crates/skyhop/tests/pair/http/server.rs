@@ -38,7 +38,6 @@ impl Request {
 /// | `/close…` | fresh, until it closes |
 /// | `/cut…` | fresh, or for one user, and longer than what comes before it closes |
 /// | `/mute…` | expired, with a tag; nothing to those who know that |
-/// | `/page` | HTML with 40 objects |
 /// | `/upgrade` | another protocol, which echoes |
 /// | `/strange/…` | with a head that no cache reads: `name`, a name with a space; `many`, many fields; `long`, much of one |
 /// | others | no word about caching |
@@ -103,20 +102,9 @@ impl Server {
     }
 }
 
-/// The page with its objects.
-pub(super) fn page() -> String {
-    let mut html = "<!doctype html><html><head><link rel=stylesheet href=/object/0.css>".to_owned();
-    (1..20).for_each(|n| html += &format!("<script src=\"object/{n}.js\"></script>"));
-    html += "</head><body>";
-    (20..40).for_each(|n| html += &format!("<img src='/object/{n}.png' alt=''>"));
-    html + "</body></html>"
-}
-
 fn answer(request: &Request, body: &[u8]) -> Vec<u8> {
     let target = &request.target;
     let text = match target.as_str() {
-        "/page" => page(),
-        _ if target.starts_with("/object") => target.repeat(60),
         _ if target.starts_with("/fresh-large") || target.starts_with("/cut") => {
             target.repeat(10_000)
         }
@@ -127,7 +115,6 @@ fn answer(request: &Request, body: &[u8]) -> Vec<u8> {
         "cut" if target.ends_with("private") => "Cache-Control: private, max-age=100\r\n",
         "fresh" | "chunks" | "close" | "cut" => "Cache-Control: max-age=100\r\n",
         "private" => "Cache-Control: private, max-age=100\r\n",
-        "page" => "Cache-Control: no-cache\r\nContent-Type: text/html; charset=utf-8\r\n",
         "old" if request.field("if-none-match") == Some("\"1\"") => {
             return b"HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n".to_vec();
         }

@@ -58,11 +58,7 @@ impl Identity {
     }
 }
 
-/// The request for a page.
-const PAGE: &str = "GET /page";
-
-/// A server that answers with what it was asked, and to `/page` with a page that names a style sheet, fresh
-/// for 100 s.
+/// A server that answers with what it was asked, fresh for 100 s.
 #[derive(Clone, Default)]
 pub(super) struct TlsServer(Arc<Mutex<Vec<String>>>);
 
@@ -101,9 +97,8 @@ impl TlsServer {
             tls.read_exact(&mut body).ok()?;
             let text = answer(&asked) + &String::from_utf8(body).unwrap();
             let length = text.len();
-            let kind = if asked == PAGE { "html" } else { "plain" };
             let reply = format!(
-                "HTTP/1.1 200 OK\r\nCache-Control: max-age=100\r\nContent-Type: text/{kind}\r\n\
+                "HTTP/1.1 200 OK\r\nCache-Control: max-age=100\r\nContent-Type: text/plain\r\n\
                  Content-Length: {length}\r\n\r\n{text}"
             );
             tls.write_all(reply.as_bytes()).ok()?;
@@ -117,9 +112,6 @@ impl TlsServer {
 
 /// What the server answers.
 pub(super) fn answer(asked: &str) -> String {
-    if asked == PAGE {
-        return "<link rel=\"stylesheet\" href=\"/named.css\">".to_owned();
-    }
     asked.repeat(if asked.contains("large") { 20_000 } else { 1 })
 }
 

@@ -78,8 +78,7 @@ pub(crate) fn inside_ipv6_is_switched_off() {
     terminal.end_by(Signal::SIGTERM);
     hub.end_by(Signal::SIGTERM);
 
-    let config =
-        format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n[wan]\ninitial_window = 20\n");
+    let config = format!("[intercept]\ninterfaces = [\"{LAN_DEVICE}\"]\n");
     let mut solo = Gateway::start(Node::Terminal, "solo", &config);
     solo.wait_for("ready");
     solo.wait_for(SWITCHED_OFF);

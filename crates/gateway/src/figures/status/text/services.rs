@@ -82,14 +82,11 @@ pub(super) fn names(dns: &DnsStatus, role: Role) -> String {
 /// What became of requests of cleartext HTTP.
 pub(super) fn http(http: &HttpStatus, role: Role) -> String {
     if role == Role::Hub {
-        let HttpStatus { requests, reused, pushed, hits, confirmed, saved_bytes, .. } = http;
+        let HttpStatus { requests, reused, hits, confirmed, saved_bytes, .. } = http;
         let mut what = format!("{requests} requests, {reused} over connections that were there");
         if http.hits + http.misses > 0 {
             let saved = ByteCount::new(*saved_bytes);
             let _ = write!(what, "; {hits} from the cache, {confirmed} confirmed, {saved} saved");
-        }
-        if *pushed > 0 {
-            let _ = write!(what, "; {pushed} pushed");
         }
         return what;
     }
@@ -98,9 +95,6 @@ pub(super) fn http(http: &HttpStatus, role: Role) -> String {
         "{requests} requests: {hits} from the cache, {confirmed} confirmed; {} saved; {entries} stored",
         ByteCount::new(*saved_bytes)
     );
-    if http.pushed > 0 {
-        let _ = write!(what, "; {} pushed, {} used", http.pushed, http.push_used);
-    }
     for (count, why) in [
         (http.collapsed, "with another's request"),
         (http.stale, "expired"),

@@ -180,18 +180,16 @@ fn http_says_what_it_saved() {
         confirmed: 1,
         saved_bytes: 2_100_000,
         entries: 9,
-        pushed: 5,
-        push_used: 4,
         reused: 7,
         disk_errors: 2,
         ..HttpStatus::default()
     };
     let text = |role| Status { role, http: Some(http), ..status() }.text(None);
     let line = "http     24 requests: 12 from the cache, 1 confirmed; 2.1 MB saved; 9 stored; \
-                5 pushed, 4 used; 2 errors of the disk\n";
+                2 errors of the disk\n";
     assert!(text(Role::Terminal).contains(line), "{}", text(Role::Terminal));
     let line = "http     24 requests, 7 over connections that were there; 12 from the cache, \
-                1 confirmed, 2.1 MB saved; 5 pushed\n";
+                1 confirmed, 2.1 MB saved\n";
     assert!(text(Role::Hub).contains(line), "{}", text(Role::Hub));
 }
 
