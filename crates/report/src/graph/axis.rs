@@ -13,6 +13,7 @@ pub struct Axis {
     title: String,
     from_zero: bool,
     range: Option<Range<f64>>,
+    pub(super) is_logarithmic: bool,
     in_bytes: bool,
     /// The texts at 1, 2, …; no ticks elsewhere.
     categories: Vec<String>,
@@ -22,8 +23,8 @@ impl Axis {
     /// An axis around the data. The title names quantity and unit: `time (s)`.
     pub fn new(title: impl Into<String>) -> Self {
         let (from_zero, range) = (false, None);
-        let (in_bytes, categories) = (false, Vec::new());
-        Self { title: title.into(), from_zero, range, in_bytes, categories }
+        let (is_logarithmic, in_bytes, categories) = (false, false, Vec::new());
+        Self { title: title.into(), from_zero, range, is_logarithmic, in_bytes, categories }
     }
 
     /// Shows these names at 1, 2, … instead of numbers.
@@ -45,6 +46,12 @@ impl Axis {
         Self { range: Some(range), ..self }
     }
 
+    /// Makes it logarithmic. A graph has two logarithmic axes or none.
+    #[must_use]
+    pub fn logarithmic(self) -> Self {
+        Self { is_logarithmic: true, ..self }
+    }
+
     /// Shows bytes in a unit that fits, which is added to the title.
     #[must_use]
     pub fn in_bytes(self) -> Self {
@@ -61,7 +68,12 @@ impl Axis {
             (low.min(value), high.max(value))
         });
         match low <= high {
+            false if self.is_logarithmic => 0.1..1.0,
             false => 0.0..1.0,
+            true if self.is_logarithmic => {
+                let low = low.max(LEAST);
+                low * 0.9..high.max(low) * 1.1
+            }
             true if self.from_zero => 0.0..(high * (1.0 + MARGIN)).max(LEAST),
             true => {
                 let margin = ((high - low) * MARGIN).max(LEAST);
@@ -86,8 +98,9 @@ impl Axis {
             return self.category(value).to_owned();
         }
         let scale = if self.in_bytes { unit(range.end).0 } else { 1.0 };
-        // Ticks are at least a hundredth of the axis apart; anything smaller is rounding error.
-        let apart = (range.end - range.start) / 100.0;
+        // Ticks are at least a hundredth of the axis apart; anything smaller is rounding error. On a
+        // logarithmic axis they are as far apart as they are large.
+        let apart = if self.is_logarithmic { value } else { (range.end - range.start) / 100.0 };
         let digits = -(apart / scale).abs().max(1e-12).log10().floor();
         grouped(value / scale, digits.clamp(0.0, 12.0) as usize)
     }
@@ -157,6 +170,9 @@ mod tests {
         );
         assert_eq!(of(&[0.0002, 0.0015], 0.002), ["0.0002", "0.0015"]);
         assert_eq!(of(&[120.0, 1e9], 1e9), ["120", "1,000,000,000"]);
+        let logarithmic = Axis::new("").logarithmic();
+        let ticks = [1e-4, 0.05, 1.0, 1e4].map(|value| logarithmic.tick(value, &(1e-4..1e4)));
+        assert_eq!(ticks, ["0.0001", "0.05", "1", "10,000"]);
     }
 
     #[test]
@@ -180,8 +196,9 @@ mod tests {
         near(Axis::new("").ends([0.0, 10.0].into_iter()), 0.0, 10.4);
         near(Axis::new("").ends([-1.0, 1.0].into_iter()), -1.08, 1.08);
         near(Axis::new("").from_zero().ends(data()), 0.0, 4.16);
+        near(Axis::new("").logarithmic().ends(data()), 1.8, 4.4);
         near(Axis::new("").range(1.0..3.0).ends(data()), 1.0, 3.0);
-        for axis in [Axis::new(""), Axis::new("").from_zero()] {
+        for axis in [Axis::new(""), Axis::new("").logarithmic(), Axis::new("").from_zero()] {
             for data in [vec![], vec![0.0], vec![5.0, 5.0], vec![f64::INFINITY]] {
                 let range = axis.ends(data.into_iter());
                 assert!(range.start < range.end, "{range:?}");

@@ -1,6 +1,6 @@
 //! Draws graphs.
 
-use plotters::coord::ranged1d::{BoldPoints, Ranged};
+use plotters::coord::ranged1d::{BoldPoints, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -28,8 +28,11 @@ const SWATCH: u32 = 24;
 const TICK_WIDTH: u32 = 90;
 const TICK_HEIGHT: u32 = 55;
 
-type Plane = Cartesian2d<RangedCoordf64, RangedCoordf64>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Plane>;
+type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
+
+/// A kind of axis.
+trait Scale: Ranged<ValueType = f64> + ValueFormatter<f64> {}
+impl<T: Ranged<ValueType = f64> + ValueFormatter<f64>> Scale for T {}
 
 /// Draws graphs one below the other, with their y axes in one line.
 pub fn stacked(graphs: &[Graph]) -> Picture {
@@ -60,6 +63,7 @@ impl Graph {
         View {
             x: self.x.ends(points().map(|(x, _)| x)),
             y: self.y.ends(points().map(|(_, y)| y)),
+            is_logarithmic: self.x.is_logarithmic,
             pixels: self.size,
         }
     }
@@ -72,7 +76,10 @@ impl Graph {
     fn left(&self) -> u32 {
         let y = self.view().y;
         let ticks = BoldPoints(self.y_ticks());
-        let values = RangedCoordf64::from(y.clone()).key_points(ticks);
+        let values = match self.y.is_logarithmic {
+            true => LogCoord::from(y.clone().log_scale()).key_points(ticks),
+            false => RangedCoordf64::from(y.clone()).key_points(ticks),
+        };
         let widths = values.iter().map(|value| text_width(&self.y.tick(*value, &y)));
         MARGIN + widths.max().unwrap_or(0) + 2 * GAP
     }
@@ -127,7 +134,13 @@ impl<'a> Plan<'a> {
     fn draw(&self, area: &Area<'_>) -> Drawn {
         let (head, plot) = area.split_vertically(scaled(self.head_height()));
         self.draw_head(&head)?;
-        self.draw_plot(&plot)
+        let View { x, y, is_logarithmic, .. } = self.view.clone();
+        if is_logarithmic {
+            let [x, y] = [x, y].map(|range| LogCoord::from(range.log_scale()));
+            self.draw_plot(&plot, x, y)
+        } else {
+            self.draw_plot(&plot, RangedCoordf64::from(x), RangedCoordf64::from(y))
+        }
     }
 
     /// Draws the title, the legend and the y axis's title.
@@ -148,15 +161,14 @@ impl<'a> Plan<'a> {
         area.draw(&Text::new(name, place, text(TEXT, SOFT, HPos::Left)))
     }
 
-    fn draw_plot(&self, area: &Area<'_>) -> Drawn {
-        let View { x, y, .. } = self.view.clone();
+    fn draw_plot<X: Scale, Y: Scale>(&self, area: &Area<'_>, x: X, y: Y) -> Drawn {
         let mut chart = ChartBuilder::on(area)
             .margin_right(scaled(2 * MARGIN))
             .margin_top(scaled(GAP))
             .margin_bottom(scaled(GAP))
             .x_label_area_size(scaled(self.x_height()))
             .y_label_area_size(scaled(self.left))
-            .build_cartesian_2d(RangedCoordf64::from(x), RangedCoordf64::from(y))?;
+            .build_cartesian_2d(x, y)?;
         chart
             .configure_mesh()
             .x_desc(self.x_title())
@@ -174,7 +186,11 @@ impl<'a> Plan<'a> {
         self.graph.series.iter().try_for_each(|series| self.draw_series(&mut chart, series))
     }
 
-    fn draw_series(&self, chart: &mut Chart<'_, '_>, series: &Series) -> Drawn {
+    fn draw_series<X: Scale, Y: Scale>(
+        &self,
+        chart: &mut Chart<'_, '_, X, Y>,
+        series: &Series,
+    ) -> Drawn {
         let (colour, view) = (series.colour.rgb(), &self.view);
         let style = colour.stroke_width(series.width * SCALE);
         let path = |points: Vec<Point>| PathElement::new(points, style);
@@ -221,7 +237,12 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    fn draw_crosses(&self, chart: &mut Chart<'_, '_>, series: &Series, points: &[Point]) -> Drawn {
+    fn draw_crosses<X: Scale, Y: Scale>(
+        &self,
+        chart: &mut Chart<'_, '_, X, Y>,
+        series: &Series,
+        points: &[Point],
+    ) -> Drawn {
         let colour = series.colour.rgb();
         let style = colour.stroke_width(series.width * SCALE);
         let points = thin::dots(points, &self.view);

@@ -82,6 +82,17 @@ fn titles_units_and_ticks_are_there() {
 }
 
 #[test]
+fn logarithmic_axes_have_decades() {
+    let axis = |title: &str| Axis::new(title).logarithmic();
+    let mut graph = Graph::new("", axis("loss ratio"), axis("window (segments)"));
+    graph.add(Series::line("a", Colour::Blue, vec![(1e-4, 1.0), (0.1, 1000.0)]));
+    let svg = graph.picture().inline();
+    for tick in ["0.001", "0.01", "0.1", "10", "100", "1,000"] {
+        assert!(svg.contains(&format!("\n{tick}\n")), "{tick}: {svg}");
+    }
+}
+
+#[test]
 fn stacked_graphs_have_their_y_axes_in_one_line() {
     let graph = |end: f64| {
         let mut graph =

@@ -11,6 +11,7 @@ use super::series::{Point, Span};
 pub(super) struct View {
     pub(super) x: Range<f64>,
     pub(super) y: Range<f64>,
+    pub(super) is_logarithmic: bool,
     pub(super) pixels: (u32, u32),
 }
 
@@ -24,7 +25,9 @@ impl View {
     }
 
     fn pixel(&self, value: f64, range: &Range<f64>, pixels: u32) -> i64 {
-        ((value - range.start) / (range.end - range.start) * f64::from(pixels)) as i64
+        let scaled = |value: f64| if self.is_logarithmic { value.ln() } else { value };
+        let [value, start, end] = [value, range.start, range.end].map(scaled);
+        ((value - start) / (end - start) * f64::from(pixels)) as i64
     }
 
     fn contains(&self, (x, y): Point) -> bool {
@@ -35,7 +38,7 @@ impl View {
         self.x.start <= x && x <= self.x.end
     }
 
-    /// Height of a pixel.
+    /// Height of a pixel on a linear axis.
     pub(super) fn row_height(&self) -> f64 {
         (self.y.end - self.y.start) / f64::from(self.pixels.1)
     }
@@ -125,7 +128,7 @@ mod tests {
 
     /// Ten by ten, on as many pixels.
     fn view() -> View {
-        View { x: 0.0..10.0, y: 0.0..10.0, pixels: (10, 10) }
+        View { x: 0.0..10.0, y: 0.0..10.0, is_logarithmic: false, pixels: (10, 10) }
     }
 
     #[test]
@@ -133,6 +136,9 @@ mod tests {
         let points =
             [(1.1, 2.1), (1.9, 2.9), (2.0, 2.0), (11.0, 1.0), (1.0, f64::NAN), (1.0, 1e300)];
         assert_eq!(dots(&points, &view()), [(1.1, 2.1), (2.0, 2.0)]);
+        let view = View { x: 1.0..1000.0, y: 1.0..1000.0, is_logarithmic: true, pixels: (3, 3) };
+        let points = [(2.0, 2.0), (9.0, 9.0), (20.0, 2.0), (0.0, 1.0)];
+        assert_eq!(dots(&points, &view), [(2.0, 2.0), (20.0, 2.0)]);
     }
 
     #[test]
