@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use units::{BitRate, ByteCount};
+use shaping::Schedule;
+use units::{BitRate, ByteCount, Instant};
 
 /// How much a delayed sender may catch up.
 const BURST: Duration = Duration::from_millis(20);
@@ -16,13 +17,13 @@ const BLOCK_MIN: u64 = 1000;
 #[derive(Debug, Clone)]
 pub(crate) struct Pacer {
     rate: Option<BitRate>,
-    next: Duration,
+    schedule: Schedule,
 }
 
 impl Pacer {
     /// Without a rate there is no cap.
     pub(crate) fn new(rate: Option<BitRate>) -> Self {
-        Self { rate, next: Duration::ZERO }
+        Self { rate, schedule: Schedule::default() }
     }
 
     /// Number of bytes to send at once, at most `most`.
@@ -35,8 +36,8 @@ impl Pacer {
     /// Records that `bytes` were written at `now`. Returns when to continue.
     pub(crate) fn sent(&mut self, now: Duration, bytes: usize) -> Option<Duration> {
         let cost = self.rate?.time_to_send(ByteCount::new(bytes as u64));
-        self.next = self.next.max(now.saturating_sub(BURST)).saturating_add(cost);
-        Some(self.next)
+        self.schedule.charge(Instant::ZERO + now, BURST, cost);
+        Some(self.schedule.free_at().saturating_since(Instant::ZERO))
     }
 }
 

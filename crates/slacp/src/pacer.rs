@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use shaping::Schedule;
 use units::{BitRate, ByteCount, Instant};
 
 /// Maximum time one packet occupies the link, whatever the rate: a full packet at 1,200 bit/s,
@@ -36,12 +37,12 @@ pub(crate) struct Pacer {
     /// What may leave at once at most, whatever the rate.
     most: Option<ByteCount>,
     /// When the link has finished everything sent so far.
-    free_at: Instant,
+    link: Schedule,
 }
 
 impl Pacer {
     pub(crate) fn new(rate: BitRate, burst: Duration) -> Self {
-        Self { rate, burst, most: None, free_at: Instant::ZERO }
+        Self { rate, burst, most: None, link: Schedule::default() }
     }
 
     /// The same, but no more than `most` leaves at once.
@@ -51,7 +52,7 @@ impl Pacer {
 
     /// When the next packet may leave.
     pub(crate) fn ready_at(&self) -> Instant {
-        self.free_at
+        self.link.free_at()
     }
 
     /// Changes the rate. What the link has yet to send takes as long as the new rate says.
@@ -63,12 +64,12 @@ impl Pacer {
             return;
         }
         let old = core::mem::replace(&mut self.rate, rate);
-        let backlog = self.free_at.saturating_since(now);
+        let backlog = self.ready_at().saturating_since(now);
         if backlog > Duration::ZERO {
             let owed = rate.time_to_send(old.bytes_in(backlog));
-            self.free_at = now + owed.min(LONGEST.max(backlog));
+            self.link.set_free_at(now + owed.min(LONGEST.max(backlog)));
         }
-        debug_assert!(self.free_at < Instant::MAX, "the link comes free again");
+        debug_assert!(self.ready_at() < Instant::MAX, "the link comes free again");
     }
 
     /// Number of bytes that may leave `now` in one burst.
@@ -78,12 +79,12 @@ impl Pacer {
 
     /// The same link, as far as others have used it.
     pub(crate) fn follow(&mut self, free_at: Instant) {
-        self.free_at = free_at;
+        self.link.set_free_at(free_at);
     }
 
     /// Limits the burst that a pause has earned so far to `most` times the rate.
     pub(crate) fn forget(&mut self, now: Instant, most: Duration) {
-        self.free_at = self.free_at.max(now - most);
+        self.link.set_free_at(self.link.start(now, most));
     }
 
     /// Charges an IP packet of `size` bytes that leaves `now`; returns for how long it occupies the link.
@@ -93,18 +94,22 @@ impl Pacer {
             return Duration::ZERO;
         }
         let time = self.rate.time_to_send(size).min(LONGEST);
-        self.free_at = self.start(now) + time;
+        self.link.charge(now, self.earned(), time);
         time
     }
 
     /// From when on the time that the link was free counts.
     pub(crate) fn start(&self, now: Instant) -> Instant {
-        let earned = self.most.map_or(self.burst, |most| {
+        self.link.start(now, self.earned())
+    }
+
+    /// How much of the time that the link was free may be used later.
+    fn earned(&self) -> Duration {
+        self.most.map_or(self.burst, |most| {
             // The packet that leaves when the link comes free is not earned.
             let rest = most.get().saturating_sub(FULL);
             self.rate.time_to_send(ByteCount::new(rest)).min(self.burst)
-        });
-        self.free_at.max(now - earned)
+        })
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod answers;
 mod backoff;
-mod bucket;
 mod bypass;
 mod client_slots;
 mod connection_shares;
@@ -15,7 +14,6 @@ mod refused;
 
 pub use answers::AnswerWatch;
 pub use backoff::Backoff;
-pub use bucket::Bucket;
 pub use bypass::{Bypass, BypassClock, BypassHistory};
 pub use client_slots::{ClientSlots, SlotId, Taken};
 pub use connection_shares::{ConnectionShares, IdleConnection, give_way};

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use shaping::Bucket;
 use slacp::{PublicKey, SessionShare};
 use units::{ByteCount, Instant};
 
-use super::bucket::Bucket;
 use super::connection_shares::ConnectionShares;
 
 /// Seconds' worth of new connections allowed in a burst: after an outage all clients of a terminal

@@ -7,6 +7,7 @@ mod routes;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use shaping::Bucket;
 use thiserror::Error;
 use units::{ByteCount, Instant, Machine, earliest};
 
@@ -17,7 +18,6 @@ pub use self::routes::{AgentConfig, Limits, Neighbour, PeerId, Place, Refusal};
 use super::endpoint::Endpoint;
 use super::format::{BundleId, Fragment, Summary};
 use super::report::{Happening, report};
-use crate::admission::Bucket;
 
 /// First and longest pause after a node could not be reached, or has no room.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use hickory_proto::op::Message;
 use hickory_proto::rr::RData;
 use hickory_proto::rr::rdata::{A, AAAA};
+use shaping::Bucket;
 use slacp::HostName;
 use units::{ByteCount, Instant, Machine, earliest_timer};
 
@@ -25,7 +26,6 @@ use super::cache::{Cache, CacheLimits, Entry};
 use super::lifetime;
 use super::pool::{Pool, PoolConfig};
 use super::question::{Domain, Key, Kind, Question, may_be_opened_by};
-use crate::admission::Bucket;
 use crate::traffic::Version;
 
 /// How long a client waits before it gets a stale answer (RFC 8767 §5, client response timer).

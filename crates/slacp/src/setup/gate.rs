@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use rand_chacha::ChaCha20Rng;
 use rand_core::Rng;
 use ring::hmac;
+use shaping::Bucket;
 use units::Instant;
 
 use crate::handshake::knock;
@@ -36,8 +37,8 @@ const HINTS_EACH: u8 = 2;
 pub(crate) struct Gate {
     secret: hmac::Key,
     buckets: Buckets,
-    unproven: Budget,
-    proven: Budget,
+    unproven: Bucket,
+    proven: Bucket,
     per_network: Counters,
     /// Failed handshakes, by network and by source.
     vain_networks: Counters,
@@ -60,8 +61,8 @@ impl Gate {
         Self {
             buckets: Buckets::new(0, &secret),
             secret,
-            unproven: Budget::new(handshakes_per_second),
-            proven: Budget::new(PROVEN_PER_SECOND),
+            unproven: a_second_of(handshakes_per_second),
+            proven: a_second_of(PROVEN_PER_SECOND),
             per_network: Counters::new(HANDSHAKES_EACH),
             vain_networks: Counters::new(VAIN_EACH),
             vain_sources: Marks::new(),
@@ -214,29 +215,9 @@ fn second(now: Instant) -> u64 {
     now.as_nanos() / 1_000_000_000
 }
 
-/// A rate limit per second that saves up at most one second's worth.
-struct Budget {
-    per_second: u32,
-    left: f64,
-    since: Instant,
-}
-
-impl Budget {
-    fn new(per_second: u32) -> Self {
-        Self { per_second, left: f64::from(per_second), since: Instant::ZERO }
-    }
-
-    fn take(&mut self, now: Instant) -> bool {
-        let most = f64::from(self.per_second);
-        let earned = now.saturating_since(self.since).as_secs_f64() * most;
-        self.left = (self.left + earned).min(most);
-        self.since = now;
-        let enough = self.left >= 1.0;
-        if enough {
-            self.left -= 1.0;
-        }
-        enough
-    }
+/// A full bucket that saves up at most one second's worth, and grants nothing if that is 0.
+fn a_second_of(per_second: u32) -> Bucket {
+    Bucket::every(Duration::from_secs(1) / per_second.max(1), per_second)
 }
 
 /// Counters that restart every second.

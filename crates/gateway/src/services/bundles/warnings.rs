@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Mutex;
 
-use pep::admission::Bucket;
 use pep::bundles::Refusal;
+use shaping::Bucket;
 
 use crate::clock;
 use crate::occasions::Occasions;

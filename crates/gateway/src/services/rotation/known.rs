@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pep::admission::Bucket;
 use pep::config::TerminalConfig;
 use serde::{Deserialize, Serialize};
+use shaping::Bucket;
 use slacp::PublicKey;
 use thiserror::Error;
 use units::Instant;

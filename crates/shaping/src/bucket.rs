@@ -1,21 +1,20 @@
-//! A token bucket, handed the time: a rate per second, and a burst.
+//! A token bucket: a rate per second, and a burst.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use units::Instant;
 
+use crate::Schedule;
+
 /// Grants one token per interval in the long run, and up to `burst` at once after a rest.
-///
-/// The state is one time, as in the virtual scheduling algorithm of the generic cell rate algorithm
-/// (ITU-T I.371 annex A): tokens granted are paid for until `paid`, which may run ahead of the
-/// clock by at most one burst. Nothing drifts, nothing overflows.
 #[derive(Debug, Clone)]
 pub struct Bucket {
     /// Nanoseconds per token.
     each: u64,
-    /// Nanoseconds that `paid` may run ahead of the clock.
+    /// Nanoseconds that `paid` may run ahead of the clock: one burst.
     ahead: u64,
-    paid: Instant,
+    /// Until when the granted tokens are paid for.
+    paid: Schedule,
 }
 
 impl Bucket {
@@ -25,16 +24,18 @@ impl Bucket {
         Self::every(Duration::from_secs(1) / per_second.max(1), burst)
     }
 
-    /// A full bucket that grants a token per `interval`, and up to `burst` at once after a rest.
+    /// A full bucket that grants a token per `interval`, and up to `burst` at once after a rest; none at
+    /// all with a burst of 0.
     pub fn every(interval: Duration, burst: u32) -> Self {
         let each = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
-        Self { each, ahead: each.saturating_mul(burst.into()), paid: Instant::ZERO }
+        Self { each, ahead: each.saturating_mul(burst.into()), paid: Schedule::default() }
     }
 
     /// Takes a token if one is available.
     pub fn take(&mut self, now: Instant) -> bool {
-        let paid = self.paid.max(now) + Duration::from_nanos(self.each);
-        let granted = paid.saturating_since(now).as_nanos() <= u128::from(self.ahead);
+        let mut paid = self.paid;
+        paid.charge(now, Duration::ZERO, Duration::from_nanos(self.each));
+        let granted = paid.free_at().saturating_since(now).as_nanos() <= u128::from(self.ahead);
         if granted {
             self.paid = paid;
         }
@@ -69,6 +70,12 @@ mod tests {
         assert_eq!(taken(&mut bucket, at(1100), 100), 1);
         assert_eq!(taken(&mut bucket, at(1400), 100), 3);
         assert_eq!(taken(&mut bucket, at(60_000), 100), 5, "a long rest saves no more");
+    }
+
+    #[test]
+    fn a_burst_of_nothing_grants_nothing() {
+        let mut bucket = Bucket::every(Duration::from_millis(1), 0);
+        assert_eq!(taken(&mut bucket, at(60_000), 100), 0);
     }
 
     #[test]
