@@ -1,3 +1,6 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| skyhop_fuzz::timed(bytes, pep::fuzzing::compressed));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| skyhop_fuzz::timed(
+    bytes,
+    compression::fuzzing::compressed
+));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| skyhop_fuzz::timed(bytes, pep::fuzzing::http));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| skyhop_fuzz::timed(bytes, http_cache::fuzzing::http));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| skyhop_fuzz::timed(bytes, pep::fuzzing::names));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| skyhop_fuzz::timed(bytes, names::fuzzing::names));

@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use pep::bundles::{BundleId, Endpoint, FileName, NewBundle, Node, Purpose};
+use bundles::{BundleId, Endpoint, FileName, NewBundle, Node, Purpose};
 use pep::fuzzing::bounded;
 use pep::handover::{Need, Sharing};
 use scenario::gateway::Permitted;
@@ -162,6 +162,6 @@ fn encoded(offer: &BundleOffer) -> Option<Vec<u8>> {
         payload: &[],
     };
     let bytes = bundle.encode();
-    pep::bundles::read(&bytes).expect("what is made here is valid");
+    bundles::read(&bytes).expect("what is made here is valid");
     Some(bytes)
 }

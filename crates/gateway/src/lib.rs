@@ -63,8 +63,8 @@ mod testkit;
 mod tunnel;
 mod whole_file;
 
-pub use config::keys;
-pub use config::pair::PORT;
+pub use self::config::keys;
+pub use self::config::pair::PORT;
 pub use error::RunError;
 pub use figures::status;
 pub use operate::{control, log};

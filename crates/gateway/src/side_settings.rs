@@ -2,8 +2,8 @@
 
 use std::io;
 
+use config::SideConfig;
 use os::socket::{Buffer, set_buffer, set_max_pacing_rate};
-use pep::config::SideConfig;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::error::RunError;

@@ -11,12 +11,12 @@ use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
+use config::{ControlPath, OperationConfig, PermittedTerminal};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Uid;
 use os::netlink::RouteSocket;
 use os::testkit::{run_in_user_namespace, skip};
 use pep::admission::Quota;
-use pep::config::{ControlPath, OperationConfig, PermittedTerminal};
 use pep::egress::Egress;
 use slacp::PublicKey;
 

@@ -9,10 +9,7 @@
 pub mod accounting;
 pub mod admission;
 pub mod bottleneck;
-pub mod bundles;
 pub mod carriage;
-pub mod compression;
-pub mod config;
 pub mod cost;
 pub mod dlep;
 pub mod egress;
@@ -20,11 +17,9 @@ pub mod forecast;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod handover;
-pub mod http;
 pub mod hubs;
 pub mod inbox;
 pub mod keys;
-pub mod names;
 pub mod periodic;
 pub mod proxy;
 pub mod rates;

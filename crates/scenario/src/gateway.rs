@@ -1,4 +1,4 @@
-//! Configuration files of gateways: TOML in, the types of [`pep::config`] out.
+//! Configuration files of gateways: TOML in, the types of [`config`] out.
 //!
 //! A terminal:
 //!
@@ -62,7 +62,7 @@ use core::fmt::Display;
 use core::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use pep::config::{HubConfig, SoloConfig, TerminalConfig};
+use config::{HubConfig, SoloConfig, TerminalConfig};
 use serde::Deserialize;
 use slacp::KeyPair;
 

@@ -29,12 +29,12 @@ use crate::preset::check_mtu;
 use crate::text::{Text, Time};
 use crate::{DamaSpec, FileError, FileKind, LinkSpec, Preset};
 
+pub use self::names::{NameAnswer, NamesSpec};
 pub use cache::CacheSpec;
 use cases::Design;
 pub use cases::Level;
 pub use flow::{Amount, Contents, Direction, Flow, IpVersion, Method, Sizes, Traffic};
 pub use gateways::{Gateways, Overhead, Split, Thrift};
-pub use names::{NameAnswer, NamesSpec};
 pub use network::Network;
 use raw::{RawHop, RawNextHop};
 pub(crate) use raw::{RawScenario, RawTcp};

@@ -10,8 +10,8 @@ mod page;
 mod request;
 mod users;
 
+pub use self::bundles::Bundles;
 pub use bulk::{Amount, Bulk};
-pub use bundles::Bundles;
 pub use cbr::Cbr;
 pub use ftp::Ftp;
 pub use lookups::Resolution;

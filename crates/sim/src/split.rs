@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pep::compression::Coded;
+use compression::Coded;
 use pep::relay::{Failure, Relay, Side};
 use tcp::{ByteRange, Connection, Event};
 use units::Instant;

@@ -1,4 +1,4 @@
-//! Reads configuration files: [`scenario::gateway`] parses them into the types of [`pep::config`].
+//! Reads configuration files: [`scenario::gateway`] parses them into the types of [`config`].
 //! What needs the machine is here: the file, the private key and its permissions, the processor.
 //! [`pair`] writes the files of a new pair.
 
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 pub use self::cpu::has_aes;
-pub use pep::config::{HubAddress, HubConfig, SoloConfig, TcpAddress, TerminalConfig};
+pub use config::{HubAddress, HubConfig, SoloConfig, TcpAddress, TerminalConfig};
 pub use scenario::FileError;
 use scenario::FileKind;
 use scenario::gateway::{ConfigFile, KeySource, RestartKeys, WrittenKeys};

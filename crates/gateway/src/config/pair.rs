@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use pep::config::{HubAddress, TcpAddress};
+use config::{HubAddress, TcpAddress};
 use scenario::{FileError, FileKind};
 use slacp::PublicKey;
 use thiserror::Error;

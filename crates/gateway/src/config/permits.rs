@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use pep::config::{HubConfig, PermittedTerminal};
+use config::{HubConfig, PermittedTerminal};
 use pep::egress::Egress;
 use scenario::FileError;
 use scenario::gateway::{ConfigFile, Permitted};

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use pep::config::{HubConfig, OperationConfig, SoloConfig, TerminalConfig};
+use config::{HubConfig, OperationConfig, SoloConfig, TerminalConfig};
 
 use super::Finding;
 use crate::presence::is_absent;

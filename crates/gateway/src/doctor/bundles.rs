@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use config::{BundlesConfig, BundlesTls};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, access};
-use pep::config::{BundlesConfig, BundlesTls};
 use units::ByteCount;
 
 use super::Finding;
@@ -89,7 +89,7 @@ fn inbox(path: &Path) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use pep::config::TlsFiles;
+    use config::TlsFiles;
 
     use super::*;
     use crate::whole_file::{self, PRIVATE};

@@ -5,12 +5,12 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 
-use nix::net::if_::InterfaceFlags;
-use os::netlink::RouteSocket;
-use pep::config::{
+use config::{
     HttpConfig, HubConfig, InterceptConfig, LinkConfig, Modem, OperationConfig, SecureDns,
     SoloConfig, TerminalConfig, TlsFiles,
 };
+use nix::net::if_::InterfaceFlags;
+use os::netlink::RouteSocket;
 use scenario::FileKind;
 use slacp::Rate;
 
@@ -405,7 +405,7 @@ fn device_to(address: SocketAddr) -> Option<(String, std::net::IpAddr)> {
 
 #[cfg(test)]
 mod tests {
-    use pep::config::{DlepConfig, MetricsConfig};
+    use config::{DlepConfig, MetricsConfig};
 
     use super::super::Verdict;
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use pep::config::{KnownHub, TerminalConfig};
+use config::{KnownHub, TerminalConfig};
 use slacp::PublicKey;
 
 use super::Finding;

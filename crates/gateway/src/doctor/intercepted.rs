@@ -1,6 +1,6 @@
 //! Checks what becomes of intercepted connections on this machine.
 
-use pep::config::InterceptConfig;
+use config::InterceptConfig;
 
 use super::Finding;
 use crate::figures::status::Status;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use pep::config::{HubConfig, TerminalConfig};
+use config::{HubConfig, TerminalConfig};
 use pep::egress::Egress;
 use pep::traffic::Prefix;
 

@@ -6,7 +6,7 @@
 
 use std::fs::OpenOptions;
 
-use pep::config::{Answer, InterceptConfig, TunnelConfig, TunnelDevice};
+use config::{Answer, InterceptConfig, TunnelConfig, TunnelDevice};
 use pep::traffic::Version;
 
 use super::Finding;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pep::config::{ControlPath, OperationConfig, TerminalConfig};
+use config::{ControlPath, OperationConfig, TerminalConfig};
 use slacp::PublicKey;
 
 use super::{Finding, hub};

@@ -2,10 +2,10 @@
 
 use std::io;
 
+use config::InterceptConfig;
 use nix::sched::{CloneFlags, unshare};
 use os::netlink::RouteSocket;
 use os::{namespace, process};
-use pep::config::InterceptConfig;
 
 use super::Finding;
 use crate::intercept::Interception;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use pep::compression::{Coded, Decoder, DecoderPool, Encoder, Got, Malformed, Slots, Volume};
+use compression::{Coded, Decoder, DecoderPool, Encoder, Got, Malformed, Slots, Volume};
 use slacp::{Endpoint, Read, SessionId, StreamId};
 
 use super::handle::Key;

@@ -14,8 +14,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
+use compression::Coded;
 use pep::accounting::{Direction, Tally};
-use pep::compression::Coded;
 use pep::forecast::Forecast;
 use pep::work::WorkShares;
 use slacp::{

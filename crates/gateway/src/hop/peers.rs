@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pep::config::LinkConfig;
+use config::LinkConfig;
 use pep::dlep::Report;
 use pep::rates::{RateChange, ReportedRates};
 use slacp::{EcnState, Event, PublicKey, Rate, RateError, RateState, SessionId, Stats};

@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
+use config::LinkConfig;
 use nix::net::if_::if_nametoindex;
 use os::Watched;
 use os::netlink::watch_changes;
-use pep::config::LinkConfig;
 use slacp::Ecn;
 use socket2::SockRef;
 use tokio::net::TcpSocket;

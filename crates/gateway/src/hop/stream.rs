@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::task::{Context, Poll, Waker};
 
+use compression::Got;
 use pep::accounting::Direction;
-use pep::compression::Got;
 use slacp::{Endpoint, Read, ResetReason, Room, SessionId, StreamError, StreamId};
 
 use super::compression::{Compression, send};

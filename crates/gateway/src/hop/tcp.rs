@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use config::TcpAddress;
 use os::socket::TcpInfo;
 use pep::carriage::control::{Control, ControlChoice, Figures};
-use pep::config::TcpAddress;
 use pep::cost;
 use slacp::{SessionId, network};
 use socket2::SockRef;

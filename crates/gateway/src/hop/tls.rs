@@ -8,7 +8,7 @@ use std::io::{self, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 
-use pep::config::TlsFiles;
+use config::TlsFiles;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };

@@ -5,8 +5,8 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::{InterceptConfig, SideConfig};
 use pep::admission::{AnswerWatch, Bypass, BypassClock};
-use pep::config::{InterceptConfig, SideConfig};
 use pep::traffic::{Policy, Prefix};
 use units::Instant;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use pep::config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
+use config::{Answer, HubConfig, InterceptConfig, SideConfig, SoloConfig, TerminalConfig};
 use pep::traffic::{Policy, Prefix, Syn, Version};
 use slacp::Open;
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use pep::config::SideConfig;
+use config::SideConfig;
 use pep::traffic::Version;
 use slacp::Open;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};

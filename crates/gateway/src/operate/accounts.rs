@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use config::PermittedTerminal;
 use pep::accounting::{Account, Change, Entry, Exhausted, Ledger, Usage, VolumeQuota};
-use pep::config::PermittedTerminal;
 use pep::periodic::Periodic;
 use serde::{Deserialize, Serialize};
 use slacp::PublicKey;

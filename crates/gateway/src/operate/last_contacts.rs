@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pep::config::PermittedTerminal;
+use config::PermittedTerminal;
 use pep::periodic::Periodic;
 use serde::{Deserialize, Serialize};
 use slacp::{DownReason, Event, PublicKey};

@@ -2,9 +2,9 @@
 
 use std::fs;
 
+use config::OperationConfig;
 use os::descriptor::raise_limit;
 use pep::admission::{Limits, Resources};
-use pep::config::OperationConfig;
 
 use crate::figures::status::{MemoryStatus, Role};
 

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use pep::config::{LogFilter, LogFilterError};
+use config::{LogFilter, LogFilterError};
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
 

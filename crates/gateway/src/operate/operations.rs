@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use config::{OperationConfig, PermittedTerminal};
 use pep::accounting::{Change, Exhausted};
 use pep::admission::{Bypass, Drain};
-use pep::config::{OperationConfig, PermittedTerminal};
 use pep::periodic::Periodic;
 use pep::traffic::Policy;
 use scenario::gateway::{RestartKeys, WrittenKeys};

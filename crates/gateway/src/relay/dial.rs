@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::config::SideConfig;
+use config::SideConfig;
 use pep::egress::Egress;
 use slacp::ResetReason;
 use socket2::SockRef;

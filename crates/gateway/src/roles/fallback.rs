@@ -5,8 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use config::TcpAddress;
 use pep::carriage::{Carriage, Fallback, Step};
-use pep::config::TcpAddress;
 use slacp::SessionId;
 use units::Instant;
 

@@ -14,11 +14,11 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-use os::DirectoryWatch;
-use pep::admission::{Bypass, Quotas};
-use pep::config::{
+use config::{
     HubConfig, LinkConfig, PermittedTerminal, aggregates, link_rates, memory_limits, quotas,
 };
+use os::DirectoryWatch;
+use pep::admission::{Bypass, Quotas};
 use pep::handover::Need;
 use pep::periodic::Periodic;
 use pep::routes::Sites;

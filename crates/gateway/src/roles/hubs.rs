@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pep::config::{HubAddress, TcpAddress, TerminalConfig};
+use config::{HubAddress, TcpAddress, TerminalConfig};
 use pep::hubs::{HubId, Hubs, Step};
 use pep::reminder::Reminder;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};
@@ -135,7 +135,7 @@ impl KnownHubs {
         mark: Option<u32>,
     ) -> Self {
         let ends = LocalEnd::all(&config.links);
-        let hub = |(hub, (key, addresses)): (&pep::config::KnownHub, (_, Vec<SocketAddr>))| {
+        let hub = |(hub, (key, addresses)): (&config::KnownHub, (_, Vec<SocketAddr>))| {
             let ends = hub.tcp.iter().flat_map(|at| ends.iter().map(move |end| (at, end)));
             let fallback = |(at, end): (&TcpAddress, &LocalEnd)| {
                 TcpFallback::new(now, at.clone(), hop.links().clone(), (end.clone(), mark))

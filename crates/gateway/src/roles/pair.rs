@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use pep::config::{InterceptConfig, OperationConfig, TunnelConfig};
+use config::{InterceptConfig, OperationConfig, TunnelConfig};
 use pep::traffic::{Classes, Policy};
 use slacp::{Endpoint, PublicKey};
 use units::Instant;

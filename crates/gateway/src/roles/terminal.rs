@@ -6,8 +6,8 @@ use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
+use config::{InterceptConfig, KnownHub, TerminalConfig, TunnelConfig};
 use pep::admission::{Backoff, Bypass};
-use pep::config::{InterceptConfig, KnownHub, TerminalConfig, TunnelConfig};
 use pep::egress::Egress;
 use pep::hubs::HubId;
 use pep::traffic::Policy;

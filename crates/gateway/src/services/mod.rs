@@ -9,7 +9,7 @@ pub(crate) mod proxy;
 pub(crate) mod rotation;
 mod service;
 
-use pep::config::{BundlesConfig, DnsConfig, HubConfig, ProxyConfig, TerminalConfig};
+use config::{BundlesConfig, DnsConfig, HubConfig, ProxyConfig, TerminalConfig};
 use units::Instant;
 
 use self::bundles::Bundles;

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::{HubConfig, PermittedTerminal, SoloConfig};
 use futures_util::future::select_all;
-use pep::config::{HubConfig, PermittedTerminal, SoloConfig};
 use pep::routes::Sites;
 use slacp::{Destination, Event, Open, PublicKey, ResetReason, SessionId};
 use tokio::task::JoinSet;

@@ -22,13 +22,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::StackConfig;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteScope, RouteType,
 };
 use nix::net::if_::if_nametoindex;
 use os::netlink::RouteSocket;
-use pep::config::StackConfig;
 use pep::traffic::{Policy, Version};
 use tcp::{Limits, Stack};
 use tokio::sync::mpsc;

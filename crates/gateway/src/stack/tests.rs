@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use pep::config::{TunnelConfig, TunnelDevice};
+use config::{TunnelConfig, TunnelDevice};
 use slacp::{Open, ResetReason};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

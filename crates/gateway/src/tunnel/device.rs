@@ -5,6 +5,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 
+use config::{TunnelConfig, TunnelDevice};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage, AddressScope};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
@@ -13,7 +14,6 @@ use os::Watched;
 use os::device::veth::Near;
 use os::device::{tun, veth};
 use os::netlink::RouteSocket;
-use pep::config::{TunnelConfig, TunnelDevice};
 use tokio::io::unix::AsyncFdReadyGuard;
 
 use crate::refusal::{Operation, Refusal};

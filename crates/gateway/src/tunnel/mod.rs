@@ -22,8 +22,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
+use config::{InterceptConfig, TunnelConfig};
 use nix::net::if_::if_nametoindex;
-use pep::config::{InterceptConfig, TunnelConfig};
 use pep::egress::Egress;
 use pep::routes::Paths;
 use pep::traffic::{DEFAULT_CHANNEL, Fragments, Packet, Policy, Prefix, TCP, clamped};
@@ -445,11 +445,11 @@ pub(crate) fn print(config: &TunnelConfig, selection: &Selection, networks: &[Pr
 
 #[cfg(test)]
 mod tests {
+    use config::TunnelDevice;
     use netlink_packet_route::RouteNetlinkMessage;
     use netlink_packet_route::link::LinkMessage;
     use netlink_packet_route::route::{RouteAttribute, RouteMessage};
     use os::netlink::RouteSocket;
-    use pep::config::TunnelDevice;
     use pep::traffic::{Classes, Definition};
 
     use super::*;

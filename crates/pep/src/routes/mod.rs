@@ -4,7 +4,9 @@
 mod paths;
 mod sites;
 mod sources;
+mod terminal;
 
 pub use paths::Paths;
 pub use sites::{Route, Sites};
 pub use sources::{Addressed, Sources};
+pub use terminal::PermittedTerminal;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use slacp::{Open, PublicKey, ResetReason, SessionId};
 
-use crate::config::PermittedTerminal;
+use super::PermittedTerminal;
 use crate::traffic::{Prefix, PrefixMap};
 
 /// All permitted terminals, and the current sessions, identified by `S`.

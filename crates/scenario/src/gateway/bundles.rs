@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::net::IpAddr;
 use std::path::Path;
 
-use pep::bundles::{AgentConfig, Limits, Neighbour, Node};
-use pep::config::{BundlesConfig, BundlesTls, PermittedTerminal, Reach, TlsFiles};
+use bundles::{AgentConfig, Limits, Neighbour, Node};
+use config::{BundlesConfig, BundlesTls, PermittedTerminal, Reach, TlsFiles};
 use slacp::HostName;
 use units::{ByteCount, format_duration};
 

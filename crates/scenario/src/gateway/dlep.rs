@@ -4,7 +4,7 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
-use pep::config::{DlepConfig, Modem};
+use config::{DlepConfig, Modem};
 use pep::dlep::PORT;
 use units::format_duration;
 

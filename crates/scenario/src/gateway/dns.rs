@@ -4,8 +4,8 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::path::Path;
 
-use pep::config::{DnsConfig, HubDnsConfig, SecureDns, TlsFiles};
-use pep::names::{CacheLimits, NamesConfig, PoolConfig};
+use config::{DnsConfig, HubDnsConfig, SecureDns, TlsFiles};
+use names::{CacheLimits, NamesConfig, PoolConfig};
 use pep::traffic::{Prefix, Version};
 use units::{ByteCount, format_duration};
 

@@ -1,6 +1,6 @@
 //! How connections come in: sections `[intercept]` and `[proxy]`.
 
-use pep::config::{Answer, InterceptConfig, Names, ProxyConfig};
+use config::{Answer, InterceptConfig, Names, ProxyConfig};
 use pep::traffic::Prefix;
 
 use super::interface;

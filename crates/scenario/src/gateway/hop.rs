@@ -36,7 +36,7 @@ impl Hop {
         }
         link.burst = burst(place, self.burst, link.mtu)?;
         link.memory = size(place, "memory", self.memory)?.unwrap_or(link.memory);
-        link.decompressors = pep::compression::decompressors(link.memory);
+        link.decompressors = compression::decompressors(link.memory);
         let window = size(place, "stream_window", self.stream_window)?;
         link.stream_window = window.unwrap_or(link.stream_window.min(link.memory));
         let expected = format!("at most the memory, {}", link.memory);

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
-use pep::config::{
+use config::{
     Answer, HttpConfig, HubCacheConfig, HubHttpConfig, InterceptConfig, SiteConfig, TlsFiles,
 };
-use pep::http::{CacheConfig, StoreLimits};
+use http_cache::{CacheConfig, StoreLimits};
 use slacp::HostName;
 use units::{ByteCount, format_duration};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pep::config::LinkConfig;
+use config::LinkConfig;
 use slacp::{MOST_LINKS, Rate};
 
 use super::raw::sections;

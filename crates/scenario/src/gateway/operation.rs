@@ -5,7 +5,7 @@ use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::path::Path;
 
-use pep::config::{ControlPath, LogFilter, MetricsConfig, OperationConfig};
+use config::{ControlPath, LogFilter, MetricsConfig, OperationConfig};
 use units::{ByteCount, format_duration};
 
 use super::ConfigFile;

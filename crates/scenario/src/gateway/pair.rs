@@ -3,7 +3,7 @@
 use core::fmt::Display;
 use std::path::Path;
 
-use pep::config::{
+use config::{
     EtcdConfig, EtcdLogin, EtcdTls, HubAddress, HubConfig, KnownHub, PermitDefaults,
     PermittedTerminal, TcpAddress, TerminalConfig, TlsFiles,
 };

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use config::{HubConfig, LinkConfig, PermitDefaults, PermittedTerminal};
 use pep::accounting::VolumeDefaults;
 use pep::admission::Quota;
-use pep::config::{HubConfig, LinkConfig, PermitDefaults, PermittedTerminal};
 use pep::egress::Egress;
 use pep::keys::format_public_key;
 use pep::traffic::{Classes, Prefix, PrefixMap};

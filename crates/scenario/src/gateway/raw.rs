@@ -3,7 +3,7 @@
 pub(super) mod sections;
 pub(super) mod values;
 
-use pep::config::{HubAddress, LogFilter, TcpAddress};
+use config::{HubAddress, LogFilter, TcpAddress};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use slacp::IndexShare;

@@ -4,7 +4,7 @@ use core::fmt::Display;
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use pep::config::{LinkConfig, OperationConfig, TunnelConfig};
+use config::{LinkConfig, OperationConfig, TunnelConfig};
 use pep::traffic::Classes;
 use slacp::KeyPair;
 

@@ -2,7 +2,7 @@
 
 use core::ops::RangeInclusive;
 
-use pep::config::{SideConfig, SoloConfig, StackConfig};
+use config::{SideConfig, SoloConfig, StackConfig};
 use tcp::{Config, Sharing, SynData};
 use units::{BitRate, ByteCount};
 

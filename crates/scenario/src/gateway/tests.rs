@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use pep::accounting::{Exhausted, Period, VolumeQuota};
-use pep::admission::Quota;
-use pep::config::{
+use config::{
     Answer, ControlPath, DlepConfig, EtcdConfig, EtcdLogin, EtcdTls, MetricsConfig, Modem, Names,
     OperationConfig, ProxyConfig, Reach, SideConfig, TlsFiles, TunnelConfig, TunnelDevice,
 };
+use pep::accounting::{Exhausted, Period, VolumeQuota};
+use pep::admission::Quota;
 use pep::egress::{Egress, Target};
 use pep::hubs::HubId;
 use pep::keys::format_public_key;
@@ -1339,7 +1339,7 @@ fn a_terminal_may_have_its_own_rates_of_links() {
         slacp::Rate::Fixed(BitRate::from_mbit(5)),
         slacp::Rate::Auto { ceiling: None, probe: false },
     );
-    let rates = pep::config::link_rates(&config.terminals, &config.links);
+    let rates = config::link_rates(&config.terminals, &config.links);
     assert_eq!(rates[&config.terminals[0].key], [(0, geo), (1, leo)].into());
     for (own, links, expected) in [
         ("links.meo = \"auto\"", links, ["terminal.0.links.meo", "\"geo\", \"leo\""]),

@@ -2,7 +2,7 @@
 
 use core::ops::RangeInclusive;
 
-use pep::config::{TunnelConfig, TunnelDevice};
+use config::{TunnelConfig, TunnelDevice};
 
 use super::raw::sections;
 use super::raw::values::Device;

@@ -17,8 +17,8 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use pep::bundles::BundleId;
-use pep::bundles::tcpcl::{ContactHeader, KEEPALIVE, Message, SEGMENT};
+use bundles::BundleId;
+use bundles::tcpcl::{ContactHeader, KEEPALIVE, Message, SEGMENT};
 use units::Instant;
 
 use super::{App, AppId, Deed, Notice};

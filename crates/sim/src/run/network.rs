@@ -3,8 +3,8 @@
 use core::ops::Range;
 use core::time::Duration;
 
+use compression::decompressors;
 use link::{LinkConfig, Loss, QueueLimit};
-use pep::compression::decompressors;
 use scenario::{Case, Gateways, LinkSpec, Links, Overhead, Split};
 use units::{BitRate, ByteCount};
 

@@ -4,8 +4,8 @@ use core::net::{Ipv4Addr, SocketAddr};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use compression::{Coded, Decoder, DecoderPool, Encoder, Got, Malformed, Slots};
 use link::Dice;
-use pep::compression::{Coded, Decoder, DecoderPool, Encoder, Got, Malformed, Slots};
 use slacp::{
     CloseReason, Config, Endpoint, Event, KeyPair, Open, PublicKey, Read, ResetReason, SessionId,
     StreamError, StreamId,

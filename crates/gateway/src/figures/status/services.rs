@@ -86,8 +86,8 @@ impl DnsStatus {
     }
 }
 
-impl From<&pep::names::NamesStats> for DnsStatus {
-    fn from(stats: &pep::names::NamesStats) -> Self {
+impl From<&names::NamesStats> for DnsStatus {
+    fn from(stats: &names::NamesStats) -> Self {
         Self {
             questions: stats.questions,
             hits: stats.hits,
@@ -150,7 +150,7 @@ impl HttpStatus {
     /// That of a hub, whose cache has done `stats`.
     pub(crate) fn of_hub(
         (requests, reused): (u64, u64),
-        (stats, disk_errors): (pep::http::CacheStats, u64),
+        (stats, disk_errors): (http_cache::CacheStats, u64),
     ) -> Self {
         let cache = Self::of_terminal(&stats, (0, disk_errors));
         Self { requests, reused, saved_round_trips: 0, ..cache }
@@ -158,7 +158,7 @@ impl HttpStatus {
 
     /// That of a terminal.
     pub(crate) fn of_terminal(
-        stats: &pep::http::CacheStats,
+        stats: &http_cache::CacheStats,
         (plain, disk_errors): (u64, u64),
     ) -> Self {
         Self {
@@ -216,7 +216,7 @@ pub struct BundlesStatus {
 
 impl BundlesStatus {
     /// At a time of day, in milliseconds since 1970.
-    pub(crate) fn at(now: u64, stats: &pep::bundles::AgentStats) -> Self {
+    pub(crate) fn at(now: u64, stats: &bundles::AgentStats) -> Self {
         let age = stats.oldest.map_or(0, |oldest| now.saturating_sub(oldest));
         Self {
             waiting: stats.waiting as u64,

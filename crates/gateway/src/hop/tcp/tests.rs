@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use pep::config::LinkConfig;
+use config::LinkConfig;
 
 use super::*;
 use crate::testkit::Hops;

@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use config::ControlPath;
 use os::{PlaceError, Places, RUN_VARIABLE};
-use pep::config::ControlPath;
 
 use crate::role::Role;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
 use axum::http::{HeaderMap, StatusCode};
-use pep::config::MetricsConfig;
+use config::MetricsConfig;
 use pep::traffic::Prefix;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;

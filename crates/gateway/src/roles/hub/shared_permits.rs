@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use pep::config::{EtcdConfig, HubConfig};
+use config::{EtcdConfig, HubConfig};
 use tokio::sync::watch::{self, Receiver};
 use tokio::task::{AbortHandle, spawn_blocking};
 

@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
+use config::HubConfig;
 use nix::unistd::dup2_stdin;
-use pep::config::HubConfig;
 use slacp::{IndexShare, PublicKey, SessionId, Sibling};
 use units::{BitRate, Instant};
 

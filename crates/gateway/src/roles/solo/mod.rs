@@ -10,8 +10,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::SoloConfig;
 use pep::admission::Bypass;
-use pep::config::SoloConfig;
 use pep::egress::Egress;
 use pep::traffic::Policy;
 use tokio::task::{JoinError, JoinSet};

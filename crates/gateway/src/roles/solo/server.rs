@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use pep::config::SoloConfig;
+use config::SoloConfig;
 use slacp::Open;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use pep::bundles::{
+use bundles::{
     BundleId, Decision, Endpoint, Fate, FileName, NewBundle, Origin, Purpose, Record, Whereabouts,
     read,
 };

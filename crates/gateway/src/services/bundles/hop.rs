@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::bundles::transfer::{
+use bundles::transfer::{
     Announcement, Received, Reception, Replies, Reply, TransferError, digest, explain,
 };
-use pep::bundles::{BundleId, Decision, Origin, PeerId, Refusal, Returned};
+use bundles::{BundleId, Decision, Origin, PeerId, Refusal, Returned};
 use slacp::{Destination, Open, Read, ResetReason, SessionId};
 use tokio::time::timeout;
 

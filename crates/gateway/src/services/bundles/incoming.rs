@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use pep::bundles::transfer::{Digest, digest};
-use pep::bundles::{BundleId, Decision, Happening, Origin, Record, Refusal, Summary, Ticket, read};
+use bundles::transfer::{Digest, digest};
+use bundles::{BundleId, Decision, Happening, Origin, Record, Refusal, Summary, Ticket, read};
 
 use super::node::Node;
 use super::store::Spool;

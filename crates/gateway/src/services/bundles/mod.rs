@@ -1,4 +1,4 @@
-//! A node for bundles: drives `pep::bundles` with a disk, streams of the hop, and TCP.
+//! A node for bundles: drives `bundles` with a disk, streams of the hop, and TCP.
 
 mod control;
 mod hop;
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::bundles::PeerId;
-use pep::config::{BundlesConfig, Reach};
+use bundles::PeerId;
+use config::{BundlesConfig, Reach};
 use slacp::{Destination, Event, Open, ResetReason, SessionId};
 use tokio::task::JoinSet;
 

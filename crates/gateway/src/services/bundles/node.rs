@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt, TryStreamExt};
-use pep::bundles::{
+use bundles::{
     Agent, BundleId, Decision, Fate, FileName, Happening, Join, Joiner, Origin, PartsError, PeerId,
     Record, Refusal, Report, Returned, Summary, forwarded, parts, read, read_report,
 };
-use pep::config::BundlesConfig;
+use config::BundlesConfig;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use slacp::SessionId;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;

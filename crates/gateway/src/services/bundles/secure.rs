@@ -9,9 +9,9 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use pep::bundles::PeerId;
-use pep::bundles::tcpcl::{CONTACT, Role, Session, SessionEvent};
-use pep::config::BundlesTls;
+use bundles::PeerId;
+use bundles::tcpcl::{CONTACT, Role, Session, SessionEvent};
+use config::BundlesTls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

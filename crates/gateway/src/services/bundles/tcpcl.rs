@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pep::bundles::tcpcl::{Role, Session, SessionConfig, SessionEvent, TermReason};
-use pep::bundles::{Decision, Node as NodeId, Origin, PeerId, Refusal, Returned};
-use pep::config::Reach;
+use bundles::tcpcl::{Role, Session, SessionConfig, SessionEvent, TermReason};
+use bundles::{Decision, Node as NodeId, Origin, PeerId, Refusal, Returned};
+use config::Reach;
 use slacp::client_network;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use pep::bundles::tcpcl::{ContactHeader, Message, TermReason};
-use pep::bundles::{AgentConfig, Limits, Neighbour, NewBundle, Purpose};
+use bundles::tcpcl::{ContactHeader, Message, TermReason};
+use bundles::{AgentConfig, Limits, Neighbour, NewBundle, Purpose};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use units::ByteCount;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Mutex;
 
-use pep::bundles::Refusal;
+use bundles::Refusal;
 use shaping::Bucket;
 
 use crate::clock;

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::io;
 use std::sync::Arc;
 
-use pep::config::DlepConfig;
+use config::DlepConfig;
 use pep::dlep::{Phase, Report, Row};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;

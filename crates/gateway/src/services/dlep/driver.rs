@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use config::{DlepConfig, Modem};
 use os::Timer;
-use pep::config::{DlepConfig, Modem};
 use pep::dlep::{Output, Phase, Report, Router, Wanted};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, watch};

@@ -11,7 +11,7 @@ use std::future::{Future, pending};
 use std::pin::Pin;
 use std::time::Duration;
 
-use pep::config::DlepConfig;
+use config::DlepConfig;
 use units::BitRate;
 
 use self::client::Client;

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pep::config::{HubAddress, HubConfig, PermittedTerminal, TcpAddress};
+use config::{HubAddress, HubConfig, PermittedTerminal, TcpAddress};
 use pep::traffic::Prefix;
 use report::{Column, Table};
 use scenario::FileError;

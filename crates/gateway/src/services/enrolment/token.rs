@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use pep::config::{HubAddress, TcpAddress};
+use config::{HubAddress, TcpAddress};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

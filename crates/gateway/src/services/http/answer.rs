@@ -1,6 +1,6 @@
 //! Answers to a client that do not come straight from its server.
 
-use pep::http::{Answer, Fields, RequestHead, ResponseHead};
+use http_cache::{Answer, Fields, RequestHead, ResponseHead};
 
 use super::conversation::{Conversation, Fate};
 use super::disk::Bytes;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::http::{Asked, Body, Framing, Key, Parsed, Plan, RequestHead};
+use http_cache::{Asked, Body, Framing, Key, Parsed, Plan, RequestHead};
 use slacp::{Destination, Open, ResetReason, client_network};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

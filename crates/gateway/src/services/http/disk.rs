@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http_cache::{EntryId, Record};
 use nix::fcntl::{Flock, FlockArg};
-use pep::http::{EntryId, Record};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::spawn_blocking;
@@ -271,7 +271,7 @@ fn digest(body: &[u8]) -> String {
 mod tests {
     use std::net::IpAddr;
 
-    use pep::http::{Key, RequestHead, ResponseHead, Stored};
+    use http_cache::{Key, RequestHead, ResponseHead, Stored};
     use tokio::task::JoinHandle;
     use units::UnixTime;
 
@@ -282,7 +282,7 @@ mod tests {
     fn record(length: u64) -> Record {
         let (destination, host, target) = ("192.0.2.1:80".into(), "a".into(), "/".into());
         let key = Key { destination, host, target };
-        let fields = pep::http::Fields::default();
+        let fields = http_cache::Fields::default();
         let request = RequestHead { method: "GET".into(), target: "/".into(), minor: 1, fields };
         let now = UnixTime::from_seconds(1_800_000_000);
         let stored = Stored::new(&request, &ResponseHead::own(200, "OK"), (now, now));

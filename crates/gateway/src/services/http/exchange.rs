@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use pep::http::{Asked, Body, Framing, Parsed, RequestHead, ResponseHead, Verdict};
+use http_cache::{Asked, Body, Framing, Parsed, RequestHead, ResponseHead, Verdict};
 use pep::relay::Side;
 use slacp::ResetReason;
 use tokio::time::{Instant, timeout_at};

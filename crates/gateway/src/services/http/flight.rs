@@ -1,4 +1,4 @@
-//! An answer on its way that several clients wait for (`pep::http::Flights`).
+//! An answer on its way that several clients wait for (`http_cache::Flights`).
 //!
 //! Once its head has come, and says how long it is, a task takes it in, and every client gets it as fast as
 //! it reads. So nobody waits for the slowest, and who asked first may leave. It is given up when all have.
@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use pep::http::{Asked, Body, Framing, Key, RequestHead, ResponseHead};
+use http_cache::{Asked, Body, Framing, Key, RequestHead, ResponseHead};
 use slacp::ResetReason;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -91,7 +91,7 @@ impl Drop for Lead {
 }
 
 impl Kept {
-    fn flights(&self) -> std::sync::MutexGuard<'_, pep::http::Flights<Arc<Flight>>> {
+    fn flights(&self) -> std::sync::MutexGuard<'_, http_cache::Flights<Arc<Flight>>> {
         self.flights.lock().expect("nobody panics while holding this")
     }
 
@@ -100,12 +100,12 @@ impl Kept {
         let flight = Arc::<Flight>::default();
         let found = self.flights().board(clock::now(), asked, &flight);
         match found {
-            pep::http::Boarding::Lead(number) => {
+            http_cache::Boarding::Lead(number) => {
                 let (kept, key) = (self.clone(), asked.key.clone());
                 Boarding::Lead(Lead { kept, flight, key, number })
             }
-            pep::http::Boarding::Join(flight) => Boarding::Join(flight),
-            pep::http::Boarding::Alone => Boarding::Alone,
+            http_cache::Boarding::Join(flight) => Boarding::Join(flight),
+            http_cache::Boarding::Alone => Boarding::Alone,
         }
     }
 }
@@ -261,7 +261,7 @@ pub(super) enum Patience {
 mod tests {
     use std::net::IpAddr;
 
-    use pep::http::{CacheConfig, Parsed, Plan, StoreLimits};
+    use http_cache::{CacheConfig, Parsed, Plan, StoreLimits};
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpStream;
     use units::ByteCount;

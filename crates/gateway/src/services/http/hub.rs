@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use pep::config::HubHttpConfig;
-use pep::http::{
+use config::HubHttpConfig;
+use http_cache::{
     Answer, Asked, Body, Framing, LONGEST_HEAD, Parsed, RequestHead, ResponseHead, Verdict,
 };
 use pep::relay::Side;

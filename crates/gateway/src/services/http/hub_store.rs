@@ -7,8 +7,8 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-use pep::config::HubCacheConfig;
-use pep::http::{
+use config::HubCacheConfig;
+use http_cache::{
     Answer, Asked, CacheStats, Framing, Key, Plan, RequestHead, ResponseHead, Verdict,
 };
 use slacp::{PublicKey, ResetReason};
@@ -218,8 +218,8 @@ mod tests {
     use std::net::SocketAddr;
     use std::time::Duration;
 
-    use pep::config::HubHttpConfig;
-    use pep::http::{CacheConfig, Parsed, StoreLimits};
+    use config::HubHttpConfig;
+    use http_cache::{CacheConfig, Parsed, StoreLimits};
     use slacp::{Destination, Open};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};

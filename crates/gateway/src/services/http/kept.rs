@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use pep::http::{Cache, CacheConfig, CacheStats, EntryId, FileOutput, Flights, Record};
+use http_cache::{Cache, CacheConfig, CacheStats, EntryId, FileOutput, Flights, Record};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use units::ByteCount;

@@ -1,6 +1,6 @@
 //! Cleartext HTTP: a terminal answers its clients' requests from a cache ([`Http`]).
 //!
-//! [`pep::http`] decides; here are the sockets and files. A [`conversation`] is a client's connection:
+//! [`http_cache`] decides; here are the sockets and files. A [`conversation`] is a client's connection:
 //! its requests are answered, or sent on over an [`upstream`]. What is no HTTP that we understand
 //! becomes a relayed connection like any other, with all that has been read of it.
 
@@ -23,8 +23,8 @@ mod wire;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use pep::config::HttpConfig;
-use pep::http::Patience;
+use config::HttpConfig;
+use http_cache::Patience;
 use slacp::{Destination, Open};
 use tokio::net::TcpStream;
 use tokio::sync::watch;

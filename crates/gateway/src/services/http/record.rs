@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use pep::http::{Asked, ResponseHead};
+use http_cache::{Asked, ResponseHead};
 use units::ByteCount;
 
 use super::kept::Kept;

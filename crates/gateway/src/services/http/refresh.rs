@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pep::http::{Asked, Body, Framing, RequestHead, Verdict};
+use http_cache::{Asked, Body, Framing, RequestHead, Verdict};
 use slacp::{Destination, Open, ResetReason};
 use tokio::time::timeout;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pep::config::{HttpConfig, SiteConfig};
+use config::{HttpConfig, SiteConfig};
 use slacp::ResetReason;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -161,8 +161,8 @@ fn is_distrust(error: &io::Error) -> bool {
 mod tests {
     use std::path::PathBuf;
 
-    use pep::config::TlsFiles;
-    use pep::http::{CacheConfig, StoreLimits};
+    use config::TlsFiles;
+    use http_cache::{CacheConfig, StoreLimits};
     use tempfile::TempDir;
     use tokio_rustls::rustls::ClientConnection;
     use units::ByteCount;

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Poll, ready};
 
-use pep::http::{BadChunk, Body, HeadProgress, Parsed};
+use http_cache::{BadChunk, Body, HeadProgress, Parsed};
 use pep::inbox::Inbox;
 use slacp::{Read, ResetReason};
 use tokio::net::TcpStream;
@@ -239,8 +239,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use http_cache::{Framing, RequestHead};
     use pep::cost;
-    use pep::http::{Framing, RequestHead};
     use socket2::SockRef;
     use tokio::io::AsyncReadExt;
     use tokio::time::timeout;

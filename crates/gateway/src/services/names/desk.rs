@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use pep::config::DnsConfig;
-use pep::names::{Ask, AskId, Asked, Output, Question, Resolver, Upstream};
+use config::DnsConfig;
+use names::{Ask, AskId, Asked, Output, Question, Resolver, Upstream};
 use slacp::{HostName, SessionId, client_network};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, error::TrySendError};

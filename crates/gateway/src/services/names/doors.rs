@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use pep::config::DnsConfig;
+use config::DnsConfig;
 use pep::traffic::Version;
 use tokio::net::TcpListener;
 

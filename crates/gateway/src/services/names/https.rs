@@ -11,7 +11,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use pep::names::doh::{self, LONGEST_QUESTION, MEDIA_TYPE, NoQuestion, Place};
+use names::doh::{self, LONGEST_QUESTION, MEDIA_TYPE, NoQuestion, Place};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::HubDnsConfig;
+use names::{addresses_in, question_for};
 use pep::admission::SlotShare;
-use pep::config::HubDnsConfig;
-use pep::names::{addresses_in, question_for};
 use pep::relay::alternating;
 use pep::traffic::Version;
 use slacp::{Destination, HostName, Open, PublicKey, ResetReason, client_network};

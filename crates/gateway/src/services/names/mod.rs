@@ -1,6 +1,6 @@
 //! Names: a terminal answers its clients' questions ([`Names`]), a hub its terminals' ([`hub`]).
 //!
-//! [`pep::names`] decides; here are the sockets. Questions come in by [`udp`] and [`tcp`], at addresses
+//! [`names`] decides; here are the sockets. Questions come in by [`udp`] and [`tcp`], at addresses
 //! of this machine or redirected by interception, and within TLS by [`secure`] and [`https`]. Those for the hub cross the hop on a stream each
 //! ([`exchange`]); others are put to resolvers by [`lookup`].
 

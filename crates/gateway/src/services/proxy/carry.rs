@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use pep::config::{Answer, Names};
+use config::{Answer, Names};
 use pep::proxy::Dialect;
 use pep::relay::Side;
 use slacp::{Destination, Open, ResetReason, SessionId, client_network};

@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use pep::config::{Answer, Names, ProxyConfig, SideConfig};
+use config::{Answer, Names, ProxyConfig, SideConfig};
 use pep::proxy::{Handshake, Request, Step};
 use slacp::client_network;
 use socket2::SockRef;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pep::config::{Answer, Names};
+use config::{Answer, Names};
 use pep::egress::Egress;
 use tokio::sync::oneshot;
 

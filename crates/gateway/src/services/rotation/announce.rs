@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use pep::config::{HubConfig, PermittedTerminal};
+use config::{HubConfig, PermittedTerminal};
 use pep::periodic::Periodic;
 use pep::routes::Sites;
 use slacp::{Event, KeyPair, PublicKey, ResetReason, SessionId};

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pep::config::TerminalConfig;
+use config::TerminalConfig;
 use serde::{Deserialize, Serialize};
 use shaping::Bucket;
 use slacp::PublicKey;
@@ -86,9 +86,8 @@ impl HubKeys {
     pub(crate) fn load(config: &TerminalConfig) -> Self {
         let path = config.operation.state.as_deref().map(|directory| directory.join(FILE));
         let kept = path.as_deref().map(read).unwrap_or_default();
-        let known = |hub: &pep::config::KnownHub| {
-            (hub.key, kept.get(&hub.key).copied().unwrap_or_default())
-        };
+        let known =
+            |hub: &config::KnownHub| (hub.key, kept.get(&hub.key).copied().unwrap_or_default());
         let keys: BTreeMap<_, _> = config.hubs.iter().map(known).collect();
         Self { path, saved: keys.clone(), keys, writes: BTreeMap::new() }
     }

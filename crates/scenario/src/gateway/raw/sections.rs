@@ -5,10 +5,10 @@ mod bundles;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use config::{HubAddress, TcpAddress};
+use names::Domain;
 use pep::accounting::{Exhausted, Period};
-use pep::config::{HubAddress, TcpAddress};
 use pep::egress::Target;
-use pep::names::Domain;
 use pep::traffic::Prefix;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,7 +21,7 @@ use crate::item::Item;
 use crate::scenario::RawTcp;
 use crate::text::{Text, Time};
 
-pub(in crate::gateway) use bundles::{BundlePeer, Bundles};
+pub(in crate::gateway) use self::bundles::{BundlePeer, Bundles};
 
 /// The metrics server.
 #[derive(Deserialize, JsonSchema)]

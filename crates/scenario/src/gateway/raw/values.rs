@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 use std::net::{IpAddr, SocketAddr};
 
-use pep::config;
+use config;
 use pep::keys::{KeyTextError, parse_public_key};
 use schemars::JsonSchema;
 use serde::Deserialize;

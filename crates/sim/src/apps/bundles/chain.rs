@@ -3,8 +3,8 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use pep::bundles::tcpcl::{KEEPALIVE, Message, SEGMENT};
-use pep::bundles::{
+use bundles::tcpcl::{KEEPALIVE, Message, SEGMENT};
+use bundles::{
     Agent, AgentConfig, BundleId, Decision, Limits, Neighbour, NewBundle, Node, Origin, PeerId,
     Purpose, Returned, Summary, read,
 };

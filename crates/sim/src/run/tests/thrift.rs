@@ -1,6 +1,6 @@
 //! What compression saves on the hop.
 
-use pep::compression::{Encoder, Slots};
+use compression::{Encoder, Slots};
 use scenario::Contents;
 
 use super::*;

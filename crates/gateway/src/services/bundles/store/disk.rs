@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use pep::bundles::transfer::Digest;
-use pep::bundles::{BundleId, Fate, Record};
+use bundles::transfer::Digest;
+use bundles::{BundleId, Fate, Record};
 use thiserror::Error;
 
 use super::header::{self, HEADER};

@@ -1,6 +1,6 @@
 //! What a file of the store says before its bundle.
 
-use pep::bundles::{BundleId, Fragment, Part, Record};
+use bundles::{BundleId, Fragment, Part, Record};
 use serde::{Deserialize, Serialize};
 
 /// Length of the header, in bytes: a block of most file systems.

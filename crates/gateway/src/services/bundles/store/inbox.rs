@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use pep::bundles::{BundleId, FileName};
+use bundles::{BundleId, FileName};
 
 use super::disk::Store;
 use crate::whole_file::sync_directory;

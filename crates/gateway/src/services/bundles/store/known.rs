@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use pep::bundles::{BundleId, Fate};
+use bundles::{BundleId, Fate};
 
 use crate::whole_file::{self, PRIVATE};
 

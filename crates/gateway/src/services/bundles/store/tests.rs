@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use pep::bundles::{BundleId, Fate, FileName, Record};
+use bundles::{BundleId, Fate, FileName, Record};
 
 use super::*;
 

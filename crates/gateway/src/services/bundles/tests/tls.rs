@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use pep::bundles::tcpcl::CONTACT;
-use pep::config::{BundlesTls, TlsFiles};
+use bundles::tcpcl::CONTACT;
+use config::{BundlesTls, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use tokio_rustls::client::TlsStream;

@@ -114,14 +114,14 @@ async fn listen_at(address: Ipv4Addr, hops: u32) -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-fn config(modem: pep::config::Modem) -> DlepConfig {
+fn config(modem: config::Modem) -> DlepConfig {
     DlepConfig { modem, heartbeat: Duration::from_secs(1), gtsm: true, on_demand: false }
 }
 
 #[tokio::test]
 async fn a_modem_tells_dies_and_comes_back() {
     let (listener, address) = listen(255).await;
-    let mut client = Client::start(config(pep::config::Modem::At(address))).unwrap();
+    let mut client = Client::start(config(config::Modem::At(address))).unwrap();
     let mut modem = Modem::accept(&listener, 20).await;
     let report = known(&mut client, |report| report.phase == Phase::Up).await;
     assert_eq!((rate(&report), report.modem), (Some(20), Some(address)));
@@ -149,7 +149,7 @@ const HEARTBEAT: [u8; 4] = [0, 16, 0, 0];
 #[tokio::test]
 async fn a_modem_that_sends_without_end_lets_other_tasks_run_between_reads() {
     let (listener, address) = listen(255).await;
-    let mut client = Client::start(config(pep::config::Modem::At(address))).unwrap();
+    let mut client = Client::start(config(config::Modem::At(address))).unwrap();
     let modem = Modem::accept(&listener, 20).await;
     known(&mut client, |report| report.phase == Phase::Up).await;
     // Nothing is read until this task waits: all that the kernel takes is there at once.
@@ -170,7 +170,7 @@ async fn a_modem_that_sends_without_end_lets_other_tasks_run_between_reads() {
 #[tokio::test]
 async fn what_waits_is_asked_for_if_the_link_gives_capacity_on_demand() {
     let (listener, address) = listen(255).await;
-    let config = config(pep::config::Modem::At(address));
+    let config = config(config::Modem::At(address));
     assert!(Client::start(config.clone()).unwrap().waiting().is_none());
     let mut client = Client::start(DlepConfig { on_demand: true, ..config }).unwrap();
     let waiting = client.waiting().expect("somewhere to say what waits");
@@ -213,7 +213,7 @@ fn a_modem_is_found_on_its_interface() {
             let lo = socket2::InterfaceIndexOrAddress::Index(lo);
             SockRef::from(&listening).join_multicast_v4_n(&group, &lo).unwrap();
             let (listener, address) = listen_at(OURS, 255).await;
-            let modem = pep::config::Modem::Discover("lo".to_owned());
+            let modem = config::Modem::Discover("lo".to_owned());
             let mut client = Client::start(config(modem)).unwrap();
             let router = discovered(&listening).await;
             let point = Item::ConnectionPoint {
@@ -258,7 +258,7 @@ fn a_modem_is_looked_for_whenever_its_interface_is_there() {
     in_namespace(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let modem = pep::config::Modem::Discover("modem0".to_owned());
+            let modem = config::Modem::Discover("modem0".to_owned());
             let mut client = Client::start(config(modem)).unwrap();
             known(&mut client, |report| report.trouble.is_some()).await;
             for _ in 0..2 {

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use config::{EtcdConfig, EtcdLogin, EtcdTls, HubAddress};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use pep::config::{EtcdConfig, EtcdLogin, EtcdTls, HubAddress};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thiserror::Error;

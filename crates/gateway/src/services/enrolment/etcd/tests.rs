@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use config::{EtcdConfig, EtcdLogin, EtcdTls, TlsFiles};
 use hyper::StatusCode;
 use os::testkit::skip;
-use pep::config::{EtcdConfig, EtcdLogin, EtcdTls, TlsFiles};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

@@ -1,6 +1,6 @@
 //! Section `bundles` as written.
 
-use pep::bundles::Node;
+use bundles::Node;
 use pep::traffic::Prefix;
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,0 +1,35 @@
+//! Bundles: what a gateway decides as a node of a delay-tolerant network (BPv7, RFC 9171).
+//!
+//! [`Agent`] decides which bundles are taken, where each goes next and when it may be forgotten: not
+//! before the next node has stored it. [`transfer`] carries bundles over streams of the hop, and [`tcpcl`] over TCP.
+//!
+//! Bundles are read and written by `hardy-bpv7`.
+//!
+//! Not modelled: BPSec (RFC 9172: blocks of others pass), and routes that are learned: they are
+//! configured.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
+
+mod agent;
+mod endpoint;
+mod file_name;
+mod format;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod parts;
+mod report;
+pub mod tcpcl;
+#[cfg(test)]
+mod tests;
+pub mod transfer;
+
+pub use agent::{
+    Agent, AgentConfig, AgentStats, AgentWake, Decision, Fate, Join, Limits, Neighbour,
+    NoSuchBundle, Origin, Part, PeerId, Place, Record, Refusal, Returned, Ticket, Whereabouts,
+};
+pub use endpoint::{Endpoint, EndpointError, Node, NodeError};
+pub use file_name::FileName;
+pub use format::{BundleId, Fragment, NewBundle, Purpose, Summary, Unreadable, forwarded, read};
+pub use parts::{Joiner, MOST_PARTS, PartsError, parts};
+pub use report::{Happening, Report, ReportRequest, read_report, report};

@@ -1,0 +1,176 @@
+//! A stream whose owner reads and writes plain data.
+
+use std::mem;
+
+use super::decoder::MOST_WORK;
+use super::{Decoder, Encoder, Malformed};
+use pep::inbox::Inbox;
+
+/// How much is read at once, in bytes.
+const READ: usize = 4 << 10;
+
+/// Bytes of a stream, before and after compression.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Volume {
+    /// As the owner wrote or read them.
+    pub plain: u64,
+    /// As they crossed the hop.
+    pub coded: u64,
+}
+
+/// Both directions of a stream. The owner passes it functions that write to the stream and read from
+/// it, which never block.
+pub struct Coded {
+    encoder: Encoder,
+    /// Encoded and not taken by the stream yet.
+    unsent: Inbox,
+    /// How many bytes of the owner's data that is.
+    encoded: usize,
+    decoder: Decoder,
+    /// Read from the stream and not decoded yet.
+    unread: Inbox,
+    /// What was sent.
+    pub sent: Volume,
+    /// What was received.
+    pub received: Volume,
+}
+
+/// What reading from a stream gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Got {
+    /// So many bytes, at least one.
+    Data(usize),
+    /// Nothing yet.
+    Nothing,
+    /// Nothing, but bytes have come that are not decoded yet: the owner calls again after others had their
+    /// turn.
+    Later,
+    /// The end.
+    End,
+}
+
+impl Coded {
+    /// A stream of which nothing was sent or received.
+    pub fn new(encoder: Encoder, decoder: Decoder) -> Self {
+        let (sent, received) = (Volume::default(), Volume::default());
+        Self {
+            encoder,
+            unsent: Inbox::default(),
+            encoded: 0,
+            decoder,
+            unread: Inbox::default(),
+            sent,
+            received,
+        }
+    }
+
+    /// Writes data; returns how much of it was taken. If that is 0, the stream has no room: the owner
+    /// calls again with the same data.
+    ///
+    /// # Errors
+    /// Those of `send`, which returns how much it has taken.
+    pub fn write<E>(
+        &mut self,
+        data: &[u8],
+        mut send: impl FnMut(&[u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        if self.encoder.is_rest() && self.unsent.is_empty() {
+            let taken = send(data)?;
+            self.count_sent(taken, taken);
+            return Ok(taken);
+        }
+        if self.encoded == 0 {
+            debug_assert!(self.unsent.is_empty(), "what was encoded was sent");
+            self.encoded = self.encoder.encode(data, self.unsent.room());
+            self.count_sent(self.encoded, self.unsent.len());
+        }
+        Ok(if self.flush(&mut send)? { mem::take(&mut self.encoded) } else { 0 })
+    }
+
+    fn count_sent(&mut self, plain: usize, coded: usize) {
+        self.sent.plain += plain as u64;
+        self.sent.coded += coded as u64;
+    }
+
+    /// Writes what is encoded; whether that was all.
+    fn flush<E>(&mut self, send: &mut impl FnMut(&[u8]) -> Result<usize, E>) -> Result<bool, E> {
+        while !self.unsent.is_empty() {
+            let taken = send(self.unsent.unused())?;
+            if taken == 0 {
+                return Ok(false);
+            }
+            self.unsent.consume(taken);
+        }
+        Ok(true)
+    }
+
+    /// Writes what must precede the end of this direction; whether the stream may be finished. If it
+    /// has no room, the owner calls again.
+    ///
+    /// # Errors
+    /// Those of `send`.
+    pub fn finish<E>(
+        &mut self,
+        mut send: impl FnMut(&[u8]) -> Result<usize, E>,
+    ) -> Result<bool, E> {
+        let before = self.unsent.len();
+        self.encoder.finish(self.unsent.room());
+        self.count_sent(0, self.unsent.len() - before);
+        self.flush(&mut send)
+    }
+
+    /// Reads data into `buffer`, which must not be empty.
+    ///
+    /// # Errors
+    /// Those of `receive`, and [`Malformed`].
+    pub fn read<E: From<Malformed>>(
+        &mut self,
+        buffer: &mut [u8],
+        mut receive: impl FnMut(&mut [u8]) -> Result<Got, E>,
+    ) -> Result<Got, E> {
+        let until = self.work() + MOST_WORK;
+        loop {
+            if self.decoder.is_rest() && self.unread.is_empty() {
+                let got = receive(buffer)?;
+                if let Got::Data(count) = got {
+                    self.count_received(count, count);
+                }
+                return Ok(got);
+            }
+            let mut rest = self.unread.unused();
+            let count = self.decoder.decode(&mut rest, buffer)?;
+            let used = self.unread.len() - rest.len();
+            self.unread.consume(used);
+            self.count_received(count, used);
+            if count > 0 {
+                return Ok(Got::Data(count));
+            }
+            if !self.unread.is_empty() || self.work() >= until {
+                return Ok(Got::Later);
+            }
+            let mut piece = [0; READ];
+            let got = receive(&mut piece);
+            if let Ok(Got::Data(count)) = got {
+                self.unread.push(&piece[..count]);
+            }
+            match got? {
+                Got::Data(_) => {}
+                nothing @ (Got::Nothing | Got::Later) => return Ok(nothing),
+                Got::End => {
+                    self.decoder.end()?;
+                    return Ok(Got::End);
+                }
+            }
+        }
+    }
+
+    /// The work of decoding so far, in [units](Decoder::work).
+    pub fn work(&self) -> u64 {
+        self.decoder.work()
+    }
+
+    fn count_received(&mut self, plain: usize, coded: usize) {
+        self.received.plain += plain as u64;
+        self.received.coded += coded as u64;
+    }
+}

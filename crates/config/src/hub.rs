@@ -1,0 +1,188 @@
+//! The configuration of a hub.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pep::accounting::VolumeDefaults;
+use pep::admission::Quota;
+use pep::egress::Egress;
+use pep::routes::PermittedTerminal;
+use pep::traffic::{Classes, Policy};
+use slacp::{AggregateId, KeyPair, PublicKey, Rate};
+use units::{ByteCount, UnixTime};
+
+use super::bundles::BundlesConfig;
+use super::dns::HubDnsConfig;
+use super::http::HubHttpConfig;
+use super::intercept::{InterceptConfig, TunnelConfig};
+use super::link::LinkConfig;
+use super::operation::OperationConfig;
+use super::terminal::HubAddress;
+
+/// Configuration of a hub.
+#[derive(Debug, Clone)]
+pub struct HubConfig {
+    /// The hub's key. Key `private_key` or `private_key_file`.
+    pub identity: KeyPair,
+    /// The key that will replace it, to which the hub answers, too, and which it tells its terminals.
+    /// Key `next_key_file`, default none.
+    pub next_identity: Option<KeyPair>,
+    /// When it no longer answers to `identity`, if there is a next one. Key `key_until`, default never.
+    pub identity_until: Option<UnixTime>,
+    /// Local UDP address; `None` is port 5900 on all addresses. Key `listen`.
+    pub listen: Option<SocketAddr>,
+    /// Local TCP address for terminals whose networks block UDP. Key `listen_tcp`, default none.
+    pub listen_tcp: Option<SocketAddr>,
+    /// What the hub shows terminals that come there with TLS. Keys `listen_tcp_certificate` and
+    /// `listen_tcp_key`, default none.
+    pub tls: Option<TlsFiles>,
+    /// Number of threads that carry sessions, 1 to [`slacp::MOST_PARTS`]. Key `workers`, default 1.
+    pub workers: u8,
+    /// Hop settings. Keys `rate`, `initial_rate`, `maximum_rate`, `probe`, `mtu`, `memory`, `stream_window`.
+    pub link: slacp::Config,
+    /// The links over which terminals that have several may use a session at once; empty for one.
+    /// Their rates are also in [`Self::link`]. Sections `[[link]]`.
+    pub links: Vec<LinkConfig>,
+    /// Time limit for connecting to a destination. Key `connect_timeout`, default 30 s.
+    pub connect_timeout: Duration,
+    /// Shows servers the client's address instead of this machine's. The client must then be in the
+    /// networks of its terminal. Key `transparent`, default false; needs CAP_NET_ADMIN.
+    pub transparent: bool,
+    /// Lets clients of one terminal reach those of another through the hub. Key `mesh`, default
+    /// false.
+    pub mesh: bool,
+    /// Connections to intercept towards the terminals' networks; `None` intercepts nothing. Section
+    /// `intercept`.
+    pub intercept: Option<InterceptConfig>,
+    /// Permitted terminals; at least one, or there are `permits`. Sections `[[terminal]]`.
+    pub terminals: Vec<PermittedTerminal>,
+    /// Directory with the permits of further terminals, one in each file. Key `permits`, default none.
+    pub permits: Option<PathBuf>,
+    /// The etcd that has the permits of further terminals. Section `etcd`, default none.
+    pub etcd: Option<EtcdConfig>,
+    /// What applies to terminals whose sections or permits do not say otherwise.
+    pub defaults: PermitDefaults,
+    /// Operational settings. Keys `control`, `metrics`, `state`, `total_memory`, `max_connections`,
+    /// `keepalive`, `log`.
+    pub operation: OperationConfig,
+    /// Carries packets that are not split over the hop; `None` leaves them alone. Section `tunnel`,
+    /// which requires `networks` for every terminal.
+    pub tunnel: Option<TunnelConfig>,
+    /// Answers questions of its terminals; `None` answers none. Section `dns`.
+    pub dns: Option<HubDnsConfig>,
+    /// Has HTTP exchanges for its terminals; `None` has none. Section `http`.
+    pub http: Option<HubHttpConfig>,
+    /// A node for bundles; `None` is none. Section `bundles`.
+    pub bundles: Option<BundlesConfig>,
+    /// Traffic classes that share the rate. Sections `[[class]]`.
+    pub classes: Classes,
+    /// What to split, tunnel or bypass; the first match decides. Key `intercept.bypass`, then
+    /// sections `[[policy]]`.
+    pub policies: Vec<Policy>,
+}
+
+impl HubConfig {
+    /// The keys to which the hub answers at this time, at least one.
+    pub fn identities(&self, now: UnixTime) -> Vec<KeyPair> {
+        let Some(next) = self.next_identity.clone() else { return vec![self.identity.clone()] };
+        match self.identity_until.is_some_and(|end| end <= now) {
+            true => vec![next],
+            false => vec![self.identity.clone(), next],
+        }
+    }
+}
+
+/// Which terminals share a forward link.
+pub fn aggregates(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, AggregateId> {
+    let carrier =
+        |it: &PermittedTerminal| Some((it.key, AggregateId::from(it.carrier.as_deref()?)));
+    terminals.iter().filter_map(carrier).collect()
+}
+
+/// Limits on each terminal's use of the hub.
+pub fn quotas(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, Quota> {
+    terminals.iter().map(|terminal| (terminal.key, terminal.quota)).collect()
+}
+
+/// Memory limits of the terminals that have their own.
+pub fn memory_limits(terminals: &[PermittedTerminal]) -> BTreeMap<PublicKey, ByteCount> {
+    let own = |terminal: &PermittedTerminal| Some((terminal.key, terminal.quota.memory?));
+    terminals.iter().filter_map(own).collect()
+}
+
+/// The rates of terminals' own on these links, by the number of the link. A link without a name there is
+/// none.
+pub fn link_rates(
+    terminals: &[PermittedTerminal],
+    links: &[LinkConfig],
+) -> BTreeMap<PublicKey, BTreeMap<u8, Rate>> {
+    let number = |name: &String| links.iter().position(|link| link.name == *name);
+    let of = |it: &PermittedTerminal| {
+        let numbered = |(name, rate): (&String, &Rate)| {
+            Some((u8::try_from(number(name)?).ok()?, rate.clone()))
+        };
+        let rates: BTreeMap<u8, Rate> = it.links.iter().filter_map(numbered).collect();
+        (!rates.is_empty()).then_some((it.key, rates))
+    };
+    terminals.iter().filter_map(of).collect()
+}
+
+/// What terminals get by default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PermitDefaults {
+    /// Section `[egress]`.
+    pub egress: Egress,
+    /// Section `[limits]`.
+    pub quota: Quota,
+    /// Key `carrier`.
+    pub carrier: Option<String>,
+    /// Keys `quota`, `quota_period` and `quota_then` of section `[limits]`.
+    pub volume: VolumeDefaults,
+}
+/// An etcd that keeps permits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdConfig {
+    /// Its members' client addresses, at least one. Key `members`.
+    pub members: Vec<HubAddress>,
+    /// What the keys of permits begin with; ends in `/`. Key `prefix`, default
+    /// [`Self::PREFIX`].
+    pub prefix: String,
+    /// How members prove who they are, and this hub to them. Key `tls`, default none.
+    pub tls: Option<EtcdTls>,
+    /// As whom the hub asks. Keys `user` and `password_file`, default nobody.
+    pub login: Option<EtcdLogin>,
+}
+
+/// TLS to an etcd.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EtcdTls {
+    /// PEM: the authorities that members are verified by. Key `authorities`, default the system's.
+    pub authorities: Option<PathBuf>,
+    /// What the hub shows to members that ask. Keys `certificate` and `key`, default nothing.
+    pub identity: Option<TlsFiles>,
+}
+
+/// A user of an etcd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdLogin {
+    /// Its name.
+    pub user: String,
+    /// The file with its password.
+    pub password_file: PathBuf,
+}
+
+impl EtcdConfig {
+    /// The usual prefix.
+    pub const PREFIX: &str = "/skyhop/terminals/";
+}
+
+/// A certificate, and the key that belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// PEM: the certificate, then those that lead from it to its authority.
+    pub certificate: PathBuf,
+    /// PEM: the private key.
+    pub key: PathBuf,
+}

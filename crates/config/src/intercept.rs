@@ -1,0 +1,104 @@
+//! How traffic comes in: intercepted connections, the proxy, the tunnel.
+
+use std::net::{IpAddr, SocketAddr};
+
+use pep::traffic::Prefix;
+
+/// Which connections a gateway intercepts.
+#[derive(Debug, Clone)]
+pub struct InterceptConfig {
+    /// Interfaces towards the clients; at least one.
+    pub interfaces: Vec<String>,
+    /// When to answer clients. Key `answer`, default `"early"`.
+    pub answer: Answer,
+    /// Intercepts connections of this machine too. Key `own_traffic`, default false.
+    pub own_traffic: bool,
+}
+
+/// When a client's connection is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Answer {
+    /// At once, so that the request travels without an extra round trip. If the far end refuses,
+    /// the client sees a reset.
+    #[default]
+    Early,
+    /// After the far end is connected: the client sees a refusal as a refusal, and no answer as
+    /// silence. Costs one round trip. Interception needs CAP_NET_RAW for it.
+    Deferred,
+}
+
+impl InterceptConfig {
+    /// Permits no destination.
+    pub fn nowhere() -> Self {
+        Self { interfaces: Vec::new(), answer: Answer::Early, own_traffic: false }
+    }
+}
+
+/// The SOCKS5 and HTTP CONNECT proxy.
+#[derive(Debug, Clone)]
+pub struct ProxyConfig {
+    /// Local TCP address. Key `listen`.
+    pub listen: SocketAddr,
+    /// Prefixes of permitted clients. Only this machine by default, in which case `listen` must not
+    /// be reachable by others. Key `clients`.
+    pub clients: Vec<Prefix>,
+    /// When to answer clients. Key `answer`.
+    pub answer: Answer,
+    /// Where to resolve the names in requests. Key `names`.
+    pub names: Names,
+}
+
+/// Where a name is resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Names {
+    /// At the hub, if it supports that: no lookup crosses the hop.
+    #[default]
+    Hub,
+    /// On this machine.
+    Here,
+}
+
+impl ProxyConfig {
+    /// Whether the client may use the proxy.
+    pub fn serves(&self, client: IpAddr) -> bool {
+        serves(&self.clients, client)
+    }
+}
+
+/// Whether a client is one of these; without any, whether it is this machine.
+pub(super) fn serves(clients: &[Prefix], client: IpAddr) -> bool {
+    let client = client.to_canonical();
+    match clients {
+        [] => client.is_loopback(),
+        clients => clients.iter().any(|prefix| prefix.contains(client)),
+    }
+}
+
+/// How packets that are not split pass between the kernel and a gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelConfig {
+    /// Name of the network device, which lives as long as the gateway. Key `name`, default
+    /// `skyhop0`.
+    pub name: String,
+    /// Device type. Key `device`, default [`TunnelDevice::Auto`].
+    pub device: TunnelDevice,
+    /// Maximum packet size in bytes; path MTU discovery tells senders of larger packets. Key `mtu`,
+    /// default 1500, or the hop's MTU if larger. It may exceed the hop's MTU: packets are
+    /// split on the hop.
+    pub mtu: u16,
+    /// Whether the MSS of TCP connections is lowered to what fits into one packet of the hop, so that
+    /// full segments are not split there. Key `clamp_mss`, default on. Unused by a solo gateway's
+    /// stack, which writes its own SYNs.
+    pub clamp_mss: bool,
+}
+
+/// Type of a tunnel's network device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TunnelDevice {
+    /// The first type that is available.
+    Auto,
+    /// A TUN device.
+    Tun,
+    /// A veth pair, for machines where `/dev/net/tun` is not accessible.
+    Veth,
+}

@@ -1,0 +1,32 @@
+//! The typed configuration of a gateway: valid as it stands, whatever file it came from.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
+
+mod bundles;
+mod dns;
+mod http;
+mod hub;
+mod intercept;
+mod link;
+mod log;
+mod operation;
+mod solo;
+mod terminal;
+
+pub use self::bundles::{BundlesConfig, BundlesTls, FILE_SERVICES, Reach};
+pub use self::dns::{DnsConfig, HubDnsConfig, SecureDns};
+pub use self::http::{HttpConfig, HubCacheConfig, HubHttpConfig, SiteConfig};
+pub use self::hub::{
+    EtcdConfig, EtcdLogin, EtcdTls, HubConfig, PermitDefaults, TlsFiles, aggregates, link_rates,
+    memory_limits, quotas,
+};
+pub use self::intercept::{
+    Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice,
+};
+pub use self::link::LinkConfig;
+pub use self::log::{LogFilter, LogFilterError};
+pub use self::operation::{ControlPath, DlepConfig, MetricsConfig, Modem, OperationConfig};
+pub use self::solo::{SideConfig, SoloConfig, StackConfig};
+pub use self::terminal::{HubAddress, KnownHub, TcpAddress, TerminalConfig};
+pub use pep::routes::PermittedTerminal;

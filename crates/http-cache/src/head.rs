@@ -1,0 +1,415 @@
+//! Heads of requests and responses, and where their bodies end (RFC 9112).
+
+use httparse::{EMPTY_HEADER, Status};
+
+use super::fields::Fields;
+use pep::cost;
+
+/// The longest head that is read, in bytes; and the most fields.
+pub const LONGEST_HEAD: usize = 64 << 10;
+const MOST_FIELDS: usize = 128;
+
+/// What a reader of heads has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Parsed<H> {
+    /// More bytes are needed.
+    Incomplete,
+    /// A head, and its length in bytes.
+    Head(H, usize),
+    /// No HTTP, or longer than we read.
+    Malformed,
+}
+
+/// The head of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestHead {
+    /// The method.
+    pub method: String,
+    /// The target as it was sent (RFC 9112 §3.2).
+    pub target: String,
+    /// The minor version: 0 or 1.
+    pub minor: u8,
+    /// The fields.
+    pub fields: Fields,
+}
+
+/// The head of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseHead {
+    /// The status code.
+    pub status: u16,
+    /// The reason phrase.
+    pub reason: String,
+    /// The minor version: 0 or 1.
+    pub minor: u8,
+    /// The fields.
+    pub fields: Fields,
+}
+
+/// How long a body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is none.
+    None,
+    /// So many bytes.
+    Length(u64),
+    /// In chunks (RFC 9112 §7.1).
+    Chunked,
+    /// All that comes until the connection ends; responses only.
+    UntilClose,
+}
+
+/// Why a message is not for a cache, but may be for whoever it was sent to: it passes as it came, on
+/// a connection that carries nothing of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unfit {
+    /// It can be framed in more than one way, as in request smuggling (RFC 9112 §11.2).
+    #[error("ambiguous framing")]
+    Framing,
+    /// Its host is missing, repeated, or not the name of one.
+    #[error("no single host")]
+    Host,
+    /// The target is not a path.
+    #[error("the target is no path")]
+    Target,
+    /// The connection becomes another protocol's.
+    #[error("another protocol")]
+    Protocol,
+    /// The user is known by the connection (NTLM, Negotiate), which must not be shared.
+    #[error("a user is known by the connection")]
+    Authentication,
+}
+
+impl RequestHead {
+    /// Reads a head at the beginning of `bytes`. Empty lines before it are skipped (RFC 9112 §2.2).
+    pub fn parse(bytes: &[u8]) -> Parsed<Self> {
+        let mut fields = [EMPTY_HEADER; MOST_FIELDS];
+        let mut request = httparse::Request::new(&mut fields);
+        let parsed = request.parse(bytes);
+        let head = || {
+            Some(Self {
+                method: request.method?.to_owned(),
+                target: request.path?.to_owned(),
+                minor: request.version?,
+                fields: collect(request.headers),
+            })
+        };
+        found(parsed, bytes.len(), head)
+    }
+
+    /// Where the body ends, if the request is one that a cache may handle.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn framing(&self) -> Result<Framing, Unfit> {
+        if self.method == "CONNECT"
+            || self.fields.has("upgrade")
+            || self.fields.lists("connection", "upgrade")
+        {
+            return Err(Unfit::Protocol);
+        }
+        if !self.target.starts_with('/') {
+            return Err(Unfit::Target);
+        }
+        self.host().ok_or(Unfit::Host)?;
+        if self.fields.values("authorization").any(is_of_connection) {
+            return Err(Unfit::Authentication);
+        }
+        if self.fields.all().any(|(name, _)| resembles_framing(name)) {
+            return Err(Unfit::Framing);
+        }
+        match body(&self.fields, self.minor)? {
+            Framing::UntilClose => Ok(Framing::None),
+            framing => Ok(framing),
+        }
+    }
+
+    /// The host, in lower case; empty in an HTTP/1.0 request without one. [`None`] if there is no
+    /// single one, or it could not be that of a URI.
+    pub fn host(&self) -> Option<String> {
+        let mut hosts = self.fields.values("host");
+        let Some(host) = hosts.next() else { return (self.minor == 0).then(String::new) };
+        let known = |b: &u8| b.is_ascii_alphanumeric() || b"-._~%[]:!$&'()*+,;=".contains(b);
+        let is_host = hosts.next().is_none() && host.iter().all(known) && !host.is_empty();
+        let host = core::str::from_utf8(host).ok().filter(|_| is_host)?;
+        Some(host.to_ascii_lowercase())
+    }
+
+    /// Whether the sender leaves the connection open (RFC 9112 §9.3).
+    pub fn keeps_alive(&self) -> bool {
+        keeps_alive(&self.fields, self.minor)
+    }
+
+    /// Whether the method is defined not to change anything (RFC 9110 §9.2.1).
+    pub fn is_safe(&self) -> bool {
+        ["GET", "HEAD", "OPTIONS", "TRACE"].contains(&self.method.as_str())
+    }
+
+    /// The request with the fields that its server will see: without those that `Connection` names
+    /// (RFC 9110 §7.6.1).
+    pub(super) fn end_to_end(&self) -> Self {
+        let mut head = self.clone();
+        head.fields.remove_named();
+        head
+    }
+
+    /// As it is sent on.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(
+            format!("{} {} HTTP/1.{}\r\n", self.method, self.target, self.minor).as_bytes(),
+        );
+        self.fields.write(out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Whether credentials are a connection's: of NTLM, Negotiate or Kerberos.
+fn is_of_connection(credentials: &[u8]) -> bool {
+    let mut words = credentials.trim_ascii().split(u8::is_ascii_whitespace);
+    let scheme = words.next().unwrap_or_default();
+    ["ntlm", "negotiate", "kerberos"].iter().any(|it| scheme.eq_ignore_ascii_case(it.as_bytes()))
+}
+
+impl ResponseHead {
+    /// A response of our own, without a body.
+    pub fn own(status: u16, reason: &str) -> Self {
+        let fields = Fields::default();
+        Self { status, reason: reason.to_owned(), minor: 1, fields }
+    }
+
+    /// Reads a head at the beginning of `bytes`.
+    pub fn parse(bytes: &[u8]) -> Parsed<Self> {
+        let mut fields = [EMPTY_HEADER; MOST_FIELDS];
+        let mut response = httparse::Response::new(&mut fields);
+        let parsed = response.parse(bytes);
+        let head = || {
+            Some(Self {
+                status: response.code?,
+                reason: response.reason?.to_owned(),
+                minor: response.version?,
+                fields: collect(response.headers),
+            })
+        };
+        found(parsed, bytes.len(), head)
+    }
+
+    /// Where the body ends (RFC 9112 §6.3), if this answers a request with `method`.
+    ///
+    /// # Errors
+    /// [`Unfit::Framing`]; [`Unfit::Protocol`] if the connection is another protocol's from here on.
+    pub fn framing(&self, method: &str) -> Result<Framing, Unfit> {
+        if self.status == 101 {
+            return Err(Unfit::Protocol);
+        }
+        if method == "HEAD" || self.status < 200 || matches!(self.status, 204 | 304) {
+            return Ok(Framing::None);
+        }
+        body(&self.fields, self.minor)
+    }
+
+    /// Whether this is no final response (RFC 9110 §15.2).
+    pub fn is_interim(&self) -> bool {
+        (100..200).contains(&self.status)
+    }
+
+    /// Whether the sender leaves the connection open.
+    pub fn keeps_alive(&self) -> bool {
+        keeps_alive(&self.fields, self.minor)
+    }
+
+    /// As it is sent on.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(
+            format!("HTTP/1.1 {:03} {}\r\n", self.status, self.reason).as_bytes(),
+        );
+        self.fields.write(out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn found<H>(
+    parsed: httparse::Result<usize>,
+    read: usize,
+    head: impl FnOnce() -> Option<H>,
+) -> Parsed<H> {
+    cost::count(if let Ok(Status::Complete(length)) = parsed { length } else { read });
+    match parsed {
+        Ok(Status::Complete(length)) if length <= LONGEST_HEAD => {
+            head().map_or(Parsed::Malformed, |head| Parsed::Head(head, length))
+        }
+        Ok(Status::Partial) if read < LONGEST_HEAD => Parsed::Incomplete,
+        _ => Parsed::Malformed,
+    }
+}
+
+fn collect(parsed: &[httparse::Header<'_>]) -> Fields {
+    let mut fields = Fields::default();
+    parsed.iter().for_each(|field| fields.push(field.name, field.value));
+    fields
+}
+
+/// What fields say about the body. Whatever two implementations might read differently is refused:
+/// both lengths, several of one, codings that we do not know, chunks from HTTP/1.0.
+fn body(fields: &Fields, minor: u8) -> Result<Framing, Unfit> {
+    let mut lengths = fields.values("content-length");
+    let length = lengths.next();
+    if lengths.next().is_some() {
+        return Err(Unfit::Framing);
+    }
+    let mut codings = fields.values("transfer-encoding");
+    match (codings.next(), length) {
+        (None, None) => Ok(Framing::UntilClose),
+        (None, Some(length)) => number(length).map(Framing::Length).ok_or(Unfit::Framing),
+        (Some(coding), None) => {
+            let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked") && minor == 1;
+            let is_only = codings.next().is_none();
+            (is_chunked && is_only).then_some(Framing::Chunked).ok_or(Unfit::Framing)
+        }
+        (Some(_), Some(_)) => Err(Unfit::Framing),
+    }
+}
+
+/// Whether servers that read `_` as `-`, as CGI makes them (RFC 3875 §4.1.18), may find the body's framing in
+/// a field of this name. They would find another body than we do.
+fn resembles_framing(name: &str) -> bool {
+    let is_same = |other: &str| name.replace('_', "-").eq_ignore_ascii_case(other);
+    name.contains('_') && (is_same("content-length") || is_same("transfer-encoding"))
+}
+
+/// Digits only: no sign, no space, no list.
+fn number(text: &[u8]) -> Option<u64> {
+    let is_number = (1..=18).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+    core::str::from_utf8(text).ok().filter(|_| is_number)?.parse().ok()
+}
+
+fn keeps_alive(fields: &Fields, minor: u8) -> bool {
+    match minor {
+        0 => fields.lists("connection", "keep-alive"),
+        _ => !fields.lists("connection", "close"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &str) -> RequestHead {
+        match RequestHead::parse(text.as_bytes()) {
+            Parsed::Head(head, length) => {
+                assert_eq!(length, text.len());
+                head
+            }
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+
+    fn response(text: &str) -> ResponseHead {
+        match ResponseHead::parse(text.as_bytes()) {
+            Parsed::Head(head, _) => head,
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_head_is_complete_at_its_empty_line() {
+        let text = "GET /a?b HTTP/1.1\r\nHost: A.Example\r\nX: 1\r\n\r\n";
+        for cut in 0..text.len() {
+            assert_eq!(RequestHead::parse(&text.as_bytes()[..cut]), Parsed::Incomplete, "{cut}");
+        }
+        let head = request(text);
+        assert_eq!(
+            (head.host().as_deref(), head.framing()),
+            (Some("a.example"), Ok(Framing::None))
+        );
+        let mut written = Vec::new();
+        head.write(&mut written);
+        assert_eq!(written, text.as_bytes());
+    }
+
+    #[test]
+    fn other_protocols_are_malformed() {
+        let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(LONGEST_HEAD));
+        for text in ["SSH-2.0-x\r\n", "\x16\x03\x01\x02", "GET / HTTP/1.1\r\nA B: c\r\n\r\n", &long]
+        {
+            assert_eq!(RequestHead::parse(text.as_bytes()), Parsed::Malformed, "{text:.20?}");
+        }
+        let http2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        assert_eq!(RequestHead::parse(http2.as_bytes()), Parsed::Malformed);
+    }
+
+    #[test]
+    fn whatever_may_be_read_in_two_ways_is_unfit() {
+        let framing = |fields: &str| {
+            request(&format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).framing()
+        };
+        assert_eq!(framing("Content-Length: 5\r\n"), Ok(Framing::Length(5)));
+        assert_eq!(framing("Transfer-Encoding: chunked\r\n"), Ok(Framing::Chunked));
+        for fields in [
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            "Content-Length: 5\r\nContent-Length: 5\r\n",
+            "Content-Length: 5, 5\r\n",
+            "Content-Length: +5\r\n",
+            "Content-Length: 0x5\r\n",
+            "Content-Length: \r\n",
+            "Content-Length: 9999999999999999999\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: xchunked\r\n",
+            "Content_Length: 5\r\n",
+            "content_length: 0\r\nContent-Length: 5\r\n",
+            "TRANSFER_ENCODING: chunked\r\n",
+        ] {
+            assert_eq!(framing(fields), Err(Unfit::Framing), "{fields:?}");
+        }
+        let old = request("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n");
+        assert_eq!(old.framing(), Err(Unfit::Framing));
+    }
+
+    #[test]
+    fn requests_that_a_cache_cannot_handle_are_unfit() {
+        for (text, why) in [
+            ("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", Unfit::Protocol),
+            ("GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n", Unfit::Protocol),
+            ("GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Upgrade\r\n\r\n", Unfit::Protocol),
+            ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", Unfit::Target),
+            ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", Unfit::Target),
+            ("GET / HTTP/1.1\r\n\r\n", Unfit::Host),
+            ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", Unfit::Host),
+            ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", Unfit::Host),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: NTLM TlR=\r\n\r\n",
+                Unfit::Authentication,
+            ),
+        ] {
+            assert_eq!(request(text).framing(), Err(why), "{text:?}");
+        }
+        assert_eq!(request("GET / HTTP/1.0\r\n\r\n").host().as_deref(), Some(""));
+    }
+
+    #[test]
+    fn the_body_of_a_response_ends_as_the_standard_says() {
+        let head = |rest: &str| response(&format!("HTTP/1.1 {rest}\r\n\r\n"));
+        let long = head("200 OK\r\nContent-Length: 7");
+        assert_eq!(long.framing("GET"), Ok(Framing::Length(7)));
+        assert_eq!(long.framing("HEAD"), Ok(Framing::None));
+        assert_eq!(head("200 OK").framing("GET"), Ok(Framing::UntilClose));
+        assert_eq!(head("304 x\r\nContent-Length: 7").framing("GET"), Ok(Framing::None));
+        assert_eq!(head("204 x").framing("GET"), Ok(Framing::None));
+        assert_eq!(head("101 x").framing("GET"), Err(Unfit::Protocol));
+        let both = head("200 OK\r\nContent-Length: 7\r\nTransfer-Encoding: chunked");
+        assert_eq!(both.framing("GET"), Err(Unfit::Framing));
+    }
+
+    #[test]
+    fn connections_stay_open_as_each_version_says() {
+        for (text, stays) in [
+            ("GET / HTTP/1.1\r\n\r\n", true),
+            ("GET / HTTP/1.1\r\nConnection: Close\r\n\r\n", false),
+            ("GET / HTTP/1.0\r\n\r\n", false),
+            ("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", true),
+        ] {
+            assert_eq!(request(text).keeps_alive(), stays, "{text:?}");
+        }
+    }
+}

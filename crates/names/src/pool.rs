@@ -1,0 +1,282 @@
+//! Addresses that stand for names: a client gets one at once, and the name crosses the hop with the
+//! opening of its connection to it.
+//!
+//! Name and address stay together for a time after the last use, so that a client that keeps the
+//! address longer than its TTL says still gets there. No other name gets the address before, since
+//! other clients may use it, too, and would reach another host. A client with its share of the
+//! addresses gets no more, and nobody does when all are taken: they wait for the real answer. An
+//! address that is free again is the last to be given.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use slacp::HostName;
+use units::Instant;
+
+use pep::traffic::{Prefix, Version};
+
+/// The most names that have addresses at a time: about 8 MB.
+const MOST_NAMES: u32 = 32_768;
+/// The share of the names that one client may have.
+const SHARE: u32 = 4;
+
+/// Which addresses stand for names, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// At most one prefix of each version, not longer than /24 or /120. Key `pool`.
+    pub prefixes: Vec<Prefix>,
+    /// How long a name keeps its address after the last use. Key `pool_time`, default 1 h.
+    pub time: Duration,
+}
+
+impl PoolConfig {
+    /// The prefix of a version.
+    pub fn of(&self, version: Version) -> Option<Prefix> {
+        self.prefixes.iter().copied().find(|it| Version::of(it.address()) == version)
+    }
+}
+
+/// The addresses of names.
+#[derive(Debug)]
+pub struct Pool {
+    config: PoolConfig,
+    /// Numbers that may be used, from 1 on: the host parts of the addresses.
+    size: u32,
+    /// The highest number used so far.
+    highest: u32,
+    /// Numbers that are free again, the one that was used last at the back.
+    free: VecDeque<u32>,
+    names: BTreeMap<Box<str>, u32>,
+    places: BTreeMap<u32, Held>,
+    /// Numbers in the order of their use.
+    order: BTreeSet<(Instant, u32)>,
+    /// Numbers that each client has.
+    clients: BTreeMap<IpAddr, u32>,
+}
+
+/// A name that has an address.
+#[derive(Debug)]
+struct Held {
+    name: HostName,
+    used: Instant,
+    client: IpAddr,
+}
+
+impl Pool {
+    /// A pool of which no address is used yet.
+    pub fn new(config: PoolConfig) -> Self {
+        let hosts = |prefix: &Prefix| {
+            let bits = if prefix.address().is_ipv4() { 32 } else { 128 } - prefix.length();
+            // Without the first and the last, which have meanings of their own (RFC 1122 §3.2.1.3).
+            1_u32.checked_shl(bits.into()).map_or(u32::MAX, |hosts| hosts.saturating_sub(2))
+        };
+        let size = config.prefixes.iter().map(hosts).min().unwrap_or(0).min(MOST_NAMES);
+        Self {
+            config,
+            size,
+            highest: 0,
+            free: VecDeque::new(),
+            names: BTreeMap::new(),
+            places: BTreeMap::new(),
+            order: BTreeSet::new(),
+            clients: BTreeMap::new(),
+        }
+    }
+
+    /// Names that have addresses.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether no name has an address.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Whether names have addresses of this version.
+    pub fn has(&self, version: Version) -> bool {
+        self.config.of(version).is_some()
+    }
+
+    /// The number of a name's addresses; [`None`] if all are taken, or the client's share.
+    pub(super) fn number(&mut self, now: Instant, client: IpAddr, name: &HostName) -> Option<u32> {
+        self.expire(now);
+        if let Some(number) = self.names.get(name.as_str()).copied() {
+            self.touch(now, number);
+            return Some(number);
+        }
+        let number = self.take(client)?;
+        self.names.insert(name.as_str().into(), number);
+        self.places.insert(number, Held { name: name.clone(), used: now, client });
+        self.order.insert((now, number));
+        *self.clients.entry(client).or_default() += 1;
+        Some(number)
+    }
+
+    /// The address with this number.
+    pub(super) fn address(&self, version: Version, number: u32) -> Option<IpAddr> {
+        Some(match self.config.of(version)?.address() {
+            IpAddr::V4(first) => Ipv4Addr::from_bits(first.to_bits() | number).into(),
+            IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits() | u128::from(number)).into(),
+        })
+    }
+
+    /// The name that an address stands for, which this uses.
+    pub fn name(&mut self, now: Instant, address: IpAddr) -> Option<HostName> {
+        self.expire(now);
+        let prefix = self.config.of(Version::of(address)).filter(|it| it.contains(address))?;
+        let number = match (address, prefix.address()) {
+            (IpAddr::V4(it), IpAddr::V4(first)) => it.to_bits() ^ first.to_bits(),
+            (IpAddr::V6(it), IpAddr::V6(first)) => {
+                u32::try_from(it.to_bits() ^ first.to_bits()).ok()?
+            }
+            _ => return None,
+        };
+        self.touch(now, number);
+        self.places.get(&number).map(|held| held.name.clone())
+    }
+
+    fn touch(&mut self, now: Instant, number: u32) {
+        let Some(held) = self.places.get_mut(&number) else { return };
+        self.order.remove(&(held.used, number));
+        self.order.insert((now, number));
+        held.used = now;
+    }
+
+    /// A number for another name of this client, and one that has rested for as long as possible.
+    fn take(&mut self, client: IpAddr) -> Option<u32> {
+        let share = (self.size / SHARE).max(1);
+        if self.clients.get(&client).is_some_and(|count| *count >= share) {
+            return None;
+        }
+        if self.highest < self.size {
+            self.highest += 1;
+            return Some(self.highest);
+        }
+        self.free.pop_front()
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some((used, number)) = self.order.first().copied()
+            && now.saturating_since(used) >= self.config.time
+        {
+            self.remove(number);
+        }
+    }
+
+    fn remove(&mut self, number: u32) {
+        let Some(held) = self.places.remove(&number) else { return };
+        self.names.remove(held.name.as_str());
+        self.order.remove(&(held.used, number));
+        if let Some(count) = self.clients.get_mut(&held.client) {
+            *count -= 1;
+            if *count == 0 {
+                self.clients.remove(&held.client);
+            }
+        }
+        self.free.push_back(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(prefixes: &[&str]) -> Pool {
+        let prefixes = prefixes.iter().map(|it| it.parse().unwrap()).collect();
+        Pool::new(PoolConfig { prefixes, time: Duration::from_secs(60) })
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn name(number: u32) -> HostName {
+        HostName::new(&format!("name-{number}.example")).unwrap()
+    }
+
+    fn client(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    #[test]
+    fn a_name_has_one_address_of_each_version_and_leads_back() {
+        let mut pool = pool(&["198.18.0.0/15", "fd00:53::/64"]);
+        let number = pool.number(at(0), client(1), &name(1)).unwrap();
+        assert_eq!(pool.number(at(1), client(2), &name(1)), Some(number));
+        for (version, text) in [(Version::V4, "198.18.0.1"), (Version::V6, "fd00:53::1")] {
+            let address = pool.address(version, number).unwrap();
+            assert_eq!(address.to_string(), text);
+            assert_eq!(pool.name(at(2), address), Some(name(1)));
+        }
+        for none in ["198.18.0.2", "198.20.0.1", "fd00:53::1:0:0:1", "fd00:54::1"] {
+            assert_eq!(pool.name(at(2), none.parse().unwrap()), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_name_keeps_its_address_for_a_time_after_the_last_use() {
+        let mut pool = pool(&["198.18.0.0/15"]);
+        let number = pool.number(at(0), client(1), &name(1)).unwrap();
+        let address = pool.address(Version::V4, number).unwrap();
+        assert_eq!(pool.name(at(59), address), Some(name(1)));
+        assert_eq!(pool.name(at(118), address), Some(name(1)));
+        assert_eq!(pool.name(at(178), address), None);
+        assert!(pool.is_empty() && pool.names.is_empty() && pool.clients.is_empty());
+    }
+
+    #[test]
+    fn a_client_that_takes_all_leaves_others_theirs() {
+        let mut pool = pool(&["198.18.0.0/24"]);
+        let given: Vec<bool> = (0..1000)
+            .map(|number| pool.number(at(1), client(1), &name(number)).is_some())
+            .collect();
+        assert!(given[..254 / 4].iter().all(|it| *it) && !given[254 / 4..].contains(&true));
+        assert_eq!(pool.len(), 254 / 4);
+        assert!(pool.number(at(1), client(2), &name(5000)).is_some());
+        let held: Vec<u32> = pool.places.keys().copied().collect();
+        assert!(held.iter().all(|number| (1..=254).contains(number)), "{held:?}");
+        assert!(pool.number(at(61), client(1), &name(6000)).is_some(), "its names have expired");
+    }
+
+    /// However much the client asks for that was the first to ask for the name.
+    #[test]
+    fn a_client_cannot_take_an_address_from_another_that_uses_it() {
+        let mut pool = pool(&["198.18.0.0/24"]);
+        let shared = pool.number(at(0), client(1), &name(0)).unwrap();
+        assert_eq!(pool.number(at(0), client(2), &name(0)), Some(shared));
+        for number in 1..1000 {
+            pool.number(at(1), client(1), &name(number));
+        }
+        let address = pool.address(Version::V4, shared).unwrap();
+        assert_eq!(pool.name(at(2), address), Some(name(0)));
+        assert_eq!(pool.number(at(2), client(1), &name(0)), Some(shared), "it still has its own");
+    }
+
+    #[test]
+    fn an_address_that_is_free_again_is_the_last_to_be_given() {
+        // Six addresses, of which each client may have one.
+        let mut pool = pool(&["198.18.0.0/29"]);
+        let mut give = |s, it: u8| pool.number(at(s), client(it), &name(it.into()));
+        let first = [0, 60, 61, 62, 63, 64].into_iter().zip(1..).map(|(at, it)| give(at, it));
+        let first: Vec<_> = first.collect();
+        assert_eq!(first, (1..=6).map(Some).collect::<Vec<_>>(), "none twice");
+        let again = [64, 119, 120, 123, 123].into_iter().zip(7..).map(|(at, it)| give(at, it));
+        let again: Vec<_> = again.collect();
+        assert_eq!(again, [Some(1), None, Some(2), Some(3), Some(4)], "the longest unused first");
+    }
+
+    #[test]
+    fn without_a_free_address_there_is_none() {
+        let mut pool = pool(&["198.18.0.0/24"]);
+        for it in 0..5 {
+            for number in 0..60 {
+                pool.number(at(1), client(it), &name(u32::from(it) * 100 + number));
+            }
+        }
+        assert_eq!(pool.len(), 254);
+        assert_eq!(pool.number(at(2), client(9), &name(999)), None);
+        assert!(pool.number(at(62), client(9), &name(999)).is_some());
+    }
+}

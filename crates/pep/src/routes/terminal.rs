@@ -1,0 +1,49 @@
+//! What a hub knows of a terminal that it serves.
+
+use std::collections::BTreeMap;
+
+use slacp::{ClassRates, PublicKey, Rate};
+use units::UnixTime;
+
+use crate::accounting::VolumeQuota;
+use crate::admission::Quota;
+use crate::egress::Egress;
+use crate::traffic::Prefix;
+
+/// A terminal that a hub serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PermittedTerminal {
+    /// Name in the log.
+    pub name: String,
+    /// The terminal's public key.
+    pub key: PublicKey,
+    /// Addresses of its clients, as seen from the hub's side. Networks of different terminals must
+    /// not overlap. Key `networks`, default none.
+    pub networks: Vec<Prefix>,
+    /// Destinations its clients may reach through the hub. Keys `reach` and `deny`; by default
+    /// those of section `egress`, or else everything except special addresses and the hub's own.
+    pub egress: Egress,
+    /// The forward link that it shares with other terminals of the same name; `None` shares none.
+    /// Matters with `rate = "auto"`. Key `carrier`, by default the hub's `carrier`.
+    pub carrier: Option<String>,
+    /// Whose responses in the hub's cache it shares: those of terminals with the same name. `None` shares
+    /// with nobody. Key `cache`, default none.
+    pub cache: Option<String>,
+    /// Limits on its use of the hub. Keys `max_connections`, `connections_per_second`, `lookups`,
+    /// by default those of section `limits`; and `memory`.
+    pub quota: Quota,
+    /// Rates of classes towards it, by name, instead of those of their sections `class`; what is `None`
+    /// is as there. Key `classes`, default none.
+    pub classes: BTreeMap<String, ClassRates>,
+    /// The rates at which the hub sends to it on links, by name, instead of those of their sections
+    /// `link`. Key `links`, default none.
+    pub links: BTreeMap<String, Rate>,
+    /// How much it may move in a period. Keys `quota`, `quota_period` and `quota_then`, by default
+    /// those of section `limits`; default none.
+    pub volume: Option<VolumeQuota>,
+    /// When it is no longer served. Key `expires`, default never.
+    pub expires: Option<UnixTime>,
+    /// Whether the key is that of an invitation: whoever has it can do nothing but replace it with the
+    /// terminal's own. Key `invite` instead of `key`.
+    pub invited: bool,
+}
