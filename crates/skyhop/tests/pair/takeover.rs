@@ -123,8 +123,10 @@ pub(crate) fn inside_rate_is_shared() {
         let moved = [0, 1].map(|number| (so_far(number) - before[number]) as f64 * 8e-6 / seconds);
         let rate = sent as f64 * 8e-6 / seconds;
         println!("the hub sent {rate:.1} Mbit/s, of which the downloads had {moved:.1?}");
-        // Both together send at the hub's rate, which counts no Ethernet headers.
-        assert!((18.0..=20.6).contains(&rate), "{rate} Mbit/s");
+        // Both together keep to the hub's rate, which counts no Ethernet headers. What moves from one portion
+        // to the other is nobody's for half a second, more often so the busier the machine is; that portions
+        // are the whole otherwise, `pep::handover` tests in virtual time.
+        assert!((15.0..=20.6).contains(&rate), "{rate} Mbit/s");
         assert!(moved.iter().all(|moved| *moved > 6.0), "{moved:?} Mbit/s");
     });
     hub.end();
