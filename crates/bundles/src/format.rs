@@ -18,7 +18,7 @@ use thiserror::Error;
 
 use super::endpoint::{Endpoint, EndpointError, Node};
 use super::file_name::FileName;
-use super::report::ReportRequest;
+use super::report_request::ReportRequest;
 
 /// From 1970 to the beginning of DTN time, 2000-01-01 (RFC 9171 §4.2.6), in milliseconds.
 pub(super) const DTN_EPOCH: u64 = 946_684_800_000;

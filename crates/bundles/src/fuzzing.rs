@@ -1,9 +1,8 @@
 //! Peers that say anything, for the fuzzer.
 
-use pep::fuzzing::bounded;
-
 use core::time::Duration;
 
+use pep::fuzzing::bounded;
 use units::{Instant, Machine};
 
 use super::tcpcl::{Role, Session, SessionConfig, SessionEvent};

@@ -19,6 +19,7 @@ mod format;
 pub mod fuzzing;
 mod parts;
 mod report;
+mod report_request;
 pub mod tcpcl;
 #[cfg(test)]
 mod tests;
@@ -32,4 +33,5 @@ pub use endpoint::{Endpoint, EndpointError, Node, NodeError};
 pub use file_name::FileName;
 pub use format::{BundleId, Fragment, NewBundle, Purpose, Summary, Unreadable, forwarded, read};
 pub use parts::{Joiner, MOST_PARTS, PartsError, parts};
-pub use report::{Happening, Report, ReportRequest, read_report, report};
+pub use report::{Report, read_report, report};
+pub use report_request::{Happening, ReportRequest};

@@ -12,59 +12,7 @@ use hardy_bpv7::status_report::{
 
 use super::endpoint::{Endpoint, Node};
 use super::format::{BundleId, DTN_EPOCH, NewBundle, Purpose, Summary};
-
-/// What can happen to a bundle that is worth a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happening {
-    /// This node has stored it.
-    Received,
-    /// The next node has stored it.
-    Forwarded,
-    /// It was delivered here.
-    Delivered,
-    /// Its lifetime was over.
-    Expired,
-}
-
-impl fmt::Display for Happening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Received => "received",
-            Self::Forwarded => "forwarded",
-            Self::Delivered => "delivered",
-            Self::Expired => "expired",
-        })
-    }
-}
-
-/// Which reports a bundle asks for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReportRequest {
-    /// Whom they are for.
-    pub to: Endpoint,
-    /// When the bundle is received.
-    pub received: bool,
-    /// When it is forwarded.
-    pub forwarded: bool,
-    /// When it is delivered.
-    pub delivered: bool,
-    /// When it is deleted.
-    pub deleted: bool,
-    /// Whether they are to say when that was.
-    pub time: bool,
-}
-
-impl ReportRequest {
-    /// Whether a report is asked for when this happens.
-    pub fn asks(&self, happening: Happening) -> bool {
-        match happening {
-            Happening::Received => self.received,
-            Happening::Forwarded => self.forwarded,
-            Happening::Delivered => self.delivered,
-            Happening::Expired => self.deleted,
-        }
-    }
-}
+use super::report_request::{Happening, ReportRequest};
 
 /// A report of another node, about one thing that happened to a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use std::mem;
 
+use pep::inbox::Inbox;
+
 use super::decoder::MOST_WORK;
 use super::{Decoder, Encoder, Malformed};
-use pep::inbox::Inbox;
 
 /// How much is read at once, in bytes.
 const READ: usize = 4 << 10;

@@ -1,41 +1,17 @@
 //! The receiving side of a direction.
 
-use thiserror::Error;
+use pep::cost;
 use zstd_safe::{InBuffer, OutBuffer};
 
+use super::malformed::Malformed;
 use super::pool::PooledContext;
 use super::{DecoderPool, FRAME, REST, RUN, SMALL_FRAME};
-use pep::cost;
 
 /// The work after which a call that has nothing to return yet ends, in [units](Decoder::work): a quarter of
 /// a millisecond.
 pub(super) const MOST_WORK: u64 = 250_000;
 /// Work per byte that comes: the tables of a small block take longer than its data.
 const PER_BYTE: u64 = 16;
-
-/// Why a direction cannot be read any further.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Malformed {
-    /// There is no such segment.
-    #[error("there is no segment of type {kind}")]
-    Kind {
-        /// Its first byte.
-        kind: u8,
-    },
-    /// A frame that is not zstd's, or wants a larger window.
-    #[error("a compressed segment is malformed")]
-    Frame,
-    /// More compressed segments at a time than were agreed on.
-    #[error("{open} directions are decompressed already")]
-    TooMany {
-        /// How many.
-        open: usize,
-    },
-    /// The direction ends within a segment.
-    #[error("the data ends within a segment")]
-    Truncated,
-}
 
 /// Reads a direction's data from segments.
 ///

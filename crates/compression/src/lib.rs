@@ -21,14 +21,16 @@ mod encoder;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod look;
+mod malformed;
 mod pool;
 mod slots;
 #[cfg(test)]
 mod tests;
 
 pub use coded::{Coded, Got, Volume};
-pub use decoder::{Decoder, Malformed};
+pub use decoder::Decoder;
 pub use encoder::Encoder;
+pub use malformed::Malformed;
 pub use pool::DecoderPool;
 pub use slots::{Slot, Slots};
 

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use zstd_safe::{DCtx, DParameter, ResetDirective};
 
-use super::{Malformed, Slot, Slots, WINDOW, dictionary};
+use super::malformed::Malformed;
+use super::{Slot, Slots, WINDOW, dictionary};
 
 /// Contexts kept for the next frame: those of one direction whose frames follow each other, and one more.
 const SPARE: usize = 2;

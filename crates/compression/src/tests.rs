@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
+use pep::cost;
 use proptest::prelude::*;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::coded::Got;
 use super::*;
-use pep::cost;
 
 fn encoder() -> Encoder {
     Encoder::new(Slots::new(8)).with_dictionary(true)

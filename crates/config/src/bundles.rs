@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use units::ByteCount;
-
-use super::TlsFiles;
-use super::intercept::serves;
 use bundles::AgentConfig;
 use pep::traffic::Prefix;
+use units::ByteCount;
+
+use super::intercept::serves;
+use super::tls_files::TlsFiles;
 
 /// The service of files in the inbox, for nodes of the scheme `ipn` and of `dtn`.
 pub const FILE_SERVICES: [&str; 2] = ["1000", "files"];

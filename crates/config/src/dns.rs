@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::TlsFiles;
-use super::intercept::serves;
 use names::NamesConfig;
 use pep::traffic::Prefix;
+
+use super::intercept::serves;
+use super::tls_files::TlsFiles;
 
 /// The names of a terminal's clients. Section `[dns]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::hub::TlsFiles;
 use http_cache::CacheConfig;
+
+use super::tls_files::TlsFiles;
 
 /// Cleartext HTTP of a terminal's clients. Section `[http]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

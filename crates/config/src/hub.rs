@@ -16,10 +16,11 @@ use units::{ByteCount, UnixTime};
 use super::bundles::BundlesConfig;
 use super::dns::HubDnsConfig;
 use super::http::HubHttpConfig;
+use super::hub_address::HubAddress;
 use super::intercept::{InterceptConfig, TunnelConfig};
 use super::link::LinkConfig;
 use super::operation::OperationConfig;
-use super::terminal::HubAddress;
+use super::tls_files::TlsFiles;
 
 /// Configuration of a hub.
 #[derive(Debug, Clone)]
@@ -176,13 +177,4 @@ pub struct EtcdLogin {
 impl EtcdConfig {
     /// The usual prefix.
     pub const PREFIX: &str = "/skyhop/terminals/";
-}
-
-/// A certificate, and the key that belongs to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// PEM: the certificate, then those that lead from it to its authority.
-    pub certificate: PathBuf,
-    /// PEM: the private key.
-    pub key: PathBuf,
 }

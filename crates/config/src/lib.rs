@@ -7,20 +7,23 @@ mod bundles;
 mod dns;
 mod http;
 mod hub;
+mod hub_address;
 mod intercept;
 mod link;
 mod log;
 mod operation;
 mod solo;
 mod terminal;
+mod tls_files;
 
 pub use self::bundles::{BundlesConfig, BundlesTls, FILE_SERVICES, Reach};
 pub use self::dns::{DnsConfig, HubDnsConfig, SecureDns};
 pub use self::http::{HttpConfig, HubCacheConfig, HubHttpConfig, SiteConfig};
 pub use self::hub::{
-    EtcdConfig, EtcdLogin, EtcdTls, HubConfig, PermitDefaults, TlsFiles, aggregates, link_rates,
+    EtcdConfig, EtcdLogin, EtcdTls, HubConfig, PermitDefaults, aggregates, link_rates,
     memory_limits, quotas,
 };
+pub use self::hub_address::{HubAddress, TcpAddress};
 pub use self::intercept::{
     Answer, InterceptConfig, Names, ProxyConfig, TunnelConfig, TunnelDevice,
 };
@@ -28,5 +31,6 @@ pub use self::link::LinkConfig;
 pub use self::log::{LogFilter, LogFilterError};
 pub use self::operation::{ControlPath, DlepConfig, MetricsConfig, Modem, OperationConfig};
 pub use self::solo::{SideConfig, SoloConfig, StackConfig};
-pub use self::terminal::{HubAddress, KnownHub, TcpAddress, TerminalConfig};
+pub use self::terminal::{KnownHub, TerminalConfig};
+pub use self::tls_files::TlsFiles;
 pub use pep::routes::PermittedTerminal;

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pep::traffic::Prefix;
 use units::{BitRate, ByteCount};
 
 use super::log::LogFilter;
-use pep::traffic::Prefix;
 
 /// Operational settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pep::traffic::Policy;
 use units::{BitRate, ByteCount};
 
 use super::intercept::{InterceptConfig, ProxyConfig, TunnelConfig};
 use super::operation::OperationConfig;
-use pep::traffic::Policy;
 
 /// Configuration of a solo gateway. At least one of `intercept`, `proxy` and the stack's interfaces
 /// is set.

@@ -1,10 +1,9 @@
 //! A client and a server that say anything, for the fuzzer.
 
-use pep::fuzzing::bounded;
-
 use core::time::Duration;
 use std::net::IpAddr;
 
+use pep::fuzzing::bounded;
 use units::{ByteCount, Instant, UnixTime};
 
 use super::{

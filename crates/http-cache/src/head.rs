@@ -1,9 +1,9 @@
 //! Heads of requests and responses, and where their bodies end (RFC 9112).
 
 use httparse::{EMPTY_HEADER, Status};
+use pep::cost;
 
 use super::fields::Fields;
-use pep::cost;
 
 /// The longest head that is read, in bytes; and the most fields.
 pub const LONGEST_HEAD: usize = 64 << 10;

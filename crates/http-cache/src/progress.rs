@@ -1,7 +1,8 @@
 //! When to parse a head that arrives in pieces.
 
-use super::head::LONGEST_HEAD;
 use pep::cost;
+
+use super::head::LONGEST_HEAD;
 
 /// Bytes that are parsed in vain before a piece no longer causes an attempt by itself: those of usual
 /// heads in many pieces.

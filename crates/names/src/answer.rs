@@ -6,39 +6,14 @@ use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode}
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 use hickory_proto::rr::{RData, Record};
 
-use super::question::{HEADER, PAYLOAD, Question, read_reply, wire_name};
+use super::message::{HEADER, PAYLOAD, error};
+use super::question::{Question, read_reply, wire_name};
 
 /// TTL of stale records, in seconds (RFC 8767 §4).
 const STALE_TTL: u32 = 30;
 /// Extended DNS Error: the answer is stale (RFC 8914 §4.4).
 const EDE_STALE: [u8; 2] = [0, 3];
 const EDE: EdnsCode = EdnsCode::Unknown(15);
-
-/// What to do with a message that is no question for a resolver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unanswerable {
-    /// Ignore it: an answer, or shorter than a header.
-    Nothing,
-    /// A request that only the server it is meant for can answer: an update, a transfer, a question
-    /// without recursion, a signed one.
-    Foreign,
-    /// Answer with this.
-    Answer(Vec<u8>),
-}
-
-impl Unanswerable {
-    /// The message cannot be read (RFC 1035 §4.1.1, FORMERR).
-    pub(super) fn malformed(header: &[u8; HEADER]) -> Self {
-        Self::Answer(error(header, ResponseCode::FormErr, None, None))
-    }
-
-    /// The client speaks a later version of EDNS (RFC 6891 §6.1.3).
-    pub(super) fn version(header: &[u8; HEADER], query: &Query) -> Self {
-        let mut edns = Edns::new();
-        edns.set_max_payload(PAYLOAD);
-        Self::Answer(error(header, ResponseCode::BADVERS, Some(query), Some(edns)))
-    }
-}
 
 /// The answer to a request that is not served here: REFUSED, or NOTIMP for another operation than a
 /// question.
@@ -48,21 +23,6 @@ pub fn failure(request: &[u8]) -> Option<Vec<u8>> {
     let code = if is_question { ResponseCode::Refused } else { ResponseCode::NotImp };
     let asked = Message::from_vec(request).map(|message| message.queries).unwrap_or_default();
     (header[2] & 0b1000_0000 == 0).then(|| error(header, code, asked.first(), None))
-}
-
-fn error(
-    header: &[u8; HEADER],
-    code: ResponseCode,
-    query: Option<&Query>,
-    edns: Option<Edns>,
-) -> Vec<u8> {
-    let opcode = OpCode::from_u8((header[2] >> 3) & 0xf);
-    let mut message = Message::error_msg(u16::from_be_bytes([header[0], header[1]]), opcode, code);
-    message.metadata.recursion_desired = header[2] & 1 != 0;
-    message.metadata.recursion_available = true;
-    message.add_queries(query.cloned());
-    message.edns = edns;
-    message.to_vec().unwrap_or_default()
 }
 
 /// How old the records of an answer are.

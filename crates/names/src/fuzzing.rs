@@ -1,13 +1,12 @@
 //! A client, a hub and a server that say anything, for the fuzzer.
 
-use pep::fuzzing::bounded;
-
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
+use pep::fuzzing::bounded;
 use units::{ByteCount, Instant, Machine};
 
-use super::question::HEADER;
+use super::message::HEADER;
 use super::{
     ATTEMPTS, Asked, CacheLimits, Lookup, LookupStep, NamesConfig, Output, PoolConfig, Resolver,
 };

@@ -24,17 +24,19 @@ pub mod doh;
 pub mod fuzzing;
 mod lifetime;
 mod lookup;
+mod message;
 mod pool;
 mod question;
 mod resolver;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Unanswerable, failure};
+pub use answer::failure;
 pub use cache::CacheLimits;
 pub use lookup::{
     ATTEMPTS, Lookup, LookupError, LookupStep, LookupWake, addresses_in, question_for,
 };
+pub use message::Unanswerable;
 pub use pool::{Pool, PoolConfig};
 pub use question::{Domain, DomainError, Kind, Question};
 pub use resolver::{

@@ -10,13 +10,14 @@ use core::time::Duration;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
+use pep::traffic::Version;
 use slacp::HostName;
 use thiserror::Error;
 use units::{Instant, Machine};
 
 use super::answer::Reply;
-use super::question::{HEADER, PAYLOAD, Question, read_reply};
-use pep::traffic::Version;
+use super::message::{HEADER, PAYLOAD};
+use super::question::{Question, read_reply};
 
 /// How often a question is asked at most.
 pub const ATTEMPTS: usize = 4;

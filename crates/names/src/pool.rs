@@ -11,10 +11,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use pep::traffic::{Prefix, Version};
 use slacp::HostName;
 use units::Instant;
-
-use pep::traffic::{Prefix, Version};
 
 /// The most names that have addresses at a time: about 8 MB.
 const MOST_NAMES: u32 = 32_768;

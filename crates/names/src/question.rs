@@ -5,15 +5,11 @@ use core::str::FromStr;
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{DNSClass, Name, RecordType};
+use pep::cost;
 use thiserror::Error;
 
-use super::answer::Unanswerable;
-use pep::cost;
+use super::message::{HEADER, PAYLOAD, Unanswerable};
 
-/// Size of a message's header, in bytes (RFC 1035 §4.1.1).
-pub(super) const HEADER: usize = 12;
-/// The largest UDP payload that is not fragmented on common paths (DNS flag day 2020), in bytes.
-pub(super) const PAYLOAD: u16 = 1232;
 /// The largest answer over UDP to a client without EDNS, in bytes (RFC 1035 §4.2.1).
 const USUAL_PAYLOAD: u16 = 512;
 

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use hickory_proto::op::Message;
 use hickory_proto::rr::RData;
 use hickory_proto::rr::rdata::{A, AAAA};
+use pep::traffic::Version;
 use shaping::Bucket;
 use slacp::HostName;
 use units::{ByteCount, Instant, Machine, earliest_timer};
@@ -26,7 +27,6 @@ use super::cache::{Cache, CacheLimits, Entry};
 use super::lifetime;
 use super::pool::{Pool, PoolConfig};
 use super::question::{Domain, Key, Kind, Question, may_be_opened_by};
-use pep::traffic::Version;
 
 /// How long a client waits before it gets a stale answer (RFC 8767 §5, client response timer).
 const PATIENCE: Duration = Duration::from_millis(1800);

@@ -3,13 +3,13 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use pep::cost;
+use pep::inbox::Inbox;
 use thiserror::Error;
 use units::{Instant, Machine, earliest_timer};
 
 use super::message::{CONTACT, ContactHeader, Message, MessageError, TermReason};
 use crate::Node;
-use pep::cost;
-use pep::inbox::Inbox;
 
 /// What we offer: the longest time between messages, in seconds.
 pub const KEEPALIVE: u16 = 30;

@@ -1,10 +1,10 @@
 use core::time::Duration;
 
+use pep::cost;
 use proptest::prelude::*;
 use units::{Instant, Machine};
 
 use super::*;
-use pep::cost;
 
 const LARGEST: u64 = 300_000;
 

@@ -1,0 +1,12 @@
+//! Files for TLS.
+
+use std::path::PathBuf;
+
+/// A certificate, and the key that belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// PEM: the certificate, then those that lead from it to its authority.
+    pub certificate: PathBuf,
+    /// PEM: the private key.
+    pub key: PathBuf,
+}
