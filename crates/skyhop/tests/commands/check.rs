@@ -126,6 +126,19 @@ fn a_configuration_is_checked_as_at_a_start_and_without_its_key_on_request() {
 }
 
 #[test]
+fn a_key_that_has_no_effect_is_a_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("solo.toml");
+    fs::write(&path, "[intercept]\ninterfaces = [\"lan0\"]\n[wan]\ninitial_window = 20\n").unwrap();
+    let (code, found) = results(&[&path], &[]);
+    assert_eq!((code, &found[0]["valid"]), (Some(0), &true.into()));
+    let warning = found[0]["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("solo.toml:4: wan.initial_window has no effect"), "{warning}");
+    let said = text(&check(&[]).arg(&path).output().unwrap().stdout);
+    assert_eq!(said.lines().next(), Some(warning));
+}
+
+#[test]
 fn schemas_are_printed_and_written_as_they_are_in_the_repository() {
     let directory = tempfile::tempdir().unwrap();
     let written = directory.path().join("schemas");
