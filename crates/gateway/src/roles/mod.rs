@@ -142,6 +142,9 @@ async fn serve(
             event = service.next() => {
                 now = clock::now();
                 service.handle(now, ops, event)?;
+                // A connection counts as soon as its task runs: before the next one is admitted, or
+                // one client's burst takes what is kept for others.
+                tokio::task::yield_now().await;
             }
         }
         serving = service.set_interception(now, ops)?;
