@@ -80,11 +80,11 @@ fn with_writers(count: u64) -> Streams {
     let limits = Limits::new(1 << 40, MEMORY, count as u32);
     let mut streams = Streams::new(0, limits, limits, 10, MAX_CLASSES, 1500);
     streams.set_unsent_limit(10);
-    let destination = SocketAddr::from(([192, 0, 2, 1], 80)).into();
+    let destination = SocketAddr::from(([192, 0, 2, 1], 80));
     for number in 0..count {
         let id = StreamId(2 * number + 1);
         let source = SocketAddr::from(([10, 1, (number >> 8) as u8, number as u8], 80));
-        let open = Open { destination, source, dscp: None };
+        let open = Open { destination: destination.into(), source, dscp: None };
         streams.on_open(Instant::ZERO, id, 10, 10, open).unwrap();
         assert_eq!(streams.write(id, &[7; 100]), Ok(10));
     }
