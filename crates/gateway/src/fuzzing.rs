@@ -22,6 +22,7 @@ use crate::operate::accounts::Accounts;
 use crate::operate::control::{
     Answer, BundleOffer, BundleRequest, Request, from_base64, read, write,
 };
+use crate::services::enrolment::etcd::answer::read_whole_and_watched;
 use crate::services::enrolment::token::Token;
 use crate::services::rotation::check_file;
 
@@ -78,6 +79,17 @@ pub fn tcp_frames(bytes: &[u8]) {
         assert_eq!(whole, in_pieces, "pieces make no difference");
         assert!(whole.iter().map(|datagram| 2 + datagram.len()).sum::<usize>() <= said.len());
     });
+}
+
+/// What a member of etcd answers, to a hub that reads all permits and to one that watches them; the first byte
+/// selects how it is cut into pieces.
+///
+/// # Panics
+/// On a bug in this crate.
+pub fn etcd(bytes: &[u8]) {
+    let Some((piece, said)) = bytes.split_first() else { return };
+    // Each way to cut it up searches, stores and moves a byte at most once.
+    bounded(said, (0, 6), || read_whole_and_watched(said, usize::from(*piece) + 1));
 }
 
 /// Bytes that arrive in pieces of this size, at once.

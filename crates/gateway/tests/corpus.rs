@@ -21,3 +21,8 @@ fn the_corpus_of_datagrams_over_tcp_is_harmless() {
 fn the_corpus_of_the_control_socket_is_harmless() {
     replay("control", gateway::fuzzing::control);
 }
+
+#[test]
+fn the_corpus_of_etcd_s_answers_is_harmless() {
+    replay("etcd", gateway::fuzzing::etcd);
+}

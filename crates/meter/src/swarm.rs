@@ -30,6 +30,7 @@ use self::member::{Member, News, Stage};
 pub use self::process::ProcessFigures;
 use self::process::{Gauge, Used};
 use crate::amount::Amount;
+use crate::stop::Stop;
 
 /// How long terminals may take to tell the hub that they leave: three messages within 150 ms.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -57,6 +58,8 @@ pub struct SwarmOptions {
     pub limit: Duration,
     /// Process id of the hub, if it runs on this machine.
     pub hub_process: Option<u32>,
+    /// Ends it early.
+    pub stop: Stop,
 }
 
 /// Downloads of some terminals at once.
@@ -177,13 +180,16 @@ async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
     watched.setup(begin, begin + options.over + options.limit).await;
     let setup = gauge.as_mut().map(Gauge::lap);
     let moving = Instant::now();
-    // Nobody waits for it if every terminal has failed.
-    let _ = stage.send(Stage::Traffic);
-    watched.traffic(moving + options.limit).await;
+    if !options.stop.is_stopped() {
+        // Nobody waits for it if every terminal has failed.
+        let _ = stage.send(Stage::Traffic);
+        watched.traffic(moving + options.limit).await;
+    }
     let traffic = gauge.as_mut().map(Gauge::lap);
     let lost = watched.lost;
     let _ = stage.send(Stage::End);
     let _ = timeout_at(Instant::now() + LEAVING, members.join_all()).await;
+    watched.take_rest();
     let overflows = all.iter().map(|member| member.overflows()).sum();
     let mut report = watched.report(lost, overflows);
     let moved = report.traffic.as_ref().map_or(0, |traffic| traffic.moved_bytes);
@@ -220,7 +226,7 @@ impl<'a> Watched<'a> {
     /// Waits until all sessions are up, or for the time limit.
     async fn setup(&mut self, begin: Instant, limit: Instant) {
         while self.setups.len() < self.options.terminals as usize {
-            let Ok(Some(news)) = timeout_at(limit, self.news.recv()).await else { return };
+            let Some(news) = self.next(limit).await else { return };
             if let News::Up(_) = news {
                 self.all_up = begin.elapsed();
             }
@@ -232,8 +238,24 @@ impl<'a> Watched<'a> {
     async fn traffic(&mut self, limit: Instant) {
         let flows = self.options.traffic.as_ref().map_or(0, |traffic| traffic.terminals);
         while self.flows.len() < flows as usize {
-            let Ok(Some(news)) = timeout_at(limit, self.news.recv()).await else { return };
+            let Some(news) = self.next(limit).await else { return };
             self.take(news);
+        }
+    }
+
+    /// The next news; none after the time limit, or if the swarm is stopped.
+    async fn next(&mut self, limit: Instant) -> Option<News> {
+        let left = limit.saturating_duration_since(Instant::now());
+        self.options.stop.limited(left, self.news.recv()).await.ok().flatten()
+    }
+
+    /// What terminals have told at the end: the downloads that it cut off.
+    fn take_rest(&mut self) {
+        while let Ok(news) = self.news.try_recv() {
+            self.take(news);
+        }
+        if self.options.stop.is_stopped() {
+            self.fail("interrupted".to_owned());
         }
     }
 

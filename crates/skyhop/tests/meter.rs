@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -236,7 +238,7 @@ impl Hub {
         let serving = lines.find(|line| line.contains("terminals on UDP")).expect("it serves");
         let address = serving.rsplit(' ').next().unwrap().to_owned();
         // What it logs later must not block it.
-        std::thread::spawn(move || lines.for_each(drop));
+        thread::spawn(move || lines.for_each(drop));
         Self { child, address, key, folder }
     }
 
@@ -292,6 +294,38 @@ fn a_swarm_comes_up_and_its_busy_terminals_get_verified_data() {
         assert!(up > 0 && peak >= up, "{report}");
         assert!(report["hub"]["cpu_seconds_per_gigabyte"].is_f64(), "{report}");
     }
+}
+
+#[test]
+fn a_swarm_that_is_interrupted_reports_what_it_has() {
+    let server = Server::start();
+    let print = format!("swarm {SWARM} --print-hub-config --server {}", server.address);
+    let hub = Hub::with("20 Mbit/s", &text(&meter(&words(&print))));
+    let traffic = format!("{SWARM} --server {} --busy 2 --time 1min --json", server.address);
+    let mut command = skyhop();
+    command.args(["meter", "swarm", &hub.address, "--hub-key", &hub.key]).args(words(&traffic));
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let moved = |account: &Value| {
+        account["classes"].as_object().is_some_and(|classes| {
+            classes.values().any(|class| class["bytes_to"].as_u64() > Some(1_000_000))
+        })
+    };
+    let began = Instant::now();
+    while !hub.accounts().iter().any(moved) {
+        assert!(began.elapsed() < Duration::from_secs(30), "nothing is moved");
+        thread::sleep(Duration::from_millis(50));
+    }
+    kill(Pid::from_raw(running.id() as i32), Signal::SIGINT).unwrap();
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&report["up"], &report["traffic"]["complete"]),
+        (&60.into(), &0.into()),
+        "{report}"
+    );
+    assert!(report["traffic"]["moved_bytes"].as_u64() > Some(500_000), "{report}");
+    assert!(report["errors"].to_string().contains("interrupted"), "{report}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod class;
 mod fair;
+mod queue;
 mod shares;
 
 use core::time::Duration;
@@ -19,6 +20,7 @@ use shares::Shares;
 pub use class::{ClassConfig, ClassRates};
 pub(crate) use class::{MAX_CLASSES, control_dscp};
 pub(crate) use fair::FairQueue;
+pub(crate) use queue::{RemovableQueue, Ticket};
 
 /// Maximum guarantee a class may save up: longer than a few packets of others, so that a class
 /// served late still gets its full guarantee.

@@ -13,7 +13,7 @@ use self::flow::{Limits, Pace, RecvCredit, SendCredit};
 use self::milestones::Milestones;
 use self::recv_buffer::{GAP_COST, RecvBuffer, Violation};
 use self::send_buffer::SendBuffer;
-use crate::scheduler::FairQueue;
+use crate::scheduler::{FairQueue, RemovableQueue, Ticket};
 use crate::spare::{ENTRY, Spare as _};
 use crate::wire::frame::Frame;
 use crate::{ClassId, Event, ResetReason, StreamId, StreamStats};
@@ -97,7 +97,7 @@ struct Stream {
     class: ClassId,
     /// Whether the stream is in `Streams::ready` (new data) and in `Streams::retransmit`.
     ready: bool,
-    retransmit: bool,
+    retransmit: Option<Ticket>,
     /// Bytes retransmitted, and bytes received in packets that FEC restored.
     resent: u64,
     recovered: u64,
@@ -129,7 +129,7 @@ impl Stream {
             departure: None,
             class: ClassId::DEFAULT,
             ready: false,
-            retransmit: false,
+            retransmit: None,
             resent: 0,
             recovered: 0,
         }
@@ -233,11 +233,17 @@ pub(crate) struct Streams {
     gaps: usize,
     /// Frames that must arrive; sent before any stream data.
     control: VecDeque<Frame<'static>>,
-    retransmit: VecDeque<StreamId>,
+    retransmit: RemovableQueue<StreamId>,
     /// Streams with new data to send, per class.
     ready: Vec<FairQueue<StreamId>>,
     /// Streams whose last write did not fit.
     writers: BTreeSet<StreamId>,
+    /// What a stream could hold when all writers were last looked at, or the least since: its share
+    /// of the memory, and unsent.
+    looked_at: [u64; 2],
+    /// How often a writer was looked at.
+    #[cfg(test)]
+    looks: usize,
     events: VecDeque<Event>,
 }
 
@@ -279,9 +285,12 @@ impl Streams {
             held: 0,
             gaps: 0,
             control: VecDeque::new(),
-            retransmit: VecDeque::new(),
+            retransmit: RemovableQueue::default(),
             ready: (0..classes).map(|_| FairQueue::new(mtu.max(SPARSE))).collect(),
             writers: BTreeSet::new(),
+            looked_at: [0; 2],
+            #[cfg(test)]
+            looks: 0,
             events: VecDeque::new(),
         }
     }
@@ -416,9 +425,7 @@ impl Streams {
         self.openings.replace(stream.client, stream.opening, Usage::default());
         self.writers.remove(&id);
         self.ready[usize::from(stream.class.0)].remove(id);
-        if stream.retransmit {
-            self.retransmit.retain(|other| *other != id);
-        }
+        self.retransmit.remove(stream.retransmit);
         Some(stream)
     }
 

@@ -18,7 +18,7 @@ pub(crate) type PermitTexts = BTreeMap<String, String>;
 
 /// The longest permit that is read, in bytes, and the most permits.
 const LONGEST: u64 = 64 << 10;
-const MOST: usize = 100_000;
+pub(crate) const MOST: usize = 100_000;
 /// The ending of permits' names.
 const ENDING: &str = "toml";
 

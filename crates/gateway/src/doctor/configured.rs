@@ -90,6 +90,7 @@ fn terminal(config: &TerminalConfig) -> Vec<Finding> {
     findings.extend(modem(&config.link.rate, &config.operation, running.own()));
     findings.extend(running.finding());
     findings.extend(running.own().and_then(intercepted::unanswered));
+    findings.extend(running.own().into_iter().flat_map(running::rates));
     findings.extend(running::hubs(config, &running));
     findings
 }
@@ -120,6 +121,7 @@ fn hub(config: &HubConfig) -> Vec<Finding> {
     findings.extend(modem(&config.link.rate, &config.operation, running.own()));
     findings.extend(running.finding());
     findings.extend(running.own().and_then(intercepted::unanswered));
+    findings.extend(running.own().into_iter().flat_map(running::rates));
     if running.own().is_none() {
         findings.push(port(config.listen));
     }

@@ -7,7 +7,7 @@ use slacp::PublicKey;
 
 use super::{Finding, hub};
 use crate::config::keys::format_public_key;
-use crate::figures::status::{Role, Status};
+use crate::figures::status::{Role, SessionStatus, Status};
 use crate::operate::control::{Answer, Control, Request, default_directories};
 use crate::services::rotation::HubKeys;
 
@@ -117,6 +117,16 @@ pub(super) fn hubs(config: &TerminalConfig, running: &Running) -> Vec<Finding> {
         });
     }
     findings
+}
+
+/// Sessions whose configured or reported rate is more than the link carries.
+pub(super) fn rates(status: &Status) -> Vec<Finding> {
+    let exceeds = |session: &&SessionStatus| {
+        session.overload.is_some() || session.rate_state.as_deref() == Some("tripped")
+    };
+    let mend = "set `rate` to what the link carries, or to \"auto\"";
+    let found = status.sessions.iter().filter(exceeds);
+    found.map(|it| Finding::warn("rate", format!("{}: {}", it.peer, it.verdict), mend)).collect()
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@
 const PAGE: &str = include_str!("../../../../docs/troubleshooting.md");
 
 /// Checks and their sections; all others are about a gateway that does not start.
-const SECTIONS: [(&str, &[&str]); 12] = [
+const SECTIONS: [(&str, &[&str]); 13] = [
     ("the-session-does-not-come-up", &["hub", "route", "running"]),
     ("connections-are-redirected-and-never-answered", &["answers", "bridge"]),
+    ("it-is-up-but-slow", &["rate"]),
     ("packets-of-full-size-do-not-pass-mtu", &["mtu"]),
     ("drops-at-the-modem", &["modem"]),
     ("the-clock-is-wrong", &["clock"]),

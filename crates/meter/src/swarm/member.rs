@@ -127,25 +127,29 @@ impl Member {
         // The stages end with the swarm.
         let _ = stages.wait_for(|stage| *stage >= Stage::Traffic).await.map(drop);
         if let Some(traffic) = traffic.filter(|traffic| self.number < traffic.terminals) {
-            tokio::select! {
-                news = self.download(&traffic) => self.tell(news),
-                _ = stages.wait_for(|stage| *stage == Stage::End) => {}
-            }
+            self.tell(self.download(&traffic, &mut stages).await);
         }
         let _ = stages.wait_for(|stage| *stage == Stage::End).await.map(drop);
         self.leave().await;
     }
 
-    async fn download(&self, traffic: &Traffic) -> News {
+    /// Downloads until all has come, or the swarm ends.
+    async fn download(&self, traffic: &Traffic, stages: &mut watch::Receiver<Stage>) -> News {
         let (start, mut moved) = (Instant::now(), 0);
         let key = flow_key(traffic.key, self.number.into());
         let work = Work::Download { amount: traffic.amount, cap: None };
         let request = Request { key, sockets: SocketOptions::default(), work };
         let error = match self.open(traffic.server) {
-            Ok(mut stream) => download::whole(&mut stream, &request, &mut moved).await.err(),
+            Ok(mut stream) => tokio::select! {
+                whole = download::whole(&mut stream, &request, &mut moved) => {
+                    whole.err().map(|error| error.to_string())
+                }
+                _ = stages.wait_for(|stage| *stage == Stage::End) => {
+                    Some("a download was cut off by the end".to_owned())
+                }
+            },
             Err(error) => return self.no_flow(&error.to_string()),
         };
-        let error = error.map(|error| error.to_string());
         News::Flow { moved, total: start.elapsed(), error }
     }
 

@@ -1,7 +1,10 @@
-//! A node for bundles, without TLS, sends messages of one byte as fast as its link lets it.
+//! A node for bundles, without TLS, sends messages of one byte. It is a host on the hub's own LAN: over the link its
+//! bytes would wait in the same queue as an honest terminal's, whatever the hub does.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use lab::{Node, find_netns};
 
@@ -22,20 +25,24 @@ const PORT: u16 = 4556;
 const CONTACT: [u8; 6] = *b"dtn!\x04\0";
 const NODE: &[u8] = b"ipn:9.0";
 const KEEPALIVE: u8 = 4;
+/// Messages written at once, and how often: 50 Mbit/s, as much as the link of the other cases carries.
+const AT_ONCE: usize = 6250;
+const EVERY: Duration = Duration::from_millis(1);
 
 fn attack(_: &Keys, attack: &Attack) {
     let hub = SocketAddr::from((Node::Hub.address4(), PORT));
-    let node = Node::terminal(2).expect("there are two");
     let connect = || TcpStream::connect(hub).expect("the hub listens");
-    let mut socket = find_netns(node).expect("a lab").run(connect);
+    let mut socket = find_netns(Node::Server).expect("a lab").run(connect);
     let mut begin = [&CONTACT[..], &[7, 0, 30]].concat();
     begin.extend([[0, 0, 0, 0, 0, 1, 0, 0]; 2].concat());
     begin.extend([0, NODE.len() as u8]);
     begin.extend(NODE);
     begin.extend([0; 4]);
     socket.write_all(&begin).expect("it is taken");
-    let bytes = [KEEPALIVE; 1 << 14];
-    while attack.sent(bytes.len()) {
-        socket.write_all(&bytes).expect("the session goes on");
+    let mut next = Instant::now();
+    while attack.sent(AT_ONCE) {
+        socket.write_all(&[KEEPALIVE; AT_ONCE]).expect("the session goes on");
+        next += EVERY;
+        thread::sleep(next.saturating_duration_since(Instant::now()));
     }
 }

@@ -67,6 +67,11 @@ impl Attack {
         !self.ends.load(Ordering::Relaxed)
     }
 
+    /// Ends it.
+    pub(crate) fn end(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+
     /// Waits for the end.
     pub(crate) fn wait(&self) {
         while self.sent(0) {
@@ -135,7 +140,7 @@ impl Scene {
 }
 
 /// Writes a certificate and its key.
-fn certify(folder: &Path) -> io::Result<()> {
+pub(crate) fn certify(folder: &Path) -> io::Result<()> {
     let made = rcgen::generate_simple_self_signed(["hub".to_owned()]).expect("a certificate");
     let key = folder.join("key.pem");
     fs::write(folder.join("certificate.pem"), made.cert.pem())?;
@@ -156,7 +161,7 @@ pub(crate) fn measure(case: &Case, times: &Times) -> Figures {
     let (beside, attacked) = thread::scope(|scope| {
         let attacking = scope.spawn(|| (case.attack)(keys, &attack));
         let beside = download.mbit_within(times.beside);
-        attack.ends.store(true, Ordering::Relaxed);
+        attack.end();
         (beside, attacking.join())
     });
     let (seconds, cpu) = (begin.elapsed().as_secs_f64(), scene.cpu() - cpu);

@@ -14,11 +14,19 @@ pub(super) struct StatusArgs {
     /// Print everything as JSON: a list of labs
     #[arg(long)]
     json: bool,
+    /// Print names only, one a line
+    #[arg(long, conflicts_with_all = ["name", "json"])]
+    names: bool,
 }
 
 /// Shows one lab, or all.
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let found = look(&Standings::default())?;
+    if args.names {
+        let names = found.up.iter().map(|lab| format!("{}\n", lab.name()));
+        print(&names.collect::<String>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let labs = match &args.name {
         Some(name) => vec![found.named(name)?],
         None => found.up,

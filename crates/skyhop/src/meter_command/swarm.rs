@@ -10,10 +10,10 @@ use clap::Args;
 use gateway::config::has_aes;
 use gateway::keys::{PublicKey, format_public_key, parse_public_key};
 use meter::swarm::{Traffic, terminal_key};
-use meter::{Amount, SwarmOptions, swarm};
+use meter::{Amount, Stop, SwarmOptions, swarm};
 use units::{BitRate, ByteCount};
 
-use super::{fresh_key, print, resolve, resolve_with, some_bytes, some_rate};
+use super::{fresh_key, print, resolve, resolve_with, some_bytes, some_rate, stop_on_interrupt};
 use crate::progress;
 
 /// Payload of each busy terminal if neither bytes nor a time are given.
@@ -77,7 +77,7 @@ pub(super) fn run(args: &SwarmArgs, runtime: &tokio::runtime::Runtime) -> Result
         print(&hub_config(args.seed, args.terminals, server))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let options = args.options(server)?;
+    let options = args.options(server, stop_on_interrupt(runtime))?;
     let spinner = progress::spinner(format!("{} terminals", args.terminals));
     let report = runtime.block_on(swarm(&options)).context("cannot run the terminals")?;
     spinner.finish_and_clear();
@@ -89,7 +89,7 @@ pub(super) fn run(args: &SwarmArgs, runtime: &tokio::runtime::Runtime) -> Result
 }
 
 impl SwarmArgs {
-    fn options(&self, server: Option<SocketAddr>) -> Result<SwarmOptions> {
+    fn options(&self, server: Option<SocketAddr>, stop: Stop) -> Result<SwarmOptions> {
         let hub = self.hub.as_deref().context("no hub")?;
         let amount = match self.time {
             Some(time) => Amount::Time(time),
@@ -108,6 +108,7 @@ impl SwarmArgs {
             traffic: server.map(|server| Traffic { server, terminals: busy, amount, key }),
             limit: self.limit.saturating_add(self.time.unwrap_or_default()),
             hub_process: self.hub_pid,
+            stop,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -173,6 +174,9 @@ pub(crate) fn inside_an_invitation() {
     hub.end_by(Signal::SIGTERM);
 }
 
+/// Members of etcd for a hub: one is not there, one answers, and one says nothing.
+const MEMBERS: [&str; 3] = ["127.0.0.1:2377", "127.0.0.1:2379", "127.0.0.1:2378"];
+
 /// A running etcd on the hubs' host, with its data in this directory.
 struct Etcd(std::process::Child);
 
@@ -206,6 +210,7 @@ fn two_hubs_share_their_permits_in_etcd() {
 pub(crate) fn inside_etcd() {
     let (mirror, directory) = (Mirror::start(PORT), tempfile::tempdir().unwrap());
     let at = |name: &str| directory.path().join(name);
+    let _silent = find_netns(Node::Hub).unwrap().run(|| TcpListener::bind(MEMBERS[2]).unwrap());
     let start = |number: u16| {
         let name = format!("hub-{number}");
         fs::create_dir_all(at(&name)).unwrap();
@@ -214,10 +219,11 @@ pub(crate) fn inside_etcd() {
             PrivateKey::generate().unwrap().write_file(&at(&name).join("hub.key")).unwrap();
             let text = format!(
                 "private_key_file = \"hub.key\"\nlisten = \"[::]:{}\"\nrate = \"100 Mbit/s\"\n\
-                 control = {:?}\nstate = {:?}\n[etcd]\nmembers = [\"127.0.0.1:2379\"]\n",
+                 control = {:?}\nstate = {:?}\n[etcd]\nmembers = {:?}\n",
                 5900 + number,
                 at(&name).join("control"),
                 at(&name),
+                if number == 0 { &MEMBERS[1..2] } else { &MEMBERS },
             );
             fs::write(&file, text).unwrap();
         }

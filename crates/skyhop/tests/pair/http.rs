@@ -2,7 +2,7 @@
 
 pub(crate) mod gone;
 mod server;
-mod tls;
+pub(crate) mod tls;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -37,7 +37,7 @@ fn resolver() -> SocketAddr {
     (Node::Server.address4(), 53).into()
 }
 
-fn question(name: &str, kind: RecordType) -> Message {
+pub(crate) fn question(name: &str, kind: RecordType) -> Message {
     let mut message = Message::new(0x1234, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
     message.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));

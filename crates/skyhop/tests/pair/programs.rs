@@ -2,11 +2,11 @@
 
 use crate::common::program::{Program, programs};
 use crate::{
-    blocked, bundles, clean_up, clients, code_points, compression, dashboard, devices, directions,
-    dlep, egress, endings, enrol, eyeballs, fail_open, fairness, faults, hostile, http, hubs,
-    links, machines, monitoring, names, one_address, operate, policy, protocols, proxy, quic,
-    rotation, semantics, shares, shown, solo, stack, stalled, takeover, transfer, transparent,
-    tunnel, unread, upgrade, voice, workers,
+    blocked, bundles, clean_up, clients, code_points, compression, crowds, dashboard, devices,
+    directions, dlep, egress, endings, enrol, eyeballs, fail_open, fairness, faults, hostile, http,
+    hubs, links, machines, monitoring, names, one_address, operate, overload, policy, protocols,
+    proxy, quic, rotation, semantics, shares, shown, solo, stack, stalled, takeover, transfer,
+    transparent, tunnel, unread, upgrade, voice, workers,
 };
 
 pub(crate) const PROGRAMS: &[Program] = programs![
@@ -23,6 +23,9 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     code_points::inside_alone,
     code_points::inside_marks,
     compression::inside_streams_are_compressed,
+    crowds::inside_an_upgrade,
+    crowds::inside_names,
+    crowds::inside_sites,
     dashboard::inside_a_download_fades,
     dashboard::inside_a_name_is_a_script,
     devices::inside_a_link_comes_and_goes,
@@ -106,6 +109,7 @@ pub(crate) const PROGRAMS: &[Program] = programs![
     operate::inside_a_terminal_drains,
     operate::inside_a_new_pair_is_examined,
     operate::inside_a_pair_reloads,
+    overload::inside_an_overload,
     policy::inside_policies_decide,
     policy::inside_policies_change,
     policy::inside_datagrams,

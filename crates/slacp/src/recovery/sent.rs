@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use slab::Slab;
 use smallvec::SmallVec;
-use units::Instant;
+use units::{Instant, RangeSet};
 
 use crate::ChannelId;
 use crate::StreamId;
@@ -106,7 +106,6 @@ enum Slot {
 #[derive(Debug)]
 struct Missed {
     sent: Instant,
-    declared: Instant,
     /// Only that of streams; for the rest it is too late.
     cargo: Cargoes,
 }
@@ -137,6 +136,14 @@ pub(crate) struct SentPackets {
     /// small fraction of the memory of the slots beside them.
     left_out: VecDeque<u64>,
     missed: BTreeMap<u64, Missed>,
+    /// When packets were declared lost, in order. Some of them have come since.
+    declared: VecDeque<(Instant, u64)>,
+    /// What the peer has acknowledged, from the first outstanding packet on: each packet is looked at
+    /// once, however often it is acknowledged again.
+    told: RangeSet,
+    /// How many packets were looked at.
+    #[cfg(test)]
+    looks: usize,
     /// Fates of packets that have left `slots`, not yet taken.
     fates: Vec<Fate>,
     /// One more than the largest number acknowledged.
@@ -205,6 +212,8 @@ impl SentPackets {
         self.bytes
             + self.slots.len() * size_of::<Slot>()
             + self.missed.len() * (size_of::<Missed>() + ENTRY)
+            + self.declared.len() * size_of::<(Instant, u64)>()
+            + self.told.count() * ENTRY
     }
 
     /// Frees what is not in use.
@@ -213,6 +222,8 @@ impl SentPackets {
         self.pack_records();
         self.left_out.free_spare();
         self.missed.free_spare();
+        self.declared.free_spare();
+        self.told.free_spare();
         self.fates.free_spare();
     }
 
@@ -294,29 +305,29 @@ impl SentPackets {
         })
     }
 
-    /// Removes the packets that the peer has received. The work is bounded by what is in flight.
+    /// Removes the packets that the peer has received. The work is bounded by the ranges of the
+    /// acknowledgement, and by the packets that it is the first to cover.
     pub(crate) fn acknowledge(&mut self, now: Instant, ack: &Ack) -> Result<Acked, Unsent> {
         let (largest, next) = (ack.largest, self.next_number());
         if largest >= next {
             return Err(Unsent::Ahead { largest, next });
         }
         self.reordering.age(now);
-        self.hear_of(now, ack);
+        let lowest = self.lowest_awaited();
+        let fresh = self.first_told(ack);
+        self.hear_of(now, &fresh);
         let mut acked = Acked::default();
         let restored: Vec<Range<u64>> = ack.restored().collect();
         let restored_from = ack.restored_from();
-        let lowest = self.lowest_awaited();
-        for range in ack.ranges() {
-            if range.end <= lowest {
-                break;
-            }
+        for range in ack.ranges().take_while(|range| range.end > lowest) {
             if let Some(number) = self.left_out_in(&range) {
                 return Err(Unsent::LeftOut { number });
             }
             self.take_missed(&range, &restored, restored_from, &mut acked);
-            let numbers = range.start.max(self.first)..range.end;
-            acked.packets.reserve(numbers.clone().count().min(self.records.len()));
-            for number in numbers {
+        }
+        for range in fresh {
+            acked.packets.reserve((range.end - range.start) as usize);
+            for number in range.clone() {
                 let lost = contains(&restored, number);
                 let Some(packet) = self.take(number, lost) else { continue };
                 if !lost && number >= restored_from {
@@ -330,6 +341,7 @@ impl SentPackets {
                 }
                 acked.packets.push((number, packet));
             }
+            self.told.insert(range);
         }
         if ack.largest >= self.acked_end {
             self.acked_end = ack.largest + 1;
@@ -339,11 +351,21 @@ impl SentPackets {
         Ok(Acked { restored, restored_from, ..acked })
     }
 
+    /// The numbers from the first outstanding one on that no acknowledgement has covered before this
+    /// one, in ranges. They are as in the acknowledgement, the highest first; the parts of a range are
+    /// in ascending order.
+    fn first_told(&self, ack: &Ack) -> Vec<Range<u64>> {
+        let ranges = ack.ranges().take_while(|range| range.end > self.first);
+        let parts = ranges.map(|range| range.start.max(self.first)..range.end);
+        parts.flat_map(|range| self.told.gaps(range)).collect()
+    }
+
     /// Updates the newest packet acknowledged.
-    fn hear_of(&mut self, now: Instant, ack: &Ack) {
-        let mut numbers =
-            ack.ranges().flat_map(|range| (range.start.max(self.first)..range.end).rev());
-        let sent = numbers.find_map(|number| self.sent_at(number));
+    fn hear_of(&mut self, now: Instant, fresh: &[Range<u64>]) {
+        let newest = fresh
+            .iter()
+            .filter_map(|range| range.clone().rev().find_map(|number| self.sent_at(number)));
+        let sent = newest.max();
         if sent > self.newest.map(|(newest, _)| newest) {
             self.newest = sent.map(|sent| (sent, now));
         }
@@ -393,18 +415,29 @@ impl SentPackets {
     /// window after it was sent if at least one later packet has arrived. Acknowledgements of
     /// packets declared lost are awaited for `delay`.
     pub(crate) fn take_lost(&mut self, now: Instant, delay: Duration) -> Vec<(u64, SentPacket)> {
-        self.missed.retain(|_, missed| missed.declared + delay > now);
+        while let Some((_, number)) = self.declared.pop_front_if(|(at, _)| *at + delay <= now) {
+            self.missed.remove(&number);
+        }
         let mut lost = Vec::new();
         for number in self.first..self.acked_end {
+            #[cfg(test)]
+            {
+                self.looks += 1;
+            }
             let Some(packet) = self.record(number) else { continue };
             let sent = packet.time;
             if !self.is_lost(now, number, packet, delay) {
-                continue;
+                match self.recovery {
+                    // Those after it were sent later, and are lost later.
+                    Recovery::Reordering => break,
+                    Recovery::Ordered => continue,
+                }
             }
             if let Some(packet) = self.take(number, true) {
                 let of_stream = |cargo: &&Cargo| matches!(cargo, Cargo::Stream { .. });
                 let cargo = packet.cargo.iter().filter(of_stream).cloned().collect();
-                self.missed.insert(number, Missed { sent, declared: now, cargo });
+                self.missed.insert(number, Missed { sent, cargo });
+                self.declared.push_back((now, number));
                 lost.push((number, packet));
             }
         }
@@ -523,6 +556,10 @@ impl SentPackets {
     }
 
     fn take(&mut self, number: u64, lost: bool) -> Option<SentPacket> {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let slot = self.slots.get_mut(index)?;
         let Slot::Outstanding(record) = slot else { return None };
@@ -542,6 +579,7 @@ impl SentPackets {
             self.slots.pop_front();
             self.first += 1;
         }
+        self.told.remove(0..self.first);
         debug_assert!(self.acked_end <= self.next_number());
         debug_assert!(
             !self.records.is_empty() || self.bytes == 0,

@@ -5,15 +5,17 @@
 //! less than its share never waits behind the others' queues. In RFC 8290 a flow loses that
 //! priority by sending once; here it loses it by using up its quantum.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+
+use super::{RemovableQueue, Ticket};
 
 /// Flows with data, by name.
 #[derive(Debug)]
 pub(crate) struct FairQueue<K> {
     /// Bytes a flow may send per turn.
     quantum: i64,
-    fresh: VecDeque<K>,
-    old: VecDeque<K>,
+    fresh: RemovableQueue<K>,
+    old: RemovableQueue<K>,
     flows: BTreeMap<K, Flow>,
     /// Number of flows with data. Others stay in `old` for one turn, so that a flow does not become
     /// fresh by pausing for a moment.
@@ -27,16 +29,16 @@ struct Flow {
     backlogged: bool,
     /// Whether it has not used up its quantum since it joined.
     sparse: bool,
-    in_fresh: bool,
-    in_old: bool,
+    in_fresh: Option<Ticket>,
+    in_old: Option<Ticket>,
 }
 
 impl<K: Copy + Ord> FairQueue<K> {
     pub(crate) fn new(quantum: usize) -> Self {
         Self {
             quantum: quantum.max(1) as i64,
-            fresh: VecDeque::new(),
-            old: VecDeque::new(),
+            fresh: RemovableQueue::default(),
+            old: RemovableQueue::default(),
             flows: BTreeMap::new(),
             backlogged: 0,
         }
@@ -85,8 +87,8 @@ impl<K: Copy + Ord> FairQueue<K> {
             deficit: self.quantum,
             backlogged: false,
             sparse: true,
-            in_fresh: false,
-            in_old: false,
+            in_fresh: None,
+            in_old: None,
         });
         if flow.backlogged {
             return;
@@ -94,24 +96,23 @@ impl<K: Copy + Ord> FairQueue<K> {
         flow.backlogged = true;
         self.backlogged += 1;
         if flow.sparse {
-            flow.in_fresh = true;
-            self.fresh.push_back(key);
+            flow.in_fresh = Some(self.fresh.push_back(key));
         }
     }
 
     /// The flow whose turn it is, and whether it is sparse ([`Self::is_sparse`]).
     pub(crate) fn front(&mut self) -> Option<(K, bool)> {
         if let Some(key) = self.fresh.front() {
-            return Some((*key, true));
+            return Some((key, true));
         }
-        while let Some(&key) = self.old.front() {
+        while let Some(key) = self.old.front() {
             match self.flows.get_mut(&key) {
                 Some(flow) if flow.backlogged && flow.deficit > 0 => {
                     return Some((key, flow.sparse));
                 }
                 Some(flow) if flow.backlogged => {
                     flow.deficit += self.quantum;
-                    self.old.push_back(key);
+                    flow.in_old = Some(self.old.push_back(key));
                 }
                 Some(_) => _ = self.flows.remove(&key),
                 None => {}
@@ -137,14 +138,13 @@ impl<K: Copy + Ord> FairQueue<K> {
         if !spent && more {
             return;
         }
-        if core::mem::take(&mut flow.in_fresh) {
-            self.fresh.pop_front();
-        } else if flow.in_old && self.old.front() == Some(&key) {
-            flow.in_old = false;
-            self.old.pop_front();
+        if flow.in_fresh.is_some() {
+            self.fresh.remove(flow.in_fresh.take());
+        } else if self.old.front() == Some(key) {
+            self.old.remove(flow.in_old.take());
         }
-        if !core::mem::replace(&mut flow.in_old, true) {
-            self.old.push_back(key);
+        if flow.in_old.is_none() {
+            flow.in_old = Some(self.old.push_back(key));
         }
     }
 
@@ -152,12 +152,8 @@ impl<K: Copy + Ord> FairQueue<K> {
     pub(crate) fn remove(&mut self, key: K) {
         let Some(flow) = self.flows.remove(&key) else { return };
         self.backlogged -= usize::from(flow.backlogged);
-        if flow.in_fresh {
-            self.fresh.retain(|other| *other != key);
-        }
-        if flow.in_old {
-            self.old.retain(|other| *other != key);
-        }
+        self.fresh.remove(flow.in_fresh);
+        self.old.remove(flow.in_old);
     }
 }
 

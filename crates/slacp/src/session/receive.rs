@@ -134,8 +134,8 @@ impl Session {
                 Frame::Mark if restored => {}
                 Frame::Mark => self.receiver.received.marked(now, number),
                 Frame::Ack(ack) => {
-                    // Each acknowledgement scans everything in flight, so only one per packet is
-                    // allowed.
+                    // Each feeds the measurements and the loss detection, so only one per packet
+                    // is allowed.
                     if core::mem::replace(&mut acknowledged, true) {
                         return Err(Broken::TwoAcks);
                     }

@@ -27,25 +27,24 @@ impl Streams {
         let before = stream.send.held();
         stream.send.acknowledged(range, fin);
         self.held -= before - stream.send.held();
-        if stream.retransmit && !stream.send.has_lost() {
-            stream.retransmit = false;
-            self.retransmit.retain(|other| *other != id);
+        if !stream.send.has_lost() {
+            self.retransmit.remove(stream.retransmit.take());
         }
         self.rest(now, id);
         self.depart(now, id);
         self.retire_if_done(id);
+        self.wake_writer(id);
     }
 
     pub(crate) fn on_lost(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
         let Some(stream) = self.map.get_mut(&id) else { return };
         stream.send.lost(range, fin);
-        if stream.send.has_lost() && !stream.retransmit {
-            stream.retransmit = true;
-            if self.ready[usize::from(stream.class.0)].is_sparse(id) {
-                self.retransmit.push_front(id);
-            } else {
-                self.retransmit.push_back(id);
-            }
+        if stream.send.has_lost() && stream.retransmit.is_none() {
+            let goes_first = self.ready[usize::from(stream.class.0)].is_sparse(id);
+            stream.retransmit = Some(match goes_first {
+                true => self.retransmit.push_front(id),
+                false => self.retransmit.push_back(id),
+            });
         }
         self.enqueue(id);
     }
@@ -73,14 +72,27 @@ impl Streams {
         }
     }
 
-    /// Notifies writers that were refused and now have room.
+    /// Notifies writers that were refused and now have room, because others hold less. A writer with
+    /// room for its own sake is notified by what made it. Whatever a peer does, looking at all of them
+    /// takes that what each may hold has grown by an eighth.
     pub(crate) fn wake_writers(&mut self) {
+        let now = [self.share_to_send(), self.unsent_limit];
+        let grown = |(now, then): (&u64, &u64)| *now > then.saturating_add(then / 8);
+        if !now.iter().zip(&self.looked_at).any(grown) {
+            self.looked_at = core::array::from_fn(|at| self.looked_at[at].min(now[at]));
+            return;
+        }
+        self.looked_at = now;
         let waiting: Vec<StreamId> = self.writers.iter().copied().collect();
         waiting.into_iter().for_each(|id| self.wake_writer(id));
     }
 
     /// Not for every byte: only for a quarter of what the stream may hold.
     fn wake_writer(&mut self, id: StreamId) {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
         if !self.writers.contains(&id) {
             return;
         }
@@ -137,7 +149,7 @@ impl Streams {
     /// Number of bytes that wait to be retransmitted; beyond so many, it may be less than all.
     pub(crate) fn lost_up_to(&self, bytes: u64) -> u64 {
         let mut sum = 0;
-        for stream in self.retransmit.iter().filter_map(|id| self.map.get(id)) {
+        for stream in self.retransmit.iter().filter_map(|id| self.map.get(&id)) {
             sum += stream.send.lost_bytes();
             if sum > bytes {
                 break;
@@ -167,7 +179,7 @@ impl Streams {
     /// The next lost piece to retransmit; `room` returns how many data bytes fit after a frame head
     /// of the given length.
     pub(crate) fn next_lost(&mut self, room: impl Fn(usize) -> usize) -> Option<Chunk> {
-        let id = *self.retransmit.front()?;
+        let id = self.retransmit.front()?;
         let stream = self.map.get_mut(&id)?;
         let compact = !self.full_offsets && stream.send.held() <= COMPACT_SPAN;
         let max = room(frame::stream_head(id, stream.send.sent(), compact));
@@ -177,8 +189,7 @@ impl Streams {
         let sparse = self.ready[usize::from(stream.class.0)].is_sparse(id);
         let chunk = stream.send.take_lost(max);
         if !stream.send.has_lost() {
-            stream.retransmit = false;
-            self.retransmit.pop_front();
+            self.retransmit.remove(stream.retransmit.take());
         }
         stream.resent += chunk.as_ref().map_or(0, |(range, _)| range.end - range.start);
         chunk.map(|(range, fin)| Chunk { stream: id, range, fin, sparse, compact })

@@ -75,6 +75,40 @@ fn what_is_read_into_a_stream_is_what_it_has_room_for() {
     assert!(streams.fill(id, read).unwrap().is_some_and(|count| count > 0));
 }
 
+/// Streams that the peer has opened, each with data that waits and a writer that waits for room.
+fn with_writers(count: u64) -> Streams {
+    let limits = Limits::new(1 << 40, MEMORY, count as u32);
+    let mut streams = Streams::new(0, limits, limits, 10, MAX_CLASSES, 1500);
+    streams.set_unsent_limit(10);
+    let destination = SocketAddr::from(([192, 0, 2, 1], 80));
+    for number in 0..count {
+        let id = StreamId(2 * number + 1);
+        let source = SocketAddr::from(([10, 1, (number >> 8) as u8, number as u8], 80));
+        let open = Open { destination: destination.into(), source, dscp: None };
+        streams.on_open(Instant::ZERO, id, 10, 10, open).unwrap();
+        assert_eq!(streams.write(id, &[7; 100]), Ok(10));
+    }
+    streams
+}
+
+#[test]
+fn a_packet_of_resets_looks_at_few_writers() {
+    const WRITERS: u64 = 10_000;
+    let mut streams = with_writers(WRITERS);
+    streams.looks = 0;
+    // As many as fit into a packet.
+    for number in 0..250 {
+        let id = StreamId(2 * number + 1);
+        streams.on_reset(Instant::ZERO, id, ResetReason::Reset, 0).unwrap();
+    }
+    assert!(streams.looks <= 2 * WRITERS as usize, "{}", streams.looks);
+    // Each that can write hears of it, however little others gave back.
+    streams.set_unsent_limit(1000);
+    while streams.poll_event().is_some_and(|event| !matches!(event, Event::Writable(_))) {}
+    let further = core::iter::from_fn(|| streams.poll_event());
+    assert_eq!(further.filter(|event| matches!(event, Event::Writable(_))).count(), 9749);
+}
+
 #[test]
 fn an_opening_that_comes_again_after_its_stream_was_reset_opens_nothing() {
     let mut streams = streams();

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::flight::{Boarding, Flight, Lead, Patience};
 use super::secure::{Secure, Under};
-use super::sites::{HANDSHAKE, Met, Server, Site};
+use super::sites::{HANDSHAKE, Hello, Met, Server, Site};
 use super::upstream::{End, Upstream, session};
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use super::{Shared, refresh};
@@ -162,8 +162,9 @@ impl Conversation {
 
     /// The site that the client asks for, if it is ours.
     async fn hello(&mut self) -> Result<Option<Site>, ResetReason> {
+        let mut hello = Hello::default();
         loop {
-            match self.shared.sites.meet(self.inlet.bytes()) {
+            match self.shared.sites.meet(&mut hello, self.inlet.bytes()) {
                 Met::Site(site) => return Ok(Some(*site)),
                 Met::Incomplete if !self.inlet.ended => {}
                 Met::Incomplete | Met::Other => return Ok(None),

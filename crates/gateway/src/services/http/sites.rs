@@ -2,16 +2,17 @@
 //! server anew, or has the hub do so. Both verify that the server is who it should be.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use config::{HttpConfig, SiteConfig};
+use pep::cost;
 use slacp::ResetReason;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::server::Acceptor;
+use tokio_rustls::rustls::server::{Accepted, Acceptor};
 use tokio_rustls::{TlsAcceptor, TlsConnector, rustls};
 
 use super::secure::{Secure, Under};
@@ -54,6 +55,31 @@ pub(super) struct Server {
     pub(super) distrusted: Arc<Mutex<Occasions>>,
 }
 
+/// A ClientHello that comes in any number of pieces and records. No byte is read twice, however small the pieces
+/// are.
+#[derive(Default)]
+pub(super) struct Hello {
+    acceptor: Acceptor,
+    /// Bytes read.
+    length: usize,
+}
+
+impl Hello {
+    /// The whole of it, if it has come.
+    fn read(&mut self, first: &[u8]) -> io::Result<Option<Accepted>> {
+        let mut rest = &first[self.length..];
+        cost::count(rest.len());
+        self.length = first.len();
+        loop {
+            let accepted = self.acceptor.accept().map_err(|(error, _)| io::Error::other(error))?;
+            if accepted.is_some() || rest.is_empty() {
+                return Ok(accepted);
+            }
+            self.acceptor.read_tls(&mut rest)?;
+        }
+    }
+}
+
 /// What the first bytes of a connection are.
 pub(super) enum Met {
     /// More are needed.
@@ -81,23 +107,12 @@ impl Sites {
         !self.by_host.is_empty() && self.ports.contains(&port)
     }
 
-    /// Reads a ClientHello, which may come in any number of pieces and records.
-    pub(super) fn meet(&self, first: &[u8]) -> Met {
-        let (mut acceptor, mut rest) = (Acceptor::default(), first);
-        let accepted = loop {
-            match acceptor.accept() {
-                Ok(Some(accepted)) => break accepted,
-                Ok(None) if rest.is_empty() => {
-                    let may_come = first.len() < LONGEST_HELLO;
-                    return if may_come { Met::Incomplete } else { Met::Other };
-                }
-                Ok(None) => {}
-                Err(_) => return Met::Other,
-            }
-            let mut reader: &mut dyn Read = &mut rest;
-            if acceptor.read_tls(&mut reader).is_err() {
-                return Met::Other;
-            }
+    /// Looks at all that has come of a connection, which `hello` has perhaps seen a part of.
+    pub(super) fn meet(&self, hello: &mut Hello, first: &[u8]) -> Met {
+        let accepted = match hello.read(first) {
+            Ok(Some(accepted)) => accepted,
+            Ok(None) if first.len() < LONGEST_HELLO => return Met::Incomplete,
+            Ok(None) | Err(_) => return Met::Other,
         };
         let hello = accepted.client_hello();
         let host = hello.server_name().unwrap_or_default().to_ascii_lowercase();
@@ -207,7 +222,7 @@ mod tests {
     }
 
     fn met(sites: &Sites, first: &[u8]) -> &'static str {
-        match sites.meet(first) {
+        match sites.meet(&mut Hello::default(), first) {
             Met::Incomplete => "incomplete",
             Met::Site(site) => {
                 assert_eq!(site.host, HOST);
@@ -247,6 +262,26 @@ mod tests {
     }
 
     #[test]
+    fn a_hello_in_single_bytes_costs_no_more_than_at_once() {
+        let (_folder, sites, authorities) = sites();
+        let ours = hello(&authorities, HOST, &[]);
+        // The longest: its server would be sent all of it.
+        let mut longest = vec![0x16, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc];
+        longest.resize(LONGEST_HELLO, 7);
+        for (first, end) in
+            [(&ours, "site"), (&in_small_records(&ours), "site"), (&longest, "other")]
+        {
+            let mut hello = Hello::default();
+            let (seen, cost) = cost::of(|| {
+                let each = (1..=first.len()).map(|length| sites.meet(&mut hello, &first[..length]));
+                each.filter(|met| !matches!(met, Met::Incomplete)).count()
+            });
+            assert_eq!((seen, cost), (1, first.len() as u64));
+            assert_eq!(met(&sites, first), end);
+        }
+    }
+
+    #[test]
     fn what_is_no_hello_is_others() {
         let (_folder, sites, authorities) = sites();
         for first in [
@@ -264,7 +299,7 @@ mod tests {
             for change in [1, 0x80, 0xff] {
                 let mut hostile = ours.clone();
                 hostile[at] ^= change;
-                let _ = sites.meet(&hostile);
+                let _ = met(&sites, &hostile);
             }
         }
         // A message that is never complete: its length says more than is read.

@@ -19,13 +19,13 @@ use tempfile::TempDir;
 use crate::inside::{connect, listen};
 
 /// A certificate for some hosts, in files.
-pub(super) struct Identity {
+pub(crate) struct Identity {
     made: CertifiedKey<KeyPair>,
     folder: TempDir,
 }
 
 impl Identity {
-    pub(super) fn new(hosts: &[&str]) -> Self {
+    pub(crate) fn new(hosts: &[&str]) -> Self {
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
         let made = rcgen::generate_simple_self_signed(hosts).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@ impl Identity {
         Self { made, folder }
     }
 
-    pub(super) fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -51,7 +51,7 @@ impl Identity {
     }
 
     /// A client that trusts this certificate only.
-    fn client(&self) -> Arc<ClientConfig> {
+    pub(crate) fn client(&self) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate()).unwrap();
         Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
@@ -60,10 +60,10 @@ impl Identity {
 
 /// A server that answers with what it was asked, fresh for 100 s.
 #[derive(Clone, Default)]
-pub(super) struct TlsServer(Arc<Mutex<Vec<String>>>);
+pub(crate) struct TlsServer(Arc<Mutex<Vec<String>>>);
 
 impl TlsServer {
-    pub(super) fn start(port: u16, identity: &Identity) -> Self {
+    pub(crate) fn start(port: u16, identity: &Identity) -> Self {
         let (server, listener, config) = (Self::default(), listen(port), identity.server());
         let serving = server.clone();
         thread::spawn(move || {
@@ -76,7 +76,7 @@ impl TlsServer {
     }
 
     /// Requests that came: method and target.
-    pub(super) fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
@@ -111,12 +111,12 @@ impl TlsServer {
 }
 
 /// What the server answers.
-pub(super) fn answer(asked: &str) -> String {
+pub(crate) fn answer(asked: &str) -> String {
     asked.repeat(if asked.contains("large") { 20_000 } else { 1 })
 }
 
 /// Sends a request to a host, and returns the head and the body of the answer. The connection must end as TLS does.
-pub(super) fn ask(
+pub(crate) fn ask(
     (address, host): (SocketAddr, &str),
     trusted: &Identity,
     request: &str,
@@ -132,7 +132,7 @@ pub(super) fn ask(
 }
 
 /// A site's section of a terminal's file.
-pub(super) fn site(own: &Identity, authorities: &Path, hosts: &str) -> String {
+pub(crate) fn site(own: &Identity, authorities: &Path, hosts: &str) -> String {
     let (certificate, key) = (own.file("certificate"), own.file("key"));
     format!(
         "authorities = {authorities:?}\n[[http.site]]\nhosts = [{hosts}]\ncertificate = {certificate:?}\nkey = {key:?}\n"

@@ -249,3 +249,44 @@ fn a_packet_that_comes_after_all_was_late_or_restored() {
     assert_eq!((acked.packets.len(), acked.were_late), (0, 1));
     assert!(lost(&mut book).is_empty());
 }
+
+#[test]
+fn acknowledgements_of_the_same_packets_look_at_each_once() {
+    const SENT: u64 = 10_000;
+    let mut book = sent(SENT);
+    for end in 2..=SENT {
+        // The first one is never acknowledged, and not lost for a while.
+        let acked = acknowledge(&mut book, &[(1, end)]).unwrap();
+        assert_eq!(acked.packets.len(), 1);
+        book.newest = None;
+        assert!(book.take_lost(at(10), Duration::from_secs(100)).is_empty());
+    }
+    assert!(book.looks as u64 <= 2 * SENT, "{}", book.looks);
+    assert_eq!((book.outstanding(), book.told.count()), (1, 1));
+}
+
+#[test]
+fn packets_that_are_awaited_are_looked_at_when_the_first_is_lost() {
+    const SENT: u64 = 10_000;
+    let (mut book, delay) = (sent(SENT), Duration::from_secs(100));
+    for end in 2..=SENT {
+        acknowledge(&mut book, &[(end - 1, end)]).unwrap();
+        // As if nothing showed that later ones overtook it.
+        book.newest = None;
+        assert!(book.take_lost(at(10), delay).is_empty());
+    }
+    assert!(book.looks as u64 <= 2 * SENT, "{}", book.looks);
+}
+
+#[test]
+fn lost_packets_are_forgotten_after_a_while() {
+    let (mut book, delay) = (SentPackets::default(), Duration::from_millis(100));
+    (0..100).for_each(|_| book.push(Some(SentPacket::bare(at(0)))));
+    acknowledge(&mut book, &[(99, 100)]).unwrap();
+    assert_eq!(book.take_lost(at(10), delay).len(), 97);
+    acknowledge(&mut book, &[(0, 10)]).unwrap();
+    assert_eq!(book.missed.len(), 87);
+    // The rest is lost by now.
+    assert_eq!(book.take_lost(at(111), delay).len(), 2);
+    assert_eq!((book.missed.len(), book.declared.len()), (2, 2));
+}

@@ -1,7 +1,9 @@
-//! Requests to etcd: one connection each, to the first member that answers.
+//! Requests to etcd: one connection each, to the first member that answers. The one that answered last is asked
+//! first, so that members that are silent take time once.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use hyper::client::conn::http1;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,15 +24,15 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::PermitTexts;
+use super::answer::{Kept, LONGEST, Range, parse};
 use crate::config::keys::private_text;
 use crate::hop::tls;
 
 /// Time for a member to answer.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// The longest answer, in bytes, and the longest line of changes.
-pub(super) const LONGEST: usize = 64 << 20;
-/// The longest permit, in bytes.
-const LONGEST_PERMIT: usize = 64 << 10;
+/// The longest answer that says why a member refuses, in bytes, and how much of it is told.
+const LONGEST_REASON: usize = 4096;
+const SHOWN_REASON: usize = 200;
 
 /// A client of etcd. Files with keys and passwords are read for each connection, so that they may be
 /// replaced.
@@ -41,6 +44,8 @@ pub(crate) struct Etcd {
     login: Option<EtcdLogin>,
     /// What etcd has given for the password last. It expires.
     token: Arc<Mutex<Option<String>>>,
+    /// The member that answered last.
+    first: Arc<AtomicUsize>,
 }
 
 /// A connection to a member.
@@ -71,54 +76,16 @@ pub(crate) enum EtcdError {
     Changed,
 }
 
-/// A permit as etcd keeps it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
-    pub(crate) text: String,
-    /// At which revision it was written.
-    revision: i64,
-}
-
 /// All permits at one revision.
 pub(super) struct Snapshot {
     pub(super) revision: i64,
     pub(super) permits: BTreeMap<String, Kept>,
 }
 
-#[derive(Deserialize)]
-pub(super) struct Header {
-    #[serde(default)]
-    pub(super) revision: String,
-}
-
-#[derive(Deserialize)]
-pub(super) struct KeyValue {
-    #[serde(default)]
-    key: String,
-    #[serde(default)]
-    value: String,
-    #[serde(default)]
-    mod_revision: String,
-}
-
-impl KeyValue {
-    /// At which revision it was written or removed.
-    pub(super) fn revision(&self) -> Result<i64, EtcdError> {
-        number(&self.mod_revision)
-    }
-}
-
-#[derive(Deserialize)]
-struct Range {
-    header: Header,
-    #[serde(default)]
-    kvs: Vec<KeyValue>,
-}
-
 impl Etcd {
     pub(crate) fn new(config: &EtcdConfig) -> Self {
         let EtcdConfig { members, prefix, tls, login } = config.clone();
-        Self { members, prefix, tls, login, token: Arc::default() }
+        Self { members, prefix, tls, login, token: Arc::default(), first: Arc::default() }
     }
 
     /// The permits as they are now.
@@ -129,16 +96,14 @@ impl Etcd {
 
     pub(super) async fn snapshot(&self) -> Result<Snapshot, EtcdError> {
         let range: Range = self.ask("/v3/kv/range", &self.range()).await?;
-        let revision = number(&range.header.revision)?;
-        let permits = range.kvs.iter().filter_map(|it| self.permit(it).transpose());
-        Ok(Snapshot { revision, permits: permits.collect::<Result<_, _>>()? })
+        Ok(Snapshot { revision: range.revision()?, permits: range.permits(&self.prefix)? })
     }
 
     /// One permit.
     pub(crate) async fn get(&self, name: &str) -> Result<Option<Kept>, EtcdError> {
         let range: Range = self.ask("/v3/kv/range", &json!({ "key": self.key(name) })).await?;
-        let found = range.kvs.first().map(|it| self.permit(it)).transpose()?;
-        Ok(found.flatten().map(|(_, kept)| kept))
+        let found: BTreeMap<String, Kept> = range.permits(&self.prefix)?;
+        Ok(found.into_values().next())
     }
 
     /// Writes a permit in place of the one that was read, or a new one.
@@ -150,6 +115,8 @@ impl Etcd {
     ) -> Result<(), EtcdError> {
         #[derive(Deserialize)]
         struct Done {
+            #[serde(rename = "header")]
+            _header: IgnoredAny,
             #[serde(default)]
             succeeded: bool,
         }
@@ -162,13 +129,17 @@ impl Etcd {
         let put = json!({ "request_put": { "key": key, "value": STANDARD.encode(text) } });
         let done: Done =
             self.ask("/v3/kv/txn", &json!({ "compare": [compare], "success": [put] })).await?;
-        if done.succeeded { Ok(()) } else { Err(EtcdError::Changed) }
+        // A member that fell silent may have done it, before the next one was asked.
+        let is_done = done.succeeded || self.get(name).await?.is_some_and(|kept| kept.text == text);
+        if is_done { Ok(()) } else { Err(EtcdError::Changed) }
     }
 
     /// Removes a permit. Returns whether there was one.
     pub(crate) async fn remove(&self, name: &str) -> Result<bool, EtcdError> {
         #[derive(Deserialize)]
         struct Done {
+            #[serde(rename = "header")]
+            _header: IgnoredAny,
             #[serde(default)]
             deleted: String,
         }
@@ -180,7 +151,10 @@ impl Etcd {
     pub(super) async fn watch(&self, from: i64) -> Result<(String, Incoming), EtcdError> {
         let mut request = self.range();
         request["start_revision"] = json!(from.to_string());
-        self.post("/v3/watch", &json!({ "create_request": request })).await
+        let request = json!({ "create_request": request });
+        let watched = self.first_answer(|member| self.post(member, "/v3/watch", &request));
+        let (member, answer) = watched.await?;
+        Ok((member.as_str().to_owned(), answer))
     }
 
     fn key(&self, name: &str) -> String {
@@ -195,49 +169,67 @@ impl Etcd {
         json!({ "key": STANDARD.encode(&self.prefix), "range_end": STANDARD.encode(end) })
     }
 
-    /// The name and the text of a permit; [`None`] for what cannot be one.
-    pub(super) fn permit(&self, it: &KeyValue) -> Result<Option<(String, Kept)>, EtcdError> {
-        let Some(name) = self.name(it)? else { return Ok(None) };
-        let text = String::from_utf8(decode(&it.value)?).unwrap_or_default();
-        if text.len() > LONGEST_PERMIT {
-            tracing::warn!("{}{name}: it is longer than {LONGEST_PERMIT} bytes", self.prefix);
-            return Ok(None);
-        }
-        let revision = it.revision()?;
-        Ok(Some((name, Kept { text, revision })))
+    /// The beginning of all keys of permits.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
-    /// The name of a permit, from its key.
-    pub(super) fn name(&self, it: &KeyValue) -> Result<Option<String>, EtcdError> {
-        let key = String::from_utf8(decode(&it.key)?).unwrap_or_default();
-        let name = key.strip_prefix(&self.prefix).filter(|name| !name.is_empty());
-        Ok(name.map(str::to_owned))
-    }
-
+    /// The answer of the first member that gives one. Types of answers demand a `header`, which etcd never leaves
+    /// out: without it what is left out would count as "no".
     pub(super) async fn ask<T: for<'d> Deserialize<'d>>(
         &self,
         path: &str,
         body: &Value,
     ) -> Result<T, EtcdError> {
-        let (member, answer) = self.post(path, body).await?;
-        let text = timeout(PATIENCE, whole(answer)).await.unwrap_or(Err(too_late()));
-        let text = text.map_err(|cause| EtcdError::Unreachable { member, cause })?;
-        serde_json::from_slice(&text).map_err(|error| EtcdError::Malformed(error.to_string()))
+        let asked = self.first_answer(|member| self.ask_member(member, path, body));
+        Ok(asked.await?.1)
     }
 
-    /// The answer of the first member that gives one, and which that was.
-    async fn post(&self, path: &str, body: &Value) -> Result<(String, Incoming), EtcdError> {
+    /// The answer of the first member that gives one, and which that is. The failure of the last one if none
+    /// does.
+    async fn first_answer<'a, T, F>(
+        &'a self,
+        ask: impl Fn(&'a HubAddress) -> F,
+    ) -> Result<(&'a HubAddress, T), EtcdError>
+    where
+        F: Future<Output = Result<T, EtcdError>>,
+    {
+        let (first, count) = (self.first.load(Ordering::Relaxed), self.members.len());
         let mut failure = None;
-        for member in &self.members {
-            let asked = timeout(PATIENCE, self.post_to(member, path, body)).await;
-            let cause =
-                || EtcdError::Unreachable { member: member.as_str().to_owned(), cause: too_late() };
-            match asked.unwrap_or_else(|_| Err(cause())) {
-                Ok(answer) => return Ok((member.as_str().to_owned(), answer)),
+        for number in (first..count).chain(0..first) {
+            let member = &self.members[number];
+            match ask(member).await {
+                Ok(answer) => {
+                    self.first.store(number, Ordering::Relaxed);
+                    return Ok((member, answer));
+                }
                 Err(error) => failure = Some(error),
             }
         }
         Err(failure.unwrap_or_else(|| EtcdError::Malformed("it has no members".to_owned())))
+    }
+
+    /// A member's whole answer.
+    async fn ask_member<T: for<'d> Deserialize<'d>>(
+        &self,
+        member: &HubAddress,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, EtcdError> {
+        let answer = self.post(member, path, body).await?;
+        let text = timeout(PATIENCE, whole(answer, LONGEST)).await.unwrap_or(Err(too_late()));
+        parse(&text.map_err(|cause| unreachable(member, cause))?)
+    }
+
+    /// The beginning of a member's answer.
+    async fn post(
+        &self,
+        member: &HubAddress,
+        path: &str,
+        body: &Value,
+    ) -> Result<Incoming, EtcdError> {
+        let asked = timeout(PATIENCE, self.post_to(member, path, body)).await;
+        asked.unwrap_or_else(|_| Err(unreachable(member, too_late())))
     }
 }
 
@@ -278,11 +270,8 @@ impl Etcd {
         let password = private_text(file).map_err(unfit)?;
         let body = json!({ "name": login.user, "password": password.trim() });
         let answer = self.send(member, "/v3/auth/authenticate", &body, None).await?;
-        let unreachable =
-            |cause| EtcdError::Unreachable { member: member.as_str().to_owned(), cause };
-        let text = whole(answer).await.map_err(unreachable)?;
-        let done = serde_json::from_slice::<Done>(&text);
-        done.map(|it| it.token).map_err(|error| EtcdError::Malformed(error.to_string()))
+        let text = whole(answer, LONGEST_REASON).await.map_err(|e| unreachable(member, e))?;
+        parse::<Done>(&text).map(|done| done.token)
     }
 
     fn token(&self) -> MutexGuard<'_, Option<String>> {
@@ -290,8 +279,7 @@ impl Etcd {
     }
 
     async fn connect(&self, member: &HubAddress) -> Result<Box<dyn Wire>, EtcdError> {
-        let unreachable =
-            |cause| EtcdError::Unreachable { member: member.as_str().to_owned(), cause };
+        let unreachable = |cause| unreachable(member, cause);
         let stream = TcpStream::connect(member.as_str()).await.map_err(unreachable)?;
         let Some(EtcdTls { authorities, identity }) = &self.tls else {
             return Ok(Box::new(stream));
@@ -316,6 +304,10 @@ impl Etcd {
 
 fn too_late() -> io::Error {
     io::ErrorKind::TimedOut.into()
+}
+
+fn unreachable(member: &HubAddress, cause: io::Error) -> EtcdError {
+    EtcdError::Unreachable { member: member.as_str().to_owned(), cause }
 }
 
 async fn post(
@@ -343,24 +335,14 @@ async fn post(
     if status.is_success() {
         return Ok(answer.into_body());
     }
-    let reason = whole(answer.into_body()).await.unwrap_or_default();
-    let reason = String::from_utf8_lossy(&reason[..reason.len().min(200)]).trim().to_owned();
+    let reason = whole(answer.into_body(), LONGEST_REASON).await.unwrap_or_default();
+    let reason = &reason[..reason.len().min(SHOWN_REASON)];
+    let reason = String::from_utf8_lossy(reason).trim().to_owned();
     Err(EtcdError::Refused { member: name(), status, reason })
 }
 
-async fn whole(body: Incoming) -> io::Result<Bytes> {
-    let collected = Limited::new(body, LONGEST).collect().await.map_err(io::Error::other)?;
+/// An answer of at most so many bytes.
+async fn whole(body: Incoming, longest: usize) -> io::Result<Bytes> {
+    let collected = Limited::new(body, longest).collect().await.map_err(io::Error::other)?;
     Ok(collected.to_bytes())
-}
-
-/// Numbers are strings in its JSON; 0 is left out.
-pub(super) fn number(text: &str) -> Result<i64, EtcdError> {
-    if text.is_empty() {
-        return Ok(0);
-    }
-    text.parse().map_err(|_| EtcdError::Malformed(format!("{text:?} is no number")))
-}
-
-fn decode(text: &str) -> Result<Vec<u8>, EtcdError> {
-    STANDARD.decode(text).map_err(|error| EtcdError::Malformed(error.to_string()))
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
 use super::api::Wire;
@@ -26,6 +28,8 @@ pub(crate) struct Door {
     pub(crate) login: Option<(String, String)>,
     /// How often tokens have expired.
     pub(crate) expired: AtomicU64,
+    /// Who watches is told something all the time, but no change.
+    pub(crate) noise: bool,
 }
 
 impl Door {
@@ -113,7 +117,11 @@ impl Store {
             "/v3/kv/deleterange" => {
                 let key = asked["key"].as_str().unwrap();
                 let known = self.0.lock().unwrap().keys.contains_key(key);
-                if known && self.change(key, None) { json!({ "deleted": "1" }) } else { json!({}) }
+                if known && self.change(key, None) {
+                    json!({ "header": {}, "deleted": "1" })
+                } else {
+                    json!({ "header": {} })
+                }
             }
             "/v3/kv/txn" => {
                 let compare = &asked["compare"][0];
@@ -124,11 +132,11 @@ impl Store {
                     _ => &compare["mod_revision"],
                 };
                 if *wanted != json!(present.unwrap_or(0).to_string()) {
-                    return json!({});
+                    return json!({ "header": {} });
                 }
                 let put = &asked["success"][0]["request_put"];
                 self.change(key, put["value"].as_str());
-                json!({ "succeeded": true })
+                json!({ "header": {}, "succeeded": true })
             }
             other => panic!("nobody asks for {other}"),
         }
@@ -219,7 +227,10 @@ async fn serve(stream: impl Wire, store: &Store, door: &Door) -> io::Result<()> 
     let asked: Value = serde_json::from_slice(&body).unwrap();
     let at_door = door.answer(&path, &shown, &asked);
     if path == "/v3/watch" && at_door.is_none() {
-        return watch(stream.into_inner(), store, &asked).await;
+        return match door.noise {
+            true => noise(stream.into_inner()).await,
+            false => watch(stream.into_inner(), store, &asked).await,
+        };
     }
     let (status, answer) = at_door.unwrap_or_else(|| (200, store.answer(&path, &asked)));
     let answer = answer.to_string();
@@ -240,6 +251,14 @@ async fn watch(mut stream: impl Wire, store: &Store, asked: &Value) -> io::Resul
         chunk(&mut stream, &line).await?;
     }
     Ok(())
+}
+
+async fn noise(mut stream: impl Wire) -> io::Result<()> {
+    stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
+    loop {
+        chunk(&mut stream, &json!({ "result": {} })).await?;
+        sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// Sends a line in two chunks, as a network may.

@@ -4,53 +4,26 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use pep::inbox::Inbox;
-use serde::Deserialize;
 use tokio::sync::watch::Sender;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::PermitTexts;
-use super::api::{Etcd, EtcdError, Header, KeyValue, LONGEST, number};
+use super::answer::{Changes, Lines};
+use super::api::{Etcd, EtcdError};
 
 /// How often all permits are read, besides the changes that etcd tells: a member may vanish without a
-/// word.
+/// word, or tell something else for ever.
 const LOOK: Duration = Duration::from_secs(10);
 /// How long it waits after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A line of the answer to a watch.
-#[derive(Deserialize)]
-struct Line {
-    result: Option<Told>,
-    error: Option<serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-struct Told {
-    header: Option<Header>,
-    #[serde(default)]
-    canceled: bool,
-    #[serde(default)]
-    events: Vec<Change>,
-}
-
-#[derive(Deserialize)]
-struct Change {
-    #[serde(default, rename = "type")]
-    kind: Kind,
-    kv: KeyValue,
-}
-
-#[derive(Deserialize, Default, PartialEq, Eq)]
-#[serde(rename_all = "UPPERCASE")]
-enum Kind {
-    #[default]
-    Put,
-    Delete,
-}
-
 /// Says what the permits are, whenever they change, until dropped. While etcd is away nothing changes.
 pub(crate) async fn follow(etcd: Etcd, to: Sender<Option<PermitTexts>>) {
+    follow_and_look(etcd, to, LOOK).await;
+}
+
+/// The same, with all permits read so often.
+pub(super) async fn follow_and_look(etcd: Etcd, to: Sender<Option<PermitTexts>>, every: Duration) {
     let mut away = false;
     loop {
         let failed = |error: EtcdError, away: &mut bool| {
@@ -58,7 +31,7 @@ pub(crate) async fn follow(etcd: Etcd, to: Sender<Option<PermitTexts>>) {
                 tracing::warn!("{error}: the terminals stay as they are");
             }
         };
-        match follow_once(&etcd, &to, &mut away).await {
+        match follow_once(&etcd, &to, every, &mut away).await {
             Ok(()) => {}
             Err(error) => failed(error, &mut away),
         }
@@ -70,6 +43,7 @@ pub(crate) async fn follow(etcd: Etcd, to: Sender<Option<PermitTexts>>) {
 async fn follow_once(
     etcd: &Etcd,
     to: &Sender<Option<PermitTexts>>,
+    every: Duration,
     away: &mut bool,
 ) -> Result<(), EtcdError> {
     let mut revision = read(etcd, to).await?;
@@ -78,21 +52,21 @@ async fn follow_once(
     if std::mem::take(away) {
         tracing::info!("etcd answers again");
     }
-    let (member, changes) = etcd.watch(revision + 1).await?;
-    let mut lines = Lines { member, body: changes, rest: Inbox::default(), searched: 0 };
+    let (member, body) = etcd.watch(revision + 1).await?;
+    let (mut watch, mut look) =
+        (Watch { member, body, lines: Lines::default() }, Instant::now() + every);
     loop {
-        match timeout(LOOK, lines.next()).await {
+        match timeout_at(look, watch.next()).await {
             Ok(line) => match line? {
                 Some(line) => revision = apply(etcd, to, &line, since)?.unwrap_or(revision),
                 None => return Ok(()),
             },
-            // Nothing was told for a while: is that because nothing has changed?
             Err(_) => {
                 let now = read(etcd, to).await?;
                 if now < revision {
                     return Err(EtcdError::Malformed("its revision went back".to_owned()));
                 }
-                since = now;
+                (since, look) = (now, Instant::now() + every);
             }
         }
     }
@@ -118,68 +92,39 @@ fn apply(
     line: &[u8],
     since: i64,
 ) -> Result<Option<i64>, EtcdError> {
-    let malformed = |what: &dyn ToString| EtcdError::Malformed(what.to_string());
-    let line: Line = serde_json::from_slice(line).map_err(|error| malformed(&error))?;
-    let told = match (line.result, line.error) {
-        (Some(told), None) => told,
-        (_, error) => return Err(malformed(&format!("{error:?}"))),
-    };
-    if told.canceled {
-        // What it is to begin with has been compacted away.
-        return Err(malformed(&"it ends the watch"));
-    }
-    let mut changes = Vec::new();
-    for change in &told.events {
-        if change.kv.revision()? <= since {
-            continue;
-        }
-        let permit = match change.kind {
-            Kind::Put => etcd.permit(&change.kv)?.map(|(name, kept)| (name, Some(kept.text))),
-            Kind::Delete => etcd.name(&change.kv)?.map(|name| (name, None)),
-        };
-        changes.extend(permit);
-    }
+    let Changes { permits, revision } = Changes::read(line, etcd.prefix(), since)?;
     to.send_if_modified(|known| {
         let known = known.get_or_insert_default();
-        for (name, text) in &changes {
+        let is_changed = !permits.is_empty();
+        for (name, text) in permits {
             match text {
-                Some(text) => drop(known.insert(name.clone(), text.clone())),
-                None => drop(known.remove(name)),
+                Some(text) => drop(known.insert(name, text)),
+                None => drop(known.remove(&name)),
             }
         }
-        !changes.is_empty()
+        is_changed
     });
-    told.header.map(|header| number(&header.revision)).transpose()
+    Ok(revision)
 }
 
-/// The lines of an answer that goes on.
-struct Lines {
+/// An answer that goes on.
+struct Watch {
     member: String,
     body: Incoming,
-    rest: Inbox,
-    /// How much of `rest` holds no end of a line.
-    searched: usize,
+    lines: Lines,
 }
 
-impl Lines {
+impl Watch {
     /// The next line; [`None`] at the end. Cancel-safe.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, EtcdError> {
         loop {
-            let mut unsearched = self.rest.unused()[self.searched..].iter();
-            if let Some(at) = unsearched.position(|byte| *byte == b'\n') {
-                let end = std::mem::take(&mut self.searched) + at;
-                let line = self.rest.unused()[..end].to_vec();
-                self.rest.consume(end + 1);
+            if let Some(line) = self.lines.next() {
                 return Ok(Some(line));
             }
-            self.searched = self.rest.len();
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             let member = || self.member.clone();
             let frame = frame.map_err(|cause| EtcdError::Http { member: member(), cause })?;
-            self.rest.push(frame.data_ref().map_or(&[], |data| data));
-            if self.rest.len() > LONGEST {
-                return Err(EtcdError::Malformed("a line is far too long".to_owned()));
-            }
+            self.lines.push(frame.data_ref().map_or(&[], |data| data))?;
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A hub reads all permits under a prefix, then follows their changes. What it knows stays in force while
 //! etcd is away, and is kept in `state` for a start while etcd is away.
 
+pub(crate) mod answer;
 mod api;
 mod cache;
 #[cfg(test)]

@@ -1,10 +1,11 @@
 use std::fs::Permissions;
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -14,11 +15,13 @@ use hyper::StatusCode;
 use os::testkit::skip;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::{self, Receiver};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::fake::{Door, Fake, Store};
+use super::follow::follow_and_look;
 use super::{Cache, Etcd, EtcdError, PermitTexts, follow};
 use crate::hop::tls;
 
@@ -294,6 +297,156 @@ async fn answers_that_make_no_sense_are_errors() {
         let error = answered(answer).await.to_string();
         assert!(error.contains(told), "{told}: {error}");
     }
+}
+
+/// What a broken member does with a connection.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    /// It says nothing.
+    Silence,
+    /// It says this, and then nothing.
+    Stalls(&'static str),
+    /// It says the first, and then the second for ever.
+    Endless(&'static str, &'static str),
+}
+
+/// A member that is broken.
+struct Broken {
+    address: SocketAddr,
+    /// Connections so far, and those still there.
+    came: Arc<AtomicUsize>,
+    open: Arc<AtomicUsize>,
+    _tasks: JoinSet<()>,
+}
+
+impl Broken {
+    async fn start(fault: Fault) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let [came, open] = [(); 2].map(|()| Arc::<AtomicUsize>::default());
+        let (mut tasks, counts) = (JoinSet::new(), [came.clone(), open.clone()]);
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                counts.iter().for_each(|count| _ = count.fetch_add(1, Ordering::Relaxed));
+                let open = counts[1].clone();
+                connections.spawn(async move {
+                    let _ = fault.serve(stream).await;
+                    open.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        });
+        Self { address, came, open, _tasks: tasks }
+    }
+}
+
+impl Fault {
+    /// Serves a connection until the other end closes it.
+    async fn serve(self, stream: TcpStream) -> io::Result<()> {
+        let (mut reader, mut writer) = stream.into_split();
+        let (beginning, rest) = match self {
+            Self::Silence => ("", ""),
+            Self::Stalls(beginning) => (beginning, ""),
+            Self::Endless(beginning, rest) => (beginning, rest),
+        };
+        let write = async {
+            writer.write_all(beginning.as_bytes()).await?;
+            while !rest.is_empty() {
+                writer.write_all(rest.repeat(1000).as_bytes()).await?;
+            }
+            std::future::pending().await
+        };
+        let read = async { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await };
+        tokio::select! {
+            written = write => written,
+            read = read => read.map(|_| ()),
+        }
+    }
+}
+
+const FAULTS: [Fault; 9] = [
+    Fault::Silence,
+    Fault::Stalls("HTTP/1.1 200 OK\r\nContent-Le"),
+    Fault::Stalls("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"header\":"),
+    Fault::Stalls("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"),
+    Fault::Stalls("HTTP/1.1 503 No\r\nContent-Length: 100\r\n\r\nno lea"),
+    Fault::Endless("", "SSH-2.0-x\r\n"),
+    Fault::Endless("HTTP/1.1 200 OK\r\n", "X-More: and more\r\n"),
+    Fault::Endless("", "HTTP/1.1 100 Continue\r\n\r\n"),
+    Fault::Endless("HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", "2\r\n{}\r\n"),
+];
+
+#[tokio::test]
+async fn a_broken_member_takes_time_once_and_keeps_no_connection() {
+    let mut tasks = JoinSet::new();
+    for fault in FAULTS {
+        tasks.spawn(async move {
+            let (broken, fake) =
+                (Broken::start(fault).await, Fake::start(Store::new(), None).await);
+            let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+            let etcd = client(&[broken.address, nobody, fake.address]);
+            etcd.put("ship", None, "1").await.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+            // A terminal has 20 s to join, which takes two requests.
+            let kept = etcd.get("ship").await.unwrap().unwrap();
+            etcd.put("ship", Some(&kept), "2").await.unwrap();
+            let (to, mut followed) = watch::channel(None);
+            let task = tokio::spawn(follow(etcd.clone(), to));
+            becomes(&mut followed, &[("ship", "2")]).await;
+            fake.store.put("/ships/other", "3");
+            becomes(&mut followed, &[("ship", "2"), ("other", "3")]).await;
+            task.abort();
+            assert_eq!(broken.came.load(Ordering::Relaxed), 1, "{fault:?}: it is not asked again");
+            let is_closed = async {
+                while broken.open.load(Ordering::Relaxed) > 0 {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            let closed = timeout(Duration::from_secs(10), is_closed).await;
+            assert!(closed.is_ok(), "{fault:?}: its connection stays");
+        });
+    }
+    tasks.join_all().await;
+}
+
+/// A member that hands all it hears to another, and says nothing.
+async fn mute(other: SocketAddr) -> (SocketAddr, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, mut tasks) = (listener.local_addr().unwrap(), JoinSet::new());
+    tasks.spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let mut far = TcpStream::connect(other).await.unwrap();
+            let ((mut requests, _), (mut answers, mut to)) = (near.split(), far.split());
+            let mut nothing = tokio::io::sink();
+            let forward = tokio::io::copy(&mut requests, &mut to);
+            let swallow = tokio::io::copy(&mut answers, &mut nothing);
+            let _ = tokio::join!(forward, swallow);
+        }
+    });
+    (address, tasks)
+}
+
+#[tokio::test]
+async fn a_permit_that_was_written_without_an_answer_is_written() {
+    let fake = Fake::start(Store::new(), None).await;
+    let (address, _tasks) = mute(fake.address).await;
+    let etcd = client(&[address, fake.address]);
+    etcd.put("ship", None, "1").await.unwrap();
+    assert_eq!(fake.store.get("/ships/ship").unwrap(), "1");
+    assert!(matches!(etcd.put("ship", None, "2").await, Err(EtcdError::Changed)));
+}
+
+#[tokio::test]
+async fn a_member_that_tells_something_else_for_ever_hides_no_change() {
+    let door = Arc::new(Door { noise: true, ..Door::default() });
+    let fake = Fake::behind(door, Store::new(), None).await;
+    fake.store.put("/ships/a", "1");
+    let (to, mut followed) = watch::channel(None);
+    let every = Duration::from_secs(1);
+    let task = tokio::spawn(follow_and_look(client(&[fake.address]), to, every));
+    becomes(&mut followed, &[("a", "1")]).await;
+    fake.store.remove("/ships/a");
+    becomes(&mut followed, &[]).await;
+    task.abort();
 }
 
 #[test]

@@ -1,0 +1,310 @@
+//! What etcd answers, in JSON (its API's version 3). A member may be broken: however much it sends, what is kept
+//! is bounded.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use pep::cost;
+use pep::inbox::Inbox;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::api::EtcdError;
+use crate::config::permits::MOST;
+
+/// The longest answer, in bytes, and the longest line of changes.
+pub(super) const LONGEST: usize = 64 << 20;
+/// The longest permit, in bytes.
+const LONGEST_PERMIT: usize = 64 << 10;
+/// How much of an answer that makes no sense is told, in bytes.
+const SHOWN: usize = 200;
+
+/// A permit as etcd keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) text: String,
+    /// At which revision it was written.
+    pub(super) revision: i64,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    #[serde(default)]
+    revision: String,
+}
+
+/// A key with its value.
+#[derive(Deserialize)]
+pub(super) struct KeyValue {
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    value: String,
+    #[serde(default)]
+    mod_revision: String,
+}
+
+/// Keys and values at one revision.
+#[derive(Deserialize)]
+pub(super) struct Range {
+    header: Header,
+    #[serde(default, deserialize_with = "bounded")]
+    kvs: Vec<KeyValue>,
+}
+
+/// A line of the answer to a watch.
+#[derive(Deserialize)]
+struct Line {
+    result: Option<Told>,
+    error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    header: Option<Header>,
+    #[serde(default)]
+    canceled: bool,
+    #[serde(default, deserialize_with = "bounded")]
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(default, rename = "type")]
+    kind: Kind,
+    kv: KeyValue,
+}
+
+#[derive(Deserialize, Default, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+enum Kind {
+    #[default]
+    Put,
+    Delete,
+}
+
+/// What a line of the answer to a watch says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Changes {
+    /// Permits by name, without a text if they were removed.
+    pub(super) permits: Vec<(String, Option<String>)>,
+    /// The revision with these changes, if it is told.
+    pub(super) revision: Option<i64>,
+}
+
+impl KeyValue {
+    /// The permit's name, from its key; [`None`] if the key is not one of a permit.
+    fn name(&self, prefix: &str) -> Result<Option<String>, EtcdError> {
+        let key = String::from_utf8(decode(&self.key)?).unwrap_or_default();
+        let name = key.strip_prefix(prefix).filter(|name| !name.is_empty());
+        Ok(name.map(str::to_owned))
+    }
+
+    /// The permit and its name; [`None`] for what cannot be one.
+    fn permit(&self, prefix: &str) -> Result<Option<(String, Kept)>, EtcdError> {
+        let Some(name) = self.name(prefix)? else { return Ok(None) };
+        let text = String::from_utf8(decode(&self.value)?).unwrap_or_default();
+        if text.len() > LONGEST_PERMIT {
+            tracing::warn!("{prefix}{name}: it is longer than {LONGEST_PERMIT} bytes");
+            return Ok(None);
+        }
+        Ok(Some((name, Kept { text, revision: number(&self.mod_revision)? })))
+    }
+}
+
+impl Range {
+    /// The revision of the whole store.
+    pub(super) fn revision(&self) -> Result<i64, EtcdError> {
+        number(&self.header.revision)
+    }
+
+    /// The permits, by name.
+    pub(super) fn permits<C>(&self, prefix: &str) -> Result<C, EtcdError>
+    where
+        C: FromIterator<(String, Kept)>,
+    {
+        let permits = self.kvs.iter().filter_map(|it| it.permit(prefix).transpose());
+        permits.collect()
+    }
+}
+
+impl Changes {
+    /// Reads a line: changes of permits after the revision `since`.
+    ///
+    /// # Errors
+    /// If it is not what the API says, or ends the watch.
+    pub(super) fn read(line: &[u8], prefix: &str, since: i64) -> Result<Self, EtcdError> {
+        let Line { result, error } = parse(line)?;
+        let (Some(told), None) = (result, error) else {
+            let shown = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+            return Err(EtcdError::Malformed(shown.into_owned()));
+        };
+        if told.canceled {
+            // What it is to begin with has been compacted away.
+            return Err(EtcdError::Malformed("it ends the watch".to_owned()));
+        }
+        let mut permits = Vec::new();
+        for Event { kind, kv } in &told.events {
+            if number(&kv.mod_revision)? <= since {
+                continue;
+            }
+            permits.extend(match kind {
+                Kind::Put => kv.permit(prefix)?.map(|(name, kept)| (name, Some(kept.text))),
+                Kind::Delete => kv.name(prefix)?.map(|name| (name, None)),
+            });
+        }
+        let revision = told.header.map(|header| number(&header.revision)).transpose()?;
+        Ok(Self { permits, revision })
+    }
+}
+
+/// The lines of an answer that goes on, out of what has come.
+#[derive(Default)]
+pub(super) struct Lines {
+    rest: Inbox,
+    /// How much of `rest` holds no end of a line.
+    searched: usize,
+}
+
+impl Lines {
+    /// Adds what has come.
+    ///
+    /// # Errors
+    /// If a line is too long.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), EtcdError> {
+        self.rest.push(bytes);
+        if self.rest.len() > LONGEST {
+            return Err(EtcdError::Malformed("a line is far too long".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The next whole line.
+    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
+        let unsearched = &self.rest.unused()[self.searched..];
+        let found = unsearched.iter().position(|byte| *byte == b'\n');
+        cost::count(found.unwrap_or(unsearched.len()));
+        let Some(at) = found else {
+            self.searched = self.rest.len();
+            return None;
+        };
+        let end = std::mem::take(&mut self.searched) + at;
+        let line = self.rest.unused()[..end].to_vec();
+        self.rest.consume(end + 1);
+        Some(line)
+    }
+}
+
+/// Reads JSON.
+pub(super) fn parse<'d, T: Deserialize<'d>>(text: &'d [u8]) -> Result<T, EtcdError> {
+    serde_json::from_slice(text).map_err(|error| EtcdError::Malformed(error.to_string()))
+}
+
+/// Numbers are strings in its JSON; 0 is left out.
+fn number(text: &str) -> Result<i64, EtcdError> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let shown = || text.chars().take(SHOWN).collect::<String>();
+    text.parse().map_err(|_| EtcdError::Malformed(format!("{:?} is no number", shown())))
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, EtcdError> {
+    STANDARD.decode(text).map_err(|error| EtcdError::Malformed(error.to_string()))
+}
+
+/// A list with as many elements as there may be permits: an empty one takes three bytes of JSON, and thirty times
+/// that in memory.
+fn bounded<'d, D: Deserializer<'d>, T: Deserialize<'d>>(from: D) -> Result<Vec<T>, D::Error> {
+    from.deserialize_seq(Bounded(PhantomData))
+}
+
+struct Bounded<T>(PhantomData<T>);
+
+impl<'d, T: Deserialize<'d>> Visitor<'d> for Bounded<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MOST} elements")
+    }
+
+    fn visit_seq<A: SeqAccess<'d>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = list.next_element()? {
+            if elements.len() == MOST {
+                return Err(serde::de::Error::invalid_length(MOST + 1, &self));
+            }
+            elements.push(element);
+        }
+        Ok(elements)
+    }
+}
+
+/// Fuzzing: an answer to a question for all permits, and to a watch in pieces of this size.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn read_whole_and_watched(said: &[u8], piece: usize) {
+    const PREFIX: &str = "/ships/";
+    if let Ok(range) = parse::<Range>(said) {
+        let permits = range.permits::<Vec<_>>(PREFIX).unwrap_or_default();
+        assert!(
+            permits
+                .iter()
+                .all(|(name, kept)| !name.is_empty() && kept.text.len() <= LONGEST_PERMIT)
+        );
+        let _ = range.revision();
+    }
+    let watched = |piece: usize| {
+        let (mut lines, mut found) = (Lines::default(), Vec::new());
+        for piece in said.chunks(piece.max(1)) {
+            lines.push(piece).expect("the input is short");
+            found.extend(std::iter::from_fn(|| lines.next()));
+        }
+        found
+    };
+    let lines = watched(piece);
+    assert_eq!(lines, watched(said.len()), "pieces make no difference");
+    for line in lines {
+        let _ = Changes::read(&line, PREFIX, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_holds_no_more_keys_than_there_may_be_permits() {
+        let answer = |count: usize| {
+            let kvs = vec!["{}"; count].join(",");
+            parse::<Range>(format!("{{\"header\":{{}},\"kvs\":[{kvs}]}}").as_bytes())
+        };
+        assert_eq!(answer(MOST).unwrap().kvs.len(), MOST);
+        let refused = answer(MOST + 1).err().unwrap().to_string();
+        assert!(refused.contains("a list of at most 100000 elements"), "{refused}");
+    }
+
+    #[test]
+    fn a_line_in_small_pieces_costs_no_more_per_byte() {
+        let line = [&[b' '; 10_000][..], b"\n"].concat();
+        let (found, cost) = cost::of(|| {
+            let mut lines = Lines::default();
+            line.iter()
+                .filter_map(|byte| {
+                    lines.push(&[*byte]).unwrap();
+                    lines.next()
+                })
+                .count()
+        });
+        assert_eq!(found, 1);
+        assert!(cost <= 3 * line.len() as u64, "{cost}");
+    }
+
+    #[test]
+    fn a_failure_is_told_by_its_beginning() {
+        let line = format!("{{\"error\":{}1{}}}", "[".repeat(100), "]".repeat(100));
+        let told = Changes::read(line.as_bytes(), "/", 0).unwrap_err().to_string();
+        assert!(told.contains("\"error\"") && told.len() < SHOWN + 100, "{told}");
+    }
+}

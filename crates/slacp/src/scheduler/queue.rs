@@ -1,0 +1,99 @@
+//! A queue from which entries in the middle can be removed, too.
+
+use std::collections::BTreeMap;
+
+use crate::spare::Spare;
+
+/// A first-in, first-out queue whose entries can be removed by their tickets. Operations cost O(log n):
+/// a peer chooses which streams end, in any number, while others wait.
+#[derive(Debug)]
+pub(crate) struct RemovableQueue<K> {
+    entries: BTreeMap<Ticket, K>,
+}
+
+/// Names an entry as long as it is in its queue.
+pub(crate) type Ticket = i64;
+
+impl<K> Default for RemovableQueue<K> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new() }
+    }
+}
+
+impl<K: Copy> RemovableQueue<K> {
+    pub(crate) fn push_back(&mut self, key: K) -> Ticket {
+        let ticket = self.entries.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.entries.insert(ticket, key);
+        ticket
+    }
+
+    pub(crate) fn push_front(&mut self, key: K) -> Ticket {
+        let ticket = self.entries.first_key_value().map_or(0, |(first, _)| first - 1);
+        self.entries.insert(ticket, key);
+        ticket
+    }
+
+    pub(crate) fn front(&self) -> Option<K> {
+        self.entries.first_key_value().map(|(_, key)| *key)
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<K> {
+        self.entries.pop_first().map(|(_, key)| key)
+    }
+
+    /// Removes an entry, if it is in the queue.
+    pub(crate) fn remove(&mut self, ticket: Option<Ticket>) {
+        ticket.and_then(|ticket| self.entries.remove(&ticket));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = K> {
+        self.entries.values().copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl<K> Spare for RemovableQueue<K> {
+    fn free_spare(&mut self) {
+        self.entries.free_spare();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn entries_leave_in_order_and_those_removed_do_not(
+            steps in prop::collection::vec((0..4, any::<prop::sample::Index>()), 0..200),
+        ) {
+            let (mut queue, mut expected) = (RemovableQueue::default(), VecDeque::new());
+            for (number, (step, which)) in steps.into_iter().enumerate() {
+                match step {
+                    0 => expected.push_back((queue.push_back(number), number)),
+                    1 => expected.push_front((queue.push_front(number), number)),
+                    2 => prop_assert_eq!(queue.pop_front(), expected.pop_front().map(|it| it.1)),
+                    _ if expected.is_empty() => {}
+                    _ => {
+                        let (ticket, _) = expected.remove(which.index(expected.len())).unwrap();
+                        queue.remove(Some(ticket));
+                    }
+                }
+                prop_assert!(queue.iter().eq(expected.iter().map(|it| it.1)));
+                prop_assert_eq!(queue.front(), expected.front().map(|it| it.1));
+                prop_assert_eq!((queue.len(), queue.is_empty()), (expected.len(), expected.is_empty()));
+            }
+        }
+    }
+}
