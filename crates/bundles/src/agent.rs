@@ -17,7 +17,8 @@ pub use self::joining::Join;
 pub use self::routes::{AgentConfig, Limits, Neighbour, PeerId, Place, Refusal};
 use super::endpoint::Endpoint;
 use super::format::{BundleId, Fragment, Summary};
-use super::report::{Happening, report};
+use super::report::report;
+use super::report_request::Happening;
 
 /// First and longest pause after a node could not be reached, or has no room.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

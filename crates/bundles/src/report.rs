@@ -1,6 +1,5 @@
 //! Status reports: what happened to a bundle, for whoever its source has named (RFC 9171 §6.1.1).
 
-use core::fmt;
 use core::time::Duration;
 
 use hardy_bpv7::bundle::{FragmentInfo, Id};
@@ -12,7 +11,7 @@ use hardy_bpv7::status_report::{
 
 use super::endpoint::{Endpoint, Node};
 use super::format::{BundleId, DTN_EPOCH, NewBundle, Purpose, Summary};
-use super::report_request::{Happening, ReportRequest};
+use super::report_request::Happening;
 
 /// A report of another node, about one thing that happened to a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,9 +22,10 @@ use shaping::Bucket;
 use slacp::HostName;
 use units::{ByteCount, Instant, Machine, earliest_timer};
 
-use super::answer::{Age, Reply, Unanswerable, failure};
+use super::answer::{Age, Reply, failure};
 use super::cache::{Cache, CacheLimits, Entry};
 use super::lifetime;
+use super::message::Unanswerable;
 use super::pool::{Pool, PoolConfig};
 use super::question::{Domain, Key, Kind, Question, may_be_opened_by};
 
