@@ -20,8 +20,6 @@ const QUESTION: [u8; 35] = [
     1, b'a', 0, 0, 1, 0, 1, // question
     0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 5, 0, 10, 0, 5, 1, // OPT
 ];
-/// Lines that a place in the code may log at once: all are used, or nothing was tried.
-pub(crate) const LINES_AT_ONCE: f64 = 200.0;
 /// 27,690 questions in 5 s filled a log once.
 const AT_ONCE: usize = 60;
 const PAUSE: Duration = Duration::from_millis(10);
