@@ -145,9 +145,6 @@ async fn serve(
             event = role.next() => {
                 now = clock::now();
                 role.handle(now, ops, event)?;
-                // A connection counts as soon as its task runs: before the next one is admitted, or
-                // one client's burst takes what is kept for others.
-                tokio::task::yield_now().await;
             }
         }
         serving = role.set_interception(now, ops)?;

@@ -5,18 +5,21 @@
 //! less than its share never waits behind the others' queues. In RFC 8290 a flow loses that
 //! priority by sending once; here it loses it by using up its quantum.
 
-use std::collections::BTreeMap;
-
-use super::{RemovableQueue, Ticket};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Flows with data, by name.
 #[derive(Debug)]
 pub(crate) struct FairQueue<K> {
     /// Bytes a flow may send per turn.
     quantum: i64,
-    fresh: RemovableQueue<K>,
-    old: RemovableQueue<K>,
+    fresh: VecDeque<K>,
+    old: VecDeque<K>,
     flows: BTreeMap<K, Flow>,
+    /// Number of flows in `fresh` that have not been removed.
+    sparse: usize,
+    /// Number of flows that were removed and are still in a queue. A peer chooses which streams end, in any
+    /// number, while others wait: to search the queues for each would be work without a bound.
+    removed: usize,
     /// Number of flows with data. Others stay in `old` for one turn, so that a flow does not become
     /// fresh by pausing for a moment.
     backlogged: usize,
@@ -29,17 +32,23 @@ struct Flow {
     backlogged: bool,
     /// Whether it has not used up its quantum since it joined.
     sparse: bool,
-    in_fresh: Option<Ticket>,
-    in_old: Option<Ticket>,
+    in_fresh: bool,
+    in_old: bool,
+    removed: bool,
 }
+
+/// Removed flows that may stay in the queues, whatever their length.
+const FEW: usize = 16;
 
 impl<K: Copy + Ord> FairQueue<K> {
     pub(crate) fn new(quantum: usize) -> Self {
         Self {
             quantum: quantum.max(1) as i64,
-            fresh: RemovableQueue::default(),
-            old: RemovableQueue::default(),
+            fresh: VecDeque::new(),
+            old: VecDeque::new(),
             flows: BTreeMap::new(),
+            sparse: 0,
+            removed: 0,
             backlogged: 0,
         }
     }
@@ -68,17 +77,17 @@ impl<K: Copy + Ord> FairQueue<K> {
 
     /// Whether the next flow was quiet until now.
     pub(crate) fn has_sparse(&self) -> bool {
-        !self.fresh.is_empty()
+        self.sparse > 0
     }
 
     /// Number of flows that were quiet until now.
     pub(crate) fn sparse(&self) -> usize {
-        self.fresh.len()
+        self.sparse
     }
 
     /// Whether the flow has not used up its quantum since it was quiet.
     pub(crate) fn is_sparse(&self, key: K) -> bool {
-        self.flows.get(&key).is_none_or(|flow| flow.sparse)
+        self.flows.get(&key).is_none_or(|flow| flow.sparse || flow.removed)
     }
 
     /// Adds a flow that has data.
@@ -87,37 +96,51 @@ impl<K: Copy + Ord> FairQueue<K> {
             deficit: self.quantum,
             backlogged: false,
             sparse: true,
-            in_fresh: None,
-            in_old: None,
+            in_fresh: false,
+            in_old: false,
+            removed: false,
         });
+        if core::mem::take(&mut flow.removed) {
+            self.removed -= 1;
+            (flow.deficit, flow.sparse) = (self.quantum, true);
+        }
         if flow.backlogged {
             return;
         }
         flow.backlogged = true;
         self.backlogged += 1;
         if flow.sparse {
-            flow.in_fresh = Some(self.fresh.push_back(key));
+            self.sparse += 1;
+            if !core::mem::replace(&mut flow.in_fresh, true) {
+                self.fresh.push_back(key);
+            }
         }
     }
 
     /// The flow whose turn it is, and whether it is sparse ([`Self::is_sparse`]).
     pub(crate) fn front(&mut self) -> Option<(K, bool)> {
-        if let Some(key) = self.fresh.front() {
-            return Some((key, true));
+        while let Some(&key) = self.fresh.front() {
+            match self.flows.get_mut(&key) {
+                Some(flow) if flow.removed => flow.in_fresh = false,
+                _ => return Some((key, true)),
+            }
+            self.fresh.pop_front();
+            self.forget(key);
         }
-        while let Some(key) = self.old.front() {
+        while let Some(&key) = self.old.front() {
             match self.flows.get_mut(&key) {
                 Some(flow) if flow.backlogged && flow.deficit > 0 => {
                     return Some((key, flow.sparse));
                 }
                 Some(flow) if flow.backlogged => {
                     flow.deficit += self.quantum;
-                    flow.in_old = Some(self.old.push_back(key));
+                    self.old.push_back(key);
                 }
-                Some(_) => _ = self.flows.remove(&key),
+                Some(flow) => flow.in_old = false,
                 None => {}
             }
             self.old.pop_front();
+            self.forget(key);
         }
         None
     }
@@ -138,22 +161,47 @@ impl<K: Copy + Ord> FairQueue<K> {
         if !spent && more {
             return;
         }
-        if flow.in_fresh.is_some() {
-            self.fresh.remove(flow.in_fresh.take());
-        } else if self.old.front() == Some(key) {
-            self.old.remove(flow.in_old.take());
+        if core::mem::take(&mut flow.in_fresh) {
+            self.fresh.pop_front();
+            self.sparse -= 1;
+        } else if flow.in_old && self.old.front() == Some(&key) {
+            flow.in_old = false;
+            self.old.pop_front();
         }
-        if flow.in_old.is_none() {
-            flow.in_old = Some(self.old.push_back(key));
+        if !core::mem::replace(&mut flow.in_old, true) {
+            self.old.push_back(key);
         }
     }
 
     /// Removes a flow.
     pub(crate) fn remove(&mut self, key: K) {
-        let Some(flow) = self.flows.remove(&key) else { return };
-        self.backlogged -= usize::from(flow.backlogged);
-        self.fresh.remove(flow.in_fresh);
-        self.old.remove(flow.in_old);
+        let Some(flow) = self.flows.get_mut(&key).filter(|flow| !flow.removed) else { return };
+        self.backlogged -= usize::from(core::mem::take(&mut flow.backlogged));
+        self.sparse -= usize::from(flow.in_fresh);
+        flow.removed = true;
+        self.removed += 1;
+        self.forget(key);
+        if self.removed > FEW + self.flows.len() / 2 {
+            self.sweep();
+        }
+    }
+
+    /// Forgets a flow without data that is in no queue.
+    fn forget(&mut self, key: K) {
+        let is_gone = |flow: &Flow| !flow.backlogged && !flow.in_fresh && !flow.in_old;
+        if self.flows.get(&key).is_some_and(is_gone) {
+            self.removed -= usize::from(self.flows.remove(&key).is_some_and(|flow| flow.removed));
+        }
+    }
+
+    /// Forgets the flows that were removed. They are more than half of all, so that the work is that of
+    /// having added them.
+    fn sweep(&mut self) {
+        let stays = |key: &K| self.flows.get(key).is_some_and(|flow| !flow.removed);
+        self.fresh.retain(stays);
+        self.old.retain(stays);
+        self.flows.retain(|_, flow| !flow.removed);
+        self.removed = 0;
     }
 }
 
@@ -228,6 +276,18 @@ mod tests {
         assert_eq!(step(&mut queue, 1500, true), Some(1));
     }
 
+    #[test]
+    fn flows_that_were_removed_take_little_memory_though_nothing_is_sent() {
+        let mut queue = FairQueue::new(1500);
+        queue.push(0);
+        for key in 1..100_000 {
+            queue.push(key);
+            queue.remove(key);
+            assert!(queue.flows.len() + queue.fresh.len() + queue.old.len() < 4 * FEW);
+        }
+        assert_eq!((queue.len(), queue.front()), (1, Some((0, true))));
+    }
+
     proptest! {
         #[test]
         fn every_flow_with_something_is_counted_and_found(
@@ -250,6 +310,9 @@ mod tests {
                 }
                 prop_assert_eq!(queue.len(), plain.len());
                 prop_assert_eq!(queue.front().is_none(), plain.is_empty());
+                let removed = queue.flows.values().filter(|flow| flow.removed).count();
+                let fresh = queue.flows.values().filter(|flow| flow.in_fresh && !flow.removed);
+                prop_assert_eq!((queue.removed, queue.sparse()), (removed, fresh.count()));
             }
         }
     }

@@ -8,7 +8,7 @@ use slacp::Read;
 use units::{BitRate, Machine};
 
 /// Maximum memory of an idle stream on one side, in bytes.
-const PER_STREAM: isize = 544;
+const PER_STREAM: isize = 552;
 const STREAMS: usize = 10_000;
 
 /// Exchanges a few bytes on a new stream `count` times, with all timers.

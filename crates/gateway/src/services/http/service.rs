@@ -7,6 +7,7 @@ use slacp::ResetReason;
 use super::hub::{HubHttp, Job};
 use super::hub_store::Asker;
 use super::{Http, serve};
+use crate::figures::connections::Arriving;
 use crate::intercept::Arrival;
 use crate::intercept::listener::Accepted;
 use crate::operate::RoleStatus;
@@ -48,7 +49,13 @@ impl Service for Http {
             Arrival::Connection(Accepted { socket, open })
                 if self.shared.takes(open.destination.port()) =>
             {
-                role.relays.spawn(serve(self.shared(), socket, open.into()));
+                let arriving = Arriving::new(role.counters.clone(), open.source.ip());
+                let shared = self.shared();
+                role.relays.spawn(async move {
+                    // What follows enters it in the register, without waiting for anything.
+                    drop(arriving);
+                    serve(shared, socket, open.into()).await;
+                });
                 None
             }
             arrival => Some(arrival),
