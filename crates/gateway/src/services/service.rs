@@ -336,8 +336,8 @@ impl Services {
         self.services.retain_mut(|service| service.stop());
     }
 
-    fn each(&mut self, mut work: impl FnMut(&mut Box<dyn Service>)) {
-        self.services.iter_mut().for_each(|service| work(service));
+    fn each(&mut self, work: impl FnMut(&mut Box<dyn Service>)) {
+        self.services.iter_mut().for_each(work);
     }
 }
 

@@ -12,7 +12,7 @@ use slacp::{
 use units::BitRate;
 
 /// Maximum memory of an idle session at one side, in bytes.
-const PER_SESSION: isize = 17_500;
+const PER_SESSION: isize = 17_600;
 const SESSIONS: u32 = 60;
 /// What each busy stream carries in each direction.
 const BYTES: usize = 1_000_000;
