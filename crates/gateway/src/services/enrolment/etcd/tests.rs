@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base64::Engine;
@@ -314,8 +314,7 @@ enum Fault {
 struct Broken {
     address: SocketAddr,
     /// Connections so far, and those still there.
-    came: Arc<AtomicUsize>,
-    open: Arc<AtomicUsize>,
+    counts: Receiver<[usize; 2]>,
     _tasks: JoinSet<()>,
 }
 
@@ -323,20 +322,19 @@ impl Broken {
     async fn start(fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let [came, open] = [(); 2].map(|()| Arc::<AtomicUsize>::default());
-        let (mut tasks, counts) = (JoinSet::new(), [came.clone(), open.clone()]);
+        let (mut tasks, (counter, counts)) = (JoinSet::new(), watch::channel([0, 0]));
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                counts.iter().for_each(|count| _ = count.fetch_add(1, Ordering::Relaxed));
-                let open = counts[1].clone();
+                counter.send_modify(|counts| *counts = counts.map(|count| count + 1));
+                let counter = counter.clone();
                 connections.spawn(async move {
                     let _ = fault.serve(stream).await;
-                    open.fetch_sub(1, Ordering::Relaxed);
+                    counter.send_modify(|[_, open]| *open -= 1);
                 });
             }
         });
-        Self { address, came, open, _tasks: tasks }
+        Self { address, counts, _tasks: tasks }
     }
 }
 
@@ -381,7 +379,7 @@ async fn a_broken_member_takes_time_once_and_keeps_no_connection() {
     let mut tasks = JoinSet::new();
     for fault in FAULTS {
         tasks.spawn(async move {
-            let (broken, fake) =
+            let (mut broken, fake) =
                 (Broken::start(fault).await, Fake::start(Store::new(), None).await);
             let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
             let etcd = client(&[broken.address, nobody, fake.address]);
@@ -395,14 +393,10 @@ async fn a_broken_member_takes_time_once_and_keeps_no_connection() {
             fake.store.put("/ships/other", "3");
             becomes(&mut followed, &[("ship", "2"), ("other", "3")]).await;
             task.abort();
-            assert_eq!(broken.came.load(Ordering::Relaxed), 1, "{fault:?}: it is not asked again");
-            let is_closed = async {
-                while broken.open.load(Ordering::Relaxed) > 0 {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            };
+            assert_eq!(broken.counts.borrow()[0], 1, "{fault:?}: it is not asked again");
+            let is_closed = broken.counts.wait_for(|[_, open]| *open == 0);
             let closed = timeout(Duration::from_secs(10), is_closed).await;
-            assert!(closed.is_ok(), "{fault:?}: its connection stays");
+            assert!(matches!(closed, Ok(Ok(_))), "{fault:?}: its connection stays");
         });
     }
     tasks.join_all().await;
