@@ -199,6 +199,7 @@ fn set_up() -> Session {
         send: key(),
         recv: key(),
         name: 1,
+        token: 2,
         chain: Secret::new([7; 32]),
     };
     let peer = Peer {

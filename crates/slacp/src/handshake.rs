@@ -75,6 +75,8 @@ pub(crate) struct Params {
     pub(crate) links: Option<u64>,
     /// The session that this handshake adds a link to.
     pub(crate) join: Option<u64>,
+    /// The succession token of the terminal's session with the process before the hub.
+    pub(crate) succeeds: Option<u64>,
 }
 
 /// The other side requires a parameter that is not known here.
@@ -110,6 +112,7 @@ const DICTIONARY: u64 = 21;
 /// In place of [`CONTEXTS`] on one of several links: a peer that numbers contexts for all links
 /// together must not send any.
 const LINK_CONTEXTS: u64 = 22;
+const SUCCEEDS: u64 = 23;
 
 impl Params {
     /// The cipher of a session with `peer`.
@@ -164,6 +167,9 @@ impl Params {
         if let Some(session) = self.join {
             put(JOIN, session);
         }
+        if let Some(token) = self.succeeds {
+            put(SUCCEEDS, token);
+        }
         out
     }
 
@@ -173,6 +179,7 @@ impl Params {
         let (mut contexts, mut decompressors, mut dictionary) = (0, 0, false);
         let (mut times, mut aes, mut ecn, mut link_layer) = (None, false, false, false);
         let (mut leaving, mut successor, mut links, mut join) = (false, false, None, None);
+        let mut succeeds = None;
         while !input.is_empty() {
             let mut number = || varint::read(&mut input).ok_or(HandshakeError::Malformed);
             let (name, value) = (number()?, number()?);
@@ -194,6 +201,7 @@ impl Params {
                 FAREWELLS => (leaving, successor) = (value & 1 != 0, value & 2 != 0),
                 LINKS => links = Some(value),
                 JOIN => join = Some(value),
+                SUCCEEDS => succeeds = Some(value),
                 REFUSED => return Err(HandshakeError::Refused { parameter: value }),
                 _ if name & MANDATORY != 0 => {
                     return Err(Unsupported { parameter: name }.into());
@@ -216,6 +224,7 @@ impl Params {
             successor,
             links,
             join,
+            succeeds,
         })
     }
 }
@@ -235,15 +244,22 @@ pub(crate) enum HandshakeError {
 }
 
 fn keys(mut state: Wiped<HandshakeState>, initiator: bool, cipher: Cipher) -> Keys {
-    let name = state.get_handshake_hash()[..8].iter().fold(0, |n, b| n << 8 | u64::from(*b)) >> 2;
+    let name = first_62_bits(state.get_handshake_hash());
     let hash = state.get_handshake_hash().to_vec();
     let (first, second) = state.dangerously_get_raw_split();
     let (first, second) = (Secret::new(first), Secret::new(second));
     let both = Zeroizing::new([*first, *second].concat());
     let [chain] = expand(&hash, &both, b"SLACP chain");
+    let [token] = expand(&*chain, &[], b"SLACP succession");
+    let token = first_62_bits(&*token);
     let (send, recv) = if initiator { (first, second) } else { (second, first) };
     let [send, recv] = [&send, &recv].map(|key| PacketKey::new(cipher, key));
-    Keys { cipher, send, recv, name, chain }
+    Keys { cipher, send, recv, name, token, chain }
+}
+
+/// The largest number that a varint holds has 62 bits.
+fn first_62_bits(secret: &[u8]) -> u64 {
+    secret[..8].iter().fold(0, |n, b| n << 8 | u64::from(*b)) >> 2
 }
 
 /// The terminal's side of a handshake in progress.

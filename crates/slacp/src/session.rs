@@ -144,6 +144,8 @@ pub(crate) struct Session {
     pub(crate) peer: Peer,
     /// The session's name, the same on both sides.
     pub(crate) name: u64,
+    /// Proves to the process that takes the hub's place whose session this is.
+    pub(crate) token: u64,
     /// Whether both sides run SLACP as a link layer ([`Config::link_layer`]).
     link_layer: bool,
     /// Whether what waits is asked for ([`Config::on_demand`]).
@@ -196,7 +198,7 @@ impl Session {
         if let Some(first) = first_rtt {
             rtt.begin(first);
         }
-        let name = keys.name;
+        let (name, token) = (keys.name, keys.token);
         // The order of these draws decides what a seed does.
         let mut rng = ChaCha20Rng::from_seed(**seed);
         let keepalive = Keepalive::new(now, config.keepalive, &mut rng);
@@ -205,6 +207,7 @@ impl Session {
         let sender = Sender::new(now, config, &peer.limits, (rate.rate(), recovery), &mut rng);
         let mut session = Self {
             name,
+            token,
             link_layer,
             on_demand: config.on_demand,
             held_back: false,

@@ -155,7 +155,7 @@ impl Core {
         let times = Some(rate.is_measured());
         let (limits, aes, ecn) = (limits(&self.config), self.config.aes, self.config.ecn);
         let link_layer = self.config.link_layer;
-        let (rate, links, join) = (rate.initial(), None, None);
+        let (rate, links, join, succeeds) = (rate.initial(), None, None, None);
         let (leaving, successor) = (true, true);
         Params {
             limits,
@@ -169,6 +169,7 @@ impl Core {
             successor,
             links,
             join,
+            succeeds,
         }
     }
 

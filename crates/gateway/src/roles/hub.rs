@@ -30,7 +30,7 @@ use units::Instant;
 use self::rate_sharing::RateSharing;
 use self::shared_permits::SharedPermits;
 use self::streams::{Lookups, Resolved};
-use self::upgrade::{MODEM_PATIENCE, Predecessor, Stage, in_bits};
+use self::upgrade::{MODEM_PATIENCE, Predecessor, Stage, by_key_text, in_bits};
 use crate::config::keys::random_bytes;
 use crate::config::pair::PORT;
 use crate::config::permits::Permits;
@@ -162,7 +162,8 @@ pub async fn run(
         tracing::info!("serving terminals whose networks block UDP on TCP {address}");
         listeners.spawn(parts.gateway.hop().links().clone().serve(listener, tls));
     }
-    parts.gateway.hop().set_sibling(predecessor.as_ref().map(Predecessor::sibling).as_ref());
+    let sibling = predecessor.as_ref().map(Predecessor::sibling);
+    parts.gateway.hop().set_sibling(clock::now(), sibling.as_ref());
     let mut hub = Hub {
         parts,
         listeners,
@@ -491,6 +492,7 @@ impl RunningRole for Hub {
             second_half: self.second_half,
             tunnel: self.parts.tunnel.as_ref().map(|tunnel| tunnel.name().to_owned()),
             sessions: self.parts.gateway.hop().names(),
+            tokens: by_key_text(self.parts.gateway.hop().succession_tokens()),
             rates: in_bits(ops.peers.reported(now)),
         }))
     }

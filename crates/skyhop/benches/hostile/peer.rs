@@ -28,13 +28,18 @@ impl Peer {
     /// Sets up a session as the second terminal, which sends as fast as its link.
     pub(crate) fn connect(keys: &Keys) -> Self {
         let mut peer = Self::begin(keys, 2);
-        while peer.session.is_none() {
+        while !peer.is_up() {
             assert!(peer.begin.elapsed() < PATIENCE, "no session");
             peer.turn();
-            let up = |(session, event)| matches!(event, Event::Up { .. }).then_some(session);
-            peer.session = peer.endpoint.poll_event().and_then(up);
         }
         peer
+    }
+
+    /// Whether it has had a session.
+    pub(crate) fn is_up(&mut self) -> bool {
+        let up = |(session, event)| matches!(event, Event::Up { .. }).then_some(session);
+        self.session = self.session.or_else(|| self.endpoint.poll_event().and_then(up));
+        self.session.is_some()
     }
 
     /// Begins to ask for a session with the key of the `number`-th terminal.
@@ -49,6 +54,13 @@ impl Peer {
         let (identity, hub_key) = keys.of_terminal(number);
         let endpoint = Endpoint::terminal(config, identity, hub_key, vec![hub], [7; 32]);
         Self { endpoint, session: None, socket, begin: Instant::now(), sent: 0 }
+    }
+
+    /// Whether the hub has sent anything in its session. Before that the hub may have another one in mind.
+    pub(crate) fn is_served(&mut self) -> bool {
+        let session = if self.is_up() { self.session } else { None };
+        let stats = session.and_then(|it| self.endpoint.stats(it));
+        stats.is_some_and(|stats| stats.packets_received > 0)
     }
 
     pub(crate) fn session(&self) -> SessionId {

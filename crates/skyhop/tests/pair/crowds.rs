@@ -235,6 +235,7 @@ pub(crate) fn inside_an_upgrade() {
     thread::scope(|scope| {
         let _crowd = besiege();
         scope.spawn(|| ask_again_and_again(&keys, &attack));
+        scope.spawn(|| steal(&keys, &attack));
         scope.spawn(again);
         // However this ends, they do.
         let _end = Ending(&attack, &ends);
@@ -261,14 +262,30 @@ pub(crate) fn inside_an_upgrade() {
 
 /// The second terminal asks for a session, vanishes, and asks again.
 fn ask_again_and_again(keys: &Keys, attack: &Attack) {
-    loop {
-        let (mut peer, begin) = (Peer::begin(keys, 2), Instant::now());
-        while begin.elapsed() < Duration::from_millis(200) {
-            if !attack.sent(peer.turn()) {
-                return;
-            }
+    while ask_once(&mut Peer::begin(keys, 2), attack, Duration::from_millis(200), |_| false) {}
+}
+
+/// A second machine with the first terminal's key asks for a session again and again, and keeps one that it
+/// gets.
+fn steal(keys: &Keys, attack: &Attack) {
+    while ask_once(&mut Peer::begin(keys, 1), attack, Duration::from_millis(60), Peer::is_served) {}
+}
+
+/// Asks for a session for a `time`, and then as long as `stays`. Returns whether the attack goes on.
+fn ask_once(
+    peer: &mut Peer,
+    attack: &Attack,
+    time: Duration,
+    mut stays: impl FnMut(&mut Peer) -> bool,
+) -> bool {
+    let (begin, mut held) = (Instant::now(), false);
+    while held || begin.elapsed() < time {
+        if !attack.sent(peer.turn()) {
+            return false;
         }
+        held |= stays(peer);
     }
+    true
 }
 
 /// Connections to all that the hub offers over TCP, from the second terminal's host.

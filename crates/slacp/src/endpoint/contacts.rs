@@ -2,7 +2,11 @@
 //! send (`docs/slacp.md`, Lost sessions).
 
 use super::{Endpoint, Role};
-use crate::{Contact, Sibling};
+use std::collections::BTreeMap;
+
+use units::Instant;
+
+use crate::{Contact, PublicKey, Sibling};
 
 impl Endpoint {
     /// How each session's peer was last heard. For whoever takes this endpoint's place without its
@@ -23,12 +27,19 @@ impl Endpoint {
         usable.map(|(_, session)| session.name).collect()
     }
 
+    /// The secret by which each peer proves to the process that takes this one's place that it has the
+    /// session here.
+    pub fn succession_tokens(&self) -> BTreeMap<PublicKey, u64> {
+        let usable = self.core.sessions.iter().filter(|(_, session)| session.is_usable());
+        usable.map(|(_, session)| (session.peer.key, session.token)).collect()
+    }
+
     /// Tells a hub which sessions are another process's at its address. Terminals that ask for a new
     /// session hear that theirs is still there, and packets of those sessions get no answer. [`None`]
     /// when that process has ended. Has no effect on a terminal.
-    pub fn set_sibling(&mut self, sibling: Option<Sibling>) {
+    pub fn set_sibling(&mut self, now: Instant, sibling: Option<Sibling>) {
         if let Role::Hub(hub) = &mut self.role {
-            hub.set_sibling(sibling);
+            hub.set_sibling(now, sibling);
         }
     }
 

@@ -181,5 +181,19 @@ fn promises(choices: &mut Choices) -> Params {
     let links = choices.one_in(4).then(|| choices.below(6));
     let join = choices.one_in(16).then(|| choices.extreme());
     let (aes, link_layer, leaving, successor) = (true, true, true, true);
-    Params { limits, rate, present, times, aes, ecn, link_layer, leaving, successor, links, join }
+    let succeeds = choices.one_in(16).then(|| choices.extreme());
+    Params {
+        limits,
+        rate,
+        present,
+        times,
+        aes,
+        ecn,
+        link_layer,
+        leaving,
+        successor,
+        links,
+        join,
+        succeeds,
+    }
 }

@@ -23,6 +23,7 @@ fn params(present: Option<u64>) -> Params {
         successor: true,
         links: Some(3),
         join: present,
+        succeeds: present.map(|name| name ^ 1),
     }
 }
 
@@ -53,7 +54,9 @@ fn both_sides_learn_each_other_and_share_keys() {
     assert!(initiator.answer(&forged).is_err());
     assert_eq!(initiator.answer(&second[RESPONSE_BODY..]).unwrap(), params(None));
     let keys = initiator.into_keys(Cipher::Aes256Gcm);
-    assert_eq!((keys.name, keys.chain), (hub_keys.name, hub_keys.chain));
+    assert_eq!((keys.name, keys.token), (hub_keys.name, hub_keys.token));
+    assert_eq!(keys.chain, hub_keys.chain);
+    assert_ne!(keys.name, keys.token);
     let mut packet = b"hdata".to_vec();
     keys.send.seal(0, 0..1, &mut packet);
     assert_eq!(hub_keys.recv.open(0, 1, &mut packet.clone()), Some(&b"data"[..]));

@@ -63,6 +63,8 @@ pub(crate) struct Keys {
     pub(crate) recv: PacketKey,
     /// The session's name, the same on both sides.
     pub(crate) name: u64,
+    /// The session's succession token, the same on both sides.
+    pub(crate) token: u64,
     /// Chaining key: later keys are derived from it and from fresh secrets.
     pub(crate) chain: Secret,
 }
@@ -349,6 +351,7 @@ mod tests {
             send: key(send),
             recv: key(recv),
             name: 1,
+            token: 2,
             chain: Secret::new([3; 32]),
         };
         (

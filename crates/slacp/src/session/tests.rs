@@ -46,7 +46,7 @@ fn config() -> Config {
 fn session(config: &Config) -> Session {
     let key = || PacketKey::new(Cipher::ChaCha20Poly1305, &[7; 32]);
     let (cipher, chain) = (Cipher::ChaCha20Poly1305, Secret::new([7; 32]));
-    let keys = Keys { cipher, send: key(), recv: key(), name: 1, chain };
+    let keys = Keys { cipher, send: key(), recv: key(), name: 1, token: 2, chain };
     let address = SocketAddr::from(([192, 0, 2, 1], 5900));
     let (key, limits) = (PublicKey([1; 32]), limits(config));
     let (rate, times) = (config.rate.initial(), Some(true));

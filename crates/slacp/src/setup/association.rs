@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use units::Instant;
 
 use crate::handshake::knock::KnockKey;
-use crate::handshake::{HandshakeError, Initiator};
+use crate::handshake::{HandshakeError, Initiator, Params};
 use crate::session::{Peer, Session};
 use crate::sessions::{Core, Owner};
 use crate::setup::joining::{Joining, Target};
@@ -41,6 +41,9 @@ pub(super) struct Association {
     /// Handshakes for the further links of the session.
     joining: Vec<Joining>,
     session: Option<SessionId>,
+    /// The token of a session that was left to the process before the hub's present one, until there is
+    /// another session.
+    succeeds: Option<u64>,
     /// The hub seems not to know the session.
     doubted: bool,
     hint_again: Instant,
@@ -62,6 +65,7 @@ impl Association {
             link: 0,
             joining: Vec::new(),
             session: None,
+            succeeds: None,
             doubted: false,
             hint_again: Instant::ZERO,
             not_before: Instant::ZERO,
@@ -144,6 +148,7 @@ impl Association {
         let is_succeeded =
             |id: &mut SessionId| core.session(*id).is_some_and(Session::is_succeeded);
         if let Some(former) = self.session.take_if(is_succeeded) {
+            self.succeeds = core.session(former).map(|session| session.token);
             core.keep_memory(former);
             self.doubted = false;
             self.end_joining(core);
@@ -202,9 +207,14 @@ impl Association {
         self.session.and_then(|id| core.session(id)).map(|session| session.name)
     }
 
+    fn params(&self, core: &Core) -> Params {
+        let succeeds = self.succeeds;
+        Params { succeeds, ..core.link_params(self.link, self.present(core)) }
+    }
+
     fn initiate(&mut self, core: &mut Core, now: Instant) -> Option<Initiator> {
         let index = core.claim_index(Owner::Initiator)?;
-        let params = core.link_params(self.link, self.present(core));
+        let params = self.params(core);
         self.for_next = self.next.is_some() && !self.for_next;
         let (identity, hub) = (&core.identity, self.tried());
         let mut initiator = Initiator::new(now, identity, hub, index, &params, &mut core.rng);
@@ -234,7 +244,7 @@ impl Association {
             let (joining, hub) = (&mut self.joining[number], &self.key);
             return joining.handle_cookie(core, now, (hub, &target), (cookie, answer));
         }
-        let params = core.link_params(self.link, self.present(core));
+        let params = self.params(core);
         if !self.is_answered_by(answer) {
             return core.ignore();
         }
@@ -343,6 +353,7 @@ impl Association {
             self.joining = others.map(|link| Joining::new(now, link)).collect();
         }
         self.last_notice = None;
+        self.succeeds = None;
         self.session = Some(core.establish(receiver, session));
     }
 

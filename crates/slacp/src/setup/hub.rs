@@ -1,6 +1,7 @@
 //! The hub's side of session set-up (`docs/slacp.md`, Session set-up).
 
 mod rivals;
+mod succession;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use units::{ByteCount, Instant};
 
 use self::rivals::Rivalry;
+use self::succession::Succession;
 use crate::handshake::knock::KnockKey;
 use crate::handshake::{self, Params, Responder};
 use crate::path::rtt::FirstRtt;
@@ -23,7 +25,7 @@ use crate::setup::strangers::{Stranger, Strangers};
 use crate::wire::packet::{self, Datagram, Echo, Header, Index, MAC, Mac, VERSION};
 use crate::{
     AggregateId, CloseReason, Config, Contact, Effort, Handover, KeyPair, MOST_LINKS, Notice,
-    PublicKey, Rate, SessionId, Sibling,
+    PublicKey, Rate, SessionId,
 };
 
 /// How long an answered handshake waits for the terminal's first packet.
@@ -92,7 +94,7 @@ pub(crate) struct Hub {
     /// Which terminals belong to another part of the hub.
     dispatch: Dispatch,
     /// Another process at the same address.
-    sibling: Option<Sibling>,
+    succession: Option<Succession>,
     /// Terminals to be called, and when the next one is.
     calls: VecDeque<Contact>,
     next_call: Instant,
@@ -134,6 +136,8 @@ struct Tentative {
     session: Session,
     /// What is still to be done about the session in use that it would replace.
     rivalry: Rivalry,
+    /// The token by which the terminal succeeds to a session of the process before.
+    succeeds: Option<u64>,
 }
 
 impl Hub {
@@ -154,7 +158,7 @@ impl Hub {
             own: OwnConfigs::default(),
             reads: 0,
             dispatch: Dispatch::default(),
-            sibling: None,
+            succession: None,
             calls: VecDeque::new(),
             next_call: Instant::ZERO,
         }
@@ -382,7 +386,9 @@ impl Hub {
         if !request.proven && self.tentative(&responder.peer).is_some() {
             return self.ask_for_cookie(core, now, request);
         }
-        if !self.screens(core, now, request.from, &responder.peer) {
+        if !self.may_succeed(now, &responder)
+            || !self.screens(core, now, request.from, &responder.peer)
+        {
             return core.ignore();
         }
         self.answer(core, now, request, responder);
@@ -440,7 +446,7 @@ impl Hub {
         size: usize,
     ) {
         core.ignore();
-        if self.sibling.as_ref().is_some_and(|sibling| sibling.indices.has(header.receiver)) {
+        if self.succession.as_ref().is_some_and(|it| it.sibling.indices.has(header.receiver)) {
             return;
         }
         let hint = packet::unknown(header);
@@ -502,9 +508,8 @@ impl Hub {
         self.forget_tentative(core, &key);
         let Some(known) = self.peers.get(&key) else { return };
         let live = known.session.and_then(|id| core.session(id)).map(|session| session.name);
-        let elsewhere =
-            |name: &u64| self.sibling.as_ref().is_some_and(|it| it.sessions.contains(name));
-        let present = params.present.filter(|name| live == Some(*name) || elsewhere(name));
+        let present =
+            params.present.filter(|name| live == Some(*name) || self.is_of_sibling(*name));
         let peer = Peer::new(key, from, sender, &params);
         let (own, ours) = self.ours(core, &key, present, &params);
         let (answer, keys) = responder.answer(index, sender, &ours, ours.cipher(&params));
@@ -517,6 +522,7 @@ impl Hub {
         core.send_later(from, answer.clone());
         let (answered, last_answered, first_rtt) = (now, now, None);
         let rivalry = self.begin_rivalry(core, now, from, &key);
+        let succeeds = params.succeeds;
         let tentative = Tentative {
             knock,
             answer,
@@ -526,6 +532,7 @@ impl Hub {
             index,
             session,
             rivalry,
+            succeeds,
         };
         self.put_tentative(key, tentative);
     }
@@ -597,6 +604,7 @@ impl Hub {
             index,
             session,
             rivalry,
+            succeeds: None,
         };
         let Some(known) = self.peers.get_mut(&key) else { return };
         known.joining.push(Box::new(JoiningLink { name, link, tentative }));
@@ -650,6 +658,11 @@ impl Hub {
             return None;
         }
         tentative.first_rtt = tentative.first_rtt.or(Some(rtt));
+        let succeeds = tentative.succeeds;
+        if self.is_reserved(now, &peer, succeeds) {
+            self.forget_tentative(core, &peer);
+            return None;
+        }
         if !self.may_replace(core, now, from, &peer) {
             return None;
         }
@@ -671,10 +684,6 @@ impl Hub {
         let established = core.establish(tentative.index, tentative.session);
         self.peers.get_mut(key)?.session = Some(established);
         Some(established)
-    }
-
-    pub(crate) fn set_sibling(&mut self, sibling: Option<Sibling>) {
-        self.sibling = sibling;
     }
 
     /// Tells these terminals that their sessions are lost, in turn.

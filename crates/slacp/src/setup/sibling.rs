@@ -1,9 +1,9 @@
 //! Other processes at a hub's address: one that still has sessions, and one that has lost them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use crate::IndexShare;
+use crate::{IndexShare, PublicKey};
 
 /// Another process at a hub's address, which carries the sessions that it has until they end. What
 /// belongs to them does not come here, or not for long.
@@ -13,6 +13,11 @@ pub struct Sibling {
     pub indices: IndexShare,
     /// The names of its sessions ([`Endpoint::names`](crate::Endpoint::names)).
     pub sessions: BTreeSet<u64>,
+    /// The succession token of each terminal's session ([`Endpoint::succession_tokens`]). For a while,
+    /// only a machine that knows it gets the terminal's session here.
+    ///
+    /// [`Endpoint::succession_tokens`]: crate::Endpoint::succession_tokens
+    pub tokens: BTreeMap<PublicKey, u64>,
 }
 
 /// How a terminal was last heard, so that another process can call it in the hub's place

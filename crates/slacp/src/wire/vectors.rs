@@ -145,6 +145,7 @@ fn params(present: Option<u64>, times: bool) -> Params {
         successor: false,
         links: None,
         join: None,
+        succeeds: None,
     }
 }
 
@@ -243,6 +244,7 @@ impl File {
         .hex("response", &second)
         .hex("hash", &outcome.hash)
         .number("name", keys.name)
+        .number("token", keys.token)
         .hex("terminal_to_hub", &outcome.up)
         .hex("hub_to_terminal", &outcome.down)
         .hex("chain", &outcome.chain);
@@ -313,7 +315,7 @@ impl File {
         let keys = |send: &[u8; 32], recv: &[u8; 32]| {
             let cipher = Cipher::Aes256Gcm;
             let [send, recv] = [send, recv].map(|key| PacketKey::new(cipher, key));
-            Keys { cipher, send, recv, name: 1, chain: Secret::new(outcome.chain) }
+            Keys { cipher, send, recv, name: 1, token: 2, chain: Secret::new(outcome.chain) }
         };
         let mut terminal = Phases::new(keys(&outcome.up, &outcome.down), true, &terminal_seed);
         let mut hub = Phases::new(keys(&outcome.down, &outcome.up), false, &hub_seed);

@@ -62,6 +62,11 @@ impl Hop {
         self.each().flat_map(|state| state.endpoint.names()).collect()
     }
 
+    /// The succession token of each peer.
+    pub(crate) fn succession_tokens(&self) -> BTreeMap<PublicKey, u64> {
+        self.each().flat_map(|state| state.endpoint.succession_tokens()).collect()
+    }
+
     /// Where sessions' peers were last heard over UDP.
     pub(crate) fn contacts(&self) -> Vec<Contact> {
         let mut contacts: Vec<Contact> =

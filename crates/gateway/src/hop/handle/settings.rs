@@ -96,8 +96,8 @@ impl Hop {
     }
 
     /// Sets which sessions are another process's at the same address.
-    pub(crate) fn set_sibling(&self, sibling: Option<&Sibling>) {
-        self.command(|endpoint| endpoint.set_sibling(sibling.cloned()));
+    pub(crate) fn set_sibling(&self, now: Instant, sibling: Option<&Sibling>) {
+        self.command(|endpoint| endpoint.set_sibling(now, sibling.cloned()));
     }
 
     /// Tells a terminal's endpoint which key will replace a hub's.

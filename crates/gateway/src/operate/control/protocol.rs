@@ -278,6 +278,9 @@ pub struct HandOver {
     pub tunnel: Option<String>,
     /// The names of its sessions.
     pub sessions: Vec<u64>,
+    /// The succession tokens of its sessions, by the terminals' keys.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tokens: BTreeMap<String, u64>,
     /// What its modem has reported for terminals, in bit/s, by their keys.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rates: BTreeMap<String, u64>,

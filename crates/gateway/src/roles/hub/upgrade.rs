@@ -50,8 +50,17 @@ const AT_ONCE: usize = 400;
 
 /// Rates as [`HandOver::rates`] has them.
 pub(super) fn in_bits(rates: BTreeMap<PublicKey, BitRate>) -> BTreeMap<String, u64> {
-    let bits = |(key, rate): (_, BitRate)| (format_public_key(&key), rate.bits_per_second());
-    rates.into_iter().map(bits).collect()
+    by_key_text(rates.into_iter().map(|(key, rate)| (key, rate.bits_per_second())).collect())
+}
+
+/// Numbers of terminals, by their keys as text.
+pub(super) fn by_key_text(numbers: BTreeMap<PublicKey, u64>) -> BTreeMap<String, u64> {
+    numbers.into_iter().map(|(key, number)| (format_public_key(&key), number)).collect()
+}
+
+fn by_key(numbers: &BTreeMap<String, u64>) -> BTreeMap<PublicKey, u64> {
+    let parsed = |(key, number): (&String, &u64)| Some((parse_public_key(key).ok()?, *number));
+    numbers.iter().filter_map(parsed).collect()
 }
 
 /// Why a hub cannot hand its place over.
@@ -83,7 +92,7 @@ impl Hub {
     pub(super) fn follow_upgrade(&mut self, now: Instant, ops: &mut Operations) {
         if self.predecessor.take_if(|predecessor| !predecessor.runs()).is_some() {
             tracing::info!("the process before this one has ended");
-            self.parts.gateway.hop().set_sibling(None);
+            self.parts.gateway.hop().set_sibling(now, None);
             self.rate_sharing.end(now, self.parts.gateway.hop());
         }
         let Some(stage) = self.stage else { return };
@@ -202,10 +211,8 @@ impl Predecessor {
 
     /// What its modem has reported.
     pub(super) fn rates(&self) -> BTreeMap<PublicKey, BitRate> {
-        let rate = |(key, bits): (&String, &u64)| {
-            Some((parse_public_key(key).ok()?, BitRate::from_bits_per_second(*bits)))
-        };
-        self.told.rates.iter().filter_map(rate).collect()
+        let rate = |(key, bits)| (key, BitRate::from_bits_per_second(bits));
+        by_key(&self.told.rates).into_iter().map(rate).collect()
     }
 
     /// Its sockets, and the indices that they get.
@@ -214,7 +221,8 @@ impl Predecessor {
     }
 
     pub(super) fn sibling(&self) -> Sibling {
-        Sibling { indices: self.share, sessions: self.told.sessions.iter().copied().collect() }
+        let sessions = self.told.sessions.iter().copied().collect();
+        Sibling { indices: self.share, sessions, tokens: by_key(&self.told.tokens) }
     }
 
     /// Whether it still runs.

@@ -7,6 +7,12 @@ fn half(second: bool) -> Endpoint {
     hub(Config { index_share: IndexShare::WHOLE.half(second), ..config() })
 }
 
+fn sibling_of(before: &Endpoint) -> Sibling {
+    let sessions = before.names().into_iter().collect();
+    let (indices, tokens) = (IndexShare::WHOLE.half(false), before.succession_tokens());
+    Sibling { indices, sessions, tokens }
+}
+
 /// Everything that the terminal sends in a while, none of which arrives.
 fn lost(terminal: &mut Endpoint, from: &mut u64, ms: u64) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
@@ -21,9 +27,7 @@ fn lost(terminal: &mut Endpoint, from: &mut u64, ms: u64) -> Vec<Vec<u8>> {
 fn what_belongs_to_the_process_before_is_left_to_it() {
     let (mut before, mut after, mut terminal) = (half(false), half(true), terminal(5));
     connect(&mut terminal, &mut before);
-    let sessions = before.names().into_iter().collect();
-    let sibling = Sibling { indices: IndexShare::WHOLE.half(false), sessions };
-    after.set_sibling(Some(sibling));
+    after.set_sibling(at(10), Some(sibling_of(&before)));
 
     // The terminal's packets get no answer there, neither a hint.
     let mut now = 10;
@@ -52,7 +56,7 @@ fn what_belongs_to_the_process_before_is_left_to_it() {
     assert_eq!(event(&mut terminal), Some(Event::Reachable));
 
     // The process before has ended without a word.
-    after.set_sibling(None);
+    after.set_sibling(at(now), None);
     for _ in 0..6_000 {
         now += 10;
         carry(&mut terminal, TERMINAL, &mut after, at(now));
@@ -76,18 +80,18 @@ fn request() -> Open {
 fn carry_all(terminal: &mut Endpoint, mut hubs: [&mut Endpoint; 2], now: &mut u64) {
     for _ in 0..50 {
         *now += 10;
-        for datagram in drain(terminal, at(*now)) {
-            let of_first = matches!(packet::parse(&datagram), Some(Datagram::Data(header))
-                if IndexShare::WHOLE.half(false).has(header.receiver));
-            hubs[usize::from(!of_first)].handle_datagram(
-                at(*now),
-                address(TERMINAL),
-                &mut datagram.clone(),
-            );
-        }
-        for hub in &mut hubs {
-            carry(hub, HUB, terminal, at(*now));
-        }
+        carry_once(terminal, hubs.each_mut().map(|hub| &mut **hub), *now);
+    }
+}
+
+fn carry_once(terminal: &mut Endpoint, hubs: [&mut Endpoint; 2], now: u64) {
+    let first = IndexShare::WHOLE.half(false);
+    for mut datagram in drain(terminal, at(now)) {
+        let of_first = matches!(packet::parse(&datagram), Some(Datagram::Data(header)) if first.has(header.receiver));
+        hubs[usize::from(!of_first)].handle_datagram(at(now), address(TERMINAL), &mut datagram);
+    }
+    for hub in hubs {
+        carry(hub, HUB, terminal, at(now));
     }
 }
 
@@ -97,8 +101,7 @@ fn a_terminal_comes_to_the_next_process_at_once_and_keeps_what_it_has() {
     connect(&mut terminal, &mut before);
     let old = only(&terminal);
     let stream = terminal.open(at(90), old, request()).unwrap();
-    let sessions = before.names().into_iter().collect();
-    after.set_sibling(Some(Sibling { indices: IndexShare::WHOLE.half(false), sessions }));
+    after.set_sibling(at(90), Some(sibling_of(&before)));
     let mut now = 100;
     carry_all(&mut terminal, [&mut before, &mut after], &mut now);
 
@@ -180,4 +183,92 @@ fn calls_are_spread() {
     let mut count = |ms| drain(&mut hub, at(ms)).len();
     assert_eq!([count(0), count(100), count(110)], [51, 51, 10]);
     assert_eq!((0..10).map(|i| count(1_000 + i * 50)).sum::<usize>(), 500 - 51 - 51 - 10);
+}
+
+/// A hub that has taken another one's place, and a terminal that has its session there.
+fn succeeded() -> (Endpoint, Endpoint, Endpoint) {
+    let (mut before, mut after, mut terminal) = (half(false), half(true), terminal(5));
+    connect(&mut terminal, &mut before);
+    after.set_sibling(at(90), Some(sibling_of(&before)));
+    (before, after, terminal)
+}
+
+/// Lets a second machine with the terminal's key ask the hub for a session, and use one that it gets.
+fn ask_as_thief(thief: &mut Endpoint, hub: &mut Endpoint, now: &mut u64) {
+    for _ in 0..20 {
+        *now += 10;
+        carry(thief, THIEF, hub, at(*now));
+        carry(hub, HUB, thief, at(*now));
+    }
+}
+
+const THIEF: u8 = 66;
+
+fn is_new(endpoint: &Endpoint, old: SessionId) -> bool {
+    endpoint.core.sessions.iter().all(|(id, _)| id != old)
+}
+
+#[test]
+fn a_thief_of_the_key_is_not_taken_for_the_machine_that_comes_over() {
+    let (mut before, mut after, mut honest) = succeeded();
+    let (mut thief, mut now) = (terminal(66), 100);
+    ask_as_thief(&mut thief, &mut after, &mut now);
+    assert_eq!((is_up(&mut thief), after.footprint().sessions), (false, 0));
+
+    before.announce(at(now), Farewell::Successor);
+    for _ in 0..2_000 {
+        now += 10;
+        carry(&mut thief, THIEF, &mut after, at(now));
+        // What the hub sends to either reaches both: each ignores what is the other's.
+        for mut datagram in drain(&mut after, at(now)) {
+            thief.handle_datagram(at(now), address(HUB), &mut datagram.clone());
+            honest.handle_datagram(at(now), address(HUB), &mut datagram);
+        }
+        carry_once(&mut honest, [&mut before, &mut after], now);
+    }
+    assert!(after.core.notices.iter().any(|it| matches!(it, Notice::SharedKey { .. })));
+    let events: Vec<_> = core::iter::from_fn(|| honest.poll_event()).map(|(_, it)| it).collect();
+    assert!(events.len() == 2 && events.contains(&Event::Succeeded), "{events:?}");
+    assert!(events.iter().any(|event| matches!(event, Event::Up { .. })), "{events:?}");
+    assert!(after.core.sessions.iter().all(|(_, it)| it.peer.address == address(TERMINAL)));
+    assert_eq!(after.footprint().sessions, 1);
+}
+
+/// It may have learnt the name of the session, which whoever has seen the handshake can compute.
+#[test]
+fn a_thief_who_names_the_session_with_the_process_before_is_not_served_either() {
+    let (mut before, mut after, mut honest) = succeeded();
+    let mut thief = terminal(66);
+    connect(&mut thief, &mut half(false));
+    let (stolen, name) = (only(&thief), before.names()[0]);
+    thief.core.with(stolen, |session| session.name = name);
+    let mut now = 100;
+    lost(&mut thief, &mut now, 12_000);
+    after.set_sibling(at(now), Some(sibling_of(&before)));
+    // It uses what it gets, although the answer says that the session is still there.
+    thief.core.with(stolen, |session| session.name = 7);
+    for _ in 0..30 {
+        ask_as_thief(&mut thief, &mut after, &mut now);
+    }
+    assert!(is_new(&thief, stolen), "it was answered");
+    assert_eq!(after.footprint().sessions, 0);
+
+    before.announce(at(now), Farewell::Successor);
+    carry_all(&mut honest, [&mut before, &mut after], &mut now);
+    carry_all(&mut honest, [&mut before, &mut after], &mut now);
+    assert!(after.core.sessions.iter().all(|(_, it)| it.peer.address == address(TERMINAL)));
+    assert_eq!(after.footprint().sessions, 1);
+}
+
+/// It may have restarted, or be too old to know of tokens.
+#[test]
+fn a_machine_without_a_token_is_served_after_fifteen_seconds() {
+    let (_, mut after, _) = succeeded();
+    let (mut again, mut now) = (terminal(6), 100);
+    for (until, expected) in [(15_000, 0), (21_000, 1)] {
+        while now < until {
+            ask_as_thief(&mut again, &mut after, &mut now);
+        }
+        assert_eq!(after.footprint().sessions, expected);
+    }
 }
