@@ -182,7 +182,7 @@ impl Driver {
     }
 }
 
-/// The next value of what waits; `None` if there will be no more. Cancel-safe.
+/// Waits for new queue lengths; `None` in the event if there will be no more. Cancel-safe.
 async fn next_waiting(waiting: Option<&mut watch::Receiver<Demand>>) -> DriverEvent {
     match waiting {
         None => std::future::pending().await,

@@ -81,7 +81,7 @@ impl Signals {
             };
             match receive(socket) {
                 Ok((from, hops, datagram)) => {
-                    // §12.1
+                    // GTSM (RFC 8175 §12.1): a lower value was forwarded by a router.
                     if !self.gtsm || hops == Some(MOST_HOPS.into()) {
                         return Ok((from, datagram));
                     }

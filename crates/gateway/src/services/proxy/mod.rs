@@ -39,7 +39,7 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const HANDSHAKES: usize = 256;
 /// Time that a refused client has to read the answer.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How long no client is accepted after the process ran out of descriptors.
+/// Pause of accepting after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);
 /// Read size during a handshake, in bytes. Anything after the handshake is relayed.
 const PIECE: usize = 1024;
@@ -85,7 +85,7 @@ impl Proxy {
         Ok(Self { listener, config, handshakes, slots, paused_until: None })
     }
 
-    /// How clients are answered, and who resolves names.
+    /// The settings of the time at which clients are answered, and of name resolution.
     pub(crate) fn manner(&self) -> (Answer, Names) {
         (self.config.answer, self.config.names)
     }
@@ -118,11 +118,11 @@ impl Proxy {
         match accepted {
             Ok((socket, source)) if self.config.serves(source.ip()) => self.begin(socket, source),
             Ok((socket, source)) => {
-                tracing::debug!("{source} may not use the proxy");
+                tracing::debug!("proxy: refused {source}: not in `clients`");
                 socket_options::reset(socket);
             }
             Err(error) if is_exhaustion(&error) => {
-                tracing::warn!("the proxy accepts no clients for a while: {error}");
+                tracing::warn!("proxy paused, accepts no clients: {error}");
                 self.paused_until = Some(now + RECOVERY);
             }
             Err(_) => {}
@@ -153,7 +153,7 @@ async fn negotiate(mut leg: Leg, source: SocketAddr, dscp: Option<u8>) -> Option
     }
 }
 
-/// Reads until the request is complete, or invalid; then returns the answer to refuse it with.
+/// Reads until the request is complete. Returns the refusal to send if it is invalid.
 async fn converse(socket: &mut TcpStream) -> io::Result<Result<Request, Vec<u8>>> {
     let mut handshake = Handshake::default();
     let mut piece = [0; PIECE];
