@@ -30,7 +30,7 @@ impl EventReader {
     /// each. The first request starts recording.
     ///
     /// # Errors
-    /// If another reader is active, or there is no such peer.
+    /// Another reader is active, or the peer has no session.
     pub(crate) fn read(
         &mut self,
         now: Instant,
