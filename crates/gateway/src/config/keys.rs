@@ -201,6 +201,7 @@ impl PrivateKey {
                 writeln!(file, "{}", self.to_base64())?;
                 file.sync_all()
             })
+            // Without this, a power cut may undo the creation.
             .and_then(|()| sync_directory(path))
             .map_err(|cause| KeyError::Write { path: path.to_owned(), cause })
     }

@@ -28,6 +28,7 @@ use crate::role::Role;
 pub fn read_hub(path: &Path) -> Result<HubConfig, FileError> {
     let file = Source::read(path)?;
     let mut config = file.as_read().hub(|key| file.key(key))?;
+    // AES-256-GCM is used if both sides have instructions for it.
     config.link.aes = has_aes();
     Ok(config)
 }

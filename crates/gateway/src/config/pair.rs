@@ -272,6 +272,7 @@ fn write(directory: &Path, files: &[NewFile<'_>]) -> Result<(), NewPairError> {
         for file in files {
             let _ = fs::remove_file(file.path);
         }
+        // In an existing directory, the schemas may be those of other files.
         if is_new {
             let _ = fs::remove_dir_all(directory.join(SCHEMAS));
             let _ = fs::remove_dir(directory);
@@ -289,6 +290,7 @@ fn write_checked(files: &[NewFile<'_>]) -> Result<(), NewPairError> {
         let cannot = |cause| NewPairError::File { path: (*path).to_owned(), cause };
         write_new(path, text).map_err(cannot)?;
     }
+    // Read from the disk as a gateway will, with keys and permissions.
     for NewFile { kind, path, .. } in files {
         check(path, *kind, Keys::Read)?;
     }

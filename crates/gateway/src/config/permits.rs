@@ -80,6 +80,7 @@ impl Permits {
         if next.config.etcd.is_some() {
             next.remote = std::mem::take(&mut self.remote);
         }
+        // Texts that were valid before stay in force if they are from the same place.
         if same || !next.remote.is_empty() {
             next.good = std::mem::take(&mut self.good);
             next.follow();
@@ -121,6 +122,7 @@ impl Permits {
         let mut found = BTreeMap::new();
         for entry in fs::read_dir(&directory).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
+            // A hidden file may be one that is still being written.
             let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes()[0] == b'.');
             if hidden || path.extension().is_none_or(|ending| ending != ENDING) {
                 continue;

@@ -83,6 +83,7 @@ impl EventReader {
 
     fn stop(&mut self, hop: &Hop, peers: &Peers) {
         *self = Self::default();
+        // A capacity of 0 ends the recording.
         peers.sessions().for_each(|session| _ = hop.events(session, 0, 0));
     }
 }

@@ -191,6 +191,7 @@ impl Track {
     }
 
     fn tell(&mut self, second: u64, all: &mut Log, kind: Kind, detail: String) {
+        // Each session renews its keys every two minutes, which would push out all other events.
         if kind != Kind::Rekey {
             all.add(second, Some(&self.last), kind, detail.clone());
         }

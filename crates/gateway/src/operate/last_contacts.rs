@@ -128,6 +128,7 @@ impl LastContacts {
     }
 
     fn begin_saving(&mut self, unix_s: u64, reachable: &BTreeSet<PublicKey>) {
+        // If the hub crashes, this is the last that is known of them.
         for key in reachable {
             if let Some(contact) = self.contacts.get_mut(key) {
                 *contact = LastContact { heard_unix_s: unix_s, why: CONNECTED.to_owned() };

@@ -23,6 +23,7 @@ impl ProcessLimits {
     /// limit.
     pub(super) fn new(config: &OperationConfig, role: Role) -> Self {
         let descriptors = raise_limit();
+        // A solo gateway has a socket on both sides of a connection.
         let descriptors_each = match role {
             Role::Hub | Role::Terminal => 1,
             Role::Solo => 2,

@@ -119,6 +119,7 @@ fn router(shared: Shared) -> Router {
         .route("/", get(page))
         .layer(from_fn_with_state(shared.clone(), authenticate));
     Router::new()
+        // Not behind the authentication: it is the way to it.
         .route("/login", post(login))
         .layer(DefaultBodyLimit::max(LONGEST_FORM))
         .merge(protected)

@@ -198,6 +198,7 @@ impl Operations {
         let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
         let notifier = Notifier::from_environment();
         let mut housekeeping = interval(HOUSEKEEPING);
+        // After a stall one turn is enough.
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             role,
@@ -211,6 +212,7 @@ impl Operations {
             program: std::env::current_exe().ok(),
             hangup,
             save: Periodic::new(SAVE, now + SAVE),
+            // At the watchdog's interval if that is shorter: one message serves both.
             notify: Periodic::new(notifier.watchdog().unwrap_or(NOTIFY).min(NOTIFY), now),
             notifier,
             store: config.state.as_deref().map(|directory| store(directory, role)),
@@ -246,6 +248,7 @@ impl Operations {
     pub(crate) async fn next(&mut self) -> Task {
         tokio::select! {
             Some(call) = self.calls.recv() => Task::Answer(call),
+            // Without a receiver: the outcome is in the log.
             _ = self.hangup.recv() => Task::Answer(Call::new(Request::Reload).0),
             _ = self.housekeeping.tick() => Task::Housekeeping,
         }
@@ -360,6 +363,7 @@ impl Operations {
         session: SessionId,
         event: &Event,
     ) {
+        // After its end a session has no key any more.
         let before = self.peers.key(session);
         self.peers.handle_event(now, hop, session, event);
         let key = self.peers.key(session).or(before);
@@ -426,6 +430,7 @@ impl Operations {
     pub(crate) fn release(&mut self, now: Instant, view: View<'_>) {
         self.metrics = None;
         self.save(now, view);
+        // From here on the successor writes it.
         self.store = None;
         if let (Some(mut accounts), Some(hop)) = (self.accounts.take(), view.hop) {
             accounts.follow(hop);
@@ -472,6 +477,7 @@ impl Operations {
             accounts.save();
         }
         self.save_last_contacts();
+        // During a hand-over the successor has the accounts.
         let next = self.coming_over.and_then(|_| path_of(&self.config.control, self.role));
         if let (Some(path), Some(hop)) = (next, view.hop) {
             self.forwarding.finish(hop, path);
@@ -550,6 +556,7 @@ impl Operations {
 
     /// Returns `true` once draining is complete.
     pub(crate) fn is_drained(&self, now: Instant, view: View<'_>) -> bool {
+        // A terminal without connections has yet to set up its session with the successor.
         let waits = self.is_coming_over(now) && self.peers.sessions().next().is_some();
         self.draining.is_some_and(|drain| drain.is_over(now, view.live() + usize::from(waits)))
     }

@@ -169,6 +169,7 @@ impl Control {
 
     /// The gateway's role: by the default name of its socket, otherwise by its status.
     fn running(&mut self) -> Running {
+        // Only a socket with another name needs a question.
         let role = role_of(&self.path).or_else(|| {
             let answer = self.ask(&Request::Status { connections: false });
             answer.ok().and_then(|answer| match answer {

@@ -279,7 +279,7 @@ pub struct HandOver {
     /// Name of the tunnel's device, which the process that it starts has as standard input.
     #[serde(default)]
     pub tunnel: Option<String>,
-    /// Numbers of its sessions.
+    /// Numbers that identify its sessions.
     pub sessions: Vec<u64>,
     /// Rates in bit/s that its modem has reported, by the terminals' keys.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -191,6 +191,7 @@ async fn serve(
         // From here on it may be disconnected: a client that does not read is idle, too.
         slot.set_busy(false);
         timeout(TIMEOUT, writer.write_all(&write(&answer))).await??;
+        // Too long, or cut off by the client: what follows is no request.
         if !line.ends_with(b"\n") {
             return Ok(());
         }

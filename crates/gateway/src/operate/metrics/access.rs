@@ -56,6 +56,7 @@ impl Access {
     pub(super) fn admits(&self, client: SocketAddr) -> bool {
         let client = client.ip().to_canonical();
         let listed = self.allow.is_empty() || self.allow.iter().any(|net| net.contains(client));
+        // `allow` is about other machines.
         listed || client.is_loopback()
     }
 

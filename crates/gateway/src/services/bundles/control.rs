@@ -141,6 +141,7 @@ impl Desk {
     }
 
     async fn data(&self, handle: u64, base64: &str) -> Result<BundleAsked, String> {
+        // Taken out of the table, so that an error ends the upload.
         let mut upload = self.take_upload(handle)?;
         let bytes = from_base64(base64).map_err(|error| error.to_string())?;
         upload.came += bytes.len() as u64;

@@ -115,6 +115,7 @@ impl Incoming {
         from: Origin,
         make: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, bool), Refusal> + Send + 'static,
     ) -> Result<Outcome, Refusal> {
+        // A task of its own: it must be completed even if the caller is gone.
         let work = tokio::spawn(async move {
             let name = self.node.name(from);
             let node = self.node.clone();
@@ -151,6 +152,7 @@ impl Incoming {
             Ok(Decision::Take(record)) => {
                 let node = self.node.clone();
                 let kept = self.keep(record, other).await;
+                // A bundle that was made here has not been received (RFC 9171 §5.6).
                 if kept.is_ok() && from != Origin::Here {
                     node.tell(&summary, Happening::Received);
                 }
@@ -161,6 +163,7 @@ impl Incoming {
                 Ok(Outcome::Had(summary.id))
             }
             Err(why) => {
+                // After a passing refusal the sender tries again.
                 self.end(why.is_passing());
                 Err(why)
             }

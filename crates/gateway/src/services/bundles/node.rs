@@ -286,6 +286,7 @@ impl Node {
                 return returned(Returned::Unwanted);
             }
         };
+        // Asking costs a round trip, so only if there may be something to resume.
         let asks = self.was_tried(&record);
         let sent = match prepared {
             Ok(Prepared::Whole(bytes)) => self.pass_on(peer, &link, (id, asks), bytes).await,

@@ -88,6 +88,7 @@ impl Secure {
         expected: Option<PeerId>,
     ) -> Result<(TlsStream<Early<TcpStream>>, Shown), String> {
         let failed = |error: io::Error| error.to_string();
+        // A socket for both IP versions shows IPv4 addresses as mapped ones.
         let address = socket.peer_addr().map_err(failed)?.ip().to_canonical();
         within(exchange(&mut socket, session)).await?;
         match session.poll_event() {
@@ -113,6 +114,7 @@ impl Secure {
         let certificates = stream.get_ref().1.peer_certificates();
         let certificate = certificates.and_then(|all| all.first());
         let certificate = certificate.ok_or("TLS failed: no certificate")?.clone().into_owned();
+        // What came before TLS was not authenticated, and does not count within it.
         session.secured(clock::now());
         Ok((stream, Shown { certificate, address }))
     }

@@ -271,6 +271,8 @@ impl Talk<'_> {
         let place = said.as_ref().and_then(|said| {
             self.node.config.agent.peers.iter().position(|peer| peer.node == *said)
         });
+        // Peers of the hop are known by their keys, which a node that connects does not prove to
+        // have.
         let by_tcp = |place: &usize| {
             matches!(self.node.config.reach.get(*place), Some(Reach::Listen | Reach::Connect(_)))
         };

@@ -154,6 +154,7 @@ impl Driver {
         match output {
             Output::Signal(signal) => {
                 if let Err(error) = self.send_signal(&signal) {
+                    // The next signal opens them again: the interface may have been made anew.
                     self.signals = None;
                     self.router.note(&format!("cannot look for a modem: {error}"));
                 }

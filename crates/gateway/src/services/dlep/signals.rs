@@ -130,6 +130,7 @@ fn open_v4(interface: &str) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     socket.bind_device(Some(interface.as_bytes()))?;
     socket.set_multicast_ttl_v4(MOST_HOPS.into())?;
+    // For GTSM, by which offers are checked.
     setsockopt(&socket, sockopt::Ipv4RecvTtl, &true)?;
     bind(socket, |port| (Ipv4Addr::UNSPECIFIED, port).into())
 }

@@ -135,6 +135,7 @@ async fn talk(
         .await;
     invited.shut_down(clock::now());
     path.send_all(&mut invited).await;
+    // No session: the hub is silent, as it is to unknown keys.
     if conversation.stream.is_none() {
         return Ok(None);
     }

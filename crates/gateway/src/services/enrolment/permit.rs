@@ -246,6 +246,7 @@ pub fn table(terminals: &[Listed]) -> String {
 
 /// Writes a new permit. It gets its name only when it is complete.
 fn create(path: &Path, text: &str) -> io::Result<()> {
+    // `replace` would overwrite it.
     if path.symlink_metadata().is_ok() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }

@@ -71,6 +71,7 @@ impl FromStr for Token {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
+        // Copied text may have white space around it.
         let body = text.trim().strip_prefix(MARK).filter(|body| body.len() <= LONGEST);
         let json = URL_SAFE_NO_PAD.decode(body.ok_or(TokenError)?).map_err(|_| TokenError)?;
         let written: Written = serde_json::from_slice(&json).map_err(|_| TokenError)?;

@@ -41,6 +41,7 @@ impl Conversation {
         let mut head = ResponseHead::own(421, "Misdirected Request");
         head.fields.push("Content-Length", "0");
         match self.say(request, head, None, "fwd=bypass").await {
+            // The client is to retry on another connection (RFC 9110 §15.5.20).
             Fate::Open => Fate::Close,
             fate => fate,
         }

@@ -152,6 +152,7 @@ impl Conversation {
             Ok(Ok(None)) | Err(_) => return Ok(Some(Fate::Plain)),
             Ok(Err(reason)) => return Err(reason),
         };
+        // TLS reads the ClientHello once more.
         let first = self.inlet.take();
         let socket = self.leg.duplicate().map_err(|error| dial::reason(&error))?;
         let client = self.open.source.ip();
@@ -214,6 +215,8 @@ impl Conversation {
                         self.spoke = true;
                         return Ok(Next::Request(head, framing));
                     }
+                    // An ambiguous length is left to the server (request smuggling,
+                    // RFC 9112 §11.2).
                     Err(why) => {
                         tracing::debug!(destination = %self.open.destination, "relayed unchanged: {why}");
                         return Ok(Next::Plain);
@@ -285,6 +288,7 @@ impl Conversation {
             host: request.host().unwrap_or_default(),
             target: request.target.clone(),
         };
+        // The server is authenticated for this host only.
         if let Some((site, _)) = &self.secure
             && !is_for(&request, &site.host)
         {
@@ -368,6 +372,7 @@ impl Conversation {
                 return counters.count_refusal(clock::now(), self.open.source.ip(), reason);
             }
         };
+        // Bytes that the server sent first, if it did.
         if self.client().write(upstream.inlet.bytes()).await.is_err() {
             return counters.reset.increment();
         }

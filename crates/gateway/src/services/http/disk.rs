@@ -219,6 +219,7 @@ fn path(directory: &Path, id: EntryId, kind: &str) -> PathBuf {
 fn id_of(path: &Path) -> Option<EntryId> {
     let kind = path.extension()?.to_str()?;
     let name = path.file_stem()?.to_str()?;
+    // Other files in the directory are not ours to remove.
     let ours = name.len() == 16 && [HEAD, BODY].contains(&kind);
     u64::from_str_radix(name, 16).ok().filter(|_| ours).map(EntryId)
 }
@@ -257,10 +258,12 @@ fn remove(directory: &Path, id: EntryId) {
 
 fn record(directory: &Path, id: EntryId) -> Option<Record> {
     let head = path(directory, id, HEAD);
+    // A link may lead out of the directory.
     let length = fs::symlink_metadata(&head).ok().filter(fs::Metadata::is_file)?.len();
     let bytes = if length <= LONGEST_HEAD { fs::read(head).ok()? } else { return None };
     let record = Record::decode(&bytes)?;
     let body = fs::symlink_metadata(path(directory, id, BODY)).ok()?;
+    // The digest is compared when the body is read.
     (body.is_file() && body.len() == record.length).then_some(record)
 }
 

@@ -198,6 +198,7 @@ impl Conversation {
         entry: &Registered<'_>,
     ) -> Attempt {
         match reply {
+            // A stored response may be used instead of none.
             Reply::Nothing if asked.validates.is_some() => Attempt::Failed(ResetReason::Reset),
             // Relays both directions: the server has answered before it had the whole request, or
             // not by HTTP.
@@ -235,6 +236,7 @@ impl Conversation {
             }
             None => Cow::Borrowed(bytes),
         };
+        // Exchanges are GET and HEAD without a body (`docs/slacp.md`), which the hub may repeat.
         let repeats = framing == Framing::None && matches!(head.method.as_str(), "GET" | "HEAD");
         if repeats
             && self.fetches
@@ -281,6 +283,7 @@ impl Conversation {
         let moved = |count| entry.moved(clock::now(), Side::Client, count);
         let ends = ((client, &mut self.inlet), (end.wire(), As::Itself));
         let upload = pass(ends.0, ends.1, body, |_| {}, moved);
+        // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
         let reading = read_reply(end.wire(), inlet, (request.minor == 1).then_some(client));
         let mut route = self.shared.route.clone();
         let (mut upload, mut reading) = (std::pin::pin!(upload), std::pin::pin!(reading));
@@ -347,6 +350,7 @@ impl Conversation {
                 Attempt::Over(fate)
             }
             Verdict::Answer(answer) => {
+                // A body, which is not read here, would precede the next response.
                 if framing == Framing::None && keeps {
                     self.keep(upstream);
                 }

@@ -191,6 +191,7 @@ impl Seat {
         };
         let body = self.flight.body();
         let piece = body.get(sent..have.min(sent + PIECE))?;
+        // Copied: the lock must not be held while the client is written to.
         (!piece.is_empty()).then(|| piece.to_vec())
     }
 

@@ -120,6 +120,7 @@ impl HubHttp {
     /// A message if the file of authorities cannot be used.
     pub(crate) fn new(config: HubHttpConfig) -> Result<Self, String> {
         let connector = OnceLock::new();
+        // An unusable file must fail the start, not the first request.
         if let Some(path) = &config.authorities {
             let _ = connector.set(Ok(sites::connector(Some(path))?));
         }
@@ -326,6 +327,7 @@ impl Over<'_> {
         }
         let mut recording = None;
         if let Some((store, asked)) = self.asked {
+            // An unread body behind the head would precede the next response.
             let bare = reusable && framing == Ok(Framing::None) && inlet.bytes().len() == length;
             match store.heard(asked, &head) {
                 Verdict::Pass { store: true } => recording = Some(store.record()),
@@ -413,6 +415,7 @@ async fn read_request(stream: &Stream) -> Result<Request, ResetReason> {
         return Err(ResetReason::Prohibited);
     };
     let tls = secure_name(&mut head)?;
+    // Only what may be repeated, since an idle connection may turn out to be closed.
     let repeats = matches!(head.method.as_str(), "GET" | "HEAD");
     let is_plain = head.framing() == Ok(Framing::None) && length == inlet.bytes().len();
     if repeats && is_plain { Ok(Request::new(head, tls)) } else { Err(ResetReason::Prohibited) }

@@ -53,6 +53,7 @@ impl Kept {
 
     /// Starts the disk's worker and the restoring of what was found.
     fn use_disk(self: &Arc<Self>, (worker, found): (Worker, Vec<EntryId>)) -> Vec<AbortHandle> {
+        // New entries must not take the names of files that are yet to be restored.
         if let Some(last) = found.last() {
             self.lock().store().reserve(*last);
         }

@@ -104,6 +104,7 @@ impl Pool {
 
     /// Returns a connection to the pool after its last response was read completely.
     pub(super) fn give_back(&self, now: Instant, line: Line, sharers: Sharers) {
+        // Without a peer address the connection has been reset.
         let Some(server) = line.peer() else { return };
         let mut idle = self.lock();
         let all = idle.values().map(Vec::len).sum::<usize>();

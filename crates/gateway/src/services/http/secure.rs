@@ -174,6 +174,7 @@ impl AsyncWrite for Under {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Neither sockets nor streams hold written bytes back.
         Poll::Ready(Ok(()))
     }
 

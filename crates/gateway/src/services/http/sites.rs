@@ -68,6 +68,7 @@ impl Hello {
     /// Looks at each byte of `first` once, and returns the ClientHello when it is complete.
     fn read(&mut self, first: &[u8]) -> io::Result<Option<Accepted>> {
         let mut rest = &first[self.length..];
+        // For the test that each byte is read once.
         cost::count(rest.len());
         self.length = first.len();
         loop {
@@ -116,6 +117,8 @@ impl Sites {
             Ok(None) | Err(_) => return Met::Other,
         };
         let hello = accepted.client_hello();
+        // Names are compared without regard to case (RFC 4343); the configured ones are in lower
+        // case.
         let host = hello.server_name().unwrap_or_default().to_ascii_lowercase();
         // A client that offers other protocols only gets its connection relayed to the server.
         let speaks = hello.alpn().is_none_or(|mut offered| offered.any(|it| it == PROTOCOL));

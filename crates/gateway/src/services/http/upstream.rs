@@ -160,6 +160,7 @@ async fn straight(
         match upstreams.dialer.connect(address, None, open.dscp).await {
             Ok(socket) => {
                 upstreams.counters.straight.increment();
+                // Fails if the server has reset the connection; reading will notice.
                 let _ = socket_options::prepare(&socket, &upstreams.counters.keepalive);
                 return Ok(socket);
             }

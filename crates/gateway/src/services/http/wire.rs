@@ -196,6 +196,7 @@ pub(super) async fn pass(
             return Ok(false);
         }
         piece.clear();
+        // `body` advances only with what has been written: a cancelled call can be continued.
         let mut ahead = body.clone();
         let taken = ahead.take(inlet.bytes(), |bytes| {
             content(bytes);

@@ -88,6 +88,7 @@ impl Desk {
     }
 
     pub(super) fn ask(&self, asker: Asker, origin: Origin, message: &[u8]) {
+        // A closed queue means that the gateway ends.
         if let Err(TrySendError::Full(_)) = self.inputs.try_send((asker, origin, message.to_vec()))
         {
             tracing::debug!("DNS queue full: dropped a question from {}", origin.client);
@@ -254,6 +255,7 @@ impl Driver {
     }
 
     fn handle_question(&self, now: Instant, asker: Asker, origin: Origin, message: &[u8]) {
+        // Connections to pool addresses come here only from clients that are intercepted.
         let by_name = origin.intercepted && {
             let Route { hub, by_name } = *self.route.borrow();
             by_name && hub.is_some_and(|hub| self.carrier.upstreams.hop.peer_resolves(hub))
@@ -286,6 +288,7 @@ impl Driver {
         let destination = accepted.open.destination;
         let name: Option<HostName> = lock(&self.resolver).name_of(now, destination.ip());
         let route = *self.route.borrow();
+        // Port 53 of a pool address is a port of the named host, not of a resolver.
         let is_question = destination.port() == PORT && !self.is_of_pool(destination.ip());
         let client = accepted.open.source.ip();
         if let Some(name) =
@@ -295,6 +298,7 @@ impl Driver {
             self.carried.spawn(carry::to_name(carrier, route, accepted, name));
         } else if is_question && let Some(slot) = self.slots.take(accepted.open.source.ip()) {
             let (desk, carrier) = (self.desk.clone(), self.carrier.clone());
+            // Our own address as the resolver would be a loop.
             let resolver = Some(destination).filter(|it| !self.is_own(*it));
             let origin = Origin { client: accepted.open.source, resolver, intercepted: true };
             self.slots.0.serve(&mut self.conversations, slot, |slot| {
@@ -336,6 +340,7 @@ impl Driver {
     }
 
     fn ask(&mut self, Ask { id, message, to, client }: Ask) {
+        // The mark keeps interception from redirecting our own questions.
         let (hop, mark) = (self.carrier.upstreams.hop.clone(), self.carrier.upstreams.dialer.mark);
         match (to, self.route.borrow().hub) {
             (Upstream::Hub, Some(session)) => {

@@ -52,6 +52,7 @@ pub(super) async fn read(stream: &Stream) -> Result<Vec<u8>, ResetReason> {
             Read::End => break,
             Read::Blocked => {}
         }
+        // The other side may send without end.
         if said.len() > LONGEST {
             return Err(ResetReason::Prohibited);
         }

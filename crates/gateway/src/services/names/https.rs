@@ -125,12 +125,15 @@ async fn ask(
     };
     let (sender, mut answers) = mpsc::channel(1);
     let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+    // Clients should use the ID 0 in all requests (RFC 8484 §4.1): the connection's number tells
+    // them apart.
     let asker = Asker::Tcp { connection: desk.next_connection(), id, answers: sender };
     desk.ask(asker, origin, &message);
     Ok(answers.recv().await)
 }
 
 fn respond(answer: Vec<u8>) -> Answer {
+    // As long as the shortest of its records lives (RFC 8484 §5.1).
     let age = format!("max-age={}", doh::freshness(&answer));
     let mut response = Response::new(Full::from(answer));
     let fields = response.headers_mut();

@@ -130,6 +130,7 @@ pub(super) async fn pass(message: &[u8], server: SocketAddr, mark: Option<u32>) 
         let mut reply = vec![0; LONGEST];
         loop {
             let length = socket.recv(&mut reply).await.ok()?;
+            // Only the ID can be compared: this kind of message is not parsed.
             if reply[..length].first_chunk::<2>() == message.first_chunk::<2>() {
                 return Some(reply[..length].to_vec());
             }

@@ -67,6 +67,7 @@ impl UdpDoor {
             socket.set_only_v6(true)?;
         }
         if transparent {
+            // Answers are sent from the address that was asked.
             set_transparent(&SockRef::from(&socket), address.is_ipv6())?;
         }
         socket.set_nonblocking(true)?;

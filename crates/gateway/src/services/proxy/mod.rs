@@ -79,6 +79,7 @@ impl Proxy {
         let failed = |cause| RunError::Listen { address, cause };
         let listener = presence::listen(address).map_err(failed)?;
         socket_options::choose_congestion_control(&listener);
+        // For the DSCP of clients' SYNs.
         os::socket::save_syns(&listener).map_err(failed)?;
         tracing::info!("SOCKS5 and HTTP CONNECT on {}", listener.local_addr().map_err(failed)?);
         let (handshakes, slots) = (JoinSet::new(), Slots::new(HANDSHAKES, HANDSHAKES));
@@ -177,6 +178,7 @@ async fn refuse(mut leg: Leg, answer: &[u8]) {
         leg.socket_mut().shutdown().await
     });
     if matches!(said.await, Ok(Ok(()))) {
+        // Closing with unread data would reset the connection, and destroy the answer in flight.
         leg.discard(LAST_WORDS).await;
     }
 }

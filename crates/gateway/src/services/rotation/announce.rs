@@ -180,6 +180,7 @@ impl Service for NextKey {
     /// Switches keys when their time comes, and repeats announcements.
     fn housekeep(&mut self, role: &mut Surroundings<'_>) {
         let Some((hop, side)) = role.hub() else { return };
+        // Without an end, keys change with the configuration only.
         if self.until.is_some() {
             self.serve(&side.permits.config().identities(clock::unix_time()), hop);
         }

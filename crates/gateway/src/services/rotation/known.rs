@@ -131,6 +131,7 @@ impl HubKeys {
         }
         let mut keys = self.keys.clone();
         keys.entry(*configured).or_default().next = next;
+        // A hub repeats its announcement to whoever may not have stored it.
         if keys != self.saved {
             let full = || Bucket::every(INTERVAL, BURST);
             if !self.writes.entry(*configured).or_insert_with(full).take(now) {

@@ -133,6 +133,7 @@ impl Store {
         }
         for entry in fs::read_dir(self.directory.join("partial"))? {
             let entry = entry?;
+            // Without a digest it cannot be resumed.
             if entry.file_name().to_string_lossy().starts_with("new-") {
                 fs::remove_file(entry.path())?;
             }
@@ -213,8 +214,10 @@ impl Store {
             file.write_all_at(bytes, HEADER as u64)?;
         }
         file.set_len(HEADER as u64 + record.length)?;
+        // On the disk before the rename: `held` has complete bundles only.
         file.sync_all()?;
         fs::rename(from, &to)?;
+        // Without this, a power cut may undo the rename.
         sync_directory(&to)?;
         self.open.remove(&spool);
         Ok(())

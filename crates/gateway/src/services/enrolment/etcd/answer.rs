@@ -147,6 +147,7 @@ impl Changes {
         }
         let mut permits = Vec::new();
         for Event { kind, kv } in &told.events {
+            // A complete read has covered it.
             if number(&kv.mod_revision)? <= since {
                 continue;
             }

@@ -28,6 +28,7 @@ pub(super) async fn follow_and_look(etcd: Etcd, to: Sender<Option<PermitTexts>>,
     let mut away = false;
     loop {
         let failed = |error: EtcdError, away: &mut bool| {
+            // Logged once, until etcd answers again.
             if !std::mem::replace(away, true) {
                 tracing::warn!("{error}: the terminals stay as they are");
             }
@@ -64,6 +65,7 @@ async fn follow_once(
             },
             Err(_) => {
                 let now = read(etcd, to).await?;
+                // Revisions only grow: this is another store, or an older state of it.
                 if now < revision {
                     return Err(EtcdError::Malformed("its revision went back".to_owned()));
                 }
