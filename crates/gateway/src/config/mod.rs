@@ -1,5 +1,6 @@
 //! Reads configuration files: [`scenario::gateway`] parses them into the types of [`config`].
-//! What needs the machine is here: the file, the private key and its permissions, the processor.
+//! This module has what needs the machine: the file, the private key and its permissions, the
+//! processor.
 //! [`pair`] writes the files of a new pair.
 
 mod cpu;

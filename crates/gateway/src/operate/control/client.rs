@@ -61,7 +61,7 @@ pub enum ControlError {
     Broken {
         /// The socket.
         path: PathBuf,
-        /// What went wrong.
+        /// Description of the fault.
         problem: String,
     },
     /// The gateway refused the request.

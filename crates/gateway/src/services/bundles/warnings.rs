@@ -9,8 +9,8 @@ use shaping::Bucket;
 use crate::clock;
 use crate::occasions::Occasions;
 
-/// When each cause was logged last. Causes are few: kinds of refusals per configured node, and
-/// kinds of operations.
+/// Times of the last log message of each cause. Causes are few: kinds of refusals per configured
+/// node, and kinds of operations.
 pub(super) struct Warnings {
     last: Mutex<Occasions>,
     reports: Mutex<Bucket>,

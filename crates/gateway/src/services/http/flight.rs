@@ -261,7 +261,7 @@ impl Conversation {
     }
 }
 
-/// Why waiting for another client's response failed: the client may wait for the next one, or must
+/// Failure of waiting for another client's response: the client may wait for the next one, or must
 /// send its own request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {

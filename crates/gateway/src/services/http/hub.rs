@@ -45,7 +45,7 @@ struct Inner {
     store: Option<HubStore>,
     /// Verifies servers. Without a file of authorities it is made at first use.
     connector: OnceLock<Result<TlsConnector, String>>,
-    /// When each untrusted server was last logged.
+    /// Time of the last log message about each untrusted server.
     distrusted: Arc<Mutex<Occasions>>,
 }
 

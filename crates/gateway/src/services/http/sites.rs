@@ -51,7 +51,7 @@ pub(super) struct Site {
 pub(super) struct Server {
     pub(super) name: ServerName<'static>,
     pub(super) connector: TlsConnector,
-    /// When each untrusted server was last logged.
+    /// Time of the last log message about each untrusted server.
     pub(super) distrusted: Arc<Mutex<Occasions>>,
 }
 
