@@ -60,12 +60,10 @@ impl Permits {
         Ok(permits)
     }
 
-    /// The hub's configuration.
     pub(crate) fn config(&self) -> &HubConfig {
         &self.config
     }
 
-    /// The directory of permits.
     pub(crate) fn directory(&self) -> Option<&Path> {
         self.config.permits.as_deref()
     }
@@ -265,7 +263,6 @@ pub(super) fn check(config: &HubConfig) -> Result<(), FileError> {
     refused.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// Checks a single permit.
 pub(super) fn check_one(file: &ConfigFile<'_>) -> Result<(), FileError> {
     Permitted::check(file)
 }

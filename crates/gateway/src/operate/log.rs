@@ -16,7 +16,6 @@ use crate::log_limit::Limited;
 
 /// Environment variable that overrides the configuration.
 pub const VARIABLE: &str = "SKYHOP_LOG";
-/// The default level.
 const USUAL: &str = "info";
 /// The crates that `warn` and `info` apply to. Libraries warn of whatever peers send them, so they
 /// log only errors.

@@ -54,7 +54,6 @@ const NOTIFY: Duration = Duration::from_secs(5);
 const SAVE: Duration = Duration::from_secs(60);
 /// Part of the connections, as a divisor, that is evicted at once when a limit is near.
 const RELIEF: usize = 64;
-/// Maximum queued requests.
 const WAITING: usize = 32;
 
 /// A gateway's connections, and its hop if it has one.
@@ -65,7 +64,6 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Number of live connections.
     pub(crate) fn live(&self) -> usize {
         self.counters.live.count()
     }
@@ -79,7 +77,6 @@ impl View<'_> {
 
 /// A task for the gateway's main loop.
 pub(crate) enum Task {
-    /// Answer an operator's request.
     Answer(Call),
     /// Do the housekeeping: the interval has passed.
     Housekeeping,
@@ -133,9 +130,7 @@ impl RoleStatus {
 /// The operator's interface to a running gateway.
 pub(crate) struct Operations {
     role: Role,
-    /// Name of the machine.
     host: String,
-    /// This gateway's public key.
     key: Option<PublicKey>,
     started: Instant,
     calls: mpsc::Receiver<Call>,
@@ -509,7 +504,6 @@ impl Operations {
         }
     }
 
-    /// Maximum number of connections.
     pub(crate) fn most_connections(&self) -> u64 {
         self.limits.limits.connections()
     }

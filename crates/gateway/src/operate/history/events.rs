@@ -27,13 +27,10 @@ pub(crate) struct Event {
     pub(crate) detail: String,
 }
 
-/// Kinds of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
-    /// A session came up.
     Up,
-    /// A session ended.
     Down,
     /// The peer has ceased to answer: the link fades.
     Fade,
@@ -59,7 +56,6 @@ pub(crate) enum Kind {
     Bypass,
     /// New connections are intercepted again.
     BypassEnd,
-    /// The configuration was reloaded.
     Reload,
     /// The gateway is draining: no new connections.
     Drain,

@@ -21,7 +21,6 @@ pub(super) struct Snapshot {
     pub(super) accounts: Vec<AccountStatus>,
 }
 
-/// Label names and values.
 type Labels = Vec<(&'static str, String)>;
 
 /// A per-session metric: name, help, value.
@@ -156,7 +155,6 @@ impl Collector for Snapshot {
     }
 }
 
-/// Encodes metric families.
 struct Families<'e>(DescriptorEncoder<'e>);
 
 impl Families<'_> {

@@ -19,7 +19,6 @@ use crate::operate::history::History;
 pub(super) const MOST_VIEWERS: usize = 32;
 /// Maximum connections shown of a session: those that have moved the most bytes.
 pub(super) const MOST_CONNECTIONS: usize = 50;
-/// Interval of the statuses.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Data shared by the viewers.

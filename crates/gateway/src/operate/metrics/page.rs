@@ -16,7 +16,6 @@ const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: [&str; 3] =
     [include_str!("page/text.js"), include_str!("page/chart.js"), include_str!("page/page.js")];
 
-/// The dashboard's document.
 pub(super) fn dashboard() -> Response {
     document(StatusCode::OK, HTML)
 }

@@ -71,7 +71,6 @@ pub(super) async fn serve(listener: TcpListener, router: Router, access: Arc<Acc
     }
 }
 
-/// Connections being served.
 #[derive(Default)]
 struct Served {
     tasks: JoinSet<()>,

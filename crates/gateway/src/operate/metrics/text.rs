@@ -9,7 +9,6 @@ use prometheus_client::registry::Registry;
 use super::family::Snapshot;
 use crate::figures::status::{AccountStatus, Status};
 
-/// Media type of OpenMetrics.
 pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Media type of Prometheus' own format.
 pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";

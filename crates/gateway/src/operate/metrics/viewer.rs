@@ -20,7 +20,6 @@ pub(super) const PAGE: usize = 50;
 pub(super) struct Wish {
     /// Public key of the session whose details are sent.
     pub(super) session: Option<String>,
-    /// Order of the list.
     sort: Sort,
     /// Reverses the order.
     descending: bool,

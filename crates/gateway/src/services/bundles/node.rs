@@ -40,7 +40,6 @@ const PASSED: usize = 64;
 /// Current path to a peer.
 #[derive(Clone)]
 pub(super) enum Link {
-    /// A SLACP session.
     Hop(Hop, SessionId),
     /// A TCPCLv4 session: the queue of its bundles, and the largest bundle that the peer accepts,
     /// in bytes.
@@ -125,7 +124,6 @@ fn cut(bytes: Vec<u8>, (limit, largest): (Option<u64>, u64)) -> Result<Prepared,
     }
 }
 
-/// Outcome of a task.
 enum Done {
     Nothing,
     /// The inbox cannot be written now.

@@ -64,7 +64,6 @@ impl Sessions {
     }
 }
 
-/// Accepts connections of nodes.
 pub(super) async fn listen(node: Arc<Node>, listener: TcpListener) {
     let (mut connections, slots) = (JoinSet::new(), Slots::new(MOST, MOST));
     loop {
@@ -115,7 +114,6 @@ pub(super) async fn connect(node: Arc<Node>, peer: PeerId, address: SocketAddr) 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A running TCPCLv4 session.
 struct Talk<'a> {
     node: &'a Arc<Node>,
     session: Session,
@@ -130,7 +128,6 @@ struct Talk<'a> {
     /// Its connection slot at the listener.
     slot: Option<HeldSlot<IpAddr>>,
     incoming: Option<Incoming>,
-    /// The bundle being sent.
     sending: Option<Outgoing>,
     /// Bundles waiting to be sent.
     queue: Option<mpsc::Receiver<Outgoing>>,

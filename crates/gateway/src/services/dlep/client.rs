@@ -49,7 +49,6 @@ impl Client {
         self.waiting.take()
     }
 
-    /// The latest report.
     pub(crate) fn report(&self) -> Report {
         self.report.borrow().clone()
     }

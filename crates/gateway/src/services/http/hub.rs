@@ -91,7 +91,6 @@ impl Request {
     }
 }
 
-/// Failure of one attempt.
 enum Failed {
     /// The server had closed an idle connection.
     Stale,
@@ -102,7 +101,6 @@ enum Failed {
     Within(ResetReason),
 }
 
-/// Failure of an exchange.
 pub(super) struct Unanswered {
     pub(super) reason: ResetReason,
     /// Set if part of a response has reached the terminal, so that nothing else can be sent.

@@ -96,7 +96,6 @@ impl<'a> Recording<'a> {
         Self { kept, bytes: Some(Vec::new()), longest }
     }
 
-    /// Appends received bytes.
     pub(super) fn add(&mut self, more: &[u8]) {
         let Some(bytes) = &mut self.bytes else { return };
         let length = (bytes.len() + more.len()) as u64;

@@ -19,7 +19,6 @@ use crate::hop::Stream;
 use crate::relay::{dial, scratch};
 use slacp::client_network;
 
-/// Transport below TLS.
 pub(super) enum Under {
     /// A socket, and bytes that have been read from it already.
     Socket(TcpStream, Vec<u8>),

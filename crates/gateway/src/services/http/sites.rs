@@ -28,7 +28,6 @@ pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The only ALPN protocol that is offered.
 const PROTOCOL: &[u8] = b"http/1.1";
 
-/// A terminal's sites.
 pub(super) struct Sites {
     ports: Vec<u16>,
     by_host: BTreeMap<String, TlsAcceptor>,
@@ -60,7 +59,6 @@ pub(super) struct Server {
 #[derive(Default)]
 pub(super) struct Hello {
     acceptor: Acceptor,
-    /// Number of bytes read.
     length: usize,
 }
 

@@ -142,7 +142,6 @@ impl Upstream {
     }
 }
 
-/// Connects without the hop.
 async fn straight(
     upstreams: &Upstreams,
     open: &Open<Destination>,

@@ -175,10 +175,8 @@ impl Service for Names {
     }
 }
 
-/// Event from a task.
 enum Done {
     Reply(AskId, Option<Vec<u8>>),
-    /// An intercepted connection.
     Arrived(Accepted),
     /// A client's connection to one of our addresses.
     Listened(TcpStream, SocketAddr, Speech),

@@ -35,7 +35,6 @@ use crate::socket_options;
 
 /// Time limit for a handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// Maximum concurrent handshakes.
 const HANDSHAKES: usize = 256;
 /// Time that a refused client has to read the answer.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -57,13 +56,11 @@ pub(crate) struct Proxy {
 struct ProxyClient {
     leg: Leg,
     source: SocketAddr,
-    /// DSCP of its SYN.
     dscp: Option<u8>,
     request: Request,
 }
 
 impl ProxyClient {
-    /// The client's address.
     fn address(&self) -> IpAddr {
         self.source.ip()
     }

@@ -10,9 +10,7 @@ use crate::services::{Config, Service, Surroundings};
 /// Treatment of clients while new connections are not carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Otherwise {
-    /// A direct connection.
     Direct,
-    /// A refusal.
     Refused,
 }
 

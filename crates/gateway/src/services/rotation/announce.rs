@@ -38,7 +38,6 @@ pub(crate) struct NextKey {
     telling: JoinSet<Told>,
     /// The result to be handled next.
     told: Option<Told>,
-    /// Terminals being told.
     busy: BTreeSet<PublicKey>,
     again: Periodic,
 }

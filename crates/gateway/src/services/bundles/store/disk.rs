@@ -25,14 +25,8 @@ pub(crate) enum StoreError {
     /// Another process holds the lock.
     #[error("another gateway uses {}", .0.display())]
     Locked(PathBuf),
-    /// A file operation failed.
     #[error("cannot use {}: {cause}", path.display())]
-    System {
-        /// Path of the directory.
-        path: PathBuf,
-        /// The system's error.
-        cause: io::Error,
-    },
+    System { path: PathBuf, cause: io::Error },
 }
 
 /// Identifies the partial file of a bundle being received.

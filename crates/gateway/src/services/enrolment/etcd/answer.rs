@@ -120,7 +120,6 @@ impl Range {
         number(&self.header.revision)
     }
 
-    /// The permits by name.
     pub(super) fn permits<C>(&self, prefix: &str) -> Result<C, EtcdError>
     where
         C: FromIterator<(String, Kept)>,
@@ -198,7 +197,6 @@ impl Lines {
     }
 }
 
-/// Parses JSON.
 pub(super) fn parse<'d, T: Deserialize<'d>>(text: &'d [u8]) -> Result<T, EtcdError> {
     serde_json::from_slice(text).map_err(|error| EtcdError::Malformed(error.to_string()))
 }

@@ -53,7 +53,6 @@ pub(crate) struct Etcd {
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// Failure of a request.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum EtcdError {
@@ -89,7 +88,6 @@ impl Etcd {
         Self { members, prefix, tls, login, token: Arc::default(), first: Arc::default() }
     }
 
-    /// Reads all permits.
     pub(crate) async fn read(&self) -> Result<PermitTexts, EtcdError> {
         let snapshot = self.snapshot().await?;
         Ok(snapshot.permits.into_iter().map(|(name, kept)| (name, kept.text)).collect())
@@ -100,7 +98,6 @@ impl Etcd {
         Ok(Snapshot { revision: range.revision()?, permits: range.permits(&self.prefix)? })
     }
 
-    /// Reads one permit.
     pub(crate) async fn get(&self, name: &str) -> Result<Option<Kept>, EtcdError> {
         let range: Range = self.ask("/v3/kv/range", &json!({ "key": self.key(name) })).await?;
         let found: BTreeMap<String, Kept> = range.permits(&self.prefix)?;
