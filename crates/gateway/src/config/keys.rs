@@ -17,14 +17,15 @@ use zeroize::Zeroizing;
 
 use crate::whole_file::sync_directory;
 
-/// What the mode of a private file must not permit: anything to others than its owner.
+/// Permission bits that a private file must not have: any for others than its owner.
 const OF_OTHERS: u32 = 0o077;
-/// The same of a key for TLS. Programs that share one are in a group that may read it.
+/// The same for a TLS key, which the programs of a group may share.
 const OF_OTHERS_THAN_GROUP: u32 = 0o037;
-/// User numbers below this are those of services (the usual `SYS_UID_MAX` of login.defs, and one). Root reads
-/// their files: `sudo skyhop doctor` reads a packaged hub's.
+/// User numbers below this belong to services (the usual `SYS_UID_MAX` of login.defs, plus one).
+/// Root reads their files: `sudo skyhop doctor` reads a packaged hub's.
 const FIRST_OF_PEOPLE: u32 = 1000;
-/// The longest private file, in bytes: a PEM file with a chain of certificates beside the key.
+/// Size limit of a private file, in bytes: a PEM file may have a chain of certificates beside the
+/// key.
 const LONGEST: u64 = 1 << 20;
 
 /// Private key of a gateway (Curve25519). Never printed by `{:?}`, and wiped when dropped.
@@ -37,7 +38,7 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// Why a key is unusable.
+/// Reason for which a key cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -63,7 +64,7 @@ pub enum KeyError {
     Exposed {
         /// Path of the key file.
         path: PathBuf,
-        /// Who else has access to it.
+        /// The wrong owner or mode.
         why: Exposure,
     },
     /// The file cannot be written.
@@ -79,14 +80,14 @@ pub enum KeyError {
     NoRandomness(getrandom::Error),
 }
 
-/// Who else has access to a file that should be private.
+/// Access of others to a file that should be private.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Exposure {
     /// Its mode lets others read or change it.
     #[error("other users can read it (mode {mode:04o}): chmod 600 {}", path.display())]
     Mode {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
@@ -96,16 +97,16 @@ pub enum Exposure {
         "user {owner} owns it and can read and change it: chown {user} {}", path.display()
     )]
     Owner {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The number of the user that owns it.
+        /// User ID of the owner.
         owner: u32,
-        /// The number of the user that this process runs as.
+        /// User ID of this process.
         user: u32,
     },
 }
 
-/// Why a private file cannot be used.
+/// Reason for which a private file cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum PrivateError {
     #[error("cannot read it: {0}")]
@@ -114,18 +115,18 @@ pub(crate) enum PrivateError {
     Exposed(#[from] Exposure),
 }
 
-/// The text of a file that only its owner may read, who is this user or root.
+/// Reads a file that only its owner may read: this user or root.
 ///
 /// # Errors
-/// Why it cannot be used.
+/// The file cannot be read, or is not private.
 pub(crate) fn private_text(path: &Path) -> Result<Zeroizing<String>, PrivateError> {
     read_private(path, OF_OTHERS)
 }
 
-/// The same of a key for TLS, which a group may read.
+/// Reads a TLS key, whose file a group may read.
 ///
 /// # Errors
-/// Why it cannot be used.
+/// The file cannot be read, or is not private.
 pub(crate) fn private_pem(path: &Path) -> Result<Zeroizing<String>, PrivateError> {
     read_private(path, OF_OTHERS_THAN_GROUP)
 }
@@ -136,20 +137,20 @@ fn read_private(path: &Path, forbidden: u32) -> Result<Zeroizing<String>, Privat
     Ok(read_text(file)?)
 }
 
-/// An open file, and what it is: not what is at its path a moment later.
+/// Opens a file. The metadata is of this file, not of what is at its path a moment later.
 pub(crate) fn opened(path: &Path) -> io::Result<(File, Metadata)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     Ok((file, metadata))
 }
 
-/// Reads text that may be secret. No copy of it stays behind.
+/// Reads text that may be secret, and leaves no copy of it in memory.
 pub(crate) fn read_text(file: File) -> io::Result<Zeroizing<String>> {
     let length = file.metadata().map_or(0, |metadata| metadata.len());
     if length > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is far too long"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too long"));
     }
-    // A vector that grows would leave copies behind.
+    // With enough capacity: a vector that grows leaves copies behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(length.max(4096) as usize + 1));
     file.take(LONGEST).read_to_end(&mut bytes)?;
     let text = core::str::from_utf8(&bytes).map(str::to_owned);
@@ -161,7 +162,7 @@ impl PrivateKey {
     /// Generates a key from the system's random numbers.
     ///
     /// # Errors
-    /// If the system has none.
+    /// The system has none.
     pub fn generate() -> Result<Self, KeyError> {
         random_bytes().map(|bytes| Self(Zeroizing::new(bytes)))
     }
@@ -169,7 +170,7 @@ impl PrivateKey {
     /// Parses a key from base64.
     ///
     /// # Errors
-    /// If the text is not 32 bytes of base64.
+    /// The text is not 32 bytes of base64.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse_key(text).map(|bytes| Self(Zeroizing::new(bytes)))
     }
@@ -177,7 +178,7 @@ impl PrivateKey {
     /// Reads a key from a file with its base64 text, which only its owner may read.
     ///
     /// # Errors
-    /// If the file cannot be read, is not a key, or is readable by others.
+    /// The file cannot be read, is not a key, or is readable by others.
     pub fn read_file(path: &Path) -> Result<Self, KeyError> {
         let path_of = || path.to_owned();
         let text = private_text(path).map_err(|error| match error {
@@ -190,7 +191,7 @@ impl PrivateKey {
     /// Writes the key to a new file with mode 0600.
     ///
     /// # Errors
-    /// If the file exists or cannot be written.
+    /// The file exists or cannot be written.
     pub fn write_file(&self, path: &Path) -> Result<(), KeyError> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
@@ -200,33 +201,34 @@ impl PrivateKey {
                 writeln!(file, "{}", self.to_base64())?;
                 file.sync_all()
             })
+            // Without this, a power cut may undo the creation.
             .and_then(|()| sync_directory(path))
             .map_err(|cause| KeyError::Write { path: path.to_owned(), cause })
     }
 
-    /// The key as base64. Whoever has it can impersonate this gateway.
+    /// The key as base64. Its holder can impersonate this gateway.
     pub fn to_base64(&self) -> String {
         STANDARD.encode(*self.0)
     }
 
-    /// The key with its public half.
+    /// The key pair of this private key.
     pub fn pair(&self) -> KeyPair {
         KeyPair::from_private(*self.0)
     }
 
-    /// The public half.
+    /// The public key of this private key.
     pub fn public(&self) -> PublicKey {
         self.pair().public()
     }
 }
 
-/// Rejects the open file of a private key if it is not private.
+/// Checks that the open file of a private key is private.
 pub(crate) fn check_private(path: &Path, metadata: &Metadata) -> Result<(), KeyError> {
     let exposed = |why| KeyError::Exposed { path: path.to_owned(), why };
     check(path, metadata, OF_OTHERS).map_err(exposed)
 }
 
-/// Pipes have no other readers, so they pass.
+/// Checks the owner and mode of a regular file. Pipes pass: they have no other readers.
 fn check(path: &Path, metadata: &Metadata, forbidden: u32) -> Result<(), Exposure> {
     let (mode, owner) = (metadata.permissions().mode() & 0o7777, metadata.uid());
     let (path, user) = (path.to_owned(), nix::unistd::geteuid().as_raw());

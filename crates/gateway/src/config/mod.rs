@@ -1,5 +1,6 @@
 //! Reads configuration files: [`scenario::gateway`] parses them into the types of [`config`].
-//! What needs the machine is here: the file, the private key and its permissions, the processor.
+//! This module has what needs the machine: the file, the private key and its permissions, the
+//! processor.
 //! [`pair`] writes the files of a new pair.
 
 mod cpu;
@@ -24,10 +25,11 @@ use crate::role::Role;
 /// Reads a hub's configuration from the file at `path`, which may be a pipe such as `/dev/stdin`.
 ///
 /// # Errors
-/// If the file cannot be read or is not a hub's configuration.
+/// The file cannot be read or is not a hub's configuration.
 pub fn read_hub(path: &Path) -> Result<HubConfig, FileError> {
     let file = Source::read(path)?;
     let mut config = file.as_read().hub(|key| file.key(key))?;
+    // AES-256-GCM is used if both sides have instructions for it.
     config.link.aes = has_aes();
     Ok(config)
 }
@@ -35,7 +37,7 @@ pub fn read_hub(path: &Path) -> Result<HubConfig, FileError> {
 /// Reads a terminal's configuration, as [`read_hub`] does a hub's.
 ///
 /// # Errors
-/// If the file cannot be read or is not a terminal's configuration.
+/// The file cannot be read or is not a terminal's configuration.
 pub fn read_terminal(path: &Path) -> Result<TerminalConfig, FileError> {
     let file = Source::read(path)?;
     let mut config = file.as_read().terminal(|key| file.key(key))?;
@@ -46,17 +48,17 @@ pub fn read_terminal(path: &Path) -> Result<TerminalConfig, FileError> {
 /// Reads a solo gateway's configuration, as [`read_hub`] does a hub's.
 ///
 /// # Errors
-/// If the file cannot be read or is not a solo gateway's configuration.
+/// The file cannot be read or is not a solo gateway's configuration.
 pub fn read_solo(path: &Path) -> Result<SoloConfig, FileError> {
     Source::read(path)?.as_read().solo()
 }
 
-/// Whether a check reads the private key that a file names.
+/// Treatment of the private key that a file names, in a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// As a start does.
+    /// Read it, as at a start.
     Read,
-    /// The key is elsewhere: the file is checked away from its gateway.
+    /// Leave it out: the file is checked away from its gateway, where the key is.
     Elsewhere,
 }
 
@@ -64,10 +66,11 @@ pub enum Keys {
 /// key that no longer has an effect.
 ///
 /// # Errors
-/// If the file cannot be read, or a gateway of this kind would refuse it.
+/// The file cannot be read, or a gateway of this kind would refuse it.
 pub fn check(path: &Path, kind: FileKind, keys: Keys) -> Result<Vec<String>, FileError> {
     let file = Source::read(path)?;
     let key = |source| match (keys, source) {
+        // Any valid key serves for checking the rest of the file.
         (Keys::Elsewhere, KeySource::File(_)) => Ok(PrivateKey::generate()?.pair()),
         (_, source) => file.key(source),
     };
@@ -82,7 +85,7 @@ pub fn check(path: &Path, kind: FileKind, keys: Keys) -> Result<Vec<String>, Fil
     }
 }
 
-/// The keys of a file that take effect only at a restart; none if it cannot be read.
+/// The keys of a file that take effect only at a restart; empty if it cannot be read.
 pub(crate) fn restart_keys(file: Option<&Path>, role: Role) -> RestartKeys {
     let Some(Ok(text)) = file.map(fs::read_to_string) else { return RestartKeys::default() };
     let kind = match role {
@@ -90,10 +93,11 @@ pub(crate) fn restart_keys(file: Option<&Path>, role: Role) -> RestartKeys {
         Role::Terminal => FileKind::Terminal,
         Role::Solo => FileKind::Solo,
     };
+    // The file may hold the private key.
     RestartKeys::of(&Zeroizing::new(text), kind)
 }
 
-/// The keys of a file; none if it cannot be read.
+/// The keys of a file; empty if it cannot be read.
 pub(crate) fn written_keys(file: Option<&Path>) -> WrittenKeys {
     let Some(Ok(text)) = file.map(fs::read_to_string) else { return WrittenKeys::default() };
     WrittenKeys::of(&Zeroizing::new(text))

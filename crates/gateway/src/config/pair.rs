@@ -16,8 +16,9 @@ use super::keys::{KeyError, PrivateKey, format_public_key};
 use super::{Keys, check};
 use crate::whole_file::sync_directory;
 
-/// The hub's file, and that of a single gateway.
+/// Name of a hub's file.
 const HUB_FILE: &str = "hub.toml";
+/// Name of a single gateway's file.
 const SOLO_FILE: &str = "solo.toml";
 /// The folder of the schemas, beside the files.
 const SCHEMAS: &str = "schemas/";
@@ -34,23 +35,23 @@ const ACCEPT: &str = "\n# Connections from the hub's side are refused, except to
 /// Default UDP port of a hub.
 pub const PORT: u16 = 5900;
 
-/// Where a hub is found, and its key.
+/// Addresses and key of a hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubContact {
     /// Host and UDP port.
     pub address: HubAddress,
-    /// Host and TCP port, if the hub takes TCP.
+    /// Host and TCP port, if the hub accepts TCP.
     pub tcp: Option<TcpAddress>,
-    /// Its public key.
+    /// Public key of the hub.
     pub key: PublicKey,
 }
 
-/// What the files of a pair say. Texts are written as they are.
+/// Contents of the files of a new pair. Texts are written as they are.
 #[derive(Debug, Clone)]
 pub struct NewPair {
-    /// Where terminals reach the hub: host and UDP port.
+    /// The hub's address for terminals: host and UDP port.
     pub hub: String,
-    /// That port, on which the hub listens.
+    /// UDP port on which the hub listens, that of `hub`.
     pub port: u16,
     /// Rate of the forward link, or `auto`.
     pub hub_rate: String,
@@ -60,57 +61,57 @@ pub struct NewPair {
     pub interface: String,
     /// Name of the terminal, and of its file without `.toml`.
     pub name: String,
-    /// Every byte of the hop is paid for: no padding measures a rate that is `auto`.
+    /// Set if every byte of the hop is paid for: then no padding measures a rate that is `auto`.
     pub metered: bool,
-    /// Where the hub takes the terminal's packets over TCP.
+    /// The hub's TCP address, where UDP is blocked.
     pub hub_tcp: Option<TcpAddress>,
     /// Further hubs of the terminal.
     pub other_hubs: Vec<HubContact>,
 }
 
-/// What the file of a single gateway says.
+/// Contents of the file of a single gateway.
 #[derive(Debug, Clone)]
 pub struct NewSolo {
     /// The interface towards the clients.
     pub interface: String,
 }
 
-/// A further terminal of a hub.
+/// A new terminal of an existing hub.
 #[derive(Debug)]
 pub struct Added {
-    /// Its file.
+    /// Path of the terminal's file.
     pub path: PathBuf,
-    /// What the hub's file needs: a section `[[terminal]]`.
+    /// The section `[[terminal]]` for the hub's file.
     pub section: String,
 }
 
-/// Why no files were written.
+/// Reason for which no files were written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NewPairError {
     /// A file exists.
     #[error("{} already exists and is not overwritten", path.display())]
     Exists {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// There are no keys.
+    /// No key can be generated.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The directory is missing.
+    /// The directory cannot be created.
     #[error("cannot create {}: {cause}", path.display())]
     Directory {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         cause: io::Error,
     },
     /// A file cannot be written.
     #[error("cannot write {}: {cause}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         cause: io::Error,
     },
     /// A gateway would refuse a file.
@@ -123,7 +124,7 @@ impl NewPair {
     /// both, or neither. Only their owner can read them. Returns their paths.
     ///
     /// # Errors
-    /// If a file exists, cannot be written, or would be refused by a gateway.
+    /// A file exists, cannot be written, or would be refused by a gateway.
     pub fn write(&self, directory: &Path) -> Result<[PathBuf; 2], NewPairError> {
         let [hub, terminal] = [PrivateKey::generate()?, PrivateKey::generate()?];
         let paths = [HUB_FILE.to_owned(), self.terminal_name()].map(|name| directory.join(name));
@@ -141,7 +142,7 @@ impl NewPair {
         Ok(paths)
     }
 
-    /// Writes only the terminal's file, for the hub with this key, which exists.
+    /// Writes only the terminal's file, with a new key, for an existing hub with this key.
     ///
     /// # Errors
     /// As for [`Self::write`].
@@ -155,7 +156,7 @@ impl NewPair {
         Ok(Added { path, section: self.section(&terminal) })
     }
 
-    /// Writes only the terminal's file, with a key that the hub with this key is yet to learn.
+    /// Writes only the terminal's file, with a key that the hub does not know yet.
     ///
     /// # Errors
     /// As for [`Self::write`].
@@ -225,7 +226,7 @@ impl NewPair {
     }
 }
 
-/// The files that a single gateway starts from.
+/// Commented-out settings that a single gateway's operator may need.
 const WAN: &str = "\n[wan]                            # towards the servers, over the satellite link\n\
                    # congestion_control = \"bbr\"     # if the kernel has it\n\
                    # send_buffer = \"8 MB\"           # at least rate x round-trip time\n";
@@ -247,7 +248,7 @@ impl NewSolo {
     }
 }
 
-/// A file to write.
+/// A file to be written.
 struct NewFile<'a> {
     kind: FileKind,
     path: &'a Path,
@@ -260,7 +261,7 @@ impl<'a> NewFile<'a> {
     }
 }
 
-/// Writes all files and their schemas, or nothing.
+/// Writes all files and their schemas, or none.
 fn write(directory: &Path, files: &[NewFile<'_>]) -> Result<(), NewPairError> {
     if let Some(file) = files.iter().find(|file| file.path.symlink_metadata().is_ok()) {
         return Err(NewPairError::Exists { path: file.path.to_owned() });
@@ -271,6 +272,7 @@ fn write(directory: &Path, files: &[NewFile<'_>]) -> Result<(), NewPairError> {
         for file in files {
             let _ = fs::remove_file(file.path);
         }
+        // In an existing directory, the schemas may be those of other files.
         if is_new {
             let _ = fs::remove_dir_all(directory.join(SCHEMAS));
             let _ = fs::remove_dir(directory);
@@ -288,13 +290,14 @@ fn write_checked(files: &[NewFile<'_>]) -> Result<(), NewPairError> {
         let cannot = |cause| NewPairError::File { path: (*path).to_owned(), cause };
         write_new(path, text).map_err(cannot)?;
     }
+    // Read from the disk as a gateway will, with keys and permissions.
     for NewFile { kind, path, .. } in files {
         check(path, *kind, Keys::Read)?;
     }
     Ok(())
 }
 
-/// Schemas of this version; those of an earlier one are replaced.
+/// Writes the schemas of this version, and replaces those of an earlier one.
 fn write_schemas(directory: &Path, files: &[NewFile<'_>]) -> Result<(), NewPairError> {
     let folder = directory.join(SCHEMAS);
     create(&folder)?;

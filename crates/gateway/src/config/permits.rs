@@ -1,5 +1,5 @@
-//! The permits of a hub's terminals: files in a directory, or texts in etcd, each with what a section
-//! `[[terminal]]` has.
+//! The permits of a hub's terminals: files in a directory, or texts in etcd, each with the keys of
+//! a section `[[terminal]]`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,24 +13,25 @@ use scenario::FileError;
 use scenario::gateway::{ConfigFile, Permitted};
 use units::UnixTime;
 
-/// The permits in a store: their texts by the names of their keys, without the prefix.
+/// The texts of the permits in etcd, by their keys without the prefix.
 pub(crate) type PermitTexts = BTreeMap<String, String>;
 
-/// The longest permit that is read, in bytes, and the most permits.
+/// Size limit of a permit's file, in bytes.
 const LONGEST: u64 = 64 << 10;
+/// Maximum number of permits.
 pub(crate) const MOST: usize = 100_000;
-/// The ending of permits' names.
+/// File name extension of permits.
 const ENDING: &str = "toml";
 
-/// What shows that a file has changed.
+/// Length and modification time of a file, which reveal a change.
 type Mark = (u64, Option<SystemTime>);
 
-/// The terminals of a hub: those of its file, and those of its permits.
+/// The terminals of a hub: those in its configuration file, and those with permits.
 pub(crate) struct Permits {
     config: HubConfig,
-    /// The permits as they were last read.
+    /// The files of the permits, as last read.
     files: BTreeMap<PathBuf, (Mark, String)>,
-    /// The permits in etcd, by what stands for their paths.
+    /// The permits in etcd, by pseudo-paths.
     remote: BTreeMap<PathBuf, String>,
     /// The last valid text of each permit.
     good: BTreeMap<PathBuf, String>,
@@ -40,11 +41,11 @@ pub(crate) struct Permits {
 }
 
 impl Permits {
-    /// Reads the permits of a hub with this configuration, if it has a directory of them. Logs those
-    /// that are refused.
+    /// Reads the permits of a hub with this configuration, if it has a directory of them. Refused
+    /// ones are logged.
     ///
     /// # Errors
-    /// If the directory cannot be read.
+    /// The directory cannot be read.
     pub(crate) fn read(config: &HubConfig) -> Result<Self, FileError> {
         let mut permits = Self {
             config: config.clone(),
@@ -59,17 +60,15 @@ impl Permits {
         Ok(permits)
     }
 
-    /// The hub's configuration.
     pub(crate) fn config(&self) -> &HubConfig {
         &self.config
     }
 
-    /// The directory with the permits.
     pub(crate) fn directory(&self) -> Option<&Path> {
         self.config.permits.as_deref()
     }
 
-    /// Applies another configuration of the hub. One whose permits cannot be read changes nothing.
+    /// Applies another configuration of the hub. If its permits cannot be read, nothing changes.
     ///
     /// # Errors
     /// As for [`Self::read`].
@@ -79,6 +78,7 @@ impl Permits {
         if next.config.etcd.is_some() {
             next.remote = std::mem::take(&mut self.remote);
         }
+        // Texts that were valid before stay in force if they are from the same place.
         if same || !next.remote.is_empty() {
             next.good = std::mem::take(&mut self.good);
             next.follow();
@@ -87,8 +87,8 @@ impl Permits {
         Ok(())
     }
 
-    /// Reads permits that have changed, and returns whether any has. While the directory cannot be
-    /// read, the permits stay what they are.
+    /// Reads changed permits. Returns `true` if there were any. If the directory cannot be read,
+    /// the permits stay as they are.
     pub(crate) fn refresh(&mut self) -> bool {
         match self.read_directory() {
             Ok(false) => return false,
@@ -101,7 +101,7 @@ impl Permits {
         true
     }
 
-    /// Applies what etcd has, by name. Returns whether that has changed.
+    /// Applies the permits in etcd, by name. Returns `true` if they have changed.
     pub(crate) fn set_remote(&mut self, texts: &PermitTexts) -> bool {
         let place = |(name, text): (&String, &String)| (remote_path(name), text.clone());
         let remote: BTreeMap<PathBuf, String> = texts.iter().map(place).collect();
@@ -113,18 +113,19 @@ impl Permits {
         true
     }
 
-    /// Whether the directory has changed.
+    /// Reads the directory. Returns `true` if it has changed.
     fn read_directory(&mut self) -> Result<bool, FileError> {
         let Some(directory) = self.config.permits.clone() else { return Ok(false) };
         let failed = |cause| FileError::Read { file: directory.display().to_string(), cause };
         let mut found = BTreeMap::new();
         for entry in fs::read_dir(&directory).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
+            // A hidden file may be one that is still being written.
             let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes()[0] == b'.');
             if hidden || path.extension().is_none_or(|ending| ending != ENDING) {
                 continue;
             }
-            // A file that vanishes meanwhile is not there.
+            // The file was removed after the directory was read.
             let Ok(metadata) = fs::metadata(&path) else { continue };
             let mark = (metadata.len(), metadata.modified().ok());
             let known = self.files.get(&path).filter(|(known, _)| *known == mark);
@@ -146,8 +147,8 @@ impl Permits {
         Ok(changed)
     }
 
-    /// Reads the terminals again. A permit that is no longer valid, or contradicts one that has not
-    /// changed, counts as it was when it was last valid.
+    /// Parses all permits. For a permit that is invalid, or contradicts an unchanged one, its last
+    /// valid text stays in force.
     fn follow(&mut self) {
         let texts: BTreeMap<PathBuf, String> =
             self.files.iter().map(|(path, (_, text))| (path.clone(), text.clone())).collect();
@@ -170,12 +171,13 @@ impl Permits {
         }
         self.paths = permitted.paths;
         self.terminals = permitted.terminals;
-        // Those of the hub's file first.
+        // Terminals without a path, those of the hub's file, come first.
         self.terminals.sort_by_key(|terminal| self.paths.get(&terminal.name));
         self.good = used;
     }
 
-    /// Reads permits: first those that are as they were when last valid, which no other displaces.
+    /// Parses permits: unchanged ones first, so that of two contradicting permits the changed one
+    /// is refused.
     fn parse(&self, texts: &BTreeMap<PathBuf, String>) -> Permitted {
         let has_changed =
             |file: &ConfigFile<'_>| self.good.get(file.path).is_none_or(|good| good != file.text);
@@ -186,7 +188,8 @@ impl Permits {
         Permitted::read(&self.config, &files)
     }
 
-    /// The terminals that are served at this time. An invitation lets nothing be reached.
+    /// The terminals that are served at this time. Invitations are served without access to
+    /// anything.
     pub(crate) fn served(&self, now: UnixTime) -> Vec<PermittedTerminal> {
         let served = |terminal: &&PermittedTerminal| terminal.expires.is_none_or(|end| now < end);
         let served = self.terminals.iter().filter(served).cloned();
@@ -199,8 +202,8 @@ impl Permits {
         bounded.collect()
     }
 
-    /// How many of the terminals have expired at this time. Differs when a terminal expires, or the
-    /// clock steps across such a moment.
+    /// The number of terminals that have expired at this time. It changes when a terminal expires,
+    /// or when the clock steps across such a moment.
     pub(crate) fn expired(&self, now: UnixTime) -> usize {
         let ends = self.terminals.iter().filter_map(|terminal| terminal.expires);
         ends.filter(|end| *end <= now).count()
@@ -211,36 +214,36 @@ impl Permits {
         &self.terminals
     }
 
-    /// The names of terminals with permits, for error messages.
+    /// Names of the terminals with permits, for error messages.
     pub(crate) fn names(&self) -> String {
         self.paths.keys().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// Where the permit of a terminal is.
+    /// The storage place of a terminal's permit.
     pub(crate) fn place_of(&self, name: &str) -> Option<PermitPlace> {
         let path = self.paths.get(name)?;
         let remote = path.strip_prefix(REMOTE).ok().filter(|_| self.remote.contains_key(path));
         Some(match remote {
-            // Only the ending is not of the key.
+            // Only the extension was added; other dots are part of the key.
             Some(key) => PermitPlace::Etcd(key.with_extension("").display().to_string()),
             None => PermitPlace::File(path.clone()),
         })
     }
 }
 
-/// Where a permit is.
+/// Storage place of a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PermitPlace {
-    /// In this file.
+    /// Path of the file.
     File(PathBuf),
-    /// In etcd, under this key without the prefix.
+    /// Key in etcd without the prefix.
     Etcd(String),
 }
 
-/// The beginning of what stands for the path of a permit in etcd, in messages.
+/// First component of pseudo-paths in messages.
 const REMOTE: &str = "etcd:";
 
-/// What stands for the path of a permit in etcd.
+/// The pseudo-path of a permit in etcd.
 pub(crate) fn remote_path(name: &str) -> PathBuf {
     Path::new(REMOTE).join(format!("{name}.{ENDING}"))
 }
@@ -252,7 +255,7 @@ fn read_permit(path: &Path, length: u64) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
-/// Checks the permits of a hub as `skyhop check` does: the first that is refused is the error.
+/// Checks the permits of a hub as `skyhop check` does; the first refusal is the error.
 pub(super) fn check(config: &HubConfig) -> Result<(), FileError> {
     let permits = Permits::read(config)?;
     let texts = permits.files.iter().map(|(path, (_, text))| (path.clone(), text.clone()));
@@ -260,7 +263,6 @@ pub(super) fn check(config: &HubConfig) -> Result<(), FileError> {
     refused.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// Checks one permit by itself.
 pub(super) fn check_one(file: &ConfigFile<'_>) -> Result<(), FileError> {
     Permitted::check(file)
 }

@@ -1,4 +1,4 @@
-//! A hub's accounts: what its terminals use, kept in a file, and what their quotas change.
+//! A hub's accounts: the traffic of its terminals, kept in a file, and what their quotas change.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,7 +29,7 @@ const ROWS: usize = 100;
 /// Interval for saving accounts: at most this much is lost when a machine fails.
 const SAVE: Duration = Duration::from_secs(60);
 
-/// The accounts of a hub, and where they are kept.
+/// The accounts of a hub, and their file.
 pub(crate) struct Accounts {
     ledger: Ledger,
     names: BTreeMap<PublicKey, String>,
@@ -49,7 +49,7 @@ impl Accounts {
         Self { ledger, names, file, save: Periodic::new(SAVE, now + SAVE), writer: None }
     }
 
-    /// Applies the names and quotas of these terminals.
+    /// Applies the names and quotas of the permitted terminals.
     pub(crate) fn configure(&mut self, terminals: &[PermittedTerminal]) {
         self.names = terminals.iter().map(|it| (it.key, it.name.clone())).collect();
         let quota = |it: &PermittedTerminal| Some((it.key, it.volume.clone()?));
@@ -57,7 +57,8 @@ impl Accounts {
         self.ledger.configure(quotas);
     }
 
-    /// Adds what the sessions have carried since the last call; returns what that changes.
+    /// Adds the traffic of the sessions since the last call. Returns the terminals whose quota is
+    /// used up from now on, or no longer.
     pub(crate) fn follow(&mut self, hop: &Hop) -> Vec<Change> {
         let unix = clock::unix_seconds();
         for (key, class, usage) in hop.take_usage() {
@@ -66,10 +67,10 @@ impl Accounts {
         self.ledger.follow(unix)
     }
 
-    /// Adds what another process has carried.
+    /// Adds the traffic that another process of this hub has carried.
     ///
     /// # Errors
-    /// If a key is none.
+    /// A key is invalid.
     pub(crate) fn add(&mut self, carried: Vec<Carried>) -> Result<(), String> {
         let unix = clock::unix_seconds();
         for Carried { key, class, usage } in carried {
@@ -79,24 +80,24 @@ impl Accounts {
         Ok(())
     }
 
-    /// The name of a terminal that is served.
+    /// The name of a permitted terminal.
     pub(crate) fn name(&self, key: &PublicKey) -> Option<&str> {
         self.names.get(key).map(String::as_str)
     }
 
-    /// What a terminal gets instead of its share, because its quota is used up.
+    /// The terms of a terminal whose quota is used up; `None` if it is not.
     pub(crate) fn exhausted(&self, key: &PublicKey) -> Option<&Exhausted> {
         self.ledger.exhausted(key)
     }
 
-    /// Begins to save the accounts, if it is time and there is anything new.
+    /// Begins to save the accounts, if it is time and they have changed.
     pub(crate) fn save_if_due(&mut self, now: Instant) {
         if self.save.is_due(now) && self.writer.as_ref().is_none_or(JoinHandle::is_finished) {
             self.begin_saving();
         }
     }
 
-    /// Saves what is new, and waits for the disk.
+    /// Saves the accounts if they have changed, and waits for the disk.
     pub(crate) fn save(&mut self) {
         self.wait();
         self.begin_saving();
@@ -116,12 +117,12 @@ impl Accounts {
 
     fn wait(&mut self) {
         if let Some(writer) = self.writer.take() {
-            // It has nothing to panic about.
+            // Fails only if the writer has panicked.
             let _ = writer.join();
         }
     }
 
-    /// All accounts, for people and programs.
+    /// All accounts, for status reports.
     pub(crate) fn status(&self) -> Vec<AccountStatus> {
         self.ledger.accounts().iter().map(|(key, account)| self.row(key, account)).collect()
     }
@@ -142,13 +143,14 @@ impl Accounts {
     }
 }
 
-/// Tells the process that has the accounts what this one still carries.
+/// Reports this process's traffic to its successor, which has the accounts.
 #[derive(Default)]
 pub(crate) struct Forwarding(Option<JoinHandle<()>>);
 
 impl Forwarding {
-    /// Tells what was carried since the last time. The other process may take its time.
+    /// Reports the traffic since the last report, in the background.
     pub(crate) fn follow(&mut self, hop: &Hop, to: PathBuf) {
+        // The traffic stays in the counters until the earlier report is delivered.
         if self.0.as_ref().is_some_and(|sending| !sending.is_finished()) {
             return;
         }
@@ -165,7 +167,7 @@ impl Forwarding {
         }
     }
 
-    /// Tells the rest, and waits until it is told.
+    /// Reports the rest, and waits until it is delivered.
     pub(crate) fn finish(&mut self, hop: &Hop, to: PathBuf) {
         self.wait();
         self.follow(hop, to);
@@ -173,7 +175,7 @@ impl Forwarding {
     }
 
     fn wait(&mut self) {
-        // It has nothing to panic about.
+        // Fails only if the sender has panicked.
         self.0.take().into_iter().for_each(|sending| _ = sending.join());
     }
 }
@@ -182,7 +184,7 @@ fn send(rows: &[Carried], to: &Path) {
     for rows in rows.chunks(ROWS) {
         let carried = Request::Carried(rows.to_vec());
         if let Err(error) = Control::connect(to).and_then(|mut control| control.ask(&carried)) {
-            tracing::warn!("the accounts lack what {} terminals used: {error}", rows.len());
+            tracing::warn!("the accounts lack the traffic of {} terminals: {error}", rows.len());
         }
     }
 }
@@ -204,7 +206,7 @@ struct Contents {
     terminals: Vec<Kept>,
 }
 
-/// An account in the file. The name is for people.
+/// An account in the file. The name is for human readers.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
@@ -216,7 +218,7 @@ struct Kept {
     counted: Option<Counted>,
 }
 
-/// What was used in a period.
+/// Volume used in a period.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Counted {
@@ -233,7 +235,7 @@ fn load(file: &Path) -> BTreeMap<PublicKey, Account> {
         Err(error) => {
             let aside = file.with_extension("damaged");
             tracing::error!("{}: {error}; kept as {}", file.display(), aside.display());
-            // The accounts begin anew either way.
+            // If this fails, too, the next save replaces the damaged file.
             let _ = std::fs::rename(file, aside);
             BTreeMap::new()
         }

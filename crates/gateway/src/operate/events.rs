@@ -30,7 +30,7 @@ impl EventReader {
     /// each. The first request starts recording.
     ///
     /// # Errors
-    /// If another reader is active, or there is no such peer.
+    /// Another reader is active, or the peer has no session.
     pub(crate) fn read(
         &mut self,
         now: Instant,
@@ -83,6 +83,7 @@ impl EventReader {
 
     fn stop(&mut self, hop: &Hop, peers: &Peers) {
         *self = Self::default();
+        // A capacity of 0 ends the recording.
         peers.sessions().for_each(|session| _ = hop.events(session, 0, 0));
     }
 }

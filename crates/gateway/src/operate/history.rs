@@ -1,12 +1,12 @@
 //! The last hour of a gateway and of its sessions, for the dashboard: figures and events.
 //!
-//! Fed with a [`Status`] a second, from whose differences it tells what has happened. It is handed
-//! the time and reads no clock. Memory is bounded: [`MOST_SESSIONS`] sessions of 23 kB of figures
-//! ([`Series`]), 2 kB for each of at most [`MOST_CLASSES`] classes, and at most
-//! [`EVENTS_PER_SESSION`] events. Sessions beyond that have none.
+//! It is fed with a [`Status`] each second, whose differences are the events. It has no clock of
+//! its own. Memory is bounded: [`MOST_SESSIONS`] sessions of 23 kB of figures ([`Series`]), 2 kB
+//! for each of at most [`MOST_CLASSES`] classes, and at most [`EVENTS_PER_SESSION`] events. Further
+//! sessions have no history.
 //!
-//! What happens and ends between two statuses is not seen, except outages and key renewals, which
-//! are counted.
+//! An event that begins and ends between two statuses is not seen, except outages and key renewals,
+//! which are counted.
 
 mod events;
 mod ring;
@@ -19,27 +19,27 @@ pub(crate) use self::events::{Event, Kind, Log};
 pub(crate) use self::ring::{COARSE_S, Ring, Series};
 use crate::figures::status::{SessionStatus, Status};
 
-/// Sessions of which the last hour is kept. Those that ended the longest ago are forgotten first.
+/// Maximum number of sessions with a history. Those that ended the longest ago are forgotten first.
 pub(crate) const MOST_SESSIONS: usize = 1024;
-/// Classes of a session of which the last hour is kept: the first that send anything.
+/// Maximum number of classes of a session with a history: the first that send anything.
 pub(crate) const MOST_CLASSES: usize = 8;
-/// Events kept of each session.
+/// Maximum events kept of each session.
 pub(crate) const EVENTS_PER_SESSION: usize = 100;
-/// Events kept of the gateway and all its sessions together, without key renewals.
+/// Maximum events kept of the gateway and all its sessions together, without key renewals.
 pub(crate) const EVENTS: usize = 300;
-/// An ended session is forgotten after this long.
+/// Time after which an ended session is forgotten.
 const FORGOTTEN_AFTER_S: u64 = 3600;
 
-/// Figures of a session; the places in its samples.
+/// Figures of a session, in the order of its samples.
 pub(crate) const SESSION_FIGURES: [&str; 12] = [
     "told", "rate", "found", "sent", "received", "rtt", "queue", "loss", "lost", "restored",
     "repairs", "up",
 ];
-/// Figures of the gateway: connections' bit/s to the hop and from it (without a hop: up and down),
-/// live connections, bytes held.
+/// Figures of the gateway: bit/s of connections to the hop and from it (without a hop: up and
+/// down), live connections, and bytes held.
 pub(crate) const GATEWAY_FIGURES: [&str; 4] = ["to_hop", "from_hop", "connections", "held"];
 
-/// The last hour.
+/// The last hour of a gateway.
 #[derive(Debug)]
 pub(crate) struct History {
     origin: Instant,
@@ -49,23 +49,23 @@ pub(crate) struct History {
     last: Option<(Instant, Totals)>,
 }
 
-/// The last hour of the sessions with one peer, by its public key.
+/// The last hour of the sessions with one peer, which its public key identifies.
 #[derive(Debug)]
 pub(crate) struct Track {
     pub(crate) series: Series<{ SESSION_FIGURES.len() }>,
     /// Bit/s sent of each class that has sent anything, by its name.
     pub(crate) classes: BTreeMap<String, Series<1>>,
     pub(crate) log: Log,
-    /// The figures of the last second, not rounded.
+    /// Figures of the last second, not rounded.
     pub(crate) now: Figures,
     last: SessionStatus,
     at: Instant,
-    /// Second in which it was last up.
+    /// Second of the last status with this session.
     second: u64,
     up: bool,
 }
 
-/// What a session does in a second, beyond its status.
+/// Rates of a session over one second, beyond its status.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) sent_bit_s: f64,
@@ -75,7 +75,7 @@ pub(crate) struct Figures {
     pub(crate) repair_bit_s: f64,
 }
 
-/// The gateway's counters and states of which differences matter.
+/// Counters and states of the gateway whose differences matter.
 #[derive(Debug, Clone, Default)]
 struct Totals {
     to_hop: u64,
@@ -84,13 +84,13 @@ struct Totals {
 }
 
 impl History {
-    /// Nothing has happened yet; seconds count from `origin`.
+    /// An empty history, whose seconds count from `origin`.
     pub(crate) fn new(origin: Instant) -> Self {
         let (gateway, log) = (Series::new(), Log::new(EVENTS));
         Self { origin, gateway, tracks: BTreeMap::new(), log, last: None }
     }
 
-    /// Records what a status says.
+    /// Records a status: its figures, and as events its differences to the last one.
     pub(crate) fn record(&mut self, now: Instant, status: &Status) {
         let second = self.second(now);
         self.record_gateway(now, second, status);
@@ -106,7 +106,7 @@ impl History {
         self.end_others(second, &sessions);
     }
 
-    /// Seconds since the beginning.
+    /// Seconds since the origin.
     pub(crate) fn second(&self, now: Instant) -> u64 {
         now.saturating_since(self.origin).as_secs()
     }
@@ -120,7 +120,7 @@ impl History {
         self.tracks.get(key)
     }
 
-    /// What has happened to the gateway and all its sessions, without key renewals.
+    /// Events of the gateway and all its sessions, without key renewals.
     pub(crate) fn log(&self) -> &Log {
         &self.log
     }
@@ -160,7 +160,7 @@ impl History {
         track.record(now, second, session, log);
     }
 
-    /// Whether there is room for one more session.
+    /// Makes room for one more session. Returns `false` if all sessions are up.
     fn make_room(&mut self) -> bool {
         if self.tracks.len() < MOST_SESSIONS {
             return true;
@@ -170,7 +170,7 @@ impl History {
         oldest.is_some_and(|key| self.tracks.remove(&key).is_some())
     }
 
-    /// Ends the sessions that are not among these, which are sorted by key.
+    /// Ends the sessions that are not among `there`, which is sorted by key.
     fn end_others(&mut self, second: u64, there: &[&SessionStatus]) {
         let Self { tracks, log, .. } = self;
         for (key, track) in tracks.iter_mut() {
@@ -191,6 +191,7 @@ impl Track {
     }
 
     fn tell(&mut self, second: u64, all: &mut Log, kind: Kind, detail: String) {
+        // Each session renews its keys every two minutes, which would push out all other events.
         if kind != Kind::Rekey {
             all.add(second, Some(&self.last), kind, detail.clone());
         }
@@ -199,7 +200,7 @@ impl Track {
 
     fn record(&mut self, now: Instant, second: u64, session: &SessionStatus, all: &mut Log) {
         let past = now.saturating_since(self.at).as_secs_f64();
-        // The counters of a session that came up since begin again.
+        // A new session's counters start at zero.
         let is_new = !self.up || session.since_s < past;
         let last = std::mem::replace(&mut self.last, session.clone());
         self.at = now;
@@ -216,7 +217,8 @@ impl Track {
         }
     }
 
-    /// Records what the classes have sent since the status `before`, if it is of the same session.
+    /// Records what the classes have sent since the status `before`, if that is of the same
+    /// session.
     fn record_classes(
         &mut self,
         second: u64,
@@ -231,7 +233,7 @@ impl Track {
             if is_full && !self.classes.contains_key(&class.name) {
                 continue;
             }
-            // A class that was not there has begun with its first byte.
+            // A class that is new in the status started at zero.
             let earlier = before.map(|it| it.classes.iter().find(|it| it.name == class.name));
             let sent = earlier.map(|earlier| earlier.map_or(0, |it| it.sent_bytes));
             let rate = per_second(8, class.sent_bytes, sent.unwrap_or(class.sent_bytes), past_s);
@@ -255,10 +257,10 @@ impl Figures {
         }
     }
 
-    /// In the order of [`SESSION_FIGURES`].
+    /// The sample, in the order of [`SESSION_FIGURES`].
     fn sample(&self, session: &SessionStatus) -> [f32; SESSION_FIGURES.len()] {
         let known = |rate: Option<u64>| rate.map_or(f64::NAN, |rate| rate as f64);
-        // In a fade nothing is measured.
+        // Nothing is measured in a fade.
         let measured = |delay: f64| if session.reachable { delay } else { f64::NAN };
         [
             known(session.told_bit_s),

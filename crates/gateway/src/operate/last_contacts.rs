@@ -1,5 +1,5 @@
-//! When a hub last heard each of its terminals, and how that ended: for terminals that are absent.
-//! Kept in a file across restarts.
+//! The last contact of a hub with each of its terminals, and the reason for its end: for the status
+//! of absent terminals. Kept in a file across restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -28,9 +28,9 @@ const SAVE: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LastContact {
-    /// Unix seconds.
+    /// Time of the last contact, in Unix seconds.
     heard_unix_s: u64,
-    /// Why it is no longer connected.
+    /// Reason for which it is no longer connected.
     why: String,
 }
 
@@ -61,7 +61,8 @@ impl LastContacts {
         Self { file, names, contacts, save, writer: None }
     }
 
-    /// Applies the permitted terminals; others are forgotten. An invitation is not waited for.
+    /// Applies the permitted terminals; others are forgotten. Invitations do not count as absent
+    /// terminals.
     pub(crate) fn configure(&mut self, terminals: &[PermittedTerminal]) {
         let expected = terminals.iter().filter(|terminal| !terminal.invited);
         self.names = expected.map(|terminal| (terminal.key, terminal.name.clone())).collect();
@@ -69,7 +70,7 @@ impl LastContacts {
         self.contacts.retain(|key, _| names.contains_key(key));
     }
 
-    /// Follows a session with the terminal of this key.
+    /// Handles an event of a session with the terminal of this key.
     pub(crate) fn handle_event(&mut self, unix_s: u64, key: PublicKey, event: &Event) {
         let known = self.contacts.get(&key);
         let (heard_unix_s, why) = match event {
@@ -106,7 +107,7 @@ impl LastContacts {
         rows
     }
 
-    /// Begins to save, if it is time. The terminals in `reachable` are heard now.
+    /// Begins to save, if it is time. The terminals in `reachable` are in contact now.
     pub(crate) fn save_if_due(
         &mut self,
         now: Instant,
@@ -127,6 +128,7 @@ impl LastContacts {
     }
 
     fn begin_saving(&mut self, unix_s: u64, reachable: &BTreeSet<PublicKey>) {
+        // If the hub crashes, this is the last that is known of them.
         for key in reachable {
             if let Some(contact) = self.contacts.get_mut(key) {
                 *contact = LastContact { heard_unix_s: unix_s, why: CONNECTED.to_owned() };
@@ -142,12 +144,12 @@ impl LastContacts {
     }
 
     fn wait(&mut self) {
-        // A writer that panicked has nothing to say.
+        // Fails only if the writer has panicked.
         self.writer.take().map(JoinHandle::join);
     }
 }
 
-/// Why a terminal is absent that was connected when the hub itself ended.
+/// Reason shown for a terminal that was connected when the hub itself ended.
 const CONNECTED: &str = "it was connected until the hub stopped";
 
 fn format(contacts: BTreeMap<PublicKey, LastContact>) -> Vec<u8> {

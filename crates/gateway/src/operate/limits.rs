@@ -1,4 +1,4 @@
-//! What the machine and the process have, and how much of it is in use.
+//! Resources of the machine and the process, and their use.
 
 use std::fs;
 
@@ -23,6 +23,7 @@ impl ProcessLimits {
     /// limit.
     pub(super) fn new(config: &OperationConfig, role: Role) -> Self {
         let descriptors = raise_limit();
+        // A solo gateway has a socket on both sides of a connection.
         let descriptors_each = match role {
             Role::Hub | Role::Terminal => 1,
             Role::Solo => 2,
@@ -45,7 +46,7 @@ impl ProcessLimits {
     }
 }
 
-/// Memory of the machine, or of our control group if that is less.
+/// Memory of the machine, or of our control group (v2) if that is less.
 fn usable_memory() -> u64 {
     let machine = field("/proc/meminfo", "MemTotal:").unwrap_or(UNKNOWN_MEMORY);
     let group = fs::read_to_string("/sys/fs/cgroup/memory.max");
@@ -53,7 +54,7 @@ fn usable_memory() -> u64 {
     group.map_or(machine, |group: u64| group.min(machine))
 }
 
-/// A field such as `VmRSS:   1234 kB` of a file in /proc, in bytes.
+/// Reads a field such as `VmRSS:   1234 kB` of a file in /proc; in bytes.
 fn field(file: &str, name: &str) -> Option<u64> {
     parse_field(&fs::read_to_string(file).ok()?, name)
 }

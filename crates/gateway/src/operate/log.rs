@@ -16,17 +16,16 @@ use crate::log_limit::Limited;
 
 /// Environment variable that overrides the configuration.
 pub const VARIABLE: &str = "SKYHOP_LOG";
-/// The default level.
 const USUAL: &str = "info";
-/// The crates whose level `warn` and `info` mean. Libraries warn of whatever others send them, so of
-/// these only errors are shown.
+/// The crates that `warn` and `info` apply to. Libraries warn of whatever peers send them, so they
+/// log only errors.
 const OURS: [&str; 11] =
     ["gateway", "lab", "link", "meter", "os", "pep", "scenario", "skyhop", "slacp", "study", "tcp"];
 /// Replaces the filter of this process's log; unset before [`start`].
 static CHANGE: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
-/// The lines of this process's log; unset before [`start`].
+/// The queue of this process's log; unset before [`start`].
 static LINES: OnceLock<Arc<LineQueue>> = OnceLock::new();
-/// How long the end of a gateway waits for a reader of its log.
+/// Time that the end of a gateway waits for a reader of its log.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The variable's text is not a valid filter.
@@ -37,7 +36,7 @@ pub struct VariableError {
     cause: LogFilterError,
 }
 
-/// Writes the waiting lines when it is dropped, at the end of the process.
+/// Writes the queued lines when dropped, at the end of the process.
 #[must_use]
 pub struct Log(Arc<LineQueue>);
 
@@ -49,13 +48,13 @@ impl Drop for Log {
 
 /// Starts logging to standard error with the filter in the variable [`VARIABLE`], otherwise
 /// `configured`, otherwise the default. A log that cannot be written (full disk, closed pipe, lost
-/// terminal, a reader that stopped) loses lines, which are counted, and has no other effect.
+/// terminal, stopped reader) loses lines, which are counted, and has no other effect.
 ///
 /// # Errors
-/// If the variable is not a valid filter.
+/// The variable is not a valid filter.
 ///
 /// # Panics
-/// If this process already has a log, or if it cannot have another thread.
+/// This process has a log already, or cannot have another thread.
 pub fn start(configured: Option<&LogFilter>) -> Result<Log, VariableError> {
     let filter = chosen(configured)?;
     let lines = LineQueue::start();
@@ -69,14 +68,14 @@ pub fn start(configured: Option<&LogFilter>) -> Result<Log, VariableError> {
         .with_filter_reloading();
     let handle = builder.reload_handle();
     builder.init();
-    // Fails only if the log is gone.
+    // Fails only after the subscriber has been dropped.
     let change = move |filter| drop(handle.reload(filter));
     assert!(CHANGE.set(Box::new(change)).is_ok(), "the log was begun before");
     assert!(LINES.set(Arc::clone(&lines)).is_ok(), "the log was begun before");
     Ok(Log(lines))
 }
 
-/// The lines that could not be written since the start; `None` if all were.
+/// Lines lost since the start; `None` if all were written.
 pub(crate) fn loss() -> Option<LogLoss> {
     LINES.get().and_then(|lines| lines.loss())
 }
@@ -88,7 +87,7 @@ pub(crate) fn configure(configured: Option<&LogFilter>) {
     }
 }
 
-/// Whether what goes to standard error has colours: it is a terminal that shows them, unless
+/// Returns `true` if standard error is to have colours: it is a terminal that shows them, unless
 /// `NO_COLOR`, `CLICOLOR` or `CLICOLOR_FORCE` says otherwise.
 pub fn has_colours() -> bool {
     anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never
@@ -107,7 +106,7 @@ fn compile(filter: &LogFilter) -> Option<EnvFilter> {
     EnvFilter::try_new(parts.join(",")).ok()
 }
 
-/// What a part of a filter means.
+/// Expands a level for all crates to levels for our crates and for libraries.
 fn meant(part: &str) -> String {
     match part.to_ascii_lowercase().as_str() {
         "warn" | "2" => ours_at("warn"),

@@ -1,8 +1,8 @@
 //! Serves Prometheus metrics, the status as JSON, and the dashboard over HTTP. Read only.
 //!
-//! [`server`] holds the connections, and [`access`] decides who may read. The page follows `/events`
-//! (server-sent events): [`live`] has one status a second for all viewers, and [`viewer`] tells each
-//! what has changed.
+//! [`server`] holds the connections, and [`access`] controls the access. The page follows `/events`
+//! (server-sent events): [`live`] gets one status a second for all viewers, and [`viewer`] sends
+//! the changes to each.
 
 mod access;
 mod family;
@@ -47,20 +47,20 @@ use crate::figures::status::Status;
 use crate::operate::control::{Answer, Call, Request};
 use crate::presence;
 
-/// A reader who takes nothing of what was sent for this long loses the connection.
+/// A reader that accepts no data for this long loses its connection.
 const SLOWEST: Duration = Duration::from_secs(15);
-/// What may wait for a reader in the kernel.
+/// Kernel buffer for data that a reader has yet to accept, in bytes.
 const SEND_BUFFER: usize = 128 << 10;
-/// The longest form with a token, in bytes.
+/// Size limit of a form with a token, in bytes.
 const LONGEST_FORM: usize = 1024;
 
-/// Serves until dropped.
+/// The metrics server; stops when dropped.
 #[derive(Debug)]
 pub(crate) struct MetricsServer {
     _tasks: JoinSet<()>,
 }
 
-/// Whether a gateway could serve with these settings now, on an address that nobody else uses.
+/// Checks that a gateway could serve with these settings now, on an address that is not in use.
 ///
 /// # Errors
 /// As [`MetricsServer::start`].
@@ -70,7 +70,7 @@ pub(crate) fn check(config: &MetricsConfig) -> Result<(), RunError> {
     presence::try_listen(address).map(drop).map_err(|cause| RunError::Metrics { address, cause })
 }
 
-/// What the handlers share.
+/// State shared by the handlers.
 #[derive(Clone)]
 struct Shared {
     calls: mpsc::Sender<Call>,
@@ -82,7 +82,7 @@ impl MetricsServer {
     /// Serves as configured; requests the status through `calls`.
     ///
     /// # Errors
-    /// If the address cannot be bound, or the token cannot be used.
+    /// The address cannot be bound, or the token cannot be used.
     pub(crate) fn start(
         config: &MetricsConfig,
         calls: mpsc::Sender<Call>,
@@ -102,10 +102,10 @@ impl MetricsServer {
     }
 }
 
-/// A listener whose connections end if the reader takes nothing for `slowest`.
+/// Opens a listener whose connections end if the reader accepts nothing for `slowest`.
 fn listen(address: SocketAddr, slowest: Duration) -> std::io::Result<TcpListener> {
     let listener = presence::listen(address)?;
-    // Accepted sockets inherit both.
+    // Accepted sockets inherit both options.
     setsockopt(&listener, sockopt::TcpUserTimeout, &(slowest.as_millis() as u32))?;
     setsockopt(&listener, sockopt::SndBuf, &SEND_BUFFER)?;
     Ok(listener)
@@ -119,6 +119,7 @@ fn router(shared: Shared) -> Router {
         .route("/", get(page))
         .layer(from_fn_with_state(shared.clone(), authenticate));
     Router::new()
+        // Not behind the authentication: it is the way to it.
         .route("/login", post(login))
         .layer(DefaultBodyLimit::max(LONGEST_FORM))
         .merge(protected)
@@ -134,7 +135,7 @@ async fn check_name(State(shared): State<Shared>, request: HttpRequest, next: Ne
     }
 }
 
-/// The token, in the address of the page.
+/// A token in the page's address.
 #[derive(Deserialize)]
 struct Shown {
     token: Option<String>,
@@ -162,7 +163,8 @@ fn refuse() -> Response {
         .into_response()
 }
 
-/// Gives a browser a cookie for the token, and sends it to the page without the token in its address.
+/// Sets a browser's cookie for the token, and redirects it to the page without the token in its
+/// address.
 fn let_in(shared: &Shared, token: &str) -> Response {
     match shared.access.cookie(token).and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
         Some(cookie) => {
@@ -175,14 +177,14 @@ fn let_in(shared: &Shared, token: &str) -> Response {
 
 async fn login(State(shared): State<Shared>, request: HttpRequest) -> Response {
     match timeout(PATIENCE, String::from_request(request, &shared)).await {
-        // A token needs no escapes in a form.
+        // Tokens have no characters that a form escapes.
         Ok(Ok(form)) => let_in(&shared, form.strip_prefix("token=").unwrap_or_default().trim()),
         Ok(Err(refused)) => refused.into_response(),
         Err(_) => StatusCode::REQUEST_TIMEOUT.into_response(),
     }
 }
 
-/// Nothing here is for caches, frames or other sites.
+/// Forbids caching, framing and use by other sites.
 async fn never_keep(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [

@@ -1,8 +1,8 @@
 //! Operations of a running gateway, common to all roles: requests, limits, life cycle.
 //!
 //! Requests come from the [`control`] socket and the [`metrics`] server; their answers are computed
-//! from [`crate::figures`] and the hop. [`notify`] tells the service manager, [`log`] has
-//! the filter of the log.
+//! from [`crate::figures`] and the hop. [`notify`] reports to the service manager, [`log`] writes
+//! the log.
 
 pub(crate) mod accounts;
 pub mod control;

@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::time::Duration;
 
-/// The service manager's socket, if there is one.
+/// The service manager's socket, if there is one, and the watchdog's interval.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
@@ -14,7 +14,7 @@ pub(crate) struct Notifier {
 }
 
 impl Notifier {
-    /// Reads the environment.
+    /// Reads `NOTIFY_SOCKET` and the watchdog's variables.
     pub(crate) fn from_environment() -> Self {
         let variable = |name| std::env::var(name).ok();
         let address = std::env::var_os("NOTIFY_SOCKET").and_then(|path| address(path.as_bytes()));
@@ -23,12 +23,12 @@ impl Notifier {
         Self { socket, watchdog }
     }
 
-    /// One that says nothing.
+    /// A notifier without a service manager.
     pub(crate) fn silent() -> Self {
         Self { socket: None, watchdog: None }
     }
 
-    /// How often the watchdog must be notified.
+    /// Interval at which the watchdog must be notified.
     pub(crate) fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }
@@ -42,7 +42,7 @@ impl Notifier {
     }
 }
 
-/// A path, or an abstract name after an `@`.
+/// Parses a socket's address: a path, or an abstract name after an `@`.
 fn address(name: &[u8]) -> Option<SocketAddr> {
     match name {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok(),
@@ -51,7 +51,8 @@ fn address(name: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// Half of the watchdog's time-out, if it is meant for this process.
+/// Half of the watchdog's time-out, as sd_watchdog_enabled(3) recommends, if it applies to this
+/// process.
 fn watchdog(micros: Option<String>, pid: Option<String>) -> Option<Duration> {
     let ours = pid.is_none_or(|pid| pid == std::process::id().to_string());
     let micros: u64 = micros?.parse().ok().filter(|micros| ours && *micros > 0)?;

@@ -1,4 +1,4 @@
-//! What operators ask of a running gateway, and its housekeeping: requests, limits, life cycle.
+//! Operators' requests to a running gateway, and its housekeeping: limits, life cycle, accounts.
 
 mod report;
 
@@ -45,18 +45,18 @@ use crate::intercept::policy;
 use crate::tunnel::Tunnel;
 
 /// Interval of periodic housekeeping, which also restores routes that the kernel removed. Two
-/// requests that find everything in place cost less than following addresses, devices and routes.
+/// requests that find everything in place cost less than following notifications of addresses,
+/// devices and routes.
 const HOUSEKEEPING: Duration = Duration::from_millis(500);
 /// Interval of status messages to the service manager (`sd_notify`).
 const NOTIFY: Duration = Duration::from_secs(5);
 /// Interval for saving what was learnt about paths.
 const SAVE: Duration = Duration::from_secs(60);
-/// Divisor of the connections that give way at once when there are nearly too many.
+/// Part of the connections, as a divisor, that is evicted at once when a limit is near.
 const RELIEF: usize = 64;
-/// Maximum queued requests.
 const WAITING: usize = 32;
 
-/// A gateway as its operators see it: its connections, and its hop if it has one.
+/// A gateway's connections, and its hop if it has one.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) hop: Option<&'a Hop>,
@@ -64,12 +64,11 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Live connections.
     pub(crate) fn live(&self) -> usize {
         self.counters.live.count()
     }
 
-    /// Bytes held by all sessions, in pipes and by the stack.
+    /// Bytes held by all sessions, in pipes and by our own TCP.
     fn held(&self) -> u64 {
         let sessions = self.hop.map_or(0, Hop::held);
         sessions + self.counters.in_pipes.get() + self.counters.in_stack.get()
@@ -78,7 +77,6 @@ impl View<'_> {
 
 /// A task for the gateway's main loop.
 pub(crate) enum Task {
-    /// Answer an operator's request.
     Answer(Call),
     /// Do the housekeeping: the interval has passed.
     Housekeeping,
@@ -97,9 +95,9 @@ pub(crate) struct RoleStatus {
     pub(crate) stack: Option<StackStatus>,
     pub(crate) bundles: Option<BundlesStatus>,
     pub(crate) dlep: Option<DlepStatus>,
-    /// The hub's next key, if it has one.
+    /// The hub's next key, during a key rotation.
     pub(crate) next_key: Option<NextKeyStatus>,
-    /// The process before this one, while it carries connections.
+    /// Process ID of the predecessor, while it still carries connections.
     pub(crate) predecessor: Option<u32>,
 }
 
@@ -132,16 +130,14 @@ impl RoleStatus {
 /// The operator's interface to a running gateway.
 pub(crate) struct Operations {
     role: Role,
-    /// Name of the machine.
     host: String,
-    /// This gateway's public key.
     key: Option<PublicKey>,
     started: Instant,
     calls: mpsc::Receiver<Call>,
     sender: mpsc::Sender<Call>,
     server: Option<Server>,
     metrics: Option<MetricsServer>,
-    /// The program, where it was when this process started.
+    /// Path of the program when this process started. An upgrade replaces the file there.
     program: Option<PathBuf>,
     hangup: Signal,
     notifier: Notifier,
@@ -153,24 +149,25 @@ pub(crate) struct Operations {
     config: OperationConfig,
     /// Settings of the running gateway that only a restart changes.
     restart_keys: RestartKeys,
-    /// The keys of the file as they were read last.
+    /// The keys of the file as last read.
     written_keys: WrittenKeys,
     /// Bytes held by sessions, cached by the housekeeping: every new connection checks it, and
     /// summing up all sessions each time would be too slow.
     held: u64,
     draining: Option<Drain>,
-    /// Until when terminals that carry nothing may take to come over to the next process.
+    /// After a hand-over, the time until which terminals without connections are to move to the
+    /// successor.
     coming_over: Option<Instant>,
     reloads: u64,
     event_reader: EventReader,
     pub(crate) peers: Peers,
-    /// What terminals use, on a hub, and what the next process is to add to that.
+    /// The terminals' accounts, on a hub.
     accounts: Option<Accounts>,
-    /// When a hub last heard its terminals.
+    /// The last contacts of a hub with its terminals.
     last_contacts: Option<LastContacts>,
-    /// The same while another process takes this one's place.
+    /// The last contacts at the beginning of a hand-over.
     left_contacts: Option<LastContacts>,
-    /// The accounts as they were when another process began to take this one's place. Quotas hold as then.
+    /// The accounts at the beginning of a hand-over, whose quotas stay in force.
     left: Option<Accounts>,
     forwarding: Forwarding,
 }
@@ -179,7 +176,7 @@ impl Operations {
     /// Opens the control socket and the metrics server.
     ///
     /// # Errors
-    /// If a configured control socket or metrics address cannot be used.
+    /// A configured control socket or metrics address cannot be used.
     pub(crate) fn start(
         now: Instant,
         role: Role,
@@ -196,6 +193,7 @@ impl Operations {
         let hangup = signal(SignalKind::hangup()).map_err(RunError::System)?;
         let notifier = Notifier::from_environment();
         let mut housekeeping = interval(HOUSEKEEPING);
+        // After a stall one turn is enough.
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             role,
@@ -209,6 +207,7 @@ impl Operations {
             program: std::env::current_exe().ok(),
             hangup,
             save: Periodic::new(SAVE, now + SAVE),
+            // At the watchdog's interval if that is shorter: one message serves both.
             notify: Periodic::new(notifier.watchdog().unwrap_or(NOTIFY).min(NOTIFY), now),
             notifier,
             store: config.state.as_deref().map(|directory| store(directory, role)),
@@ -232,8 +231,8 @@ impl Operations {
         })
     }
 
-    /// Foresees what an operator's script may ask the modem for, by what the status says, where no DLEP
-    /// does.
+    /// Starts to foresee demand for an operator's script, which reads it in the status and asks the
+    /// modem, if DLEP does not do so.
     pub(crate) fn foresee(&self, hop: &Hop) {
         if self.config.dlep.is_none() && self.peers.follows_reports() {
             hop.foresee();
@@ -244,15 +243,16 @@ impl Operations {
     pub(crate) async fn next(&mut self) -> Task {
         tokio::select! {
             Some(call) = self.calls.recv() => Task::Answer(call),
+            // Without a receiver: the outcome is in the log.
             _ = self.hangup.recv() => Task::Answer(Call::new(Request::Reload).0),
             _ = self.housekeeping.tick() => Task::Housekeeping,
         }
     }
 
-    /// The file to reload.
+    /// The configuration file to reload.
     ///
     /// # Errors
-    /// If the configuration did not come from a file.
+    /// The configuration did not come from a file.
     pub(crate) fn file(&self) -> Result<PathBuf, String> {
         let file = self.config.file.clone();
         file.ok_or_else(|| "the configuration came from a pipe and cannot be read again".to_owned())
@@ -270,7 +270,7 @@ impl Operations {
         call.answer(outcome.map_or_else(Answer::Error, Answer::Done));
     }
 
-    /// Applies new limits. Returns notes on what needs a restart.
+    /// Applies a reloaded configuration. Returns notes on changes, and on what needs a restart.
     pub(crate) fn configure(&mut self, config: OperationConfig) -> Vec<String> {
         let written = written_keys(config.file.as_deref());
         let changed = self.written_keys.unlike(&written);
@@ -285,7 +285,7 @@ impl Operations {
         let now = restart_keys(config.file.as_deref(), self.role);
         let unlike = self.restart_keys.unlike(&now);
         if !unlike.is_empty() {
-            // What a hub's successor reads is new to it, too.
+            // An upgrade starts a new process, which reads the whole file.
             let how = match self.role {
                 Role::Hub => "these need a restart, or `skyhop upgrade`",
                 Role::Terminal | Role::Solo => "these need a restart",
@@ -315,7 +315,7 @@ impl Operations {
         self.notifier.notify("READY=1");
     }
 
-    /// Restores what an earlier gateway learnt about paths.
+    /// Restores what an earlier process learnt about paths.
     pub(crate) fn remember(&mut self, now: Instant, hop: &Hop) {
         if let Some(store) = &mut self.store {
             hop.remember(now, &store.load());
@@ -358,6 +358,7 @@ impl Operations {
         session: SessionId,
         event: &Event,
     ) {
+        // After its end a session has no key any more.
         let before = self.peers.key(session);
         self.peers.handle_event(now, hop, session, event);
         let key = self.peers.key(session).or(before);
@@ -366,8 +367,8 @@ impl Operations {
         }
     }
 
-    /// Accounts for what a hub's sessions have carried; returns whose quota is used up from now on,
-    /// or no longer.
+    /// Accounts for the traffic of a hub's sessions. Returns the terminals whose quota is used up
+    /// from now on, or no longer.
     pub(crate) fn account(&mut self, now: Instant, hop: &Hop) -> Vec<Change> {
         let Some(accounts) = &mut self.accounts else { return Vec::new() };
         let changes = accounts.follow(hop);
@@ -375,13 +376,13 @@ impl Operations {
         changes
     }
 
-    /// The name of a terminal in its account.
+    /// The name of a terminal by its account, or its key.
     pub(crate) fn account_name(&self, key: &PublicKey) -> String {
         let name = self.known_accounts().and_then(|accounts| accounts.name(key));
         name.map_or_else(|| format!("{key:?}"), str::to_owned)
     }
 
-    /// What a terminal gets instead of its share, because its quota is used up.
+    /// The terms of a terminal whose quota is used up; `None` if it is not.
     pub(crate) fn exhausted(&self, key: &PublicKey) -> Option<&Exhausted> {
         self.known_accounts()?.exhausted(key)
     }
@@ -404,26 +405,27 @@ impl Operations {
         }
     }
 
-    /// Starts the program anew with this gateway's file, to take its place. It gets the tunnel's device as
-    /// its standard input.
+    /// Starts the program again with this gateway's file, as its successor. It gets the tunnel's
+    /// device as standard input.
     ///
     /// # Errors
-    /// Why it cannot be started.
+    /// A message for the operator.
     pub(crate) fn start_successor(&self, device: Option<OwnedFd>) -> Result<Child, String> {
-        let program = self.program.as_ref().ok_or("the program's place is not known")?;
+        let program = self.program.as_ref().ok_or("the path of the program is not known")?;
         let mut command = Command::new(program);
         command.arg(self.role.as_str()).arg(self.file()?).arg("--take-over");
-        // It is another process.
+        // This variable names the present process.
         command.env_remove("WATCHDOG_PID").stdin(device.map_or_else(Stdio::null, Stdio::from));
         let started = command.spawn();
         started.map_err(|error| format!("cannot start {}: {error}", program.display()))
     }
 
-    /// Gives up what only one process can have, but for the control socket, and saves what the next one
-    /// reads.
+    /// Hands over what only one process can have, except the control socket: saves it for the
+    /// successor and gives it up.
     pub(crate) fn release(&mut self, now: Instant, view: View<'_>) {
         self.metrics = None;
         self.save(now, view);
+        // From here on the successor writes it.
         self.store = None;
         if let (Some(mut accounts), Some(hop)) = (self.accounts.take(), view.hop) {
             accounts.follow(hop);
@@ -434,18 +436,18 @@ impl Operations {
         self.left_contacts = self.last_contacts.take();
     }
 
-    /// Gives up the control socket. Returns whether it has just done so.
+    /// Closes the control socket. Returns `false` if it was closed already.
     pub(crate) fn release_control(&mut self) -> bool {
         self.server.take().is_some()
     }
 
-    /// Whether another process has the control socket.
+    /// Returns `true` once another process has the control socket.
     pub(crate) fn is_succeeded(&self) -> bool {
         let path = path_of(&self.config.control, self.role);
         self.server.is_none() && path.is_some_and(|path| Control::connect(&path).is_ok())
     }
 
-    /// Listens for operators and accounts again, because no other process has come.
+    /// Takes the control socket and the accounts back after a hand-over without a successor.
     pub(crate) fn resume(&mut self) {
         self.accounts = self.left.take();
         self.last_contacts = self.left_contacts.take();
@@ -455,13 +457,13 @@ impl Operations {
         }
     }
 
-    /// Tells the service manager which process is the gateway from now on.
+    /// Tells the service manager the process ID of the successor, and nothing more from then on.
     pub(crate) fn name_successor(&mut self, pid: Option<u32>) {
         pid.iter().for_each(|pid| self.notifier.notify(&format!("MAINPID={pid}")));
         self.notifier = Notifier::silent();
     }
 
-    /// Announces the end of the gateway.
+    /// Announces the end of the gateway, and saves its state.
     pub(crate) fn stop(&mut self, now: Instant, view: View<'_>) {
         self.notifier.notify("STOPPING=1");
         self.save(now, view);
@@ -470,13 +472,14 @@ impl Operations {
             accounts.save();
         }
         self.save_last_contacts();
+        // During a hand-over the successor has the accounts.
         let next = self.coming_over.and_then(|_| path_of(&self.config.control, self.role));
         if let (Some(path), Some(hop)) = (next, view.hop) {
             self.forwarding.finish(hop, path);
         }
     }
 
-    /// Why new connections are not carried; `None` if they are.
+    /// The reason for which new connections are not carried; `None` if they are.
     pub(crate) fn bypass_reason(&self, view: View<'_>) -> Option<Bypass> {
         if self.draining.is_some() {
             return Some(Bypass::Draining);
@@ -484,13 +487,13 @@ impl Operations {
         self.exceeded(view)
     }
 
-    /// The limit of this gateway that is reached, if one is.
+    /// The limit that is reached, if any.
     pub(crate) fn exceeded(&self, view: View<'_>) -> Option<Bypass> {
         self.limits.limits.exceeded(view.live(), self.held)
     }
 
-    /// Makes idle connections give way to others if nearly all are taken that there may be, or nearly
-    /// all of the memory, or if a session `is_short` of it.
+    /// Evicts idle connections if nearly all connections or nearly all memory are in use, or if a
+    /// session `is_short` of memory.
     pub(crate) fn relieve(&self, now: Instant, view: View<'_>, is_short: bool) {
         if is_short || self.limits.limits.is_near(view.live(), self.held) {
             let count = view.live().div_ceil(RELIEF);
@@ -501,12 +504,12 @@ impl Operations {
         }
     }
 
-    /// Maximum number of connections.
     pub(crate) fn most_connections(&self) -> u64 {
         self.limits.limits.connections()
     }
 
-    /// Makes the gateway exit after its last connection, or after a time limit.
+    /// Stops accepting connections. The gateway exits after its last connection, or after a time
+    /// limit.
     pub(crate) fn drain(
         &mut self,
         now: Instant,
@@ -520,38 +523,39 @@ impl Operations {
         vec![format!("draining: no new connections; {left} left")]
     }
 
-    /// Like [`Self::drain`], for a process that another has replaced, with the time that terminals
-    /// without connections have to come over.
+    /// Like [`Self::drain`], for a process with a successor; `idle` is the time for terminals
+    /// without connections to move there.
     pub(crate) fn give_way(&mut self, now: Instant, hop: &Hop, within: Duration, idle: Duration) {
         self.draining = Some(Drain::new(now, Some(within)));
         self.coming_over = Some(now + idle);
         hop.announce(now, Farewell::Successor);
     }
 
-    /// Tells the next process what this one has carried.
+    /// Reports this process's traffic to its successor.
     pub(crate) fn forward_usage(&mut self, hop: &Hop) {
         if let Some(path) = path_of(&self.config.control, self.role) {
             self.forwarding.follow(hop, path);
         }
     }
 
-    /// Where the next process answers, if this one has a control socket.
+    /// Path of the successor's control socket, if this gateway has one.
     pub(crate) fn control_path(&self) -> Option<PathBuf> {
         path_of(&self.config.control, self.role)
     }
 
-    /// Whether terminals that carry nothing may still come over to the next process by themselves.
+    /// Returns `true` while terminals without connections may move to the successor by themselves.
     pub(crate) fn is_coming_over(&self, now: Instant) -> bool {
         self.coming_over.is_some_and(|until| now < until)
     }
 
-    /// Whether draining is complete.
+    /// Returns `true` once draining is complete.
     pub(crate) fn is_drained(&self, now: Instant, view: View<'_>) -> bool {
+        // A terminal without connections has yet to set up its session with the successor.
         let waits = self.is_coming_over(now) && self.peers.sessions().next().is_some();
         self.draining.is_some_and(|drain| drain.is_over(now, view.live() + usize::from(waits)))
     }
 
-    /// Answers a request, or returns it if only the role can.
+    /// Answers a request, or returns it if it needs the role.
     pub(crate) fn answer(
         &mut self,
         now: Instant,
@@ -624,15 +628,15 @@ impl Operations {
     }
 }
 
-/// The machine's name; empty if the kernel does not say.
+/// The machine's name; empty if unknown.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map(|name| name.trim().to_owned()).unwrap_or_default()
 }
 
-/// The store for what was learnt about paths. Tries to create its directory.
+/// The store of what was learnt about paths. Tries to create its directory.
 fn store(directory: &Path, role: Role) -> PathStore {
-    // Ignored: the first write reports the failure.
+    // A failure is reported by the first write.
     let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     PathStore::new(directory.join(format!("{}-paths.json", role.as_str())))
 }

@@ -12,7 +12,7 @@ use super::path::{present, role_of};
 use super::protocol::{Answer, LONGEST_ANSWER, Request, read, write};
 use crate::role::Role;
 
-/// Time limit for an answer.
+/// Time limit of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to a running gateway.
@@ -21,7 +21,7 @@ pub struct Control {
     stream: BufReader<UnixStream>,
 }
 
-/// Why a gateway cannot be reached or refuses. Each error prints as one line.
+/// Reason for which a request to a gateway failed. Each prints as one line.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ControlError {
@@ -53,7 +53,7 @@ pub enum ControlError {
     Unreachable {
         /// The socket.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         cause: io::Error,
     },
     /// The connection broke.
@@ -61,7 +61,7 @@ pub enum ControlError {
     Broken {
         /// The socket.
         path: PathBuf,
-        /// What went wrong.
+        /// Description of the fault.
         problem: String,
     },
     /// The gateway refused the request.
@@ -89,7 +89,7 @@ fn list(each: &[impl fmt::Display]) -> String {
     each.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The options that select each; roles where they suffice.
+/// The options that select each gateway: roles where they suffice.
 fn choices(running: &[Running]) -> String {
     let is_alone =
         |gateway: &Running| running.iter().filter(|other| other.role == gateway.role).count() == 1;
@@ -105,7 +105,7 @@ impl Control {
     /// Connects to the gateway at `path`.
     ///
     /// # Errors
-    /// If nothing listens there.
+    /// Nothing listens there.
     pub fn connect(path: &Path) -> Result<Self, ControlError> {
         let failed = |cause| ControlError::Unreachable { path: path.to_owned(), cause };
         let stream = UnixStream::connect(path).map_err(failed)?;
@@ -118,7 +118,7 @@ impl Control {
     /// directories.
     ///
     /// # Errors
-    /// If there are none.
+    /// No gateway answers.
     pub fn all(role: Option<Role>) -> Result<Vec<Self>, ControlError> {
         Self::of_role(Self::found()?, role)
     }
@@ -126,7 +126,7 @@ impl Control {
     /// Connects to the gateway at `path`, or to the only one running, of this role if one is given.
     ///
     /// # Errors
-    /// If there is none, or more than one.
+    /// No gateway answers, or more than one.
     pub fn one(path: Option<&Path>, role: Option<Role>) -> Result<Self, ControlError> {
         if let Some(path) = path {
             return Self::connect(path);
@@ -167,8 +167,9 @@ impl Control {
         Ok(found)
     }
 
-    /// The gateway's role, by its socket's default name or its own word.
+    /// The gateway's role: by the default name of its socket, otherwise by its status.
     fn running(&mut self) -> Running {
+        // Only a socket with another name needs a question.
         let role = role_of(&self.path).or_else(|| {
             let answer = self.ask(&Request::Status { connections: false });
             answer.ok().and_then(|answer| match answer {
@@ -187,7 +188,7 @@ impl Control {
     /// Sends a request and waits for the answer, which is never [`Answer::Error`].
     ///
     /// # Errors
-    /// If the gateway is gone, or refuses.
+    /// The gateway is gone, or refuses the request.
     pub fn ask(&mut self, request: &Request) -> Result<Answer, ControlError> {
         match self.exchange(request) {
             Ok(Answer::Error(why)) => Err(ControlError::Refused(why)),

@@ -24,7 +24,7 @@ pub fn default_directories() -> Vec<PathBuf> {
     places().paths().map(PathBuf::from).collect()
 }
 
-/// Checks whether a socket could be created in a default directory. Creates nothing.
+/// Checks that a socket could be created in a default directory. Creates nothing.
 pub(crate) fn check_usual() -> Result<(), PlaceError> {
     places().check()
 }
@@ -34,7 +34,7 @@ pub(super) fn usual(role: Role) -> Result<PathBuf, PlaceError> {
     Ok(places().usable()?.path().join(socket_name(role)))
 }
 
-/// Where the control socket of a gateway is that runs with this configuration; [`None`] if it has none.
+/// The path of a gateway's control socket with this configuration; [`None`] if it has none.
 pub(crate) fn path_of(place: &ControlPath, role: Role) -> Option<PathBuf> {
     match place {
         ControlPath::None => None,
@@ -60,7 +60,8 @@ pub(super) fn present() -> Vec<PathBuf> {
     places().present().iter().flat_map(|directory| sockets_in(directory.path())).collect()
 }
 
-/// `directory` is one that only its owner may write to, so its subdirectories are no trap.
+/// Lists sockets below a directory that only its owner may write to, so that its subdirectories are
+/// no trap.
 fn sockets_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let (mut sockets, mut below) = (Vec::new(), Vec::new());
@@ -79,7 +80,7 @@ fn sockets_in(directory: &Path) -> Vec<PathBuf> {
     sockets
 }
 
-/// Not through a symbolic link.
+/// Returns `true` for a socket, but not through a symbolic link.
 fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
 }

@@ -35,11 +35,11 @@ pub enum Request {
         /// Include each live connection.
         connections: bool,
     },
-    /// Report live connections.
+    /// Report live connections, those with the most bytes first.
     Connections {
-        /// Those of the sessions with the peer of this name; all if `None`.
+        /// The peer by name; all peers if `None`.
         peer: Option<String>,
-        /// At most this many: those that have moved the most bytes.
+        /// Maximum number of connections in the answer.
         most: usize,
     },
     /// Set the modem's rate for a limited time.
@@ -58,34 +58,35 @@ pub enum Request {
         /// Name of the peer; all sessions if `None`.
         peer: Option<String>,
     },
-    /// The reader has read all the events that it wants; another can begin at once.
+    /// End this reader's use of the event log; another can begin at once.
     EventsEnd {
-        /// The reader's number.
+        /// Number of the reader.
         reader: u64,
     },
-    /// Report what terminals have used of this hub.
+    /// Report the traffic of the terminals.
     Accounts,
     /// Reload the configuration.
     Reload,
-    /// Hand over, list or receive bundles.
+    /// Send, list or receive bundles.
     Bundle(BundleRequest),
-    /// Start the program anew from its file, in this one's place, which ends after its last connection.
+    /// Start the program again from its file, to replace this process, which ends after its last
+    /// connection.
     Upgrade {
         /// Time limit in seconds after which remaining connections are reset.
         within_s: f64,
     },
-    /// The new process asks for its predecessor's place.
+    /// Sent by a new process: ask for the state of its predecessor.
     HandOver,
-    /// The predecessor reports what it uses of the rate, and asks for its portion.
+    /// Sent by the predecessor: report the used portion of the rate, and ask for a new one.
     Portion {
-        /// The portion that it may use now, 0 to 1.
+        /// Portion of the rate that it may use now, 0 to 1.
         portion: f64,
-        /// The portion that it has used lately.
+        /// Portion of the rate that it has used lately, 0 to 1.
         used: f64,
         /// Number of connections that it carries.
         connections: u64,
     },
-    /// The predecessor reports what it has carried, for the accounts.
+    /// Sent by the predecessor: traffic to add to the accounts.
     Carried(Vec<Carried>),
     /// Take no new connections, and exit after the last one.
     Drain {
@@ -94,81 +95,81 @@ pub enum Request {
     },
 }
 
-/// What was carried for a terminal in a class.
+/// Traffic of a terminal in a class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Carried {
-    /// The terminal's public key.
+    /// Public key of the terminal.
     pub key: String,
-    /// The name of the class.
+    /// Name of the class.
     pub class: String,
-    /// How much.
+    /// Bytes, packets and connections.
     pub usage: UsageStatus,
 }
 
-/// What a program may ask of the node for bundles.
+/// A program's request to the bundle node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum BundleRequest {
-    /// Begin to hand over a bundle.
+    /// Begin to send a bundle.
     Offer(BundleOffer),
-    /// More of its payload.
+    /// A piece of its payload.
     Data {
-        /// The answer to the offer.
+        /// The handle in the answer to the offer.
         handle: u64,
-        /// At most 45,000 bytes.
+        /// At most 45,000 bytes, in base64.
         base64: String,
     },
-    /// All of its payload has come: store it.
+    /// The payload is complete: store the bundle.
     End {
-        /// The answer to the offer.
+        /// The handle in the answer to the offer.
         handle: u64,
     },
-    /// The bundles in the store.
+    /// List the bundles in the store.
     List,
-    /// Where a bundle is.
+    /// Report the state of a bundle.
     State {
-        /// Its identity, in 32 hexadecimal digits.
+        /// Identity of the bundle, in 32 hexadecimal digits.
         id: String,
     },
-    /// The next bundle for a service of this node. It is offered again unless it is taken.
+    /// Receive the next bundle for a service of this node. It is offered again until it is taken.
     Next {
-        /// A number or a name.
+        /// The service, a number or a name.
         service: String,
     },
-    /// A part of the payload of a bundle that was the answer to [`Self::Next`].
+    /// Read a part of the payload of a bundle from [`Self::Next`].
     Read {
-        /// Its identity.
+        /// Identity of the bundle.
         id: String,
-        /// From which byte on.
+        /// Offset of the first byte.
         offset: u64,
     },
-    /// A bundle that was the answer to [`Self::Next`] is taken, or not.
+    /// End the receiving of a bundle from [`Self::Next`].
     Taken {
-        /// Its identity.
+        /// Identity of the bundle.
         id: String,
-        /// If so, the gateway forgets it.
+        /// Set if the program has it: then the gateway forgets it.
         taken: bool,
     },
 }
 
-/// A bundle to hand over.
+/// A bundle that a program wants to send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BundleOffer {
-    /// The endpoint that it is for.
+    /// The destination endpoint.
     pub destination: String,
-    /// How long it is of use, in seconds.
+    /// Lifetime in seconds.
     pub lifetime_s: u64,
-    /// The name of the file that it carries.
+    /// Name of the file that is the payload.
     pub name: Option<String>,
-    /// Bytes of its payload.
+    /// Length of the payload in bytes.
     pub length: u64,
-    /// Creation time in milliseconds since 1970, and sequence number: of two with the same, one is a
-    /// duplicate. The gateway chooses them if `None`.
+    /// Creation time in milliseconds since 1970, and sequence number: bundles with equal ones are
+    /// duplicates. The gateway chooses them if `None`.
     pub made: Option<(u64, u64)>,
-    /// Whether this node is to hear when the bundle is delivered, or deleted.
+    /// Ask the nodes on the way for a status report when the bundle is delivered or deleted.
     #[serde(default)]
     pub report: bool,
 }
@@ -178,29 +179,31 @@ pub struct BundleOffer {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum BundleAsked {
-    /// To an offer and to data: more may come.
+    /// Answer to an offer and to data: the handle for the next piece.
     Handle(u64),
-    /// The bundle of this identity is on the disk, or was taken.
+    /// Identity of a bundle that is on the disk, or was taken.
     Stored(String),
     /// The bundles in the store.
     List(Vec<BundleStatus>),
-    /// `waiting`, `arrived`, `forwarded`, `delivered` or `expired`; `None` if it is not known.
+    /// `waiting`, `arrived`, `forwarded`, `delivered` or `expired`; `None` if the bundle is not
+    /// known.
     State(Option<String>),
-    /// The next bundle, the name of its file, and the bytes of its payload; `None` if there is none.
+    /// The next bundle, its file name, and the length of its payload in bytes; `None` if there is
+    /// none.
     Next(Option<(BundleStatus, Option<String>, u64)>),
     /// A part of a payload, in base64.
     Data(String),
 }
 
-/// The text of `base64` and `data` for these bytes.
+/// Encodes bytes for the fields `base64` and `Data`.
 pub fn to_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The bytes of what [`to_base64`] has made.
+/// Decodes the text of [`to_base64`].
 ///
 /// # Errors
-/// If it is something else.
+/// The text is not base64.
 pub fn from_base64(text: &str) -> Result<Vec<u8>, DecodeError> {
     STANDARD.decode(text)
 }
@@ -218,18 +221,18 @@ pub enum Answer {
     Status(Box<Status>),
     /// Live connections.
     Connections {
-        /// As many as were asked for, those that have moved the most bytes first.
+        /// As many as requested, those with the most bytes first.
         most_moved: Vec<ConnectionStatus>,
-        /// Number of all that match.
+        /// Number of all matching connections.
         total: u64,
     },
-    /// What terminals have used.
+    /// The traffic of the terminals.
     Accounts(Vec<AccountStatus>),
     /// The events, one JSON object each.
     Events(Vec<String>),
-    /// About bundles.
+    /// Answer to a request about bundles.
     Bundle(Box<BundleAsked>),
-    /// What the new process needs to know.
+    /// State for the new process.
     HandOver(HandOver),
     /// The portion of the rate that the predecessor may use, 0 to 1.
     Portion(f64),
@@ -267,13 +270,13 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, String> 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandOver {
-    /// The process.
+    /// Process ID of the predecessor.
     pub pid: u32,
     /// Number of its UDP sockets.
     pub sockets: u8,
-    /// Whether its indices are the second half of the hub's.
+    /// Set if its session indices are the second half of the hub's.
     pub second_half: bool,
-    /// The name of the tunnel's device, which the process that it starts has as its standard input.
+    /// Name of the tunnel's device, which the process that it starts has as standard input.
     #[serde(default)]
     pub tunnel: Option<String>,
     /// The names of its sessions.
@@ -281,7 +284,7 @@ pub struct HandOver {
     /// The succession tokens of its sessions, by the terminals' keys.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tokens: BTreeMap<String, u64>,
-    /// What its modem has reported for terminals, in bit/s, by their keys.
+    /// Rates in bit/s that its modem has reported, by the terminals' keys.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rates: BTreeMap<String, u64>,
 }

@@ -21,10 +21,10 @@ use crate::error::RunError;
 use crate::role::Role;
 use crate::slots::{HeldSlot, Slots};
 
-/// Maximum concurrent clients. Beyond them the one that has been idle longest is disconnected, of the
-/// user with most; if all are busy, further ones wait.
+/// Maximum number of concurrent clients. Beyond it the client that has been idle longest is
+/// disconnected, of the user with the most clients; while all are busy, new ones wait.
 const MOST: usize = 16;
-/// How often it is tried again to admit a client that waits.
+/// Interval of trying again to admit a waiting client.
 const RETRY: Duration = Duration::from_millis(100);
 /// Idle clients are disconnected after this time.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// A request from within this program, and the receiver of its answer.
+    /// A request from within this process, and the receiver of its answer.
     pub(crate) fn new(request: Request) -> (Self, oneshot::Receiver<Answer>) {
         let (reply, answer) = oneshot::channel();
         (Self { request, reply }, answer)
@@ -60,11 +60,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Listens where the configuration says and passes requests to `calls`. Returns `None`, and
-    /// logs it, if no default path is usable.
+    /// Listens on the configured path and passes requests to `calls`. Returns `None`, and logs it,
+    /// if no default path is usable.
     ///
     /// # Errors
-    /// If the configured path cannot be used.
+    /// The configured path cannot be used.
     pub(crate) fn start(
         place: &ControlPath,
         role: Role,
@@ -100,7 +100,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Another process may have replaced it.
+        // By inode: another process may have replaced the socket.
         if fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
@@ -115,6 +115,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         }
         match BlockingStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                // Nothing listens: its process ended without removing it.
                 fs::remove_file(path)?;
             }
             Ok(_) => {
@@ -147,11 +148,11 @@ async fn accept(listener: UnixListener, calls: mpsc::Sender<Call>) {
                 let user = stream.peer_cred().ok().map(|it| it.uid());
                 let slot = take(&slots, user).await;
                 slots.serve(&mut clients, slot, async move |slot| {
-                    // A client that disconnects needs no answer.
+                    // The client has disconnected.
                     let _ = serve(stream, &calls, &slot).await;
                 });
             }
-            // Usually out of descriptors, which is temporary.
+            // Usually out of descriptors, which passes.
             Err(_) => sleep(RETRY).await,
         }
     }
@@ -187,9 +188,10 @@ async fn serve(
             Ok(request) => ask(request, calls).await,
             Err(problem) => Answer::Error(problem),
         };
-        // A client that does not read is as idle as one that does not ask.
+        // From here on it may be disconnected: a client that does not read is idle, too.
         slot.set_busy(false);
         timeout(TIMEOUT, writer.write_all(&write(&answer))).await??;
+        // Too long, or cut off by the client: what follows is no request.
         if !line.ends_with(b"\n") {
             return Ok(());
         }

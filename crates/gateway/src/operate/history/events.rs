@@ -1,4 +1,4 @@
-//! What happens to a gateway and its sessions, as the dashboard's time line shows it.
+//! Events of a gateway and its sessions, for the dashboard's time line.
 
 use std::collections::VecDeque;
 
@@ -8,38 +8,35 @@ use units::BitRate;
 
 use crate::figures::status::{SessionStatus, Status};
 
-/// An event.
+/// An event on the time line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Event {
-    /// Number in its log; they only grow.
+    /// Number in its log, strictly increasing.
     pub(crate) id: u64,
     /// Second on the history's clock.
     pub(crate) t: u64,
-    /// Name of the session's peer; none for the gateway itself.
+    /// Name of the session's peer; `None` for the gateway itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) peer: Option<String>,
     /// Public key of the peer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<String>,
     pub(crate) kind: Kind,
-    /// More about it, for people; may be empty.
+    /// Details for human readers; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) detail: String,
 }
 
-/// Kinds of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
-    /// A session came up.
     Up,
-    /// A session ended.
     Down,
-    /// The peer does not answer: the link fades.
+    /// The peer has ceased to answer: the link fades.
     Fade,
-    /// It answers again.
+    /// The peer answers again.
     FadeEnd,
-    /// The peer has another address: a hand-over.
+    /// The peer has a new address: a hand-over.
     Moved,
     /// The session has new keys.
     Rekey,
@@ -47,11 +44,11 @@ pub(crate) enum Kind {
     Tripped,
     /// The configured or reported rate holds again.
     Restored,
-    /// A rate from the modem, or none any more.
+    /// The modem reports another rate, or none any more.
     Told,
     /// A configured or reported rate exceeds the link.
     Overload,
-    /// It no longer does.
+    /// The rate no longer exceeds the link.
     OverloadEnd,
     /// The measured capacity of the link has fallen.
     CapacityFall,
@@ -59,13 +56,12 @@ pub(crate) enum Kind {
     Bypass,
     /// New connections are intercepted again.
     BypassEnd,
-    /// The configuration was reloaded.
     Reload,
-    /// The gateway takes no new connections and ends.
+    /// The gateway is draining: no new connections.
     Drain,
 }
 
-/// The last events.
+/// The last events, in bounded memory.
 #[derive(Debug)]
 pub(crate) struct Log {
     events: VecDeque<Event>,
@@ -94,18 +90,18 @@ impl Log {
         self.next += 1;
     }
 
-    /// The events after the one of this number, the oldest first.
+    /// The events after number `id`, the oldest first.
     pub(crate) fn after(&self, id: u64) -> impl Iterator<Item = &Event> {
         self.events.iter().skip_while(move |event| event.id <= id)
     }
 
-    /// Number of the last event; 0 if there was none.
+    /// Number of the last event; 0 without one.
     pub(crate) fn last_id(&self) -> u64 {
         self.next - 1
     }
 }
 
-/// What happened to a session between two statuses.
+/// Finds the events of a session between two statuses.
 pub(super) fn of_session(before: &SessionStatus, after: &SessionStatus) -> Vec<(Kind, String)> {
     let mut found = Vec::new();
     let mut tell = |kind, detail: String| found.push((kind, detail));
@@ -113,6 +109,7 @@ pub(super) fn of_session(before: &SessionStatus, after: &SessionStatus) -> Vec<(
     if !before.reachable && after.reachable {
         tell(Kind::FadeEnd, String::new());
     }
+    // A fade shorter than the interval of statuses shows only in the counter.
     if outages > 0 {
         tell(Kind::Fade, if after.reachable { "under a second".to_owned() } else { String::new() });
     }
@@ -146,7 +143,7 @@ pub(super) fn of_session(before: &SessionStatus, after: &SessionStatus) -> Vec<(
     found
 }
 
-/// The states of a gateway whose changes are events.
+/// States of a gateway whose changes are events.
 #[derive(Debug, Clone, Default)]
 pub(super) struct GatewayState {
     bypass: Option<Bypass>,

@@ -2,18 +2,18 @@
 
 use std::collections::VecDeque;
 
-/// Seconds kept one by one.
+/// Samples kept at one-second resolution.
 pub(crate) const FINE: usize = 600;
-/// Samples of [`COARSE_S`] seconds kept: an hour.
+/// Samples kept of [`COARSE_S`] seconds each: an hour.
 pub(crate) const COARSE: usize = 360;
-/// Seconds that a coarse sample sums up.
+/// Seconds that a coarse sample averages.
 pub(crate) const COARSE_S: u64 = 10;
 
-/// Figures of one moment, NaN where nothing was measured.
+/// Figures of one moment; NaN where nothing was measured.
 pub(crate) type Sample<const N: usize> = [f32; N];
 
-/// The last ten minutes by the second, and the last hour in means of ten seconds. At most
-/// 960 · 2 · `N` bytes.
+/// A time series: the last ten minutes by the second, and the last hour in means of ten seconds. At
+/// most 960 · 2 · `N` bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Series<const N: usize> {
     fine: Ring<N>,
@@ -32,8 +32,8 @@ impl<const N: usize> Series<N> {
         }
     }
 
-    /// Records the sample of a second. Seconds only grow; one that comes twice is overwritten, and
-    /// those left out have no figures.
+    /// Records the sample of a second. Seconds must not decrease: a repeated one overwrites its
+    /// sample, and skipped ones have no figures.
     pub(crate) fn record(&mut self, second: u64, sample: Sample<N>) {
         self.fine.put(second, sample);
         self.latest = sample;
@@ -45,23 +45,23 @@ impl<const N: usize> Series<N> {
         self.coarse.put(slot, self.mean.sample());
     }
 
-    /// The last sample, as it was recorded.
+    /// The last sample, unrounded.
     pub(crate) fn latest(&self) -> &Sample<N> {
         &self.latest
     }
 
-    /// The samples by the second.
+    /// Samples by the second.
     pub(crate) fn fine(&self) -> &Ring<N> {
         &self.fine
     }
 
-    /// The means of ten seconds; the last one may still change.
+    /// Means of ten seconds; the last one may still change.
     pub(crate) fn coarse(&self) -> &Ring<N> {
         &self.coarse
     }
 }
 
-/// The mean of the samples of a slot, each figure over those that have it.
+/// Mean of the samples of a slot, for each figure over the samples that have it.
 #[derive(Debug, Clone)]
 struct Mean<const N: usize> {
     slot: u64,
@@ -83,7 +83,7 @@ impl<const N: usize> Mean<N> {
         }
     }
 
-    /// Figures that no sample had are 0 / 0, NaN.
+    /// A figure that no sample has is 0 / 0, NaN.
     fn sample(&self) -> Sample<N> {
         self.sums.map(|(sum, count)| sum / count)
     }
@@ -135,12 +135,13 @@ impl<const N: usize> Ring<N> {
     }
 }
 
-/// A figure in 16 bits (bfloat16): the range of an `f32`, and 8 bits of precision, enough for a graph.
+/// Packs a figure into 16 bits (bfloat16): the range of an `f32` with 8 bits of precision, enough
+/// for a graph.
 fn pack(figure: f32) -> u16 {
     if figure.is_nan() {
         return (f32::NAN.to_bits() >> 16) as u16;
     }
-    // Rounds to the nearest; what overflows becomes infinite.
+    // Rounds to the nearest; an overflow becomes infinity.
     (figure.to_bits().saturating_add(0x8000) >> 16) as u16
 }
 

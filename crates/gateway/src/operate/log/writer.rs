@@ -1,7 +1,8 @@
 //! Writes log lines on a thread of its own.
 //!
 //! A write to standard error can fail (full disk, closed pipe, lost terminal) or block for ever (a
-//! reader that stopped, as `| less` does). A gateway is one thread, which must do neither.
+//! stopped reader, as with `| less`). A gateway has one thread for everything else, which must not
+//! wait for that.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,10 +14,10 @@ use std::time::Duration;
 
 use crate::figures::status::LogLoss;
 
-/// Bytes of lines that may wait for a reader: a few seconds of `debug`.
+/// Limit of queued lines, in bytes: a few seconds of `debug`.
 const WAITING: usize = 1 << 20;
 
-/// Lines on their way to standard error.
+/// The queue of lines, between the gateway and the writing thread.
 pub(super) struct LineQueue {
     state: Mutex<State>,
     changed: Condvar,
@@ -26,7 +27,7 @@ pub(super) struct LineQueue {
 struct State {
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
-    /// The thread writes a line that no longer waits.
+    /// Set while the thread writes a line, which is no longer queued.
     is_writing: bool,
     loss: Option<LogLoss>,
     /// Lost lines that the log itself does not mention yet.
@@ -45,9 +46,9 @@ impl LineQueue {
     /// Starts the thread that writes to standard error.
     ///
     /// # Panics
-    /// If the system has no thread left.
+    /// The system has no thread left.
     pub(super) fn start() -> Arc<Self> {
-        // Not `io::stderr()`, whose lock a blocked write would hold until the process ends.
+        // Not `io::stderr()`: a blocked write would hold its lock until the process ends.
         let stderr = io::stderr().as_fd().try_clone_to_owned().map(File::from);
         Self::start_with(stderr.expect("standard error can be duplicated"))
     }
@@ -76,13 +77,13 @@ impl LineQueue {
         self.changed.notify_all();
     }
 
-    /// Waits until no line waits, at most this long.
+    /// Waits until all lines are written, for `limit` at most.
     pub(super) fn flush(&self, limit: Duration) {
         let is_busy = |state: &mut State| state.is_writing || !state.waiting.is_empty();
         drop(self.changed.wait_timeout_while(self.state(), limit, is_busy));
     }
 
-    /// The lines lost since the start.
+    /// Lines lost since the start.
     pub(super) fn loss(&self) -> Option<LogLoss> {
         self.state().loss.clone()
     }
@@ -97,7 +98,7 @@ impl LineQueue {
                 Ok(()) if state.unreported > 0 => {
                     let unreported = core::mem::take(&mut state.unreported);
                     drop(state);
-                    // In one piece, so that lines of several processes do not mix.
+                    // In one write, so that lines of several processes do not mix.
                     let note = format!("skyhop: {unreported} lines of this log were lost\n");
                     let result = out.write_all(note.as_bytes());
                     state = self.state();
@@ -126,7 +127,7 @@ impl LineQueue {
     }
 }
 
-/// Takes the lines of the subscriber, which writes each whole. Never fails and never waits.
+/// Queues the subscriber's lines, each of which is one write. Never fails and never waits.
 pub(super) struct LineWriter(pub(super) Arc<LineQueue>);
 
 impl Write for LineWriter {

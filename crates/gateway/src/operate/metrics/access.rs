@@ -1,4 +1,4 @@
-//! Who may read: by address, by token, and by the name that a browser was given.
+//! Access control: by client address, by token, and by the host name in the request.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -13,20 +13,21 @@ use zeroize::Zeroizing;
 use crate::config::keys::private_text;
 use crate::error::RunError;
 
-/// Letters of a token. They need no quoting in a URL, a form or a cookie.
+/// Length of a token. Its characters need no quoting in a URL, a form or a cookie.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
 
-/// Decides about requests.
+/// Decides on the admission of requests.
 #[derive(Debug)]
 pub(super) struct Access {
     token: Option<Token>,
     allow: Vec<Prefix>,
     hosts: Vec<String>,
-    /// Cookies are of a host, not of a port, and a machine may run several gateways.
+    /// Name of the cookie: with the port, since cookies do not tell ports apart, and a machine may
+    /// run several gateways.
     cookie: String,
 }
 
-/// A secret that every request must carry. Never printed.
+/// A secret that every request must carry. Never printed by `{:?}`.
 struct Token(Zeroizing<String>);
 
 impl std::fmt::Debug for Token {
@@ -37,7 +38,7 @@ impl std::fmt::Debug for Token {
 
 impl Access {
     /// # Errors
-    /// If the token's file cannot be read, is open to others, or holds none.
+    /// The token file cannot be read, is open to others, or holds no token.
     pub(super) fn new(config: &MetricsConfig) -> Result<Self, RunError> {
         let read = |path: &Path| {
             let failed = |why| RunError::MetricsToken { path: path.to_owned(), why };
@@ -51,19 +52,20 @@ impl Access {
         })
     }
 
-    /// Whether this client may connect at all.
+    /// Returns `true` if this client may connect.
     pub(super) fn admits(&self, client: SocketAddr) -> bool {
         let client = client.ip().to_canonical();
         let listed = self.allow.is_empty() || self.allow.iter().any(|net| net.contains(client));
+        // `allow` is about other machines.
         listed || client.is_loopback()
     }
 
-    /// Whether the server may be asked by this name.
+    /// Checks the host name in a request, against DNS rebinding.
     ///
     /// # Errors
-    /// The status and the reason of a refusal.
+    /// Status and text of the refusal.
     pub(super) fn check_name(&self, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
-        // A page of another name has no cookie of ours, so that the token protects by itself.
+        // With a token, a page of another name has no cookie of ours, which protects by itself.
         if self.token.is_none() && !self.is_ours(host(headers)) {
             let why = "this name is not in [metrics] hosts; use the address, or add the name\n";
             return Err((StatusCode::MISDIRECTED_REQUEST, why));
@@ -71,7 +73,7 @@ impl Access {
         Ok(())
     }
 
-    /// Whether the request carries the token, if there is one.
+    /// Returns `true` if the request carries the token, or none is needed.
     pub(super) fn is_authentic(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return true };
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
@@ -82,7 +84,7 @@ impl Access {
         [bearer, cookie].into_iter().flatten().any(|shown| token.is(shown))
     }
 
-    /// The cookie for a browser that shows this token; `None` if it is wrong.
+    /// The cookie for a browser that presents this token; `None` if it is wrong.
     pub(super) fn cookie(&self, shown: &str) -> Option<String> {
         let is_it = self.token.as_ref().is_some_and(|token| token.is(shown));
         let Self { cookie, .. } = self;
@@ -91,8 +93,8 @@ impl Access {
         })
     }
 
-    /// Whether a browser that asks for this host can only have meant this machine. An address can;
-    /// a name may be anybody's who lets it point here (DNS rebinding).
+    /// Returns `true` if the host in a request can only mean this machine. An address does; a name
+    /// may belong to an attacker who lets it point here (DNS rebinding).
     fn is_ours(&self, host: Option<&str>) -> bool {
         let Some(host) = host else { return true };
         let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
@@ -104,7 +106,7 @@ impl Access {
     }
 }
 
-/// The host that was asked for; none if the request does not say.
+/// The requested host; `None` if the request does not say.
 fn host(headers: &HeaderMap) -> Option<&str> {
     headers.get(HOST).map(|value| value.to_str().unwrap_or_default())
 }
@@ -123,6 +125,7 @@ impl Token {
     }
 
     fn is(&self, shown: &str) -> bool {
+        // In constant time, so that the duration reveals nothing about the token.
         self.0.as_bytes().ct_eq(shown.as_bytes()).into()
     }
 }

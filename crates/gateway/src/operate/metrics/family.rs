@@ -14,14 +14,13 @@ use crate::figures::status::{
     PolicyStatus, Role, SessionStatus, Status, UsageStatus,
 };
 
-/// The status at the time of a scrape, and the accounts of a hub's terminals.
+/// The status at the time of a scrape, and a hub's accounts.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) status: Status,
     pub(super) accounts: Vec<AccountStatus>,
 }
 
-/// Label names and values.
 type Labels = Vec<(&'static str, String)>;
 
 /// A per-session metric: name, help, value.
@@ -156,7 +155,6 @@ impl Collector for Snapshot {
     }
 }
 
-/// Encodes metric families.
 struct Families<'e>(DescriptorEncoder<'e>);
 
 impl Families<'_> {
@@ -306,7 +304,7 @@ fn policies(status: &Status, families: &mut Families<'_>) -> fmt::Result {
 }
 
 fn hubs(status: &Status, families: &mut Families<'_>) -> fmt::Result {
-    // The only one is there while it does not answer, which `skyhop_sessions` shows.
+    // A single hub counts as in use even while it does not answer, which `skyhop_sessions` shows.
     if status.hubs.len() < 2 {
         return Ok(());
     }
@@ -365,7 +363,7 @@ fn names(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let rows = fates.map(|(fate, count)| (label("fate", fate), count));
     let help = "Questions for names; prefetched ones are part of crossed and not of asked";
     families.counter("skyhop_names", help, &rows)?;
-    let help = "Round trips that clients did not wait";
+    let help = "Round trips saved for clients";
     families.total("skyhop_names_saved_round_trips", help, dns.saved_round_trips)?;
     families.one("skyhop_names_entries", "Answers in the cache", dns.entries as f64)?;
     families.one("skyhop_names_cache_bytes", "Memory of the cache", dns.cache_bytes as f64)?;
@@ -388,8 +386,8 @@ fn http(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let help = "Requests of cleartext HTTP; stored counts responses";
     families.counter("skyhop_http", help, &rows)?;
     for (name, help, count) in [
-        ("skyhop_http_reused", "Requests over a hub's connection that was there", http.reused),
-        ("skyhop_http_plain", "Connections to HTTP ports that pass as they are", http.plain),
+        ("skyhop_http_reused", "Requests over an idle connection of the hub", http.reused),
+        ("skyhop_http_plain", "Connections to HTTP ports relayed unchanged", http.plain),
         (
             "skyhop_http_saved_bytes",
             "Bytes of bodies from the cache that were not sent again",
@@ -416,11 +414,11 @@ fn bundles(status: &Status, families: &mut Families<'_>) -> fmt::Result {
         ("refused", bundles.refused),
     ];
     let rows = fates.map(|(fate, count)| (label("fate", fate), count));
-    families.counter("skyhop_bundles", "What became of bundles", &rows)?;
+    families.counter("skyhop_bundles", "Bundles, by outcome", &rows)?;
     families.one("skyhop_bundles_waiting", "Bundles in the store", bundles.waiting as f64)?;
     let bytes = bundles.waiting_bytes as f64;
     families.one("skyhop_bundles_waiting_bytes", "Bytes of bundles in the store", bytes)?;
-    let help = "How long the oldest bundle has been in the store; 0 if there is none";
+    let help = "Age of the oldest bundle in the store; 0 without bundles";
     families.one("skyhop_bundles_oldest_seconds", help, bundles.oldest_s)?;
     let remembered = bundles.remembered as f64;
     families.one(
@@ -480,7 +478,7 @@ fn sessions(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// A hub's terminals, with and without a session, and strangers.
+/// A hub's terminals, with and without a session, and unknown machines.
 fn terminals(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let connected = status.sessions.iter().filter(|_| status.role == Role::Hub);
     let connected = connected.map(|session| (label("peer", &session.peer), 1.0));
@@ -501,10 +499,11 @@ fn terminals(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     families.one("skyhop_refused_terminals", help, status.strangers.len() as f64)
 }
 
-/// A direction, and what was carried in it.
+/// A direction, and the traffic in it.
 type UsageCount = (&'static str, fn(&UsageStatus) -> u64);
 
-/// What terminals have used, and their quotas. A terminal that is served no more goes by its key.
+/// Traffic of the terminals, and their quotas. A terminal that is no longer permitted goes by its
+/// key.
 fn accounts(accounts: &[AccountStatus], families: &mut Families<'_>) -> fmt::Result {
     let rows = |counts: [UsageCount; 2]| -> Vec<(Labels, u64)> {
         let directions = move |(labels, usage): (Labels, &UsageStatus)| {
@@ -535,7 +534,7 @@ fn accounts(accounts: &[AccountStatus], families: &mut Families<'_>) -> fmt::Res
     families.gauge("skyhop_account_quota_exhausted", "1 if the quota is used up", &over)
 }
 
-/// What each terminal has used in each class.
+/// Traffic of each terminal in each class.
 fn used(accounts: &[AccountStatus]) -> impl Iterator<Item = (Labels, &UsageStatus)> {
     accounts.iter().flat_map(|account| {
         account.classes.iter().map(move |(class, usage)| {
@@ -587,7 +586,7 @@ fn links(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Labelled with the class that this side sends on the channel, if any.
+/// Channels are labelled with the class that this side sends on them, if any.
 fn channels(status: &Status, families: &mut Families<'_>) -> fmt::Result {
     let all = || {
         let of = |session| session_channels(session);

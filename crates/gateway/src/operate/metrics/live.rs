@@ -1,4 +1,5 @@
-//! What all viewers of the page share: one status a second, its history, and who watches what.
+//! Data shared by all viewers of the page: one status a second, its history, and the viewers'
+//! interests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,14 +15,13 @@ use crate::figures::status::{ConnectionStatus, Status};
 use crate::operate::control::Call;
 use crate::operate::history::History;
 
-/// Viewers served at the same time.
+/// Maximum number of concurrent viewers.
 pub(super) const MOST_VIEWERS: usize = 32;
-/// Connections shown of a session: those that have moved the most.
+/// Maximum connections shown of a session: those that have moved the most bytes.
 pub(super) const MOST_CONNECTIONS: usize = 50;
-/// Interval of the statuses.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Shared by the viewers.
+/// Data shared by the viewers.
 #[derive(Debug)]
 pub(super) struct Live {
     state: Mutex<State>,
@@ -37,12 +37,12 @@ pub(super) struct State {
     pub(super) status: Status,
     /// Second of the status on the history's clock.
     pub(super) second: u64,
-    /// Whose connections viewers want to see, and how many viewers; see [`Interest`].
+    /// Connections that viewers want to see, with the number of viewers; see [`Interest`].
     wanted: BTreeMap<Interest, usize>,
     pub(super) connections: BTreeMap<Interest, Connections>,
 }
 
-/// Connections of the sessions with the peer of this name; of all, if it is `None`.
+/// Connections with the peer of this name; with all peers, if `None`.
 pub(super) type Interest = Option<String>;
 
 /// Some connections, and the number of all.
@@ -73,9 +73,10 @@ impl Live {
         self.state.lock().expect("nobody panics while holding the state")
     }
 
-    /// Asks for a status every second, until the gateway ends.
+    /// Requests a status every second, until the gateway ends.
     pub(super) async fn follow(self: Arc<Self>, calls: mpsc::Sender<Call>) {
         let mut ticks = interval(TICK);
+        // After a stall one status is enough.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -108,7 +109,7 @@ impl Live {
         self.ticks.send_modify(|tick| *tick += 1);
     }
 
-    /// A place among the viewers; `None` if all are taken.
+    /// Admits a viewer; `None` if there are too many.
     pub(super) fn admit(self: &Arc<Self>, interest: Option<Interest>) -> Option<Seat> {
         let permit = self.viewers.clone().try_acquire_owned().ok()?;
         if let Some(interest) = &interest {
@@ -119,12 +120,12 @@ impl Live {
     }
 }
 
-/// Leaves destinations out.
+/// Hides the destinations of connections.
 pub(super) fn hide(connections: &mut [ConnectionStatus]) {
     connections.iter_mut().for_each(|each| "hidden".clone_into(&mut each.destination));
 }
 
-/// A viewer's place. One that is slow to take what it is sent misses statuses: nothing queues for it.
+/// A viewer's slot. A slow viewer misses statuses: nothing is queued for it.
 #[derive(Debug)]
 pub(super) struct Seat {
     live: Arc<Live>,
@@ -135,7 +136,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// Waits for a status that this viewer has not seen; `None` when there will be no more.
+    /// Waits for a status that this viewer has not seen; `None` after the last one.
     pub(super) async fn next(&mut self) -> Option<MutexGuard<'_, State>> {
         let seen = self.seen;
         self.seen = *self.ticks.wait_for(|tick| *tick != seen).await.ok()?;

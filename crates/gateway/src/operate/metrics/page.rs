@@ -1,5 +1,5 @@
-//! The dashboard: one document with everything in it. It loads nothing from elsewhere, and a nonce
-//! lets only its own style and script run.
+//! The dashboard: one self-contained document. A nonce restricts it to its own style and script
+//! (content security policy).
 
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
@@ -12,11 +12,10 @@ use crate::config::keys::random_bytes;
 const HTML: &str = include_str!("page/page.html");
 const LOGIN: &str = include_str!("page/login.html");
 const STYLE: &str = include_str!("page/page.css");
-/// In this order: helpers, graphs, then the page.
+/// In order of use: helpers, graphs, the page.
 const SCRIPT: [&str; 3] =
     [include_str!("page/text.js"), include_str!("page/chart.js"), include_str!("page/page.js")];
 
-/// The dashboard.
 pub(super) fn dashboard() -> Response {
     document(StatusCode::OK, HTML)
 }

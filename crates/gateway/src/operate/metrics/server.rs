@@ -1,8 +1,8 @@
-//! The connections of the server, with HTTP/1.1.
+//! Connections of the metrics server, with HTTP/1.1.
 //!
-//! Anybody can connect, with or without a token, so both the number of connections and the time for
-//! a request are limited. Beyond the limit the oldest connection gives way to the newest, since an
-//! honest request takes milliseconds. One that follows `/events` stays.
+//! Any client can connect, with or without a token, so both the number of connections and the time
+//! for a request are limited. Beyond the limit the oldest connection gives way to the newest, since
+//! an honest request takes milliseconds. Connections that follow `/events` stay.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use super::access::Access;
 use super::live::MOST_VIEWERS;
 use crate::intercept::listener::is_exhaustion;
 
-/// Connections at once.
+/// Maximum number of connections.
 pub(super) const MOST_SERVED: usize = 128;
 const _: () = assert!(MOST_SERVED > MOST_VIEWERS, "one that follows nothing can give way");
-/// How long a request may take to arrive, and how long a connection may be idle.
+/// Time limit for the arrival of a request, and for an idle connection.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest head of a request, in bytes: with the cookies of other services of this machine.
+/// Size limit of a request's head, in bytes: it has the cookies of other services of this machine.
 const LONGEST_HEAD: usize = 32 << 10;
-/// How long no connection is accepted after the process ran out of descriptors.
+/// Pause of accepting after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-/// Whether a connection follows `/events` now.
+/// Set while a connection follows `/events`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Follows(Arc<AtomicBool>);
 
 impl Follows {
-    /// The connection does until the returned value is dropped.
+    /// Marks the connection as following until the returned guard is dropped.
     pub(super) fn hold(&self) -> Following {
         self.0.store(true, Ordering::Relaxed);
         Following(self.clone())
@@ -47,7 +47,7 @@ impl Follows {
     }
 }
 
-/// While it lives, its connection follows `/events`.
+/// Guard: while it lives, its connection counts as following `/events`.
 #[derive(Debug)]
 pub(super) struct Following(Follows);
 
@@ -65,17 +65,16 @@ pub(super) async fn serve(listener: TcpListener, router: Router, access: Arc<Acc
             Ok((socket, client)) if access.admits(client) => served.add(socket, &router),
             Ok((_, client)) => tracing::debug!("metrics: {client} is not in [metrics] allow"),
             Err(error) if is_exhaustion(&error) => sleep(RECOVERY).await,
-            // The client has gone.
+            // The client has disconnected.
             Err(_) => {}
         }
     }
 }
 
-/// Connections that are served.
 #[derive(Default)]
 struct Served {
     tasks: JoinSet<()>,
-    /// The oldest first; some may have ended.
+    /// Tasks by age, the oldest first; some may have ended.
     order: VecDeque<(AbortHandle, Follows)>,
 }
 
@@ -88,7 +87,7 @@ impl Served {
         self.order.push_back((task, follows));
     }
 
-    /// Closes the oldest connection that follows nothing, if no other has room.
+    /// At the limit, closes the oldest connection that does not follow `/events`.
     fn make_room(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         self.order.retain(|(task, _)| !task.is_finished());
@@ -102,12 +101,12 @@ impl Served {
     }
 }
 
-/// Answers requests until the client closes the connection, is idle, or takes too long to ask.
+/// Serves requests until the client closes the connection, is idle, or is too slow.
 async fn converse(socket: TcpStream, router: Router) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
     let service = TowerToHyperService::new(router);
     if let Err(error) = http.serve_connection(TokioIo::new(socket), service).await {
-        tracing::debug!("metrics: a connection ends: {error}");
+        tracing::debug!("metrics: connection failed: {error}");
     }
 }

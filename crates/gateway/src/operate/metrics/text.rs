@@ -1,5 +1,5 @@
-//! The status as text for Prometheus: OpenMetrics, and the older format for whoever does not ask for
-//! it.
+//! The status as text for Prometheus: in OpenMetrics, or in the older format for clients that do
+//! not accept it.
 
 use std::fmt;
 
@@ -9,12 +9,11 @@ use prometheus_client::registry::Registry;
 use super::family::Snapshot;
 use crate::figures::status::{AccountStatus, Status};
 
-/// Media type of OpenMetrics.
 pub(super) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Media type of Prometheus' own format.
 pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The status, and a hub's accounts, in OpenMetrics.
+/// Encodes the status and a hub's accounts in OpenMetrics.
 pub(super) fn openmetrics(
     status: Status,
     accounts: Vec<AccountStatus>,
@@ -26,8 +25,8 @@ pub(super) fn openmetrics(
     Ok(text)
 }
 
-/// OpenMetrics in Prometheus' own format. There, the name of a counter in HELP and TYPE is that of
-/// its series, and nothing marks the end.
+/// Converts OpenMetrics to Prometheus' own format, in which HELP and TYPE name a counter by its
+/// series, and nothing marks the end.
 pub(super) fn prometheus(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let counters: std::collections::BTreeSet<&str> = openmetrics

@@ -1,4 +1,4 @@
-//! What one viewer is sent: at first everything, then what has changed.
+//! Messages for one viewer: first everything, then the changes.
 
 use std::collections::BTreeMap;
 
@@ -14,23 +14,22 @@ use crate::operate::history::{
 /// Sessions per page of the list.
 pub(super) const PAGE: usize = 50;
 
-/// What a viewer wants to see.
+/// A viewer's query: the data that it wants to see.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Wish {
     /// Public key of the session whose details are sent.
     pub(super) session: Option<String>,
-    /// Order of the list.
     sort: Sort,
-    /// Reverses it.
+    /// Reverses the order.
     descending: bool,
-    /// Only sessions whose name or address contains this, in any case.
+    /// Restricts the list to sessions whose name or address contains this, in any case.
     filter: String,
     /// Page of the list, from 0.
     page: usize,
 }
 
-/// A column of the list.
+/// A column to sort the list by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Sort {
@@ -47,7 +46,7 @@ enum Sort {
 }
 
 impl Wish {
-    /// Whose connections it is about: those of the wanted session, or all of a gateway alone.
+    /// The connections to show: those of the wanted session, or all of a solo gateway.
     pub(super) fn interest(&self, state: &State) -> Option<Interest> {
         let of = |key: &String| {
             let found = state.status.sessions.iter().find(|session| session.key == *key);
@@ -60,7 +59,7 @@ impl Wish {
     }
 }
 
-/// A viewer, and what it has been sent.
+/// A viewer, and the data that it has.
 #[derive(Debug)]
 pub(super) struct Viewer {
     seat: Seat,
@@ -68,7 +67,7 @@ pub(super) struct Viewer {
     started: bool,
     rows: Sent,
     connections: Sent,
-    /// Last event of the gateway, and of the wanted session.
+    /// Numbers of the last events sent: of the gateway, and of the wanted session.
     events: (u64, u64),
 }
 
@@ -78,7 +77,7 @@ impl Viewer {
         Self { seat, wish, started: false, rows, connections, events: (0, 0) }
     }
 
-    /// Waits for the next message: JSON, in the form that `page.js` reads. `None` at the end.
+    /// Waits for the next message: JSON, as `page.js` reads it. `None` at the end.
     pub(super) async fn next(&mut self) -> Option<String> {
         let Self { seat, wish, started, rows, connections, events } = self;
         let interest = seat.interest.clone();
@@ -120,7 +119,7 @@ fn gateway(state: &State) -> Value {
     })
 }
 
-/// The details of a session; with its history at first.
+/// Details of a session; with its history in the first message.
 fn session(
     state: &State,
     track: &Track,
@@ -143,7 +142,7 @@ fn session(
     value
 }
 
-/// Adds the figure of a class to those of its session.
+/// Adds a class's figure to those of its session.
 fn add_class(session: &mut Value, figure: &str, series: &Series<1>) {
     session["now"][figure] = sample(series, &[figure])[figure].take();
     if let Some(history) = session.get_mut("history") {
@@ -161,7 +160,7 @@ fn news(log: &Log, sent: &mut u64) -> Value {
     json!(events)
 }
 
-/// A series as sent at first: the last ten minutes by the second, and the last hour.
+/// A whole series, for the first message: the last ten minutes by the second, and the last hour.
 fn whole<const N: usize>(series: &Series<N>, names: &[&str; N]) -> Value {
     json!({ "fine": ring(series.fine(), names, 1), "coarse": ring(series.coarse(), names, COARSE_S) })
 }
@@ -175,14 +174,14 @@ fn ring<const N: usize>(ring: &Ring<N>, names: &[&str; N], step_s: u64) -> Value
     json!({ "last": ring.last_slot(), "step_s": step_s, "figures": figures })
 }
 
-/// The last sample.
+/// The last sample of a series.
 fn sample<const N: usize>(series: &Series<N>, names: &[&str; N]) -> Value {
     let figures = series.latest().map(|figure| rounded(f64::from(figure)));
     let pairs = names.iter().zip(figures);
     pairs.map(|(name, value)| ((*name).to_owned(), value)).collect::<Map<_, _>>().into()
 }
 
-/// Three significant digits, which are what a page shows; null if there is none.
+/// Rounds to three significant digits, which are what the page shows; null without a value.
 fn rounded(value: f64) -> Value {
     if value == 0.0 {
         return 0.into();
@@ -224,7 +223,7 @@ fn list(state: &State, wish: &Wish, sent: &mut Sent) -> Value {
     })
 }
 
-/// What the list is sorted by; names are compared beyond that.
+/// The value to sort the list by. Equal ones are sorted by name.
 fn figure(state: &State, sort: Sort, session: &SessionStatus) -> f64 {
     let now = || state.history.track(&session.key).map(|track| track.now).unwrap_or_default();
     match sort {
@@ -240,7 +239,7 @@ fn figure(state: &State, sort: Sort, session: &SessionStatus) -> f64 {
     }
 }
 
-/// A session in the list, without its key.
+/// A session's row in the list, without its key.
 fn row(state: &State, session: &SessionStatus) -> Value {
     let now = state.history.track(&session.key).map(|track| track.now).unwrap_or_default();
     json!({
@@ -252,11 +251,11 @@ fn row(state: &State, session: &SessionStatus) -> Value {
     })
 }
 
-/// The connections of a session.
+/// The connections of a session, as rows.
 fn shown(found: &Connections, second: u64, sent: &mut Sent) -> Value {
     let rows = found.most_moved.iter().map(|connection| {
         let mut row = json!(connection);
-        // The age would make a change each second.
+        // The age would change each second; the start does not.
         if let Some(fields) = row.as_object_mut() {
             let age = fields.remove("age_s").and_then(|age| age.as_f64()).unwrap_or_default();
             fields.insert("since".to_owned(), (second as i64 - age.round() as i64).into());
@@ -280,8 +279,8 @@ struct Sent {
 }
 
 impl Sent {
-    /// The rows that are new or have changed, by name, and the order of all if it has changed. Rows
-    /// that are not in the order are gone.
+    /// Replaces the rows. Returns those that are new or changed, by name, and the order of all if
+    /// it has changed. Rows that are not in the order are gone.
     fn changes(&mut self, rows: Vec<(String, Value)>) -> Value {
         let order: Vec<String> = rows.iter().map(|(name, _)| name.clone()).collect();
         let mut changed = Map::new();

@@ -1,4 +1,4 @@
-//! The status of a gateway, put together from its parts.
+//! Assembles the status of a gateway from its parts.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Operations {
         sessions
     }
 
-    /// The connections with the peer of this name, or all, that have moved the most.
+    /// The connections that have moved the most bytes, with the peer of this name or all.
     pub(super) fn connections(
         &self,
         now: Instant,

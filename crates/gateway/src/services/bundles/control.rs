@@ -1,4 +1,4 @@
-//! Bundles of programs on this machine, over the control socket.
+//! Bundles that programs on this machine send and receive, over the control socket.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,20 +20,20 @@ use crate::operate::control::{
     Answer, BundleAsked, BundleOffer, BundleRequest, from_base64, to_base64,
 };
 
-/// What a bundle adds to its payload, at most.
+/// Upper bound of what a bundle's blocks add to its payload, in bytes.
 const AROUND: u64 = 2_000;
-/// Bundles that programs are handing over, or are being handed, at once.
+/// Limit of uploads, and of downloads, in progress.
 const MOST: usize = 16;
-/// How long a program may be silent before it counts as gone.
+/// A program that is silent for this long counts as gone.
 const IDLE: Duration = Duration::from_secs(60);
-/// How long the disk may take to note that a bundle is gone. A client waits for 10 s.
+/// Time for the disk to note that a bundle is gone. A client waits for 10 s.
 const REMOVAL: Duration = Duration::from_secs(8);
-/// The most bytes of a payload in an answer.
+/// Most payload bytes in one answer.
 const PIECE: u64 = 256 << 10;
-/// The service that bundles of programs come from, for nodes of the scheme `ipn` and of `dtn`.
+/// The source service of bundles from programs: for nodes of the scheme `ipn`, and of `dtn`.
 const SENDERS: [&str; 2] = ["1", "outbox"];
 
-/// A bundle that a program is handing over.
+/// A bundle that a program is sending piece by piece.
 struct Upload {
     incoming: Incoming,
     offer: BundleOffer,
@@ -43,7 +43,7 @@ struct Upload {
     used: Instant,
 }
 
-/// A bundle that a program is taking.
+/// A bundle that a program is receiving piece by piece.
 struct Download {
     payload: Range<usize>,
     used: Instant,
@@ -55,7 +55,7 @@ struct State {
     downloads: BTreeMap<BundleId, Download>,
 }
 
-/// Answers programs.
+/// Answers the bundle requests of programs.
 #[derive(Clone)]
 pub(super) struct Desk {
     node: Arc<Node>,
@@ -71,7 +71,7 @@ impl Desk {
         self.state.lock().expect("nobody panics while holding the transfers")
     }
 
-    /// Ends what programs have left behind.
+    /// Ends transfers whose programs are gone. Their bundles are offered again.
     fn tidy(&self) {
         let (now, mut state) = (clock::now(), self.state());
         let live = |used: Instant| now.saturating_since(used) < IDLE;
@@ -80,15 +80,15 @@ impl Desk {
             state.downloads.iter().filter(|(_, it)| !live(it.used)).map(|(id, _)| *id).collect();
         for id in gone {
             state.downloads.remove(&id);
-            // Fails only if it is not being delivered.
+            // Fails only if the bundle is not being delivered.
             let _ = self.node.agent().not_taken(&id);
         }
     }
 
-    /// Answers a request.
+    /// Answers a program's request.
     ///
     /// # Errors
-    /// Why it cannot be done.
+    /// A message for the user.
     pub(super) async fn answer(&self, request: BundleRequest) -> Result<Answer, String> {
         self.tidy();
         let asked = match request {
@@ -118,16 +118,16 @@ impl Desk {
             .parse()
             .map_err(|error| format!("destination {:?}: {error}", offer.destination))?;
         let name = offer.name.as_deref().map(|name| {
-            FileName::new(name).ok_or_else(|| format!("a file cannot be called {name:?} elsewhere"))
+            FileName::new(name).ok_or_else(|| format!("{name:?} is no portable file name"))
         });
         let name = name.transpose()?;
         if self.state().uploads.len() >= MOST {
-            return Err("too many bundles are being handed over".to_owned());
+            return Err("too many bundles are being sent by programs".to_owned());
         }
         let length = offer.length.saturating_add(AROUND);
         let begun = self.node.begin(Origin::Here, None, length, false).await;
         let Decision::Take((incoming, _)) = begun.map_err(|why| why.to_string())? else {
-            return Err("it is here".to_owned());
+            return Err("the gateway has this bundle already".to_owned());
         };
         let handle = random();
         let upload = Upload { incoming, offer, destination, name, came: 0, used: clock::now() };
@@ -137,15 +137,16 @@ impl Desk {
 
     fn take_upload(&self, handle: u64) -> Result<Upload, String> {
         let upload = self.state().uploads.remove(&handle);
-        upload.ok_or_else(|| "no such bundle is being handed over".to_owned())
+        upload.ok_or_else(|| "no such upload: it may have been idle too long".to_owned())
     }
 
     async fn data(&self, handle: u64, base64: &str) -> Result<BundleAsked, String> {
+        // Taken out of the table, so that an error ends the upload.
         let mut upload = self.take_upload(handle)?;
         let bytes = from_base64(base64).map_err(|error| error.to_string())?;
         upload.came += bytes.len() as u64;
         if upload.came > upload.offer.length {
-            return Err("more than was announced".to_owned());
+            return Err("the payload is longer than announced".to_owned());
         }
         upload.incoming.append(bytes).await.map_err(|why| why.to_string())?;
         upload.used = clock::now();
@@ -156,7 +157,7 @@ impl Desk {
     async fn end(&self, handle: u64) -> Result<BundleAsked, String> {
         let Upload { incoming, offer, destination, name, came, .. } = self.take_upload(handle)?;
         if came != offer.length {
-            return Err("less than was announced".to_owned());
+            return Err("the payload is shorter than announced".to_owned());
         }
         let node = &self.node.config.agent.node;
         let [number, text] = SENDERS;
@@ -198,7 +199,7 @@ impl Desk {
         let summary = match summary.await {
             Ok(summary) => summary,
             Err(error) => {
-                // Fails only if it is not being delivered.
+                // Fails only if the bundle is not being delivered.
                 let _ = self.node.agent().not_taken(&id);
                 return Err(error.to_string());
             }
@@ -228,7 +229,8 @@ impl Desk {
         Ok(BundleAsked::Data(to_base64(&bytes)))
     }
 
-    /// What is taken is confirmed when it will not be offered again, also after a power cut.
+    /// Completes a download. A bundle that was `taken` is confirmed once the disk has noted it, so
+    /// that it is not offered again after a power cut.
     async fn taken(&self, id: &str, taken: bool) -> Result<BundleAsked, String> {
         const NONE: &str = "no such bundle is being received";
         let id = BundleId::from_hex(id).ok_or(NONE)?;
@@ -240,7 +242,7 @@ impl Desk {
         self.node.notify();
         done.map_err(|error| error.to_string())?;
         if taken && timeout(REMOVAL, self.node.until_gone(&id)).await.is_err() {
-            return Err("the disk does not note it: the bundle may be offered again".to_owned());
+            return Err("the disk is slow to confirm: the bundle may be offered again".to_owned());
         }
         Ok(BundleAsked::Stored(id.to_string()))
     }

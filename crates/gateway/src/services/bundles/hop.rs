@@ -1,4 +1,4 @@
-//! Bundles on streams of the hop (`docs/slacp.md`, Bundles).
+//! Transfer of bundles over streams of the hop (`docs/slacp.md`, Bundles).
 
 use std::future::{pending, poll_fn};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,22 +17,24 @@ use super::node::Node;
 use crate::clock;
 use crate::hop::{Hop, Stream};
 
-/// How long a peer may take for a step. A session survives fades of up to 15 minutes.
+/// Time limit for a peer's next step. A session survives fades of up to 15 minutes.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
-/// Bytes read at once.
+/// Size of a read, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// Sends a bundle over a session, which `asks` how much of it the peer has already.
+/// Sends a bundle over a session. With `asks` the peer is first asked how much of it is there from
+/// an earlier try.
 ///
 /// # Errors
-/// Why it comes back.
+/// The reason for which the bundle stays here.
 pub(super) async fn send(
     node: &Node,
     (peer, hop, session): (PeerId, &Hop, SessionId),
     (id, asks): (BundleId, bool),
     bytes: Vec<u8>,
 ) -> Result<(), Returned> {
-    // The digest of a large bundle takes a while, which the store's thread has.
+    // Hashing a large bundle takes tens of milliseconds: on the store's thread it delays no
+    // connection.
     let digested = node.store.run(move |_| Ok((digest(&bytes), bytes)));
     let (digest, bytes) = digested.await.map_err(|_| Returned::Lost)?;
     let source = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
@@ -68,9 +70,10 @@ async fn transfer(
     let rest = rest.ok_or(ResetReason::Prohibited)?;
     let written = async {
         if write(stream, rest).await.is_ok() {
-            // A reset is seen by whoever waits for the answer.
+            // A reset also ends the wait for the reply.
             let _ = poll_fn(|context| stream.poll_finish(context)).await;
         }
+        // The reply decides: sending has ended, or the peer refuses the rest.
         pending::<()>().await;
     };
     tokio::select! {
@@ -79,7 +82,7 @@ async fn transfer(
     }
 }
 
-/// The acceptor's replies.
+/// Reads the receiver's replies on a stream.
 struct Answers<'a> {
     stream: &'a Stream,
     replies: Replies,
@@ -102,7 +105,7 @@ impl Answers<'_> {
     }
 }
 
-/// Reads what there is; [`None`] at the end.
+/// Reads available bytes; [`None`] at the end of the stream.
 async fn read(stream: &Stream, buffer: &mut [u8]) -> Result<Option<usize>, ResetReason> {
     let read = timeout(LIMIT, poll_fn(|context| stream.poll_read(context, buffer))).await;
     match read.map_err(|_| ResetReason::TimedOut)?? {
@@ -120,9 +123,9 @@ async fn write(stream: &Stream, bytes: &[u8]) -> Result<(), ResetReason> {
     Ok(())
 }
 
-/// Takes the bundle that a peer's stream carries.
+/// Receives the bundle that a peer's stream carries.
 pub(super) async fn receive(node: Arc<Node>, peer: PeerId, stream: Stream) {
-    // Nobody waits for it.
+    // The opener does not wait for this.
     let _ = stream.accept();
     let from = Origin::Peer(peer);
     let reception = Reception::default();
@@ -134,7 +137,7 @@ pub(super) async fn receive(node: Arc<Node>, peer: PeerId, stream: Stream) {
     }
 }
 
-/// A bundle that comes on a stream.
+/// Receives one bundle on a stream.
 struct Receiver<'a> {
     node: Arc<Node>,
     from: Origin,
@@ -144,10 +147,10 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    /// Answers a transfer.
+    /// Runs the transfer to its last reply.
     ///
     /// # Errors
-    /// If the stream is reset, or is to be.
+    /// The reason of the peer's reset, or of ours.
     async fn run(mut self) -> Result<(), ResetReason> {
         let mut buffer = vec![0; PIECE];
         let reply = loop {
@@ -169,7 +172,7 @@ impl Receiver<'_> {
         poll_fn(|context| self.stream.poll_finish(context)).await
     }
 
-    /// Takes what has come. Returns the last reply, if it is time for that.
+    /// Handles received bytes. Returns the last reply once the outcome is known.
     async fn handle(&mut self, mut input: &[u8]) -> Result<Option<Reply>, ResetReason> {
         while let Some(received) = self.reception.handle(&mut input).map_err(prohibited)? {
             let last = match received {
@@ -188,12 +191,12 @@ impl Receiver<'_> {
         Ok(None)
     }
 
-    /// Decides on what was announced. Returns the last reply if it is not taken.
+    /// Decides on an announced bundle. Returns the last reply if the bundle is not to be sent.
     async fn begin(&mut self, said: Announcement) -> Result<Option<Reply>, ResetReason> {
         let known = Some((said.id, said.digest));
         let mut begun = self.node.begin(self.from, known, said.length, said.asks).await;
         if matches!(&begun, Ok(Decision::Take((_, offset))) if *offset > said.length) {
-            // What is here is not of these bytes; dropping it makes room for them.
+            // The partial file does not hold these bytes; starting anew empties it.
             begun = Err(Refusal::Damaged);
             let anew = self.node.begin(self.from, known, said.length, false).await;
             if matches!(anew, Ok(Decision::Take(_))) {
@@ -215,13 +218,13 @@ impl Receiver<'_> {
     }
 }
 
-/// What the peer sends is no transfer.
+/// Logs an invalid transfer, and returns the reason for a reset.
 fn prohibited(error: TransferError) -> ResetReason {
     tracing::debug!("bundles: {error}");
     ResetReason::Prohibited
 }
 
-/// Reads what still comes, until the opener has seen the answer.
+/// Reads until the opener has seen the reply and ended the stream.
 async fn drain(stream: &Stream) {
     let mut buffer = vec![0; PIECE];
     while let Ok(Some(_)) = read(stream, &mut buffer).await {}

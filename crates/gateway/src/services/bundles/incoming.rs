@@ -1,4 +1,4 @@
-//! A bundle on its way into the store.
+//! A bundle being received into the store.
 
 use std::io;
 use std::sync::Arc;
@@ -10,29 +10,31 @@ use super::node::Node;
 use super::store::Spool;
 use crate::clock;
 
-/// A bundle that is coming in. Dropping it ends that; what has come may be kept for the next try.
+/// A bundle being received. Dropping it abandons the transfer; the bytes so far may be kept for the
+/// next try.
 pub(super) struct Incoming {
     node: Arc<Node>,
     ticket: Ticket,
     spool: Spool,
-    /// Whether somebody else has the rest of the work.
+    /// Set once the transfer is completed or abandoned.
     over: bool,
 }
 
-/// What became of a bundle.
+/// Outcome of a received bundle.
 pub(super) enum Outcome {
-    /// It is on the disk.
+    /// Now on the disk.
     Stored(BundleId),
-    /// It was before.
+    /// Was on the disk before.
     Had(BundleId),
 }
 
 impl Node {
-    /// Takes a bundle of at most `length` bytes in. `known` has its identity and its digest, if somebody
-    /// may resume it; `resumed` whether that is wanted. Returns how many bytes are here already.
+    /// Begins to receive a bundle of at most `length` bytes. `known` has its identity and digest,
+    /// if a sender may resume it; `resumed` says that this one wants to. Returns the number of
+    /// bytes that are here already.
     ///
     /// # Errors
-    /// Why it is not taken.
+    /// The reason for which the bundle is refused.
     pub(super) async fn begin(
         self: &Arc<Self>,
         from: Origin,
@@ -56,7 +58,7 @@ impl Node {
         Ok(Decision::Take((incoming, offset)))
     }
 
-    /// A node's name in the log.
+    /// The node's name for the log.
     pub(super) fn name(&self, origin: Origin) -> String {
         match origin {
             Origin::Here => "this machine".to_owned(),
@@ -74,33 +76,33 @@ impl Node {
 }
 
 impl Incoming {
-    /// Adds bytes.
+    /// Appends received bytes.
     ///
     /// # Errors
-    /// If the disk does not take them.
+    /// The disk has failed.
     pub(super) async fn append(&mut self, bytes: Vec<u8>) -> Result<(), Refusal> {
         let spool = self.spool;
         let added = self.node.store.run(move |store| store.append(spool, &bytes)).await;
         added.map_err(|error| {
-            // It must not be in the way of others.
+            // Release the ticket and the file: the transfer cannot go on.
             self.end(false);
             self.node.disk("take a bundle", &error)
         })
     }
 
-    /// All has come: the bundle is stored, if it is wanted. What has begun is completed even if nobody
-    /// waits for it.
+    /// Stores a bundle that has been received completely. Once begun, this is completed even if the
+    /// future is dropped.
     ///
     /// # Errors
-    /// Why it is not taken.
+    /// The reason for which the bundle is refused.
     pub(super) async fn finish(self, from: Origin) -> Result<Outcome, Refusal> {
         self.complete(from, |bytes| Ok((bytes, true))).await
     }
 
-    /// As [`Self::finish`], with a bundle that is made of what has come.
+    /// As [`Self::finish`], with a bundle made of the received bytes.
     ///
     /// # Errors
-    /// Why it is not taken.
+    /// The reason for which the bundle is refused.
     pub(super) async fn finish_as(
         self,
         make: impl FnOnce(Vec<u8>) -> Vec<u8> + Send + 'static,
@@ -113,6 +115,7 @@ impl Incoming {
         from: Origin,
         make: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, bool), Refusal> + Send + 'static,
     ) -> Result<Outcome, Refusal> {
+        // A task of its own: it must be completed even if the caller is gone.
         let work = tokio::spawn(async move {
             let name = self.node.name(from);
             let node = self.node.clone();
@@ -130,7 +133,7 @@ impl Incoming {
         make: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, bool), Refusal> + Send + 'static,
     ) -> Result<Outcome, Refusal> {
         let spool = self.spool;
-        // Reading and checking takes a while, which the store's thread has.
+        // Reading and checking a large bundle takes long: the store's thread does it.
         let whole = self.node.store.run(move |store| {
             let bytes = store.whole(spool)?;
             Ok(checked(spool, &bytes).and_then(|()| make(bytes)).and_then(parsed))
@@ -139,7 +142,7 @@ impl Incoming {
         let (summary, other) = match parsed.and_then(|parsed| parsed) {
             Ok(parsed) => parsed,
             Err(why) => {
-                // The same bytes are as bad next time.
+                // The same bytes would fail again.
                 self.end(false);
                 return Err(why);
             }
@@ -149,6 +152,7 @@ impl Incoming {
             Ok(Decision::Take(record)) => {
                 let node = self.node.clone();
                 let kept = self.keep(record, other).await;
+                // A bundle that was made here has not been received (RFC 9171 §5.6).
                 if kept.is_ok() && from != Origin::Here {
                     node.tell(&summary, Happening::Received);
                 }
@@ -159,6 +163,7 @@ impl Incoming {
                 Ok(Outcome::Had(summary.id))
             }
             Err(why) => {
+                // After a passing refusal the sender tries again.
                 self.end(why.is_passing());
                 Err(why)
             }
@@ -177,7 +182,7 @@ impl Incoming {
         Ok(Outcome::Stored(id))
     }
 
-    /// Ends it; what has come is `useful` for the next try, or not.
+    /// Abandons the transfer once; `useful` keeps the received bytes for the next try.
     fn end(&mut self, useful: bool) {
         if std::mem::replace(&mut self.over, true) {
             return;
@@ -194,7 +199,7 @@ impl Drop for Incoming {
     }
 }
 
-/// Whether bytes are those of the digest that they came under.
+/// Compares bytes with the digest under which they were announced.
 fn checked(spool: Spool, bytes: &[u8]) -> Result<(), Refusal> {
     match spool {
         Spool::Digest(expected) if digest(bytes) != expected => Err(Refusal::Damaged),
@@ -204,7 +209,8 @@ fn checked(spool: Spool, bytes: &[u8]) -> Result<(), Refusal> {
 
 type Parsed = (Summary, Option<Vec<u8>>);
 
-/// Reads a bundle; the second is what to store if it is not what has `come`.
+/// Parses a bundle. The second result is the bytes to store if they differ from those received;
+/// `come` says that `bytes` are as received.
 fn parsed((bytes, come): (Vec<u8>, bool)) -> Result<Parsed, Refusal> {
     let (summary, other) = read(&bytes).map_err(|error| {
         tracing::debug!("bundles: {error}");

@@ -1,4 +1,4 @@
-//! A node for bundles: drives `bundles` with a disk, streams of the hop, and TCP.
+//! A delay-tolerant node: drives the crate `bundles` with a disk, streams of the hop, and TCP.
 
 mod control;
 mod hop;
@@ -31,20 +31,20 @@ use crate::operate::RoleStatus;
 use crate::operate::control::{Answer, Call, Request};
 use crate::presence;
 
-/// Streams of one peer that are answered at once, for each bundle of the window: what was answered
-/// ends later.
+/// Limit of a peer's open streams, per bundle of its window: a stream ends some time after its
+/// reply.
 const STREAMS: usize = 4;
 
-/// A running node. Dropping it ends everything.
+/// A running node. Dropping it ends all its tasks and sessions.
 pub(crate) struct Bundles {
     node: Arc<Node>,
     desk: Desk,
     tasks: JoinSet<()>,
-    /// Streams that are being answered.
+    /// Tasks that receive bundles, by peer.
     answering: BTreeMap<PeerId, JoinSet<()>>,
-    /// What was set last.
+    /// The sessions and their states as set last.
     links: BTreeMap<PeerId, (SessionId, bool)>,
-    /// The session with the hub that was in use last.
+    /// The hub session in use last, so that each is warned of once.
     uplink: Option<SessionId>,
 }
 
@@ -79,7 +79,7 @@ impl Bundles {
         self.peer(|reach| matches!(reach, Reach::Terminal(it) if it == name))
     }
 
-    /// The peer that is the hub in use.
+    /// The peer that is the hub.
     fn hub(&self) -> Option<PeerId> {
         self.peer(|reach| *reach == Reach::Hub)
     }
@@ -92,7 +92,8 @@ impl Bundles {
         }
     }
 
-    /// Sets the session that leads to a peer, if there is one, and whether the peer can be reached.
+    /// Sets the session to a peer and its reachability. A session whose peer does not take bundles
+    /// counts as none.
     fn set_session(&mut self, hop: &Hop, peer: PeerId, session: Option<SessionId>, up: bool) {
         let session = session.filter(|session| hop.peer_takes_bundles(*session));
         let wanted = session.map(|session| (session, up));
@@ -107,7 +108,7 @@ impl Bundles {
         self.node.set_link(peer, link, up);
     }
 
-    /// A session is over.
+    /// Removes the link of a session that has ended.
     fn end_session(&mut self, session: SessionId) {
         let over = self.links.iter().filter(|(_, (its, _))| *its == session).map(|(peer, _)| *peer);
         for peer in over.collect::<Vec<_>>() {
@@ -116,9 +117,10 @@ impl Bundles {
         }
     }
 
-    /// Takes the bundle that a peer's stream carries.
+    /// Receives the bundle that a peer's stream carries.
     fn receive(&mut self, peer: PeerId, stream: Stream) {
         let answering = self.answering.entry(peer).or_default();
+        // Forget finished tasks first: only running ones count.
         while answering.try_join_next().is_some() {}
         if answering.len() >= STREAMS * self.node.config.agent.limits.window {
             return stream.reset(ResetReason::Limit);
@@ -135,7 +137,7 @@ impl Bundles {
             && self.uplink.replace(session) != Some(session)
             && !hop.peer_takes_bundles(session)
         {
-            tracing::warn!("the hub has no section [bundles]: bundles wait here");
+            tracing::warn!("the hub has no section [bundles]: bundles for it wait in the store");
         }
     }
 }
@@ -186,7 +188,8 @@ impl Service for Bundles {
         status.bundles = Some(self.status());
     }
 
-    /// The next process opens the store.
+    /// Returns `false`: the next process needs the lock of the store, which this one holds to its
+    /// end.
     fn release(&mut self, _: &mut Surroundings<'_>, _: Duration) -> bool {
         false
     }

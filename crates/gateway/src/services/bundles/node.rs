@@ -1,4 +1,4 @@
-//! Drives the agent: hands it the time and what comes, and does what it wants.
+//! Drives the agent: hands it the time and events, and carries out its outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -28,33 +28,33 @@ use crate::error::RunError;
 use crate::hop::Hop;
 use crate::runtime::log_panic;
 
-/// How often bundles are looked through for those that have expired, and files for the inbox.
+/// Interval of the search for expired bundles and for files for the inbox.
 const TICK: Duration = Duration::from_secs(1);
-/// Pause before the inbox is tried again.
+/// Pause after a failure of the inbox.
 const INBOX: Duration = Duration::from_secs(10);
-/// Partial bundles that are kept, of the store's size.
+/// The store's size divided by this bounds the partial bundles kept on disk.
 const PARTIAL_PART: u64 = 8;
-/// Bundles whose parts that have crossed are remembered, if the others have not.
+/// Limit of bundles whose crossed parts are remembered for the next try.
 const PASSED: usize = 64;
 
-/// How a node is reached now.
+/// Current path to a peer.
 #[derive(Clone)]
 pub(super) enum Link {
-    /// Over the hop.
     Hop(Hop, SessionId),
-    /// Over a TCPCLv4 session, which takes bundles here, up to a size.
+    /// A TCPCLv4 session: the queue of its bundles, and the largest bundle that the peer accepts,
+    /// in bytes.
     Tcp(mpsc::Sender<Outgoing>, u64),
 }
 
-/// A bundle for a TCPCLv4 session, and whom to tell what becomes of it: nobody is told if the session
-/// ends.
+/// A bundle for a TCPCLv4 session. `done` gets the outcome, and is dropped if the session ends
+/// before.
 pub(super) struct Outgoing {
     pub(super) bytes: Vec<u8>,
     pub(super) done: oneshot::Sender<Result<(), Returned>>,
 }
 
 impl Link {
-    /// The largest bundle that it takes, if that is known.
+    /// The largest bundle that the peer is known to accept, in bytes.
     fn largest(&self) -> u64 {
         match self {
             Self::Hop(..) => u64::MAX,
@@ -63,22 +63,23 @@ impl Link {
     }
 }
 
-/// A node for bundles.
+/// A bundle node: the agent, its store, and the links to its peers.
 pub(super) struct Node {
     pub(super) config: BundlesConfig,
     pub(super) secure: Option<Secure>,
     agent: Mutex<Agent>,
     pub(super) store: StoreHandle,
     links: Mutex<BTreeMap<PeerId, Link>>,
-    /// Those that were tried since the start.
+    /// Bundles sent at least once by this process.
     tried: Mutex<BTreeSet<BundleId>>,
-    /// Transfers to each peer at once, whole or parts: it takes twice its window.
+    /// Bounds the transfers to each peer, of bundles or parts, to its window: it accepts twice as
+    /// many.
     turns: Vec<Semaphore>,
-    /// The parts of bundles under way that the next nodes have.
+    /// For each bundle being sent in parts, the parts that the next node has stored.
     passed: Mutex<BTreeMap<BundleId, BTreeSet<BundleId>>>,
     started: u64,
     work: Notify,
-    /// Told whenever a bundle has left the store.
+    /// Notified whenever a bundle has left the store.
     gone: Notify,
     next: AtomicU64,
     pub(super) sessions: Sessions,
@@ -86,7 +87,7 @@ pub(super) struct Node {
 }
 
 pub(super) fn random() -> u64 {
-    // Without random numbers the gateway would not have started.
+    // A gateway does not start without random numbers.
     let bytes: [u8; 32] = random_bytes().unwrap_or_default();
     u64::from_be_bytes(std::array::from_fn(|place| bytes[place]))
 }
@@ -102,13 +103,14 @@ fn happening(fate: Fate) -> Happening {
 /// Parts of a bundle, with their identities.
 type Parts = Vec<(BundleId, Vec<u8>)>;
 
-/// A bundle as it goes to a peer.
+/// A bundle as it is sent to a peer.
 enum Prepared {
     Whole(Vec<u8>),
     Parts(Parts),
 }
 
-/// Cuts a bundle that is larger than `limit`, if there is one. `largest` is what the link takes.
+/// Cuts a bundle that is larger than `limit` into parts. `largest` is the peer's limit for a
+/// bundle.
 fn cut(bytes: Vec<u8>, (limit, largest): (Option<u64>, u64)) -> Result<Prepared, PartsError> {
     let length = bytes.len() as u64;
     let Some(limit) = limit.filter(|limit| length > *limit) else {
@@ -116,32 +118,31 @@ fn cut(bytes: Vec<u8>, (limit, largest): (Option<u64>, u64)) -> Result<Prepared,
     };
     match parts(&bytes, limit) {
         Ok(parts) => Ok(Prepared::Parts(parts)),
-        // It fits the link; the limit is only a wish.
+        // A bundle that cannot be cut still fits the link: `limit` is a preference.
         Err(_) if length <= largest => Ok(Prepared::Whole(bytes)),
         Err(why) => Err(why),
     }
 }
 
-/// What a task has done.
 enum Done {
     Nothing,
-    /// The inbox does not take files now.
+    /// The inbox cannot be written now.
     InboxFails,
 }
 
 impl Node {
-    /// Opens the store. [`None`] if the disk fails: the gateway has more to do than bundles.
+    /// Opens the store. [`None`] if the disk fails: the gateway goes on without bundles.
     pub(super) fn open(config: BundlesConfig) -> Result<Option<Arc<Self>>, RunError> {
         let bundles = |problem: String| RunError::Bundles { problem };
         if let Some(inbox) = config.inbox.as_ref().filter(|inbox| !inbox.is_dir()) {
-            return Err(bundles(format!("`inbox`: {} is no directory", inbox.display())));
+            return Err(bundles(format!("`inbox`: {} is not a directory", inbox.display())));
         }
         let secure = config.tls.as_ref().map(Secure::load).transpose().map_err(bundles)?;
         let (now, partial) = (clock::unix_millis(), config.agent.limits.bytes.get() / PARTIAL_PART);
         let (store, records, known) = match Store::open(&config.store, now, partial) {
             Ok(opened) => opened,
             Err(error @ StoreError::System { .. }) => {
-                tracing::error!("no bundles are taken until the gateway starts again: {error}");
+                tracing::error!("bundles are disabled until the gateway restarts: {error}");
                 return Ok(None);
             }
             Err(error) => return Err(bundles(format!("`store`: {error}"))),
@@ -174,20 +175,21 @@ impl Node {
         self.agent.lock().expect("nobody panics while holding the agent")
     }
 
-    /// Lets the driver see what has changed.
+    /// Wakes the driver up after a change of the agent.
     pub(super) fn notify(&self) {
         self.work.notify_one();
     }
 
-    /// A number that nobody else gets.
+    /// Returns a number that is unique in this process.
     pub(super) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sets how a node is reached, if it is, and whether it is there now.
+    /// Sets the link to a peer, and whether the peer can be reached now.
     pub(super) fn set_link(&self, peer: PeerId, link: Option<Link>, up: bool) {
         let mut links = self.links.lock().expect("nobody panics while holding the links");
         let up = up && link.is_some();
+        // The link first: the agent may send over it as soon as the peer is up.
         match link {
             Some(link) => drop(links.insert(peer, link)),
             None => drop(links.remove(&peer)),
@@ -201,13 +203,14 @@ impl Node {
         self.links.lock().expect("nobody panics while holding the links").get(&peer).cloned()
     }
 
-    /// Whether the other side may have something of a bundle from an earlier try.
+    /// Returns `true` if the peer may have part of a bundle from an earlier try, also one of an
+    /// earlier process.
     fn was_tried(&self, record: &Record) -> bool {
         let mut tried = self.tried.lock().expect("nobody panics while holding the list");
         !tried.insert(record.id) || record.arrived < self.started
     }
 
-    /// Runs until dropped.
+    /// Runs the driver until it is dropped.
     pub(super) async fn run(self: Arc<Self>) {
         let mut tasks = JoinSet::new();
         let mut tick = tokio::time::interval(TICK);
@@ -229,8 +232,9 @@ impl Node {
         }
     }
 
-    /// Does what the agent wants.
+    /// Starts a task for each of the agent's outputs.
     fn drain(self: &Arc<Self>, tasks: &mut JoinSet<Done>, inbox: bool) {
+        // Not `while let`, whose scrutinee would hold the agent's lock in the body.
         loop {
             let Some((peer, record)) = self.agent().poll_send() else { break };
             let node = self.clone();
@@ -268,7 +272,7 @@ impl Node {
         let Some(link) = self.link(peer) else { return returned(Returned::Lost) };
         let waited = Duration::from_millis(clock::unix_millis().saturating_sub(record.arrived));
         let (node, limits) = (self.config.agent.node.clone(), self.part_limits(peer, &link));
-        // What takes long with a large bundle, the store's thread does.
+        // Rewriting and cutting a large bundle takes long: the store's thread does it.
         let prepared = self.store.run(move |store| {
             let bytes = forwarded(&store.read(&id)?, &node, waited);
             Ok(cut(bytes, limits))
@@ -280,6 +284,7 @@ impl Node {
                 return returned(Returned::Unwanted);
             }
         };
+        // Asking costs a round trip, so only if there may be something to resume.
         let asks = self.was_tried(&record);
         let sent = match prepared {
             Ok(Prepared::Whole(bytes)) => self.pass_on(peer, &link, (id, asks), bytes).await,
@@ -297,13 +302,14 @@ impl Node {
         Done::Nothing
     }
 
-    /// Above which size a bundle goes in parts, if it does, and the largest that the link takes.
+    /// The size above which a bundle goes in parts, if any, and the largest bundle that the link
+    /// accepts.
     fn part_limits(&self, peer: PeerId, link: &Link) -> (Option<u64>, u64) {
         let limit = self.config.fragment.get(peer.0).copied().flatten();
         (limit.map(|limit| limit.get().min(link.largest())), link.largest())
     }
 
-    /// Sends a bundle, or a part of one; `asks` if an earlier try may have left something of it there.
+    /// Sends a bundle or a part. With `asks` the peer may have some of it from an earlier try.
     async fn pass_on(
         &self,
         peer: PeerId,
@@ -324,7 +330,8 @@ impl Node {
         }
     }
 
-    /// Sends the parts of a bundle, a window of them at once, but for those that have crossed already.
+    /// Sends the parts of a bundle, a window of them at once, except those that have crossed
+    /// before.
     async fn pass_parts(
         &self,
         (peer, link): (PeerId, &Link),
@@ -336,7 +343,7 @@ impl Node {
         let sent = left.map(|(part, bytes)| async move {
             self.pass_on(peer, link, (part, asks), bytes).await?;
             let mut passed = self.passed();
-            // Without them, the parts cross again.
+            // Forgetting them costs another crossing only.
             if passed.len() >= PASSED && !passed.contains_key(&whole) {
                 passed.pop_first();
             }
@@ -351,9 +358,10 @@ impl Node {
         self.passed.lock().expect("nobody panics while holding the list")
     }
 
-    /// Waits until the disk knows that a bundle is gone.
+    /// Waits until the disk has noted that a bundle is gone.
     pub(super) async fn until_gone(&self, id: &BundleId) {
         loop {
+            // Registered before the check, so that no notification is missed between the two.
             let gone = self.gone.notified();
             if !self.agent().holds(id) {
                 return;
@@ -366,7 +374,7 @@ impl Node {
         let id = record.id;
         self.tried.lock().expect("nobody panics while holding the list").remove(&id);
         self.passed().remove(&id);
-        // A part was not delivered: the whole will be.
+        // Parts are not delivered: the joined bundle will be.
         if record.part.is_none() || fate != Fate::Delivered {
             self.tell_of(id, happening(fate)).await;
         }
@@ -384,7 +392,7 @@ impl Node {
         Done::Nothing
     }
 
-    /// Writes anew which bundles are gone, when that has become long.
+    /// Rewrites the list of gone bundles once most of its lines are obsolete.
     async fn shorten(&self) {
         let needed = self.agent().stats().remembered;
         let long = self.store.run(move |store| Ok(store.is_long(needed))).await;
@@ -398,7 +406,7 @@ impl Node {
         }
     }
 
-    /// Puts a bundle's file into the inbox.
+    /// Puts a bundle's payload into the inbox as a file.
     async fn deliver(self: Arc<Self>, inbox: PathBuf, record: Record) -> Done {
         let id = record.id;
         let delivered = self.store.run(move |store| {
@@ -424,7 +432,7 @@ impl Node {
         outcome
     }
 
-    /// Makes a bundle of its parts.
+    /// Joins the parts of a bundle, and stores the whole.
     async fn join(self: Arc<Self>, join: Join) -> Done {
         let (wanted, number) = (join.parts.clone(), self.number());
         let joined = self.store.run(move |store| {
@@ -461,7 +469,7 @@ impl Node {
         Done::Nothing
     }
 
-    /// Hands in the report of what happened to a bundle, if it asks for that.
+    /// Sends a status report about a bundle if it asks for one (RFC 9171 §6.1).
     pub(super) fn tell(self: &Arc<Self>, about: &Summary, what: Happening) {
         let now = (clock::now(), clock::unix_millis());
         let Some(bytes) = self.agent().report(now, about, what, random()) else { return };
@@ -470,13 +478,13 @@ impl Node {
             if let Ok(Decision::Take((incoming, _))) =
                 node.begin(Origin::Here, None, bytes.len() as u64, false).await
             {
-                // Whoever cannot be reached hears nothing: the refusal is logged.
+                // A report without a route is dropped; the refusal is logged.
                 let _ = incoming.finish_as(|_| bytes).await;
             }
         });
     }
 
-    /// The same of a bundle in the store.
+    /// Sends a status report about a bundle in the store.
     async fn tell_of(self: &Arc<Self>, id: BundleId, what: Happening) {
         if !self.agent().config().reports {
             return;
@@ -487,7 +495,7 @@ impl Node {
         }
     }
 
-    /// Logs what another node reports of a bundle of ours.
+    /// Logs another node's status report about a bundle of this node.
     async fn note(self: Arc<Self>, record: Record) -> Done {
         let id = record.id;
         let payload = self.store.run(move |store| {
@@ -506,7 +514,7 @@ impl Node {
         Done::Nothing
     }
 
-    /// Logs why a bundle is not taken.
+    /// Logs the refusal of a bundle.
     pub(super) fn refused(&self, from: &str, why: Refusal) {
         self.warnings.refusal(from, why);
     }

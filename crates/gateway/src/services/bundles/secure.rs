@@ -1,8 +1,8 @@
-//! TLS with nodes of the LAN (RFC 9174 §4.4).
+//! TLS of TCPCLv4 sessions (RFC 9174 §4.4).
 //!
-//! Both sides show a certificate of an authority that the other one knows, for the name or address by
-//! which it is known (DNS-ID and IPADDR-ID of RFC 9174 §4.4.4). Node identities in certificates
-//! (NODE-ID) are not read.
+//! Both sides show a certificate by an authority that the other trusts, for the name or address by
+//! which the other knows them (DNS-ID and IPADDR-ID of RFC 9174 §4.4.4). Node identities in
+//! certificates (NODE-ID) are not read.
 
 use std::future::Future;
 use std::io;
@@ -25,17 +25,17 @@ use crate::handshake::{self, Early};
 use crate::hop::tls;
 use slacp::client_network;
 
-/// Time for the contact headers, and for the handshake.
+/// Time limit of the contact headers, and of the handshake.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// What TLS needs.
+/// Certificates, authorities, and the names expected of peers.
 pub(super) struct Secure {
     acceptor: TlsAcceptor,
     connector: TlsConnector,
     names: Vec<Option<String>>,
 }
 
-/// What the other side of a connection has shown.
+/// Evidence of a peer's identity: its certificate and address.
 pub(super) struct Shown {
     certificate: CertificateDer<'static>,
     address: IpAddr,
@@ -44,7 +44,7 @@ pub(super) struct Shown {
 /// Checks that the certificates can be used.
 ///
 /// # Errors
-/// What is wrong with a file, and with which.
+/// A message that names the file.
 pub(crate) fn check(config: &BundlesTls) -> Result<(), String> {
     Secure::load(config).map(|_| ())
 }
@@ -59,7 +59,7 @@ impl Secure {
         })
     }
 
-    /// What the certificate of a peer at this address must be for.
+    /// The name or address that the certificate of a peer at this address must be for.
     fn name(&self, peer: PeerId, address: IpAddr) -> io::Result<ServerName<'static>> {
         match self.names.get(peer.0).and_then(Option::as_ref) {
             Some(name) => tls::server_name(name),
@@ -67,7 +67,7 @@ impl Secure {
         }
     }
 
-    /// Whether the other side has shown the certificate of this peer.
+    /// Returns `true` if the certificate shown is this peer's.
     pub(super) fn is_certified(&self, peer: PeerId, shown: &Shown) -> bool {
         let is_for = |name| {
             let certificate = ParsedCertificate::try_from(&shown.certificate);
@@ -76,10 +76,10 @@ impl Secure {
         self.name(peer, shown.address).is_ok_and(is_for)
     }
 
-    /// Exchanges the contact headers of a session, and makes the connection TLS.
+    /// Exchanges the contact headers of a session, and starts TLS.
     ///
     /// # Errors
-    /// Why the session is over.
+    /// The reason for which the session ends.
     pub(super) async fn begin(
         &self,
         mut socket: TcpStream,
@@ -88,12 +88,13 @@ impl Secure {
         expected: Option<PeerId>,
     ) -> Result<(TlsStream<Early<TcpStream>>, Shown), String> {
         let failed = |error: io::Error| error.to_string();
+        // A socket for both IP versions shows IPv4 addresses as mapped ones.
         let address = socket.peer_addr().map_err(failed)?.ip().to_canonical();
         within(exchange(&mut socket, session)).await?;
         match session.poll_event() {
             Some(SessionEvent::Tls) => {}
             Some(SessionEvent::Over(end)) => return Err(end.to_string()),
-            _ => return Err("no contact header".to_owned()),
+            _ => return Err("no contact header from the peer".to_owned()),
         }
         let handshake = async {
             Ok(match role {
@@ -109,16 +110,17 @@ impl Secure {
                 }
             })
         };
-        let stream = within(handshake).await.map_err(|error| format!("no TLS: {error}"))?;
+        let stream = within(handshake).await.map_err(|error| format!("TLS failed: {error}"))?;
         let certificates = stream.get_ref().1.peer_certificates();
         let certificate = certificates.and_then(|all| all.first());
-        let certificate = certificate.ok_or("no TLS: no certificate")?.clone().into_owned();
+        let certificate = certificate.ok_or("TLS failed: no certificate")?.clone().into_owned();
+        // What came before TLS was not authenticated, and does not count within it.
         session.secured(clock::now());
         Ok((stream, Shown { certificate, address }))
     }
 }
 
-/// Exchanges contact headers. Nothing beyond the other side's is read: what follows is TLS.
+/// Exchanges contact headers. Reads exactly the peer's header: the bytes after it belong to TLS.
 async fn exchange(socket: &mut TcpStream, session: &mut Session) -> io::Result<()> {
     socket.write_all(&session.take_output()).await?;
     let mut header = [0; CONTACT];

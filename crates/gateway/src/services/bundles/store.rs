@@ -1,16 +1,16 @@
-//! The bundles on the disk.
+//! The store of bundles on the disk.
 //!
 //! ```text
 //! lock                 locked while a gateway uses the directory
-//! held/IDENTITY        a bundle behind a header: nothing is here that is not whole
-//! partial/DIGEST, NAME what has come of bundles so far
+//! held/IDENTITY        a complete bundle behind a header
+//! partial/DIGEST, NAME the bytes received so far of incomplete bundles
 //! named/IDENTITY       a mark: the bundle's file has its name in the inbox, or is about to
 //! known                bundles that are gone, one a line
 //! ```
 //!
-//! A bundle enters `held` by a rename, after its bytes are on the disk; it leaves after `known` has it.
-//! So a power cut at any moment leaves it here once, or known. Everything here blocks, and runs in a
-//! thread of its own ([`StoreHandle`]).
+//! A bundle enters `held` by a rename, after its bytes are on the disk; it leaves after `known` has
+//! it. So a power cut at any moment leaves it either here, once, or known. All operations block,
+//! and run in a thread of their own ([`StoreHandle`]).
 
 mod disk;
 mod handle;

@@ -1,4 +1,4 @@
-//! Drives TCPCLv4 sessions with nodes of the LAN.
+//! Drives TCPCLv4 sessions (RFC 9174) with nodes of the LAN.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,32 +24,32 @@ use crate::clock;
 use crate::runtime::log_panic;
 use crate::slots::{HeldSlot, Slots};
 
-/// Connections at once. Beyond them the oldest of those whose node is not known yet is closed, of the
-/// client with most; if all are known, more are refused.
+/// Limit of connections. Beyond it the oldest connection of an unidentified node is closed, from
+/// the client that has most of them; if all nodes are identified, new connections are refused.
 const MOST: usize = 64;
-/// Pauses between attempts to connect, which double.
+/// First and longest pause between attempts to connect. It doubles.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Time for connecting, and for writing to a peer that does not read.
+/// Time limit for connecting, and for writing to a peer that does not read.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Time to tell the peer that nothing more comes.
+/// Time for telling the peer that the connection ends.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Bytes read at once.
+/// Size of a read, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// The sessions of this node: one for each peer, the newest.
+/// The newest session of each peer.
 #[derive(Default)]
 pub(super) struct Sessions(Mutex<BTreeMap<PeerId, (u64, oneshot::Sender<()>)>>);
 
 impl Sessions {
-    /// Puts a session in place of the peer's earlier one, which ends.
+    /// Registers a session in place of the peer's earlier one, which ends.
     fn replace(&self, peer: PeerId, number: u64) -> oneshot::Receiver<()> {
         let (sender, ends) = oneshot::channel();
-        // Dropping the other sender ends its session.
+        // Dropping the earlier sender ends its session.
         self.lock().insert(peer, (number, sender));
         ends
     }
 
-    /// Whether it was still the newest.
+    /// Removes a session. Returns `false` if it was not the peer's newest any more.
     fn remove(&self, peer: PeerId, number: u64) -> bool {
         let mut all = self.lock();
         let newest = all.get(&peer).is_some_and(|(newest, _)| *newest == number);
@@ -64,7 +64,6 @@ impl Sessions {
     }
 }
 
-/// Takes in nodes that connect.
 pub(super) async fn listen(node: Arc<Node>, listener: TcpListener) {
     let (mut connections, slots) = (JoinSet::new(), Slots::new(MOST, MOST));
     loop {
@@ -74,7 +73,7 @@ pub(super) async fn listen(node: Arc<Node>, listener: TcpListener) {
         match listener.accept().await {
             Ok((socket, from)) if node.config.serves(from.ip().to_canonical()) => {
                 let Some(slot) = slots.take(clock::now(), client_network(from.ip())) else {
-                    tracing::debug!("bundles: {MOST} sessions, none for {from}");
+                    tracing::debug!("bundles: refused {from}: all {MOST} connections are in use");
                     continue;
                 };
                 let node = node.clone();
@@ -83,14 +82,14 @@ pub(super) async fn listen(node: Arc<Node>, listener: TcpListener) {
                     tracing::info!("bundles: session with {from} over: {end}");
                 });
             }
-            Ok((_, from)) => tracing::debug!("bundles: {from} may not connect"),
-            // Usually out of descriptors, which is temporary.
+            Ok((_, from)) => tracing::debug!("bundles: refused {from}: not in `clients`"),
+            // Usually out of descriptors, which passes.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
 }
 
-/// Connects to a node, again and again.
+/// Connects to a node, and again whenever the session ends.
 pub(super) async fn connect(node: Arc<Node>, peer: PeerId, address: SocketAddr) {
     let mut pause = PAUSES.0;
     loop {
@@ -100,6 +99,7 @@ pub(super) async fn connect(node: Arc<Node>, peer: PeerId, address: SocketAddr) 
                 let began = clock::now();
                 let end = talk(&node, socket, (Role::Active, None), Some(peer)).await;
                 tracing::info!("bundles: session with {address} over: {end}");
+                // Only a session that has lasted shows that connecting is of use.
                 if clock::now().saturating_since(began) > PAUSES.1 {
                     pause = PAUSES.0;
                 }
@@ -114,28 +114,27 @@ pub(super) async fn connect(node: Arc<Node>, peer: PeerId, address: SocketAddr) 
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A running session.
 struct Talk<'a> {
     node: &'a Arc<Node>,
     session: Session,
     writer: Writer,
-    /// With TLS.
+    /// The peer's certificate, with TLS.
     shown: Option<Shown>,
-    /// The peer, once it has said who it is.
+    /// The peer, once identified.
     peer: Option<PeerId>,
-    /// The only peer that it may be.
+    /// The only peer accepted, on connections that we made.
     expected: Option<PeerId>,
     number: u64,
-    /// Its slot at the listener.
+    /// Its connection slot at the listener.
     slot: Option<HeldSlot<IpAddr>>,
     incoming: Option<Incoming>,
-    /// What is being sent, and what waits.
     sending: Option<Outgoing>,
+    /// Bundles waiting to be sent.
     queue: Option<mpsc::Receiver<Outgoing>>,
     ends: Option<oneshot::Receiver<()>>,
 }
 
-/// Runs a session to its end, and says why it ended.
+/// Runs a session to its end. Returns the reason for the log.
 async fn talk(
     node: &Arc<Node>,
     socket: TcpStream,
@@ -147,7 +146,7 @@ async fn talk(
         largest: node.config.agent.limits.largest.get(),
         tls: node.secure.is_some(),
     };
-    // It only costs time if it cannot be set.
+    // Without it, transfers are only slower.
     let _ = socket.set_nodelay(true);
     let mut session = Session::new(clock::now(), role, config);
     let (mut reader, writer, shown): (Reader, Writer, _) = match &node.secure {
@@ -196,7 +195,8 @@ impl Talk<'_> {
                     Ok(0) | Err(_) => self.session.handle_close(),
                     Ok(count) => {
                         self.session.handle_bytes(clock::now(), &buffer[..count]);
-                        // Small messages take long, and the next may be here already: others go first.
+                        // Small messages cost time, and the next may be here already: other tasks
+                        // get their turn.
                         tokio::task::yield_now().await;
                     }
                 },
@@ -211,7 +211,7 @@ impl Talk<'_> {
         }
     }
 
-    /// Does what the session wants; the reason if it is over.
+    /// Carries out the session's outputs. Returns the reason once it is over.
     async fn drain(&mut self) -> Option<String> {
         let mut over = None;
         loop {
@@ -252,7 +252,7 @@ impl Talk<'_> {
             SessionEvent::Broken => self.incoming = None,
             SessionEvent::Stored => {
                 if let Some(Outgoing { done, .. }) = self.sending.take() {
-                    // Its task ends only with the node.
+                    // Fails only while the node ends.
                     let _ = done.send(Ok(()));
                 }
             }
@@ -263,11 +263,13 @@ impl Talk<'_> {
         }
     }
 
-    /// The peer has said who it is.
+    /// Identifies the peer by the node ID that it has sent.
     fn meet(&mut self, said: Option<NodeId>) {
         let place = said.as_ref().and_then(|said| {
             self.node.config.agent.peers.iter().position(|peer| peer.node == *said)
         });
+        // Peers of the hop are known by their keys, which a node that connects does not prove to
+        // have.
         let by_tcp = |place: &usize| {
             matches!(self.node.config.reach.get(*place), Some(Reach::Listen | Reach::Connect(_)))
         };
@@ -284,11 +286,12 @@ impl Talk<'_> {
         if !is_certified {
             let name = self.node.name(Origin::Peer(peer));
             tracing::warn!(
-                "bundles: a node that claims to be {name} shows the certificate of another"
+                "bundles: refused a session: the certificate is not that of {name}, the node it claims to be"
             );
             return self.session.end(clock::now(), TermReason::ContactFailure);
         }
         self.session.accept(clock::now());
+        // An identified peer keeps its connection when new ones come.
         self.slot.iter().for_each(|slot| slot.set_busy(true));
         let (sender, queue) = mpsc::channel(self.node.config.agent.limits.window);
         (self.peer, self.queue) = (Some(peer), Some(queue));
@@ -297,7 +300,8 @@ impl Talk<'_> {
         tracing::info!("bundles: session with {}", self.node.name(Origin::Peer(peer)));
     }
 
-    /// Why there is no session with a node that says it is `said`, the peer with this number.
+    /// The reason for which a node is refused: it says that it is `said`, which is configured at
+    /// `place`.
     fn stranger(&self, said: Option<NodeId>, place: Option<usize>) -> String {
         let Some(said) = said else { return "the other node sent no node ID".to_owned() };
         match (place, self.expected) {
@@ -324,7 +328,7 @@ impl Talk<'_> {
             return self.refuse(Refusal::Busy);
         };
         match incoming.finish(Origin::Peer(peer)).await {
-            // A duplicate is acknowledged: it is here.
+            // A duplicate is acknowledged, or its sender would send it again.
             Ok(Outcome::Stored(_) | Outcome::Had(_)) => self.session.stored(clock::now()),
             Err(why) => self.refuse(why),
         }
@@ -357,7 +361,7 @@ impl Talk<'_> {
         let _ = done.send(Err(why));
     }
 
-    /// The session is over: what it had comes back, since nobody says what became of it.
+    /// Unregisters the session. A bundle without an acknowledgement returns to the agent.
     fn leave(&mut self) {
         let Some(peer) = self.peer else { return };
         if self.node.sessions.remove(peer, self.number) {
@@ -366,7 +370,7 @@ impl Talk<'_> {
     }
 }
 
-/// The next bundle to send; waits for ever before the peer is known.
+/// The next bundle to send; pending before the peer is identified.
 async fn next(queue: &mut Option<mpsc::Receiver<Outgoing>>) -> Option<Outgoing> {
     match queue {
         Some(queue) => queue.recv().await,
@@ -374,10 +378,10 @@ async fn next(queue: &mut Option<mpsc::Receiver<Outgoing>>) -> Option<Outgoing> 
     }
 }
 
-/// Waits until the peer has another session.
+/// Waits until the peer has a newer session.
 async fn replaced(ends: &mut Option<oneshot::Receiver<()>>) {
     match ends {
-        // Its sender is dropped, never used.
+        // Nothing is ever sent: the receiver resolves when the sender is dropped.
         Some(replaced) => {
             let _ = replaced.await;
             *ends = None;

@@ -1,4 +1,4 @@
-//! What operators must know of, once a minute at most for each cause.
+//! Log messages for operators, limited to one a minute for each cause.
 
 use std::io;
 use std::sync::Mutex;
@@ -9,8 +9,8 @@ use shaping::Bucket;
 use crate::clock;
 use crate::occasions::Occasions;
 
-/// When each was logged last. The causes are few: kinds of refusals for each configured node, and
-/// kinds of operations.
+/// Times of the last log message of each cause. Causes are few: kinds of refusals per configured
+/// node, and kinds of operations.
 pub(super) struct Warnings {
     last: Mutex<Occasions>,
     reports: Mutex<Bucket>,
@@ -23,29 +23,29 @@ impl Default for Warnings {
 }
 
 impl Warnings {
-    /// The disk has failed.
+    /// Logs a failure of the disk.
     pub(super) fn disk(&self, what: &str, error: &io::Error) {
         if self.is_due(what) {
             tracing::error!("bundles: cannot {what}: {error}");
         }
     }
 
-    /// A bundle is not taken.
+    /// Logs the refusal of a received bundle.
     pub(super) fn refusal(&self, from: &str, why: Refusal) {
         if self.is_due(&format!("{from}: {why}")) {
-            tracing::warn!("bundles: one from {from} is not taken: {why}");
+            tracing::warn!("bundles: refused a bundle from {from}: {why}");
         }
     }
 
-    /// The next node does not take a bundle.
+    /// Logs that the next node refuses a bundle.
     pub(super) fn unwanted(&self, to: &str, why: &str) {
         if self.is_due(&format!("to {to}: {why}")) {
             tracing::warn!("bundles: {to} does not take one: {why}");
         }
     }
 
-    /// Another node has reported on a bundle of ours. These are not warnings, but as many as others like:
-    /// the log has ten a second at most.
+    /// Logs another node's report about a bundle of this node, ten a second at most: their number
+    /// is up to others.
     pub(super) fn report(&self, what: &str) {
         let mut reports = self.reports.lock().expect("nobody panics while holding the bucket");
         if reports.take(clock::now()) {

@@ -19,7 +19,7 @@ use crate::hop::Demand;
 pub(crate) struct Client {
     report: watch::Receiver<Report>,
     stop: Arc<Notify>,
-    /// What waits, to be asked for; `None` unless the link gives capacity on demand.
+    /// Queue lengths to request capacity for; `None` unless the link gives capacity on demand.
     waiting: Option<watch::Sender<Demand>>,
     _task: JoinSet<()>,
 }
@@ -38,23 +38,22 @@ impl Client {
         let mut task = JoinSet::new();
         task.spawn(async move {
             if let Err(error) = driver.run().await {
-                tracing::error!("DLEP has ended: {error}");
+                tracing::error!("DLEP stopped: {error}");
             }
         });
         Ok(Self { report, stop, waiting, _task: task })
     }
 
-    /// Where to say what waits, if it is to be asked for.
+    /// Takes the channel for queue lengths, if capacity is to be requested.
     pub(crate) fn waiting(&mut self) -> Option<watch::Sender<Demand>> {
         self.waiting.take()
     }
 
-    /// The latest report.
     pub(crate) fn report(&self) -> Report {
         self.report.borrow().clone()
     }
 
-    /// The latest report, if it changed since the last call.
+    /// Returns the latest report if it changed since the last call.
     pub(crate) fn news(&mut self) -> Option<Report> {
         let has_changed = self.report.has_changed().unwrap_or(false);
         has_changed.then(|| self.report.borrow_and_update().clone())
@@ -68,7 +67,7 @@ impl Client {
         }
     }
 
-    /// Ends the session with the modem in order. Takes a moment.
+    /// Asks the driver to end the session with the modem in order, which takes a moment.
     pub(crate) fn stop(&self) {
         self.stop.notify_one();
     }

@@ -154,6 +154,7 @@ impl Driver {
         match output {
             Output::Signal(signal) => {
                 if let Err(error) = self.send_signal(&signal) {
+                    // The next signal opens them again: the interface may have been made anew.
                     self.signals = None;
                     self.router.note(&format!("cannot look for a modem: {error}"));
                 }
@@ -182,7 +183,7 @@ impl Driver {
     }
 }
 
-/// The next value of what waits; `None` if there will be no more. Cancel-safe.
+/// Waits for new queue lengths; `None` in the event if there will be no more. Cancel-safe.
 async fn next_waiting(waiting: Option<&mut watch::Receiver<Demand>>) -> DriverEvent {
     match waiting {
         None => std::future::pending().await,

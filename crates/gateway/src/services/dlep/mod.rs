@@ -19,15 +19,16 @@ use super::{Service, Surroundings};
 use crate::error::RunError;
 use crate::operate::RoleStatus;
 
-/// Rate of a session while nothing is granted on a link with capacity on demand. A first packet
-/// leaves at once in any case; more would only wait in the modem, as what waits here is asked for, too.
-/// A full packet takes 3 s at this rate, longer than most grants take to come.
+/// Rate of a session while a link with capacity on demand grants nothing. A first packet leaves at
+/// once in any case; more would only wait in the modem, while capacity is requested for packets
+/// that wait here, too. A full packet takes 3 s at this rate, longer than most grants take to
+/// arrive.
 const FLOOR: BitRate = BitRate::from_bits_per_second(4_000);
 
 /// Follows the rates that a modem reports.
 pub(crate) struct Dlep {
     client: Client,
-    /// Whether the session with the modem is another process's by now.
+    /// Set once another process has the session with the modem.
     is_released: bool,
 }
 
@@ -66,7 +67,7 @@ impl Service for Dlep {
     }
 
     fn release(&mut self, role: &mut Surroundings<'_>, within: Duration) -> bool {
-        // The session with the modem is the next process's. What it has said stays true here.
+        // The next process opens its own session. Rates reported so far stay in force here.
         if let Some(hop) = role.hop {
             role.peers.hold_rates(role.now, hop, within);
         }

@@ -81,7 +81,7 @@ impl Signals {
             };
             match receive(socket) {
                 Ok((from, hops, datagram)) => {
-                    // §12.1
+                    // GTSM (RFC 8175 §12.1): a lower value was forwarded by a router.
                     if !self.gtsm || hops == Some(MOST_HOPS.into()) {
                         return Ok((from, datagram));
                     }
@@ -130,6 +130,7 @@ fn open_v4(interface: &str) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     socket.bind_device(Some(interface.as_bytes()))?;
     socket.set_multicast_ttl_v4(MOST_HOPS.into())?;
+    // For GTSM, by which offers are checked.
     setsockopt(&socket, sockopt::Ipv4RecvTtl, &true)?;
     bind(socket, |port| (Ipv4Addr::UNSPECIFIED, port).into())
 }

@@ -1,4 +1,4 @@
-//! The terminal's side: says its key to a hub that has invited it.
+//! The terminal's side of enrolment: sends its public key to a hub that has invited it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,46 +23,47 @@ use crate::hop::knock::{mapped_for, socket};
 use crate::hop::sockets::LocalEnd;
 use crate::hop::tcp::{TcpEvent, TcpLinks};
 
-/// Time for the hub to take the key. Several round trips of the slowest hop, and repeated messages.
+/// Time limit for enrolment at one hub: several round trips of the slowest hop, with repetitions.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The same over UDP, if the hub takes TCP, too: two messages, and the answer to a third one's cookie.
+/// Time limit over UDP if the hub also accepts TCP: two messages, and the answer to a third one's
+/// cookie.
 const UDP_PATIENCE: Duration = Duration::from_secs(4);
-/// Sending rate: a few packets.
+/// Sending rate, enough for a few packets.
 const RATE: BitRate = BitRate::from_mbit(1);
 
-/// Why a terminal could not join.
+/// Reason for which a terminal could not join.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// No hub of the token can be reached or answers.
+    /// No hub of the token answers.
     #[error(
         "no hub of this token answers ({hubs}): check the network, that the hub runs, and that the token has neither expired nor been used"
     )]
     Silence {
-        /// Their addresses.
+        /// Addresses of the hubs.
         hubs: String,
     },
-    /// The hub has not taken the key.
+    /// The hub refused the key.
     #[error("{hub} refuses the key: has the token been used? The hub's log says why")]
     Refused {
-        /// The hub.
+        /// Address of the hub.
         hub: String,
     },
-    /// The system's reason.
+    /// A system call failed.
     #[error("cannot ask {hub}: {cause}")]
     System {
-        /// The hub.
+        /// Address of the hub.
         hub: String,
-        /// The system's reason.
+        /// The system's error.
         cause: io::Error,
     },
-    /// There are no keys.
+    /// No key can be generated.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
 
-/// Replaces the invitation of `token` with the public key of `key`, at the first of its hubs that
-/// answers: over UDP, or over TCP where that is blocked. Returns once that hub serves the key.
+/// Replaces the invitation of `token` with the public key of `key`, at the first hub that answers:
+/// over UDP, or over TCP where UDP is blocked. Returns once that hub serves the key.
 ///
 /// # Errors
 /// [`JoinError`].
@@ -86,9 +87,9 @@ pub fn join(token: &Token, key: &PrivateKey) -> Result<(), JoinError> {
     Err(JoinError::Silence { hubs: hubs.collect::<Vec<_>>().join(", ") })
 }
 
-/// Whether the hub serves the key now; [`None`] if it does not answer.
+/// Joins at one hub. Returns whether it serves the key now; [`None`] if it does not answer.
 async fn join_at(hub: &HubContact, token: &Token, key: &PrivateKey) -> io::Result<Option<bool>> {
-    // A name that leads nowhere may still be that of a TCP address.
+    // A name that does not resolve here may still have a TCP address.
     let addresses = tokio::net::lookup_host(hub.address.as_str()).await;
     let addresses: Vec<SocketAddr> = addresses.map(Iterator::collect).unwrap_or_default();
     let by_udp = if hub.tcp.is_some() { UDP_PATIENCE } else { PATIENCE };
@@ -103,7 +104,7 @@ async fn join_at(hub: &HubContact, token: &Token, key: &PrivateKey) -> io::Resul
     let Some(events) = links.take_events() else { return Ok(None) };
     let usual = (&LocalEnd::default(), None);
     let Ok((id, over)) = links.connect_to(tcp, usual).await else { return Ok(None) };
-    // Only stands for the hub.
+    // Over TCP, the endpoint needs an address only to identify the hub.
     let addresses = [over];
     links.divert(0, &addresses, Some(id));
     talk(Path::Tcp(links, events), PATIENCE, hub, &addresses, (token, key)).await
@@ -115,7 +116,7 @@ fn non_blocking(addresses: &[SocketAddr]) -> io::Result<std::net::UdpSocket> {
     Ok(socket)
 }
 
-/// Says the key, then asks whether the hub serves it; [`None`] if it does not answer.
+/// Sends the key, then checks that the hub serves it; [`None`] if the hub does not answer.
 async fn talk(
     mut path: Path,
     patience: Duration,
@@ -134,10 +135,12 @@ async fn talk(
         .await;
     invited.shut_down(clock::now());
     path.send_all(&mut invited).await;
+    // No session: the hub is silent, as it is to unknown keys.
     if conversation.stream.is_none() {
         return Ok(None);
     }
-    // The session is not used, so a terminal that runs already keeps its own.
+    // A handshake, which proves it; the session is not used, so that a running terminal keeps its
+    // own.
     let is_up = |_: Instant, endpoint: &mut Endpoint| {
         core::iter::from_fn(|| endpoint.poll_event())
             .any(|(_, event)| matches!(event, Event::Up { .. }))
@@ -145,7 +148,7 @@ async fn talk(
     Ok(Some(drive(&mut endpoint(key.pair())?, &mut path, PATIENCE, is_up).await))
 }
 
-/// Runs an endpoint until it is done, the path has ended, or the time is over. Returns whether it is
+/// Runs an endpoint until it is done, the path has ended, or time is up. Returns `true` if it is
 /// done.
 async fn drive(
     endpoint: &mut Endpoint,
@@ -172,7 +175,7 @@ async fn drive(
     false
 }
 
-/// How datagrams go to the hub.
+/// Transport of datagrams to the hub.
 enum Path {
     Udp(UdpSocket),
     Tcp(TcpLinks, Receiver<TcpEvent>),
@@ -183,7 +186,7 @@ impl Path {
         let (now, mut datagram) = (clock::now(), Vec::new());
         endpoint.handle_timeout(now);
         while let Some(to) = endpoint.poll_transmit(now, &mut datagram) {
-            // What is lost, as on any network, is repeated by the protocol.
+            // A lost datagram is repeated by the protocol.
             match self {
                 Self::Udp(socket) => {
                     let to = mapped_for(to, socket.local_addr());
@@ -194,7 +197,7 @@ impl Path {
         }
     }
 
-    /// The next datagram, and its source; [`None`] if no more can come. Cancel-safe.
+    /// Receives a datagram with its source; [`None`] if no more can come. Cancel-safe.
     async fn receive(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         match self {
             Self::Udp(socket) => loop {
@@ -215,7 +218,7 @@ impl Path {
     }
 }
 
-/// Says one key on one stream.
+/// Sends one key on one stream.
 struct Conversation {
     key: String,
     stream: Option<(SessionId, StreamId)>,
@@ -226,7 +229,8 @@ impl Conversation {
         Self { key: format_public_key(&key.public()), stream: None }
     }
 
-    /// Whether the hub has taken the key, or refused it: the session or the stream is over.
+    /// Handles events. Returns `true` once the hub has accepted or refused the key: the session or
+    /// the stream has ended.
     fn follow(&mut self, now: Instant, endpoint: &mut Endpoint) -> bool {
         let mut over = false;
         while let Some((session, event)) = endpoint.poll_event() {
@@ -241,15 +245,15 @@ impl Conversation {
         over
     }
 
-    /// Returns whether the hub enrols terminals at all.
+    /// Sends the key. Returns `false` if the hub does not enrol terminals.
     fn say(&mut self, now: Instant, endpoint: &mut Endpoint, session: SessionId) -> bool {
         let Some(name) = HostName::new(PLACE) else { return false };
         let source = SocketAddr::from(([0, 0, 0, 0], 0));
         let open = Open { destination: Destination::Name(name, PORT), source, dscp: None };
-        // A hub that resolves no names enrols nobody.
+        // A hub that resolves no names does not enrol terminals.
         let Ok(stream) = endpoint.open(now, session, open) else { return false };
         self.stream = Some((session, stream));
-        // A new stream takes a key.
+        // A new stream has room for a key.
         let _ = endpoint.write(session, stream, self.key.as_bytes());
         let _ = endpoint.finish(session, stream);
         true

@@ -1,5 +1,5 @@
-//! How a terminal gets its permit: the hub's operator writes an invitation, whose token the terminal
-//! uses once to replace it with its own key. Nobody else ever has that key.
+//! Enrolment of terminals: the hub's operator writes an invitation, and the terminal replaces it,
+//! once, with its own key. Its private key never leaves the terminal.
 //!
 //! ```text
 //!  hub                                         terminal
@@ -21,7 +21,7 @@ pub(crate) use serve::is_meant;
 use serve::serve;
 pub(crate) use service::Enrolments;
 
-/// Where a terminal says its key. No name ends in this (RFC 6761 §6.4), so it is resolved nowhere.
+/// Host name of enrolment streams. RFC 6761 §6.4 reserves `.invalid`, so it is no real host.
 const PLACE: &str = "enrol.invalid";
-/// The port, which means nothing.
+/// Port of enrolment streams, which has no meaning.
 const PORT: u16 = 1;

@@ -1,4 +1,4 @@
-//! The files in which a hub's operator permits terminals: invitations, and what became of them.
+//! A hub operator's permits for terminals: writing invitations, listing and revoking.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -26,51 +26,51 @@ use crate::config::permits::{PermitPlace, Permits};
 use crate::config::read_hub;
 use crate::whole_file::{PUBLIC, replace};
 
-/// Why a permit was not written or removed.
+/// Reason for which a permit was not written or removed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PermitError {
     /// The hub's configuration or its permits cannot be read.
     #[error(transparent)]
     Hub(#[from] FileError),
-    /// The hub has no directory with permits.
+    /// The hub has neither a directory of permits nor etcd.
     #[error("{}: permits is missing: expected a directory, like permits = \"permits\", or a section [etcd]", hub.display())]
     NoDirectory {
-        /// The hub's configuration.
+        /// Path of the hub's configuration.
         hub: PathBuf,
     },
-    /// The name does not make a file's name.
-    #[error("{name:?} is no name for a terminal: expected letters, digits, `-`, `_` and `.`")]
+    /// The name cannot be the name of a file.
+    #[error("{name:?} is not a valid terminal name: expected letters, digits, `-`, `_` and `.`")]
     Name {
-        /// The name.
+        /// The rejected name.
         name: String,
     },
-    /// There is a terminal of this name.
+    /// A terminal of this name exists.
     #[error("there is a terminal {name:?} already")]
     Exists {
-        /// The name.
+        /// The name of both.
         name: String,
     },
-    /// There is no terminal of this name.
+    /// No terminal has this name.
     #[error("there is no permit for {name:?}: expected one of {known}")]
     Unknown {
-        /// The name.
+        /// The name looked for.
         name: String,
-        /// The names of permits.
+        /// Names of all permits.
         known: String,
     },
     /// The file cannot be written or removed.
     #[error("cannot write {}: {cause}", path.display())]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         cause: io::Error,
     },
-    /// There are no keys.
+    /// No key can be generated.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// etcd does not do it.
+    /// A request to etcd failed.
     #[error("{0}")]
     Etcd(String),
 }
@@ -81,7 +81,7 @@ impl From<EtcdError> for PermitError {
     }
 }
 
-/// Where a hub's permits are.
+/// Storage of a hub's permits.
 enum Store {
     Directory(PathBuf),
     Etcd(Etcd),
@@ -90,21 +90,21 @@ enum Store {
 /// An invitation for a new terminal.
 #[derive(Debug, Clone)]
 pub struct Invitation {
-    /// The terminal's name.
+    /// Name of the terminal.
     pub name: String,
-    /// Where it reaches this hub: host and UDP port.
+    /// The hub's address for the terminal: host and UDP port.
     pub hub: HubAddress,
-    /// Where the hub takes TCP instead.
+    /// The hub's TCP address, where UDP is blocked.
     pub tcp: Option<TcpAddress>,
-    /// Further hubs with the same permits: address and key of each.
+    /// Address and key of further hubs with the same permits.
     pub others: Vec<(HubAddress, PublicKey)>,
-    /// Addresses of its clients.
+    /// Networks of the terminal's clients.
     pub networks: Vec<Prefix>,
-    /// How long it is valid.
+    /// Time until the invitation expires.
     pub valid_for: Duration,
 }
 
-/// All permits of a hub with this configuration.
+/// Reads all permits of a hub with this configuration.
 fn read(config: &HubConfig) -> Result<Permits, PermitError> {
     let mut permits = Permits::read(config)?;
     if let Some(etcd) = &config.etcd {
@@ -113,14 +113,15 @@ fn read(config: &HubConfig) -> Result<Permits, PermitError> {
     Ok(permits)
 }
 
-/// Waits for etcd.
+/// Blocks until a request to etcd is answered.
 fn wait<T>(what: impl Future<Output = Result<T, EtcdError>>) -> Result<T, PermitError> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| PermitError::Etcd(error.to_string()))?;
     Ok(runtime.block_on(what)?)
 }
 
-/// The permits of the hub with the configuration at `hub`, its key, and where new ones go.
+/// Reads the permits and the key of the hub with the configuration at `hub`, and its storage for
+/// new ones.
 fn permits(hub: &Path) -> Result<(Permits, PublicKey, Store), PermitError> {
     let config = read_hub(hub)?;
     let none = || PermitError::NoDirectory { hub: hub.to_owned() };
@@ -129,14 +130,14 @@ fn permits(hub: &Path) -> Result<(Permits, PublicKey, Store), PermitError> {
         (None, Some(directory)) => Store::Directory(directory.clone()),
         (None, None) => return Err(none()),
     };
-    // A terminal that joins while the key is replaced begins with the new one.
+    // A terminal that joins during a key rotation gets the next key.
     let identity = config.next_identity.as_ref().unwrap_or(&config.identity).public();
     Ok((read(&config)?, identity, store))
 }
 
 impl Invitation {
-    /// Writes the invitation beside the other permits of the hub with the configuration at `hub`,
-    /// which need not run. Returns the token, with which the terminal joins.
+    /// Writes the invitation to the permits of the hub with the configuration at `hub`, which need
+    /// not run. Returns the token for the terminal.
     ///
     /// # Errors
     /// [`PermitError`].
@@ -184,7 +185,7 @@ impl Invitation {
     }
 }
 
-/// Removes the permit of a terminal, whose sessions then end.
+/// Removes the permit of a terminal. Its sessions then end.
 ///
 /// # Errors
 /// [`PermitError`].
@@ -200,23 +201,23 @@ pub fn revoke(hub: &Path, name: &str) -> Result<(), PermitError> {
     }
 }
 
-/// A terminal that may connect.
+/// A terminal that may connect, as listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Its name.
+    /// Name of the terminal.
     pub name: String,
-    /// Its public key, or that of its invitation.
+    /// Its public key, or its invitation's.
     pub key: String,
-    /// Whether it is still to join.
+    /// Set until it has joined.
     pub invited: bool,
-    /// When it, or its invitation, is no longer served (RFC 3339).
+    /// End of the permit or the invitation (RFC 3339).
     pub expires: Option<String>,
-    /// Addresses of its clients.
+    /// Networks of its clients.
     pub networks: Vec<String>,
 }
 
-/// All terminals of the hub with the configuration at `hub`, also expired ones.
+/// Lists all terminals of the hub with the configuration at `hub`, also expired ones.
 ///
 /// # Errors
 /// [`PermitError`].
@@ -232,7 +233,7 @@ pub fn list(hub: &Path) -> Result<Vec<Listed>, PermitError> {
     Ok(permits.all().iter().map(listed).collect())
 }
 
-/// Terminals as a table.
+/// Formats terminals as a table.
 pub fn table(terminals: &[Listed]) -> String {
     let mut table = Table::new(["terminal", "state", "expires", "key"].map(Column::left));
     for terminal in terminals {
@@ -243,8 +244,9 @@ pub fn table(terminals: &[Listed]) -> String {
     table.to_string()
 }
 
-/// Writes a new permit. It is complete when it has its name.
+/// Writes a new permit. It gets its name only when it is complete.
 fn create(path: &Path, text: &str) -> io::Result<()> {
+    // `replace` would overwrite it.
     if path.symlink_metadata().is_ok() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }

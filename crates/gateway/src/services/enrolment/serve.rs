@@ -1,4 +1,4 @@
-//! The hub's side: takes a terminal's key, and writes it into its permit.
+//! The hub's side of enrolment: receives a terminal's key, and writes it into the permit.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,16 +18,16 @@ use crate::hop::Stream;
 use crate::key_message;
 use crate::whole_file::{PUBLIC, replace};
 
-/// Time for a terminal to say its key.
+/// Time limit for receiving a key.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether a stream is to enrol its terminal.
+/// Returns `true` for the destination of an enrolment stream.
 pub(crate) fn is_meant(destination: &Destination) -> bool {
     matches!(destination, Destination::Name(name, _) if name.as_str() == PLACE)
 }
 
-/// Takes the key that the terminal `name` says on `stream`, and replaces the invitation with the key
-/// `invitation` in its permit. Keys of other terminals are refused.
+/// Receives the key of the terminal `name` on `stream`, and replaces the key `invitation` in its
+/// permit with it. Keys of other terminals are refused.
 pub(crate) async fn serve(
     stream: Stream,
     (name, invitation): (String, PublicKey),
@@ -48,7 +48,7 @@ pub(crate) async fn serve(
     match written {
         Ok(()) => {
             tracing::info!("{name} has joined with the key {}", format_public_key(&key));
-            // That the permit has changed ends the session, so nothing needs to be said.
+            // The changed permit ends the session, which tells the terminal.
             let _ = timeout(PATIENCE, stream.reset_by_peer()).await;
         }
         Err(error) => {
@@ -63,7 +63,7 @@ async fn read(stream: &Stream) -> Result<PublicKey, ResetReason> {
     key_message::read(stream).await?.key()
 }
 
-/// Puts the terminal's key in place of the invitation.
+/// Replaces the invitation in a permit's file with the terminal's key.
 fn write(permit: &Path, invitation: &PublicKey, key: &PublicKey) -> io::Result<()> {
     let failed = |error| io::Error::other(format!("{}: {error}", permit.display()));
     let text = fs::read_to_string(permit).map_err(failed)?;
@@ -72,7 +72,7 @@ fn write(permit: &Path, invitation: &PublicKey, key: &PublicKey) -> io::Result<(
     replace(permit, enrolled.as_bytes(), PUBLIC)
 }
 
-/// The same for a permit in etcd, which must not change meanwhile.
+/// As `write`, for a permit in etcd, which must not change in between.
 async fn put(etcd: &Etcd, permit: &str, invitation: &PublicKey, key: &PublicKey) -> io::Result<()> {
     let before = etcd.get(permit).await.map_err(io::Error::other)?;
     let before = before.ok_or(io::ErrorKind::NotFound)?;

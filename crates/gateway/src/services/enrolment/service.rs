@@ -1,4 +1,4 @@
-//! The hub's enrolment as a service.
+//! Enrolment as a service of the hub.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -13,10 +13,10 @@ use super::{is_meant, serve};
 use crate::hop::Stream;
 use crate::runtime::joined;
 
-/// Terminals that are replacing their invitations, one stream at a time for each.
+/// Enrolments in progress, one at a time for each invitation.
 #[derive(Default)]
 pub(crate) struct Enrolments {
-    /// The keys of these invitations.
+    /// Keys of the invitations being replaced.
     enrolling: BTreeSet<PublicKey>,
     tasks: JoinSet<PublicKey>,
     ended: Option<PublicKey>,
@@ -27,7 +27,7 @@ impl Service for Enrolments {
         is_meant(destination)
     }
 
-    /// Lets a terminal replace its invitation with its own key.
+    /// Lets an invited terminal replace its invitation with its own key.
     fn answer(&mut self, role: &mut Surroundings<'_>, stream: Stream, open: &Open<Destination>) {
         let terminal = role.terminal(stream.session()).filter(|terminal| terminal.invited);
         let permits = role.hub.as_ref().map(|hub| hub.permits);
@@ -56,6 +56,7 @@ impl Service for Enrolments {
         if let Some(key) = self.ended.take() {
             self.enrolling.remove(&key);
         }
+        // The terminal waits for its new key to be served.
         role.hub.iter_mut().for_each(|hub| *hub.is_permit_changed = true);
     }
 }

@@ -1,4 +1,4 @@
-//! What an operator hands to a new terminal: one line of text, to be kept secret until it is used.
+//! Join tokens: one line of text that an operator gives to a new terminal, secret until used.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,24 +12,25 @@ use thiserror::Error;
 use crate::config::keys::{PrivateKey, format_public_key, parse_public_key};
 use crate::config::pair::HubContact;
 
-/// The first characters, by which people and programs know a token.
+/// Prefix by which people and programs recognise a token.
 const MARK: &str = "skyhop-join-";
-/// The longest token, in characters, and the most hubs in one.
+/// Limit of a token's length, in characters.
 const LONGEST: usize = 8192;
+/// Limit of hubs in a token.
 const MOST_HUBS: usize = 8;
 
-/// A token.
+/// An invitation as the terminal gets it.
 #[derive(Debug, Clone)]
 pub struct Token {
-    /// The terminal's name.
+    /// Name of the terminal.
     pub name: String,
     /// Its hubs, at least one.
     pub hubs: Vec<HubContact>,
-    /// The invitation's key.
+    /// Private key of the invitation.
     pub secret: PrivateKey,
 }
 
-/// The text is no token.
+/// The text is not a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("expected a token, as `skyhop enrol invite` prints: one line that begins with `{MARK}`")]
 pub struct TokenError;
@@ -70,6 +71,7 @@ impl FromStr for Token {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
+        // Copied text may have white space around it.
         let body = text.trim().strip_prefix(MARK).filter(|body| body.len() <= LONGEST);
         let json = URL_SAFE_NO_PAD.decode(body.ok_or(TokenError)?).map_err(|_| TokenError)?;
         let written: Written = serde_json::from_slice(&json).map_err(|_| TokenError)?;

@@ -1,16 +1,16 @@
-//! Answers to a client that do not come straight from its server.
+//! Responses that the gateway sends to a client itself: from the cache, or as an error.
 
 use http_cache::{Answer, Fields, RequestHead, ResponseHead};
 
 use super::conversation::{Conversation, Fate};
 use super::disk::Bytes;
 
-/// Bytes of a body that are sent with its head.
+/// Up to this many bytes of a body are written together with its head.
 const TOGETHER: usize = 16 << 10;
 
 impl Conversation {
-    /// Answers from the cache. [`None`] if the body is lost; then nothing was said. `how` is told to the
-    /// client (RFC 9211).
+    /// Answers from the cache. Returns [`None`], with nothing sent, if the body can no longer be
+    /// read from disk. `how` goes into the field `Cache-Status` (RFC 9211).
     pub(super) async fn answer(
         &self,
         request: &RequestHead,
@@ -28,24 +28,26 @@ impl Conversation {
         Some(self.say(request, head, Some(part), how).await)
     }
 
-    /// Says that there is no answer.
+    /// Answers *504 Gateway Timeout* (RFC 9110 §15.6.5).
     pub(super) async fn unavailable(&self, request: &RequestHead, how: &str) -> Fate {
         let mut head = ResponseHead::own(504, "Gateway Timeout");
         head.fields.push("Content-Length", "0");
         self.say(request, head, None, how).await
     }
 
-    /// Says that another host's request has no place on this connection (RFC 9110 §15.5.20).
+    /// Answers *421 Misdirected Request*: this connection's TLS is for another host
+    /// (RFC 9110 §15.5.20).
     pub(super) async fn misdirected(&self, request: &RequestHead) -> Fate {
         let mut head = ResponseHead::own(421, "Misdirected Request");
         head.fields.push("Content-Length", "0");
         match self.say(request, head, None, "fwd=bypass").await {
+            // The client is to retry on another connection (RFC 9110 §15.5.20).
             Fate::Open => Fate::Close,
             fate => fate,
         }
     }
 
-    /// Says something that has a length.
+    /// Sends a complete response whose head gives its length.
     pub(super) async fn say(
         &self,
         request: &RequestHead,
@@ -74,8 +76,8 @@ impl Conversation {
     }
 }
 
-/// Says in a message from or to a client of this minor version whether the connection stays open
-/// (RFC 9112 §9.3).
+/// Adds the field `Connection` that a message from or to a peer of this HTTP/1 minor version needs
+/// to state whether the connection persists (RFC 9112 §9.3).
 pub(super) fn persist(fields: &mut Fields, minor: u8, keeps: bool) {
     match (keeps, minor) {
         (false, _) => fields.push("Connection", "close"),

@@ -1,4 +1,5 @@
-//! A client's connection: its requests one after the other, until it ends or becomes something else.
+//! A client's HTTP connection: serves one request after the other until the connection ends or is
+//! relayed as opaque bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,58 +21,62 @@ use crate::relay::leg::{Leg, shut_down};
 use crate::relay::{self, dial};
 use crate::socket_options;
 
-/// How long a client may be silent before its server is connected, which may be the one to speak first.
+/// After this silence of a client its server is connected: the protocol may be one in which the
+/// server speaks first.
 const SILENCE: Duration = Duration::from_millis(250);
-/// How long a head may take from its first byte. What takes longer may wait for an answer to half of it,
-/// which only another protocol gets.
+/// Time for a head from its first byte. A client that takes longer may be speaking another
+/// protocol, and be waiting for an answer to what it has sent.
 const HEAD: Duration = Duration::from_secs(2);
-/// Time for what was said last to be heard.
+/// Time for the peer to read the last bytes and to close its side.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// How often a client waits for the answer to another's request before it asks for itself.
+/// Times that a client waits for a response to another client's request, before its own request is
+/// sent.
 const MOST_WAITS: u32 = 2;
 
-/// A client's connection.
+/// A client's connection, with what has been read from it.
 pub(super) struct Conversation {
     pub(super) shared: Arc<Shared>,
     pub(super) leg: Leg,
-    /// What the client has sent.
+    /// Bytes read from the client.
     pub(super) inlet: Inlet,
     pub(super) open: Open<Destination>,
-    /// A way to its server that is idle, or (before the first request) may speak first.
+    /// An idle connection to the server, or one opened before the first request because the server
+    /// may speak first.
     pub(super) upstream: Option<Upstream>,
-    /// Whether a request was read.
+    /// Set once a request has been read, so that the connection is known to be HTTP.
     spoke: bool,
-    /// Whether the hub fetches from this server.
+    /// Cleared once the hub has refused to fetch from this server.
     pub(super) fetches: bool,
-    /// That of the request under way, if others may wait for its answer.
+    /// Set while other clients may wait for the response to the current request.
     pub(super) lead: Option<Lead>,
-    /// The site that the client has asked for, and its TLS.
+    /// The site named in the client's ClientHello and the client's TLS connection, if it is one of
+    /// ours.
     pub(super) secure: Option<(Site, Secure)>,
 }
 
-/// What comes next on a connection.
+/// Next input on a client's connection.
 enum Next {
     Request(RequestHead, Framing),
-    /// Something that passes as it is.
+    /// Bytes that are relayed unchanged.
     Plain,
     End,
 }
 
-/// What becomes of a connection.
+/// State of a client's connection after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Another request may come.
+    /// Open for another request.
     Open,
-    /// Everything was said.
+    /// To be closed: the response is complete.
     Close,
-    /// What follows passes as it is.
+    /// To be relayed unchanged from here on.
     Plain,
-    /// It is reset.
+    /// To be reset for this reason.
     Broken(ResetReason),
 }
 
-/// The place in the cache of what comes from a destination.
+/// The cache key's destination part. Responses over TLS are kept apart from cleartext ones.
 pub(super) fn place(destination: &Destination, by_tls: bool) -> String {
     if by_tls { format!("tls {destination}") } else { destination.to_string() }
 }
@@ -80,6 +85,7 @@ impl Conversation {
     pub(super) fn new(shared: Arc<Shared>, socket: TcpStream, open: Open<Destination>) -> Self {
         // Fails if the client has reset the connection; reading will notice.
         let _ = socket_options::prepare(&socket, &shared.upstreams.counters.keepalive);
+        // If the gateway dies, a FIN would make a response that was cut off look complete.
         socket_options::reset_when_closed(&socket, true);
         let (leg, inlet) = (Leg::new(socket), Inlet::default());
         Self {
@@ -124,27 +130,29 @@ impl Conversation {
         wire(&self.leg, &self.secure)
     }
 
-    /// What the client's server must prove to be.
+    /// The server that must authenticate itself by TLS, on a connection to one of our sites.
     pub(super) fn server(&self) -> Option<&Server> {
         self.secure.as_ref().map(|(site, _)| &site.server)
     }
 
-    /// A way to the server.
+    /// Opens a connection to the client's server.
     pub(super) async fn way_to_server(&self) -> Result<Upstream, ResetReason> {
         let route = *self.shared.route.borrow();
         Upstream::open(&self.shared.upstreams, route, &self.open, self.server()).await
     }
 
-    /// Reads a ClientHello. If it is for one of our sites, its TLS ends here.
+    /// Reads the ClientHello, and terminates TLS if it names one of our sites. Returns an outcome
+    /// if the connection is not to be served as HTTP.
     ///
     /// # Errors
-    /// If the client cannot agree with us on TLS.
+    /// The reset reason, if reading fails or the TLS handshake takes too long.
     async fn meet(&mut self) -> Result<Option<Fate>, ResetReason> {
         let site = match timeout(HEAD, self.hello()).await {
             Ok(Ok(Some(site))) => site,
             Ok(Ok(None)) | Err(_) => return Ok(Some(Fate::Plain)),
             Ok(Err(reason)) => return Err(reason),
         };
+        // TLS reads the ClientHello once more.
         let first = self.inlet.take();
         let socket = self.leg.duplicate().map_err(|error| dial::reason(&error))?;
         let client = self.open.source.ip();
@@ -152,7 +160,7 @@ impl Conversation {
         match timeout(HANDSHAKE, Secure::accept(&site.acceptor, client, under)).await {
             Ok(Ok(secure)) => self.secure = Some((site, secure)),
             Ok(Err(error)) => {
-                tracing::debug!("a client of {} fails at TLS: {error}", site.host);
+                tracing::debug!("TLS handshake with a client of {} failed: {error}", site.host);
                 return Ok(Some(Fate::Close));
             }
             Err(_) => return Err(ResetReason::TimedOut),
@@ -160,7 +168,7 @@ impl Conversation {
         Ok(None)
     }
 
-    /// The site that the client asks for, if it is ours.
+    /// Returns the site that the ClientHello names; [`None`] for any other first bytes.
     async fn hello(&mut self) -> Result<Option<Site>, ResetReason> {
         let mut hello = Hello::default();
         loop {
@@ -207,8 +215,10 @@ impl Conversation {
                         self.spoke = true;
                         return Ok(Next::Request(head, framing));
                     }
+                    // An ambiguous length is left to the server (request smuggling,
+                    // RFC 9112 §11.2).
                     Err(why) => {
-                        tracing::debug!(destination = %self.open.destination, "passes as it is: {why}");
+                        tracing::debug!(destination = %self.open.destination, "relayed unchanged: {why}");
                         return Ok(Next::Plain);
                     }
                 },
@@ -225,7 +235,7 @@ impl Conversation {
         }
     }
 
-    /// Waits for the client. Returns `false` if it is none of HTTP.
+    /// Waits for bytes from the client. Returns `false` if the connection is not HTTP.
     async fn wait(&mut self) -> Result<bool, ResetReason> {
         let client = wire(&self.leg, &self.secure);
         if !self.inlet.is_empty() {
@@ -250,16 +260,18 @@ impl Conversation {
                 if !self.spoke {
                     return heard.map(|_| false);
                 }
-                // It ends the connection, or says why it does: the next request gets another.
+                // The server closes the idle connection, perhaps after a *408*: the next request
+                // gets a new one.
                 self.let_go();
                 Ok(true)
             }
         }
     }
 
-    /// Ends the way to the server.
+    /// Closes the connection to the server, if there is one.
     pub(super) fn let_go(&mut self) {
         if let Some(upstream) = self.upstream.take() {
+            // Closing waits for the server's end, and the client need not.
             tokio::spawn(upstream.close());
         }
     }
@@ -276,6 +288,7 @@ impl Conversation {
             host: request.host().unwrap_or_default(),
             target: request.target.clone(),
         };
+        // The server is authenticated for this host only.
         if let Some((site, _)) = &self.secure
             && !is_for(&request, &site.host)
         {
@@ -294,7 +307,7 @@ impl Conversation {
                         let open = (self.open.clone(), self.server().cloned());
                         tokio::spawn(refresh::refresh(self.shared.clone(), open, head, asked));
                     }
-                    // Without its body, which the disk has lost, the cache decides again.
+                    // The body could not be read from disk: the cache decides again, without it.
                     if let Some(fate) = self.answer(&request, answer, "hit").await {
                         return fate;
                     }
@@ -321,8 +334,9 @@ impl Conversation {
         }
     }
 
-    /// Where to wait for the answer to the same request of another client. Without one, or if it has waited
-    /// in vain too often, this one is sent on.
+    /// Returns the response in flight to wait for, if another client has sent the same request.
+    /// Otherwise this request is sent, either as the one that others wait for or on its own. It is
+    /// also sent once `waits` is used up.
     fn board(&mut self, asked: &Asked, waits: u32) -> Option<Arc<Flight>> {
         if waits == 0 {
             return None;
@@ -337,7 +351,7 @@ impl Conversation {
         }
     }
 
-    /// Lets the connection pass as it is from here on, with all that was read.
+    /// Relays the rest of the connection unchanged, beginning with all bytes read so far.
     async fn relay(mut self, entry: Registered<'_>) {
         let shared = self.shared.clone();
         let counters = &*shared.upstreams.counters;
@@ -358,6 +372,7 @@ impl Conversation {
                 return counters.count_refusal(clock::now(), self.open.source.ip(), reason);
             }
         };
+        // Bytes that the server sent first, if it did.
         if self.client().write(upstream.inlet.bytes()).await.is_err() {
             return counters.reset.increment();
         }
@@ -380,7 +395,7 @@ impl Conversation {
                 let report = address(&self.open.destination);
                 relay::early(stream, self.leg, (&first, report), &entry, counters).await;
             }
-            // It passes to its end where it is read.
+            // A fetch has been relayed to its end already, and TLS is handled above.
             End::Fetch(_) | End::Secure(_) => {}
             End::Socket(server) => {
                 relay::direct(self.leg, Leg::new(server), &first, entry, counters).await;
@@ -388,7 +403,7 @@ impl Conversation {
         }
     }
 
-    /// Passes on what is within TLS, both ways, until both have ended.
+    /// Relays the decrypted bytes in both directions until both have ended.
     async fn relay_secure(&mut self, mut upstream: Upstream) -> Result<(), ResetReason> {
         let client = wire(&self.leg, &self.secure);
         let Upstream { end, inlet, .. } = &mut upstream;
@@ -400,6 +415,7 @@ impl Conversation {
         if let Some((_, secure)) = &self.secure {
             let _ = timeout(LAST_WORDS, secure.finish()).await;
         }
+        // Both directions have ended, so closing may send a FIN again.
         socket_options::reset_when_closed(self.leg.socket(), false);
         if shut_down(self.leg.socket()).is_ok() {
             self.leg.discard(LAST_WORDS).await;
@@ -414,13 +430,14 @@ pub(super) fn wire<'a>(leg: &'a Leg, secure: &'a Option<(Site, Secure)>) -> Wire
     }
 }
 
-/// Whether a request is for the host that the client has asked for in TLS.
+/// Returns `true` if the request's `Host` is the site of the client's TLS connection.
 fn is_for(request: &RequestHead, site: &str) -> bool {
     let host = request.host().unwrap_or_default();
     host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name) == site
 }
 
-/// Passes on everything between two ends. From one that takes no more, what it has said is still heard.
+/// Relays all bytes in both directions. If one side stops reading, the bytes it has sent are still
+/// delivered.
 async fn both_ways(
     client: Wire<'_>,
     said: &mut Inlet,
@@ -434,7 +451,7 @@ async fn both_ways(
     up.and(down)
 }
 
-/// The failure of a direction's source, outside, or that of its sink, inside.
+/// Splits a result by the failing end: the outer error is the source's, the inner one the sink's.
 fn source_failed(passed: &Result<(), Broken>) -> Result<Result<(), ResetReason>, ResetReason> {
     match passed {
         Ok(()) => Ok(Ok(())),
@@ -445,7 +462,7 @@ fn source_failed(passed: &Result<(), Broken>) -> Result<Result<(), ResetReason>,
 
 async fn one_way(from: (Wire<'_>, &mut Inlet), to: Wire<'_>) -> Result<(), Broken> {
     let mut all = Body::new(Framing::UntilClose);
-    // A body that was interrupted may have left something in TLS.
+    // An interrupted write may have left bytes in TLS.
     to.flush().await.map_err(Broken::To)?;
     pass(from, (to, As::Itself), &mut all, |_| {}, |_| {}).await?;
     to.finish().await.map_err(Broken::To)
@@ -459,7 +476,7 @@ fn port(destination: &Destination) -> Option<u16> {
     }
 }
 
-/// The address of a destination that has one.
+/// The destination's address, unless it is named or internal.
 pub(super) fn address(destination: &Destination) -> Option<std::net::SocketAddr> {
     match destination {
         Destination::Address(address) => Some(*address),

@@ -1,7 +1,7 @@
 //! The files of stored responses: two for each, its head (a [`Record`]) and its body.
 //!
-//! A disk that is full, broken or slow costs speed only: what cannot be written stays in memory or is
-//! forgotten, what cannot be read, or is not what was written, is asked for again.
+//! A full, broken or slow disk costs speed only. A response that cannot be written stays in memory
+//! or is dropped; one that cannot be read, or fails its digest, is requested again.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,17 +22,18 @@ use units::Instant;
 use crate::clock;
 use crate::figures::counters::Counter;
 
-/// A body, shared by those who send it.
+/// A response body, shared by its readers.
 pub(super) type Bytes = Arc<[u8]>;
 
-/// Jobs, and bytes of bodies, that may wait for the disk; what is more is not written.
+/// Limit of queued jobs. Those beyond it are refused.
 const MOST_JOBS: usize = 1024;
+/// Limit of body bytes in queued jobs.
 const MOST_WAITING: u64 = 64 << 20;
-/// How long a body may take to be read.
+/// Time limit for reading a body from disk. Beyond it the server is asked.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long nothing is written after a failure.
+/// Pause of writing after a failure.
 const PAUSE: Duration = Duration::from_secs(30);
-/// The longest head that is read: more than any that is written.
+/// Size limit of a head file, in bytes. Those that are written are shorter.
 const LONGEST_HEAD: u64 = 256 << 10;
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -40,15 +41,15 @@ const HEAD: &str = "head";
 const BODY: &str = "body";
 const LOCK: &str = "lock";
 
-/// Something to be done.
+/// A queued operation on the directory.
 enum Job {
     Write(EntryId, Box<Record>, Option<Bytes>),
     Remove(EntryId),
-    /// Leave the directory to another process.
+    /// Stop using the directory, so that another process can.
     Leave,
 }
 
-/// A directory with stored responses.
+/// Handle to a directory of stored responses. Its worker does the writing.
 pub(super) struct Disk {
     directory: Arc<Path>,
     jobs: Sender<Job>,
@@ -56,26 +57,28 @@ pub(super) struct Disk {
     pub(super) errors: Arc<Counter>,
 }
 
-/// The side that does it.
+/// Task that writes and removes files, in the order of the jobs.
 pub(super) struct Worker {
     directory: Arc<Path>,
     jobs: Receiver<Job>,
     waiting: Arc<AtomicU64>,
     errors: Arc<Counter>,
     paused_until: Option<Instant>,
-    /// Keeps other gateways out.
+    /// Held while the directory is in use: one gateway at a time.
     _lock: Flock<File>,
 }
 
 impl Disk {
-    /// Opens a directory, and makes it if there is none. Returns what does the work, and what is there.
+    /// Opens a directory, and creates it if missing. Returns the handle, the worker to run, and the
+    /// IDs of the responses found, in ascending order.
     ///
     /// # Errors
-    /// The system's; `WouldBlock` if another gateway uses it.
+    /// The system's error; `WouldBlock` if another gateway uses the directory.
     pub(super) fn open(directory: &Path) -> io::Result<(Self, Worker, Vec<EntryId>)> {
         DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(FILE_MODE);
+        // A link planted as the lock's name must not open a file elsewhere.
         let lock = options.custom_flags(libc::O_NOFOLLOW).open(directory.join(LOCK))?;
         let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, error)| io::Error::from(error))?;
@@ -84,6 +87,7 @@ impl Disk {
             found.extend(id_of(&file?.path()));
         }
         found.sort_unstable();
+        // Head and body were found separately.
         found.dedup();
         let (sender, jobs) = mpsc::channel(MOST_JOBS);
         let (directory, waiting): (Arc<Path>, Arc<AtomicU64>) = (directory.into(), Arc::default());
@@ -99,7 +103,8 @@ impl Disk {
         Ok((Self { directory, jobs: sender, waiting, errors }, worker, found))
     }
 
-    /// Has a response written, with its body unless that is there. Returns whether the disk keeps up.
+    /// Queues the writing of a response. `body` is [`None`] if the file with it is unchanged.
+    /// Returns `false` if too much is queued.
     pub(super) fn write(&self, id: EntryId, record: Record, body: Option<Bytes>) -> bool {
         let length = body.as_ref().map_or(0, |body| body.len() as u64);
         if self.waiting.load(Ordering::Relaxed) + length > MOST_WAITING {
@@ -112,17 +117,18 @@ impl Disk {
         taken
     }
 
-    /// Has a response removed. If the disk does not keep up, its files stay until the next start.
+    /// Queues the removal of a response. With a full queue its files stay until the next start.
     pub(super) fn remove(&self, id: EntryId) {
         let _ = self.jobs.try_send(Job::Remove(id));
     }
 
-    /// Leaves the directory to another process, after what is to be done; nothing is written any more.
+    /// Releases the directory to another process after the jobs queued so far; later ones are
+    /// ignored.
     pub(super) fn leave(&self) {
         let _ = self.jobs.try_send(Job::Leave);
     }
 
-    /// The body of a response, if it is there and whole.
+    /// Reads a response's body; [`None`] if it is missing, damaged or takes too long.
     pub(super) async fn load(&self, id: EntryId, length: u64) -> Option<Bytes> {
         let directory = self.directory.clone();
         let loading = spawn_blocking(move || load(&directory, id, length));
@@ -133,7 +139,7 @@ impl Disk {
         loaded
     }
 
-    /// The heads of these responses, those that can be read. The files of others are removed.
+    /// Reads the heads of these responses. Files of responses without a readable head are removed.
     pub(super) async fn records(&self, ids: Vec<EntryId>) -> Vec<(EntryId, Record)> {
         let directory = self.directory.clone();
         let reading = spawn_blocking(move || {
@@ -151,8 +157,8 @@ impl Disk {
 }
 
 impl Worker {
-    /// Does what is to be done for as long as the disk is used. `lost` is called for what could not be
-    /// written.
+    /// Runs the queued jobs until the directory is released or the handle is dropped. Calls `lost`
+    /// for each response that could not be written.
     pub(super) async fn run(mut self, lost: impl Fn(EntryId)) {
         while let Some(job) = self.jobs.recv().await {
             let directory = self.directory.clone();
@@ -180,6 +186,7 @@ impl Worker {
         body: Option<Bytes>,
     ) -> bool {
         if self.paused_until.is_some_and(|until| clock::now() < until) {
+            // An incomplete or outdated response must not be found at the next start.
             let _ = spawn_blocking(move || remove(&directory, id)).await;
             return false;
         }
@@ -194,11 +201,9 @@ impl Worker {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => {
                 let directory = self.directory.display();
-                tracing::warn!(
-                    "HTTP responses are not written to {directory} for a while: {error}"
-                );
+                tracing::warn!("HTTP cache: cannot write to {directory}, pausing writes: {error}");
             }
-            Err(error) => tracing::error!("a response was not written: {error}"),
+            Err(error) => tracing::error!("HTTP cache: writing a response failed: {error}"),
         }
         self.errors.increment();
         self.paused_until = Some(clock::now() + PAUSE);
@@ -210,10 +215,11 @@ fn path(directory: &Path, id: EntryId, kind: &str) -> PathBuf {
     directory.join(format!("{:016x}.{kind}", id.0))
 }
 
-/// The response to which a file belongs.
+/// Returns the response to which a file belongs, judged by its name.
 fn id_of(path: &Path) -> Option<EntryId> {
     let kind = path.extension()?.to_str()?;
     let name = path.file_stem()?.to_str()?;
+    // Other files in the directory are not ours to remove.
     let ours = name.len() == 16 && [HEAD, BODY].contains(&kind);
     u64::from_str_radix(name, 16).ok().filter(|_| ours).map(EntryId)
 }
@@ -225,18 +231,20 @@ fn write(directory: &Path, id: EntryId, mut record: Record, body: Option<&[u8]>)
             create(&path(directory, id, BODY), body)?;
         }
         None => {
+            // The body is unchanged, and so is its digest.
             let missing = || io::Error::from(io::ErrorKind::NotFound);
             record.digest = self::record(directory, id).ok_or_else(missing)?.digest;
         }
     }
-    // Whoever reads it finds the old head or the new one.
+    // A reader finds either the old head or the new one.
     let new = path(directory, id, "new");
     create(&new, &record.encode())?;
     fs::rename(new, path(directory, id, HEAD))
 }
 
-/// Not synchronised: what a power failure leaves is told from what was written by its digest.
+/// Not synced: the digest reveals what a power failure has damaged.
 fn create(path: &Path, contents: &[u8]) -> io::Result<()> {
+    // With `create_new`, this also keeps a link of that name from being followed.
     let _ = fs::remove_file(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(FILE_MODE).open(path)?.write_all(contents)
@@ -250,10 +258,12 @@ fn remove(directory: &Path, id: EntryId) {
 
 fn record(directory: &Path, id: EntryId) -> Option<Record> {
     let head = path(directory, id, HEAD);
+    // A link may lead out of the directory.
     let length = fs::symlink_metadata(&head).ok().filter(fs::Metadata::is_file)?.len();
     let bytes = if length <= LONGEST_HEAD { fs::read(head).ok()? } else { return None };
     let record = Record::decode(&bytes)?;
     let body = fs::symlink_metadata(path(directory, id, BODY)).ok()?;
+    // The digest is compared when the body is read.
     (body.is_file() && body.len() == record.length).then_some(record)
 }
 

@@ -1,4 +1,4 @@
-//! A request that is sent on, and the answer to it.
+//! Forwarding of a request, and the response to it.
 
 use std::borrow::Cow;
 
@@ -16,27 +16,28 @@ use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
 use crate::figures::connections::Registered;
 
-/// How an attempt has ended.
+/// Outcome of one attempt to send a request.
 enum Attempt {
     Over(Fate),
-    /// This is to be sent instead.
+    /// Another request is to be sent instead.
     Again(RequestHead, Box<Asked>),
-    /// No answer came, or not even a connection.
+    /// No response, or no connection.
     Failed(ResetReason),
-    /// The server had closed a connection that it had kept open.
+    /// The server had closed a kept-alive connection.
     Stale,
 }
 
-/// The head of an answer, if there is one.
+/// Result of reading a response's head.
 pub(super) enum Reply {
     Head(ResponseHead, usize),
-    /// No HTTP, or it ended too soon; what has come is kept.
+    /// Not HTTP, or ended within the head; the bytes read are kept.
     Malformed,
-    /// Nothing came.
+    /// The connection ended before the first byte.
     Nothing,
 }
 
-/// Reads the head of an answer. Interim ones are passed on to `client`, if it understands them.
+/// Reads a response's head. Interim responses are forwarded to `client`, if it understands them
+/// (RFC 9110 §15.2).
 pub(super) async fn read_reply(
     wire: Wire<'_>,
     inlet: &mut Inlet,
@@ -44,12 +45,13 @@ pub(super) async fn read_reply(
 ) -> Result<Reply, ResetReason> {
     loop {
         match inlet.head(ResponseHead::parse) {
+            // 101 is final: another protocol follows it.
             Parsed::Head(head, length) if head.is_interim() && head.status != 101 => {
                 if let Some(client) = client {
                     client.write(&inlet.bytes()[..length]).await?;
                 }
                 inlet.consume(length);
-                // Any number may have come at once.
+                // Thousands may have arrived at once: other connections get their turn.
                 tokio::task::yield_now().await;
             }
             Parsed::Head(head, length) => return Ok(Reply::Head(head, length)),
@@ -65,8 +67,9 @@ pub(super) async fn read_reply(
     }
 }
 
-/// The head of a request as the next one gets it, which keeps the connection open after its answer if it
-/// `keeps`. Only a server that closes ends an answer that we cannot read.
+/// Encodes a request's head for the next hop, with its connection-specific fields replaced.
+/// `keeps`: the server may keep the connection open after its response; a response without a
+/// readable end needs the close.
 pub(super) fn sent_on(head: &RequestHead, framing: Framing, keeps: bool) -> Vec<u8> {
     let mut head = head.clone();
     head.fields.remove_of_connection();
@@ -80,7 +83,8 @@ pub(super) fn sent_on(head: &RequestHead, framing: Framing, keeps: bool) -> Vec<
 }
 
 impl Conversation {
-    /// Sends `head` in place of the client's request, and answers the client.
+    /// Forwards `head` in place of the client's request until there is a response, and answers the
+    /// client.
     pub(super) async fn ask(
         &mut self,
         request: &RequestHead,
@@ -99,7 +103,8 @@ impl Conversation {
         }
     }
 
-    /// What the cache has may do. Otherwise the client hears of the failure as it would without us.
+    /// Handles a request without a response: answers from the cache if a stale response is
+    /// permitted, otherwise reports the failure to the client as if there were no cache.
     async fn fail(&mut self, request: &RequestHead, asked: &Asked, reason: ResetReason) -> Fate {
         let now = clock::unix_time();
         if let Some(answer) = self.shared.kept.change(|cache| cache.handle_failure(now, asked))
@@ -112,7 +117,8 @@ impl Conversation {
             counters.refusals.report(clock::now(), address, reason).await;
         }
         if asked.validates.is_some() {
-            // What must be validated and cannot be is an error of the cache's (RFC 9111 §5.2.2.2).
+            // A stored response that must be validated and cannot be is an error of the cache
+            // (RFC 9111 §5.2.2.2).
             return self.unavailable(request, "fwd=stale").await;
         }
         Fate::Broken(reason)
@@ -126,7 +132,7 @@ impl Conversation {
         framing: Framing,
         entry: &Registered<'_>,
     ) -> Attempt {
-        // No other request follows the client's last one.
+        // Let the server close after the client's last request.
         let keeps = request.keeps_alive();
         let bytes = sent_on(head, framing, keeps);
         let deadline = self.deadline(asked);
@@ -136,6 +142,8 @@ impl Conversation {
             Some(Err(reason)) => return Attempt::Failed(reason),
             None => return self.give_up(),
         };
+        // Only a safe request is repeated (RFC 9110 §9.2.2), and no part of a body can be: its
+        // bytes are consumed as they are sent.
         let retries = upstream.used && framing == Framing::None && request.is_safe();
         entry.moved(clock::now(), Side::Client, bytes.len());
         if !upstream.is_fetch()
@@ -152,7 +160,7 @@ impl Conversation {
             Heard::HubGone => return Attempt::Failed(ResetReason::TimedOut),
             Heard::Failed(_) if retries => return Attempt::Stale,
             Heard::Failed(ResetReason::Prohibited | ResetReason::Limit) if upstream.is_fetch() => {
-                // The hub does not for this server, or has too much to do; it may still connect.
+                // The hub has no exchanges with this server, or too many: it may still connect.
                 self.fetches = false;
                 return Attempt::Stale;
             }
@@ -168,7 +176,7 @@ impl Conversation {
         self.decide(request, asked, (reply, whole), upstream, entry).await
     }
 
-    /// Until when to wait for an answer without the hop, if what is stored may do instead.
+    /// The time limit for a response that does not cross the hop, if a stored one is a substitute.
     fn deadline(&self, asked: &Asked) -> Option<Instant> {
         let is_away = self.shared.route.borrow().hub.is_none();
         let may_do = is_away && self.shared.kept.lock().has_fallback(clock::unix_time(), asked);
@@ -180,7 +188,7 @@ impl Conversation {
         Attempt::Failed(ResetReason::TimedOut)
     }
 
-    /// Deals with an answer to a request, all of which has been sent if it is `whole`.
+    /// Handles a response to a request. `whole`: the request has been sent completely.
     async fn decide(
         &mut self,
         request: &RequestHead,
@@ -190,8 +198,10 @@ impl Conversation {
         entry: &Registered<'_>,
     ) -> Attempt {
         match reply {
+            // A stored response may be used instead of none.
             Reply::Nothing if asked.validates.is_some() => Attempt::Failed(ResetReason::Reset),
-            // The client hears what the server has said, and what it says when it has more of the request.
+            // Relays both directions: the server has answered before it had the whole request, or
+            // not by HTTP.
             Reply::Nothing | Reply::Malformed => self.passes(upstream).await,
             Reply::Head(reply, length) => {
                 let verdict = self
@@ -210,7 +220,7 @@ impl Conversation {
         }
     }
 
-    /// A way to the server, on which the request has been sent if it is the hub's.
+    /// Returns an upstream for the request. If it is the hub's, the request has been sent already.
     async fn way(
         &mut self,
         (head, framing, keeps): (&RequestHead, Framing, bool),
@@ -218,7 +228,7 @@ impl Conversation {
     ) -> Result<Upstream, ResetReason> {
         let route = *self.shared.route.borrow();
         let upstreams = &self.shared.upstreams;
-        // The hub is to speak TLS, too.
+        // An `https` target has the hub ask by TLS, too.
         let fetched = match &self.secure {
             Some((site, _)) => {
                 let target = format!("https://{}{}", site.host, head.target);
@@ -226,6 +236,7 @@ impl Conversation {
             }
             None => Cow::Borrowed(bytes),
         };
+        // Exchanges are GET and HEAD without a body (`docs/slacp.md`), which the hub may repeat.
         let repeats = framing == Framing::None && matches!(head.method.as_str(), "GET" | "HEAD");
         if repeats
             && self.fetches
@@ -239,13 +250,13 @@ impl Conversation {
         }
     }
 
-    /// Lets pass what the server says, and all that follows.
+    /// Relays the response unchanged, and all that follows.
     async fn passes(&mut self, mut upstream: Upstream) -> Attempt {
         if !upstream.is_fetch() {
             self.upstream = Some(upstream);
             return Attempt::Over(Fate::Plain);
         }
-        // Its request had no body, and whatever this is, nothing can follow it.
+        // A fetch has no request body, and carries one exchange only.
         let Upstream { end, inlet, .. } = &mut upstream;
         let mut rest = Body::new(Framing::UntilClose);
         let to = (self.client(), As::Itself);
@@ -256,7 +267,8 @@ impl Conversation {
         })
     }
 
-    /// Sends the body of a request, and waits for the head of the answer, which may come first.
+    /// Sends a request's body and waits for the response's head, which may come before the body is
+    /// sent.
     async fn hear(
         &mut self,
         upstream: &mut Upstream,
@@ -271,6 +283,7 @@ impl Conversation {
         let moved = |count| entry.moved(clock::now(), Side::Client, count);
         let ends = ((client, &mut self.inlet), (end.wire(), As::Itself));
         let upload = pass(ends.0, ends.1, body, |_| {}, moved);
+        // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
         let reading = read_reply(end.wire(), inlet, (request.minor == 1).then_some(client));
         let mut route = self.shared.route.clone();
         let (mut upload, mut reading) = (std::pin::pin!(upload), std::pin::pin!(reading));
@@ -280,7 +293,7 @@ impl Conversation {
                     Ok(true) => uploaded = true,
                     Ok(false) => return Heard::ClientGone(ResetReason::Reset),
                     Err(Broken::From(reason)) => return Heard::ClientGone(reason),
-                    // Servers refuse what is too much for them, and say so.
+                    // The server may refuse a body that is too large, and its response says so.
                     Err(Broken::To(_)) => uploaded = true,
                 },
                 reply = &mut reading => return match reply {
@@ -288,13 +301,13 @@ impl Conversation {
                     Err(reason) => Heard::Failed(reason),
                 },
                 () = self.leg.failure(), if !gone => {
-                    // Others may wait for the answer, too.
+                    // Other clients may be waiting for the same response.
                     if !self.lead.as_ref().is_some_and(Lead::is_followed) {
                         return Heard::ClientGone(ResetReason::Reset);
                     }
                     gone = true;
                 }
-                // Over a hop that is gone, nothing will come for a while, and the cache may do.
+                // A silent hub delays the response for long, and a stored one may be a substitute.
                 Ok(()) = route.changed(), if asked.validates.is_some() => {
                     if route.borrow().hub.is_none() && end.crosses_hop() {
                         return Heard::HubGone;
@@ -304,7 +317,7 @@ impl Conversation {
         }
     }
 
-    /// Does with an answer what the cache has decided.
+    /// Carries out the cache's decision about a response.
     async fn settle(
         &mut self,
         request: &RequestHead,
@@ -324,7 +337,7 @@ impl Conversation {
                         let answer = (&reply, framing);
                         return Attempt::Over(self.share(request, answer, upstream, entry).await);
                     }
-                    // There is no room for it: nobody waits for what will not be there.
+                    // No memory to share it: the waiting clients send their own requests.
                     self.lead.take().into_iter().for_each(Lead::end_alone);
                 }
                 let answer = (&reply, framing, store);
@@ -337,12 +350,14 @@ impl Conversation {
                 Attempt::Over(fate)
             }
             Verdict::Answer(answer) => {
+                // A body, which is not read here, would precede the next response.
                 if framing == Framing::None && keeps {
                     self.keep(upstream);
                 }
                 match self.answer(request, answer, "hit; fwd=stale").await {
                     Some(fate) => Attempt::Over(fate),
                     None => {
+                        // Without a body a *304* is of no use: ask unconditionally.
                         let asked = Asked { validates: None, ..asked.clone() };
                         Attempt::Again(asked.request.clone(), Box::new(asked))
                     }
@@ -357,7 +372,7 @@ impl Conversation {
         }
     }
 
-    /// Keeps a way to the server for the next request, unless it has said more than it was asked.
+    /// Keeps a connection for the next request, unless the server has sent unsolicited bytes.
     fn keep(&mut self, mut upstream: Upstream) {
         if upstream.is_fetch() {
             tokio::spawn(upstream.close());
@@ -367,7 +382,8 @@ impl Conversation {
         }
     }
 
-    /// Passes on the head of an answer. Returns whether the connection stays open behind its body.
+    /// Forwards a response's head. Returns whether the client's connection stays open after the
+    /// body.
     async fn begin(
         &self,
         request: &RequestHead,
@@ -375,6 +391,7 @@ impl Conversation {
         framing: Framing,
         entry: &Registered<'_>,
     ) -> Result<bool, ResetReason> {
+        // HTTP/1.0 has no chunks (RFC 9112 §6.1): its clients see the end by the close.
         let old = request.minor == 0;
         let until_close = framing == Framing::UntilClose || (old && framing == Framing::Chunked);
         let keeps = request.keeps_alive() && !until_close;
@@ -391,8 +408,8 @@ impl Conversation {
         Ok(keeps)
     }
 
-    /// Passes on an answer that is stored, and that others may have, too. It is taken in even if this client
-    /// does not read it.
+    /// Forwards a response that is stored and shared with waiting clients. It is received
+    /// completely even if this client stops reading.
     async fn share(
         &mut self,
         request: &RequestHead,
@@ -416,7 +433,7 @@ impl Conversation {
             Ok(keeps) => keeps,
             Err(reason) => return Fate::Broken(reason),
         };
-        // All of it has come.
+        // The whole body has arrived.
         if let Ok(Some(upstream)) = taken.await {
             if reply.keeps_alive() {
                 self.keep(upstream);
@@ -427,7 +444,7 @@ impl Conversation {
         if keeps { Fate::Open } else { Fate::Close }
     }
 
-    /// Passes an answer on to the client, and stores it if that is wanted.
+    /// Forwards a response to the client, and stores it if `store` is set.
     async fn pass_on(
         &mut self,
         request: &RequestHead,
@@ -454,26 +471,26 @@ impl Conversation {
                 recording.into_iter().for_each(|it| it.store(asked, reply));
                 if keeps { Fate::Open } else { Fate::Close }
             }
-            // Chunks that tell where it ends did not reach the client.
+            // The end was in the chunks, which did not reach the client.
             Ok(false) if form == As::Content => Fate::Broken(ResetReason::Reset),
-            // Whether it was whole nobody knows, or it ended too soon, which the client sees: it is not
-            // stored.
+            // The end of the connection was the only sign, or came too soon, which the client sees:
+            // not stored.
             Ok(false) => Fate::Close,
             Err(Broken::From(reason) | Broken::To(reason)) => Fate::Broken(reason),
         }
     }
 }
 
-/// What came of a request.
+/// Outcome of waiting for a response.
 enum Heard {
     Reply(Reply),
     ClientGone(ResetReason),
-    /// The request has gone over a hop whose hub is silent, and something is stored.
+    /// The hub is silent, and a stored response may be used.
     HubGone,
     Failed(ResetReason),
 }
 
-/// What comes of `work` before the deadline, if there is one.
+/// Awaits `work` until the deadline, if there is one; [`None`] if it has passed.
 async fn within<R>(deadline: Option<Instant>, work: impl Future<Output = R>) -> Option<R> {
     match deadline {
         Some(deadline) => timeout_at(deadline, work).await.ok(),

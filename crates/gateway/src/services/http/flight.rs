@@ -1,7 +1,9 @@
-//! An answer on its way that several clients wait for (`http_cache::Flights`).
+//! A response in flight that several clients wait for: collapsed requests (RFC 9111 §4,
+//! `http_cache::Flights`).
 //!
-//! Once its head has come, and says how long it is, a task takes it in, and every client gets it as fast as
-//! it reads. So nobody waits for the slowest, and who asked first may leave. It is given up when all have.
+//! Once its head has arrived and gives a length, a task receives the body, and every client gets it
+//! at its own speed. So no client waits for the slowest, and the one that asked first may leave.
+//! When all have left, the task ends.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -19,12 +21,12 @@ use super::upstream::Upstream;
 use super::wire::{As, Wire, pass};
 use crate::clock;
 
-/// How long a client waits for the head of an answer to another's request.
+/// Time limit for the head of a response to another client's request.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What a client gets of a body at once, in bytes.
+/// Most bytes of a body written to a client at a time.
 const PIECE: usize = 64 << 10;
 
-/// What clients wait at.
+/// A response in flight, shared by the clients that wait for it.
 #[derive(Default)]
 pub(super) struct Flight {
     progress: watch::Sender<Progress>,
@@ -34,13 +36,13 @@ pub(super) struct Flight {
 
 #[derive(Debug, Clone, Default)]
 struct Progress {
-    /// What is coming, once that is known.
+    /// Set once the response is known to be shared.
     coming: Option<Arc<Coming>>,
-    /// Bytes of its body that have come.
+    /// Bytes of the body received.
     have: usize,
-    /// Whether nothing more will come.
+    /// Set when nothing more will arrive.
     over: bool,
-    /// Whether its server has ended it too soon.
+    /// Set if the server ended the body too soon.
     is_short: bool,
 }
 
@@ -48,12 +50,12 @@ struct Progress {
 struct Coming {
     asked: Asked,
     reply: ResponseHead,
-    /// Of the body, in bytes.
+    /// Length of the body in bytes.
     length: usize,
 }
 
 impl Progress {
-    /// Whether waiting is over: it is coming, or nothing is.
+    /// Returns `true` once waiting clients can go on: the response is coming, or will not come.
     fn is_known(&self) -> bool {
         self.over || self.coming.is_some()
     }
@@ -75,7 +77,8 @@ impl Flight {
     }
 }
 
-/// A request that is sent on, at whose answer others wait. Dropping it sends them to the cache again.
+/// The client's request that is sent on behalf of all. Dropping it sends the others back to the
+/// cache.
 pub(super) struct Lead {
     kept: Arc<Kept>,
     pub(super) flight: Arc<Flight>,
@@ -95,7 +98,8 @@ impl Kept {
         self.flights.lock().expect("nobody panics while holding this")
     }
 
-    /// Whether a request that the cache wants to send on leads, or joins another.
+    /// Decides how a request that the cache wants to forward is sent: for others too, by waiting
+    /// for another's, or alone.
     pub(super) fn board(self: &Arc<Self>, asked: &Asked) -> Boarding {
         let flight = Arc::<Flight>::default();
         let found = self.flights().board(clock::now(), asked, &flight);
@@ -111,17 +115,18 @@ impl Kept {
 }
 
 impl Lead {
-    /// Whether others wait.
+    /// Returns `true` while other clients wait for the response.
     pub(super) fn is_followed(&self) -> bool {
         self.flight.progress.receiver_count() > 0
     }
 
-    /// The answer is for its client only.
+    /// Reports that the response is for this client only.
     pub(super) fn end_alone(self) {
         self.kept.flights().was_alone(clock::now(), self.key.clone());
     }
 
-    /// Tells what is coming: something that is stored. Returns whether there is room for it.
+    /// Announces a response that will be stored to the waiting clients. Returns `false` if there is
+    /// no memory for it.
     pub(super) fn announce(&self, asked: &Asked, reply: &ResponseHead, length: u64) -> bool {
         let Some(room) = Room::new(&self.kept, asked.client, length) else { return false };
         let Ok(length) = usize::try_from(length) else { return false };
@@ -131,7 +136,7 @@ impl Lead {
         is_first
     }
 
-    /// Takes the body in, and stores it. Returns the way to its server, if that can be used again.
+    /// Receives and stores the body. Returns the server's connection if it can be used again.
     pub(super) async fn take_in(
         self,
         mut upstream: Upstream,
@@ -143,6 +148,7 @@ impl Lead {
         let add = |bytes: &[u8]| flight.add(bytes);
         let passed = tokio::select! {
             passed = pass((wire, inlet), (wire, As::Nothing), &mut body, add, |_| {}) => passed,
+            // All clients have left.
             () = flight.progress.closed() => return None,
         };
         if passed != Ok(true) {
@@ -157,14 +163,14 @@ impl Lead {
     }
 }
 
-/// What a request finds.
+/// Role of a request among identical ones.
 pub(super) enum Boarding {
     Lead(Lead),
     Join(Arc<Flight>),
     Alone,
 }
 
-/// A client that gets the body of an answer.
+/// A client's position in the body of a response in flight.
 pub(super) struct Seat {
     flight: Arc<Flight>,
     progress: watch::Receiver<Progress>,
@@ -176,7 +182,8 @@ impl Seat {
         Self { flight, progress }
     }
 
-    /// The next bytes from `sent` on; [`None`] if they do not come.
+    /// Waits for bytes after the first `sent` and returns some of them; [`None`] if they will not
+    /// arrive.
     async fn piece(&mut self, sent: usize) -> Option<Vec<u8>> {
         let have = {
             let come = self.progress.wait_for(|it| it.over || it.have > sent).await.ok()?;
@@ -184,11 +191,12 @@ impl Seat {
         };
         let body = self.flight.body();
         let piece = body.get(sent..have.min(sent + PIECE))?;
+        // Copied: the lock must not be held while the client is written to.
         (!piece.is_empty()).then(|| piece.to_vec())
     }
 
-    /// Writes this part of the body as it comes. Returns whether all of it has come: otherwise its server
-    /// has ended it too soon, and so should we.
+    /// Writes a part of the body as it arrives. Returns `false` if the server ended it too soon:
+    /// the client's connection should then end, too, instead of being reset.
     pub(super) async fn write(
         &mut self,
         to: Wire<'_>,
@@ -211,8 +219,11 @@ impl Seat {
 }
 
 impl Conversation {
-    /// Answers with what comes for another client. [`None`] if that is no answer for this one, who then
-    /// is told nothing; and whether the client should wait for others again.
+    /// Answers with the response to another client's request.
+    ///
+    /// # Errors
+    /// The shared response does not fit this request, or does not come; nothing was sent to the
+    /// client.
     pub(super) async fn follow(
         &self,
         flight: Arc<Flight>,
@@ -250,7 +261,8 @@ impl Conversation {
     }
 }
 
-/// Whether a client that waited in vain may wait again.
+/// Failure of waiting for another client's response: the client may wait for the next one, or must
+/// send its own request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     Left,

@@ -1,5 +1,5 @@
-//! HTTP exchanges at a hub, on behalf of terminals (`docs/slacp.md`, Exchanges): requests of all their
-//! clients share persistent connections to servers.
+//! HTTP exchanges at a hub, on behalf of terminals (`docs/slacp.md`, Exchanges): requests of all
+//! their clients share persistent connections to servers.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -33,7 +33,7 @@ use crate::relay::terms::{Admission, DialPolicy};
 use crate::relay::{dial, names};
 use crate::socket_options;
 
-/// How long a terminal may take to send a request, once its stream is there.
+/// Time for a terminal to send its request after opening the stream.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
 /// A hub's connections to servers, and its cache.
@@ -43,17 +43,17 @@ pub(crate) struct HubHttp(Arc<Inner>);
 struct Inner {
     pool: Pool,
     store: Option<HubStore>,
-    /// Verifies servers. Without a file it is made when it is first needed.
+    /// Verifies servers. Without a file of authorities it is made at first use.
     connector: OnceLock<Result<TlsConnector, String>>,
-    /// See [`Server::distrusted`].
+    /// Time of the last log message about each untrusted server.
     distrusted: Arc<Mutex<Occasions>>,
 }
 
-/// A request of a terminal's client, and how to carry it out.
+/// A request of a terminal's client, and the terms on which it is carried out.
 pub(super) struct Job {
     pub(super) stream: Stream,
     pub(super) open: Open<Destination>,
-    /// Permitted addresses of its host.
+    /// The addresses of its host that the terminal may reach.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) admission: Admission,
     pub(super) policy: DialPolicy,
@@ -61,51 +61,49 @@ pub(super) struct Job {
     pub(super) asker: Asker,
 }
 
-/// What a terminal has sent.
+/// A request read from a terminal.
 pub(super) struct Request {
     pub(super) head: RequestHead,
     pub(super) bytes: Vec<u8>,
-    /// The server's name, if it is asked by TLS.
+    /// The server's name, for a request over TLS.
     pub(super) tls: Option<ServerName<'static>>,
-    /// Whether the server may keep the connection open after its answer.
+    /// Set if the server may keep the connection open after its response.
     keeps: bool,
 }
 
 impl Request {
     pub(super) fn new(head: RequestHead, tls: Option<ServerName<'static>>) -> Self {
-        // What the client wants to happen to its own connection is not for one that others use, too.
+        // `Connection: close` is about the client's own connection, and this one is shared.
         let keeps = head.minor > 0 || head.keeps_alive();
         Self::of(head, tls, keeps)
     }
 
-    /// The same request, after whose answer the server closes the connection.
+    /// The same request with `Connection: close`.
     fn last(&self) -> Self {
         Self::of(self.head.clone(), self.tls.clone(), false)
     }
 
     fn of(head: RequestHead, tls: Option<ServerName<'static>>, keeps: bool) -> Self {
-        // Written anew: a server must not find anything else in it than we did, on a connection that
-        // others use, too.
+        // Encoded anew: on a shared connection a server must not read another request in it than we
+        // did (request smuggling, RFC 9112 §11.2).
         let bytes = sent_on(&head, Framing::None, keeps);
         Self { head, bytes, tls, keeps }
     }
 }
 
-/// Why an attempt has failed.
 enum Failed {
-    /// The server had closed a connection that it had kept open.
+    /// The server had closed an idle connection.
     Stale,
-    /// We cannot tell where the answer ends, and the server keeps the connection open behind it.
+    /// The response has no readable end, and the server keeps the connection open after it.
     Endless,
     For(ResetReason),
-    /// The terminal has got some of the answer.
+    /// Part of the response has reached the terminal.
     Within(ResetReason),
 }
 
-/// Why a request was not answered.
 pub(super) struct Unanswered {
     pub(super) reason: ResetReason,
-    /// Whether the terminal has got some of an answer.
+    /// Set if part of a response has reached the terminal, so that nothing else can be sent.
     pub(super) begun: bool,
 }
 
@@ -117,9 +115,10 @@ impl From<ResetReason> for Failed {
 
 impl HubHttp {
     /// # Errors
-    /// What is wrong with the file of authorities.
+    /// A message if the file of authorities cannot be used.
     pub(crate) fn new(config: HubHttpConfig) -> Result<Self, String> {
         let connector = OnceLock::new();
+        // An unusable file must fail the start, not the first request.
         if let Some(path) = &config.authorities {
             let _ = connector.set(Ok(sites::connector(Some(path))?));
         }
@@ -128,11 +127,11 @@ impl HubHttp {
         Ok(Self(Arc::new(Inner { pool, store, connector, distrusted })))
     }
 
-    /// The server of this name.
+    /// Returns the server of this name, with the means to verify it.
     pub(super) fn server(&self, name: ServerName<'static>) -> Result<Server, ResetReason> {
         let made = self.0.connector.get_or_init(|| {
             let made = sites::connector(None);
-            made.inspect_err(|error| tracing::warn!("no server can be asked by TLS: {error}"))
+            made.inspect_err(|error| tracing::warn!("no HTTP exchanges over TLS: {error}"))
         });
         let connector = made.clone().map_err(|_| ResetReason::Prohibited)?;
         Ok(Server { name, connector, distrusted: self.0.distrusted.clone() })
@@ -144,17 +143,17 @@ impl HubHttp {
         HttpStatus::of_hub((pool.exchanges.get(), pool.reused.get()), stats)
     }
 
-    /// Leaves the files of the cache to another process.
+    /// Releases the cache directory to another process.
     pub(super) fn leave_disk(&self) {
         self.0.store.iter().for_each(HubStore::leave_disk);
     }
 
-    /// Closes connections that have been idle for long.
+    /// Closes connections that have been idle for too long.
     pub(super) fn close_idle(&self) {
         self.0.pool.expire(clock::now());
     }
 
-    /// Has the exchange.
+    /// Runs the exchange and counts its outcome.
     pub(super) async fn have_exchange(self, job: Job) {
         let job = Arc::new(job);
         let (counters, stream) = (&*job.counters, &job.stream);
@@ -194,7 +193,7 @@ impl HubHttp {
     }
 }
 
-/// A request of a terminal, whose stream gets the answer.
+/// A terminal's request, to whose stream the response is written.
 #[derive(Clone, Copy)]
 pub(super) struct Errand<'a> {
     pub(super) http: &'a HubHttp,
@@ -203,18 +202,19 @@ pub(super) struct Errand<'a> {
     pub(super) entry: &'a Registered<'a>,
 }
 
-/// What is to be done next about a request.
+/// Outcome of sending a request.
 pub(super) enum Sent {
     Answered,
-    /// The server has confirmed this, which is stored.
+    /// The server has validated this stored response.
     Stored(Answer<Bytes>),
-    /// This is to be sent instead.
+    /// Another request is to be sent instead.
     Again(RequestHead, Box<Asked>),
 }
 
 impl Errand<'_> {
-    /// Sends a request in place of the terminal's, over a connection that is there if possible, and passes
-    /// the answer on, unless what is stored does. `asked` is what the cache has asked.
+    /// Sends `request` in place of the terminal's, over an idle connection if possible, and
+    /// forwards the response unless a stored one is to be used. `asked` is the cache's part: the
+    /// store and what it wants to know.
     pub(super) async fn send(
         &self,
         request: &Request,
@@ -227,6 +227,7 @@ impl Errand<'_> {
         let pool = self.http.pool();
         let mut last = None;
         loop {
+            // The last try needs a connection of its own, which the server is to close.
             let idle = match &last {
                 Some(_) => None,
                 None => pool.take(clock::now(), &job.addresses, &sharers),
@@ -249,6 +250,7 @@ impl Errand<'_> {
                     }
                     return Ok(sent);
                 }
+                // Try again: each idle connection is taken from the pool only once.
                 Err(Failed::Stale) => {}
                 Err(Failed::Endless) => last = Some(request.last()),
                 Err(Failed::For(reason)) => return Err(Unanswered { reason, begun: false }),
@@ -269,7 +271,7 @@ pub(super) async fn connect(job: &Job) -> Result<TcpStream, ResetReason> {
 }
 
 impl Errand<'_> {
-    /// A new connection to the server, which must prove to have the `name`.
+    /// Opens a connection to the server, by TLS if it must authenticate itself as `name`.
     async fn line(&self, name: Option<&ServerName<'static>>) -> Result<Line, ResetReason> {
         let Some(name) = name else { return connect(self.job).await.map(Line::Plain) };
         let server = self.http.server(name.clone())?;
@@ -278,12 +280,12 @@ impl Errand<'_> {
     }
 }
 
-/// A request over one connection.
+/// A request on one connection.
 struct Over<'a> {
     errand: &'a Errand<'a>,
     request: &'a Request,
     asked: Option<(&'a HubStore, &'a Asked)>,
-    /// Whether the connection was there.
+    /// Set if the connection has carried an exchange before.
     used: bool,
 }
 
@@ -292,7 +294,8 @@ impl Over<'_> {
         self.errand.entry.moved(clock::now(), from, bytes);
     }
 
-    /// Returns whether the connection can be used again, too.
+    /// Sends the request and forwards the response. Returns whether the connection can be used
+    /// again.
     async fn run(&self, wire: Wire<'_>) -> Result<(Sent, bool), Failed> {
         let mut inlet = Inlet::default();
         let terminal = Wire::Stream(&self.errand.job.stream);
@@ -304,7 +307,8 @@ impl Over<'_> {
             if self.used && matches!(reply, Reply::Nothing) {
                 return Err(Failed::Stale);
             }
-            // Whatever it says, the client hears it, to its end.
+            // An unreadable response is forwarded until the connection ends; see `Endless` for one
+            // that stays open.
             if self.request.keeps && !inlet.ended {
                 return Err(Failed::Endless);
             }
@@ -321,6 +325,7 @@ impl Over<'_> {
         }
         let mut recording = None;
         if let Some((store, asked)) = self.asked {
+            // An unread body behind the head would precede the next response.
             let bare = reusable && framing == Ok(Framing::None) && inlet.bytes().len() == length;
             match store.heard(asked, &head) {
                 Verdict::Pass { store: true } => recording = Some(store.record()),
@@ -334,7 +339,8 @@ impl Over<'_> {
         self.moved(Side::Server, length);
         terminal.write(&inlet.bytes()[..length]).await.map_err(Failed::Within)?;
         inlet.consume(length);
-        // What can be read in two ways passes to its end: nothing else comes over this connection.
+        // An ambiguous length: forward until the connection ends, so that no other response is read
+        // from it.
         let framing = framing.unwrap_or(Framing::UntilClose);
         let mut body = Body::new(framing);
         let content = |bytes: &[u8]| {
@@ -351,8 +357,9 @@ impl Over<'_> {
         Ok((Sent::Answered, reusable && inlet.is_empty() && !inlet.ended))
     }
 
-    /// Ends a response that has passed. One that its server has ended too soon, or has without a length, ends
-    /// in the same way: the client gets what came, and sees by the length whether that was all.
+    /// Ends a response on the terminal's stream. A response that its server cut off, or sent
+    /// without a length, ends in the same way: the client judges by the length whether it is
+    /// complete.
     async fn finish(&self, passed: Result<bool, Broken>) -> Result<(), Failed> {
         match passed {
             Ok(_) => Wire::Stream(&self.errand.job.stream).finish().await.map_err(Failed::Within),
@@ -362,7 +369,7 @@ impl Over<'_> {
 }
 
 impl Errand<'_> {
-    /// Answers with something that has a length.
+    /// Answers with a response whose head gives its length.
     pub(super) async fn say(&self, head: ResponseHead, body: &[u8]) -> Result<(), ResetReason> {
         let _ = self.job.stream.accept();
         let mut first = Vec::new();
@@ -374,10 +381,11 @@ impl Errand<'_> {
     }
 }
 
-/// The name of the server of an `https` target, which becomes a path. It must be that of the field `Host`.
+/// Returns the server's name in an `https` target, and reduces the target to its path. [`None`] for
+/// a plain one.
 ///
 /// # Errors
-/// It is another one, or the target has no path.
+/// The name differs from the field `Host`, or the target has no path.
 pub(super) fn secure_name(
     head: &mut RequestHead,
 ) -> Result<Option<ServerName<'static>>, ResetReason> {
@@ -392,8 +400,8 @@ pub(super) fn secure_name(
     Ok(Some(name))
 }
 
-/// The one request of a stream, which must be one that may be repeated. Reads to the end, or the stream
-/// would be reset when it is dropped.
+/// Reads the one request of a stream, a GET or HEAD without a body. Reads to the stream's end,
+/// because dropping an unfinished stream resets it.
 async fn read_request(stream: &Stream) -> Result<Request, ResetReason> {
     let mut inlet = Inlet::default();
     while inlet.fill(Wire::Stream(stream)).await? {
@@ -405,6 +413,7 @@ async fn read_request(stream: &Stream) -> Result<Request, ResetReason> {
         return Err(ResetReason::Prohibited);
     };
     let tls = secure_name(&mut head)?;
+    // Only what may be repeated, since an idle connection may turn out to be closed.
     let repeats = matches!(head.method.as_str(), "GET" | "HEAD");
     let is_plain = head.framing() == Ok(Framing::None) && length == inlet.bytes().len();
     if repeats && is_plain { Ok(Request::new(head, tls)) } else { Err(ResetReason::Prohibited) }

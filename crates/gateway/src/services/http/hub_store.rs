@@ -1,8 +1,8 @@
 //! A hub's cache: the terminal's, with the terminals as its clients.
 //!
-//! A response is stored for the terminals that share it (`[[terminal]] cache`), and no others: what one
-//! customer has asked for, and what their server answered, is not another's. Otherwise its place is the one
-//! that it has in a terminal's cache: the address or name that the connection went to, and the host.
+//! A response is stored for the terminals that share it (`[[terminal]] cache`), and no others:
+//! response times would tell one customer what another has asked for. Apart from that its key is
+//! the same as in a terminal's cache: the address or name of the connection, and the host.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -25,31 +25,32 @@ use super::secure::Under;
 use super::wire::{Inlet, Wire};
 use crate::clock;
 
-/// A terminal that asks.
+/// The terminal that asks, as the cache sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Asker {
-    /// Names those that share what is stored.
+    /// Identifies the terminals that share stored responses.
     network: String,
-    /// Stands for the terminal among those whose responses give way to each other.
+    /// Stands for the terminal when the store chooses whose responses are evicted.
     owner: IpAddr,
 }
 
 impl Asker {
-    /// A terminal that shares what is stored with all of the same `cache`, or with nobody.
+    /// A terminal that shares its responses with all of the same `cache` name, or with no other.
     pub(crate) fn new(key: &PublicKey, cache: Option<&str>) -> Self {
+        // A name may contain spaces, which separate the parts of a cache key.
         let hex = |bytes: &[u8]| bytes.iter().map(|it| format!("{it:02x}")).collect::<String>();
         let network = match cache {
             Some(name) => format!("name:{}", hex(name.as_bytes())),
             None => format!("key:{}", hex(&key.0)),
         };
-        // Only whether two are the same matters.
+        // Only compared for equality.
         let (half, _) = key.0.split_at(16);
         let owner = half.try_into().map_or(Ipv6Addr::UNSPECIFIED, |it: [u8; 16]| it.into());
         Self { network, owner: owner.into() }
     }
 }
 
-/// The cache.
+/// A hub's store of responses. Dropping it ends its tasks.
 pub(super) struct HubStore {
     kept: Arc<Kept>,
     tasks: Vec<AbortHandle>,
@@ -67,12 +68,12 @@ impl HubStore {
         Self { kept, tasks }
     }
 
-    /// What it has done, and how often its disk has failed.
+    /// The cache's statistics, and the number of disk errors.
     pub(super) fn stats(&self) -> (CacheStats, u64) {
         self.kept.stats()
     }
 
-    /// Leaves the files to another process.
+    /// Releases the directory to another process.
     pub(super) fn leave_disk(&self) {
         self.kept.leave_disk();
     }
@@ -85,7 +86,7 @@ impl HubStore {
         Recording::new(&self.kept)
     }
 
-    /// Answers a request from what is stored, or has it sent.
+    /// Answers a request from the cache, or forwards it.
     pub(super) async fn answer(&self, errand: &Errand<'_>) -> Result<(), ResetReason> {
         let (head, asker) = (&errand.request.head, &errand.job.asker);
         let key = key(errand);
@@ -96,7 +97,8 @@ impl HubStore {
         loop {
             match plan {
                 Plan::Answer(answer, again) => {
-                    // It ends even if this does not: until then, nothing else validates the entry.
+                    // A task of its own, since the terminal may leave: until it ends, no other
+                    // request validates the entry.
                     if let Some((head, asked)) = again {
                         let Errand { http, job, request, .. } = *errand;
                         let by = (http.clone(), job.clone(), request.tls.clone());
@@ -116,7 +118,7 @@ impl HubStore {
         }
     }
 
-    /// Says what is stored. Returns `false` if its body is lost.
+    /// Sends a stored response. Returns `false` if its body can no longer be read.
     async fn say(&self, errand: &Errand<'_>, answer: Answer<Bytes>) -> Result<bool, ResetReason> {
         let Answer { head, part, body, entry } = answer;
         let Some(part) = part else {
@@ -149,6 +151,7 @@ impl HubStore {
                     if self.say(errand, answer).await? {
                         return Ok(());
                     }
+                    // Without a body a *304* is of no use: ask unconditionally.
                     asked = Asked { validates: None, ..asked };
                     head = asked.request.clone();
                 }
@@ -166,7 +169,7 @@ impl HubStore {
     }
 }
 
-/// Where the answer to a request is stored.
+/// The cache key of a request.
 fn key(errand: &Errand<'_>) -> Key {
     let (head, network) = (&errand.request.head, &errand.job.asker.network);
     Key {
@@ -179,7 +182,7 @@ fn key(errand: &Errand<'_>) -> Key {
     }
 }
 
-/// Validates what is used although it has expired. Nobody waits.
+/// Validates a response that was used although stale (RFC 5861 §3), in the background.
 async fn refresh(
     kept: Arc<Kept>,
     (http, job, tls): (HubHttp, Arc<Job>, Option<ServerName<'static>>),

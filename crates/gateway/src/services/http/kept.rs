@@ -1,4 +1,4 @@
-//! What a gateway keeps of responses: the cache, its files, and what is on its way into it.
+//! A gateway's stored responses: the cache, its files, and the responses in flight.
 
 use std::io;
 use std::path::Path;
@@ -13,24 +13,24 @@ use super::disk::{Bytes, Disk, Worker};
 use super::flight::Flight;
 use super::record::Recorded;
 
-/// Heads that are read at once at the start.
+/// Heads read from disk per step at the start.
 const BATCH: usize = 256;
-/// Validations at once for which nobody waits. Beyond it, what has expired is used as it is.
+/// Limit of concurrent background validations. Beyond it stale responses are used unvalidated.
 pub(super) const MOST_REFRESHES: usize = 64;
 
-/// Stored responses, and those that are being stored.
+/// The cache, its disk, and the responses being received.
 pub(super) struct Kept {
     cache: Mutex<Cache<Bytes>>,
     disk: Option<Disk>,
     pub(super) recorded: Recorded,
     pub(super) flights: Mutex<Flights<Arc<Flight>>>,
-    /// For validations for which nobody waits. Clients bring them about, and may leave at once.
+    /// Permits for background validations. Clients cause them, and may leave at once.
     pub(super) refreshes: Semaphore,
 }
 
 impl Kept {
-    /// Starts with what an earlier process has left in a directory. The tasks follow the cache with its
-    /// files until they are aborted.
+    /// Starts the cache with the responses that an earlier process left in `directory`. The tasks
+    /// returned move data between cache and files until they are aborted.
     pub(super) fn start(
         mut config: CacheConfig,
         directory: Option<&Path>,
@@ -51,12 +51,14 @@ impl Kept {
         (kept, tasks)
     }
 
-    /// Has the disk follow the cache, and takes back what is on it.
+    /// Starts the disk's worker and the restoring of what was found.
     fn use_disk(self: &Arc<Self>, (worker, found): (Worker, Vec<EntryId>)) -> Vec<AbortHandle> {
+        // New entries must not take the names of files that are yet to be restored.
         if let Some(last) = found.last() {
             self.lock().store().reserve(*last);
         }
-        // Not `self`, which would keep the sender of its jobs alive for ever.
+        // A weak reference: with a strong one the worker would keep the sender of its own jobs
+        // alive, and never end.
         let kept = Arc::downgrade(self);
         let lost = move |id| {
             if let Some(kept) = kept.upgrade() {
@@ -71,18 +73,18 @@ impl Kept {
         self.cache.lock().expect("nobody panics while holding the cache")
     }
 
-    /// Leaves the files to another process.
+    /// Releases the directory to another process.
     pub(super) fn leave_disk(&self) {
         self.disk.iter().for_each(Disk::leave);
     }
 
-    /// What the cache has done, and how often the disk has failed.
+    /// The cache's statistics, and the number of disk errors.
     pub(super) fn stats(&self) -> (CacheStats, u64) {
         let errors = self.disk.as_ref().map_or(0, |disk| disk.errors.get());
         (self.lock().stats(), errors)
     }
 
-    /// Changes the cache, and has the files follow.
+    /// Changes the cache, and queues the file operations that follow from it.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Cache<Bytes>) -> R) -> R {
         let mut cache = self.lock();
         let result = change(&mut cache);
@@ -91,7 +93,7 @@ impl Kept {
             match output {
                 FileOutput::Write(id, body) => {
                     let record = record(&mut cache, id);
-                    // What has gone since is removed next.
+                    // An entry that is gone by now has its removal further on in the queue.
                     if record.is_some_and(|record| !disk.write(id, record, body)) {
                         cache.store().lost(id);
                         disk.remove(id);
@@ -103,7 +105,7 @@ impl Kept {
         result
     }
 
-    /// The body of a stored response, from memory or disk.
+    /// Reads the body of a stored response from memory or disk.
     pub(super) async fn body(&self, id: EntryId) -> Option<Bytes> {
         let length = {
             let mut cache = self.lock();
@@ -127,11 +129,11 @@ impl Kept {
     }
 }
 
-/// The disk for a directory; without it, responses are kept in memory.
+/// Opens the disk; without one, responses are kept in memory.
 fn open(directory: &Path) -> Option<(Disk, Worker, Vec<EntryId>)> {
     let failed = |error: &io::Error| {
         let directory = directory.display();
-        tracing::warn!("HTTP responses are kept in memory only: {directory}: {error}");
+        tracing::warn!("HTTP cache in memory only: cannot use {directory}: {error}");
     };
     Disk::open(directory).inspect_err(failed).ok()
 }
@@ -143,10 +145,10 @@ fn record(cache: &mut Cache<Bytes>, id: EntryId) -> Option<Record> {
     Some(Record { key, stored: stored.clone(), length, digest: String::new(), owner })
 }
 
-/// Takes back what an earlier process has stored, as far as it fits.
+/// Restores what an earlier process has stored, as far as it fits.
 async fn restore(kept: Arc<Kept>, found: Vec<EntryId>) {
     let Some(disk) = &kept.disk else { return };
-    // The latest first: if there is no room for all, what was stored last is more likely to be of use.
+    // Latest first: if not all fit, the last ones stored are more likely to be used.
     for batch in found.rchunks(BATCH) {
         let records = disk.records(batch.to_vec()).await;
         for (id, record) in records.into_iter().rev() {

@@ -1,8 +1,8 @@
 //! Cleartext HTTP: a terminal answers its clients' requests from a cache ([`Http`]).
 //!
-//! [`http_cache`] decides; here are the sockets and files. A [`conversation`] is a client's connection:
-//! its requests are answered, or sent on over an [`upstream`]. What is no HTTP that we understand
-//! becomes a relayed connection like any other, with all that has been read of it.
+//! [`http_cache`] decides; this module has the sockets and files. A [`conversation`] is a client's
+//! connection: its requests are answered, or forwarded over an [`upstream`]. A connection that is
+//! not plainly HTTP is relayed like any other, with all bytes that were read from it.
 
 mod answer;
 mod conversation;
@@ -38,7 +38,7 @@ use crate::figures::status::HttpStatus;
 use crate::relay::route::Route;
 use crate::relay::route::Upstreams;
 
-/// What all conversations share.
+/// State shared by all client connections.
 pub(crate) struct Shared {
     config: HttpConfig,
     kept: Arc<Kept>,
@@ -46,18 +46,19 @@ pub(crate) struct Shared {
     upstreams: Upstreams,
     route: watch::Receiver<Route>,
     counters: HttpCounters,
-    /// With servers that are asked without the hop.
+    /// Time limit for servers that are asked without the hop.
     patience: Mutex<Patience>,
 }
 
-/// What is counted beside the cache.
+/// Counters beside those of the cache.
 #[derive(Debug, Default)]
 struct HttpCounters {
-    /// Connections that were no HTTP, or not ours to handle.
+    /// Connections relayed unchanged.
     plain: Counter,
 }
 
-/// A terminal's cache. Dropping it ends what it does on its own; connections end with the gateway.
+/// A terminal's HTTP cache. Dropping it ends its background tasks; connections end with the
+/// gateway.
 pub(crate) struct Http {
     shared: Arc<Shared>,
     route: watch::Sender<Route>,
@@ -71,11 +72,11 @@ impl Drop for Http {
 }
 
 impl Http {
-    /// Starts with what an earlier process has left on disk. Connections go to their
-    /// destinations by `upstreams`.
+    /// Starts the cache with what an earlier process has left on disk. Requests reach their servers
+    /// by `upstreams`.
     ///
     /// # Errors
-    /// What is wrong with a site's certificate.
+    /// A message if a site's certificate cannot be used.
     pub(crate) fn start(config: HttpConfig, upstreams: Upstreams) -> Result<Self, String> {
         let sites = Sites::load(&config)?;
         let (kept, tasks) = Kept::start(config.cache.clone(), config.directory.as_deref());
@@ -92,18 +93,18 @@ impl Http {
         Ok(Self { shared, route: sender, tasks })
     }
 
-    /// What conversations share, for connections that come in by another way.
+    /// The shared state, for connections that come from another service.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
     }
 
-    /// Sets how requests reach their servers.
+    /// Sets the route of new requests: through the hub, or without it.
     fn set(&self, route: Route) {
         self.route.send_if_modified(|current| std::mem::replace(current, route) != route);
     }
 
-    /// Ports whose connections are to be taken although the hub cannot be reached; none without
-    /// anything to serve.
+    /// Ports to intercept while the hub is unreachable; empty if there is no stored response to
+    /// serve.
     fn ports_to_serve_offline(&self) -> &[u16] {
         let serves = self.shared.config.offline && !self.shared.kept.lock().store().is_empty();
         if serves { &self.shared.config.ports } else { &[] }
@@ -117,7 +118,7 @@ impl Http {
 }
 
 impl Shared {
-    /// Whether connections to this port are handled.
+    /// Returns `true` if connections to this port are handled by the cache.
     pub(crate) fn takes(&self, port: u16) -> bool {
         self.config.takes(port) || self.sites.take(port)
     }
@@ -127,15 +128,15 @@ impl Shared {
     }
 }
 
-/// Checks the certificates of sites.
+/// Checks that the certificates of all sites can be used.
 ///
 /// # Errors
-/// What is wrong with one.
+/// A message that names the file.
 pub(crate) fn check_sites(config: &HttpConfig) -> Result<(), String> {
     Sites::load(config).map(|_| ())
 }
 
-/// Serves a client's connection, of which nothing has been read.
+/// Serves a client's connection from its first byte.
 pub(crate) async fn serve(shared: Arc<Shared>, socket: TcpStream, open: Open<Destination>) {
     Conversation::new(shared, socket, open).run().await;
 }

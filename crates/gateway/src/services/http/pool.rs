@@ -1,5 +1,5 @@
-//! Idle connections to servers. Each carries only requests that leave nothing behind, so whoever asks
-//! next may use it.
+//! Idle connections to servers. A connection returns here only after a complete exchange, so that
+//! any client may use it next.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,10 +14,11 @@ use super::secure::Secure;
 use super::wire::Wire;
 use crate::figures::counters::Counter;
 
-/// Idle connections to one server, and in all.
+/// Limit of idle connections to one server.
 const MOST_EACH: usize = 8;
+/// Limit of idle connections in total.
 const MOST: usize = 256;
-/// How long a connection stays idle: most servers close it sooner.
+/// Idle connections are closed after this time; most servers close them sooner.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// A connection to a server.
@@ -41,8 +42,8 @@ impl Line {
         }
     }
 
-    /// Whether the server has neither closed it nor said anything since its last response. What it has said is
-    /// lost.
+    /// Returns `true` if the server has neither closed the connection nor sent anything since its
+    /// last response. Consumes a byte if there is one.
     fn is_silent(&self) -> bool {
         match self {
             Self::Plain(socket) => is_silent(socket),
@@ -51,24 +52,25 @@ impl Line {
     }
 }
 
-/// Whether there is nothing to read from a socket, not even its end.
+/// Returns `true` if nothing can be read from the socket, not even its end. Consumes a byte if
+/// there is one.
 pub(super) fn is_silent(socket: &TcpStream) -> bool {
     let read = socket.try_read(&mut [0]);
     matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Who shares a connection: those with this address, if the server sees that of a client, and who want the
-/// server that has proved to have this name (TLS).
+/// Key of requests that may share a connection: the client's address, if servers see that, and the
+/// TLS name under which the server is authenticated.
 pub(super) type Sharers = (Option<IpAddr>, Option<String>);
 
 type Key = (SocketAddr, Sharers);
 
-/// Idle connections, and counters of what uses them.
+/// Idle connections by server and sharing key, with their counters.
 #[derive(Default)]
 pub(super) struct Pool {
     idle: Mutex<BTreeMap<Key, Vec<(Instant, Line)>>>,
     pub(super) exchanges: Counter,
-    /// Exchanges over a connection that was there.
+    /// Exchanges over a connection that was in the pool.
     pub(super) reused: Counter,
 }
 
@@ -77,7 +79,8 @@ impl Pool {
         self.idle.lock().expect("nobody panics while holding the pool")
     }
 
-    /// A connection to one of these addresses that its server has not closed: the last one used.
+    /// Takes an idle connection to one of these addresses, the last one used, unless its server has
+    /// closed it.
     pub(super) fn take(
         &self,
         now: Instant,
@@ -99,8 +102,9 @@ impl Pool {
         None
     }
 
-    /// Keeps a connection whose last response has been read to its end.
+    /// Returns a connection to the pool after its last response was read completely.
     pub(super) fn give_back(&self, now: Instant, line: Line, sharers: Sharers) {
+        // Without a peer address the connection has been reset.
         let Some(server) = line.peer() else { return };
         let mut idle = self.lock();
         let all = idle.values().map(Vec::len).sum::<usize>();
@@ -110,7 +114,7 @@ impl Pool {
         }
     }
 
-    /// Closes what has been idle for long.
+    /// Closes connections that have been idle for too long.
     pub(super) fn expire(&self, now: Instant) {
         self.lock().retain(|_, connections| {
             connections.retain(|(since, _)| now.saturating_since(*since) < IDLE);

@@ -1,4 +1,4 @@
-//! Bodies that are kept while they pass.
+//! Bodies that are collected for the cache while they are forwarded.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,15 +10,15 @@ use units::ByteCount;
 use super::kept::Kept;
 use crate::clock;
 
-/// A body that will be stored, as far as it has come.
+/// A body being collected. It gives up when the body gets too long or memory runs out.
 pub(super) struct Recording<'a> {
     kept: &'a Kept,
-    /// [`None`] once it has become too long.
+    /// [`None`] after giving up.
     bytes: Option<Vec<u8>>,
     longest: u64,
 }
 
-/// Memory of all bodies that are being recorded: as much as the cache may take.
+/// Memory for all bodies being collected: as much again as the cache may take.
 #[derive(Debug)]
 pub(super) struct Recorded {
     most: u64,
@@ -28,11 +28,11 @@ pub(super) struct Recorded {
 #[derive(Debug, Default)]
 struct Taken {
     all: u64,
-    /// For bodies that have not come yet, by who asked for them.
+    /// Reserved for bodies still to come, by client.
     ahead: BTreeMap<IpAddr, u64>,
 }
 
-/// Memory for a whole body, which has still to come.
+/// Reserved memory for a whole body. Dropping it releases the memory.
 pub(super) struct Room {
     kept: Arc<Kept>,
     client: IpAddr,
@@ -62,8 +62,8 @@ impl Recorded {
 }
 
 impl Room {
-    /// Room for a body of `length` bytes. A client gets no more than half of what there is: its server may
-    /// promise a body that never comes.
+    /// Reserves memory for a body of `length` bytes. A client gets half of the total at most: its
+    /// server may announce a body that never comes.
     pub(super) fn new(kept: &Arc<Kept>, client: IpAddr, length: u64) -> Option<Self> {
         let recorded = &kept.recorded;
         let longest = kept.lock().store().longest();
@@ -96,7 +96,6 @@ impl<'a> Recording<'a> {
         Self { kept, bytes: Some(Vec::new()), longest }
     }
 
-    /// Adds what has come.
     pub(super) fn add(&mut self, more: &[u8]) {
         let Some(bytes) = &mut self.bytes else { return };
         let length = (bytes.len() + more.len()) as u64;
@@ -111,7 +110,7 @@ impl<'a> Recording<'a> {
         self.kept.recorded.release(length);
     }
 
-    /// Stores it: it is whole.
+    /// Stores the body, which is complete.
     pub(super) fn store(mut self, asked: &Asked, reply: &ResponseHead) {
         let Some(bytes) = &self.bytes else { return };
         let (body, length) = (bytes.as_slice().into(), bytes.len() as u64);

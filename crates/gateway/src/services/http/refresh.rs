@@ -1,4 +1,4 @@
-//! Validates what has been used although it had expired (RFC 5861 §3). No client waits.
+//! Validates stale responses after they were used (RFC 5861 §3), in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::upstream::Upstream;
 use super::wire::{As, Broken, Inlet, Wire, pass};
 use crate::clock;
 
-/// How long a server may take.
+/// Time limit of a background validation.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Sends a request for the cache's sake, and deals with the answer.
+/// Sends a validation request, and hands the response to the cache.
 pub(super) async fn refresh(
     shared: Arc<Shared>,
     (open, server): (Open<Destination>, Option<Server>),
@@ -48,14 +48,14 @@ async fn exchange(
     Ok(())
 }
 
-/// Asks a server, and deals with the answer.
+/// Sends a request to a server, and hands the response to the cache.
 pub(super) async fn validate(
     kept: &Kept,
     (wire, inlet): (Wire<'_>, &mut Inlet),
     head: &RequestHead,
     asked: &Asked,
 ) -> Result<(), ResetReason> {
-    // Nothing follows on this connection.
+    // The connection is closed afterwards.
     wire.write(&sent_on(head, Framing::None, false)).await?;
     let reply = read_reply(wire, inlet, None).await?;
     let Reply::Head(reply, length) = reply else { return Err(ResetReason::Reset) };

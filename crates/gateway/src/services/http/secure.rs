@@ -1,4 +1,4 @@
-//! TLS over a socket or a stream of the hop, read and written like these.
+//! TLS over a socket or a stream of the hop, with the same interface as these.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,9 +19,8 @@ use crate::hop::Stream;
 use crate::relay::{dial, scratch};
 use slacp::client_network;
 
-/// What is under TLS.
 pub(super) enum Under {
-    /// A socket, of which this has been read already.
+    /// A socket, and bytes that have been read from it already.
     Socket(TcpStream, Vec<u8>),
     Stream(Stream),
 }
@@ -32,11 +31,11 @@ impl Under {
     }
 }
 
-/// TLS. Reading and writing may alternate in one task.
+/// A TLS connection. One task may alternate between reading and writing.
 pub(super) struct Secure(Mutex<TlsStream<Early<Under>>>);
 
 impl Secure {
-    /// The server's side.
+    /// Accepts TLS as a server.
     pub(super) async fn accept(
         acceptor: &TlsAcceptor,
         client: IpAddr,
@@ -46,7 +45,7 @@ impl Secure {
         Ok(Self(Mutex::new(TlsStream::Server(stream))))
     }
 
-    /// The client's side, of a server that must prove that it is `name`.
+    /// Connects TLS as a client, to a server that must authenticate itself as `name`.
     pub(super) async fn connect(
         connector: &TlsConnector,
         name: ServerName<'static>,
@@ -60,8 +59,8 @@ impl Secure {
         self.0.lock().expect("nobody panics while holding the connection")
     }
 
-    /// Appends what has arrived; returns how much, and 0 at the end. Cancel-safe. An end that TLS does not
-    /// know of is an error: the rest may have been cut off.
+    /// Appends received bytes and returns their number, 0 at the end. Cancel-safe. An end without
+    /// TLS's `close_notify` is an error: the rest may have been cut off.
     pub(super) async fn read(&self, to: &mut Vec<u8>) -> Result<usize, ResetReason> {
         let read = poll_fn(|context| {
             scratch::with(|buffer| {
@@ -74,24 +73,25 @@ impl Secure {
         read.await.map_err(|error| dial::reason(&error))
     }
 
-    /// Writes something, and returns how much of it. It may wait for [`Self::flush`]. Cancel-safe.
+    /// Writes some bytes and returns their number. They may be held back until [`Self::flush`].
+    /// Cancel-safe.
     pub(super) async fn write_some(&self, data: &[u8]) -> Result<usize, ResetReason> {
         let written = poll_fn(|context| Pin::new(&mut *self.lock()).poll_write(context, data));
         written.await.map_err(|error| dial::reason(&error))
     }
 
-    /// Sends what was written. Cancel-safe.
+    /// Sends the written bytes. Cancel-safe.
     pub(super) async fn flush(&self) -> Result<(), ResetReason> {
         let flushed = poll_fn(|context| Pin::new(&mut *self.lock()).poll_flush(context));
         flushed.await.map_err(|error| dial::reason(&error))
     }
 
-    /// Whether this is over a stream of the hop.
+    /// Returns `true` for TLS over a stream of the hop.
     pub(super) fn crosses_hop(&self) -> bool {
         matches!(self.lock().get_ref().0.under(), Some(Under::Stream(_)))
     }
 
-    /// The other end's address, if this is over a socket.
+    /// The peer's address, for TLS over a socket.
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         match self.lock().get_ref().0.under()? {
             Under::Socket(socket, _) => socket.peer_addr().ok(),
@@ -99,13 +99,13 @@ impl Secure {
         }
     }
 
-    /// Whether nothing has come over a socket since the last that was read, not even the end. What has come
-    /// is lost.
+    /// Returns `true` for TLS over a socket on which nothing has arrived since the last byte that
+    /// was read, not even the end. Consumes a byte if there is one.
     pub(super) fn is_silent(&self) -> bool {
         let stream = self.lock();
         let (early, tls) = stream.get_ref();
         match early.untouched() {
-            // TLS wants to read if it holds nothing that was not read, and no end.
+            // rustls wants to read exactly if it holds neither unread plaintext nor the end.
             Some(Under::Socket(socket, first)) => {
                 first.is_empty() && tls.wants_read() && is_silent(socket)
             }
@@ -113,7 +113,7 @@ impl Secure {
         }
     }
 
-    /// Ends what is sent.
+    /// Ends the sending direction.
     pub(super) async fn finish(&self) -> Result<(), ResetReason> {
         let finished = poll_fn(|context| Pin::new(&mut *self.lock()).poll_shutdown(context));
         finished.await.map_err(|error| dial::reason(&error))
@@ -121,7 +121,7 @@ impl Secure {
 }
 
 fn failed(reason: ResetReason) -> io::Error {
-    // Those that `dial::reason` reads as they were.
+    // The error codes that `dial::reason` maps back to the same reasons.
     io::Error::from_raw_os_error(match reason {
         ResetReason::Refused => libc::ECONNREFUSED,
         ResetReason::TimedOut => libc::ETIMEDOUT,
@@ -173,6 +173,7 @@ impl AsyncWrite for Under {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Neither sockets nor streams hold written bytes back.
         Poll::Ready(Ok(()))
     }
 

@@ -1,4 +1,4 @@
-//! Both sides of `[http]` as services.
+//! `[http]` as services: the hub's exchanges and the terminal's cache.
 
 use std::time::Duration;
 
@@ -52,7 +52,8 @@ impl Service for Http {
                 let arriving = Arriving::new(role.counters.clone(), open.source.ip());
                 let shared = self.shared();
                 role.relays.spawn(async move {
-                    // What follows enters it in the register, without waiting for anything.
+                    // `serve` registers the connection before its first await, so it is counted
+                    // throughout.
                     drop(arriving);
                     serve(shared, socket, open.into()).await;
                 });

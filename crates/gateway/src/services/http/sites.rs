@@ -1,5 +1,5 @@
-//! Sites whose owners have given a certificate: the terminal ends their clients' TLS, and speaks TLS to the
-//! server anew, or has the hub do so. Both verify that the server is who it should be.
+//! Sites whose owners have given a certificate. The terminal terminates their clients' TLS, and
+//! connects to the server by TLS of its own or has the hub do so. Both authenticate the server.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,23 +21,22 @@ use crate::hop::tls;
 use crate::occasions::Occasions;
 use crate::relay::dial;
 
-/// The longest ClientHello that is read, in bytes: in practice none is longer than a few thousand.
+/// Size limit of a ClientHello in bytes: real ones take a few thousand at most.
 const LONGEST_HELLO: usize = 16 << 10;
-/// How long a handshake may take.
+/// Time limit of a TLS handshake.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
-/// The only protocol within TLS that is read.
+/// The only ALPN protocol that is offered.
 const PROTOCOL: &[u8] = b"http/1.1";
 
-/// A terminal's sites.
 pub(super) struct Sites {
     ports: Vec<u16>,
     by_host: BTreeMap<String, TlsAcceptor>,
-    /// To their servers; none without sites.
+    /// Authenticates the sites' servers; [`None`] without sites.
     connector: Option<TlsConnector>,
     distrusted: Arc<Mutex<Occasions>>,
 }
 
-/// The site that a client has asked for.
+/// The site that a ClientHello names.
 #[derive(Clone)]
 pub(super) struct Site {
     /// In lower case.
@@ -46,28 +45,28 @@ pub(super) struct Site {
     pub(super) server: Server,
 }
 
-/// A server that must prove who it is.
+/// A server that must authenticate itself by TLS.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) name: ServerName<'static>,
     pub(super) connector: TlsConnector,
-    /// When the log said last of each server that it could not be verified.
+    /// Time of the last log message about each untrusted server.
     pub(super) distrusted: Arc<Mutex<Occasions>>,
 }
 
-/// A ClientHello that comes in any number of pieces and records. No byte is read twice, however small the pieces
-/// are.
+/// Reader of a ClientHello that arrives in any number of pieces and records. It reads no byte
+/// twice, however small the pieces are.
 #[derive(Default)]
 pub(super) struct Hello {
     acceptor: Acceptor,
-    /// Bytes read.
     length: usize,
 }
 
 impl Hello {
-    /// The whole of it, if it has come.
+    /// Looks at each byte of `first` once, and returns the ClientHello when it is complete.
     fn read(&mut self, first: &[u8]) -> io::Result<Option<Accepted>> {
         let mut rest = &first[self.length..];
+        // For the test that each byte is read once.
         cost::count(rest.len());
         self.length = first.len();
         loop {
@@ -80,18 +79,18 @@ impl Hello {
     }
 }
 
-/// What the first bytes of a connection are.
+/// Classification of a connection's first bytes.
 pub(super) enum Met {
-    /// More are needed.
+    /// More bytes are needed.
     Incomplete,
     Site(Box<Site>),
-    /// Another site's, another protocol within TLS, or no TLS.
+    /// Another site, another protocol within TLS, or no TLS.
     Other,
 }
 
 impl Sites {
     /// # Errors
-    /// What is wrong with a file, and with which.
+    /// A message that names the file.
     pub(super) fn load(config: &HttpConfig) -> Result<Self, String> {
         let mut by_host = BTreeMap::new();
         for SiteConfig { hosts, files } in &config.sites {
@@ -107,7 +106,8 @@ impl Sites {
         !self.by_host.is_empty() && self.ports.contains(&port)
     }
 
-    /// Looks at all that has come of a connection, which `hello` has perhaps seen a part of.
+    /// Classifies a connection by all its bytes so far; `hello` carries the progress from call to
+    /// call.
     pub(super) fn meet(&self, hello: &mut Hello, first: &[u8]) -> Met {
         let accepted = match hello.read(first) {
             Ok(Some(accepted)) => accepted,
@@ -115,8 +115,10 @@ impl Sites {
             Ok(None) | Err(_) => return Met::Other,
         };
         let hello = accepted.client_hello();
+        // Names are compared without regard to case (RFC 4343); the configured ones are in lower
+        // case.
         let host = hello.server_name().unwrap_or_default().to_ascii_lowercase();
-        // A client that takes another protocol only is left to its server.
+        // A client that offers other protocols only gets its connection relayed to the server.
         let speaks = hello.alpn().is_none_or(|mut offered| offered.any(|it| it == PROTOCOL));
         self.site(host).filter(|_| speaks).map_or(Met::Other, |site| Met::Site(Box::new(site)))
     }
@@ -130,16 +132,16 @@ impl Sites {
     }
 }
 
-/// Verifies servers by the authorities in a file, or by the system's.
+/// A connector that authenticates servers by the authorities in a file, or by the system's.
 ///
 /// # Errors
-/// What is wrong with the file, or that there is none.
+/// A message if the file, or the system's store, cannot be used.
 pub(super) fn connector(authorities: Option<&Path>) -> Result<TlsConnector, String> {
     tls::verifying(authorities, None, &[PROTOCOL])
 }
 
 impl Server {
-    /// Opens TLS over a connection.
+    /// Connects TLS to this server over a transport.
     pub(super) async fn over(&self, under: Under) -> Result<Secure, ResetReason> {
         let connected = Secure::connect(&self.connector, self.name.clone(), under);
         match timeout(HANDSHAKE, connected).await {
@@ -152,13 +154,14 @@ impl Server {
         }
     }
 
-    /// Logs why there is no TLS: a server that cannot be verified is one that no client reaches.
+    /// Logs a failed handshake, at level warn if the server is untrusted: then none of its clients'
+    /// requests succeed.
     fn tell(&self, error: &io::Error) {
         let name = self.name.to_str();
         let mut distrusted = self.distrusted.lock().expect("nobody panics while holding the list");
         if is_distrust(error) && distrusted.is_due(clock::now(), &name) {
             tracing::warn!(
-                "the certificate of the server {name} does not verify, so its clients' requests fail: {error}"
+                "cannot verify the certificate of {name}, its clients' requests fail: {error}"
             );
         } else {
             tracing::debug!("TLS with {name} failed: {error}");
@@ -166,7 +169,7 @@ impl Server {
     }
 }
 
-/// Whether the server's certificate is not that of a server to trust.
+/// Returns `true` if the handshake failed because of the server's certificate.
 fn is_distrust(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(inner, Some(rustls::Error::InvalidCertificate(_)))

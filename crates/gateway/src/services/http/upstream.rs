@@ -1,4 +1,4 @@
-//! Ways to a server: a stream of the hop, or a connection of our own without it.
+//! Connections to a server: a stream of the hop, or a direct connection without it.
 
 use slacp::{Destination, Host, Open, ResetReason, SessionId, client_network};
 use tokio::net::TcpStream;
@@ -14,12 +14,12 @@ use crate::relay::route::Route;
 use crate::relay::route::Upstreams;
 use crate::socket_options;
 
-/// Where a request goes.
+/// The transport to a server.
 pub(super) enum End {
     Stream(Stream),
     Socket(TcpStream),
     Secure(Box<Secure>),
-    /// The hub, for one request.
+    /// An exchange: the hub fetches one response.
     Fetch(Stream),
 }
 
@@ -32,7 +32,7 @@ impl End {
         }
     }
 
-    /// Whether what it carries crosses the hop.
+    /// Returns `true` if the bytes cross the hop.
     pub(super) fn crosses_hop(&self) -> bool {
         match self {
             Self::Stream(_) | Self::Fetch(_) => true,
@@ -42,15 +42,15 @@ impl End {
     }
 }
 
-/// A way to the server of one client's connection, which carries nothing of others.
+/// The upstream connection of one client's connection, never shared with other clients.
 pub(super) struct Upstream {
     pub(super) end: End,
     pub(super) inlet: Inlet,
-    /// Whether it has carried an exchange already.
+    /// Set once it has carried an exchange.
     pub(super) used: bool,
 }
 
-/// The session that would carry a connection.
+/// The session that would carry a connection; [`None`] if it goes without the hop.
 pub(super) fn session(
     upstreams: &Upstreams,
     route: Route,
@@ -61,10 +61,12 @@ pub(super) fn session(
 }
 
 impl Upstream {
-    /// Opens one: over the hop if there is a session, otherwise straight. A `server` must prove who it is.
+    /// Connects over the hop if there is a session, otherwise directly. A `server` must
+    /// authenticate itself by TLS.
     ///
     /// # Errors
-    /// Why it cannot be connected. That of a stream comes later, instead of an answer.
+    /// The reset reason of a direct connection or of TLS. A stream reports its failure later, in
+    /// place of a response.
     pub(super) async fn open(
         upstreams: &Upstreams,
         route: Route,
@@ -88,11 +90,11 @@ impl Upstream {
         Ok(Self { end, inlet: Inlet::default(), used: false })
     }
 
-    /// Has the hub fetch something, if it does that: the head of a request that may be repeated. [`None`]
-    /// if the hub is no help.
+    /// Has the hub fetch a response to a request that may be repeated, given as its encoded head.
+    /// [`None`] if there is no hub that does exchanges.
     ///
     /// # Errors
-    /// If the stream is reset.
+    /// The reset reason, if the stream is reset.
     pub(super) async fn fetch(
         upstreams: &Upstreams,
         route: Route,
@@ -118,19 +120,19 @@ impl Upstream {
         Ok(Some(Self { end, inlet: Inlet::default(), used: false }))
     }
 
-    /// Whether the hub is fetching something, which leaves nothing to be used again.
+    /// Returns `true` for an exchange at the hub, which cannot be used again.
     pub(super) fn is_fetch(&self) -> bool {
         matches!(self.end, End::Fetch(_))
     }
 
-    /// Ends it, as a client does that has heard everything.
+    /// Closes the connection as a client does after the last response.
     pub(super) async fn close(self) {
         let Self { end, mut inlet, .. } = self;
         let is_finished = matches!(end, End::Fetch(_));
         if !is_finished && end.wire().finish().await.is_err() {
             return;
         }
-        // Its end is waited for, or it would be reset.
+        // Dropping a stream before its end would reset it.
         let ended = async {
             while matches!(inlet.fill(end.wire()).await, Ok(true)) {
                 inlet.clear();
@@ -140,7 +142,6 @@ impl Upstream {
     }
 }
 
-/// Connects without the hop.
 async fn straight(
     upstreams: &Upstreams,
     open: &Open<Destination>,
@@ -158,6 +159,7 @@ async fn straight(
         match upstreams.dialer.connect(address, None, open.dscp).await {
             Ok(socket) => {
                 upstreams.counters.straight.increment();
+                // Fails if the server has reset the connection; reading will notice.
                 let _ = socket_options::prepare(&socket, &upstreams.counters.keepalive);
                 return Ok(socket);
             }

@@ -1,4 +1,4 @@
-//! Sockets and streams, read and written alike, and what has been read of them but not used.
+//! A common interface of sockets, streams and TLS, and a buffer of what has been read from one.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,7 +28,7 @@ fn failed(error: &io::Error) -> ResetReason {
 }
 
 impl Wire<'_> {
-    /// Appends what has arrived; returns how much, and 0 at the end. Cancel-safe.
+    /// Appends received bytes and returns their number, 0 at the end. Cancel-safe.
     async fn read(self, to: &mut Vec<u8>) -> Result<usize, ResetReason> {
         match self {
             Self::Socket(socket) => loop {
@@ -58,7 +58,7 @@ impl Wire<'_> {
         }
     }
 
-    /// Writes everything.
+    /// Writes and flushes all of `data`.
     pub(super) async fn write(self, mut data: &[u8]) -> Result<(), ResetReason> {
         while !data.is_empty() {
             let taken = self.write_some(data).await?;
@@ -67,7 +67,7 @@ impl Wire<'_> {
         self.flush().await
     }
 
-    /// Writes something, and returns how much of it. Cancel-safe.
+    /// Writes some bytes and returns their number. Cancel-safe.
     async fn write_some(self, data: &[u8]) -> Result<usize, ResetReason> {
         match self {
             Self::Socket(socket) => loop {
@@ -82,7 +82,7 @@ impl Wire<'_> {
         }
     }
 
-    /// Sends what TLS still holds of what was written. Cancel-safe.
+    /// Sends the bytes that TLS still holds back. Cancel-safe.
     pub(super) async fn flush(self) -> Result<(), ResetReason> {
         match self {
             Self::Secure(secure) => secure.flush().await,
@@ -90,7 +90,7 @@ impl Wire<'_> {
         }
     }
 
-    /// Ends what is sent.
+    /// Ends the sending direction.
     pub(super) async fn finish(self) -> Result<(), ResetReason> {
         match self {
             Self::Socket(socket) => shut_down(socket).map_err(|error| failed(&error)),
@@ -100,18 +100,18 @@ impl Wire<'_> {
     }
 }
 
-/// What has been read and not used yet.
+/// Bytes that have been read and not consumed.
 #[derive(Default)]
 pub(super) struct Inlet {
     inbox: Inbox,
-    /// How far the next head has come.
+    /// Progress of searching for the end of the next head.
     progress: HeadProgress,
-    /// Whether the end has come.
+    /// Set at the peer's end of stream.
     pub(super) ended: bool,
 }
 
 impl Inlet {
-    /// Reads more. Returns whether there was any. Cancel-safe.
+    /// Reads more bytes. Returns `false` at the end. Cancel-safe.
     pub(super) async fn fill(&mut self, wire: Wire<'_>) -> Result<bool, ResetReason> {
         if !self.ended {
             self.ended = wire.read(self.inbox.room()).await? == 0;
@@ -119,7 +119,7 @@ impl Inlet {
         Ok(!self.ended)
     }
 
-    /// What has been read.
+    /// The bytes read and not consumed.
     pub(super) fn bytes(&self) -> &[u8] {
         self.inbox.unused()
     }
@@ -128,8 +128,10 @@ impl Inlet {
         self.inbox.is_empty()
     }
 
-    /// Parses a head at the beginning of what has been read, if it may be whole.
+    /// Parses a head at the beginning of the buffer, if it may be complete.
     pub(super) fn head<H>(&mut self, parse: impl FnOnce(&[u8]) -> Parsed<H>) -> Parsed<H> {
+        // A parser run at every read would cost quadratic time for a head that arrives byte by
+        // byte.
         let is_due = self.progress.is_due(self.inbox.unused()) || self.ended;
         if is_due { parse(self.inbox.unused()) } else { Parsed::Incomplete }
     }
@@ -139,24 +141,24 @@ impl Inlet {
         self.progress = HeadProgress::default();
     }
 
-    /// What has been read; nothing of it stays.
+    /// Takes all bytes out of the buffer.
     pub(super) fn take(&mut self) -> Vec<u8> {
         self.progress = HeadProgress::default();
         self.inbox.take()
     }
 
-    /// Drops what has been read.
+    /// Discards all bytes in the buffer.
     pub(super) fn clear(&mut self) {
         self.consume(self.bytes().len());
     }
 }
 
-/// Why a body did not come whole.
+/// The end that failed before a body was complete.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// Its source failed, or ended too soon.
+    /// The source failed, or sent an invalid body.
     From(ResetReason),
-    /// Who it was for failed.
+    /// The sink failed.
     To(ResetReason),
 }
 
@@ -166,20 +168,21 @@ impl From<BadChunk> for Broken {
     }
 }
 
-/// What a body is passed on as.
+/// Form in which a body is forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum As {
-    /// It came so.
+    /// As received, with its chunks.
     Itself,
-    /// Its content, without chunks.
+    /// Only its content, without chunks.
     Content,
-    /// Nothing.
+    /// Not at all: it is read for `content` only.
     Nothing,
 }
 
-/// Passes a body on. `content` gets what it contains, and `moved` how many bytes have been passed.
-/// Without a length it ends with its source: then the result is `false`. If it is cancelled, `inlet` and
-/// `body` are where the next byte to be written is, if it is passed on as it came.
+/// Forwards a body. `content` gets its content, `moved` the number of bytes passed. Returns `false`
+/// if the source ended before the body, or if the body has no length. If the future is dropped,
+/// `inlet` and `body` are at the next byte to be written, provided that the body is forwarded as
+/// received.
 pub(super) async fn pass(
     (from, inlet): (Wire<'_>, &mut Inlet),
     (to, form): (Wire<'_>, As),
@@ -193,6 +196,7 @@ pub(super) async fn pass(
             return Ok(false);
         }
         piece.clear();
+        // `body` advances only with what has been written: a cancelled call can be continued.
         let mut ahead = body.clone();
         let taken = ahead.take(inlet.bytes(), |bytes| {
             content(bytes);
@@ -215,8 +219,8 @@ pub(super) async fn pass(
     Ok(true)
 }
 
-/// Writes the next `left` bytes, which are of `body`. Each is consumed as soon as it is written: whatever
-/// becomes of the rest, none is written twice.
+/// Writes the next `left` bytes of `body`. Each is consumed as soon as it is written, so that none
+/// is written twice if the future is dropped.
 async fn send(
     inlet: &mut Inlet,
     mut left: usize,

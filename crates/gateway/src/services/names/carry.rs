@@ -1,5 +1,5 @@
-//! Connections that were accepted for names: to a host by its name, and to a server for a request
-//! that only it can answer. Over the hop if there is a session, otherwise straight.
+//! Carries connections that were accepted for names: to a host by its name, and to a DNS server for
+//! a request that only it can answer. Over the hop if there is a session, otherwise directly.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::relay::names::LOOKUPS_EACH;
 use crate::relay::route::{Route, Upstreams};
 use crate::services::http;
 
-/// Carries the connections of clients to names.
+/// Carries clients' connections to named hosts, and what that needs.
 pub(super) struct NameCarrier {
     pub(super) upstreams: Upstreams,
-    /// Answers requests of cleartext HTTP.
+    /// Serves requests of cleartext HTTP.
     pub(super) http: Option<Arc<http::Shared>>,
 }
 
-/// Carries a connection to an address that stands for `name`.
+/// Carries a connection to a pool address that stands for `name`.
 pub(super) async fn to_name(carrier: Arc<NameCarrier>, route: Route, it: Accepted, name: HostName) {
     let port = it.open.destination.port();
     let destination = Destination::Name(name, port);
@@ -33,7 +33,7 @@ pub(super) async fn to_name(carrier: Arc<NameCarrier>, route: Route, it: Accepte
     carry(carrier, route, (it.socket, Vec::new()), it.open.to(destination)).await;
 }
 
-/// Carries a connection on which `first` has been read.
+/// Carries a connection from which `first` has been read.
 pub(super) async fn carry(
     carrier: Arc<NameCarrier>,
     route: Route,
@@ -57,7 +57,7 @@ pub(super) async fn carry(
     }
 }
 
-/// Connects without the hop. A client that cannot be connected is reset.
+/// Connects without the hop. The client is reset if that fails.
 async fn straight(upstreams: &Upstreams, leg: Leg, first: &[u8], open: Open<Destination>) {
     let counters = &*upstreams.counters;
     let entry = Registered::straight(clock::now(), counters, open.clone());

@@ -1,4 +1,4 @@
-//! Drives a terminal's resolver: hands it questions and the time, and does what it wants.
+//! Drives a terminal's resolver: hands it questions and the time, and carries out its outputs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,17 +33,17 @@ use crate::services::{Service, Surroundings, http};
 use crate::slots::HeldSlot;
 use crate::socket_options::reset;
 
-/// Questions that may wait for the driver; more are lost, and asked again.
+/// Limit of questions waiting for the driver. Those beyond it are dropped, and clients repeat them.
 const MOST_INPUTS: usize = 1024;
 
-/// Where answers go.
+/// The client of a question, and where its answer goes.
 #[derive(Clone)]
 pub(super) enum Asker {
     Udp { door: Arc<UdpDoor>, client: SocketAddr, local: Option<IpAddr>, id: u16 },
     Tcp { connection: u64, id: u16, answers: mpsc::Sender<Vec<u8>> },
 }
 
-/// The same client with the same question.
+/// Equal for the same client with the same question ID, which repeats its question.
 impl PartialEq for Asker {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -65,14 +65,14 @@ impl Asker {
         match self {
             Self::Udp { door, client, local, .. } => door.answer(*client, *local, &message),
             Self::Tcp { answers, .. } => {
-                // A client that is gone, or does not read.
+                // Fails for a client that is gone or does not read; it may ask again.
                 let _ = answers.try_send(message);
             }
         }
     }
 }
 
-/// Takes questions in.
+/// Accepts questions for the driver.
 pub(super) struct Desk {
     inputs: mpsc::Sender<(Asker, Origin, Vec<u8>)>,
     connections: AtomicU64,
@@ -88,9 +88,10 @@ impl Desk {
     }
 
     pub(super) fn ask(&self, asker: Asker, origin: Origin, message: &[u8]) {
+        // A closed queue means that the gateway ends.
         if let Err(TrySendError::Full(_)) = self.inputs.try_send((asker, origin, message.to_vec()))
         {
-            tracing::debug!("too many questions wait: one of {} is lost", origin.client);
+            tracing::debug!("DNS queue full: dropped a question from {}", origin.client);
         }
     }
 }
@@ -101,12 +102,12 @@ fn lock(resolver: &Shared) -> MutexGuard<'_, Resolver<Asker>> {
     resolver.lock().expect("nobody panics while holding the resolver")
 }
 
-/// A running resolver. Dropping it ends everything.
+/// A running resolver. Dropping it closes all its sockets.
 pub(crate) struct Names {
     resolver: Shared,
     route: watch::Sender<Route>,
     task: AbortHandle,
-    /// The session with the hub that was in use last.
+    /// The hub session in use last, so that each is warned of once.
     uplink: Option<SessionId>,
 }
 
@@ -117,8 +118,8 @@ impl Drop for Names {
 }
 
 impl Names {
-    /// Starts to answer at `doors`. Connections to addresses that stand for names go to their
-    /// destinations by `upstreams`; `http` answers requests of cleartext HTTP.
+    /// Starts to answer at `doors`. Connections to pool addresses reach their destinations by
+    /// `upstreams`; `http` serves requests of cleartext HTTP.
     pub(crate) fn start(
         config: DnsConfig,
         doors: Doors,
@@ -150,7 +151,7 @@ impl Names {
 
     fn warn_once(&mut self, hop: &Hop, session: SessionId) {
         if self.uplink.replace(session) != Some(session) && !hop.peer_answers(session) {
-            tracing::warn!("the hub has no section [dns]: names are resolved without it");
+            tracing::warn!("the hub has no section [dns]: names are resolved without the hop");
         }
     }
 }
@@ -164,7 +165,7 @@ impl Service for Names {
         self.route.send_if_modified(|current| std::mem::replace(current, route) != route);
     }
 
-    /// While there is a session, even one whose hub cannot be reached, because then the cache may know.
+    /// While there is a session, even if its hub cannot be reached: the cache may have the answer.
     fn takes_questions(&self, role: &Surroundings<'_>) -> bool {
         role.hop.zip(role.uplink.session).is_some_and(|(hop, session)| hop.peer_answers(session))
     }
@@ -174,12 +175,10 @@ impl Service for Names {
     }
 }
 
-/// What has ended.
 enum Done {
     Reply(AskId, Option<Vec<u8>>),
-    /// A connection that came in.
     Arrived(Accepted),
-    /// A connection of a client at an address of ours.
+    /// A client's connection to one of our addresses.
     Listened(TcpStream, SocketAddr, Speech),
 }
 
@@ -190,17 +189,17 @@ struct Driver {
     route: watch::Receiver<Route>,
     config: Arc<DnsConfig>,
     servers: Arc<Servers>,
-    /// Our own addresses.
+    /// The addresses at which we answer.
     own: Vec<SocketAddr>,
     carrier: Arc<NameCarrier>,
-    /// Questions that others answer.
+    /// Questions being answered by the hub or by resolvers.
     tasks: JoinSet<Done>,
-    /// For clients' TCP connections with questions.
+    /// Slots of clients' TCP connections with questions.
     slots: QuestionSlots,
-    /// These connections, those of them that are carried, and the doors.
+    /// These connections, also those carried to their servers, and the tasks at the sockets.
     conversations: JoinSet<()>,
-    /// Connections to names. Like those that interception takes, they are limited by what the gateway
-    /// holds in all: then no more names get addresses of the pool ([`Route::by_name`]).
+    /// Connections to names. Like all intercepted connections they are limited by the gateway's
+    /// total: at the limit, new names get no pool addresses ([`Route::by_name`]).
     carried: JoinSet<()>,
 }
 
@@ -231,7 +230,7 @@ impl Driver {
         }
     }
 
-    /// Takes in what comes by the doors.
+    /// Starts the tasks that receive questions and connections.
     fn open(&mut self, doors: Doors, arrivals: &mpsc::Sender<Done>) {
         for door in doors.redirected {
             self.conversations.spawn(redirected(self.desk.clone(), door, self.own.clone()));
@@ -254,6 +253,7 @@ impl Driver {
     }
 
     fn handle_question(&self, now: Instant, asker: Asker, origin: Origin, message: &[u8]) {
+        // Connections to pool addresses come here only from clients that are intercepted.
         let by_name = origin.intercepted && {
             let Route { hub, by_name } = *self.route.borrow();
             by_name && hub.is_some_and(|hub| self.carrier.upstreams.hop.peer_resolves(hub))
@@ -281,11 +281,12 @@ impl Driver {
         }
     }
 
-    /// A redirected connection: to a resolver, or to an address that stands for a name.
+    /// Handles an intercepted connection: to a resolver, or to a pool address.
     fn handle_arrival(&mut self, now: Instant, accepted: Accepted) {
         let destination = accepted.open.destination;
         let name: Option<HostName> = lock(&self.resolver).name_of(now, destination.ip());
         let route = *self.route.borrow();
+        // Port 53 of a pool address is a port of the named host, not of a resolver.
         let is_question = destination.port() == PORT && !self.is_of_pool(destination.ip());
         let client = accepted.open.source.ip();
         if let Some(name) =
@@ -295,13 +296,14 @@ impl Driver {
             self.carried.spawn(carry::to_name(carrier, route, accepted, name));
         } else if is_question && let Some(slot) = self.slots.take(accepted.open.source.ip()) {
             let (desk, carrier) = (self.desk.clone(), self.carrier.clone());
+            // Our own address as the resolver would be a loop.
             let resolver = Some(destination).filter(|it| !self.is_own(*it));
             let origin = Origin { client: accepted.open.source, resolver, intercepted: true };
             self.slots.0.serve(&mut self.conversations, slot, |slot| {
                 answer_or_carry(desk, carrier, route, accepted, (origin, slot))
             });
         } else {
-            // An address that stands for nothing, or no longer; or the client has its share.
+            // A pool address without a name, or a client beyond its share.
             reset(accepted.socket);
         }
     }
@@ -324,7 +326,7 @@ impl Driver {
         is_own(&self.own, address)
     }
 
-    /// Does what the resolver wants.
+    /// Carries out the resolver's outputs.
     fn drain(&mut self) {
         loop {
             let Some(output) = lock(&self.resolver).poll_output() else { return };
@@ -336,6 +338,7 @@ impl Driver {
     }
 
     fn ask(&mut self, Ask { id, message, to, client }: Ask) {
+        // The mark keeps interception from redirecting our own questions.
         let (hop, mark) = (self.carrier.upstreams.hop.clone(), self.carrier.upstreams.dialer.mark);
         match (to, self.route.borrow().hub) {
             (Upstream::Hub, Some(session)) => {
@@ -343,7 +346,7 @@ impl Driver {
                     Done::Reply(id, exchange::ask(hop, session, (client, &message)).await)
                 });
             }
-            // The hub has gone just now: the resolver is about to be told, and will ask others.
+            // The hub is gone: the resolver gets to know it by the route, and asks others.
             (Upstream::Hub, None) => {}
             (Upstream::Straight(server), _) => {
                 let servers = server.map_or_else(|| self.servers.list(clock::now()), |it| vec![it]);
@@ -355,25 +358,26 @@ impl Driver {
     }
 }
 
-/// The answer of one of these resolvers, without the hop.
+/// Asks resolvers without the hop.
 async fn ask_straight(
     message: &[u8],
     servers: &[SocketAddr],
     mark: Option<u32>,
 ) -> Option<Vec<u8>> {
     match (Question::parse(message), servers) {
+        // Not a plain question, an update for instance: only its own server can answer.
         (Err(_), [server, ..]) => lookup::pass(message, *server, mark).await,
         _ => lookup::look_up(message, servers, mark).await,
     }
 }
 
-/// Whether an address is one of those at which we answer.
+/// Returns `true` for an address at which we answer.
 fn is_own(own: &[SocketAddr], address: SocketAddr) -> bool {
     let at = |it: &SocketAddr| it.port() == address.port() && it.ip() == address.ip();
     own.iter().any(at)
 }
 
-/// Takes in questions that clients have sent to any resolver.
+/// Receives redirected questions, which clients have sent to any resolver.
 async fn redirected(desk: Arc<Desk>, door: Arc<UdpDoor>, own: Vec<SocketAddr>) {
     take_in(&desk, &door, |client, local| {
         let resolver = local.map(|ip| SocketAddr::new(ip, PORT)).filter(|it| !is_own(&own, *it));
@@ -382,7 +386,7 @@ async fn redirected(desk: Arc<Desk>, door: Arc<UdpDoor>, own: Vec<SocketAddr>) {
     .await;
 }
 
-/// Takes in questions at an address of ours.
+/// Receives questions at one of our addresses.
 async fn listening(desk: Arc<Desk>, door: Arc<UdpDoor>, config: Arc<DnsConfig>) {
     take_in(&desk, &door, |client, _| {
         let origin = Origin { client, resolver: None, intercepted: false };
@@ -406,7 +410,7 @@ async fn take_in(
             }
         });
         if let Err(error) = taken.await {
-            return tracing::error!("no more questions over UDP at {}: {error}", door.address());
+            return tracing::error!("DNS socket {} failed, UDP disabled: {error}", door.address());
         }
     }
 }
@@ -444,14 +448,15 @@ async fn accept(
     }
 }
 
-/// Waits until descriptors are free again.
+/// Waits for file descriptors to become free.
 async fn pause(error: &std::io::Error) {
-    tracing::debug!("no questions over TCP for a while: {error}");
+    tracing::debug!("DNS over TCP paused: cannot accept: {error}");
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
 }
 
-/// Answers the questions on a redirected connection. One whose first message is for its server
-/// alone is carried there, as interception would do, and leaves its slot to others.
+/// Answers the questions on a redirected connection. If only the server that it was for can answer
+/// its first message, the connection is carried there like other intercepted ones, and gives its
+/// slot back.
 async fn answer_or_carry(
     desk: Arc<Desk>,
     carrier: Arc<NameCarrier>,

@@ -1,4 +1,4 @@
-//! Where questions come in, and connections to addresses that stand for names.
+//! The sockets at which a terminal's resolver gets questions and connections to pool addresses.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,20 +20,21 @@ const PRINTED_PORT: u16 = 5902;
 
 /// The sockets of a terminal's resolver.
 pub(crate) struct Doors {
-    /// At addresses of this machine.
+    /// At configured addresses of this machine, UDP and TCP.
     pub(super) listening: Vec<(Arc<UdpDoor>, TcpListener)>,
-    /// Within TLS.
+    /// For DNS over TLS and HTTPS.
     pub(super) secure: Vec<(TcpListener, Speech)>,
-    /// For what interception redirects.
+    /// For intercepted questions over UDP.
     pub(super) redirected: Vec<Arc<UdpDoor>>,
+    /// For intercepted connections.
     pub(super) listeners: Vec<Listener>,
 }
 
 impl Doors {
-    /// Opens the sockets that `config` asks for.
+    /// Opens the sockets that `config` requires.
     ///
     /// # Errors
-    /// If an address cannot be bound, or privileges are missing.
+    /// An address cannot be bound, or privileges are missing.
     pub(crate) async fn open(config: &DnsConfig) -> Result<Self, RunError> {
         let mut doors = Self {
             listening: Vec::new(),
@@ -57,10 +58,11 @@ impl Doors {
         Ok(doors)
     }
 
-    /// Opens the sockets for redirected questions of a version; without them, they pass.
+    /// Opens the sockets for intercepted traffic of an IP version. Without them questions pass
+    /// unredirected.
     fn redirect(&mut self, version: Version) {
         let passes = |what: &str, error: &io::Error| {
-            tracing::warn!("questions over {what} and {} pass: {error}", version.name());
+            tracing::warn!("DNS questions over {what} and {} pass: {error}", version.name());
         };
         match Listener::bind(version) {
             Ok(listener) => self.listeners.push(listener),
@@ -72,7 +74,7 @@ impl Doors {
         }
     }
 
-    /// Takes those prefixes out of the pool whose connections nobody would accept.
+    /// Removes pool prefixes of IP versions whose connections are not intercepted.
     pub(crate) fn restrict(&self, config: &mut DnsConfig) {
         let accepts = |version| self.listeners.iter().any(|listener| listener.port().0 == version);
         if let Some(pool) = &mut config.names.pool {
@@ -80,7 +82,7 @@ impl Doors {
         }
     }
 
-    /// What to redirect to them, if anything.
+    /// The rules that redirect questions and connections to these sockets, if any.
     pub(crate) fn rules(&self, config: &DnsConfig) -> Option<NameRules> {
         let connections = self.listeners.iter().map(Listener::port).collect();
         let questions = self.redirected.iter().map(|door| door.address()).collect();
@@ -93,7 +95,7 @@ impl Doors {
     }
 }
 
-/// The rules that a terminal with `config` would have, for display.
+/// The rules of a terminal with `config`, for display.
 pub(crate) fn printed_rules(config: &DnsConfig) -> Option<NameRules> {
     let versions = [Version::V4, Version::V6];
     let listeners = versions.map(|version| (version, PRINTED_PORT)).to_vec();
@@ -109,7 +111,8 @@ fn rules(
     asking: bool,
 ) -> Option<NameRules> {
     let pool = config.names.pool.as_ref().map_or(&[][..], |pool| &pool.prefixes);
-    // Those who ask here need to come in by interception only to get addresses of the pool.
+    // Clients of `listen` are intercepted only if they may get pool addresses, whose connections
+    // must come here.
     let here = config.listen.iter().filter(|it| it.port() == PORT && !pool.is_empty());
     let wanted = config.intercept || !pool.is_empty();
     wanted.then(|| NameRules {

@@ -1,5 +1,5 @@
-//! A DNS message each way on a stream of the hop (`docs/slacp.md`, Streams): its length in two bytes,
-//! then the message, then the end.
+//! One DNS message in each direction of a stream of the hop (`docs/slacp.md`, Streams): its length
+//! in two bytes, the message, and the stream's end.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -11,13 +11,13 @@ use tokio::time::timeout;
 use crate::clock;
 use crate::hop::{Hop, Stream};
 
-/// The longest message with its length.
+/// Length of the longest message with its prefix, in bytes.
 const LONGEST: usize = 2 + u16::MAX as usize;
-/// A little more than the resolver waits.
+/// Time limit of an exchange: a little longer than the resolver waits.
 const LIMIT: Duration = Duration::from_secs(12);
 
-/// The hub's answer to the question of a client; [`None`] if there is none. Other clients may have the
-/// same question; it counts as that of the first.
+/// Asks the hub; [`None`] without an answer. A question that several clients share counts as the
+/// first one's.
 pub(super) async fn ask(
     hop: Hop,
     session: SessionId,
@@ -33,17 +33,17 @@ pub(super) async fn ask(
     match asked.await {
         Ok(Ok(reply)) => Some(reply),
         Ok(Err(reason)) => {
-            tracing::debug!("the hub does not answer a question: {reason:?}");
+            tracing::debug!("the hub refused a DNS question: {reason:?}");
             None
         }
         Err(_) => None,
     }
 }
 
-/// Reads a message to the end of the stream.
+/// Reads one message and the end of the stream.
 ///
 /// # Errors
-/// If the stream is reset, or holds anything else.
+/// The reset reason; [`ResetReason::Prohibited`] if the stream holds anything else.
 pub(super) async fn read(stream: &Stream) -> Result<Vec<u8>, ResetReason> {
     let (mut said, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
@@ -52,6 +52,7 @@ pub(super) async fn read(stream: &Stream) -> Result<Vec<u8>, ResetReason> {
             Read::End => break,
             Read::Blocked => {}
         }
+        // The other side may send without end.
         if said.len() > LONGEST {
             return Err(ResetReason::Prohibited);
         }
@@ -64,10 +65,10 @@ pub(super) async fn read(stream: &Stream) -> Result<Vec<u8>, ResetReason> {
     }
 }
 
-/// Writes a message, and ends our direction.
+/// Writes one message, and ends the stream's sending direction.
 ///
 /// # Errors
-/// If the stream is reset.
+/// The reset reason.
 pub(super) async fn write(stream: &Stream, message: &[u8]) -> Result<(), ResetReason> {
     let Ok(length) = u16::try_from(message.len()) else { return Err(ResetReason::Prohibited) };
     let whole = [&length.to_be_bytes(), message].concat();

@@ -21,18 +21,19 @@ use super::desk::{Asker, Desk};
 use super::tcp::{IDLE, Origin};
 use crate::handshake::Early;
 
-/// What a client of HTTP/2 offers within TLS.
+/// ALPN name of HTTP/2.
 pub(super) const HTTP2: &[u8] = b"h2";
-/// Requests of one connection at once; more wait.
+/// Limit of concurrent requests of a connection. More wait.
 const MOST_REQUESTS: u32 = 64;
-/// The longest head of a request, in bytes: with a question in the target and the fields of a browser.
+/// Size limit of a request's head, in bytes: a question in the target, and a browser's header
+/// fields.
 const LONGEST_HEAD: usize = 16 << 10;
-/// How long a request may take, with its question.
+/// Time limit of a request with its answer.
 const PATIENCE: Duration = Duration::from_secs(12);
 
 type Answer = Response<Full<Bytes>>;
 
-/// Answers requests until the client closes the connection, or is idle.
+/// Serves requests until the client closes the connection, or is idle.
 pub(super) async fn serve(desk: Arc<Desk>, stream: TlsStream<Early<TcpStream>>, origin: Origin) {
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
     let (active, busy) = watch::channel(0_usize);
@@ -59,14 +60,14 @@ pub(super) async fn serve(desk: Arc<Desk>, stream: TlsStream<Early<TcpStream>>, 
     tokio::select! {
         ended = connection => {
             if let Err(error) = ended {
-                tracing::debug!("questions over HTTPS from {} end: {error}", origin.client);
+                tracing::debug!("DNS over HTTPS connection of {} failed: {error}", origin.client);
             }
         }
         () = idle(busy) => {}
     }
 }
 
-/// A request that is being answered.
+/// Counts a request as active until dropped.
 struct Busy(watch::Sender<usize>);
 
 impl Busy {
@@ -82,9 +83,10 @@ impl Drop for Busy {
     }
 }
 
-/// Ends when no request has been there for as long as a connection may be idle.
+/// Resolves when the connection has been idle for too long.
 async fn idle(mut busy: watch::Receiver<usize>) {
     loop {
+        // An active request ends within its own limit, after which the count changes.
         let wait = if *busy.borrow_and_update() == 0 { IDLE } else { PATIENCE + IDLE };
         if timeout(wait, busy.changed()).await.is_err() {
             return;
@@ -105,7 +107,7 @@ async fn answer(desk: &Desk, request: Request<Incoming>, origin: Origin) -> Answ
     }
 }
 
-/// The answer to the question of a request; [`None`] if there is none.
+/// Answers the question of a request; [`None`] if there is no answer.
 async fn ask(
     desk: &Desk,
     request: Request<Incoming>,
@@ -123,12 +125,15 @@ async fn ask(
     };
     let (sender, mut answers) = mpsc::channel(1);
     let id = message.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+    // Clients should use the ID 0 in all requests (RFC 8484 §4.1): the connection's number tells
+    // them apart.
     let asker = Asker::Tcp { connection: desk.next_connection(), id, answers: sender };
     desk.ask(asker, origin, &message);
     Ok(answers.recv().await)
 }
 
 fn respond(answer: Vec<u8>) -> Answer {
+    // As long as the shortest of its records lives (RFC 8484 §5.1).
     let age = format!("max-age={}", doh::freshness(&answer));
     let mut response = Response::new(Full::from(answer));
     let fields = response.headers_mut();

@@ -1,4 +1,4 @@
-//! Answers terminals' questions at the hub.
+//! Answers terminals' DNS questions at the hub.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use crate::hop::Stream;
 use crate::operate::RoleStatus;
 use crate::relay::turns::Turns;
 
-/// Questions asked at once for all terminals: each takes a socket.
+/// Limit of questions being asked, for all terminals: each takes a socket.
 const MOST_QUESTIONS: usize = 512;
-/// How long a terminal may take to send a question, once its stream is there.
+/// Time for a terminal to send its question after opening the stream.
 const QUESTION_LIMIT: Duration = Duration::from_secs(10);
 
-/// Lookups for streams to names at once, for all terminals: each takes two sockets.
+/// Limit of name lookups for streams, for all terminals: each takes two sockets.
 const MOST_LOOKUPS: usize = 128;
 
-/// A hub's resolvers, shared fairly among its terminals and their clients. Questions and the names of
-/// streams have turns of their own: questions that nobody answers hold up no connection.
+/// A hub's resolver, shared fairly among terminals and their clients. Questions and the names of
+/// streams have queues of their own, so that unanswered questions delay no connection.
 #[derive(Clone)]
 pub(crate) struct HubResolver {
     servers: Arc<Servers>,
     questions: Turns<PublicKey>,
     lookups: Turns<PublicKey>,
-    /// Questions at once of one terminal and of one of its clients.
+    /// Limits of concurrent questions per terminal and per client.
     share: SlotShare,
     counters: Arc<Counters>,
 }
@@ -50,13 +50,13 @@ impl HubResolver {
         Self { servers, questions, lookups, share, counters }
     }
 
-    /// The addresses of a host, by the configured resolvers: what a terminal's clients hear of a name is
-    /// then also where its connections lead. IPv4 comes first, which a hub is most likely to have.
-    /// [`None`] without configured resolvers: the machine's own know more than the DNS.
+    /// Resolves a host by the configured resolvers, so that a name's addresses are the same for
+    /// connections as in answers to clients. IPv4 comes first, which a hub is most likely to have.
+    /// [`None`] without configured resolvers: the machine's own also knows names outside the DNS.
     ///
     /// # Errors
-    /// [`ResetReason::Unreachable`] if there are none; [`ResetReason::Limit`] if too many of the
-    /// client's lookups wait.
+    /// [`ResetReason::Unreachable`] without an address; [`ResetReason::Limit`] if the client has
+    /// too many lookups waiting.
     pub(crate) async fn addresses(
         &self,
         (asker, share): ((PublicKey, IpAddr), SlotShare),
@@ -79,7 +79,7 @@ impl HubResolver {
         Some(if addresses.is_empty() { Err(ResetReason::Unreachable) } else { Ok(addresses) })
     }
 
-    /// Answers the question of a terminal's client that a stream carries.
+    /// Answers the question on a stream of a terminal's client.
     async fn answer_question(self, asker: (PublicKey, IpAddr), stream: Stream) {
         self.counters.questions.increment();
         let answered = tokio::select! {

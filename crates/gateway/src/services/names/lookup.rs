@@ -1,4 +1,4 @@
-//! Puts questions to resolvers, as [`Lookup`] says.
+//! Asks resolvers, in the steps of a [`Lookup`].
 
 use std::future::Future;
 use std::io;
@@ -16,13 +16,13 @@ use crate::clock;
 use crate::config::keys::random_bytes;
 use crate::relay::dial::{self, Caller};
 
-/// How long a server may take to answer a request that passes through.
+/// Time limit for a request that is forwarded unchanged.
 const PASSING_LIMIT: Duration = Duration::from_secs(5);
-/// The longest datagram.
+/// Size of the longest datagram, in bytes.
 const LONGEST: usize = 65_535;
 
-/// The answer to the question in `message`, by any of `servers`; [`None`] if there is none. Packets bear
-/// `mark`.
+/// Returns the answer of one of `servers` to the question in `message`; [`None`] without one.
+/// Packets bear the firewall mark `mark`.
 pub(super) async fn look_up(
     message: &[u8],
     servers: &[SocketAddr],
@@ -41,7 +41,7 @@ pub(super) async fn look_up(
                 match in_time(&mut lookup, reply).await {
                     Some(Ok(reply)) => {
                         lookup.handle_message(clock::now(), &reply);
-                        // A reply to something else: nothing more comes on this connection.
+                        // A reply to another question: on this connection nothing else will come.
                         lookup = or_failed(lookup);
                     }
                     Some(Err(_)) => lookup.handle_failure(clock::now()),
@@ -55,13 +55,13 @@ pub(super) async fn look_up(
     None
 }
 
-/// Random identifiers, one for each attempt.
+/// Draws random message IDs, one for each attempt (RFC 5452 §9.2).
 fn identifiers() -> Option<[u16; ATTEMPTS]> {
     let bytes = random_bytes().ok()?;
     Some(std::array::from_fn(|it| u16::from_be_bytes([bytes[2 * it], bytes[2 * it + 1]])))
 }
 
-/// A lookup that has a step, or fails.
+/// Fails a lookup that would wait for more.
 fn or_failed(mut lookup: Lookup) -> Lookup {
     if !lookup.has_step() {
         lookup.handle_failure(clock::now());
@@ -69,7 +69,8 @@ fn or_failed(mut lookup: Lookup) -> Lookup {
     lookup
 }
 
-/// Sends a datagram from a new port, and hands over what comes back until there is another step.
+/// Asks over UDP from a new port (RFC 5452 §9.2), and hands replies to the lookup until it has
+/// another step.
 async fn over_udp(lookup: &mut Lookup, server: SocketAddr, message: &[u8], mark: Option<u32>) {
     let Ok(socket) = sent(server, message, mark).await else {
         return lookup.handle_failure(clock::now());
@@ -84,7 +85,7 @@ async fn over_udp(lookup: &mut Lookup, server: SocketAddr, message: &[u8], mark:
     }
 }
 
-/// The result of `work`; [`None`] if the lookup's timer comes first, which is told.
+/// Runs `work` up to the lookup's timer, which is handled; [`None`] in this case.
 async fn in_time<T>(lookup: &mut Lookup, work: impl Future<Output = T>) -> Option<T> {
     let until = lookup.poll_timeout().map(|(until, _)| until);
     tokio::select! {
@@ -96,7 +97,8 @@ async fn in_time<T>(lookup: &mut Lookup, work: impl Future<Output = T>) -> Optio
     }
 }
 
-/// A socket that has sent this to the server, and hears only from it.
+/// Sends a datagram, and returns its socket. It is connected, so that the kernel drops packets of
+/// other senders.
 async fn sent(server: SocketAddr, message: &[u8], mark: Option<u32>) -> io::Result<UdpSocket> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -121,13 +123,14 @@ async fn over_tcp(server: SocketAddr, message: &[u8], mark: Option<u32>) -> io::
     Ok(reply)
 }
 
-/// The answer of the server that a request is meant for, to the request as it is.
+/// Forwards a request unchanged to the server that it is meant for, and returns the reply.
 pub(super) async fn pass(message: &[u8], server: SocketAddr, mark: Option<u32>) -> Option<Vec<u8>> {
     let passed = timeout(PASSING_LIMIT, async {
         let socket = sent(server, message, mark).await.ok()?;
         let mut reply = vec![0; LONGEST];
         loop {
             let length = socket.recv(&mut reply).await.ok()?;
+            // Only the ID can be compared: this kind of message is not parsed.
             if reply[..length].first_chunk::<2>() == message.first_chunk::<2>() {
                 return Some(reply[..length].to_vec());
             }

@@ -1,8 +1,9 @@
-//! Names: a terminal answers its clients' questions ([`Names`]), a hub its terminals' ([`hub`]).
+//! DNS: a terminal answers its clients' questions ([`Names`]), a hub its terminals' ([`hub`]).
 //!
-//! [`names`] decides; here are the sockets. Questions come in by [`udp`] and [`tcp`], at addresses
-//! of this machine or redirected by interception, and within TLS by [`secure`] and [`https`]. Those for the hub cross the hop on a stream each
-//! ([`exchange`]); others are put to resolvers by [`lookup`].
+//! The crate [`names`] decides; this module has the sockets. Questions arrive by [`udp`] and
+//! [`tcp`], at addresses of this machine or redirected by interception, and within TLS by
+//! [`secure`] and [`https`]. Those for the hub cross the hop on a stream each ([`exchange`]);
+//! others go to resolvers by [`lookup`].
 
 pub(crate) mod carry;
 mod desk;

@@ -1,4 +1,4 @@
-//! Slots for clients' connections with questions: the number is limited, and each client's share.
+//! Connection slots for DNS over TCP, TLS and HTTPS: limited in total and per client.
 
 use std::net::IpAddr;
 
@@ -7,13 +7,13 @@ use slacp::client_network;
 use crate::clock;
 use crate::slots::{HeldSlot, Slots};
 
-/// TCP connections of clients at once, also within TLS.
+/// Limit of clients' connections, also within TLS.
 pub(super) const MOST_CONNECTIONS: usize = 1024;
-/// The share of them that one client may have: an eighth.
+/// A client's share of them.
 const SHARE: usize = MOST_CONNECTIONS / 8;
 
-/// The slots of a resolver. All connections count as idle: a client whose connection gives way asks
-/// again.
+/// The slots of a resolver. All connections count as idle, so any may be closed for a new one: its
+/// client asks again.
 #[derive(Debug, Clone)]
 pub(super) struct QuestionSlots(pub(super) Slots<IpAddr>);
 
@@ -24,7 +24,7 @@ impl Default for QuestionSlots {
 }
 
 impl QuestionSlots {
-    /// Takes a slot for a client at this address.
+    /// Takes a slot for a client at this address; [`None`] if no connection can give way.
     pub(super) fn take(&self, client: IpAddr) -> Option<HeldSlot<IpAddr>> {
         self.0.take(clock::now(), client_network(client))
     }

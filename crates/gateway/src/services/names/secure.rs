@@ -1,4 +1,4 @@
-//! Questions within TLS: DNS over TLS (RFC 7858), and over HTTPS ([`https`]).
+//! DNS over TLS (RFC 7858), and the way to DNS over HTTPS ([`https`]).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::hop::tls;
 use crate::presence;
 use slacp::client_network;
 
-/// How long a handshake may take.
+/// Time limit of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// What clients may offer within TLS (ALPN): those of DNS over TLS need not offer anything.
+/// ALPN protocols that are accepted. Clients of DNS over TLS need not offer any.
 const DOT: &[&[u8]] = &[b"dot"];
 const DOH: &[&[u8]] = &[https::HTTP2, b"http/1.1"];
 
-/// What is spoken on a connection.
+/// Transport of DNS on a connection.
 #[derive(Clone)]
 pub(super) enum Speech {
-    /// DNS over TCP.
+    /// DNS over TCP, without TLS.
     Plain,
     Tls(TlsAcceptor),
     Https(TlsAcceptor),
@@ -36,12 +36,12 @@ pub(super) enum Speech {
 /// Checks that the certificate can be used.
 ///
 /// # Errors
-/// What is wrong with a file, and with which.
+/// A message that names the file.
 pub(crate) fn check(secure: &SecureDns) -> Result<(), String> {
     tls::acceptor_of(&secure.files, DOT).map(|_| ())
 }
 
-/// Opens the listeners.
+/// Opens the listeners of DNS over TLS and HTTPS.
 pub(super) async fn listen(secure: &SecureDns) -> Result<Vec<(TcpListener, Speech)>, RunError> {
     let load = |protocols| {
         tls::acceptor_of(&secure.files, protocols).map_err(|problem| RunError::Dns { problem })
@@ -72,7 +72,7 @@ pub(super) async fn converse(desk: Arc<Desk>, socket: TcpStream, origin: Origin,
     match timeout(HANDSHAKE, handshake).await {
         Ok(Ok(stream)) if is_https => https::serve(desk, stream, origin).await,
         Ok(Ok(stream)) => tcp::converse(desk, stream, origin, Framing::default()).await,
-        Ok(Err(error)) => tracing::debug!("no TLS with {client}, who has a question: {error}"),
-        Err(_) => tracing::debug!("{client} does not finish the handshake of TLS"),
+        Ok(Err(error)) => tracing::debug!("TLS handshake with DNS client {client} failed: {error}"),
+        Err(_) => tracing::debug!("TLS handshake with DNS client {client} timed out"),
     }
 }

@@ -1,4 +1,4 @@
-//! The resolvers to ask: configured ones, or this machine's own.
+//! The upstream resolvers: configured ones, or this machine's own.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -7,34 +7,35 @@ use std::time::Duration;
 
 use units::Instant;
 
-/// Where a machine's resolvers are listed (resolv.conf(5)).
+/// The list of this machine's resolvers (resolv.conf(5)).
 const FILE: &str = "/etc/resolv.conf";
-/// How long the list is used before it is read again.
+/// Time after which the list is read again.
 const FRESH: Duration = Duration::from_secs(5);
-/// Resolvers that are used of the list, as many as others use (resolv.conf(5), MAXNS).
+/// Resolvers used of the list: as many as the C library uses (resolv.conf(5), MAXNS).
 const MOST: usize = 3;
 const PORT: u16 = 53;
 
-/// The resolvers.
+/// The upstream resolvers of a gateway.
 pub(crate) struct Servers {
     configured: Vec<SocketAddr>,
-    /// Our own addresses, which are nobody to ask.
+    /// Our own addresses: to ask ourselves would be a loop.
     own: Vec<SocketAddr>,
     read: Mutex<Option<(Instant, Vec<SocketAddr>)>>,
 }
 
 impl Servers {
-    /// These resolvers, or this machine's if there are none; never those at our `own` addresses.
+    /// Uses these resolvers, or this machine's if the list is empty, except those at our `own`
+    /// addresses.
     pub(crate) fn new(configured: Vec<SocketAddr>, own: Vec<SocketAddr>) -> Self {
         Self { configured, own, read: Mutex::default() }
     }
 
-    /// Those that were configured, if any were.
+    /// The configured resolvers, if there are any.
     pub(crate) fn configured(&self) -> Option<&[SocketAddr]> {
         (!self.configured.is_empty()).then_some(&self.configured)
     }
 
-    /// The resolvers, in the order to ask them.
+    /// The resolvers in the order in which to ask them.
     pub(crate) fn list(&self, now: Instant) -> Vec<SocketAddr> {
         if !self.configured.is_empty() {
             return self.configured.clone();
@@ -52,7 +53,7 @@ impl Servers {
     }
 }
 
-/// The resolvers of a file; without any, one on this machine (resolv.conf(5)).
+/// Parses a list of resolvers; without any, this machine is assumed to have one (resolv.conf(5)).
 fn parse(text: &str) -> Vec<SocketAddr> {
     let address = |line: &str| {
         let mut words = line.split_ascii_whitespace();

@@ -1,4 +1,4 @@
-//! Questions over TCP (RFC 7766).
+//! DNS over TCP (RFC 7766).
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,49 +15,49 @@ use tokio::time::{sleep, timeout};
 
 use super::desk::{Asker, Desk};
 
-/// How long a connection may be idle (RFC 7766 §6.2.3): longer than any answer takes. Parts of a
-/// message do not count, so that a client cannot hold its place with a byte now and then.
+/// Idle limit of a connection (RFC 7766 §6.2.3): longer than any answer takes. Parts of a message
+/// do not count, so that a client cannot hold its slot with a byte now and then.
 pub(super) const IDLE: Duration = Duration::from_secs(15);
-/// Answers that wait for a client to read them; it gets no more until it does.
+/// Limit of a connection's open questions: no more are read until the client reads answers.
 const MOST_WAITING: usize = 64;
-/// Read size, in bytes. Questions are short.
+/// Size of a read, in bytes: questions are short.
 const PIECE: usize = 2048;
 
-/// How a client asks.
+/// The client of a question, and the way it came.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
     pub(super) client: SocketAddr,
-    /// The resolver that it meant, if not this one.
+    /// The resolver that the client has addressed, if not this one.
     pub(super) resolver: Option<SocketAddr>,
-    /// Its connections come here, too.
+    /// Interception also takes this client's connections, so that it may get pool addresses.
     pub(super) intercepted: bool,
 }
 
-/// Whole messages out of what has been read.
+/// Splits a byte stream into messages by their length prefixes.
 #[derive(Debug, Default)]
 pub(super) struct Framing(Inbox);
 
 impl Framing {
-    /// The next whole message, which stays.
+    /// Returns the next complete message without consuming it.
     fn peek(&self) -> Option<&[u8]> {
         let unused = self.0.unused();
         let length = usize::from(u16::from_be_bytes(*unused.first_chunk()?));
         unused.get(2..2 + length)
     }
 
-    /// The next whole message.
+    /// Takes the next complete message.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         let message = self.peek()?.to_vec();
         self.0.consume(2 + message.len());
         Some(message)
     }
 
-    /// Everything that was read and not taken, as it came.
+    /// Returns all bytes that were read and not consumed.
     pub(super) fn rest(mut self) -> Vec<u8> {
         self.0.take()
     }
 
-    /// Reads more; false at the end. Cancel-safe.
+    /// Reads more bytes. Returns `false` at the end. Cancel-safe.
     pub(super) async fn read(
         &mut self,
         socket: &mut (impl AsyncReadExt + Unpin),
@@ -69,8 +69,8 @@ impl Framing {
     }
 }
 
-/// Answers a client's questions until it closes the connection, or is idle. `framing` holds what
-/// was read already.
+/// Answers a client's questions until it closes the connection, or is idle. `framing` has the bytes
+/// that were read already.
 pub(super) async fn converse(
     desk: Arc<Desk>,
     socket: impl AsyncRead + AsyncWrite,
@@ -84,7 +84,7 @@ pub(super) async fn converse(
         let asker = Asker::Tcp { connection: number, id, answers: sender.clone() };
         desk.ask(asker, origin, &message);
     };
-    // However it ends, the client sees the end.
+    // The client sees an error by the end of the connection.
     let _ = serve(socket, framing, answers, ask).await;
 }
 
@@ -124,12 +124,12 @@ async fn serve(
 async fn write(writer: &mut (impl AsyncWrite + Unpin), answer: &[u8]) -> io::Result<()> {
     let length = u16::try_from(answer.len()).map_err(io::Error::other)?;
     writer.write_all(&[&length.to_be_bytes()[..], answer].concat()).await?;
-    // TLS may keep a part.
+    // TLS may hold back a part.
     writer.flush().await
 }
 
-/// Reads the first message of a client, and tells whether only its server can answer it; [`None`] if
-/// none comes.
+/// Reads the first message of a connection. Returns `true` with it if only the addressed server can
+/// answer; [`None`] if no message comes.
 pub(super) async fn first(socket: &mut TcpStream) -> Option<(Framing, bool)> {
     let mut framing = Framing::default();
     let read = timeout(IDLE, async {

@@ -1,4 +1,4 @@
-//! Questions over UDP.
+//! DNS over UDP.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,29 +13,30 @@ use crate::socket_options::set_transparent;
 
 /// The port of DNS (RFC 1035 §4.2), from which answers must come.
 pub(crate) const PORT: u16 = 53;
-/// How many gateways may redirect questions on one machine.
+/// Number of gateways on one machine that may redirect questions: each binds an address of its own.
 const PLACES: u8 = 15;
 
-/// A socket at which questions arrive.
+/// A UDP socket that receives questions.
 pub(super) struct UdpDoor {
     link: UdpLink,
     address: SocketAddr,
 }
 
 impl UdpDoor {
-    /// A door at an address of this machine.
+    /// Binds a socket at an address of this machine.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub(super) fn listen(address: SocketAddr) -> io::Result<Self> {
         Self::bind(address, false)
     }
 
-    /// A door for questions to any address, which interception redirects. It has an address that
-    /// nobody else uses: answers leave from the one that was asked, and from the port of DNS.
+    /// Binds a socket for intercepted questions to any address. Its own address is used by no other
+    /// program, and its port is that of DNS: answers leave from the address and port that were
+    /// asked.
     ///
     /// # Errors
-    /// The system's; `AddrInUse` if another program has the port on all addresses to itself.
+    /// The system's error; `AddrInUse` if another program has the port on all addresses to itself.
     pub(super) fn redirected(version: Version) -> io::Result<Self> {
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for number in 1..=PLACES {
@@ -47,11 +48,11 @@ impl UdpDoor {
         Err(last)
     }
 
-    /// An address for redirected questions.
+    /// The address of a socket for intercepted questions.
     pub(super) fn place(version: Version, number: u8) -> IpAddr {
         match version {
             Version::V4 => Ipv4Addr::new(127, 59, 0, number).into(),
-            // Of our own local network (`docs/names.md`).
+            // From the project's own prefix of unique local addresses (`docs/names.md`).
             Version::V6 => {
                 Ipv6Addr::new(0xfd7a, 0x5be2, 0x91c4, 0x35, 0, 0, 0, number.into()).into()
             }
@@ -62,9 +63,11 @@ impl UdpDoor {
         let domain = Domain::for_address(address);
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
         if address.is_ipv6() {
+            // IPv4 has a socket of its own.
             socket.set_only_v6(true)?;
         }
         if transparent {
+            // Answers are sent from the address that was asked.
             set_transparent(&SockRef::from(&socket), address.is_ipv6())?;
         }
         socket.set_nonblocking(true)?;
@@ -73,16 +76,16 @@ impl UdpDoor {
         Ok(Self { address: link.local_addr()?, link })
     }
 
-    /// The address it is bound to.
+    /// The address that the socket is bound to.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits for messages, and hands over what has come: from where, to which address, and the
-    /// message.
+    /// Waits for messages, and hands each to `take` with its sender and the address that it was
+    /// sent to.
     ///
     /// # Errors
-    /// If the socket fails.
+    /// The socket has failed.
     pub(super) async fn receive(
         &self,
         buffers: &mut Reception,
@@ -90,7 +93,7 @@ impl UdpDoor {
     ) -> io::Result<()> {
         self.link.readable().await?;
         match self.link.receive(buffers, |from, to, _, message| take(from, to, message)) {
-            // An ICMP error about an answer that nobody waited for.
+            // An ICMP error about an earlier answer: its client is gone.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                 tracing::debug!("a question over UDP: {error}");
                 Ok(())
@@ -99,8 +102,8 @@ impl UdpDoor {
         }
     }
 
-    /// Sends an answer, from the address that was asked. One that the kernel does not take is lost,
-    /// and asked for again.
+    /// Sends an answer from the address that was asked. If the kernel refuses it, it is lost, and
+    /// the client repeats its question.
     pub(super) fn answer(self: &Arc<Self>, to: SocketAddr, from: Option<IpAddr>, message: &[u8]) {
         let mut batch = Batch::default();
         batch.join(

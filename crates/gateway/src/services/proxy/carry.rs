@@ -24,7 +24,7 @@ use crate::relay::leg::Leg;
 use crate::relay::names::LOOKUPS_EACH;
 use crate::relay::names::Resolver;
 
-/// How the proxy's clients reach their destinations.
+/// Route of the proxy's clients to their destinations.
 #[derive(Clone)]
 pub(crate) struct Upstream {
     answer: Answer,
@@ -42,7 +42,7 @@ impl Upstream {
         Self { quick_ack, ..self }
     }
 
-    /// The same with other settings of connections.
+    /// A copy with other settings for its connections.
     pub(super) fn redialling(&self, dialer: Dialer, quick_ack: bool) -> Self {
         Self { dialer, quick_ack, ..self.clone() }
     }
@@ -67,7 +67,8 @@ impl Upstream {
             return Ok(vec![destination.clone()]);
         }
         let mut addresses = self.addresses(client, destination).await?;
-        // Beyond the hop this machine's services would take a client for the hub.
+        // The hub would connect back, and services of this machine would take the client for the
+        // hub.
         addresses.retain(|address| !self.dialer.is_own(address.ip()));
         if addresses.is_empty() {
             return Err(ResetReason::Prohibited);
@@ -110,7 +111,7 @@ pub(super) async fn carry(client: ProxyClient, hop: Option<(Hop, SessionId)>, up
     }
 }
 
-/// Tells a client that there is no room.
+/// Refuses a client while connections are at their limit.
 pub(super) async fn reject(client: ProxyClient, upstream: Upstream) {
     fail(client.leg, client.request.dialect, ResetReason::Limit, &upstream).await;
 }

@@ -35,11 +35,10 @@ use crate::socket_options;
 
 /// Time limit for a handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// Maximum concurrent handshakes.
 const HANDSHAKES: usize = 256;
 /// Time that a refused client has to read the answer.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How long no client is accepted after the process ran out of descriptors.
+/// Pause of accepting after the process ran out of descriptors.
 const RECOVERY: Duration = Duration::from_secs(1);
 /// Read size during a handshake, in bytes. Anything after the handshake is relayed.
 const PIECE: usize = 1024;
@@ -57,13 +56,11 @@ pub(crate) struct Proxy {
 struct ProxyClient {
     leg: Leg,
     source: SocketAddr,
-    /// DSCP of its SYN.
     dscp: Option<u8>,
     request: Request,
 }
 
 impl ProxyClient {
-    /// The client's address.
     fn address(&self) -> IpAddr {
         self.source.ip()
     }
@@ -79,13 +76,14 @@ impl Proxy {
         let failed = |cause| RunError::Listen { address, cause };
         let listener = presence::listen(address).map_err(failed)?;
         socket_options::choose_congestion_control(&listener);
+        // For the DSCP of clients' SYNs.
         os::socket::save_syns(&listener).map_err(failed)?;
         tracing::info!("SOCKS5 and HTTP CONNECT on {}", listener.local_addr().map_err(failed)?);
         let (handshakes, slots) = (JoinSet::new(), Slots::new(HANDSHAKES, HANDSHAKES));
         Ok(Self { listener, config, handshakes, slots, paused_until: None })
     }
 
-    /// How clients are answered, and who resolves names.
+    /// The settings of the time at which clients are answered, and of name resolution.
     pub(crate) fn manner(&self) -> (Answer, Names) {
         (self.config.answer, self.config.names)
     }
@@ -118,11 +116,11 @@ impl Proxy {
         match accepted {
             Ok((socket, source)) if self.config.serves(source.ip()) => self.begin(socket, source),
             Ok((socket, source)) => {
-                tracing::debug!("{source} may not use the proxy");
+                tracing::debug!("proxy: refused {source}: not in `clients`");
                 socket_options::reset(socket);
             }
             Err(error) if is_exhaustion(&error) => {
-                tracing::warn!("the proxy accepts no clients for a while: {error}");
+                tracing::warn!("proxy paused, accepts no clients: {error}");
                 self.paused_until = Some(now + RECOVERY);
             }
             Err(_) => {}
@@ -153,7 +151,7 @@ async fn negotiate(mut leg: Leg, source: SocketAddr, dscp: Option<u8>) -> Option
     }
 }
 
-/// Reads until the request is complete, or invalid; then returns the answer to refuse it with.
+/// Reads until the request is complete. Returns the refusal to send if it is invalid.
 async fn converse(socket: &mut TcpStream) -> io::Result<Result<Request, Vec<u8>>> {
     let mut handshake = Handshake::default();
     let mut piece = [0; PIECE];
@@ -177,6 +175,7 @@ async fn refuse(mut leg: Leg, answer: &[u8]) {
         leg.socket_mut().shutdown().await
     });
     if matches!(said.await, Ok(Ok(()))) {
+        // Closing with unread data would reset the connection, and destroy the answer in flight.
         leg.discard(LAST_WORDS).await;
     }
 }

@@ -7,16 +7,14 @@ use super::{Proxy, ProxyClient, Upstream, carry, reject};
 use crate::error::RunError;
 use crate::services::{Config, Service, Surroundings};
 
-/// What a client gets while new connections are not carried.
+/// Treatment of clients while new connections are not carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Otherwise {
-    /// A direct connection.
     Direct,
-    /// A refusal.
     Refused,
 }
 
-/// The proxy, and how its clients reach servers.
+/// The proxy with its upstream, and the client accepted last.
 pub(crate) struct ProxyService {
     proxy: Proxy,
     upstream: Upstream,

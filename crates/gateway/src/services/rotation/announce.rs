@@ -1,4 +1,5 @@
-//! The hub's side: answers to both keys for a time, and tells the terminals.
+//! The hub's side of key rotation: answers to both keys for a time, and announces the next one to
+//! terminals.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -22,26 +23,26 @@ use crate::hop::Hop;
 use crate::operate::RoleStatus;
 use crate::runtime::joined;
 
-/// How often terminals that have not kept the key are told again, besides when they come up.
+/// Interval of repeating the announcement to terminals that have not stored the key, besides when
+/// they come up.
 const AGAIN: Duration = Duration::from_secs(3600);
 
-/// The hub's keys, and who knows the next one.
+/// The hub's keys, and the progress of announcing the next one.
 pub(crate) struct NextKey {
-    /// The keys that the hub answers to.
+    /// Keys that the hub answers to.
     served: Vec<PublicKey>,
     key: Option<PublicKey>,
     until: Option<UnixTime>,
-    /// Terminals that have kept the next key.
+    /// Terminals that have stored the next key.
     known: BTreeSet<PublicKey>,
     telling: JoinSet<Told>,
-    /// What has come of telling, until it is handled.
+    /// The result to be handled next.
     told: Option<Told>,
-    /// Terminals that are being told.
     busy: BTreeSet<PublicKey>,
     again: Periodic,
 }
 
-/// What has come of telling a terminal.
+/// Result of announcing a key to a terminal.
 struct Told {
     terminal: PublicKey,
     key: PublicKey,
@@ -49,7 +50,7 @@ struct Told {
 }
 
 impl NextKey {
-    /// Of a hub that answers to `config.identity` so far.
+    /// Starts for a hub that has answered to `config.identity` only.
     pub(crate) fn new(now: Instant, config: &HubConfig) -> Self {
         Self {
             served: vec![config.identity.public()],
@@ -63,14 +64,15 @@ impl NextKey {
         }
     }
 
-    /// Applies the keys of a configuration that are in force at this time of day, and tells terminals
-    /// with sessions of another next key.
+    /// Applies the keys of a configuration that are in force now, and announces a changed next key
+    /// to all sessions.
     fn apply(&mut self, config: &HubConfig, hop: &Hop, sites: &Sites) {
         let identities = config.identities(clock::unix_time());
         self.serve(&identities, hop);
         self.until = config.identity_until;
         let next = config.next_identity.as_ref().map(KeyPair::public);
-        // One that is no longer replaced says so to those that believe it is.
+        // After a rotation is called off, the present key is announced to those that expect
+        // another.
         let key = next.or_else(|| self.key.map(|_| config.identity.public()));
         if key != self.key {
             self.known.clear();
@@ -88,7 +90,7 @@ impl NextKey {
         if keys.iter().any(|key| self.served.contains(key)) {
             tracing::info!("terminals reach this hub by the key {list}");
         } else {
-            tracing::warn!("terminals that know none but the key before cannot reach {list}");
+            tracing::warn!("terminals that know only the previous key cannot reach {list}");
         }
         hop.set_identities(identities);
         self.served = keys;
@@ -98,7 +100,7 @@ impl NextKey {
         sites.sessions().for_each(|session| self.tell(hop, sites, session));
     }
 
-    /// Tells the terminal of a session, if it is to know a key and does not.
+    /// Announces the key to the terminal of a session, if it does not have it yet.
     fn tell(&mut self, hop: &Hop, sites: &Sites, session: SessionId) {
         let Some((key, terminal)) = self.key.zip(sites.of(session)) else { return };
         let terminal = terminal.key;
@@ -113,6 +115,7 @@ impl NextKey {
 
     fn handle(&mut self, told: &Told, hop: &Hop, sites: &Sites) {
         self.busy.remove(&told.terminal);
+        // The key was changed meanwhile: announce the new one.
         if self.key != Some(told.key) {
             let is_its = |session: &SessionId| {
                 sites.of(*session).is_some_and(|terminal| terminal.key == told.terminal)
@@ -124,16 +127,16 @@ impl NextKey {
         let Some(name) = its.map(|terminal| &terminal.name) else { return };
         match told.result {
             Ok(()) => {
-                tracing::debug!("{name} has kept the next key");
+                tracing::debug!("{name} has stored the next key");
                 self.known.insert(told.terminal);
             }
             Err(reason) => tracing::warn!(
-                "{name} has not kept the next key ({reason:?}): does it have a `state`, and this version?"
+                "{name} has not stored the next key ({reason:?}): does it have a `state`, and this version?"
             ),
         }
     }
 
-    /// Who knows the next key, if there is one.
+    /// Status of the announcement, if there is a next key.
     fn status(&self, config: &HubConfig, sites: &Sites) -> Option<NextKeyStatus> {
         let key = config.next_identity.as_ref()?.public();
         let is_unaware = |terminal: &&PermittedTerminal| !self.known.contains(&terminal.key);
@@ -173,9 +176,10 @@ impl Service for NextKey {
         }
     }
 
-    /// Follows the time of day, and tells again whoever has not kept the key.
+    /// Switches keys when their time comes, and repeats announcements.
     fn housekeep(&mut self, role: &mut Surroundings<'_>) {
         let Some((hop, side)) = role.hub() else { return };
+        // Without an end, keys change with the configuration only.
         if self.until.is_some() {
             self.serve(&side.permits.config().identities(clock::unix_time()), hop);
         }

@@ -1,4 +1,4 @@
-//! The terminal's side: keeps what its hub says to be its next key.
+//! The terminal's side of key rotation: stores the next key that its hub announces.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,14 +11,14 @@ use super::{confirm, heard_key, is_meant};
 use crate::hop::Stream;
 use crate::runtime::joined;
 
-/// Hears the next keys of hubs.
+/// Receives announcements of hubs' next keys.
 #[derive(Default)]
 pub(crate) struct KeyListener {
     hearing: JoinSet<Heard>,
     heard: Option<Heard>,
 }
 
-/// What a hub has said.
+/// An announcement, and the stream to confirm it on.
 struct Heard {
     stream: Stream,
     key: Result<PublicKey, ResetReason>,

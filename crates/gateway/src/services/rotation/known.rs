@@ -1,4 +1,4 @@
-//! What a terminal knows of its hubs' keys beyond its configuration.
+//! The keys of a terminal's hubs beyond its configuration, in a file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,26 +31,26 @@ const BURST: u32 = 4;
 pub(crate) struct HubKeys {
     path: Option<PathBuf>,
     keys: BTreeMap<PublicKey, Known>,
-    /// The contents of the file, as far as the configuration has them.
+    /// Contents of the file, as far as the configuration has these hubs.
     saved: BTreeMap<PublicKey, Known>,
-    /// Announcements of each hub that may be written.
+    /// Limits the announcements of each hub that are written to disk.
     writes: BTreeMap<PublicKey, Bucket>,
 }
 
-/// What has become of a key in the configuration.
+/// Successors of a key in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Known {
-    /// The key that has replaced it.
+    /// Key that has replaced it.
     current: Option<PublicKey>,
-    /// The key that will replace that one.
+    /// Key that will replace that one.
     next: Option<PublicKey>,
 }
 
-/// Why a key is not kept.
+/// Reason for which a key is not stored.
 #[derive(Debug, Error)]
 pub(crate) enum LearnError {
-    /// There is no directory for it.
-    #[error("there is no `state` to keep it in")]
+    /// The terminal has no directory for it.
+    #[error("there is no `state` directory to store it in")]
     NoState,
     /// It is the key of another hub.
     #[error("it is the key of another hub")]
@@ -81,8 +81,8 @@ struct Written {
 }
 
 impl HubKeys {
-    /// Those of a terminal with this configuration. A file that cannot be read is logged and ignored,
-    /// and so is what it says of keys that are no longer in the configuration.
+    /// Loads the keys of a terminal with this configuration. An unreadable file is logged and
+    /// ignored; entries for keys that are no longer configured are dropped.
     pub(crate) fn load(config: &TerminalConfig) -> Self {
         let path = config.operation.state.as_deref().map(|directory| directory.join(FILE));
         let kept = path.as_deref().map(read).unwrap_or_default();
@@ -92,12 +92,12 @@ impl HubKeys {
         Self { path, saved: keys.clone(), keys, writes: BTreeMap::new() }
     }
 
-    /// The present key of the hub that the configuration knows by this one.
+    /// The present key of the hub with this configured key.
     pub(crate) fn current(&self, configured: &PublicKey) -> PublicKey {
         self.keys.get(configured).and_then(|known| known.current).unwrap_or(*configured)
     }
 
-    /// The key that will replace it, as far as is known.
+    /// The key that will replace the present one, if known.
     pub(crate) fn next(&self, configured: &PublicKey) -> Option<PublicKey> {
         self.keys.get(configured)?.next
     }
@@ -109,17 +109,18 @@ impl HubKeys {
             .flatten()
     }
 
-    /// Keeps a key that a hub has said it will have. The present key, said again, means that it will
-    /// keep it after all. Writes only what the file does not hold yet, and limits how often.
+    /// Stores a key that a hub announces as its next one. If it is the present key, the hub keeps
+    /// that one after all. Only keys that the file does not have are written, and only so often.
     ///
     /// # Errors
-    /// If it cannot be kept; then nothing changes.
+    /// The key is not stored; nothing has changed.
     pub(crate) fn learn(
         &mut self,
         now: Instant,
         configured: &PublicKey,
         key: PublicKey,
     ) -> Result<(), LearnError> {
+        // A hub must not claim the key of another.
         let mut others = self.keys.keys().filter(|other| *other != configured);
         if others.any(|other| self.all(other).any(|its| its == key)) {
             return Err(LearnError::Taken);
@@ -130,6 +131,7 @@ impl HubKeys {
         }
         let mut keys = self.keys.clone();
         keys.entry(*configured).or_default().next = next;
+        // A hub repeats its announcement to whoever may not have stored it.
         if keys != self.saved {
             let full = || Bucket::every(INTERVAL, BURST);
             if !self.writes.entry(*configured).or_insert_with(full).take(now) {
@@ -141,11 +143,11 @@ impl HubKeys {
         Ok(())
     }
 
-    /// A session was set up with this key of a hub: if it is the next one, it has replaced the one
-    /// before.
+    /// Handles a session set up with this key of a hub. If it is the next key, it replaces the
+    /// present one. Returns `true` in this case.
     ///
     /// # Errors
-    /// If that cannot be written; it counts until the terminal ends.
+    /// The file cannot be written; the key is replaced until the process ends.
     pub(crate) fn used(
         &mut self,
         configured: &PublicKey,
@@ -208,7 +210,7 @@ fn parse(text: &[u8]) -> io::Result<BTreeMap<PublicKey, Known>> {
     contents.hubs.into_iter().map(known).collect()
 }
 
-/// Reads a file, and what would be written in its place.
+/// Fuzzing: parses a file, and compares it with what would be written in its place.
 ///
 /// # Panics
 /// If they differ.

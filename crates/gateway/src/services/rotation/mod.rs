@@ -1,4 +1,5 @@
-//! The rotation of a hub's key: the hub says its next key over its sessions, and terminals keep it.
+//! Rotation of a hub's key: the hub announces its next key over its sessions, and terminals store
+//! it.
 //!
 //! ```text
 //! hub with both keys                          terminal
@@ -29,28 +30,28 @@ pub(crate) use known::HubKeys;
 #[cfg(feature = "fuzzing")]
 pub(crate) use known::check_file;
 
-/// Where a hub says its next key. No name ends in this (RFC 6761 §6.4), so it is resolved nowhere.
+/// Host name of announcement streams. RFC 6761 §6.4 reserves `.invalid`, so it is no real host.
 const PLACE: &str = "next-key.invalid";
-/// The port, which means nothing.
+/// Port of announcement streams, which has no meaning.
 const PORT: u16 = 1;
-/// Time for the other side to say, or to keep, a key.
+/// Time limit for the other side to send or store a key.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether a stream carries the hub's next key.
+/// Returns `true` for the destination of an announcement stream.
 fn is_meant(destination: &Destination) -> bool {
     matches!(destination, Destination::Name(name, _) if name.as_str() == PLACE)
 }
 
-/// Tells a terminal the hub's next key.
+/// Announces the hub's next key to a terminal.
 ///
 /// # Errors
-/// Why the terminal does not keep it.
+/// The reason for which the terminal has not stored it.
 async fn tell(hop: Hop, session: SessionId, key: PublicKey) -> Result<(), ResetReason> {
     let name = HostName::new(PLACE).ok_or(ResetReason::Prohibited)?;
     let source = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let open = Open { destination: Destination::Name(name, PORT), source, dscp: None };
     let opened = hop.open(clock::now(), session, open);
-    // A terminal of an earlier version takes no names.
+    // A terminal of an earlier version accepts no names.
     let stream = opened.map_err(|_| ResetReason::Prohibited)?;
     let told = async {
         write(&stream, format_public_key(&key).as_bytes()).await?;
@@ -60,18 +61,18 @@ async fn tell(hop: Hop, session: SessionId, key: PublicKey) -> Result<(), ResetR
     if said.is_empty() { Ok(()) } else { Err(ResetReason::Prohibited) }
 }
 
-/// Reads the key that the hub says on a stream. The caller ends the stream when it has kept the key.
+/// Reads the key announced on a stream. The caller ends the stream once it has stored the key.
 ///
 /// # Errors
-/// If it says no key.
+/// The stream carries no key.
 async fn heard_key(stream: &Stream) -> Result<PublicKey, ResetReason> {
     stream.accept()?;
     timeout(PATIENCE, read(stream)).await.unwrap_or(Err(ResetReason::TimedOut))?.key()
 }
 
-/// Tells the hub that its key is kept.
+/// Confirms to the hub that its key is stored.
 async fn confirm(stream: Stream) {
-    // One that is lost meanwhile is told again.
+    // After a lost confirmation the hub announces the key again.
     let _ = poll_fn(|context| stream.poll_finish(context)).await;
 }
 

@@ -1,4 +1,4 @@
-//! Bundles in and out of the directory.
+//! Bundles in the directory: receiving, reading, and removing them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -15,32 +15,26 @@ use super::header::{self, HEADER};
 use super::known::{Entry, Known};
 use crate::whole_file::{PRIVATE, sync_directory};
 
-/// Partial bundles that are kept at most for when their sender comes back.
+/// Limit of partial bundles kept for senders that come back.
 const MOST_PARTIAL: usize = 256;
 
-/// Why a store cannot be used.
+/// Reason for which a store cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum StoreError {
-    /// Another process uses it.
+    /// Another process holds the lock.
     #[error("another gateway uses {}", .0.display())]
     Locked(PathBuf),
-    /// The system's reason.
     #[error("cannot use {}: {cause}", path.display())]
-    System {
-        /// The directory.
-        path: PathBuf,
-        /// The system's reason.
-        cause: io::Error,
-    },
+    System { path: PathBuf, cause: io::Error },
 }
 
-/// A bundle that is coming in.
+/// Identifies the partial file of a bundle being received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Spool {
-    /// Of known bytes: what has come is of use later.
+    /// Contents of a known digest: the bytes so far can be resumed.
     Digest(Digest),
-    /// Of any.
+    /// Unknown contents, under a number unique in this process.
     New(u64),
 }
 
@@ -53,13 +47,13 @@ impl Spool {
     }
 }
 
-/// The directory of a store, in use by this process.
+/// The directory of a store, locked by this process.
 #[derive(Debug)]
 pub(crate) struct Store {
     directory: PathBuf,
     known: Known,
     open: BTreeMap<Spool, File>,
-    /// Bytes of partial bundles that nobody is sending, at most.
+    /// Bound of idle partial bundles, in bytes.
     partial: u64,
     _lock: File,
 }
@@ -69,8 +63,9 @@ fn make_directory(path: &Path) -> io::Result<()> {
 }
 
 impl Store {
-    /// Opens a directory, which is made if it is missing. Returns what it holds and remembers after
-    /// `now`, in milliseconds since 1970. At most `partial` bytes of partial bundles are kept.
+    /// Opens a directory, and creates it if missing. Returns the bundles in it, and those gone
+    /// whose lifetimes end after `now`, in milliseconds since 1970. At most `partial` bytes of idle
+    /// partial bundles are kept.
     pub(crate) fn open(
         directory: &Path,
         now: u64,
@@ -106,7 +101,7 @@ impl Store {
         self.directory.join("named").join(id.to_string())
     }
 
-    /// The bundles in the store. A file that is none is left alone, for somebody to look at.
+    /// Lists the bundles in the store. A damaged file is left alone for the operator to examine.
     fn records(&self) -> io::Result<Vec<Record>> {
         let mut records = Vec::new();
         for entry in fs::read_dir(self.directory.join("held"))? {
@@ -114,14 +109,14 @@ impl Store {
             let name = path.file_name().and_then(|name| name.to_str()).and_then(BundleId::from_hex);
             match record(&path) {
                 Ok(Some(record)) if name == Some(record.id) => records.push(record),
-                Ok(_) => tracing::error!("{} is damaged: it is left alone", path.display()),
+                Ok(_) => tracing::error!("{} is damaged, ignored", path.display()),
                 Err(error) => tracing::error!("cannot read {}: {error}", path.display()),
             }
         }
         Ok(records)
     }
 
-    /// Removes what is of no more use.
+    /// Removes marks without a bundle, partial files that cannot be resumed, and the oldest others.
     fn tidy(&mut self, records: &[Record]) -> io::Result<()> {
         for entry in fs::read_dir(self.directory.join("named"))? {
             let entry = entry?;
@@ -132,6 +127,7 @@ impl Store {
         }
         for entry in fs::read_dir(self.directory.join("partial"))? {
             let entry = entry?;
+            // Without a digest it cannot be resumed.
             if entry.file_name().to_string_lossy().starts_with("new-") {
                 fs::remove_file(entry.path())?;
             }
@@ -139,7 +135,7 @@ impl Store {
         self.trim(self.partial)
     }
 
-    /// Removes the oldest partial bundles, of those that nobody is sending, beyond `most` bytes.
+    /// Removes the oldest idle partial bundles beyond `most` bytes.
     fn trim(&mut self, most: u64) -> io::Result<()> {
         let mut idle: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(self.directory.join("partial"))? {
@@ -160,15 +156,15 @@ impl Store {
         Ok(())
     }
 
-    /// Begins to take a bundle, and returns how many of its bytes are here from an earlier try; none
-    /// unless it is to be `resumed`.
+    /// Begins to receive a bundle. Returns the number of its bytes from an earlier try, 0 unless it
+    /// is to be `resumed`.
     pub(crate) fn begin(&mut self, spool: Spool, resumed: bool) -> io::Result<u64> {
         let path = self.spooled(&spool);
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).mode(PRIVATE);
         let mut file = options.truncate(!resumed).open(path)?;
         let length = file.metadata()?.len().max(HEADER as u64);
-        // The header comes last, when it is known.
+        // The header is written last, when the record is known.
         file.set_len(length)?;
         file.seek(SeekFrom::End(0))?;
         self.open.insert(spool, file);
@@ -179,8 +175,8 @@ impl Store {
         self.open.get_mut(spool).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Adds to a bundle that is coming in. If the disk is full, what is left of others makes room for
-    /// those that come whole.
+    /// Appends to a bundle being received. If the disk is full, idle partial bundles are removed:
+    /// complete ones need the space.
     pub(crate) fn append(&mut self, spool: Spool, bytes: &[u8]) -> io::Result<()> {
         let added = self.spool(&spool)?.write_all(bytes);
         if added.is_err() {
@@ -189,7 +185,7 @@ impl Store {
         added
     }
 
-    /// All that has come of a bundle.
+    /// Reads all bytes received of a bundle.
     pub(crate) fn whole(&mut self, spool: Spool) -> io::Result<Vec<u8>> {
         let file = self.spool(&spool)?;
         let mut bytes = Vec::new();
@@ -198,8 +194,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Keeps a bundle that has come. It is on the disk when this returns. `other` has its bytes if they
-    /// are not those that came.
+    /// Stores a received bundle durably. `other` has its bytes if they differ from those received.
     pub(crate) fn keep(
         &mut self,
         spool: Spool,
@@ -213,14 +208,16 @@ impl Store {
             file.write_all_at(bytes, HEADER as u64)?;
         }
         file.set_len(HEADER as u64 + record.length)?;
+        // On the disk before the rename: `held` has complete bundles only.
         file.sync_all()?;
         fs::rename(from, &to)?;
+        // Without this, a power cut may undo the rename.
         sync_directory(&to)?;
         self.open.remove(&spool);
         Ok(())
     }
 
-    /// Stores a bundle made here; `number` is nobody else's. It is on the disk when this returns.
+    /// Stores a bundle made here durably; `number` must be unique.
     pub(crate) fn put(&mut self, number: u64, record: &Record, bytes: &[u8]) -> io::Result<()> {
         let spool = Spool::New(number);
         self.begin(spool, false)?;
@@ -231,8 +228,8 @@ impl Store {
         kept
     }
 
-    /// Ends a bundle that does not come, or is not kept. What has come of it is `useful` when it comes
-    /// again.
+    /// Ends receiving without a bundle. `useful` keeps the bytes for the next try, if they can be
+    /// resumed.
     pub(crate) fn abandon(&mut self, spool: Spool, useful: bool) -> io::Result<()> {
         if self.open.remove(&spool).is_none() {
             return Ok(());
@@ -243,7 +240,7 @@ impl Store {
         fs::remove_file(self.spooled(&spool))
     }
 
-    /// The bytes of a bundle.
+    /// Reads the bytes of a bundle.
     pub(crate) fn read(&self, id: &BundleId) -> io::Result<Vec<u8>> {
         let mut file = File::open(self.held(id))?;
         file.seek(SeekFrom::Start(HEADER as u64))?;
@@ -252,7 +249,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// A part of a bundle's bytes.
+    /// Reads a range of a bundle's bytes.
     pub(crate) fn read_part(&self, id: &BundleId, offset: u64, length: u64) -> io::Result<Vec<u8>> {
         let file = File::open(self.held(id))?;
         let mut bytes = vec![0; length as usize];
@@ -260,9 +257,10 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Removes a bundle. The disk remembers what became of it when this returns, even if its file could
-    /// not be removed.
+    /// Removes a bundle. Its fate is on the disk when this returns, even if the file could not be
+    /// removed.
     pub(crate) fn remove(&mut self, record: &Record, fate: Fate) -> io::Result<()> {
+        // First: a power cut between the two must not let the bundle arrive twice.
         self.known.add(&(record.id, fate, record.expires))?;
         for path in [self.held(&record.id), self.mark(&record.id)] {
             match fs::remove_file(path) {
@@ -273,18 +271,18 @@ impl Store {
         Ok(())
     }
 
-    /// Whether [`Self::remember`] is due, with so many bundles to remember.
+    /// Returns `true` if [`Self::remember`] is due, with `needed` bundles to remember.
     pub(crate) fn is_long(&self, needed: usize) -> bool {
         self.known.is_long(needed)
     }
 
-    /// Writes anew which bundles are gone.
+    /// Rewrites the list of gone bundles.
     pub(crate) fn remember(&mut self, entries: &[Entry]) -> io::Result<()> {
         self.known.replace(entries.iter().copied())
     }
 }
 
-/// The header of a file of the store, if it is whole.
+/// Reads a file's header; [`None`] if it is damaged, or does not fit the file's length.
 fn record(path: &Path) -> io::Result<Option<Record>> {
     let mut file = File::open(path)?;
     let mut bytes = [0; HEADER];

@@ -1,4 +1,4 @@
-//! The thread of a store: a slow disk delays bundles, and nothing else.
+//! The thread of a store: a slow disk delays bundles only.
 
 use std::io;
 use std::sync::mpsc::{self, Sender};
@@ -10,7 +10,7 @@ use super::disk::Store;
 
 type Work = Box<dyn FnOnce(&mut Store) + Send>;
 
-/// Hands work to a store's thread, which does one after the other, and ends when the last handle is
+/// Submits jobs to a store's thread, which runs them in order, and ends when the last handle is
 /// dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreHandle(Sender<Work>);
@@ -24,28 +24,28 @@ impl StoreHandle {
         Ok(Self(sender))
     }
 
-    /// Does something with the store, some time.
+    /// Submits a job without waiting for it. A failure is only logged.
     pub(crate) fn tell(&self, work: impl FnOnce(&mut Store) -> io::Result<()> + Send + 'static) {
         let work = move |store: &mut Store| {
             if let Err(error) = work(store) {
                 tracing::debug!("bundles: {error}");
             }
         };
-        // Without its thread, the store does nothing any more.
+        // Fails only if the thread has panicked.
         let _ = self.0.send(Box::new(work));
     }
 
-    /// Does something with the store. It is done even if nobody waits for the result any more.
+    /// Runs a job and returns its result. It runs to its end even if the future is dropped.
     pub(crate) async fn run<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Store) -> io::Result<R> + Send + 'static,
     ) -> io::Result<R> {
         let (sender, result) = oneshot::channel();
         let work = move |store: &mut Store| {
-            // Whoever waited may have gone.
+            // Fails if the future was dropped.
             let _ = sender.send(work(store));
         };
-        let gone = || io::Error::other("the thread of the store has ended");
+        let gone = || io::Error::other("the bundle store's thread has ended");
         self.0.send(Box::new(work)).map_err(|_| gone())?;
         result.await.map_err(|_| gone())?
     }

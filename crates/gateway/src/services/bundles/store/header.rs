@@ -1,4 +1,4 @@
-//! What a file of the store says before its bundle.
+//! The header before a bundle in its file.
 
 use bundles::{BundleId, Fragment, Part, Record};
 use serde::{Deserialize, Serialize};
@@ -17,12 +17,12 @@ struct Header {
     arrived_ms: u64,
     expires_ms: u64,
     length: u64,
-    /// Of a part: the identity and the length of the whole, its place, and bytes of payload.
+    /// For a part: identity and length of the whole, offset in it, and the part's payload length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     part: Option<(String, u64, u64, u64)>,
 }
 
-/// The header of a bundle's file.
+/// Encodes the header of a bundle's file.
 pub(super) fn write(record: &Record) -> [u8; HEADER] {
     let header = Header {
         skyhop_bundle: VERSION,
@@ -38,13 +38,13 @@ pub(super) fn write(record: &Record) -> [u8; HEADER] {
     };
     let text = serde_json::to_vec(&header).expect("it is plain data");
     let mut bytes = [b' '; HEADER];
-    // Endpoints have at most 255 bytes each, of which JSON makes at most twice as many.
+    // Endpoints have at most 255 bytes each, which JSON at most doubles.
     bytes[..text.len()].copy_from_slice(&text);
     bytes[HEADER - 1] = b'\n';
     bytes
 }
 
-/// What a header says; [`None`] if it is none of this version.
+/// Decodes a header; [`None`] if it is damaged or of another version.
 pub(super) fn read(bytes: &[u8; HEADER]) -> Option<Record> {
     let header: Header = serde_json::from_slice(bytes).ok()?;
     (header.skyhop_bundle == VERSION).then_some(())?;

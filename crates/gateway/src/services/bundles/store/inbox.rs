@@ -1,4 +1,4 @@
-//! Files that appear in the inbox, each whole and once.
+//! Delivery of files into the inbox, each complete and exactly once.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -10,20 +10,20 @@ use bundles::{BundleId, FileName};
 use super::disk::Store;
 use crate::whole_file::sync_directory;
 
-/// Permissions of the files: those who may read the directory may read them.
+/// Mode of delivered files: access is governed by the directory.
 const MODE: u32 = 0o644;
-/// Files of one name, at most.
+/// Limit of files with the same name.
 const MOST: u32 = 100_000;
 
 impl Store {
-    /// Puts a file into the inbox. It is there, with its whole contents, when this returns; if it was put
-    /// there before, nothing happens, even if somebody has taken it away since.
+    /// Puts a file into the inbox. When this returns, it is there with all its contents. A file
+    /// that was delivered before is not delivered again, even if a program has taken it away since.
     ///
-    /// The file is written under a hidden name. A mark in the store then says that it is about to get
-    /// its own: with the mark and without the hidden file it has had it.
+    /// The file is written under a hidden name. A mark in the store then records that it is about
+    /// to get its own name: a mark without a hidden file means that it has had it.
     ///
     /// # Errors
-    /// The system's. It may be tried again.
+    /// The system's error. The call may be repeated.
     pub(crate) fn deliver(
         &self,
         inbox: &Path,
@@ -42,7 +42,7 @@ impl Store {
     }
 }
 
-/// Whether something has this name, be it a link that leads nowhere.
+/// Returns `true` if the path exists, even as a dangling link.
 fn exists(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
@@ -51,7 +51,7 @@ fn exists(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Writes a new file that survives a power cut. Whatever has its name is removed, and not followed.
+/// Writes and syncs a new file. Anything of that name is removed first, so no link is followed.
 fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -63,7 +63,7 @@ fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     sync_directory(path)
 }
 
-/// A path in the inbox that nothing has. Only the gateway writes there, so none appears meanwhile.
+/// Finds an unused path in the inbox. Only the gateway writes there, so it stays unused.
 fn free_name(inbox: &Path, name: &FileName) -> io::Result<PathBuf> {
     for number in 1..MOST {
         let path = inbox.join(name.numbered(number));

@@ -1,4 +1,4 @@
-//! The bundles that are gone: a file to which a line is added for each.
+//! The list of bundles that are gone: a file that gets a line for each.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -9,23 +9,23 @@ use bundles::{BundleId, Fate};
 
 use crate::whole_file::{self, PRIVATE};
 
-/// The longest file that is read: fifty million lines.
+/// Size limit of the file, in bytes: about fifty million lines.
 const LONGEST: u64 = 4 << 30;
-/// Lines more than needed before the file is written anew.
+/// Obsolete lines tolerated before the file is rewritten.
 const SPARE: usize = 1000;
 
-/// Bundles that are gone, what became of each, and until when that matters, in milliseconds since 1970.
+/// A bundle that is gone, its fate, and the end of its lifetime in milliseconds since 1970.
 pub(super) type Entry = (BundleId, Fate, u64);
 
-/// The file, open for more lines.
+/// The file, open for appending.
 #[derive(Debug)]
 pub(super) struct Known {
     path: PathBuf,
     file: File,
-    /// Its length up to the last whole line.
+    /// Length up to the last complete line, in bytes.
     length: u64,
     lines: usize,
-    /// Whether `file` may be one that another has replaced.
+    /// Set while `file` may be one that was replaced by another.
     replaced: bool,
 }
 
@@ -45,8 +45,8 @@ fn entry(line: &str) -> Option<Entry> {
 }
 
 impl Known {
-    /// Opens the file at `path`, and returns what it says of times after `now`. A last line that a power
-    /// cut has left in part is not of this file: what it was to say was not done.
+    /// Opens the file at `path`. Returns its entries of lifetimes beyond `now`. An incomplete last
+    /// line is ignored: after a power cut its bundle has not been removed.
     pub(super) fn open(path: &Path, now: u64) -> io::Result<(Self, Vec<Entry>)> {
         let text = whole_file::read(path, LONGEST)?;
         let text = String::from_utf8_lossy(&text);
@@ -54,13 +54,13 @@ impl Known {
         let entries = whole.lines().filter_map(entry).filter(|(_, _, until)| *until > now);
         let entries: Vec<Entry> = entries.collect();
         let known = Self::write(path, entries.iter().copied()).or_else(|error| {
-            tracing::warn!("cannot write {} anew: {error}", path.display());
+            tracing::warn!("cannot rewrite {}: {error}", path.display());
             Self::keep(path)
         });
         Ok((known?, entries))
     }
 
-    /// Goes on with the file as it is, without a last line that is not whole: a disk that is full now
+    /// Continues with the file as it is, without an incomplete last line: a disk that is full now
     /// may have room later.
     fn keep(path: &Path) -> io::Result<Self> {
         let contents = std::fs::read(path)?;
@@ -83,7 +83,7 @@ impl Known {
         Ok(Self { path, file, length, lines, replaced: false })
     }
 
-    /// Adds a line, which is on the disk when this returns.
+    /// Appends a line durably.
     pub(super) fn add(&mut self, entry: &Entry) -> io::Result<()> {
         if self.replaced {
             *self = Self::keep(&self.path)?;
@@ -96,7 +96,7 @@ impl Known {
                 self.lines += 1;
             }
             Err(_) => {
-                // The next line begins where this one has.
+                // Cut off the incomplete line, so that the next one does not continue it.
                 self.file.set_len(self.length)?;
                 self.file.seek(SeekFrom::Start(self.length))?;
             }
@@ -104,12 +104,12 @@ impl Known {
         added
     }
 
-    /// Whether the file has become much longer than so many lines.
+    /// Returns `true` if most of the lines are obsolete, `needed` being the others.
     pub(super) fn is_long(&self, needed: usize) -> bool {
         self.lines > 2 * needed + SPARE
     }
 
-    /// Writes the file anew. If that fails, it may be there all the same.
+    /// Rewrites the file. After an error either the old or the new one may be there.
     pub(super) fn replace(&mut self, entries: impl Iterator<Item = Entry>) -> io::Result<()> {
         self.replaced = true;
         *self = Self::write(&self.path, entries)?;

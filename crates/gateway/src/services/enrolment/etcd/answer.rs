@@ -1,5 +1,5 @@
-//! What etcd answers, in JSON (its API's version 3). A member may be broken: however much it sends, what is kept
-//! is bounded.
+//! Parses etcd's answers (JSON, version 3 of its API). A member may be faulty: what is kept of its
+//! answers is bounded.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,18 +14,18 @@ use serde::{Deserialize, Deserializer};
 use super::api::EtcdError;
 use crate::config::permits::MOST;
 
-/// The longest answer, in bytes, and the longest line of changes.
+/// Size limit in bytes of an answer, and of one line of a watch.
 pub(super) const LONGEST: usize = 64 << 20;
-/// The longest permit, in bytes.
+/// Size limit of a permit, in bytes.
 const LONGEST_PERMIT: usize = 64 << 10;
-/// How much of an answer that makes no sense is told, in bytes.
+/// Bytes of an invalid answer that an error quotes.
 const SHOWN: usize = 200;
 
-/// A permit as etcd keeps it.
+/// A permit as stored in etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub(crate) text: String,
-    /// At which revision it was written.
+    /// Revision of its last change.
     pub(super) revision: i64,
 }
 
@@ -35,7 +35,7 @@ struct Header {
     revision: String,
 }
 
-/// A key with its value.
+/// A key and its value, in base64.
 #[derive(Deserialize)]
 pub(super) struct KeyValue {
     #[serde(default)]
@@ -46,7 +46,7 @@ pub(super) struct KeyValue {
     mod_revision: String,
 }
 
-/// Keys and values at one revision.
+/// All keys of a request, at one revision.
 #[derive(Deserialize)]
 pub(super) struct Range {
     header: Header,
@@ -54,7 +54,7 @@ pub(super) struct Range {
     kvs: Vec<KeyValue>,
 }
 
-/// A line of the answer to a watch.
+/// One line of a watch.
 #[derive(Deserialize)]
 struct Line {
     result: Option<Told>,
@@ -85,29 +85,29 @@ enum Kind {
     Delete,
 }
 
-/// What a line of the answer to a watch says.
+/// Changes reported by one line of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// Permits by name, without a text if they were removed.
+    /// Permits by name; [`None`] for those removed.
     pub(super) permits: Vec<(String, Option<String>)>,
-    /// The revision with these changes, if it is told.
+    /// The store's revision after these changes, if the line has it.
     pub(super) revision: Option<i64>,
 }
 
 impl KeyValue {
-    /// The permit's name, from its key; [`None`] if the key is not one of a permit.
+    /// Returns the permit's name in the key; [`None`] if the key is no permit's.
     fn name(&self, prefix: &str) -> Result<Option<String>, EtcdError> {
         let key = String::from_utf8(decode(&self.key)?).unwrap_or_default();
         let name = key.strip_prefix(prefix).filter(|name| !name.is_empty());
         Ok(name.map(str::to_owned))
     }
 
-    /// The permit and its name; [`None`] for what cannot be one.
+    /// Returns the permit with its name; [`None`] if it cannot be one.
     fn permit(&self, prefix: &str) -> Result<Option<(String, Kept)>, EtcdError> {
         let Some(name) = self.name(prefix)? else { return Ok(None) };
         let text = String::from_utf8(decode(&self.value)?).unwrap_or_default();
         if text.len() > LONGEST_PERMIT {
-            tracing::warn!("{prefix}{name}: it is longer than {LONGEST_PERMIT} bytes");
+            tracing::warn!("ignored the permit {prefix}{name}: longer than {LONGEST_PERMIT} bytes");
             return Ok(None);
         }
         Ok(Some((name, Kept { text, revision: number(&self.mod_revision)? })))
@@ -115,12 +115,11 @@ impl KeyValue {
 }
 
 impl Range {
-    /// The revision of the whole store.
+    /// Revision of the whole store.
     pub(super) fn revision(&self) -> Result<i64, EtcdError> {
         number(&self.header.revision)
     }
 
-    /// The permits, by name.
     pub(super) fn permits<C>(&self, prefix: &str) -> Result<C, EtcdError>
     where
         C: FromIterator<(String, Kept)>,
@@ -131,10 +130,10 @@ impl Range {
 }
 
 impl Changes {
-    /// Reads a line: changes of permits after the revision `since`.
+    /// Parses a line. Changes up to the revision `since` are left out.
     ///
     /// # Errors
-    /// If it is not what the API says, or ends the watch.
+    /// The line does not follow the API, or ends the watch.
     pub(super) fn read(line: &[u8], prefix: &str, since: i64) -> Result<Self, EtcdError> {
         let Line { result, error } = parse(line)?;
         let (Some(told), None) = (result, error) else {
@@ -142,11 +141,12 @@ impl Changes {
             return Err(EtcdError::Malformed(shown.into_owned()));
         };
         if told.canceled {
-            // What it is to begin with has been compacted away.
-            return Err(EtcdError::Malformed("it ends the watch".to_owned()));
+            // The start revision has been compacted away.
+            return Err(EtcdError::Malformed("the watch was cancelled".to_owned()));
         }
         let mut permits = Vec::new();
         for Event { kind, kv } in &told.events {
+            // A complete read has covered it.
             if number(&kv.mod_revision)? <= since {
                 continue;
             }
@@ -160,28 +160,28 @@ impl Changes {
     }
 }
 
-/// The lines of an answer that goes on, out of what has come.
+/// Splits the body of a watch into lines.
 #[derive(Default)]
 pub(super) struct Lines {
     rest: Inbox,
-    /// How much of `rest` holds no end of a line.
+    /// Bytes of `rest` that are known to have no line end.
     searched: usize,
 }
 
 impl Lines {
-    /// Adds what has come.
+    /// Appends received bytes.
     ///
     /// # Errors
-    /// If a line is too long.
+    /// The line is too long.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<(), EtcdError> {
         self.rest.push(bytes);
         if self.rest.len() > LONGEST {
-            return Err(EtcdError::Malformed("a line is far too long".to_owned()));
+            return Err(EtcdError::Malformed("a line is too long".to_owned()));
         }
         Ok(())
     }
 
-    /// The next whole line.
+    /// Returns the next complete line.
     pub(super) fn next(&mut self) -> Option<Vec<u8>> {
         let unsearched = &self.rest.unused()[self.searched..];
         let found = unsearched.iter().position(|byte| *byte == b'\n');
@@ -197,12 +197,11 @@ impl Lines {
     }
 }
 
-/// Reads JSON.
 pub(super) fn parse<'d, T: Deserialize<'d>>(text: &'d [u8]) -> Result<T, EtcdError> {
     serde_json::from_slice(text).map_err(|error| EtcdError::Malformed(error.to_string()))
 }
 
-/// Numbers are strings in its JSON; 0 is left out.
+/// Parses a number: etcd's JSON has numbers as strings, and leaves out 0.
 fn number(text: &str) -> Result<i64, EtcdError> {
     if text.is_empty() {
         return Ok(0);
@@ -215,8 +214,8 @@ fn decode(text: &str) -> Result<Vec<u8>, EtcdError> {
     STANDARD.decode(text).map_err(|error| EtcdError::Malformed(error.to_string()))
 }
 
-/// A list with as many elements as there may be permits: an empty one takes three bytes of JSON, and thirty times
-/// that in memory.
+/// Parses a list of no more elements than there may be permits: an empty element takes three bytes
+/// of JSON, and thirty times that in memory.
 fn bounded<'d, D: Deserializer<'d>, T: Deserialize<'d>>(from: D) -> Result<Vec<T>, D::Error> {
     from.deserialize_seq(Bounded(PhantomData))
 }

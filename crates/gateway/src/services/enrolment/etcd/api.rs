@@ -1,5 +1,5 @@
-//! Requests to etcd: one connection each, to the first member that answers. The one that answered last is asked
-//! first, so that members that are silent take time once.
+//! Requests to etcd, each on a connection of its own, to the first member that answers. The member
+//! that answered last is asked first, so that silent ones cost time only once.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,51 +28,51 @@ use super::answer::{Kept, LONGEST, Range, parse};
 use crate::config::keys::private_text;
 use crate::hop::tls;
 
-/// Time for a member to answer.
+/// Time limit for a member's answer.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// The longest answer that says why a member refuses, in bytes, and how much of it is told.
+/// Size limit of an error answer, in bytes.
 const LONGEST_REASON: usize = 4096;
+/// Bytes of it that our error quotes.
 const SHOWN_REASON: usize = 200;
 
-/// A client of etcd. Files with keys and passwords are read for each connection, so that they may be
-/// replaced.
+/// A client of etcd. Keys and passwords are read from their files for each connection, so that they
+/// may be replaced.
 #[derive(Debug, Clone)]
 pub(crate) struct Etcd {
     members: Vec<HubAddress>,
     prefix: String,
     tls: Option<EtcdTls>,
     login: Option<EtcdLogin>,
-    /// What etcd has given for the password last. It expires.
+    /// The token that etcd gave for the password last. It expires.
     token: Arc<Mutex<Option<String>>>,
-    /// The member that answered last.
+    /// Index of the member that answered last.
     first: Arc<AtomicUsize>,
 }
 
-/// A connection to a member.
+/// A connection to a member, with or without TLS.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// Why etcd has not done what was asked.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum EtcdError {
     /// No member can be reached, or answers in time.
     #[error("etcd at {member} cannot be reached: {cause}")]
     Unreachable { member: String, cause: io::Error },
-    /// A member breaks off.
+    /// A member broke off its answer.
     #[error("etcd at {member}: {cause}")]
     Http { member: String, cause: hyper::Error },
-    /// It refuses.
+    /// A member refused the request.
     #[error("etcd at {member} answers {status}: {reason}")]
     Refused { member: String, status: StatusCode, reason: String },
-    /// A file of ours is of no use.
-    #[error("etcd cannot be asked: {0}")]
+    /// One of our files cannot be used.
+    #[error("cannot query etcd: {0}")]
     Unequipped(String),
-    /// Its answer is not what its API says.
+    /// The answer does not follow the API.
     #[error("etcd gives an answer that makes no sense: {0}")]
     Malformed(String),
-    /// The permit has changed meanwhile, or exists already.
-    #[error("the permit has changed meanwhile, or there is one already")]
+    /// The permit was changed by another client, or exists already.
+    #[error("the permit was changed by another client, or exists already")]
     Changed,
 }
 
@@ -88,7 +88,6 @@ impl Etcd {
         Self { members, prefix, tls, login, token: Arc::default(), first: Arc::default() }
     }
 
-    /// The permits as they are now.
     pub(crate) async fn read(&self) -> Result<PermitTexts, EtcdError> {
         let snapshot = self.snapshot().await?;
         Ok(snapshot.permits.into_iter().map(|(name, kept)| (name, kept.text)).collect())
@@ -99,14 +98,13 @@ impl Etcd {
         Ok(Snapshot { revision: range.revision()?, permits: range.permits(&self.prefix)? })
     }
 
-    /// One permit.
     pub(crate) async fn get(&self, name: &str) -> Result<Option<Kept>, EtcdError> {
         let range: Range = self.ask("/v3/kv/range", &json!({ "key": self.key(name) })).await?;
         let found: BTreeMap<String, Kept> = range.permits(&self.prefix)?;
         Ok(found.into_values().next())
     }
 
-    /// Writes a permit in place of the one that was read, or a new one.
+    /// Writes a permit: in place of `before`, if that is unchanged, or as a new one.
     pub(crate) async fn put(
         &self,
         name: &str,
@@ -124,17 +122,18 @@ impl Etcd {
         let revision = before.map_or(0, |kept| kept.revision).to_string();
         let compare = match before {
             Some(_) => json!({ "key": key, "target": "MOD", "mod_revision": revision }),
+            // A key that does not exist has the creation revision 0.
             None => json!({ "key": key, "target": "CREATE", "create_revision": revision }),
         };
         let put = json!({ "request_put": { "key": key, "value": STANDARD.encode(text) } });
         let done: Done =
             self.ask("/v3/kv/txn", &json!({ "compare": [compare], "success": [put] })).await?;
-        // A member that fell silent may have done it, before the next one was asked.
+        // A member may have written it and then fallen silent, before the next one was asked.
         let is_done = done.succeeded || self.get(name).await?.is_some_and(|kept| kept.text == text);
         if is_done { Ok(()) } else { Err(EtcdError::Changed) }
     }
 
-    /// Removes a permit. Returns whether there was one.
+    /// Removes a permit. Returns `false` if there was none.
     pub(crate) async fn remove(&self, name: &str) -> Result<bool, EtcdError> {
         #[derive(Deserialize)]
         struct Done {
@@ -147,7 +146,8 @@ impl Etcd {
         Ok(!done.deleted.is_empty() && done.deleted != "0")
     }
 
-    /// Changes of permits from a revision on.
+    /// Watches the permits from a revision on. Returns the member's name and the body of its
+    /// answer.
     pub(super) async fn watch(&self, from: i64) -> Result<(String, Incoming), EtcdError> {
         let mut request = self.range();
         request["start_revision"] = json!(from.to_string());
@@ -161,21 +161,22 @@ impl Etcd {
         STANDARD.encode(format!("{}{name}", self.prefix))
     }
 
-    /// All keys that begin with the prefix.
+    /// The range of all keys that begin with the prefix.
     fn range(&self) -> Value {
         let mut end = self.prefix.clone().into_bytes();
-        // The last byte is ASCII, and not the highest one.
+        // The end of a range is exclusive. The prefix is ASCII, so its last byte can be
+        // incremented.
         end.last_mut().into_iter().for_each(|last| *last += 1);
         json!({ "key": STANDARD.encode(&self.prefix), "range_end": STANDARD.encode(end) })
     }
 
-    /// The beginning of all keys of permits.
+    /// The prefix of all keys of permits.
     pub(super) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The answer of the first member that gives one. Types of answers demand a `header`, which etcd never leaves
-    /// out: without it what is left out would count as "no".
+    /// Returns the first answer of a member. Answer types require a `header`, which etcd always
+    /// sends: otherwise an empty object would count as "no".
     pub(super) async fn ask<T: for<'d> Deserialize<'d>>(
         &self,
         path: &str,
@@ -185,8 +186,7 @@ impl Etcd {
         Ok(asked.await?.1)
     }
 
-    /// The answer of the first member that gives one, and which that is. The failure of the last one if none
-    /// does.
+    /// Asks the members in turn. Returns the first answer with its member, or the last failure.
     async fn first_answer<'a, T, F>(
         &'a self,
         ask: impl Fn(&'a HubAddress) -> F,
@@ -209,7 +209,7 @@ impl Etcd {
         Err(failure.unwrap_or_else(|| EtcdError::Malformed("it has no members".to_owned())))
     }
 
-    /// A member's whole answer.
+    /// Asks one member for a complete answer.
     async fn ask_member<T: for<'d> Deserialize<'d>>(
         &self,
         member: &HubAddress,
@@ -221,7 +221,7 @@ impl Etcd {
         parse(&text.map_err(|cause| unreachable(member, cause))?)
     }
 
-    /// The beginning of a member's answer.
+    /// Sends a request to a member and waits for the head of its answer.
     async fn post(
         &self,
         member: &HubAddress,
@@ -233,9 +233,9 @@ impl Etcd {
     }
 }
 
-/// Logging in.
+/// Authentication.
 impl Etcd {
-    /// Asks a member as the user, if there is one.
+    /// Sends a request as the configured user, if there is one.
     async fn post_to(
         &self,
         member: &HubAddress,
@@ -246,7 +246,7 @@ impl Etcd {
         let known = self.token().clone();
         if let Some(token) = known {
             match self.send(member, path, body, Some(&token)).await {
-                // It has expired, or users have changed since.
+                // The token has expired, or users were changed.
                 Err(EtcdError::Refused { status, .. }) if status.is_client_error() => {
                     *self.token() = None;
                 }
@@ -259,7 +259,7 @@ impl Etcd {
         answer
     }
 
-    /// A token for the user's password.
+    /// Exchanges the password for a token.
     async fn log_in(&self, member: &HubAddress, login: &EtcdLogin) -> Result<String, EtcdError> {
         #[derive(Deserialize)]
         struct Done {
@@ -320,7 +320,7 @@ async fn post(
     let name = || member.to_owned();
     let http = |cause| EtcdError::Http { member: name(), cause };
     let (mut sender, connection) = http1::handshake(TokioIo::new(wire)).await.map_err(http)?;
-    // Ends with the answer's body, or when that is dropped.
+    // Ends with the body of the answer, also when that is dropped.
     tokio::spawn(connection);
     let mut request =
         Request::post(path).header("Host", member).header("Content-Type", "application/json");
@@ -341,7 +341,7 @@ async fn post(
     Err(EtcdError::Refused { member: name(), status, reason })
 }
 
-/// An answer of at most so many bytes.
+/// Collects an answer of at most `longest` bytes.
 async fn whole(body: Incoming, longest: usize) -> io::Result<Bytes> {
     let collected = Limited::new(body, longest).collect().await.map_err(io::Error::other)?;
     Ok(collected.to_bytes())

@@ -1,4 +1,4 @@
-//! The permits as they were last, for a start while etcd is away.
+//! A copy of the permits on disk, for a start while etcd is unreachable.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const FORMAT: u32 = 1;
 /// Maximum file size in bytes.
 const LONGEST: u64 = 64 << 20;
 
-/// The file with the permits.
+/// The file with the copy.
 #[derive(Debug, Clone)]
 pub(crate) struct Cache(PathBuf);
 
@@ -27,12 +27,12 @@ struct Contents {
 }
 
 impl Cache {
-    /// A file in this directory.
+    /// The file in this directory.
     pub(crate) fn new(directory: &Path) -> Self {
         Self(directory.join(FILE))
     }
 
-    /// The permits that were saved last; [`None`] if there are none, or the file is damaged.
+    /// Loads the permits saved last; [`None`] if there is no file, or it is damaged.
     pub(crate) fn load(&self) -> Option<PermitTexts> {
         match whole_file::read(&self.0, LONGEST).and_then(|text| parse(&text)) {
             Ok(permits) => permits,
@@ -43,7 +43,7 @@ impl Cache {
         }
     }
 
-    /// Saves the permits.
+    /// Saves the permits. A failure is only logged.
     pub(crate) fn save(&self, permits: &PermitTexts) {
         let contents = Contents { skyhop_permits: FORMAT, permits: permits.clone() };
         let text = serde_json::to_vec_pretty(&contents).expect("permits are plain data");

@@ -1,4 +1,4 @@
-//! Follows the permits in etcd.
+//! Follows changes of the permits in etcd.
 
 use std::time::Duration;
 
@@ -11,22 +11,24 @@ use super::PermitTexts;
 use super::answer::{Changes, Lines};
 use super::api::{Etcd, EtcdError};
 
-/// How often all permits are read, besides the changes that etcd tells: a member may vanish without a
-/// word, or tell something else for ever.
+/// Interval of reading all permits, besides following changes: a member may vanish silently, or
+/// send noise for ever.
 const LOOK: Duration = Duration::from_secs(10);
-/// How long it waits after a failure.
+/// Pause after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Says what the permits are, whenever they change, until dropped. While etcd is away nothing changes.
+/// Publishes the permits whenever they change, until dropped. While etcd is unreachable the last
+/// ones stay.
 pub(crate) async fn follow(etcd: Etcd, to: Sender<Option<PermitTexts>>) {
     follow_and_look(etcd, to, LOOK).await;
 }
 
-/// The same, with all permits read so often.
+/// As `follow`, with the interval `every` between complete reads.
 pub(super) async fn follow_and_look(etcd: Etcd, to: Sender<Option<PermitTexts>>, every: Duration) {
     let mut away = false;
     loop {
         let failed = |error: EtcdError, away: &mut bool| {
+            // Logged once, until etcd answers again.
             if !std::mem::replace(away, true) {
                 tracing::warn!("{error}: the terminals stay as they are");
             }
@@ -39,7 +41,7 @@ pub(super) async fn follow_and_look(etcd: Etcd, to: Sender<Option<PermitTexts>>,
     }
 }
 
-/// Reads all permits, then follows their changes until that fails or etcd ends it.
+/// Reads all permits, then follows changes until that fails or the watch ends.
 async fn follow_once(
     etcd: &Etcd,
     to: &Sender<Option<PermitTexts>>,
@@ -47,7 +49,7 @@ async fn follow_once(
     away: &mut bool,
 ) -> Result<(), EtcdError> {
     let mut revision = read(etcd, to).await?;
-    // Changes up to here are in what was read.
+    // The watch also reports changes that a later complete read has covered.
     let mut since = revision;
     if std::mem::take(away) {
         tracing::info!("etcd answers again");
@@ -63,6 +65,7 @@ async fn follow_once(
             },
             Err(_) => {
                 let now = read(etcd, to).await?;
+                // Revisions only grow: this is another store, or an older state of it.
                 if now < revision {
                     return Err(EtcdError::Malformed("its revision went back".to_owned()));
                 }
@@ -72,7 +75,7 @@ async fn follow_once(
     }
 }
 
-/// Reads all permits. Returns their revision.
+/// Reads and publishes all permits. Returns their revision.
 async fn read(etcd: &Etcd, to: &Sender<Option<PermitTexts>>) -> Result<i64, EtcdError> {
     let snapshot = etcd.snapshot().await?;
     let texts: PermitTexts =
@@ -85,7 +88,7 @@ async fn read(etcd: &Etcd, to: &Sender<Option<PermitTexts>>) -> Result<i64, Etcd
     Ok(snapshot.revision)
 }
 
-/// Applies the changes of a line that were made after the revision `since`. Returns their revision.
+/// Publishes the changes of a line after the revision `since`. Returns their revision.
 fn apply(
     etcd: &Etcd,
     to: &Sender<Option<PermitTexts>>,
@@ -107,7 +110,7 @@ fn apply(
     Ok(revision)
 }
 
-/// An answer that goes on.
+/// The body of a watch.
 struct Watch {
     member: String,
     body: Incoming,
@@ -115,7 +118,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// The next line; [`None`] at the end. Cancel-safe.
+    /// Returns the next line; [`None`] at the end. Cancel-safe.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, EtcdError> {
         loop {
             if let Some(line) = self.lines.next() {

@@ -1,7 +1,7 @@
-//! Permits in etcd, by its JSON API (v3), as another place beside a directory of files.
+//! Permits in etcd, by its JSON API (v3), beside those in a directory of files.
 //!
-//! A hub reads all permits under a prefix, then follows their changes. What it knows stays in force while
-//! etcd is away, and is kept in `state` for a start while etcd is away.
+//! A hub reads all permits under a prefix, then follows their changes. While etcd is unreachable
+//! the last ones stay in force; a copy in `state` serves for a start at such a time.
 
 pub(crate) mod answer;
 mod api;
