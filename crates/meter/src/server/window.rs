@@ -11,8 +11,8 @@ use crate::answer::Answer;
 use crate::server::ServeError;
 use crate::window::Window;
 
-/// Announces the port for an upload with this window, and accepts the upload. `None` if the client
-/// disconnects instead.
+/// Announces the port for an upload with this window, and accepts its connection; `None` if the
+/// client disconnects instead.
 pub(crate) async fn accept(
     stream: &mut TcpStream,
     window: Window,
