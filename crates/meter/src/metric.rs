@@ -103,6 +103,7 @@ fn bulk_metrics(report: &BulkReport) -> Vec<(Metric, f64)> {
         metrics.push((Metric::GoodputBitsPerSecond, goodput.bits_per_second() as f64));
     }
     metrics.push((Metric::CompletionSeconds, report.total.as_secs_f64()));
+    // The index of a single flow is always 1.
     if let (Some(jain), 2..) = (report.jain_index, report.flows.len()) {
         metrics.push((Metric::JainIndex, jain));
     }

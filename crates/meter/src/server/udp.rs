@@ -23,6 +23,7 @@ pub(crate) async fn serve(
 ) -> Result<(), FlowError> {
     let broken = || FlowError::broken("preparing the UDP port");
     let local = stream.local_addr().map_err(broken())?;
+    // The client sends to the address that its connection goes to.
     let socket = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await.map_err(broken())?;
     make_room(&socket).map_err(broken())?;
     let port = socket.local_addr().map_err(broken())?.port();

@@ -18,6 +18,7 @@ pub(crate) async fn accept(
     window: Window,
 ) -> Result<Option<TcpStream>, ServeError> {
     let unusable = |error| ServeError::Listener { error };
+    // The client connects to the address that this connection goes to.
     let address = SocketAddr::new(stream.local_addr()?.ip(), 0);
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).map_err(unusable)?;
     window.prepare(&SockRef::from(&socket))?;

@@ -210,6 +210,7 @@ impl Member {
             state.endpoint.handle_timeout(now);
         }
         self.follow_events(&mut state);
+        // A swarm has no tunnel, so its packets are discarded.
         while state.endpoint.poll_packet().is_some() {}
         while state.endpoint.poll_transmit(now, &mut datagram).is_some() {
             // What does not fit into the socket is lost, and so is what a hub that is down refuses:
@@ -240,6 +241,7 @@ impl Member {
                 _ => {}
             }
         }
+        // A session counts only with the hub's first answer on it.
         let heard = |id| Some(state.endpoint.stats(id)?.packets_received > 0);
         if !state.answered && state.session.and_then(heard) == Some(true) {
             state.answered = true;

@@ -74,6 +74,7 @@ impl<R: Read> Blocks<R> {
         }
         let (kind, length) = (self.number(kind), self.number(length));
         let rest = length.checked_sub(FRAME + self.body.len() as u32);
+        // Blocks are padded to 32 bits (§3.1).
         let rest = rest.filter(|_| length.is_multiple_of(4));
         let rest = rest.ok_or_else(|| damaged(format!("a block of {length} bytes")))?;
         if is_parsed(kind) {
@@ -82,6 +83,7 @@ impl<R: Read> Blocks<R> {
             }
             self.fill(rest)?;
         } else {
+            // Skipped without memory, however long the block is.
             let skipped = io::copy(&mut self.source.by_ref().take(rest.into()), &mut io::sink())?;
             if skipped < u64::from(rest) {
                 return Err(CaptureError::Truncated);
@@ -112,6 +114,7 @@ impl<R: Read> Blocks<R> {
                 if version != 1 {
                     return Err(damaged(format!("a section of the unknown version {version}")));
                 }
+                // Each section describes its interfaces anew (§4.1).
                 self.interfaces.clear();
                 Ok(None)
             }
@@ -220,6 +223,7 @@ impl<'a> Fields<'a> {
             // Sixteen bits of interface and sixteen of drop count.
             OBSOLETE_PACKET => self.stamped(self.u16(0)?.into(), interfaces)?,
             SIMPLE_PACKET => {
+                // Simple packets belong to the first interface and have no captured length (§4.4).
                 let interface = described(interfaces, 0)?;
                 let length = self.u32(0)?;
                 let kept = length.min(interface.snap_length);

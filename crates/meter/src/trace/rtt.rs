@@ -55,6 +55,7 @@ impl Rtt {
 
     /// Records that a segment with payload carried this TSval.
     pub(super) fn stamped(&mut self, time: Instant, stamp: u32) {
+        // Time stamps are compared modulo 2^32 (RFC 7323 §5.2).
         let newer = |last: u32| stamp.wrapping_sub(last).cast_signed() > 0;
         if self.stamps.back().is_none_or(|&(last, _)| newer(last)) {
             if self.stamps.len() == STAMPS_MAX {

@@ -64,6 +64,7 @@ pub(crate) async fn exchange(
     let sends = plan.directions.each().contains(&way);
     let receives = plan.directions.each().iter().any(|it| *it != way);
     let (mut reader, writer) = stream.split();
+    // Sending and receiving both report on the connection when they end.
     let writer = Mutex::new(writer);
     let (told, peer_sent) = watch::channel(None);
 
