@@ -110,6 +110,7 @@ impl Extent {
     /// Returns the exit of a link's packets, as indices of [`Self::crossings`].
     pub(crate) fn exit(&self, link: LinkName) -> Exit {
         let terminals = usize::from(self.terminals);
+        // Behind the forward link, the return links and the two terrestrial ones, if any.
         let clients = terminals + if self.terrestrial { 3 } else { 1 };
         match link {
             LinkName::Forward if terminals == 1 => Exit::To(1),

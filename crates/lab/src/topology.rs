@@ -279,6 +279,7 @@ fn set_up_quiet(
         device: device.to_owned(),
         cause,
     })?;
+    // Without ARP: the links know the hardware addresses of the hosts.
     netlink.bring_up(device, Some(mtu), false).map_err(refused(place, || device.to_owned()))
 }
 

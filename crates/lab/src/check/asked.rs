@@ -129,6 +129,7 @@ fn directions(preset: &mut Preset) -> impl Iterator<Item = (LinkName, &mut LinkS
         (LinkName::Forward, &mut preset.forward),
         (LinkName::Return(Site::FIRST), &mut preset.ret),
     ];
+    // Both terrestrial directions have the same specification.
     let terrestrial = preset.terrestrial.as_mut();
     hop.into_iter().chain(terrestrial.map(|each| (LinkName::TerrestrialForward, each)))
 }

@@ -106,6 +106,7 @@ impl Trace {
     /// waiting.
     pub(crate) fn rate(&self, len: usize, expected: &Expected) -> Option<Rates> {
         let mut arrivals = self.arrivals();
+        // In the order of sending, which jitter may have changed.
         arrivals.sort_unstable();
         let pauses = self.pauses(expected);
         let (mut packets, mut asked, mut measured) = (0, 0, 0);
@@ -120,6 +121,7 @@ impl Trace {
                 continue;
             };
             let (start, end) = (start.saturating_sub(there), end.saturating_sub(then));
+            // Between the two, the expected link was never idle.
             let busy = last > first && pauses[first] == pauses[last];
             runs += u32::from(busy && !running);
             running = busy;

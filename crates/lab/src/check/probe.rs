@@ -34,6 +34,7 @@ impl Flow {
 
     /// Sends all probes, as punctually as the machine allows.
     pub(crate) fn send(&self, socket: &UdpSocket) {
+        // By default, the kernel may wake a thread 50 µs late.
         let _ = prctl::set_timerslack(1);
         let mut payload = vec![0; self.len - HEADERS];
         payload[..MAGIC.len()].copy_from_slice(&MAGIC);

@@ -46,6 +46,7 @@ pub(crate) fn expect(config: &LinkConfig, sent: &Sent<'_>) -> Expected {
         jitter: Jitter::None,
         ..config.clone()
     };
+    // Without the delay, a probe arrives when it leaves the link.
     let near = LinkConfig { delay: Duration::ZERO.into(), ..clean.clone() };
     Expected { left: arrivals(near, sent), arrived: arrivals(clean, sent) }
 }
@@ -110,6 +111,7 @@ pub(crate) fn chances(config: &LinkConfig, flows: &[Sent<'_>], shift: Duration) 
         })
         .collect();
     missing.sort_unstable();
+    // Half a per cent at each end leaves the 99 % interval.
     let tail = runs / 200;
     let mean = missing.iter().sum::<u64>() as f64 / runs as f64;
     Some(Chances { interval: missing[tail]..=missing[runs - 1 - tail], mean })

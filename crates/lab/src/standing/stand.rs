@@ -70,6 +70,7 @@ impl Stand {
             Err(error) => foothold.fail(&format!("cannot create the control socket: {error}")),
         };
         let signals = SignalFd::with_flags(&process::endings(), SfdFlags::SFD_CLOEXEC)?;
+        // The control socket exists by now, so the lab can be reached.
         let taken = foothold.succeed()?;
         let since = clock::now();
         let mut kept = Kept { stand: self, taken, since, keeper };
