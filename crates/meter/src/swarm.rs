@@ -184,7 +184,7 @@ async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
     let setup = gauge.as_mut().map(Gauge::lap);
     let moving = Instant::now();
     if !options.stop.is_stopped() {
-        // Nobody waits for it if every terminal has failed.
+        // Sending fails only if every terminal has failed.
         let _ = stage.send(Stage::Traffic);
         watched.traffic(moving + options.limit).await;
     }

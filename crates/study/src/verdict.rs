@@ -138,7 +138,7 @@ pub struct Score {
     pub trends: usize,
     /// Number of values and statements that do not, with a cause that a run shows.
     pub explained: usize,
-    /// Number of values and statements that do not, without such a cause.
+    /// Number of values and statements that do not, without a cause that a run shows.
     pub unexplained: usize,
     /// Number of values that cannot be right, which are not scored.
     pub impossible: usize,
@@ -165,7 +165,7 @@ impl Runs<'_> {
             return Err(NoMetric { case, of, metric });
         }
         if metric.starts_with(TIMES) {
-            // What was not finished took longer than any that was.
+            // A run that did not finish took longer than any that did.
             found.resize(own.len(), f64::INFINITY);
         }
         Ok((!own.is_empty()).then_some(found))

@@ -108,7 +108,7 @@ pub(super) fn lossless(preset: &Preset) -> Preset {
         (direction.loss, direction.jitter) = (Loss::None, Jitter::None);
         direction.outages.clear();
         direction.policer = None;
-        // Without what a MODCOD that does not suit the weather loses.
+        // Leaves out the losses of a MODCOD that does not suit the weather.
         direction.rate = direction.rate.over_time().clone().into();
     }
     clean

@@ -119,7 +119,7 @@ impl Member {
     }
 
     fn tell(&self, news: News) {
-        // Nobody listens after the end.
+        // Sending fails only after the end of the swarm.
         let _ = self.news.send(news);
     }
 
@@ -258,7 +258,7 @@ impl Member {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // Nobody listens at the hub's port now.
+                // No process listens at the hub's port at the moment.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => break,
                 Err(error) => return Err(error),
             }

@@ -51,7 +51,7 @@ impl LinkType {
             Self::Session => Some(Layer::Session(bytes)),
             Self::Cooked1 => {
                 let rest = bytes.get(16..)?;
-                // Received, sent, or somebody else's; and who sent it.
+                // Packet type (received, sent, for another host) and the sender's address.
                 place.add(&bytes[..2]);
                 place.add(&bytes[6..14]);
                 Some(Layer::Type(ether_type(14)?, rest))

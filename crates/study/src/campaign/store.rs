@@ -98,7 +98,7 @@ impl Store {
         if !result.is_named_right() {
             return Err(StoreError::Foreign { cell: result.cell.clone() });
         }
-        // Last, so that a result has its time.
+        // The result comes last, so that every result has its timing.
         self.write("timings", &result.cell, timing)?;
         self.write("cells", &result.cell, result)
     }
@@ -173,7 +173,7 @@ impl Store {
             file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&temporary, &path)?;
-            // The new name is in the directory.
+            // A rename is durable only once its directory is flushed.
             File::open(self.root.join(kind))?.sync_all()
         };
         write().map_err(|cause| {

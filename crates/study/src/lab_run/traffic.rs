@@ -225,7 +225,7 @@ impl Application<'_> {
                 progress: Progress::default(),
                 stop: Stop::default(),
             };
-            // No object is asked for twice: a terminal would have it.
+            // A terminal would have an object in its cache the second time.
             key = key.wrapping_add(1);
             let report = meter::page(&options).await;
             took += report.total;
