@@ -350,6 +350,7 @@ impl Worker {
             let taken = (0..BURST).take_while(|_| port.receive(|frame| arrivals.take(&frame)));
             *more = taken.count() == BURST;
             state.faults.oversized += arrivals.oversized;
+            // The kernel is asked only if a frame reports a loss.
             if arrivals.losing {
                 state.faults.missed += port.missed().unwrap_or(0);
             }

@@ -319,6 +319,7 @@ fn decode_request_reply(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> 
 }
 
 fn decode_name(wire: &[u8; REQUEST_LEN]) -> Result<Option<CongestionControl>, RequestError> {
+    // One byte more than the longest name, so that a zero ends each.
     let field = &wire[44..=44 + NAME_MAX];
     let length = field.iter().position(|&byte| byte == 0).ok_or(RequestError::CongestionName)?;
     if field[length..].iter().any(|&byte| byte != 0) {

@@ -102,6 +102,7 @@ impl SocketOptions {
 }
 
 fn set(socket: &SockRef<'_>, which: Buffer, asked: u64) -> Result<(), SocketError> {
+    // The kernel takes the size as an `int`.
     let size = usize::try_from(asked).unwrap_or(usize::MAX).min(i32::MAX as usize);
     let set = || match which {
         Buffer::Send => socket.set_send_buffer_size(size).and_then(|()| socket.send_buffer_size()),

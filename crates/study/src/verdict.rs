@@ -282,6 +282,7 @@ fn estimate(
         ([own], Statistic::Mean) => mean_interval(own, CONFIDENCE),
         _ => Bootstrap::new(SEED).of(&groups, figure).map(|it| it.ci95),
     };
+    // Runs that all agree have no interval to show.
     let interval = interval.filter(|interval| interval.low < interval.high);
     Ok(Some(Estimate { value, interval, runs }))
 }

@@ -137,6 +137,7 @@ impl Slot {
     /// log is then removed with the lab.
     pub(super) fn autopsy(&self) -> String {
         let said = self.log_tail().replace('\n', " | ");
+        // The lab's last processes may hold the lock for a moment.
         for _ in 0..ENDING_LOOKS {
             let swept = self.base.turn().and_then(|_turn| self.sweep());
             if !matches!(swept, Ok(false)) || !self.is_in_place() {

@@ -39,6 +39,7 @@ pub(crate) async fn serve(
 ) -> Result<(), HttpServeError> {
     let socket = sender::copy(stream)?;
     let (reader, mut writer) = stream.split();
+    // The caller has read the first bytes to tell the protocols apart.
     let mut reader = BufReader::new(first.chain(reader));
     loop {
         let head = timeout(crate::server::REQUEST_LIMIT, http::read_head(&mut reader)).await;

@@ -173,6 +173,7 @@ impl Analysis {
         while let Some((_, connection)) = self.live.pop_first() {
             self.end(connection);
         }
+        // Connections end in another order than they begin.
         self.done.sort_by_key(|(report, _)| report.number);
         let mut trace = Trace::default();
         trace.report.packets = self.packets;

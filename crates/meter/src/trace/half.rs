@@ -166,6 +166,7 @@ impl Half {
         if self.base.is_none() {
             self.delivery.begin(start);
         }
+        // Without a SYN, the first packet in the capture need not be the first of the stream.
         self.base = Some(self.base.map_or(start, |base| base.min(start)));
         let acked = self.acked.unwrap_or(0);
         let fate = self.delivery.take(it, acked, self.rtt.min());

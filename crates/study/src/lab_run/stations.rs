@@ -71,6 +71,7 @@ impl Stations {
             scenario::Amount::Time(time) => Amount::Until(start + *time),
         };
         let (up, client) = (limits::is_up(*direction), stage.client(number));
+        // The transfers of a station are told apart by their ports.
         let order = self.transfers.len() as u16;
         let from = SocketAddr::new(self.address(stage, client)?, CLIENT_PORT + order);
         let to = SocketAddr::new(self.address(stage, Node::Server)?, SERVER_PORT + order);

@@ -53,6 +53,7 @@ impl Gateway {
             let stderr = process.stderr.take().expect("stderr is piped");
             move || tail_of(stderr)
         });
+        // Closed on return, which ends the configuration.
         let mut stdin = process.stdin.take().expect("stdin is piped");
         let gateway = Self { name, process, lines, complaints: Some(complaints) };
         // A child that has already exited gives its reason on stderr; see `wait_ready`.
@@ -72,6 +73,8 @@ impl Gateway {
                 Ok(line) if line.trim() == READY => return Ok(()),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
+                    // `failure` reads stderr to its end, which comes only with the end of the
+                    // process.
                     let _ = self.process.kill();
                     return Err(self.failure(&format!("was not ready in {} s", limit.as_secs())));
                 }

@@ -133,6 +133,7 @@ impl Server {
         });
         Some(listener.map(|listener| {
             let mut server = Self { listener, link, fixed, modem, queue: Queue::default() };
+            // No rate until the grants of a superframe are known.
             server.reach(BitRate::default());
             server
         }))
@@ -161,6 +162,7 @@ impl Server {
                 // Any error ends the session only; the modem then waits for the next router.
                 let _ = self.talk(router, &mut ticks).await;
                 self.modem.handle_closed();
+                // A request does not outlive its session.
                 self.ask(Wanted::default());
             }
         }

@@ -29,6 +29,7 @@ pub fn values(comparison: &Comparison<'_>, only_run: bool) -> Table {
             None => point.case.clone(),
         };
         let ratio = ours.and_then(|ours| {
+            // Of a published range, the nearest value counts.
             let nearest = ours.value.clamp(published[0], published[1]);
             (nearest != 0.0).then(|| format!("{:.2}", ours.value / nearest))
         });
