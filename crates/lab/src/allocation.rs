@@ -1,4 +1,4 @@
-//! The picture of a shared return link: who got which part of each superframe, and what waited.
+//! The picture of a shared return link: each terminal's part of each superframe, and its queue.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,14 @@ use units::Instant;
 
 use crate::ReturnRecord;
 
-/// Terminals with a colour and a name of their own; all others are one.
+/// Maximum number of terminals with a colour and a name of their own; all others share one series.
 const NAMED: usize = 6;
 /// Width of the time axis in pixels, roughly.
 const WIDTH: usize = 1100;
 
-/// Draws what was recorded since `origin`, the start of the lab. Above, the slots of each
-/// superframe, one terminal's on the other's; below, the cells in each terminal's MAC buffer and, as
-/// crosses, the volumes that were asked for. The terminals with the most slots have a colour of
-/// their own.
+/// Draws the events recorded since `origin`, the start of the lab. Above, the slots of each
+/// superframe, stacked by terminal; below, the cells in each terminal's MAC buffer and, as crosses,
+/// the volumes requested. The terminals with the most slots have a colour of their own.
 pub fn allocation_picture(record: &ReturnRecord, origin: Instant) -> Picture {
     let names = Names::of(record);
     let time = || Axis::new("time (s)").from_zero();
@@ -45,11 +44,11 @@ pub fn allocation_picture(record: &ReturnRecord, origin: Instant) -> Picture {
     stacked(&[granted.height(360), waiting.height(300)])
 }
 
-/// Which terminals have a name.
+/// The terminals that have a name, with a series each.
 struct Names {
-    /// By number of slots, the most first.
+    /// The terminals with the most slots, in the order of their numbers.
     named: Vec<u32>,
-    /// Whether there are others.
+    /// Set if further terminals share the last series.
     has_others: bool,
 }
 
@@ -70,16 +69,17 @@ impl Names {
         let has_others = order.len() > NAMED;
         let mut named: Vec<u32> =
             order.into_iter().take(NAMED).map(|(_, terminal)| terminal).collect();
+        // `series` searches by number.
         named.sort_unstable();
         Self { named, has_others }
     }
 
-    /// The number of series.
+    /// Returns the number of series, including that of all others.
     fn series_count(&self) -> usize {
         self.named.len() + usize::from(self.has_others)
     }
 
-    /// The series of a terminal: the last one is that of all others.
+    /// Returns the series of a terminal: the last one is that of all others.
     fn series(&self, terminal: u32) -> usize {
         self.named.binary_search(&terminal).unwrap_or(self.named.len())
     }
@@ -96,7 +96,8 @@ impl Names {
     }
 }
 
-/// When superframes begin, their grants, and what waited when they were decided.
+/// Returns the beginning of each superframe, its grants, and the cells that waited when it was
+/// decided.
 fn allocations(record: &ReturnRecord) -> impl Iterator<Item = (Instant, &[Grant], &[(u32, u32)])> {
     record.events.iter().filter_map(|event| match event {
         Event::Allocated { begins, grants, waiting, .. } => {
@@ -110,7 +111,7 @@ fn seconds(at: Instant, origin: Instant) -> f64 {
     at.saturating_since(origin).as_secs_f64()
 }
 
-/// For each series, its part of each superframe on top of those before it.
+/// Returns, for each series, its part of each superframe on top of those before it.
 fn granted_spans(
     record: &ReturnRecord,
     names: &Names,
@@ -134,7 +135,7 @@ fn granted_spans(
     all
 }
 
-/// For each series, the cells that wait at the beginning of each superframe.
+/// Returns, for each series, the cells that wait at the beginning of each superframe.
 fn waiting_points(record: &ReturnRecord, names: &Names, origin: Instant) -> Vec<Vec<(f64, f64)>> {
     let mut all = vec![Vec::new(); names.named.len() + 1];
     for (begins, _, waiting) in allocations(record) {
@@ -149,7 +150,7 @@ fn waiting_points(record: &ReturnRecord, names: &Names, origin: Instant) -> Vec<
     all
 }
 
-/// Volumes asked for.
+/// Returns the volumes requested, by time.
 fn asked(record: &ReturnRecord, origin: Instant) -> Vec<(f64, f64)> {
     let requests = record.events.iter().filter_map(|event| match event {
         Event::Requested { at, request, .. }

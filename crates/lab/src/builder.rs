@@ -8,7 +8,7 @@ use units::{BitRate, Probability};
 
 use crate::{EnterError, Lab, StartError, enter};
 
-/// Why a lab was not built.
+/// The reason why a lab was not built.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -67,8 +67,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A lab with a built-in preset (`geo`, `leo`: `skyhop lab presets`), or with the one in the
-    /// file at this path, which contains `/` or ends in `.toml`.
+    /// Describes a lab with a built-in preset (`geo`, `leo`: `skyhop lab presets`), or with the one
+    /// in the file at this path, which contains `/` or ends in `.toml`.
     pub fn new(preset: impl Into<String>) -> Self {
         Self { preset: preset.into(), overrides: Overrides::default(), seed: 1 }
     }
@@ -94,7 +94,7 @@ impl Builder {
     /// Share of packets that each link loses at random, from 0 to 1.
     ///
     /// # Panics
-    /// If it is outside.
+    /// If `per` is outside that range.
     pub fn per(mut self, per: f64) -> Self {
         self.overrides.per = Some(Probability::new(per).expect("a share from 0 to 1"));
         self
@@ -106,19 +106,19 @@ impl Builder {
         self
     }
 
-    /// Everything else that a preset can say.
+    /// Replaces all overrides, including those set by the methods above.
     pub fn overrides(mut self, overrides: Overrides) -> Self {
         self.overrides = overrides;
         self
     }
 
-    /// Decides which packets are lost. Default: 1.
+    /// Sets the seed that decides which packets are lost. Default: 1.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// The link, without starting anything.
+    /// Returns the preset with all changes, without starting anything.
     ///
     /// # Errors
     /// If the preset is unknown, or a change is impossible.

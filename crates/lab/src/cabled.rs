@@ -26,7 +26,7 @@ impl Cabled {
         Ok(Self { network: topology::build(&extent)? })
     }
 
-    /// A host's network namespace.
+    /// Returns a host's network namespace.
     ///
     /// # Panics
     /// For a client or terminal other than the first.
@@ -34,7 +34,7 @@ impl Cabled {
         self.network.host(node)
     }
 
-    /// A command to run on a host.
+    /// Returns a command that will run on a host.
     ///
     /// # Panics
     /// As [`Self::node`].
@@ -42,7 +42,7 @@ impl Cabled {
         self.node(node).command(program)
     }
 
-    /// A host's IPv4 address.
+    /// Returns a host's IPv4 address.
     pub fn address4(&self, node: Node) -> Ipv4Addr {
         node.address4()
     }

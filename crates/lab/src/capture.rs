@@ -18,27 +18,27 @@ use crate::crossing::Crossing;
 use crate::preset::Links as _;
 use crate::{LAN_DEVICE, Lab, Node};
 
-/// How often the taps are emptied. Their rings hold 50 ms at 150,000 packets a second.
+/// Interval at which the taps are emptied. Their rings hold 50 ms at 150,000 packets a second.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Why a capture failed.
+/// The reason why a capture failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CaptureError {
     /// The file cannot be created or written.
     #[error("cannot write the capture {}: {cause}", path.display())]
     File {
-        /// The file.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The operating system's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// The device cannot be captured.
     #[error("cannot capture on {node}: {cause}")]
     Tap {
-        /// The host.
+        /// The host of the device.
         node: Node,
-        /// The kernel's error.
+        /// The error of the packet socket.
         cause: io::Error,
     },
 }
@@ -51,7 +51,7 @@ pub struct Captured {
     pub written: u64,
     /// Packets that were not captured because the rings were full.
     pub dropped: u64,
-    /// Why it ended early, if it did.
+    /// The error that ended the capture early, if any.
     pub error: Option<CaptureError>,
 }
 

@@ -1,4 +1,4 @@
-//! What carries the packets of a lane: a link of its own, or a terminal's part of a shared one.
+//! The carrier of a lane's packets: a link of its own, or a terminal's part of a shared one.
 
 #[cfg(test)]
 mod tests;
@@ -7,7 +7,7 @@ use link::dama::{Dama, Slots};
 use link::{Counters, Link, LinkConfig, Outage, Tally};
 use units::Instant;
 
-/// What carries the packets of a lane.
+/// The carrier of a lane's packets.
 pub(crate) enum Carrier {
     /// A link of its own.
     Own(Box<Link<Vec<u8>>>),
@@ -15,7 +15,7 @@ pub(crate) enum Carrier {
     Shared(usize),
 }
 
-/// A link of a running lab, to be changed.
+/// A link of a running lab, for changes.
 pub(crate) enum Changing<'a> {
     /// A link of its own.
     Own(&'a mut Link<Vec<u8>>),
@@ -34,7 +34,7 @@ pub struct SharedGauge {
 }
 
 impl Carrier {
-    /// What waits and the counters, with the terminal's state on a shared link.
+    /// Returns the queue and the counters, with the terminal's state on a shared link.
     pub(crate) fn read(
         &self,
         shared: Option<&Dama<Vec<u8>>>,
@@ -68,8 +68,8 @@ impl Changing<'_> {
         }
     }
 
-    /// Applies the differences between two configurations; of a shared link only rate and losses,
-    /// the rest of it cannot change.
+    /// Applies the differences between two configurations. Of a shared link only rate and losses
+    /// can change.
     pub(crate) fn reconfigure(&mut self, now: Instant, old: &LinkConfig, new: LinkConfig) {
         match self {
             Self::Own(link) => reconfigure(link, now, old, new),

@@ -1,4 +1,4 @@
-//! The links of a lab, and where they begin and end.
+//! The links of a lab, and the devices at which they begin and end.
 
 use crate::exit::Exit;
 use crate::node::Site;
@@ -16,13 +16,13 @@ pub(crate) const LAN_MTU: u16 = 1500;
 pub(crate) struct Extent {
     /// Number of terminals, each with a client, from 1 to [`Site::MOST`].
     pub(crate) terminals: u8,
-    /// Whether hub and server are joined by a link instead of a LAN.
+    /// Set if a link instead of a LAN joins hub and server.
     pub(crate) terrestrial: bool,
-    /// Whether each terminal and its client are joined by a link instead of a LAN.
+    /// Set if a link instead of a LAN joins each terminal and its client.
     pub(crate) client_side: bool,
     /// MTU of the hop in bytes.
     pub(crate) mtu: u16,
-    /// Whether a plain cable joins terminal and hub instead of links.
+    /// Set if a plain cable joins terminal and hub instead of links.
     pub(crate) cabled: bool,
 }
 
@@ -32,27 +32,27 @@ pub(crate) struct Extent {
 pub(crate) struct Crossing {
     /// The link that packets enter.
     pub(crate) link: LinkName,
-    /// The host.
+    /// The host at the beginning of the link.
     pub(crate) from: Node,
-    /// Its device.
+    /// Name of the host's device.
     pub(crate) device: &'static str,
-    /// The device in `sky`.
+    /// Name of the peer device in `sky`.
     pub(crate) sky: String,
     /// Hardware address of the host's device (locally administered, "SKY"). Fixed, so that `sky`
     /// can send to it without ARP.
     pub(crate) station: [u8; 6],
-    /// MTU in bytes.
+    /// MTU of the link in bytes.
     pub(crate) mtu: u16,
 }
 
 impl Extent {
-    /// MTU of the LANs and of the links in their place, in bytes.
+    /// Returns the MTU of the LANs, and of links in their place, in bytes.
     pub(crate) fn lan_mtu(&self) -> u16 {
         LAN_MTU.max(self.mtu)
     }
 
-    /// All crossings: forward, the return of each terminal, terrestrial forward and return, forward
-    /// and return of each client.
+    /// Returns all crossings: forward, the return of each terminal, terrestrial forward and return,
+    /// forward and return of each client.
     pub(crate) fn crossings(&self) -> Vec<Crossing> {
         if self.cabled {
             return Vec::new();
@@ -77,7 +77,7 @@ impl Extent {
         [forward].into_iter().chain(returns).chain(sides).collect()
     }
 
-    /// Server → hub, hub → server.
+    /// Returns the crossings server → hub and hub → server, if there is a terrestrial link.
     fn terrestrial(&self) -> Vec<Crossing> {
         let crossings = [
             self.beside(LinkName::TerrestrialForward, Node::Server, "s0".to_owned(), [2, 2]),
@@ -86,7 +86,8 @@ impl Extent {
         crossings.into_iter().filter(|_| self.terrestrial).collect()
     }
 
-    /// Of each site: terminal → client, client → terminal.
+    /// Returns the crossings terminal → client and client → terminal of each site, if there are
+    /// links.
     fn client_side(&self) -> Vec<Crossing> {
         let sites = Site::first(self.terminals).filter(|_| self.client_side);
         let crossings = sites.flat_map(|site| {
@@ -100,15 +101,16 @@ impl Extent {
         crossings.collect()
     }
 
-    /// A link in the place of a LAN.
+    /// Returns the crossing of a link in the place of a LAN.
     fn beside(&self, link: LinkName, from: Node, sky: String, last: [u8; 2]) -> Crossing {
         let (station, mtu) = (station(last), self.lan_mtu());
         Crossing { link, from, device: LAN_DEVICE, sky, station, mtu }
     }
 
-    /// Where a link's packets go, as indices of [`Self::crossings`].
+    /// Returns the exit of a link's packets, as indices of [`Self::crossings`].
     pub(crate) fn exit(&self, link: LinkName) -> Exit {
         let terminals = usize::from(self.terminals);
+        // Behind the forward link, the return links and the two terrestrial ones, if any.
         let clients = terminals + if self.terrestrial { 3 } else { 1 };
         match link {
             LinkName::Forward if terminals == 1 => Exit::To(1),

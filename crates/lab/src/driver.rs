@@ -4,8 +4,8 @@
 //! device received them; send what the links deliver; sleep until a packet arrives or the next
 //! delivery is due. It never spins.
 //!
-//! Each port has a *lane*: the link that packets from the port enter, and where they go when the
-//! link delivers them.
+//! Each port has a *lane*: the link that packets from the port enter, and the exit of the packets
+//! that the link delivers.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -31,7 +31,7 @@ use crate::{Lateness, LinkName, ReturnRecord};
 /// Maximum number of packets taken from one device before the links are served.
 const BURST: usize = 256;
 
-/// Packets lost other than on a link. A valid measurement has none.
+/// Numbers of packets lost other than on a link. A valid measurement has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Faults {
@@ -56,11 +56,11 @@ impl Faults {
 pub(crate) struct Lane {
     /// The port that packets come from.
     pub(crate) port: Port,
-    /// The link they enter.
+    /// The link that these packets enter.
     pub(crate) carrier: Carrier,
     /// The name of the link.
     pub(crate) name: LinkName,
-    /// Where they go.
+    /// The exit of packets that the link delivers.
     pub(crate) exit: Exit,
 }
 
@@ -68,20 +68,20 @@ pub(crate) struct Lane {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gauge {
-    /// The link.
+    /// Name of the link.
     pub link: LinkName,
     /// The link's counters since the start.
     pub counters: Counters,
-    /// What waits in its queue.
+    /// Packets and bytes that wait in its queue.
     pub queued: Tally,
-    /// The most packets that ever waited in its queue.
+    /// Maximum number of packets that ever waited in its queue.
     pub peak_queue: u64,
     /// The terminal's state, if it shares the return link with others.
     pub shared: Option<SharedGauge>,
 }
 
 impl Gauge {
-    /// A link that has done nothing yet.
+    /// Creates the snapshot of a link that has not carried anything.
     pub fn new(link: LinkName) -> Self {
         let (counters, queued) = (Counters::default(), Tally::default());
         Self { link, counters, queued, peak_queue: 0, shared: None }
@@ -117,7 +117,7 @@ pub struct ReturnModem {
     terminal: usize,
 }
 
-/// What a modem on a shared return link can say of itself.
+/// The state that a modem on a shared return link can report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModemState {
@@ -125,12 +125,12 @@ pub struct ModemState {
     pub granted: BitRate,
     /// Cells that wait in its MAC buffers.
     pub mac_cells: u32,
-    /// What waits in its IP queues.
+    /// Packets and bytes that wait in its IP queues.
     pub queued: Tally,
 }
 
 impl ReturnModem {
-    /// The grants of the next `horizon`, and what waits.
+    /// Returns the grants of the next `horizon`, and the queues.
     pub fn state(&self, horizon: Duration) -> Option<ModemState> {
         self.with(|dama, terminal, now| ModemState {
             granted: dama.granted(now, terminal, horizon),
@@ -139,13 +139,13 @@ impl ReturnModem {
         })
     }
 
-    /// The frame structure of the link.
+    /// Returns the frame structure of the link.
     pub fn frames(&self) -> Option<Frames> {
         self.with(|dama, _, _| *dama.frames())
     }
 
-    /// States what waits in front of it ([`Dama::set_backlog`]), and what will
-    /// ([`Dama::set_foreseen`]).
+    /// Reports the bytes that wait in front of the modem ([`Dama::set_backlog`]), and those
+    /// expected soon ([`Dama::set_foreseen`]).
     pub fn set_backlog(&self, waiting: ByteCount, foreseen: ByteCount) {
         self.with(|dama, terminal, now| {
             dama.set_backlog(now, terminal, waiting);
@@ -168,10 +168,10 @@ pub(crate) struct Driver {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Shared by the driver's thread and its owner.
+/// State shared by the driver's thread and its owner.
 struct Shared {
     state: Mutex<State>,
-    /// Wakes the thread.
+    /// Wakes the thread from its wait.
     nudge: EventFd,
 }
 
@@ -189,7 +189,7 @@ struct Track {
     carrier: Carrier,
     /// The latest time passed to the link, if it is one of its own; never decreases.
     told: Instant,
-    /// The most packets that ever waited in its queue.
+    /// Maximum number of packets that ever waited in its queue.
     peak_queue: u64,
 }
 
@@ -217,12 +217,12 @@ impl Driver {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// A handle to read the links.
+    /// Returns a handle to read the links.
     pub(crate) fn gauges(&self) -> Gauges {
         Gauges { shared: Arc::clone(&self.shared) }
     }
 
-    /// The modem of terminal number `terminal`, if the terminals share a return link.
+    /// Returns the modem of terminal number `terminal`, if the terminals share a return link.
     pub(crate) fn modem(&self, terminal: usize) -> Option<ReturnModem> {
         let shared = Arc::clone(&self.shared);
         let has = shared.lock().shared.as_ref().is_some_and(|it| terminal < it.read().terminals());
@@ -252,24 +252,24 @@ impl Driver {
         self.shared.nudge();
     }
 
-    /// Records from now on what happens on the shared return link, if there is one.
+    /// Starts recording the events of the shared return link, if there is one.
     pub(crate) fn record(&self) {
         if let Some(shared) = &mut self.shared.lock().shared {
             shared.record();
         }
     }
 
-    /// What was recorded.
+    /// Returns the record so far; `None` without a shared return link.
     pub(crate) fn recorded(&self) -> Option<ReturnRecord> {
         self.shared.lock().shared.as_ref()?.recorded().cloned()
     }
 
-    /// Packets lost other than on the links.
+    /// Returns the numbers of packets lost other than on the links.
     pub(crate) fn faults(&self) -> Faults {
         self.shared.lock().faults
     }
 
-    /// How late packets were sent.
+    /// Returns the lateness of sent packets.
     pub(crate) fn lateness(&self) -> Lateness {
         self.shared.lock().lateness.clone()
     }
@@ -309,10 +309,10 @@ impl Drop for AbortOnPanic {
 
 struct Worker {
     shared: Arc<Shared>,
-    /// In the order of the tracks, like the exits.
+    /// The ports, in the order of the tracks, like the exits.
     ports: Vec<Port>,
     exits: Vec<Exit>,
-    /// Whether more packets may have arrived than were taken.
+    /// Set for ports at which more packets may have arrived than were taken.
     more: Vec<bool>,
 }
 
@@ -340,6 +340,7 @@ impl Worker {
 
     /// Passes arrived packets to their links.
     fn take_arrivals(&mut self, state: &mut State) {
+        // Frames are stamped by the wall clock, links run by the monotonic one.
         let clocks = WallClock::read();
         let shared = &mut state.shared;
         let tracks = state.tracks.iter_mut().zip(&mut self.ports).zip(&mut self.more);
@@ -349,6 +350,7 @@ impl Worker {
             let taken = (0..BURST).take_while(|_| port.receive(|frame| arrivals.take(&frame)));
             *more = taken.count() == BURST;
             state.faults.oversized += arrivals.oversized;
+            // The kernel is asked only if a frame reports a loss.
             if arrivals.losing {
                 state.faults.missed += port.missed().unwrap_or(0);
             }
@@ -374,8 +376,8 @@ impl Worker {
         self.deliver_shared(state, due, now);
     }
 
-    /// The same for the return link that terminals share. All that arrives on it goes where the
-    /// packets of its first terminal go.
+    /// Advances the return link that terminals share. All packets that arrive on it leave by the
+    /// exit of its first terminal.
     fn deliver_shared(&mut self, state: &mut State, due: &mut Due, now: Instant) {
         let Some(shared) = &mut state.shared else { return };
         let is_shared = |track: &Track| matches!(track.carrier, Carrier::Shared(_));
@@ -393,7 +395,7 @@ impl Worker {
         }
     }
 
-    /// Sends what is due where the packets of a lane go.
+    /// Sends the due packets by the exit of a lane.
     fn send(&self, state: &mut State, due: &mut Due, lane: usize) {
         if due.packets.is_empty() {
             return;
@@ -413,6 +415,7 @@ impl Worker {
         let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let _ = ppoll(&mut fds, left, None);
         if fds.last().and_then(PollFd::any) == Some(true) {
+            // Resets the counter, or every later wait would return at once.
             let _ = self.shared.nudge.read();
         }
     }
@@ -463,7 +466,7 @@ impl Arrivals<'_> {
 }
 
 impl State {
-    /// When the link next needs to be advanced.
+    /// Returns the time at which a link next needs to be advanced.
     fn wake(&self) -> Option<Instant> {
         let own = self.tracks.iter().filter_map(|track| match &track.carrier {
             Carrier::Own(link) => link.poll_timeout().map(|(at, _)| at),

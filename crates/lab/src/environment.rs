@@ -26,7 +26,7 @@ pub(crate) const PROXIES: [&str; 8] = [
     "ALL_PROXY",
 ];
 
-/// Why a host of the running lab was not found.
+/// The reason why a host of the running lab was not found.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FindError {
@@ -36,7 +36,7 @@ pub enum FindError {
     /// The variable does not give the host's namespace.
     #[error("{NETNS_VARIABLE}={text:?} does not name {node}'s namespace")]
     Missing {
-        /// The host looked for.
+        /// The host that was looked for.
         node: Node,
         /// The value of the variable.
         text: String,
@@ -44,11 +44,11 @@ pub enum FindError {
     /// The host's network namespace could not be opened.
     #[error("cannot open {node}'s network namespace {}: {cause}", path.display())]
     Open {
-        /// The host.
+        /// The host that was looked for.
         node: Node,
         /// The path of its namespace.
         path: PathBuf,
-        /// The kernel's error.
+        /// The error of `open(2)`.
         cause: io::Error,
     },
 }
@@ -65,7 +65,7 @@ pub fn find_netns(node: Node) -> Result<NetNs, FindError> {
     NetNs::open(&path).map_err(|cause| FindError::Open { node, path, cause })
 }
 
-/// The value of [`NETNS_VARIABLE`] for this process's namespaces.
+/// Returns the value of [`NETNS_VARIABLE`] for this process's namespaces.
 pub(crate) fn netns_value<'a>(nodes: impl Iterator<Item = (Node, &'a NetNs)>) -> String {
     let place =
         |(node, netns): (Node, &NetNs)| format!("{node}={}", own_descriptor(netns).display());

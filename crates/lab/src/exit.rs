@@ -1,4 +1,4 @@
-//! Where the packets of a link go.
+//! The exit of a link's packets.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use os::packet::Port;
 
 use crate::node::site_of;
 
-/// Where the packets of a link go, as indices of the driver's ports.
+/// The exit of a link's packets, as indices of the driver's ports.
 pub(crate) enum Exit {
     /// All packets go to one port.
     To(usize),
@@ -15,17 +15,17 @@ pub(crate) enum Exit {
     Terminals(Vec<usize>),
 }
 
-/// Packets that could not be sent.
+/// Numbers of packets that could not be sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sent {
-    /// Refused by the kernel.
+    /// Packets that the kernel refused.
     pub(crate) refused: u64,
-    /// Addressed to no terminal.
+    /// Packets whose address belongs to no terminal.
     pub(crate) astray: u64,
 }
 
 impl Exit {
-    /// Sends IP packets, in order.
+    /// Sends IP packets, in order; returns the failures.
     pub(crate) fn send(&self, packets: &[Vec<u8>], ports: &[Port]) -> Sent {
         match self {
             Self::To(port) => Sent { refused: ports[*port].send(packets), astray: 0 },

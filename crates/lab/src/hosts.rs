@@ -55,8 +55,8 @@ pub(crate) fn publish(terminals: u8) -> io::Result<()> {
     })
 }
 
-/// The lab's hosts, with IPv6 if `v6`, followed by the machine's own without those of an earlier
-/// lab.
+/// Returns the text of the lab's hosts, with IPv6 if `v6`, followed by the machine's own without
+/// those of an earlier lab.
 fn hosts(terminals: u8, v6: bool, before: &str) -> String {
     let earlier = before.starts_with(TITLE).then(|| before.split_once(END)).flatten();
     let machine = earlier.map_or(before, |(_, machine)| machine);

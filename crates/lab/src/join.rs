@@ -16,7 +16,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Moves the process there for good. [`Self::run`] then runs commands, which end with the lab.
+    /// Moves the process to the host for good. [`Self::run`] then runs commands, which end with the
+    /// lab.
     ///
     /// # Errors
     /// If there is a second thread, or the kernel refuses a namespace.
@@ -24,8 +25,8 @@ impl Entry {
         self.namespaces.enter()
     }
 
-    /// Runs a command there and waits for it. Returns its exit code, or 128 + the signal that ended
-    /// it. Terminating signals are passed on to it, and it ends when this process does.
+    /// Runs a command on the host and waits for it. Returns its exit code, or 128 + the signal that
+    /// ended it. Terminating signals are passed on to it, and it ends when this process does.
     ///
     /// # Errors
     /// If it cannot be started.

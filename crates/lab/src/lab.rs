@@ -33,7 +33,7 @@ pub struct ChangeError {
     pub what: &'static str,
 }
 
-/// Size of a terminal's ring if there are several terminals, in bytes.
+/// Size of a terminal's ring in bytes if there are more than [`MANY`] terminals.
 const RING_OF_MANY: usize = 4 << 20;
 const MANY: u8 = 4;
 
@@ -67,23 +67,23 @@ impl Lab {
         Ok(Self { preset: preset.clone(), origin, network, run, driver, _services: services })
     }
 
-    /// The current configuration of the links.
+    /// Returns the current configuration of the links.
     pub fn preset(&self) -> &Preset {
         &self.preset
     }
 
-    /// A private directory for the sockets of this lab's gateways. It is visible only in the lab
-    /// and disappears with it; [`os::RUN_VARIABLE`] names it for every command in the lab.
+    /// Returns the private directory for the sockets of this lab's gateways. It is visible only in
+    /// the lab and disappears with it; [`os::RUN_VARIABLE`] names it for every command in the lab.
     pub fn run_directory(&self) -> PathBuf {
         self.run.path()
     }
 
-    /// MTU of the hop in bytes.
+    /// Returns the MTU of the hop in bytes.
     pub fn mtu(&self) -> u16 {
         self.preset.mtu
     }
 
-    /// All hosts of this lab.
+    /// Returns all hosts of this lab.
     pub fn nodes(&self) -> impl Iterator<Item = Node> {
         Node::of_lab(self.preset.terminals)
     }
@@ -100,12 +100,13 @@ impl Lab {
         Err(UnknownNode { name: node.to_string(), known: known.join(", ") })
     }
 
-    /// When the links started, by the monotonic clock. Their traces and outages count from here.
+    /// Returns the start of the links by the monotonic clock. Their traces and outages count from
+    /// here.
     pub fn origin(&self) -> Instant {
         self.origin
     }
 
-    /// A host's network namespace.
+    /// Returns a host's network namespace.
     ///
     /// # Panics
     /// If this lab does not have the host; see [`Self::expect`].
@@ -113,18 +114,18 @@ impl Lab {
         self.network.host(node)
     }
 
-    /// A host's IPv4 address.
+    /// Returns a host's IPv4 address.
     pub fn address4(&self, node: Node) -> Ipv4Addr {
         node.address4()
     }
 
-    /// A host's IPv6 address.
+    /// Returns a host's IPv6 address.
     pub fn address6(&self, node: Node) -> Ipv6Addr {
         node.address6()
     }
 
-    /// A command that will run on a host. Its environment has [`LAB_VARIABLE`], [`NETNS_VARIABLE`]
-    /// and [`RUN_VARIABLE`], and no proxies.
+    /// Returns a command that will run on a host. Its environment has [`LAB_VARIABLE`],
+    /// [`NETNS_VARIABLE`] and [`RUN_VARIABLE`], and no proxies.
     pub fn command(&self, node: Node, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.node(node).command(program);
         command.envs(self.variables());
@@ -134,19 +135,19 @@ impl Lab {
         command
     }
 
-    /// The variables that tell a program that it runs in this lab.
+    /// Returns the variables by which a program recognises that it runs in this lab.
     pub(crate) fn variables(&self) -> [(&'static str, String); 3] {
         let places = netns_value(self.nodes().zip(&self.network.hosts));
         let run = self.run_directory().display().to_string();
         [(LAB_VARIABLE, self.preset.name.clone()), (NETNS_VARIABLE, places), (RUN_VARIABLE, run)]
     }
 
-    /// Counters of the hop's links: forward, and the return link of the first terminal.
+    /// Returns the counters of the hop's links: forward, and the return link of the first terminal.
     pub fn counters(&self) -> (Counters, Counters) {
         (self.counters_of(LinkName::Forward), self.counters_of(LinkName::Return(Site::FIRST)))
     }
 
-    /// Counters of a link.
+    /// Returns the counters of a link.
     ///
     /// # Panics
     /// If this lab does not have the link.
@@ -182,7 +183,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Whether the frames of the shared return link, if any, have room for the rate of this preset.
+    /// Returns true if the frames of the shared return link, if any, have room for the rate of this
+    /// preset.
     fn hold(&self, preset: &Preset) -> bool {
         let modem = self.return_modem(Site::FIRST).and_then(|modem| modem.frames());
         let rate = preset.link(LinkName::Return(Site::FIRST)).rate.greatest();
@@ -198,37 +200,37 @@ impl Lab {
         });
     }
 
-    /// Ends all outages.
+    /// Ends all outages, current and later, on all links.
     pub fn end_outages(&self) {
         self.driver.change(|_, link, now| link.end_outages(now));
     }
 
-    /// A handle to read the links while the lab runs.
+    /// Returns a handle to read the links while the lab runs.
     pub fn gauges(&self) -> Gauges {
         self.driver.gauges()
     }
 
-    /// The modem of a site's terminal, if the terminals share the return link.
+    /// Returns the modem of a site's terminal, if the terminals share the return link.
     pub fn return_modem(&self, site: Site) -> Option<ReturnModem> {
         self.driver.modem(site.index())
     }
 
-    /// Records from now on what happens on the return link, if the terminals share it.
+    /// Starts recording the events of the return link, if the terminals share it.
     pub fn record_return(&self) {
         self.driver.record();
     }
 
-    /// What was recorded since [`Lab::record_return`]; `None` without a shared return link.
+    /// Returns the record since [`Self::record_return`]; `None` without a shared return link.
     pub fn recorded_return(&self) -> Option<ReturnRecord> {
         self.driver.recorded()
     }
 
-    /// Packets lost other than on the links.
+    /// Returns the numbers of packets lost other than on the links.
     pub fn faults(&self) -> Faults {
         self.driver.faults()
     }
 
-    /// How late packets left the links, over all links.
+    /// Returns the lateness of packets that left the links, over all links.
     pub fn lateness(&self) -> Lateness {
         self.driver.lateness()
     }
@@ -259,7 +261,7 @@ fn open_lanes(
     extent.crossings().into_iter().map(lane).collect()
 }
 
-/// The return link that the terminals share, if the preset has one.
+/// Builds the return link that the terminals share, if the preset has one.
 fn shared_return(
     preset: &Preset,
     seed: u64,
@@ -271,8 +273,8 @@ fn shared_return(
     Ok(Some(Dama::starting_at(origin, config, seed_of(name, seed))?))
 }
 
-/// What cannot change of a return link with DAMA: everything but its rate and its losses. Its
-/// allocations need the forward link's delay.
+/// Returns the part of a return link with DAMA that cannot change: everything but its rate and its
+/// losses. Its allocations need the forward link's delay.
 fn fixed_return(preset: &Preset) -> Option<(DamaSpec, LinkSpec, Delay)> {
     let spec = preset.dama.clone()?;
     let rate = RateSpec::Given(BitRate::default().into());

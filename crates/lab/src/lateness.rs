@@ -17,17 +17,17 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Number of packets counted.
+    /// Returns the number of packets counted.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Maximum lateness.
+    /// Returns the maximum lateness of a packet.
     pub fn worst(&self) -> Duration {
         self.worst
     }
 
-    /// The lateness at `quantile` (0 to 1), rounded up to 10 µs and capped at 10 ms.
+    /// Returns the lateness at `quantile` (0 to 1), rounded up to 10 µs and capped at 10 ms.
     pub fn quantile(&self, quantile: f64) -> Duration {
         let wanted = (quantile.clamp(0.0, 1.0) * self.packets as f64).ceil() as u64;
         let mut seen = 0;
@@ -39,8 +39,8 @@ impl Lateness {
         if self.packets == 0 { Duration::ZERO } else { STEP * (bucket as u32 + 1) }
     }
 
-    /// The packets counted since `earlier`, a copy of this histogram. The maximum is only known to
-    /// one bucket, unless it is the overall maximum.
+    /// Returns a histogram of the packets counted since `earlier`, a copy of this one. The maximum
+    /// is only known to one bucket, unless it is the overall maximum.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut rest = self.clone();
         for (count, before) in rest.buckets.iter_mut().zip(earlier.buckets.iter()) {
@@ -53,7 +53,7 @@ impl Lateness {
         rest
     }
 
-    /// Counts a packet.
+    /// Counts a packet that was sent `late`.
     pub(crate) fn add(&mut self, late: Duration) {
         let bucket = late.as_nanos() / STEP.as_nanos();
         self.buckets[usize::try_from(bucket).unwrap_or(BUCKETS).min(BUCKETS - 1)] += 1;

@@ -15,9 +15,10 @@
 //! terrestrial one between hub and server, one between each terminal and its client.
 //!
 //! [`Builder`] is the short way for programs and tests of other projects. A program that starts a
-//! lab step by step calls [`enter`] first, while it has a single thread, and then [`Lab::start`]. Nothing outlives the process: namespaces have no names, only file descriptors,
-//! and the kernel kills whatever runs in the lab when the lab's first process ends, however it
-//! ends. A persistent lab ([`detach`], [`Stand`]) is one whose process nobody waits for.
+//! lab step by step calls [`enter`] first, while it has a single thread, and then [`Lab::start`].
+//! Nothing outlives the process: namespaces have no names, only file descriptors, and the kernel
+//! kills whatever runs in the lab when the lab's first process ends, however it ends. A persistent
+//! lab ([`detach`], [`Stand`]) runs in a process that no command waits for.
 //!
 //! Not modelled: the LANs (they are as fast as the machine), and the time the machine itself takes
 //! to move a packet (tens of microseconds).

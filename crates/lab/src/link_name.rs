@@ -7,22 +7,22 @@ use crate::node::Site;
 /// One direction of one of a lab's links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkName {
-    /// Hub → terminals.
+    /// From the hub to the terminals.
     Forward,
-    /// This terminal → hub.
+    /// From this terminal to the hub.
     Return(Site),
-    /// Server → hub, on the terrestrial part.
+    /// From the server to the hub, on the terrestrial part.
     TerrestrialForward,
-    /// Hub → server, on the terrestrial part.
+    /// From the hub to the server, on the terrestrial part.
     TerrestrialReturn,
-    /// This site's terminal → its client.
+    /// From this site's terminal to its client.
     ClientForward(Site),
-    /// This site's client → its terminal.
+    /// From this site's client to its terminal.
     ClientReturn(Site),
 }
 
 impl LinkName {
-    /// Whether it is a link of the satellite hop.
+    /// Returns true for a link of the satellite hop.
     pub const fn is_hop(self) -> bool {
         matches!(self, Self::Forward | Self::Return(_))
     }

@@ -32,7 +32,7 @@ pub enum Node {
     Server,
     /// The host behind a further terminal.
     FurtherClient(Further),
-    /// A further terminal.
+    /// The terminal of a further site.
     FurtherTerminal(Further),
 }
 
@@ -49,9 +49,9 @@ pub struct Further(Site);
 #[error("no host {name:?} in the lab: expected one of {known}")]
 #[non_exhaustive]
 pub struct UnknownNode {
-    /// The given name.
+    /// The name, as given.
     pub name: String,
-    /// The names that exist.
+    /// The names that exist, as a list for the message.
     pub known: String,
 }
 
@@ -61,42 +61,42 @@ impl Site {
     /// Maximum number of sites in a lab.
     pub const MOST: u8 = Preset::MOST_TERMINALS;
 
-    /// The site with this number, from 1 to [`Self::MOST`].
+    /// Returns the site with this number, from 1 to [`Self::MOST`].
     pub fn new(number: u8) -> Option<Self> {
         (1..=Self::MOST).contains(&number).then_some(Self(number))
     }
 
-    /// The first `count` sites.
+    /// Returns the first `count` sites.
     pub(crate) fn first(count: u8) -> impl Iterator<Item = Self> + Clone {
         (1..=count.min(Self::MOST)).map(Self)
     }
 
-    /// Its number, from 1.
+    /// Returns the site's number, from 1.
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// Its index, from 0.
+    /// Returns the site's index, from 0.
     pub(crate) const fn index(self) -> usize {
         self.0 as usize - 1
     }
 
-    /// The site's client.
+    /// Returns the client of the site.
     pub const fn client(self) -> Node {
         if self.0 == 1 { Node::Client } else { Node::FurtherClient(Further(self)) }
     }
 
-    /// The site's terminal.
+    /// Returns the terminal of the site.
     pub const fn terminal(self) -> Node {
         if self.0 == 1 { Node::Terminal } else { Node::FurtherTerminal(Further(self)) }
     }
 
-    /// The subnet of its client and terminal.
+    /// Returns the subnet of the site's client and terminal.
     pub(crate) const fn lan(self) -> u8 {
         if self.0 == 1 { CLIENT_LAN } else { FURTHER + self.0 }
     }
 
-    /// The terminal's host number on the hop.
+    /// Returns the terminal's host number on the hop.
     const fn on_hop(self) -> u8 {
         if self.0 == 1 { TERMINAL } else { FURTHER + self.0 }
     }
@@ -106,35 +106,35 @@ impl Node {
     /// The hosts that every lab has, along the path.
     pub const ALL: [Self; 4] = [Self::Client, Self::Terminal, Self::Hub, Self::Server];
 
-    /// The client of the `number`-th terminal.
+    /// Returns the client of the `number`-th terminal, from 1.
     pub fn client(number: u8) -> Option<Self> {
         Site::new(number).map(Site::client)
     }
 
-    /// The `number`-th terminal.
+    /// Returns the `number`-th terminal, from 1.
     pub fn terminal(number: u8) -> Option<Self> {
         Site::new(number).map(Site::terminal)
     }
 
-    /// The hosts of a lab with this many terminals: those of [`Self::ALL`], then each further
-    /// client and terminal.
+    /// Returns the hosts of a lab with this many terminals: those of [`Self::ALL`], then each
+    /// further client and terminal.
     pub fn of_lab(terminals: u8) -> impl Iterator<Item = Self> {
         let further = Site::first(terminals).skip(1);
         Self::ALL.into_iter().chain(further.flat_map(|site| [site.client(), site.terminal()]))
     }
 
-    /// Its IPv4 address: on its LAN for clients and `server`, on the hop for
-    /// terminals and `hub`.
+    /// Returns the IPv4 address: on the LAN for clients and `server`, on the hop for terminals and
+    /// `hub`.
     pub const fn address4(self) -> Ipv4Addr {
         self.address().v4()
     }
 
-    /// Its IPv6 address, like [`Self::address4`].
+    /// Returns the IPv6 address, like [`Self::address4`].
     pub const fn address6(self) -> Ipv6Addr {
         self.address().v6()
     }
 
-    /// The host's address.
+    /// Returns the host's address in both families.
     pub(crate) const fn address(self) -> Address {
         match self {
             Self::Client => Address { subnet: CLIENT_LAN, host: 2 },
@@ -146,7 +146,7 @@ impl Node {
         }
     }
 
-    /// The remote site it belongs to; `None` for `hub` and `server`.
+    /// Returns the remote site that the host belongs to; `None` for `hub` and `server`.
     pub const fn site(self) -> Option<Site> {
         match self {
             Self::Client | Self::Terminal => Some(Site::FIRST),
@@ -155,7 +155,7 @@ impl Node {
         }
     }
 
-    /// Its index in [`Self::of_lab`].
+    /// Returns the host's index in [`Self::of_lab`].
     pub(crate) const fn index(self) -> usize {
         match self {
             Self::Client => 0,
@@ -168,11 +168,12 @@ impl Node {
     }
 }
 
-/// The site that a client's or terminal's address belongs to.
+/// Returns the site that a client's or terminal's address belongs to.
 pub(crate) fn site_of(address: IpAddr) -> Option<Site> {
     let Address { subnet, host } = Address::of(address)?;
     let number = match subnet {
         HOP if host == TERMINAL => 1,
+        // 101 is not in use: the first site has LAN and host 1.
         HOP => host.checked_sub(FURTHER).filter(|number| *number > 1)?,
         CLIENT_LAN => 1,
         lan => lan.checked_sub(FURTHER).filter(|number| *number > 1)?,
@@ -197,7 +198,7 @@ const FURTHER: u8 = 100;
 pub(crate) struct Address {
     /// N in `10.N.0.0/24` and `fd00:N::/64`.
     pub(crate) subnet: u8,
-    /// The last byte.
+    /// The last byte of the IPv4 address.
     pub(crate) host: u8,
 }
 
@@ -210,12 +211,12 @@ impl Address {
         Ipv6Addr::new(0xfd00, digits(self.subnet), 0, 0, 0, 0, 0, digits(self.host))
     }
 
-    /// The address in each family, with the prefix length of its subnet.
+    /// Returns the address in each family, with the prefix length of its subnet.
     pub(crate) const fn both(self) -> [(IpAddr, u8); 2] {
         [(IpAddr::V4(self.v4()), 24), (IpAddr::V6(self.v6()), 64)]
     }
 
-    /// The addresses in the families that this machine supports.
+    /// Returns the addresses in the families that this machine supports.
     pub(crate) fn spoken(self) -> impl Iterator<Item = (IpAddr, u8)> {
         let v6 = os::has_ipv6();
         self.both().into_iter().filter(move |(address, _)| v6 || address.is_ipv4())
@@ -239,16 +240,17 @@ impl Address {
     }
 }
 
-/// The number whose hexadecimal digits are the decimal digits of `number`, so that an IPv6 address
-/// reads like the IPv4 one.
+/// Returns the number whose hexadecimal digits are the decimal digits of `number`, so that an IPv6
+/// address reads like the IPv4 one.
 const fn digits(number: u8) -> u16 {
     let number = number as u16;
     ((number / 100) << 8) | ((number / 10 % 10) << 4) | (number % 10)
 }
 
-/// The inverse of [`digits`].
+/// Inverts [`digits`]; `None` if a hexadecimal digit is not decimal.
 fn number(digits: u16) -> Option<u8> {
     let number = (digits >> 8) * 100 + ((digits >> 4) & 0xf) * 10 + (digits & 0xf);
+    // Hexadecimal digits above 9 do not occur in these addresses.
     u8::try_from(number).ok().filter(|number| self::digits(*number) == digits)
 }
 

@@ -1,4 +1,4 @@
-//! What a lab makes of a preset.
+//! The links and the extent of a lab, as a preset describes them.
 
 use core::time::Duration;
 
@@ -10,18 +10,19 @@ use crate::crossing::Extent;
 
 /// The parts of a preset by the names of the lab's links.
 pub(crate) trait Links {
-    /// What the lab has to consist of.
+    /// Returns the hosts and links that the lab has to consist of.
     fn extent(&self) -> Extent;
 
-    /// The part that describes a link. The forward one stands in for a link that does not exist.
+    /// Returns the part that describes a link. The forward one stands in for a link that does not
+    /// exist.
     fn spec(&self, name: LinkName) -> &LinkSpec;
 
-    /// The round-trip time and MTU that a link's queue size refers to. For the queue of a link
-    /// beside the hop a BDP means the round-trip time of the whole path, because that is what a
-    /// flow through it sees.
+    /// Returns the round-trip time and MTU that a link's queue size refers to. For the queue of a
+    /// link beside the hop a BDP means the round-trip time of the whole path, because that is what
+    /// a flow through it sees.
     fn scale(&self, name: LinkName) -> (Duration, u16);
 
-    /// The configuration of a link of the lab.
+    /// Returns the configuration of a link of the lab.
     fn link(&self, name: LinkName) -> LinkConfig {
         let (rtt, mtu) = self.scale(name);
         self.spec(name).config(rtt, mtu)

@@ -1,4 +1,4 @@
-//! An in-memory file system visible only in the lab. It has no path on the host, so nobody can
+//! An in-memory file system visible only in the lab. It has no path on the host, so no other user can
 //! tamper with it, and it disappears with the lab, however that ends.
 
 use std::fs::{self, DirBuilder, File};
@@ -12,8 +12,8 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 /// A directory that every system has. It is mounted over briefly, in the lab's mount namespace.
 const WORKSHOP: &str = "/tmp";
-/// Held while it is mounted over: a second file system would cover the first, and both users would
-/// find the second.
+/// Held while the directory is mounted over: a second file system would cover the first, and both
+/// users would find the second.
 static COVERED: Mutex<()> = Mutex::new(());
 
 /// Mounts a new file system while `work` runs, and passes its root to it. Whatever is then open or
@@ -31,12 +31,12 @@ pub(crate) fn with<R>(work: impl FnOnce(&Path) -> io::Result<R>) -> io::Result<R
 #[derive(Debug)]
 pub(crate) struct RunDirectory(File);
 
-/// Its name in the file system. The parent is what is kept open, so that the path does not end in a
-/// symbolic link of `/proc`.
+/// Name of the directory in the file system. The parent is what is kept open, so that the path does
+/// not end in a symbolic link of `/proc`.
 const NAME: &str = "skyhop";
 
 impl RunDirectory {
-    /// Creates it. The process must have entered its own namespaces.
+    /// Creates the directory. The process must have entered its own namespaces.
     pub(crate) fn new() -> io::Result<Self> {
         with(|root| {
             DirBuilder::new().mode(0o700).create(root.join(NAME))?;
@@ -44,13 +44,13 @@ impl RunDirectory {
         })
     }
 
-    /// The path at which every process in the lab finds it.
+    /// Returns the path at which every process in the lab finds the directory.
     pub(crate) fn path(&self) -> PathBuf {
         own_descriptor(&self.0).join(NAME)
     }
 }
 
-/// The path at which others in the lab find this process's descriptor.
+/// Returns the path at which others in the lab find this process's descriptor.
 pub(crate) fn own_descriptor(descriptor: impl AsFd) -> PathBuf {
     // Not getpid(): /proc may belong to a different PID namespace than this process.
     let process = fs::read_link("/proc/self").unwrap_or_else(|_| PathBuf::from("self"));

@@ -29,7 +29,7 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// Starts them in the namespace `server`. They accept connections once this returns.
+    /// Starts the services in the namespace `server`. They accept connections once this returns.
     pub(crate) fn start(server: &NetNs) -> Result<Self, StartError> {
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = mpsc::sync_channel(1);

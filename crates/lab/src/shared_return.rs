@@ -1,4 +1,4 @@
-//! The return link that the terminals of a lab share, and the record of who got what.
+//! The return link that the terminals of a lab share, and the record of its grants.
 
 use link::dama::{Dama, Event};
 use units::Instant;
@@ -6,20 +6,20 @@ use units::Instant;
 /// The return link that terminals share.
 pub(crate) struct SharedReturn {
     dama: Dama<Vec<u8>>,
-    /// The latest time passed to it; never decreases.
+    /// The latest time passed to the link; never decreases.
     told: Instant,
     record: Option<ReturnRecord>,
 }
 
-/// What happened on a shared return link.
+/// The events recorded on a shared return link.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReturnRecord {
-    /// Packets as they came to the terminals.
+    /// Packets as they arrived at the terminals.
     pub offered: Vec<Offered>,
-    /// Requests and allocations.
+    /// Requests and allocations, in the order of time.
     pub events: Vec<Event>,
-    /// Whether it is full, and ends before the lab did.
+    /// Set if the record is full, and ends before the lab did.
     pub is_full: bool,
 }
 
@@ -27,15 +27,15 @@ pub struct ReturnRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Offered {
-    /// When.
+    /// Time of its arrival at the terminal.
     pub at: Instant,
     /// The terminal's number, from 0.
     pub terminal: usize,
-    /// Its size in bytes.
+    /// Size of the packet in bytes.
     pub bytes: usize,
 }
 
-/// The most packets, and the most events, of a record.
+/// Maximum number of packets, and of events, in a record.
 const MOST: usize = 200_000;
 
 impl SharedReturn {
@@ -43,18 +43,18 @@ impl SharedReturn {
         Self { dama, told: Instant::ZERO, record: None }
     }
 
-    /// Records what happens from now on.
+    /// Starts recording the events of the link.
     pub(crate) fn record(&mut self) {
         self.dama.record();
         self.record.get_or_insert_default();
     }
 
-    /// What was recorded so far.
+    /// Returns the record so far; `None` unless recording was started.
     pub(crate) fn recorded(&self) -> Option<&ReturnRecord> {
         self.record.as_ref()
     }
 
-    /// The link, to be read or changed at the time returned by [`SharedReturn::advance`].
+    /// Returns the link, to be read or changed at the time returned by [`Self::advance`].
     pub(crate) fn dama(&mut self) -> &mut Dama<Vec<u8>> {
         &mut self.dama
     }
@@ -74,13 +74,13 @@ impl SharedReturn {
         self.dama.handle_packet(self.told, terminal, packet);
     }
 
-    /// Moves its time on to `now`, unless it is there already; returns its time.
+    /// Moves the link's time on to `now`, unless it is there already; returns that time.
     pub(crate) fn advance(&mut self, now: Instant) -> Instant {
         self.told = self.told.max(now);
         self.told
     }
 
-    /// Takes the packets that have arrived by its time, with the time of each.
+    /// Takes the packets that have arrived by the link's time, with the time of each.
     pub(crate) fn take_arrivals(&mut self, mut take: impl FnMut(Instant, Vec<u8>)) {
         while let Some((at, _, packet)) = self.dama.poll_arrival(self.told) {
             take(at, packet);
@@ -96,7 +96,7 @@ impl SharedReturn {
 }
 
 impl ReturnRecord {
-    /// Whether more can be recorded; if not, says so from now on.
+    /// Returns true if more can be recorded; otherwise marks the record as full.
     fn has_room(&mut self) -> bool {
         self.is_full |= self.offered.len() >= MOST || self.events.len() >= MOST;
         !self.is_full

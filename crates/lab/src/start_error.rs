@@ -1,4 +1,4 @@
-//! Why a lab did not start.
+//! The error of starting a lab.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::TopologyError;
 
-/// Why a lab did not start.
+/// The reason why a lab did not start.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -17,21 +17,21 @@ pub enum StartError {
     /// The hosts' names could not be published.
     #[error("cannot put the lab's names into /etc/hosts: {cause}")]
     Names {
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// The directory for the gateways' sockets could not be created.
     #[error("cannot create a directory for the lab's sockets: {cause}")]
     Run {
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A packet socket on the hop could not be opened.
     #[error("cannot open the packet socket on {device}: {cause}")]
     Port {
-        /// The device in `sky`.
+        /// Name of the device in `sky`.
         device: String,
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// The shared return link cannot be built.
@@ -40,15 +40,15 @@ pub enum StartError {
     /// The driver's thread did not start.
     #[error("cannot start the link's driver: {cause}")]
     Driver {
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A service on `server` did not start.
     #[error("cannot start the service on port {port} of server: {cause}")]
     Service {
-        /// The TCP port.
+        /// TCP port of the service.
         port: u16,
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
 }

@@ -30,54 +30,54 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why the network could not be created.
+/// The reason why the network could not be created.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TopologyError {
     /// A network namespace could not be created.
     #[error("cannot create a network namespace: {cause}")]
     Namespace {
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A kernel setting is missing or was refused.
     #[error("cannot set {setting} = {value} on {place}: {cause}")]
     Setting {
-        /// The namespace.
+        /// The namespace it applied to.
         place: Place,
-        /// The name below `/proc/sys/net`.
+        /// Name of the setting, below `/proc/sys/net`.
         setting: String,
-        /// The value.
+        /// Value of the setting.
         value: String,
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A netlink socket could not be opened.
     #[error("cannot open a netlink socket on {place}: {cause}")]
     Netlink {
-        /// The namespace.
+        /// The namespace it applied to.
         place: Place,
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A link, an address or a route was refused.
     #[error("cannot add {what} on {place}: {cause}")]
     Refused {
-        /// The namespace.
+        /// The namespace it applied to.
         place: Place,
-        /// What was to be added.
+        /// Description of the object that was to be added.
         what: String,
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A device's offloads could not be switched off.
     #[error("cannot switch off the offloads of {device} on {place}: {cause}")]
     Offloads {
-        /// The namespace.
+        /// The namespace it applied to.
         place: Place,
-        /// The device.
+        /// Name of the device.
         device: String,
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
 }
@@ -95,12 +95,13 @@ type Device = (&'static str, Address);
 /// A route of a host: a subnet and the next hop.
 type Route = (u8, Address);
 
-/// Creates the network.
+/// Creates the network: namespaces, devices, addresses and routes.
 pub(crate) fn build(extent: &Extent) -> Result<Network, TopologyError> {
     let make = || NetNs::create().map_err(|cause| TopologyError::Namespace { cause });
     let hosts = Node::of_lab(extent.terminals).map(|_| make()).collect::<Result<_, _>>()?;
     let network = Network { hosts, sky: make()? };
     let crossings = extent.crossings();
+    // Before the devices exist: some settings are defaults for new devices.
     for node in Node::of_lab(extent.terminals) {
         network.inside(Place::Host(node), |place| apply(place, &settings::of_host()))?;
     }
@@ -222,7 +223,7 @@ impl Network {
     }
 }
 
-/// The devices of a host.
+/// Returns the devices of a host, with their addresses.
 fn devices(node: Node) -> Vec<Device> {
     let router = |subnet| (LAN_DEVICE, Address { subnet, host: 1 });
     match node.site() {
@@ -238,8 +239,8 @@ fn is_router(node: Node) -> bool {
     devices(node).len() > 1
 }
 
-/// The routes of a host to the other subnets. There is no default route: nothing outside the lab
-/// can be reached, and programs get an error at once.
+/// Returns the routes of a host to the other subnets. There is no default route: nothing outside
+/// the lab can be reached, and programs get an error at once.
 fn routes(node: Node, extent: &Extent) -> Vec<Route> {
     let sites = Site::first(extent.terminals);
     let via = |subnet| Address { subnet, host: 1 };
@@ -266,7 +267,7 @@ fn routes(node: Node, extent: &Extent) -> Vec<Route> {
     }
 }
 
-/// Brings up a device that carries single packets, and none from the kernel itself.
+/// Brings up a device that carries single packets, and on which the kernel sends none of its own.
 fn set_up_quiet(
     place: Place,
     netlink: &mut RouteSocket,
@@ -278,6 +279,7 @@ fn set_up_quiet(
         device: device.to_owned(),
         cause,
     })?;
+    // Without ARP: the links know the hardware addresses of the hosts.
     netlink.bring_up(device, Some(mtu), false).map_err(refused(place, || device.to_owned()))
 }
 

@@ -1,4 +1,4 @@
-//! What the server says besides payload: 72 bytes each.
+//! Answers of the server, 72 bytes each, which it sends beside the payload.
 //!
 //! ```text
 //!  0  4  magic "SKYM"
@@ -15,17 +15,17 @@
 //! 48  8  sent: mean round trip, nanoseconds, all ones: unknown; else zero
 //! 56 16  zero
 //! ```
-//! *port* has its number in the first field, *datagrams sent* has those sent
-//! and those that the sender's own system refused, *datagrams received* has
-//! received, duplicates, reordered, corrupt, jitter, span and variation of the
-//! delay in nanoseconds (all ones: unknown), and those that found no room in the receiver's
-//! socket; these two go both ways.
-//! Integers are big-endian. A download begins with *accepted* and goes on with
-//! payload in blocks ([`crate::frame`]); when the client has it all and
-//! half-closes, the server says what was *sent*. An upload is answered by any
-//! number of *progress* and then *received* or *corrupt*, a request/reply
-//! connection by *accepted*, the replies, and then *received* or *corrupt*.
-//! *Refused* ends a connection of any kind.
+//!
+//! Integers are big-endian. *Port* has the port number in the first field. *Datagrams sent* has the
+//! number sent and the number that the sender's own system refused. *Datagrams received* has the
+//! numbers received, duplicated, reordered and corrupt; jitter, span and delay variation in
+//! nanoseconds (all ones: unknown); and the number dropped because the receiver's socket was full.
+//! The latter two are sent in both directions.
+//!
+//! A download begins with *accepted* and goes on with payload in blocks ([`crate::frame`]); when the
+//! client has all of it and half-closes, the server reports what it *sent*. An upload is answered by
+//! any number of *progress* and then *received* or *corrupt*, a request/reply connection by
+//! *accepted*, the replies, and then *received* or *corrupt*. *Refused* ends any connection.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub const ANSWER_LEN: usize = 72;
 
 /// Number fields after the first eight bytes.
 const FIELDS: usize = 8;
-/// Encodes an unknown time.
+/// The encoding of an unknown time.
 const UNKNOWN: u64 = u64::MAX;
 
 /// An answer of the server.
@@ -49,46 +49,46 @@ const UNKNOWN: u64 = u64::MAX;
 pub enum Answer {
     /// The request was understood; payload follows.
     Accepted,
-    /// This much of an upload has arrived, and more is expected.
+    /// Part of an upload has arrived, and more is expected.
     Progress {
-        /// Bytes received.
+        /// Number of payload bytes received so far.
         bytes: u64,
     },
-    /// The client has finished sending; this is what arrived.
+    /// The client has finished sending: a summary of what arrived.
     Receipt(Receipt),
-    /// The server has sent everything; these are its kernel's figures.
+    /// The server has sent everything: the figures of its kernel.
     Sent(SenderReport),
-    /// The port that the server's datagrams come from and the client's go to, or that an upload is
-    /// to be made to.
+    /// The port that the server sends datagrams from and receives them on, or that it accepts an
+    /// upload on.
     Port {
-        /// The port number.
+        /// The UDP port, or the TCP port of an upload.
         port: u16,
     },
     /// All datagrams have been sent.
     UdpSent {
-        /// The number of datagrams.
+        /// Number of datagrams that the sender's system accepted.
         datagrams: u64,
-        /// Those that the sender's own system refused.
+        /// Number of datagrams that the sender's own system refused.
         unsent: u64,
     },
-    /// What arrived of the datagrams.
+    /// The receiver's counts of the datagrams.
     UdpReceived(UdpCounts),
     /// The server rejected the request.
     Refused(Refusal),
 }
 
-/// What the receiver saw of a finished stream.
+/// The receiver's summary of a finished stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
-    /// Bytes received.
+    /// Number of payload bytes received.
     pub bytes: u64,
-    /// Offset of the first byte that differs from what was sent.
+    /// Offset of the first byte that differs from the one sent; `None` if all are correct.
     pub first_wrong: Option<u64>,
     /// Time from the first to the last byte at the receiver.
     pub span: Duration,
 }
 
-/// Why the server rejected a request.
+/// The reason why the server rejected a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -116,32 +116,32 @@ pub enum Refusal {
     Busy,
 }
 
-/// Why bytes are not a valid answer.
+/// An error in decoding an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AnswerError {
     /// Wrong magic: another program is answering.
     #[error("not a meter server: it answers {found:02x?}")]
     Magic {
-        /// The first four bytes.
+        /// The first four bytes of the answer.
         found: [u8; 4],
     },
     /// Another version of the protocol.
     #[error("meter protocol version {found}, this is version {VERSION}")]
     Version {
-        /// The version received.
+        /// The version in the answer.
         found: u8,
     },
     /// A status unknown to this version.
     #[error("unknown status {found}")]
     Status {
-        /// The status received.
+        /// The status in the answer.
         found: u8,
     },
     /// A field that the status does not use is not zero.
     #[error("status {status} with a field that must be zero")]
     NotZero {
-        /// The status received.
+        /// The status in the answer.
         status: u8,
     },
 }
@@ -201,6 +201,7 @@ impl Answer {
         }
         let status = wire[5];
         let answer = Self::of_status(status, fields(wire))?;
+        // Unused fields must be zero, so that a later version can give them a meaning.
         if answer.encode() != *wire {
             return Err(AnswerError::NotZero { status });
         }
@@ -219,6 +220,7 @@ impl Answer {
             4 => Ok(receipt(Some(wrong))),
             5 => Ok(Self::Sent(sent_report(fields))),
             6 => {
+                // A larger number has bits set that must be zero.
                 let port = u16::try_from(bytes).map_err(|_| AnswerError::NotZero { status })?;
                 Ok(Self::Port { port })
             }

@@ -31,7 +31,7 @@ pub struct BulkOptions {
     pub server: SocketAddr,
     /// The directions of the payload.
     pub directions: Directions,
-    /// Payload of each flow.
+    /// Payload of each flow: a number of bytes, or a sending time.
     pub amount: Amount,
     /// Number of flows in each direction.
     pub flows: u32,
@@ -111,15 +111,15 @@ pub struct BulkReport {
     pub server: SocketAddr,
     /// The directions of the payload.
     pub directions: Directions,
-    /// Payload of each flow.
+    /// Payload requested of each flow.
     pub amount: Amount,
-    /// The requested congestion control.
+    /// The requested congestion control; `None` for the senders' default.
     pub congestion_control: Option<CongestionControl>,
     /// Each flow in order: downloads, then uploads.
     pub flows: Vec<FlowReport>,
     /// Sums over the flows of each direction.
     pub sums: Vec<DirectionSum>,
-    /// Bytes received, over all flows.
+    /// Payload bytes received, over all flows.
     pub moved_bytes: u64,
     /// Completion time: from the start of the first flow to the end of the last.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
@@ -134,9 +134,9 @@ pub struct BulkReport {
 /// Sums over the flows of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionSum {
-    /// The direction.
+    /// The direction that the sums are for.
     pub direction: Direction,
-    /// Bytes received.
+    /// Payload bytes received, over the flows of this direction.
     pub moved_bytes: u64,
     /// From the start of the transfer to the end of the last of these flows.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
@@ -194,7 +194,7 @@ impl BulkReport {
         }
     }
 
-    /// Whether every flow completed.
+    /// Returns true if every flow completed and was verified.
     pub fn is_complete(&self) -> bool {
         self.flows.iter().all(|flow| flow.outcome.is_complete())
     }
@@ -203,6 +203,7 @@ impl BulkReport {
 /// Runs a bulk transfer. Errors are in the report, flow by flow.
 pub async fn bulk(options: &BulkOptions) -> BulkReport {
     let mut tasks = JoinSet::new();
+    // Arranging takes a round trip per upload, which must not count as part of the transfer.
     let mut arranged = arrange::uploads(options).await;
     let begin = Instant::now();
     let mut index = 0;
@@ -214,6 +215,8 @@ pub async fn bulk(options: &BulkOptions) -> BulkReport {
                 Direction::Download => options.receiver(),
                 Direction::Upload => options.sender(),
             };
+            // Opened on this thread: the socket stays in its network namespace wherever the task
+            // runs.
             let socket = flow::open(options.server, &local);
             let socket = socket.and_then(|socket| options.prepare(direction, socket));
             let arranged = match direction {

@@ -2,7 +2,7 @@
 //! a gateway, …); all files have the same traffic.
 //!
 //! The sample is the *run*, because the flows of a run compete and are not independent. Incomplete
-//! runs are counted and reported but left out: their time is just the limit.
+//! runs are counted and reported but left out, because their time is only the limit.
 
 use serde::Serialize;
 use thiserror::Error;
@@ -12,7 +12,7 @@ use crate::run_report::Report;
 use stats::Summary;
 use stats::{Bootstrap, Intervals, standard_deviation, student_t};
 
-/// The runs of one file.
+/// The runs of one variant, read from one file.
 #[derive(Debug, Clone)]
 pub struct Runs {
     file: String,
@@ -20,28 +20,28 @@ pub struct Runs {
     reports: Vec<Report>,
 }
 
-/// Why files cannot be compared.
+/// The reason why files cannot be compared.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CompareError {
     /// The file is not meter output.
     #[error("{file} is not the output of `skyhop meter … --json`: {error}")]
     Foreign {
-        /// The file's name.
+        /// Name of the file, as given.
         file: String,
         /// The parse error and its position.
         error: serde_json::Error,
     },
-    /// The file is empty.
+    /// The file has no report in it.
     #[error("{file} holds no report")]
     Empty {
-        /// The file's name.
+        /// Name of the file, as given.
         file: String,
     },
     /// The file has no complete run.
     #[error("none of the {runs} runs of {file} is complete")]
     Incomplete {
-        /// The file's name.
+        /// Name of the file, as given.
         file: String,
         /// Number of runs in the file.
         runs: usize,
@@ -49,13 +49,13 @@ pub enum CompareError {
     /// Two files, or two runs of one file, had different traffic.
     #[error("cannot compare: {file} has {workload}, {other_file} has {other_workload}")]
     Mixed {
-        /// The first file.
+        /// Name of the first file.
         file: String,
-        /// Its traffic.
+        /// Description of the first file's traffic.
         workload: String,
-        /// The other file, or the same one.
+        /// Name of the other file, or of the same one if its own runs differ.
         other_file: String,
-        /// Its traffic.
+        /// Description of the other traffic.
         other_workload: String,
     },
 }
@@ -65,13 +65,13 @@ pub enum CompareError {
 pub struct Comparison {
     /// The traffic of all runs.
     pub workload: String,
-    /// Seed of the bootstrap.
+    /// Seed of the bootstrap's random numbers; the same seed gives the same intervals.
     pub seed: u64,
-    /// The metrics.
+    /// Each metric of the first file's runs, in display order.
     pub metrics: Vec<MetricComparison>,
 }
 
-/// A metric of all files.
+/// One metric, compared over all files.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MetricComparison {
     /// The metric and its unit.
@@ -81,10 +81,10 @@ pub struct MetricComparison {
     pub files: Vec<Figures>,
 }
 
-/// A metric of one file.
+/// One metric of one file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
-    /// The file's name.
+    /// Name of the file, as given.
     pub file: String,
     /// Number of incomplete runs, which are excluded.
     pub incomplete: usize,
@@ -96,7 +96,8 @@ pub struct Figures {
     pub student_t: Option<Intervals>,
     /// Bootstrap intervals of the mean, if there are at least two runs.
     pub bootstrap: Option<Intervals>,
-    /// Improvement over the first file.
+    /// Improvement over the first file; `None` for that file itself, and for metrics that have no
+    /// better direction.
     pub gain: Option<Gain>,
 }
 

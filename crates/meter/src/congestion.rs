@@ -18,17 +18,17 @@ pub(crate) const NAME_MAX: usize = 15;
 #[serde(try_from = "String", into = "String")]
 pub struct CongestionControl(String);
 
-/// Why a congestion control cannot be used.
+/// The reason why a congestion control cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CongestionError {
-    /// Not a valid name.
+    /// The text cannot be the name of a congestion control.
     #[error(
         "{text:?} is not the name of a congestion control: expected 1 to 15 visible ASCII \
          characters, like \"cubic\""
     )]
     Name {
-        /// The given text.
+        /// The text, as given.
         text: String,
     },
     /// The kernel does not have this congestion control.
@@ -37,7 +37,7 @@ pub enum CongestionError {
          net.ipv4.tcp_available_congestion_control)"
     )]
     Unknown {
-        /// The requested name.
+        /// Name of the requested congestion control.
         name: CongestionControl,
     },
     /// The kernel has it, but this user may not use it.
@@ -46,21 +46,21 @@ pub enum CongestionError {
          net.ipv4.tcp_allowed_congestion_control)"
     )]
     Forbidden {
-        /// The requested name.
+        /// Name of the requested congestion control.
         name: CongestionControl,
     },
     /// The kernel refused it for another reason.
     #[error("cannot set the congestion control \"{name}\": {error}")]
     Refused {
-        /// The requested name.
+        /// Name of the requested congestion control.
         name: CongestionControl,
-        /// The kernel's error.
+        /// The error of `setsockopt(2)`, as text.
         error: String,
     },
 }
 
 impl CongestionControl {
-    /// The name.
+    /// The name as the kernel knows it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -95,14 +95,14 @@ impl CongestionControl {
     }
 }
 
-/// What the connections of a listener have if nothing else is asked for.
+/// The congestion control of the connections of a listener for which no other is requested.
 ///
-/// They begin with Reno, as a connection that began with BBR keeps its pacing whatever is set on it
-/// later: the kernel never takes that back (`sk_pacing_status`). Every kernel has Reno, and allows it
-/// to everybody.
+/// Connections begin with Reno, because one that began with BBR keeps its pacing whatever is set on
+/// it later: the kernel never takes that back (`sk_pacing_status`). Every kernel has Reno and
+/// allows it to every user.
 #[derive(Debug, Clone)]
 pub(crate) struct Unpaced {
-    /// What they would have begun with.
+    /// The listener's original congestion control; `None` if it could not be replaced.
     default: Option<CongestionControl>,
 }
 
@@ -114,7 +114,8 @@ impl Unpaced {
         Self { default: default.filter(|_| set.is_ok()) }
     }
 
-    /// Gives an accepted connection what it is to have: `wanted` or else the default.
+    /// Sets the congestion control of an accepted connection: `wanted`, or else the listener's
+    /// original one.
     ///
     /// # Errors
     /// As [`CongestionControl::check`], for `wanted` only.

@@ -16,16 +16,16 @@ pub enum Direction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Directions {
-    /// Downloads only.
+    /// Payload flows from the server only.
     Download,
-    /// Uploads only.
+    /// Payload flows from the client only.
     Upload,
     /// An equal number of each, at the same time.
     Both,
 }
 
 impl Directions {
-    /// The single directions.
+    /// Returns the directions one by one, downloads first.
     pub fn each(self) -> &'static [Direction] {
         match self {
             Self::Download => &[Direction::Download],

@@ -10,8 +10,8 @@ use crate::request::{Request, Work};
 use crate::sender::SenderReport;
 use crate::stream::Sink;
 
-/// A whole download, from the request to the end of both directions. Counts the payload in `moved`
-/// as it arrives.
+/// Runs a whole download, from the request to the end of both directions. Counts the payload in
+/// `moved` as it arrives.
 pub(crate) async fn whole<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     request: &Request,
@@ -29,8 +29,8 @@ pub(crate) async fn whole<S: AsyncRead + AsyncWrite + Unpin>(
     part(stream, *moved).await
 }
 
-/// Sends the request and receives the payload, `asked` bytes of it if that is known, each of which is
-/// checked. Calls `arrived` after each read.
+/// Sends the request, then receives and checks the payload: exactly `asked` bytes if given. Calls
+/// `arrived` after each read.
 pub(crate) async fn payload<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     request: &Request,
@@ -45,6 +45,7 @@ pub(crate) async fn payload<S: AsyncRead + AsyncWrite + Unpin>(
     let whole = loop {
         let head = frame::read_head(stream).await.map_err(FlowError::broken("receiving"))?;
         let Some(length) = head else { break false };
+        // An empty block marks the end (see `frame`).
         if length == 0 {
             break true;
         }
@@ -64,7 +65,7 @@ pub(crate) async fn payload<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Reads up to stream offset `end`. Returns whether the stream went that far.
+/// Reads up to stream offset `end`. Returns false if the stream ended earlier.
 async fn block<S: AsyncRead + Unpin>(
     stream: &mut S,
     sink: &mut Sink,
@@ -81,7 +82,8 @@ async fn block<S: AsyncRead + Unpin>(
     Ok(true)
 }
 
-/// Half-closes, reads the server's figures, which agree with the `moved` bytes, and the end.
+/// Half-closes, reads the server's figures, which must agree with the `moved` bytes, and waits for
+/// the end.
 pub(crate) async fn part<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     moved: u64,

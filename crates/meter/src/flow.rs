@@ -1,4 +1,4 @@
-//! Common parts of all client connections: connecting, requesting, reading answers.
+//! Steps that all client connections share: connecting, requesting, reading answers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use crate::request::MAGIC;
 use crate::sockets::{SocketError, SocketOptions};
 use crate::stream::read_end;
 
-/// Why a flow did not complete.
+/// The reason why a flow did not complete.
 #[derive(Debug, Error)]
 pub(crate) enum FlowError {
     /// The socket could not be created.
     #[error("cannot create a socket: {error}")]
     Socket {
-        /// The kernel's error.
+        /// The error of the system call that failed.
         error: io::Error,
     },
     /// An option of the client's socket could not be set.
@@ -32,7 +32,7 @@ pub(crate) enum FlowError {
     Connect {
         /// Address of the server.
         server: SocketAddr,
-        /// The kernel's error.
+        /// The error of `connect(2)`.
         error: io::Error,
     },
     /// The server provided no port for an upload.
@@ -41,41 +41,41 @@ pub(crate) enum FlowError {
         /// The reason in one line.
         error: String,
     },
-    /// The connection broke.
+    /// Reading or writing on the connection failed.
     #[error("while {doing}: {error}")]
     Broken {
-        /// What the client was doing.
+        /// The step that failed, for the message.
         doing: &'static str,
-        /// The kernel's error.
+        /// The error of the read or write.
         error: io::Error,
     },
     /// The server rejected the request.
     #[error("{0}")]
     Refused(Refusal),
-    /// The answer was invalid.
+    /// The bytes received are not an answer.
     #[error(transparent)]
     Answer(#[from] AnswerError),
     /// The reply to an object request was invalid.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// The answer was unexpected here.
+    /// The answer is valid, but does not fit this point of the protocol.
     #[error("unexpected answer from the server: {found:?}")]
     Unexpected {
-        /// The answer.
+        /// The answer as decoded.
         found: Answer,
     },
-    /// The stream ended early.
+    /// The stream ended before all bytes had arrived.
     #[error("the stream ended after {received} of {asked} bytes")]
     Truncated {
-        /// Bytes received.
+        /// Number of bytes received.
         received: u64,
-        /// Bytes expected.
+        /// Number of bytes requested.
         asked: u64,
     },
     /// More bytes arrived than requested.
     #[error("received more than the {asked} bytes requested")]
     TooLong {
-        /// Bytes expected.
+        /// Number of bytes requested.
         asked: u64,
     },
     /// A byte differed from the one sent.
@@ -87,7 +87,7 @@ pub(crate) enum FlowError {
 }
 
 impl FlowError {
-    /// For `map_err`: the connection broke while `doing`.
+    /// Returns a function for `map_err` that reports a failure while `doing`.
     pub(crate) fn broken(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Broken { doing, error }
     }
@@ -113,7 +113,7 @@ pub(crate) async fn connect(socket: TcpSocket, server: SocketAddr) -> Result<Tcp
     Ok(stream)
 }
 
-/// Both ends have closed, so the connection may end normally.
+/// Lets the connection end normally, after both ends have closed.
 pub(crate) fn in_order(stream: &TcpStream) -> Result<(), FlowError> {
     let set = SockRef::from(stream).set_linger(None);
     set.map_err(|error| FlowError::Socket { error })

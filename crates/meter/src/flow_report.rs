@@ -19,24 +19,24 @@ pub struct FlowReport {
     pub direction: Direction,
     /// The client's address and port, once connected.
     pub client: Option<SocketAddr>,
-    /// How it ended.
+    /// The outcome of the flow.
     pub outcome: Outcome,
-    /// Bytes requested; none for a flow limited by time.
+    /// Bytes requested; `None` for a flow limited by time.
     pub asked_bytes: Option<u64>,
-    /// Bytes received, as reported by the receiver. In an upload that did not end this is its last
-    /// progress report, which is half an RTT old.
+    /// Bytes received, as reported by the receiver. In an upload that did not complete this is the
+    /// last progress report, which is half a round trip old.
     pub moved_bytes: u64,
     /// From the start of the transfer to the start of this flow.
     #[serde(rename = "start_seconds", with = "crate::json::seconds")]
     pub start: Duration,
-    /// From its start, before connecting, until connected.
+    /// From the start, before connecting, until connected.
     #[serde(rename = "connect_seconds", with = "crate::json::maybe_seconds")]
     pub connect: Option<Duration>,
-    /// From its start until the client had the first payload byte (download), or the server's
+    /// From the start until the client had the first payload byte (download), or the server's
     /// report of it (upload).
     #[serde(rename = "first_byte_seconds", with = "crate::json::maybe_seconds")]
     pub first_byte: Option<Duration>,
-    /// From its start until the client had the last byte (download) or the server's receipt
+    /// From the start until the client had the last byte (download) or the server's receipt
     /// (upload), or until the flow ended otherwise.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
@@ -52,7 +52,7 @@ pub struct FlowReport {
 }
 
 impl FlowReport {
-    /// A flow that has not started.
+    /// Creates the report of a flow that has not started.
     pub(crate) fn new(flow: u32, direction: Direction, asked_bytes: Option<u64>) -> Self {
         Self {
             flow,
@@ -71,7 +71,7 @@ impl FlowReport {
         }
     }
 
-    /// Records how and when it ended.
+    /// Records the outcome and the total time, and computes the goodput.
     pub(crate) fn close(&mut self, outcome: Outcome, total: Duration) {
         self.outcome = outcome;
         self.total = total;

@@ -11,7 +11,7 @@ use crate::patience::patiently;
 /// Size of a block's head in bytes.
 pub const HEAD_LEN: usize = 4;
 
-/// The head of a block of `length` bytes.
+/// Encodes the head of a block of `length` bytes.
 pub fn head(length: usize) -> [u8; HEAD_LEN] {
     u32::try_from(length).expect("blocks are small").to_be_bytes()
 }

@@ -8,10 +8,11 @@ use crate::request::{REQUEST_LEN, Request, Work};
 use crate::udp::receiver::{UdpReceiver, fill};
 use crate::udp_plan::HEAD_LEN;
 
-/// Datagrams of a measurement of which the receiver is handed some.
+/// Maximum number of planned datagrams, of which the receiver is handed some.
 const PLANNED: u64 = 1 << 16;
 
-/// A request of the protocol, with datagrams behind it if it asks for them, or one of HTTP.
+/// Decodes a request, of HTTP or of the meter's protocol; the datagrams of a UDP measurement may
+/// follow it.
 ///
 /// # Panics
 /// On a bug in this crate.

@@ -1,8 +1,8 @@
 //! The subset of HTTP/1.0 (RFC 1945) and HTTP/1.1 (RFC 9112) that a page needs.
 //!
 //! An object is `/object/KEY/SIZE` (key in hexadecimal, size in bytes). `?cc=NAME` selects the
-//! congestion control of the server's socket, and `fresh=SECONDS` how long caches may use the object. The body is the server's payload ([`crate::payload`])
-//! for that key.
+//! congestion control of the server's socket, and `fresh=SECONDS` says how long caches may use the
+//! object. The body is the server's payload ([`crate::payload`]) for that key.
 
 pub mod head;
 
@@ -15,45 +15,46 @@ use self::head::HEAD_MAX;
 use crate::congestion::CongestionControl;
 use crate::patience::patiently;
 
-/// The requested object.
+/// An object as named by the target of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Object {
     pub(crate) key: u64,
     pub(crate) size: u64,
     pub(crate) congestion_control: Option<CongestionControl>,
-    /// For how long a cache may use it, in seconds; `None` says nothing of caches.
+    /// How long a cache may use the object, in seconds; `None` if the response says nothing about
+    /// caches.
     pub(crate) fresh: Option<u32>,
 }
 
-/// A request.
+/// The parsed head of a request for an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestHead {
     pub(crate) object: Object,
-    /// Whether the connection stays open after the reply.
+    /// Set if the connection stays open after the reply.
     pub(crate) persistent: bool,
 }
 
-/// A response.
+/// The parsed head of a successful response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResponseHead {
     pub(crate) length: u64,
     pub(crate) persistent: bool,
 }
 
-/// Why a head was rejected.
+/// The reason why a head was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HttpError {
     /// The version is not HTTP/1.0 or 1.1.
     #[error("not HTTP/1.0 or HTTP/1.1: {line:?}")]
     Line {
-        /// The first line.
+        /// The first line of the head.
         line: String,
     },
-    /// Unsupported method or path.
+    /// The method is not GET, or the target names no object.
     #[error("no such object: {target:?}")]
     Target {
-        /// The requested target.
+        /// The target as requested.
         target: String,
     },
     /// The response is not a success.
@@ -67,11 +68,13 @@ pub enum HttpError {
     Length,
 }
 
-/// Reads the lines up to the empty one; `None` if the stream ends before the first byte.
+/// Reads a head, up to and including its empty line; `None` if the stream ends before the first
+/// byte.
 pub(crate) async fn read_head<R: AsyncBufRead + Unpin>(
     reader: &mut R,
 ) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
+    // Bounds the memory for a peer that never ends its head.
     let mut limited = reader.take(HEAD_MAX as u64);
     while !bytes.ends_with(b"\r\n\r\n") {
         if patiently(limited.read_until(b'\n', &mut bytes)).await? == 0 {
@@ -110,7 +113,7 @@ impl Object {
 }
 
 impl RequestHead {
-    /// Encodes it for `version` (`1.0` or `1.1`).
+    /// Encodes the head for HTTP `version` (`1.0` or `1.1`).
     pub(crate) fn encode(&self, version: &str, host: &str) -> String {
         head::get(&self.object.target(), version, host, self.persistent)
     }
@@ -130,7 +133,7 @@ impl ResponseHead {
         head::ok(self.length, self.persistent)
     }
 
-    /// As [`Self::encode`], for caches that may use it for some seconds.
+    /// Like [`Self::encode`], with permission for caches to use the response for some seconds.
     pub(crate) fn encode_fresh(&self, seconds: u32) -> String {
         self.encode().replacen("\r\n", &format!("\r\nCache-Control: max-age={seconds}\r\n"), 1)
     }

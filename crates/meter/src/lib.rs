@@ -2,7 +2,7 @@
 //!
 //! A TCP traffic tool with its own small protocol. Each flow is a connection that starts with a
 //! [`request::Request`] of 80 bytes; the server does what it requests and reports in
-//! [`answer::Answer`]s of 64 bytes. The data in between is a keyed stream ([`payload::Payload`]),
+//! [`answer::Answer`]s of 72 bytes. The data in between is a keyed stream ([`payload::Payload`]),
 //! every byte of which the receiver checks, so no result comes from a path that lost or changed
 //! data.
 //!

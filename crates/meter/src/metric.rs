@@ -37,7 +37,7 @@ pub enum Metric {
     P99ResponseSeconds,
 }
 
-/// In which direction a metric improves.
+/// The direction in which a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Better {
     Higher,
@@ -57,7 +57,7 @@ impl Metric {
 }
 
 impl Report {
-    /// A description of the traffic. Runs with the same description can be compared.
+    /// Describes the traffic. Runs with the same description can be compared.
     pub(crate) fn workload(&self) -> String {
         match self {
             Self::Bulk(report) => bulk_workload(report),
@@ -103,6 +103,7 @@ fn bulk_metrics(report: &BulkReport) -> Vec<(Metric, f64)> {
         metrics.push((Metric::GoodputBitsPerSecond, goodput.bits_per_second() as f64));
     }
     metrics.push((Metric::CompletionSeconds, report.total.as_secs_f64()));
+    // The index of a single flow is always 1.
     if let (Some(jain), 2..) = (report.jain_index, report.flows.len()) {
         metrics.push((Metric::JainIndex, jain));
     }
@@ -135,7 +136,7 @@ fn udp_metrics(report: &UdpReport) -> Vec<(Metric, f64)> {
     metrics
 }
 
-/// The way of fetching is not included, because that is what is compared.
+/// The HTTP version and connections are not included, because they are what is compared.
 fn page_workload(report: &PageReport) -> String {
     let sizes = report.objects.iter().map(|object| ByteCount::new(object.bytes).to_string());
     format!("a page of {}", sizes.collect::<Vec<String>>().join(", "))

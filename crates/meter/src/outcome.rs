@@ -1,4 +1,4 @@
-//! How a flow ended, and its progress while it runs.
+//! Outcome of a flow, and its progress while it runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::flow::FlowError;
 use crate::stop::Early;
 
-/// How a flow ended.
+/// The outcome of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -17,13 +17,13 @@ pub enum Outcome {
     Complete,
     /// The time limit was reached first.
     Unfinished,
-    /// It was stopped first: the user interrupted the measurement.
+    /// The user interrupted the measurement first.
     Interrupted,
     /// The connection ended in order before everything had arrived.
     Truncated,
     /// A byte differed from the one sent.
     Corrupt {
-        /// Its offset; for request/reply within all requests or all replies.
+        /// Offset of that byte; for request/reply within all requests or all replies.
         offset: u64,
     },
     /// Any other failure: refused, reset, unreachable, …
@@ -34,12 +34,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether everything arrived and was verified.
+    /// Returns true if everything arrived and was verified.
     pub fn is_complete(&self) -> bool {
         *self == Self::Complete
     }
 
-    /// From the result of a flow, or from why it has none.
+    /// Derives the outcome from the result of a flow, or from the reason why it has none.
     pub(crate) fn of(ended: Result<Result<(), FlowError>, Early>) -> Self {
         match ended {
             Ok(Ok(())) => Self::Complete,
@@ -58,7 +58,7 @@ impl Outcome {
 pub struct Progress(Arc<AtomicU64>);
 
 impl Progress {
-    /// The count so far.
+    /// Returns the number counted so far.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

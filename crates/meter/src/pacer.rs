@@ -1,11 +1,11 @@
-//! The rate cap of a flow: a token bucket.
+//! The rate cap of a flow's writes.
 
 use std::time::Duration;
 
 use shaping::Schedule;
 use units::{BitRate, ByteCount, Instant};
 
-/// How much a delayed sender may catch up.
+/// Maximum time that a delayed sender may catch up.
 const BURST: Duration = Duration::from_millis(20);
 /// Approximate duration of one write at the capped rate.
 const BLOCK_TIME: Duration = Duration::from_millis(5);
@@ -21,19 +21,20 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// Without a rate there is no cap.
+    /// Creates a pacer for `rate`; `None` for no cap.
     pub(crate) fn new(rate: Option<BitRate>) -> Self {
         Self { rate, schedule: Schedule::default() }
     }
 
-    /// Number of bytes to send at once, at most `most`.
+    /// Returns the number of bytes to write at once, at most `most`.
     pub(crate) fn block(&self, most: usize) -> usize {
         let Some(rate) = self.rate else { return most };
         let bytes = rate.bytes_in(BLOCK_TIME).get().max(BLOCK_MIN);
         usize::try_from(bytes).map_or(most, |bytes| bytes.min(most))
     }
 
-    /// Records that `bytes` were written at `now`. Returns when to continue.
+    /// Records that `bytes` were written at `now`. Returns the time of the next write; `None`
+    /// without a cap.
     pub(crate) fn sent(&mut self, now: Duration, bytes: usize) -> Option<Duration> {
         let cost = self.rate?.time_to_send(ByteCount::new(bytes as u64));
         self.schedule.charge(Instant::ZERO + now, BURST, cost);

@@ -19,7 +19,7 @@ use crate::page::connection::Connection;
 use crate::stop::{Early, Stop};
 use stats::Summary;
 
-/// How objects are fetched.
+/// The HTTP version, and its use of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HttpMode {
     /// HTTP/1.0: a connection per object.
@@ -42,7 +42,7 @@ pub enum HttpMode {
 pub struct PageOptions {
     /// Address of the meter server.
     pub server: SocketAddr,
-    /// How its objects are fetched.
+    /// HTTP version and use of connections.
     pub mode: HttpMode,
     /// The size of each object.
     pub objects: Vec<ByteCount>,
@@ -50,7 +50,8 @@ pub struct PageOptions {
     pub connections: u32,
     /// Congestion control of the server's sockets; `None` for their default.
     pub congestion_control: Option<CongestionControl>,
-    /// For how long caches on the way may use the objects, in seconds; `None` says nothing of caches.
+    /// How long caches on the path may use the objects, in seconds; `None` says nothing about
+    /// caches.
     pub fresh: Option<u32>,
     /// Time limit of the page; `None` for no limit while data is moving.
     pub limit: Option<Duration>,
@@ -67,11 +68,11 @@ pub struct PageOptions {
 pub struct ObjectReport {
     /// Index of the object, from 0.
     pub object: u32,
-    /// Index of the connection, from 0; none if the object was never requested.
+    /// Index of the connection, from 0; `None` if the object was never requested.
     pub connection: Option<u32>,
-    /// How it ended.
+    /// The outcome of this object's transfer.
     pub outcome: Outcome,
-    /// Size in bytes.
+    /// Size of the object in bytes.
     pub bytes: u64,
     /// From the start of the page until this object's start: until its connection was opened, if it
     /// is the first there, otherwise until its request was sent.
@@ -90,13 +91,13 @@ pub struct ObjectReport {
 pub struct PageReport {
     /// Address of the meter server.
     pub server: SocketAddr,
-    /// How its objects were fetched.
+    /// HTTP version and use of connections.
     pub mode: HttpMode,
     /// Maximum number of concurrent connections.
     pub connections: u32,
-    /// The requested congestion control.
+    /// The requested congestion control; `None` for the server's default.
     pub congestion_control: Option<CongestionControl>,
-    /// Each object, in order.
+    /// Each object, in order of its index.
     pub objects: Vec<ObjectReport>,
     /// Page load time: from the start until the last byte of the last object, or until the page was
     /// given up.
@@ -107,7 +108,7 @@ pub struct PageReport {
 }
 
 impl PageReport {
-    /// Whether every object is complete.
+    /// Returns true if every object is complete and verified.
     pub fn is_complete(&self) -> bool {
         self.objects.iter().all(|object| object.outcome.is_complete())
     }
@@ -140,13 +141,13 @@ impl Loading {
         }
     }
 
-    /// Takes the next object that has not been started.
+    /// Takes the next object that has not been requested; `None` after the last one.
     pub(crate) fn take(&self) -> Option<usize> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         (index < self.options.objects.len()).then_some(index)
     }
 
-    /// Records something about an object.
+    /// Updates the report on an object.
     pub(crate) fn note(&self, object: usize, write: impl FnOnce(&mut ObjectReport)) {
         // A panic elsewhere cannot leave a half-written report.
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Waiting for a peer, with a time limit.
+//! A time limit for every wait on a peer.
 
 use std::io;
 use std::time::Duration;

@@ -23,11 +23,11 @@ pub enum Side {
     Server,
 }
 
-/// A key from the system's random numbers, so that no data of an earlier run can pass for this
-/// one's.
+/// Returns a key from the system's random numbers, so that no data of an earlier run can pass for
+/// this one's.
 ///
 /// # Errors
-/// If the system has none.
+/// If the system provides no random numbers.
 pub fn fresh_key() -> std::io::Result<u64> {
     getrandom::u64().map_err(std::io::Error::from)
 }
@@ -41,6 +41,7 @@ pub struct Payload {
 impl Payload {
     /// The stream that `side` sends in a flow with this `key`.
     pub fn new(key: u64, side: Side) -> Self {
+        // Data that is echoed back must not pass for the other side's.
         let lane = match side {
             Side::Client => 1,
             Side::Server => 2,
@@ -82,8 +83,8 @@ impl Payload {
         self.search(at.wrapping_mul(WORD as u64), strides.remainder())
     }
 
-    /// Whether a stride differs from the stream at word `index`. Computed without a branch per
-    /// word, so that the multiplications overlap.
+    /// Returns true if a stride differs from the stream at word `index`. Computed without a branch
+    /// per word, so that the multiplications overlap.
     fn differs(self, index: u64, stride: &[u8]) -> bool {
         let mut difference = 0;
         let mut at = index;
@@ -96,7 +97,7 @@ impl Payload {
         difference != 0
     }
 
-    /// Byte by byte, for the few bytes that the fast path cannot handle.
+    /// Compares byte by byte, for the few bytes that the fast path cannot handle.
     fn search(self, offset: u64, bytes: &[u8]) -> Option<u64> {
         // A datagram with a foreign number may reach beyond the last offset.
         let offsets = (0..).map(|index| offset.wrapping_add(index));
@@ -111,7 +112,7 @@ impl Payload {
         mix(self.key.wrapping_add(index.wrapping_add(1).wrapping_mul(GAMMA)))
     }
 
-    /// The bytes before the first whole word, and the index of that word.
+    /// Returns the bytes before the first whole word, and the index of that word.
     fn head(self, offset: u64, length: usize) -> (u64, Head) {
         let start = offset as usize % WORD;
         if start == 0 {
@@ -147,7 +148,7 @@ fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// A key for flow `index` of a run with the given key.
+/// Derives the key of flow `index` from the key of its run.
 pub fn flow_key(key: u64, index: u64) -> u64 {
     mix(key ^ mix(index.wrapping_mul(GAMMA)))
 }

@@ -36,7 +36,7 @@ impl fmt::Display for SwarmReport {
 }
 
 impl Report {
-    /// CSV: a line for each flow, request, object or direction of this run. The first run's begin
+    /// Returns CSV: a line for each flow, request, object or direction of this run. Run 1 begins
     /// with the names of the columns.
     pub fn csv(&self, run: u32) -> String {
         let names: &[&str] = match self {
@@ -83,7 +83,7 @@ fn way(direction: Direction) -> &'static str {
     }
 }
 
-/// An outcome for people.
+/// An outcome in words, for the tables.
 fn outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Complete => "complete, verified".to_owned(),
@@ -95,7 +95,7 @@ fn outcome(outcome: &Outcome) -> String {
     }
 }
 
-/// An outcome for programs: the same word as in the JSON.
+/// The state of an outcome for CSV, the same word as in the JSON.
 fn state(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Complete => "complete",

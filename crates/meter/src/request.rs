@@ -1,4 +1,4 @@
-//! What a client asks for: the 80 bytes at the start of every connection.
+//! Requests of clients: the 80 bytes at the start of every connection.
 //!
 //! ```text
 //!  0  4  magic "SKYM"
@@ -7,19 +7,20 @@
 //!  6  1  amount (download, upload): 0 bytes, 1 time; UDP: 1 down, 2 up, 3 both; else zero
 //!  7  1  zero
 //!  8  8  key of the payload
-//! 16  8  bytes to send, or for how many nanoseconds (download, upload, UDP), else zero
+//! 16  8  bytes to send, or nanoseconds to send for (download, upload, UDP), else zero
 //! 24  8  bytes of a request (request/reply), of a datagram (UDP) or of a window (listen), else
 //!        zero
 //! 32  8  bytes of a reply (request/reply), else zero
 //! 40  4  number of requests (request/reply), else zero
 //! 44 16  congestion control of the server's socket, padded with zeros; all zero: its default
 //! 60  4  zero
-//! 64  8  most bits per second to send (download; zero: no cap), or what to send (UDP); else zero
+//! 64  8  bits per second to send: the cap (download; zero: none) or the rate (UDP), else zero
 //! 72  4  send buffer of the server's socket, bytes; zero: its default
 //! 76  4  receive buffer of the server's socket, bytes; zero: its default
 //! ```
-//! Integers are big-endian. What must be zero is checked, so that a later
-//! version can give it a meaning without being misunderstood by this one.
+//!
+//! Integers are big-endian. The fields that must be zero are checked, so that a later version can
+//! give them a meaning without being misunderstood by this one.
 
 use std::time::Duration;
 
@@ -37,10 +38,10 @@ use crate::window::{Window, WindowError};
 pub const REQUEST_LEN: usize = 80;
 /// First bytes of every request and answer.
 pub(crate) const MAGIC: [u8; 4] = *b"SKYM";
-/// Version of the protocol.
+/// Version of the protocol, the same for requests and answers.
 pub(crate) const VERSION: u8 = 3;
 
-/// What the client asks the server to do on this connection.
+/// A request to the server to do some work on this connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Payload key, for both directions.
@@ -48,7 +49,7 @@ pub struct Request {
     /// Options of the server's socket. Buffers of 2^32 bytes or more cannot be requested; no kernel
     /// has them.
     pub sockets: SocketOptions,
-    /// The work to do.
+    /// The work that is requested.
     pub work: Work,
 }
 
@@ -57,23 +58,23 @@ pub struct Request {
 pub enum Work {
     /// The server sends, the client verifies.
     Download {
-        /// How much; a time is at most 2^64 nanoseconds.
+        /// Payload to send; a time is at most 2^64 nanoseconds.
         amount: Amount,
         /// Maximum sending rate of the server; a cap of zero means none.
         cap: Option<BitRate>,
     },
     /// The client sends, the server verifies.
     Upload {
-        /// How much.
+        /// Payload that the client will send.
         amount: Amount,
     },
     /// `count` times, the client sends a request and the server a reply.
     RequestReply {
-        /// Bytes of each request.
+        /// Payload bytes of each request.
         request: u64,
-        /// Bytes of each reply.
+        /// Payload bytes of each reply.
         reply: u64,
-        /// Number of requests.
+        /// Number of requests on this connection.
         count: u32,
     },
     /// Datagrams, at a constant rate.
@@ -83,44 +84,44 @@ pub enum Work {
     Listen(Window),
 }
 
-/// Why bytes are not a valid request.
+/// An error in decoding a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// Wrong magic: the client is another program.
     #[error("not a meter request: starts with {found:02x?}, not with \"SKYM\"")]
     Magic {
-        /// The first four bytes.
+        /// The first four bytes of the request.
         found: [u8; 4],
     },
     /// Another version of the protocol.
     #[error("meter protocol version {found}, this is version {VERSION}")]
     Version {
-        /// The version received.
+        /// The version in the request.
         found: u8,
     },
     /// A kind of work unknown to this version.
     #[error("unknown kind of work {found}")]
     Kind {
-        /// The kind received.
+        /// The kind in the request.
         found: u8,
     },
     /// A kind of amount unknown to this version.
     #[error("unknown kind of amount {found}")]
     Amount {
-        /// The kind received.
+        /// The kind in the request.
         found: u8,
     },
     /// A byte that must be zero is not.
     #[error("byte {offset} of the request must be zero")]
     NotZero {
-        /// Offset of the first such byte.
+        /// Offset of the first byte that is not zero.
         offset: usize,
     },
     /// The name of the congestion control is invalid.
     #[error("the congestion control's name is not visible ASCII padded with zeros")]
     CongestionName,
-    /// Invalid parameters of datagrams.
+    /// Invalid parameters of a UDP measurement: the datagrams' size or number, or the direction.
     #[error(
         "invalid UDP measurement: {length} bytes per datagram, {rate} bit/s, direction \
              {direction}"
@@ -128,9 +129,9 @@ pub enum RequestError {
     Udp {
         /// Size of a datagram in bytes.
         length: u64,
-        /// Bits per second.
+        /// Requested rate in bits per second.
         rate: u64,
-        /// The direction received.
+        /// The direction byte in the request.
         direction: u8,
     },
     /// A window that cannot be held.
@@ -139,9 +140,9 @@ pub enum RequestError {
     /// The requests, or the replies, exceed 2^64 bytes in total.
     #[error("{count} times {size} bytes is more than 2^64")]
     TooMuch {
-        /// Their number.
+        /// Number of requests, and of replies.
         count: u32,
-        /// Their size in bytes.
+        /// Size in bytes of the larger of request and reply.
         size: u64,
     },
 }
@@ -302,6 +303,7 @@ fn decode_udp(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
         time: Duration::from_nanos(integer(wire, 16)),
         directions,
     };
+    // The receiver keeps a bit for each planned datagram, so their number must be bounded.
     let fits = usize::from(plan.length) >= HEAD_LEN && plan.datagrams() <= DATAGRAMS_MAX;
     if fits { Ok(Work::Udp(plan)) } else { Err(foreign()) }
 }
@@ -309,6 +311,7 @@ fn decode_udp(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
 fn decode_request_reply(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> {
     let (request, reply, count) = (integer(wire, 24), integer(wire, 32), small(wire, 40));
     let size = request.max(reply);
+    // Both ends compute stream offsets up to size × count.
     if size.checked_mul(u64::from(count)).is_none() {
         return Err(RequestError::TooMuch { count, size });
     }
@@ -316,6 +319,7 @@ fn decode_request_reply(wire: &[u8; REQUEST_LEN]) -> Result<Work, RequestError> 
 }
 
 fn decode_name(wire: &[u8; REQUEST_LEN]) -> Result<Option<CongestionControl>, RequestError> {
+    // One byte more than the longest name, so that a zero ends each.
     let field = &wire[44..=44 + NAME_MAX];
     let length = field.iter().position(|&byte| byte == 0).ok_or(RequestError::CongestionName)?;
     if field[length..].iter().any(|&byte| byte != 0) {

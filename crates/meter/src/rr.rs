@@ -30,9 +30,9 @@ pub struct RrOptions {
     pub connections: u32,
     /// Number of requests, divided evenly among the connections.
     pub count: u32,
-    /// Payload of a request.
+    /// Payload bytes of each request.
     pub request: ByteCount,
-    /// Payload of a reply.
+    /// Payload bytes of each reply.
     pub reply: ByteCount,
     /// Congestion control at both ends; `None` for their default.
     pub congestion_control: Option<CongestionControl>,
@@ -47,7 +47,7 @@ pub struct RrOptions {
 }
 
 impl RrOptions {
-    /// Both ends send.
+    /// The socket options of either end, since both send.
     fn sockets(&self) -> SocketOptions {
         let congestion_control = self.congestion_control.clone();
         SocketOptions { congestion_control, ..SocketOptions::default() }
@@ -72,7 +72,7 @@ pub struct Response {
 pub struct ConnectionReport {
     /// Index of the connection, from 0.
     pub connection: u32,
-    /// How it ended.
+    /// The outcome of the connection.
     pub outcome: Outcome,
     /// Number of requests it was to make.
     pub asked: u32,
@@ -91,18 +91,18 @@ pub struct ConnectionReport {
 pub struct RrReport {
     /// Address of the meter server.
     pub server: SocketAddr,
-    /// The requested congestion control.
+    /// The requested congestion control; `None` for the default of each end.
     pub congestion_control: Option<CongestionControl>,
     /// Payload bytes of each request.
     pub request_bytes: u64,
     /// Payload bytes of each reply.
     pub reply_bytes: u64,
-    /// Each connection, in order.
+    /// Each connection, in order of its index.
     pub connections: Vec<ConnectionReport>,
     /// The time of the slowest connection.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
-    /// Response times in seconds, over all connections; none if no reply came.
+    /// Response times in seconds, over all connections; `None` if no reply was complete.
     pub response_seconds: Option<Summary>,
 }
 
@@ -122,17 +122,17 @@ impl RrReport {
         }
     }
 
-    /// Whether every request was answered and every connection closed in order.
+    /// Returns true if every request was answered and every connection closed in order.
     pub fn is_complete(&self) -> bool {
         self.connections.iter().all(|connection| connection.outcome.is_complete())
     }
 
-    /// Number of requests to be made.
+    /// Returns the number of requests to be made, over all connections.
     pub fn asked(&self) -> u64 {
         self.connections.iter().map(|connection| u64::from(connection.asked)).sum()
     }
 
-    /// Number of requests answered.
+    /// Returns the number of requests answered, over all connections.
     pub fn answered(&self) -> u64 {
         self.connections.iter().map(|connection| connection.responses.len() as u64).sum()
     }
@@ -152,7 +152,7 @@ pub async fn request_reply(options: &RrOptions) -> RrReport {
     RrReport::new(options, tasks.join_all().await)
 }
 
-/// How many of `count` requests connection `index` makes.
+/// Returns the number of requests that connection `index` makes, of `count` in all.
 fn share(count: u32, connections: u32, index: u32) -> u32 {
     count / connections + u32::from(index < count % connections)
 }
@@ -186,7 +186,7 @@ async fn run(
 struct Connection<'a> {
     options: &'a RrOptions,
     start: Instant,
-    /// When the last reply was complete.
+    /// Completion time of the last reply.
     ended: Option<Instant>,
     report: &'a mut ConnectionReport,
 }
@@ -202,6 +202,7 @@ impl Connection<'_> {
         let mut since = self.start;
         for index in 0..self.report.asked {
             self.send_request(&mut stream, &mut source, index).await?;
+            // The server accepts once, before its first reply.
             if index == 0 {
                 flow::read_accepted(&mut stream).await?;
             }
@@ -263,8 +264,8 @@ impl Connection<'_> {
     }
 }
 
-/// Where message number `index` begins and ends in the stream. Saturates; the server rejects what
-/// does not fit.
+/// Returns the range of message number `index` in the stream. Saturates; the server rejects
+/// requests that do not fit.
 fn part(size: ByteCount, index: u32) -> (u64, u64) {
     let from = size.get().saturating_mul(index.into());
     (from, from.saturating_add(size.get()))

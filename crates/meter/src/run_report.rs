@@ -12,18 +12,18 @@ use crate::udp::UdpReport;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "meter", rename_all = "snake_case")]
 pub enum Report {
-    /// A bulk transfer.
+    /// One or more flows of bulk data.
     Bulk(BulkReport),
-    /// Requests and replies.
+    /// Requests and replies over TCP.
     Rr(RrReport),
-    /// A page.
+    /// Objects of a page over HTTP.
     Page(PageReport),
     /// Datagrams at a constant rate.
     Udp(UdpReport),
 }
 
 impl Report {
-    /// Whether everything requested was done and verified.
+    /// Returns true if everything requested was done and verified.
     pub fn is_complete(&self) -> bool {
         match self {
             Self::Bulk(report) => report.is_complete(),

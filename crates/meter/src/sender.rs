@@ -8,7 +8,7 @@ use os::socket::TcpInfo;
 use serde::{Deserialize, Serialize};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often the round-trip time is sampled for its mean.
+/// Interval at which the round-trip time is sampled for its mean.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The sending kernel's figures about a flow.
@@ -18,9 +18,9 @@ pub struct SenderReport {
     pub sent_bytes: u64,
     /// Data segments sent, including retransmissions (`tcpi_data_segs_out`).
     pub segments: u64,
-    /// Retransmitted segments (`tcpi_total_retrans`).
+    /// Data segments that the kernel retransmitted (`tcpi_total_retrans`).
     pub retransmitted_segments: u64,
-    /// Retransmitted bytes (`tcpi_bytes_retrans`).
+    /// Payload bytes that the kernel retransmitted (`tcpi_bytes_retrans`).
     pub retransmitted_bytes: u64,
     /// Minimum round-trip time seen by the kernel (`tcpi_min_rtt`).
     #[serde(rename = "min_rtt_seconds", with = "crate::json::maybe_seconds")]
@@ -44,8 +44,8 @@ pub(crate) struct RttMean {
 }
 
 impl RttMean {
-    /// Samples `socket` for as long as it is polled. The descriptor is a copy ([`copy`]), because
-    /// the stream itself is in use.
+    /// Samples `socket` while it is polled; never completes. The descriptor is a copy ([`copy`]),
+    /// because the stream itself is in use.
     pub(crate) async fn watch(&mut self, socket: &OwnedFd) -> ! {
         let mut ticks = interval(SAMPLE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -69,7 +69,7 @@ impl RttMean {
 }
 
 impl SenderReport {
-    /// The kernel's figures of `socket`, which has sent `bytes` of payload.
+    /// Reads the kernel's figures of `socket`, which has sent `bytes` of payload.
     ///
     /// # Errors
     /// If the kernel does not provide them.

@@ -32,30 +32,30 @@ use self::http::HttpServeError;
 
 /// Maximum number of concurrent connections; more are refused.
 const CONNECTIONS_MAX: usize = 1024;
-/// How long a new connection may take to send its request.
+/// Time limit for a new connection to send its request.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-/// How long a refused client may go on sending. If the connection were closed with unread bytes,
-/// the refusal would be lost to a reset (RFC 9293 §3.6.1).
+/// Time limit for a refused client to stop sending. If the connection were closed with unread
+/// bytes, the refusal would be lost to a reset (RFC 9293 §3.6.1).
 const LINGER_LIMIT: Duration = Duration::from_secs(10);
 /// Minimum interval between progress reports to the sender of an upload.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Pause after a failed accept: without free descriptors the next one would fail as well.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the server failed, or did not finish with a connection.
+/// The reason why the server failed, or did not finish with a connection.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The listening socket cannot be used.
     #[error("cannot use the listening socket: {error}")]
     Listener {
-        /// The kernel's error.
+        /// The error of the system call that failed.
         error: io::Error,
     },
     /// No request came in time.
     #[error("no request within {} s", REQUEST_LIMIT.as_secs())]
     NoRequest,
-    /// The request was invalid.
+    /// The bytes received are not a request.
     #[error(transparent)]
     Request(#[from] RequestError),
     /// A socket option could not be set.
@@ -64,7 +64,7 @@ pub enum ServeError {
     /// A connection for the objects of a page failed.
     #[error(transparent)]
     Http(#[from] HttpServeError),
-    /// A UDP measurement failed.
+    /// A UDP measurement failed after its request.
     #[error("UDP: {error}")]
     Udp {
         /// The reason in one line.
@@ -75,10 +75,10 @@ pub enum ServeError {
     Length {
         /// Bytes received; one more than announced if the stream did not end.
         found: u64,
-        /// Bytes announced.
+        /// Number of bytes announced.
         asked: u64,
     },
-    /// The connection broke.
+    /// Reading or writing on the connection failed.
     #[error("the connection failed: {0}")]
     Broken(#[from] io::Error),
 }
@@ -100,6 +100,7 @@ pub async fn serve(listener: std::net::TcpListener) -> Result<Infallible, ServeE
                 let busy = connections.len() >= CONNECTIONS_MAX;
                 if !busy {
                     connections.spawn(run(stream, client, unpaced.clone()));
+                // Not awaited: a slow client must not delay the other ones.
                 } else if let Err(error) = stream.try_write(&BUSY.encode()) {
                     debug!(%client, %error, "cannot report that this server is busy");
                 }
@@ -109,6 +110,7 @@ pub async fn serve(listener: std::net::TcpListener) -> Result<Infallible, ServeE
                 sleep(ACCEPT_PAUSE).await;
             }
         }
+        // Finished tasks would count as connections until they are joined.
         while connections.try_join_next().is_some() {}
     }
 }
@@ -133,6 +135,7 @@ async fn handle(stream: &mut TcpStream, unpaced: &Unpaced) -> Result<(), ServeEr
     let (magic, rest) = wire.split_at_mut(MAGIC.len());
     let read = timeout(REQUEST_LIMIT, stream.read_exact(magic)).await;
     read.map_err(|_| ServeError::NoRequest)??;
+    // The same port serves the objects of pages over HTTP.
     if magic == b"GET " {
         return Ok(http::serve(stream, magic, unpaced).await?);
     }
@@ -165,7 +168,7 @@ async fn work(stream: &mut TcpStream, request: &Request) -> Result<(), ServeErro
     }
 }
 
-/// The answer to the client for an error; none once payload has moved.
+/// Returns the refusal to send for an error; `None` once payload has moved.
 fn refusal(error: &ServeError) -> Option<Refusal> {
     match error {
         ServeError::Request(RequestError::Version { .. }) => Some(Refusal::Version),
@@ -192,6 +195,7 @@ async fn download(stream: &mut TcpStream, key: u64, plan: &Plan) -> Result<(), S
     stream::bound_unsent(stream, plan)?;
     let mut bytes = 0;
     let mut mean = RttMean::default();
+    // Sampled through a descriptor of its own, since sending keeps the stream in use.
     let socket = sender::copy(stream)?;
     tokio::select! {
         sent = send_and_wait(stream, key, plan, &mut bytes) => sent?,
@@ -212,10 +216,12 @@ async fn send_and_wait(
 ) -> Result<(), ServeError> {
     stream.write_all(&Answer::Accepted.encode()).await?;
     Source::new(Payload::new(key, Side::Server)).send_amount(stream, plan, bytes).await?;
+    // After its request the client sends nothing but the half-close.
     expect_end(stream, 0).await
 }
 
-/// Serves an upload on a separate port.
+/// Serves an upload on a port of its own, where the window can be set before the connection is
+/// made.
 async fn upload_elsewhere(stream: &mut TcpStream, window: Window) -> Result<(), ServeError> {
     let Some(mut stream) = window::accept(stream, window).await? else { return Ok(()) };
     stream.set_nodelay(true)?;
@@ -277,6 +283,7 @@ async fn request_reply(stream: &mut TcpStream, key: u64, sizes: Sizes) -> Result
 
 /// Waits for the client's half-close and sends the receipt.
 async fn finish(stream: &mut TcpStream, receipt: Receipt, asked: u64) -> Result<(), ServeError> {
+    // A stream that is too short has already ended.
     if receipt.bytes == asked {
         expect_end(stream, asked).await?;
     }

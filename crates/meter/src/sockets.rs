@@ -1,4 +1,4 @@
-//! Socket options for traffic.
+//! Options of the sockets that carry traffic.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use crate::congestion::{CongestionControl, CongestionError};
 pub struct SocketOptions {
     /// Congestion control of the sending direction.
     pub congestion_control: Option<CongestionControl>,
-    /// `SO_SNDBUF`. The kernel reserves as much again for its own records.
+    /// The send buffer, `SO_SNDBUF`.
     pub send_buffer: Option<ByteCount>,
     /// `SO_RCVBUF`, approximately the maximum window offered. The kernel reserves as much again for
     /// its own records.
@@ -26,43 +26,43 @@ pub struct SocketOptions {
 pub enum Buffer {
     /// `SO_SNDBUF`.
     Send,
-    /// `SO_RCVBUF`.
+    /// The receive buffer, `SO_RCVBUF`.
     Receive,
 }
 
-/// Why a socket option could not be set.
+/// The reason why a socket option could not be set.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SocketError {
     /// The congestion control could not be set.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
-    /// The kernel allows less than requested.
+    /// The kernel allows a smaller buffer than requested.
     #[error("the kernel grants a {which} buffer of {granted} bytes, not {asked} (see {})", which.sysctl())]
     Buffer {
         /// Which of the two buffers.
         which: Buffer,
-        /// Bytes requested.
+        /// Requested size in bytes.
         asked: u64,
-        /// Bytes granted by the kernel.
+        /// Size in bytes that the kernel granted.
         granted: u64,
     },
     /// The window could not be held.
     #[error("cannot hold a window of {asked} bytes: {error}")]
     Window {
-        /// Bytes requested.
+        /// Requested window in bytes.
         asked: u64,
-        /// The kernel's error.
+        /// The error of the system call that failed.
         error: io::Error,
     },
-    /// The kernel refused.
+    /// The kernel refused to set or report a buffer's size.
     #[error("cannot set the {which} buffer to {asked} bytes: {error}")]
     Refused {
         /// Which of the two buffers.
         which: Buffer,
-        /// Bytes requested.
+        /// Requested size in bytes.
         asked: u64,
-        /// The kernel's error.
+        /// The error of the system call that failed.
         error: io::Error,
     },
 }
@@ -86,7 +86,7 @@ impl fmt::Display for Buffer {
 }
 
 impl SocketOptions {
-    /// Sets the options.
+    /// Sets the options on `socket`, and checks that buffers have the requested size.
     pub(crate) fn apply(&self, socket: &SockRef<'_>) -> Result<(), SocketError> {
         if let Some(congestion) = &self.congestion_control {
             congestion.apply(socket)?;
@@ -102,6 +102,7 @@ impl SocketOptions {
 }
 
 fn set(socket: &SockRef<'_>, which: Buffer, asked: u64) -> Result<(), SocketError> {
+    // The kernel takes the size as an `int`.
     let size = usize::try_from(asked).unwrap_or(usize::MAX).min(i32::MAX as usize);
     let set = || match which {
         Buffer::Send => socket.set_send_buffer_size(size).and_then(|()| socket.send_buffer_size()),

@@ -6,16 +6,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// A switch that ends the measurements that have a copy of it.
+/// A switch that ends all measurements that hold a clone of it.
 #[derive(Debug, Clone)]
 pub struct Stop(watch::Sender<bool>);
 
-/// Why work ended before it was done.
+/// The reason why work ended before it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Early {
     /// The time limit was reached.
     Limit,
-    /// It was stopped.
+    /// The user stopped the measurement.
     Stopped,
 }
 
@@ -26,23 +26,23 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// Ends them.
+    /// Ends the measurements that hold a clone of this switch.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 
-    /// Whether they are to end.
+    /// Returns true once [`Self::stop`] was called.
     pub fn is_stopped(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits for [`Stop::stop`].
+    /// Completes once [`Self::stop`] was called.
     pub(crate) async fn stopped(&self) {
         // Cannot fail: the sender lives as long as `self`.
         let _ = self.0.subscribe().wait_for(|stopped| *stopped).await;
     }
 
-    /// Does `work` until it is done, for `limit`, or until stopped.
+    /// Runs `work` until it is done, for `limit` at most, or until stopped.
     pub(crate) async fn limited<T>(
         &self,
         limit: Duration,

@@ -27,7 +27,7 @@ const TIMED_BLOCK: usize = 16 * 1024;
 /// the time is over.
 const TIMED_UNSENT: u32 = 128 * 1024;
 
-/// Keeps a flow limited by time from filling its socket's buffer.
+/// Keeps a flow limited by time from filling its socket's buffer, by `TCP_NOTSENT_LOWAT`.
 pub(crate) fn bound_unsent(stream: &TcpStream, plan: &Plan) -> io::Result<()> {
     match plan.amount {
         Amount::Bytes(_) => Ok(()),
@@ -101,18 +101,19 @@ impl Source {
     }
 }
 
-/// What a flow sends, and how.
+/// The amount that a flow sends, its rate and its framing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) amount: Amount,
-    /// Maximum rate of writes.
+    /// Maximum rate of the application's writes; `None` for no cap.
     pub(crate) cap: Option<BitRate>,
-    /// Whether to send in blocks with heads.
+    /// Set to send in blocks with heads ([`crate::frame`]).
     pub(crate) framed: bool,
 }
 
 impl Plan {
-    /// How much may be sent at once after `sent` bytes and `elapsed` time; `None` at the end.
+    /// Returns the number of bytes that may be sent at once after `sent` bytes and `elapsed` time;
+    /// `None` at the end.
     fn room(&self, sent: u64, elapsed: Duration) -> Option<usize> {
         match self.amount {
             Amount::Bytes(bytes) => {
@@ -123,7 +124,7 @@ impl Plan {
         }
     }
 
-    /// A flow limited by time does not wait beyond its end.
+    /// Returns the time of the next write: a flow limited by time does not wait beyond its end.
     fn latest(&self, next: Duration) -> Duration {
         match self.amount {
             Amount::Bytes(_) => next,
@@ -146,7 +147,7 @@ impl Sink {
         Self { payload, buffer: vec![0; BLOCK], received: 0, first_wrong: None, times: None }
     }
 
-    /// Bytes received so far.
+    /// Number of bytes received so far.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
@@ -171,6 +172,7 @@ impl Sink {
         }
         let now = Instant::now();
         self.times = Some((self.times.map_or(now, |(first, _)| first), now));
+        // Only the first difference is reported, so the rest need not be checked.
         if self.first_wrong.is_none() {
             self.first_wrong = self.payload.first_difference(self.received, &self.buffer[..count]);
         }

@@ -32,33 +32,33 @@ use self::process::{Gauge, Used};
 use crate::amount::Amount;
 use crate::stop::Stop;
 
-/// How long terminals may take to tell the hub that they leave: three messages within 150 ms.
+/// Time limit for the terminals to tell the hub that they leave: three messages within 150 ms.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// A swarm of terminals.
+/// The options of a swarm of terminals.
 #[derive(Debug, Clone)]
 pub struct SwarmOptions {
-    /// The hub's UDP address.
+    /// UDP address of the hub, the only one that anything is sent to.
     pub hub: SocketAddr,
-    /// The hub's public key.
+    /// Public key of the hub, by which terminals authenticate it.
     pub hub_key: PublicKey,
     /// Seed of the terminals' keys ([`terminal_key`]).
     pub seed: u64,
-    /// Number of terminals.
+    /// Number of terminals, each with a UDP socket.
     pub terminals: u32,
     /// Rate of each terminal's return link.
     pub rate: BitRate,
-    /// Whether this machine computes AES-256-GCM fast; if not, the hub has to use another cipher.
+    /// Set if this machine computes AES-256-GCM fast; if not, the hub has to use another cipher.
     pub aes: bool,
-    /// Time over which their starts are spread.
+    /// Time over which the terminals' starts are spread.
     pub over: Duration,
-    /// What is downloaded, if anything.
+    /// The downloads once all sessions are up; `None` to measure sessions only.
     pub traffic: Option<Traffic>,
     /// Time limit of each phase: until all sessions are up, and until all downloads are complete.
     pub limit: Duration,
     /// Process id of the hub, if it runs on this machine.
     pub hub_process: Option<u32>,
-    /// Ends it early.
+    /// Ends the swarm early; the report has what was measured so far.
     pub stop: Stop,
 }
 
@@ -69,18 +69,18 @@ pub struct Traffic {
     pub server: SocketAddr,
     /// Number of terminals that download, one flow each.
     pub terminals: u32,
-    /// Payload of each flow.
+    /// Payload of each flow: a number of bytes, or a sending time.
     pub amount: Amount,
-    /// Payload key.
+    /// Payload key; each flow has its own, derived from it.
     pub key: u64,
 }
 
-/// What a swarm saw of its hub.
+/// The result of a swarm, as its terminals saw the hub.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SwarmReport {
-    /// Number of terminals.
+    /// Number of terminals that were started.
     pub terminals: u32,
-    /// How many had a session, and the hub's first answer on it, within the limit.
+    /// Number of terminals with a session, and the hub's first answer on it, within the limit.
     pub up: u32,
     /// From the first start until the last of these.
     #[serde(rename = "all_up_seconds", with = "crate::json::seconds")]
@@ -91,10 +91,10 @@ pub struct SwarmReport {
     pub handshakes_per_second: f64,
     /// Sessions that ended before the swarm left.
     pub lost_sessions: u32,
-    /// How often a terminal's socket had no room for what the hub sent: then the swarm was the slower one, and
-    /// the hub has sent some of it twice.
+    /// Number of times that a terminal's socket had no room for what the hub sent. The swarm was
+    /// then the slower side, and the hub sent some of it twice.
     pub socket_overflows: u64,
-    /// The downloads.
+    /// The downloads; `None` if there were none to run.
     pub traffic: Option<TrafficReport>,
     /// The hub's process, if it is known.
     pub hub: Option<ProcessFigures>,
@@ -102,30 +102,30 @@ pub struct SwarmReport {
     pub errors: Vec<String>,
 }
 
-/// Quantiles of set-up times.
+/// Quantiles of the times from a terminal's start to its session.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SetupTimes {
-    /// Median, in seconds.
+    /// Median set-up time, in seconds.
     pub median: f64,
-    /// 95th percentile, in seconds.
+    /// 95th percentile of the set-up times, in seconds.
     pub p95: f64,
-    /// Maximum, in seconds.
+    /// Longest set-up time, in seconds.
     pub max: f64,
 }
 
-/// What the downloads moved.
+/// The result of the downloads.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrafficReport {
-    /// Number of flows.
+    /// Number of flows that were to run.
     pub flows: u32,
-    /// How many arrived completely and unchanged.
+    /// Number of flows that arrived completely and unchanged.
     pub complete: u32,
-    /// Payload received and verified.
+    /// Payload bytes received and verified, over all flows.
     pub moved_bytes: u64,
     /// From the start of the first flow to the end of the last.
     #[serde(rename = "total_seconds", with = "crate::json::seconds")]
     pub total: Duration,
-    /// All of it over that time.
+    /// All payload over the total time.
     #[serde(rename = "goodput_bits_per_second", with = "crate::json::maybe_bits_per_second")]
     pub goodput: Option<BitRate>,
     /// Jain's fairness index of what the flows moved.
@@ -133,16 +133,16 @@ pub struct TrafficReport {
 }
 
 impl SwarmReport {
-    /// Whether every session came up and stayed, and every flow completed.
+    /// Returns true if every session came up and stayed, and every flow completed.
     pub fn is_complete(&self) -> bool {
         let flows = self.traffic.as_ref().is_none_or(|it| it.complete == it.flows);
         self.up == self.terminals && self.lost_sessions == 0 && flows
     }
 }
 
-/// Descriptors that are no terminal's socket.
+/// File descriptors in use besides the terminals' sockets.
 const OTHER_DESCRIPTORS: u64 = 64;
-/// Most failures that a report names.
+/// Maximum number of failures that a report lists.
 const ERRORS_MAX: usize = 10;
 
 /// Runs a swarm on the calling thread, whose network namespace its sockets are in.
@@ -160,6 +160,7 @@ pub async fn swarm(options: &SwarmOptions) -> io::Result<SwarmReport> {
 
 async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
     let mut gauge = options.hub_process.map(Gauge::new).transpose()?;
+    // All sockets are open before the clock starts.
     let sockets = (0..options.terminals).map(|_| member::bind(options.hub));
     let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
     let memory = Rc::new(RefCell::new(Reception::new()));
@@ -172,20 +173,23 @@ async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
         let start = begin + options.over * number / options.terminals.max(1);
         let member =
             Rc::new(Member::new(options, number, socket, start, (memory.clone(), sender.clone()))?);
+        // Kept to read the overflow counts after the tasks have ended.
         all.push(member.clone());
         members.spawn_local(member.run(options.traffic.clone(), stages.clone()));
     }
+    // The channel then ends with the last terminal.
     drop(sender);
     let mut watched = Watched::new(options, news);
     watched.setup(begin, begin + options.over + options.limit).await;
     let setup = gauge.as_mut().map(Gauge::lap);
     let moving = Instant::now();
     if !options.stop.is_stopped() {
-        // Nobody waits for it if every terminal has failed.
+        // Sending fails only if every terminal has failed.
         let _ = stage.send(Stage::Traffic);
         watched.traffic(moving + options.limit).await;
     }
     let traffic = gauge.as_mut().map(Gauge::lap);
+    // Sessions that end from here on end because the terminals leave.
     let lost = watched.lost;
     let _ = stage.send(Stage::End);
     let _ = timeout_at(Instant::now() + LEAVING, members.join_all()).await;
@@ -200,7 +204,7 @@ async fn run(options: &SwarmOptions) -> io::Result<SwarmReport> {
     Ok(report)
 }
 
-/// What the terminals have reported.
+/// Collects the events of the terminals.
 struct Watched<'a> {
     options: &'a SwarmOptions,
     news: mpsc::UnboundedReceiver<News>,
@@ -243,13 +247,13 @@ impl<'a> Watched<'a> {
         }
     }
 
-    /// The next news; none after the time limit, or if the swarm is stopped.
+    /// Returns the next event; `None` after the time limit, or if the swarm is stopped.
     async fn next(&mut self, limit: Instant) -> Option<News> {
         let left = limit.saturating_duration_since(Instant::now());
         self.options.stop.limited(left, self.news.recv()).await.ok().flatten()
     }
 
-    /// What terminals have told at the end: the downloads that it cut off.
+    /// Collects the events that terminals sent at the end: downloads that it cut off.
     fn take_rest(&mut self) {
         while let Ok(news) = self.news.try_recv() {
             self.take(news);
@@ -318,14 +322,14 @@ impl<'a> Watched<'a> {
 }
 
 impl SwarmOptions {
-    /// The hop settings of each terminal.
+    /// Returns the hop settings of each terminal.
     fn link(&self) -> Config {
         let mut link = Config::new(self.rate);
         link.aes = self.aes;
         link
     }
 
-    /// The key of a terminal.
+    /// Returns the key pair of terminal `number`.
     fn key(&self, number: u32) -> KeyPair {
         terminal_key(self.seed, number)
     }

@@ -34,11 +34,11 @@ const GREETING_INTERVAL: Duration = Duration::from_millis(200);
 pub struct UdpOptions {
     /// Address of the meter server.
     pub server: SocketAddr,
-    /// What to send.
+    /// Rate, size, time and directions of the datagrams.
     pub plan: UdpPlan,
     /// Code point (DSCP), 0 to 63, of the datagrams that this end sends.
     pub dscp: u8,
-    /// Time limit in total.
+    /// Time limit of the whole measurement.
     pub limit: Duration,
     /// Payload key; a new one for each run.
     pub key: u64,
@@ -49,9 +49,9 @@ pub struct UdpOptions {
 /// One direction of a UDP measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UdpFlow {
-    /// The direction.
+    /// The direction of these datagrams.
     pub direction: Direction,
-    /// Datagrams sent.
+    /// Datagrams that the sender's system accepted.
     pub sent: u64,
     /// Datagrams that the sender's own system refused, and that are not in `sent`.
     #[serde(default)]
@@ -59,7 +59,7 @@ pub struct UdpFlow {
     /// Datagrams that never arrived. Those that overflowed the receiver's socket are not among
     /// them.
     pub lost: u64,
-    /// What the receiver counted.
+    /// The receiver's counts of the datagrams.
     #[serde(flatten)]
     pub counts: UdpCounts,
     /// Contents of the datagrams received, over the time from the first to the last.
@@ -76,19 +76,19 @@ pub struct UdpReport {
     pub rate_bits_per_second: u64,
     /// Size of each datagram in bytes.
     pub datagram_bytes: u16,
-    /// How long datagrams were sent.
+    /// Time during which datagrams were sent.
     #[serde(rename = "sending_seconds", with = "crate::json::seconds")]
     pub time: Duration,
-    /// The directions.
+    /// The directions in which datagrams were sent.
     pub directions: Directions,
-    /// Whether the measurement completed; datagrams may still have been lost.
+    /// The outcome of the measurement; datagrams may have been lost even if it completed.
     pub outcome: Outcome,
-    /// Each direction, as far as known.
+    /// Each direction whose results are known.
     pub flows: Vec<UdpFlow>,
 }
 
 impl UdpReport {
-    /// Whether the measurement completed and no datagram was corrupt.
+    /// Returns true if the measurement completed and no datagram was corrupt.
     pub fn is_complete(&self) -> bool {
         self.outcome.is_complete() && self.flows.iter().all(|flow| flow.counts.corrupt == 0)
     }

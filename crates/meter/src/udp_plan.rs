@@ -13,21 +13,21 @@ pub(crate) const HEAD_LEN: usize = 20;
 /// Maximum number of datagrams per direction.
 pub const DATAGRAMS_MAX: u64 = 10_000_000;
 
-/// A stream of datagrams.
+/// The plan of a stream of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpPlan {
     /// Bits of datagram contents per second.
     pub rate: BitRate,
     /// Size of each datagram in bytes: a head of 20, the rest payload.
     pub length: u16,
-    /// How long to send.
+    /// Time during which to send.
     pub time: Duration,
-    /// The directions.
+    /// The directions in which to send.
     pub directions: Directions,
 }
 
 impl UdpPlan {
-    /// Number of datagrams per direction.
+    /// Returns the number of datagrams per direction.
     pub fn datagrams(&self) -> u64 {
         self.rate.bytes_in(self.time).get().div_ceil(u64::from(self.length))
     }
@@ -41,13 +41,13 @@ impl UdpPlan {
 /// A receiver's counts of a stream of datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpCounts {
-    /// Distinct datagrams received intact.
+    /// Datagrams received intact, each counted once.
     pub received: u64,
-    /// Datagrams received before.
+    /// Datagrams that had been received before.
     pub duplicates: u64,
     /// Datagrams that arrived after one with a higher number (RFC 4737 §3).
     pub reordered: u64,
-    /// Datagrams with wrong contents.
+    /// Datagrams with wrong contents or length.
     pub corrupt: u64,
     /// Datagrams that arrived and found no room in the receiver's socket: the path has not lost
     /// them.
@@ -56,8 +56,8 @@ pub struct UdpCounts {
     /// Interarrival jitter after the last datagram (RFC 3550 §6.4.1); `None` with fewer than two.
     #[serde(rename = "jitter_seconds", with = "crate::json::maybe_seconds")]
     pub jitter: Option<Duration>,
-    /// How much longer than the shortest one-way delay that of 99 % of the datagrams is at most
-    /// (packet delay variation, RFC 5481 §4.2), rounded up to 0.1 ms; `None` with fewer than two.
+    /// The most by which the delay of 99 % of the datagrams exceeds the shortest one (packet delay
+    /// variation, RFC 5481 §4.2), rounded up to 0.1 ms; `None` with fewer than two.
     #[serde(default, rename = "delay_variation_p99_seconds", with = "crate::json::maybe_seconds")]
     pub delay_variation: Option<Duration>,
     /// From the first to the last arrival.

@@ -40,20 +40,20 @@ pub struct Window(u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a window of {bytes} bytes cannot be held: expected 2048 to 65535 bytes")]
 pub struct WindowError {
-    /// The requested size.
+    /// The requested size, in bytes.
     pub bytes: u64,
 }
 
 impl Window {
-    /// The smallest.
+    /// The smallest window that can be held, in bytes.
     const MIN: u16 = 2048;
 
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub fn bytes(self) -> u16 {
         self.0
     }
 
-    /// Number of full segments in it, which is even.
+    /// Returns the number of full segments in the window, which is even.
     fn segments(self) -> u16 {
         2 * self.0.div_ceil(2 * PAYLOAD_MAX)
     }
@@ -74,7 +74,7 @@ impl Window {
         clamp_window(&**socket, first).map_err(refused)
     }
 
-    /// Must be called after every read.
+    /// Sets the clamp again; must be called after every read.
     pub(crate) fn hold(self, socket: &SockRef<'_>) -> io::Result<()> {
         clamp_window(&**socket, self.payload() * self.segments())
     }

@@ -2,12 +2,12 @@
 //!
 //! A [`Cell`] is one case of a scenario with one seed on one [back end](On). Its [`Name`] is a hash
 //! of everything its result depends on, so a result that is stored under the name never has to be
-//! computed again. A [`Plan`] lists cells; [`run`] makes those that the [`Store`] lacks, on all
+//! computed again. A [`Plan`] lists cells; [`run`] runs those that the [`Store`] lacks, on all
 //! cores of this machine. On several machines, each runs some of the plan's cells, and the store
 //! takes their results ([`Store::put`]); `docs/study.md` has recipes.
 //!
-//! Results do not depend on who made them, in which order, or on how many threads: the store's
-//! `cells` are the same, byte for byte. What differs, the times that cells took, is kept apart.
+//! Results do not depend on the machine, the order or the number of threads: the store's `cells`
+//! are the same, byte for byte. The times that cells took do differ, and are stored separately.
 
 mod back_end;
 mod binary;

@@ -1,7 +1,7 @@
-//! What the gateway pair gains on this machine.
+//! Measures what the gateway pair gains on this machine.
 //!
 //! Transfers, web pages and requests cross a satellite link with real packets, first through the
-//! pair, then as plain kernel TCP with each congestion control. See [`crate::plan`] for what runs
+//! pair, then as plain kernel TCP with each congestion control. See [`crate::plan`] for the tasks
 //! and [`crate::figures`] for the meaning of the figures. Machines without network namespaces
 //! simulate it.
 
@@ -27,20 +27,20 @@ use crate::summary::Unavailable;
 /// Preset of the satellite link.
 const PRESET: &str = "geo";
 
-/// What to run.
+/// The options of the demo.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Rate of the forward link (download).
     pub rate: BitRate,
     /// Rate of the return link (upload).
     pub return_rate: BitRate,
-    /// One-way delay.
+    /// One-way delay of both links.
     pub delay: Duration,
     /// Packet error rate of both links.
     pub per: Probability,
     /// Seed of the link's losses; each round uses the next one.
     pub seed: u64,
-    /// Number of rounds.
+    /// Number of rounds, each of which runs all tasks once.
     pub rounds: u32,
     /// The tasks to run; all if empty.
     pub only: Vec<Task>,
@@ -50,22 +50,22 @@ pub struct Options {
     pub command: String,
 }
 
-/// The demo: what the gateway pair gains.
+/// The demo: tasks over a satellite link, with and without the gateway pair.
 #[derive(Debug)]
 pub struct Demo {
     options: Options,
     preset: Preset,
     /// The link with capacity on demand.
     on_demand: Preset,
-    /// Forward, then return.
+    /// Upper bounds of the link, forward then return.
     limits: [Limit; 2],
 }
 
 impl Demo {
-    /// A demo over a geostationary link with these options.
+    /// Prepares a demo over a geostationary link with these options.
     ///
     /// # Errors
-    /// If the options make no link.
+    /// If the options do not describe a possible link.
     pub fn new(options: Options) -> Result<Self, FileError> {
         let overrides = Overrides {
             rate: Some(options.rate),
@@ -90,6 +90,7 @@ impl Demo {
             Err(error) => return self.make_do(&error.to_string(), display),
         };
         let (ways, unavailable) = ways(&hosts);
+        // Each measurement has a lab of its own.
         drop(hosts);
         let is_present = |way: &&Way| unavailable.iter().all(|absent| absent.way != **way);
         let present = ways.iter().filter(is_present).cloned().collect();
@@ -101,10 +102,10 @@ impl Demo {
         Ok(Results { plan, ways, unavailable, limits, records, on_demand, setting })
     }
 
-    /// Simulates everything because no lab can be started.
+    /// Simulates everything because the lab cannot be started.
     ///
     /// # Errors
-    /// As [`Demo::simulate`].
+    /// As [`Self::simulate`].
     pub fn make_do(&self, error: &str, display: &mut dyn Display) -> Result<Results, StudyError> {
         self.simulate(format!("no network namespaces here: {error}"), display)
     }
@@ -121,6 +122,7 @@ impl Demo {
         let mut records = Vec::new();
         for round in 0..plan.rounds {
             for &task in &plan.tasks {
+                // The pair first, as in the lab.
                 for way in plan.ways.iter().rev() {
                     let (limit, seed) = (self.limit(task), self.seed(round));
                     let preset = &self.preset;
@@ -230,7 +232,7 @@ impl Demo {
     }
 }
 
-/// All ways to cross the link, and those that this machine cannot measure.
+/// Returns all ways to cross the link, and those that this machine cannot measure.
 fn ways(hosts: &Hosts) -> (Vec<Way>, Vec<Unavailable>) {
     let ways = Way::all(hosts.default_congestion_control().as_ref());
     let check = |way: &Way| {

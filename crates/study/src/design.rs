@@ -1,8 +1,8 @@
-//! The designer's question (Rec. ITU-R S.1711-1, recommends 2): which TCP enhancement does this link want?
+//! Ranks enhancements of TCP for a link (Rec. ITU-R S.1711-1, recommends 2).
 //!
-//! A [`Question`] becomes three scenarios, a download, a page and requests, each with every enhancement. [`Answer`] ranks
-//! the enhancements by their runs, and adds what follows from the link alone: windows, buffers, error rates, and whether
-//! recommends 3 and 4 are met.
+//! A [`Question`] is turned into three scenarios, a download, a page and requests, each with every
+//! enhancement. [`Answer`] ranks the enhancements by their runs, and adds what follows from the
+//! link alone: windows, buffers, error rates, and whether recommends 3 and 4 are met.
 
 mod answer;
 
@@ -15,18 +15,18 @@ use crate::runs::File;
 
 pub use answer::{Answer, Finding};
 
-/// Bytes of an IP packet.
+/// Size of a full IP packet in bytes.
 const MTU: u32 = 1500;
-/// What the download would take at the link's rate.
+/// Time of the download at the link's rate, in seconds.
 const DOWNLOAD: f64 = 20.0;
-/// What the page would take at the link's rate.
+/// Time of the page at the link's rate, in seconds.
 const PAGE: f64 = 4.0;
-/// Number of requests.
+/// Number of requests, a second apart.
 const REQUESTS: f64 = 20.0;
-/// Objects of the page.
+/// Number of objects of the page.
 const OBJECTS: f64 = 40.0;
 
-/// A link, and who uses it.
+/// A link, and the number of terminals that use it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// Rate of the forward link, towards the terminals.
@@ -35,26 +35,26 @@ pub struct Question {
     pub return_rate: BitRate,
     /// Round-trip propagation delay of the hop.
     pub rtt: Duration,
-    /// Transmission errors, in both directions.
+    /// Transmission errors, the same in both directions.
     pub errors: Errors,
     /// Terminals that download at the same time.
     pub terminals: u32,
-    /// How the terminals get capacity on the return link, if it is on demand.
+    /// Method by which terminals get capacity on the return link; `None` for a constant rate.
     pub on_demand: Option<OnDemand>,
-    /// Number of seeds.
+    /// Number of seeds with which each case runs.
     pub seeds: u32,
 }
 
-/// Transmission errors.
+/// The rate of transmission errors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Errors {
-    /// Bit error rate.
+    /// A bit error rate, 0 to 1.
     Ber(f64),
-    /// Packet error rate.
+    /// A packet error rate, 0 to 1.
     Per(f64),
 }
 
-/// How a terminal gets capacity on demand.
+/// The method by which a terminal gets capacity on demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDemand {
     /// By requests for a rate (RBDC).
@@ -65,7 +65,7 @@ pub enum OnDemand {
     CraVbdc,
 }
 
-/// What is measured, one scenario each.
+/// The tasks that are measured, one scenario each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
     /// A download by each terminal.
@@ -76,14 +76,14 @@ pub enum Task {
     Requests,
 }
 
-/// The flow of every task.
+/// Name of the flow in every scenario.
 const FLOW: &str = "task";
 
 impl Task {
-    /// In the order of reports.
+    /// All tasks, in the order of reports.
     pub const ALL: [Self; 3] = [Self::Download, Self::Page, Self::Requests];
 
-    /// Name of its file, without `.toml`.
+    /// Returns the name of the task's file, without `.toml`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Download => "download",
@@ -92,7 +92,7 @@ impl Task {
         }
     }
 
-    /// The metric by which enhancements are compared: of downloads, the time of the last.
+    /// Returns the metric by which enhancements are compared: of downloads, the time of the last.
     fn metric(self) -> &'static str {
         match self {
             Self::Download => "time-max-s",
@@ -101,14 +101,14 @@ impl Task {
     }
 }
 
-/// What an enhancement does with connections.
+/// The effect of an enhancement on connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Hosts speak end to end, without gateways.
     EndToEnd,
-    /// Gateways split them.
+    /// Gateways split the connections.
     Split,
-    /// Gateways carry their packets.
+    /// Gateways carry the connections' packets.
     Carried,
 }
 
@@ -132,11 +132,12 @@ const ENHANCEMENTS: [(&str, Kind, &str); 7] = [
 ];
 
 impl Question {
-    /// The text of a task's scenario file.
+    /// Returns the text of a task's scenario file.
     pub fn scenario(&self, task: Task) -> String {
         let Self { rate, return_rate, rtt, terminals, seeds, .. } = self;
         let (one_way, errors) = (format_duration(*rtt / 2), self.errors.key());
         let window = 4 * self.product().max(64 << 10);
+        // The hosts' side is assumed to be much faster than the link.
         let lan = BitRate::from_bits_per_second((10 * rate.bits_per_second()).max(100_000_000));
         let levels: String = ENHANCEMENTS
             .iter()
@@ -166,7 +167,7 @@ impl Question {
         )
     }
 
-    /// The scenarios as files to run, named `download` and so on.
+    /// Returns the scenarios as files to run, named `download` and so on.
     ///
     /// # Errors
     /// If the simulator cannot do what is asked for.
@@ -201,13 +202,13 @@ impl Question {
         }
     }
 
-    /// Bytes of each terminal's download.
+    /// Returns the size of each terminal's download in bytes.
     fn each_download(&self) -> f64 {
         let all = self.rate.bits_per_second() as f64 * DOWNLOAD / 8.0;
         (all / f64::from(self.terminals)).clamp(20e3, 200e6).round()
     }
 
-    /// Whether a task is finished of which this many units of work are done.
+    /// Returns true if a task is finished, of which this many units of work are done.
     fn is_whole(&self, task: Task, done: f64) -> bool {
         let wanted = match task {
             Task::Download => f64::from(self.terminals),
@@ -217,7 +218,7 @@ impl Question {
         done >= wanted
     }
 
-    /// The forward link's bandwidth-delay product in bytes.
+    /// Returns the forward link's bandwidth-delay product in bytes.
     pub fn product(&self) -> u64 {
         (self.rate.bits_per_second() as f64 * self.rtt.as_secs_f64() / 8.0).ceil() as u64
     }
@@ -231,7 +232,7 @@ impl Errors {
         }
     }
 
-    /// The share of full packets that are lost in one direction.
+    /// Returns the fraction of full packets that are lost in one direction.
     pub fn packets(self) -> f64 {
         match self {
             Self::Ber(ber) => 1.0 - (1.0 - ber).powi(8 * MTU as i32),
@@ -239,7 +240,7 @@ impl Errors {
         }
     }
 
-    /// The bit error rate; of a packet error rate, that which causes it.
+    /// Returns the bit error rate; of a packet error rate, the one that causes it.
     pub fn bits(self) -> f64 {
         match self {
             Self::Ber(ber) => ber,
@@ -249,7 +250,7 @@ impl Errors {
 }
 
 impl OnDemand {
-    /// The section of a scenario: frame and requests of the preset `vsat-dama-vbdc`.
+    /// Returns the section of a scenario: frame and requests of the preset `vsat-dama-vbdc`.
     fn section(self, carrier: BitRate) -> String {
         let bits = carrier.bits_per_second();
         let (cra, rbdc, vbdc) = match self {

@@ -19,13 +19,14 @@ pub(crate) use serve::head_of;
 pub use serve::serve;
 pub(crate) use transfer::{Amount, End, Ends, Opening, Seen};
 
-/// Adapts settings to an Ethernet, with a seed of their own: path MTU discovery is not modelled.
+/// Adapts settings to an Ethernet, and gives them a seed of their own. The MSS is limited because
+/// path MTU discovery is not modelled.
 pub fn fitting(config: &Config, own: IpAddr) -> Config {
     let most = if own.is_ipv4() { 1460 } else { 1440 };
     Config { mss: config.mss.min(most), seed: random(), ..config.clone() }
 }
 
-/// A random number for initial sequence numbers (RFC 6528), ports and seeds.
+/// Returns a random number for initial sequence numbers (RFC 6528), ports and seeds.
 fn random() -> u64 {
     let mut bytes = [0; 8];
     // Nothing here works without the system's random numbers.

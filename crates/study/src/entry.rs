@@ -8,28 +8,28 @@ use serde::Serialize;
 use crate::figures::{Figures, Limit};
 use crate::plan::{Task, Way};
 
-/// Below this RTT the connect time cannot show who answered: a busy machine adds as much.
+/// Minimum RTT at which the connect time shows which host answered: a busy machine may add as much.
 const TELLING_RTT: Duration = Duration::from_millis(200);
 
 /// The result of one measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Entry {
-    /// Round, counted from 0.
+    /// Number of the round, from 0.
     pub round: u32,
-    /// What was measured.
+    /// The task that was measured.
     pub task: Task,
     /// Path of the traffic: through the pair or as plain TCP.
     pub way: Way,
     /// The figures; `None` if the measurement failed.
     pub figures: Option<Figures>,
-    /// Reason for the failure.
+    /// Reason for the failure, in one line.
     pub failure: Option<String>,
 }
 
 /// Everything recorded about one measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct Record {
-    /// The result.
+    /// The result, as shown in the tables.
     #[serde(flatten)]
     pub entry: Entry,
     /// Seed of the link's loss model.
@@ -52,16 +52,16 @@ pub type Trail = Vec<(f64, u64)>;
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Report {
-    /// A download or upload.
+    /// The report on a download or upload.
     Bulk(BulkReport),
-    /// A page load.
+    /// The report on a page load.
     Page(PageReport),
-    /// Requests and replies.
+    /// The report on requests and replies.
     Rr(RrReport),
 }
 
 impl Report {
-    /// The figures, given the limit of the link in the direction of the payload.
+    /// Computes the figures, given the limit of the link in the direction of the payload.
     pub fn figures(&self, task: Task, limit: &Limit) -> Figures {
         let figures = |done, seconds: Duration, complete| {
             let figures = Figures::new(task, done, seconds.as_secs_f64(), limit);
@@ -90,7 +90,7 @@ impl Report {
         }
     }
 
-    /// Response time of each object or reply, in seconds.
+    /// Returns the response time of each object or reply, in seconds.
     pub fn response_seconds(&self) -> Vec<f64> {
         let times: Vec<Duration> = match self {
             Self::Bulk(_) => Vec::new(),
@@ -106,14 +106,15 @@ impl Report {
         times.iter().map(Duration::as_secs_f64).collect()
     }
 
-    /// Why there are no figures, or why they cannot be trusted.
+    /// Returns the reason why there are no figures, or why they cannot be trusted.
     pub fn failure(&self, way: &Way, rtt: Duration) -> Option<String> {
         let failure = self.outcomes().into_iter().find_map(words);
         failure.or_else(|| (*way == Way::Pair).then(|| self.not_carried(rtt)).flatten())
     }
 
-    /// The pair answers a client's SYN locally. A connect that took a full round trip to the server
-    /// did not go through the pair, so its figures do not describe the pair.
+    /// Returns the failure if the traffic bypassed the pair, which answers a client's SYN locally.
+    /// A connect that took a full round trip to the server did not go through the pair, so its
+    /// figures do not describe the pair.
     fn not_carried(&self, rtt: Duration) -> Option<String> {
         if rtt < TELLING_RTT {
             return None;
@@ -131,8 +132,9 @@ impl Report {
         }
     }
 
-    /// All connect times. A page load reports them only together with the round trip to the first
-    /// byte, which a loss may have prolonged, so only the shortest of the first objects counts.
+    /// Returns all connect times. A page load reports them only together with the round trip to the
+    /// first byte, which a loss may have prolonged, so only the shortest of the first objects
+    /// counts.
     fn connects(&self, rtt: Duration) -> Vec<Duration> {
         match self {
             Self::Bulk(report) => report.flows.iter().filter_map(|flow| flow.connect).collect(),

@@ -10,7 +10,7 @@ use crate::plan::{Task, Work};
 /// Upper bound for one direction of the link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
-    /// Rate of the link.
+    /// Rate of the link for full packets.
     pub rate: BitRate,
     /// Packet error rate, 0 to 1.
     pub per: Probability,
@@ -19,19 +19,19 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Bits per second delivered when the link is never idle: rate × (1 − PER).
+    /// Returns the bits per second delivered when the link is never idle: rate × (1 − PER).
     pub fn bits_per_second(&self) -> f64 {
         self.rate.bits_per_second() as f64 * (1.0 - self.per.get())
     }
 
-    /// Minimum time for `bytes`, in seconds: one RTT (request up, first byte down) plus
+    /// Returns the minimum time for `bytes`, in seconds: one RTT (request up, first byte down) plus
     /// serialisation at the limit.
     pub fn seconds(&self, bytes: u64) -> f64 {
         self.rtt.as_secs_f64() + bytes as f64 * 8.0 / self.bits_per_second()
     }
 
-    /// Minimum time for `done` units of a task, in seconds: the time of its bytes, or, for objects
-    /// and requests, of those that must follow each other. 0 if nothing was done.
+    /// Returns the minimum time for `done` units of a task, in seconds: the time of its bytes, or,
+    /// for objects and requests, of those that must follow each other. 0 if nothing was done.
     pub fn least_seconds(&self, task: Task, done: u64) -> f64 {
         match task.work() {
             _ if done == 0 => 0.0,
@@ -46,18 +46,18 @@ impl Limit {
 /// The figures of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Figures {
-    /// Whether everything arrived and was verified.
+    /// Set if everything arrived and was verified.
     pub complete: bool,
     /// Bytes, objects or replies received.
     pub done: u64,
-    /// Payload bytes in `done`.
+    /// Number of payload bytes in `done`.
     pub moved_bytes: u64,
     /// Time from before the first connect to the last byte, or until the measurement gave up.
     pub seconds: f64,
     /// Time from before the connect to the first payload byte; with several flows, the latest one.
     /// `None` if any flow received nothing, and for objects and requests.
     pub first_byte_seconds: Option<f64>,
-    /// Response times of objects or requests; `None` if none completed.
+    /// Response times of objects or requests; `None` if no object or request was complete.
     pub response: Option<Response>,
     /// Payload over time, in bit/s.
     pub goodput: f64,
@@ -70,15 +70,15 @@ pub struct Figures {
 /// Response times of all objects of a page or all requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Response {
-    /// Median.
+    /// Median response time, in seconds.
     pub median_seconds: f64,
-    /// 99th percentile.
+    /// 99th percentile of the response times, in seconds.
     pub p99_seconds: f64,
 }
 
 impl Figures {
-    /// Figures for `done` bytes, objects or replies in `seconds`, without first-byte and response
-    /// times.
+    /// Computes the figures for `done` bytes, objects or replies in `seconds`, without first-byte
+    /// and response times.
     pub fn new(task: Task, done: u64, seconds: f64, limit: &Limit) -> Self {
         let size = match task.work() {
             Work::Flow(_) => ByteCount::new(1),
@@ -107,7 +107,8 @@ impl Figures {
     }
 }
 
-/// Ratio of `ours` to the best of `plain` (higher is better). `None` if `plain` is empty.
+/// Returns the ratio of `ours` to the best of `plain` (higher is better). `None` if `plain` is
+/// empty.
 pub fn gain(ours: f64, plain: impl Iterator<Item = f64>) -> Option<f64> {
     let best = plain.reduce(f64::max)?;
     (best > 0.0).then(|| ours / best)

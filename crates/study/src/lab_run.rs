@@ -40,7 +40,7 @@ use self::stations::Stations;
 use crate::meter_server::{Server, ServerError};
 use crate::pair::{Carry, Pair, PairError};
 
-/// Why a case could not be run in the lab.
+/// The reason why a case could not be run in the lab.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LabRunError {
@@ -53,7 +53,7 @@ pub enum LabRunError {
     /// The meter's server cannot be started.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// A gateway has failed.
+    /// A gateway could not be started, or failed.
     #[error(transparent)]
     Pair(#[from] PairError),
     /// The kernel lacks a congestion control.
@@ -68,15 +68,15 @@ pub enum LabRunError {
     /// An application saw wrong bytes.
     #[error("flow {flow}: {what}")]
     Wrong {
-        /// The flow's name.
+        /// Name of the flow.
         flow: String,
-        /// What it saw.
+        /// Description of the defect.
         what: String,
     },
     /// The machine was too slow for the links.
     #[error("this machine was too slow for the lab: its links missed {missed} packets")]
     TooSlow {
-        /// Packets that came faster than the links could take them.
+        /// Number of packets that arrived faster than the links could take them.
         missed: u64,
     },
     /// A thread panicked, which is a bug.
@@ -107,6 +107,7 @@ pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRun
     let at = |origin| Stage { case, lab: &lab, server: server.address, cached, origin };
     if let (Some(pair), Some(_)) = (&mut pair, cached) {
         at(clock::now()).warm()?;
+        // Only the hub's cache is to have the pages, not the terminal's.
         pair.forget(&lab, &preset, program)?;
     }
     let stage = at(clock::now() + LEAD);
@@ -122,7 +123,8 @@ pub fn run(case: &Case, seed: u64, program: &Path) -> Result<Vec<Metric>, LabRun
     }
 }
 
-/// What gateways there are, and what they do with connections. [`can_run`] has refused what it cannot do.
+/// Returns what the case's gateways do with connections, if it has any. [`can_run`] has refused
+/// what the pair cannot do.
 fn carried(case: &Case, port: u16) -> Option<Carry> {
     let gateways = case.gateways.as_ref();
     match (gateways.map(|gateways| gateways.split), &case.cache) {
@@ -139,6 +141,7 @@ fn carried(case: &Case, port: u16) -> Option<Carry> {
 /// Checks that the hosts' kernel has the congestion controls of the flows.
 fn check_kernel(case: &Case, lab: &Lab) -> Result<(), LabRunError> {
     for flow in &case.flows {
+        // Datagrams need no congestion control.
         let has_connections = !matches!(flow.traffic, Traffic::Udp { .. });
         if let (Hosts::Kernel(controls), true) = (limits::hosts_of(case, flow), has_connections) {
             for (node, control) in [Node::Client, Node::Server].into_iter().zip(controls) {
@@ -149,11 +152,11 @@ fn check_kernel(case: &Case, lab: &Lab) -> Result<(), LabRunError> {
     Ok(())
 }
 
-/// A case on its lab.
+/// A case in its lab.
 struct Stage<'a> {
     case: &'a Case,
     lab: &'a Lab,
-    /// The meter's server.
+    /// Address of the meter's server.
     server: std::net::SocketAddr,
     /// The key of objects that the hub's cache has.
     cached: Option<u64>,
@@ -161,7 +164,7 @@ struct Stage<'a> {
     origin: Instant,
 }
 
-/// What the applications of a flow did. Times count from the time zero of the case.
+/// The results of a flow's applications. Times count from the time zero of the case.
 #[derive(Debug, Default)]
 struct Played {
     tallies: Vec<Tally>,
@@ -172,6 +175,7 @@ struct Played {
 impl Stage<'_> {
     /// Runs all applications, and reads the links before and after.
     fn measure(&self) -> Result<Vec<Metric>, LabRunError> {
+        // The gateways have used the links before.
         let before = self.lab.gauges().read();
         let played = self.play()?;
         let after = self.lab.gauges().read();
@@ -221,7 +225,7 @@ impl Stage<'_> {
         })
     }
 
-    /// The number of a flow's applications that have a thread.
+    /// Returns the number of a flow's applications that have a thread.
     fn in_threads(&self, flow: &Flow) -> u32 {
         if self.is_on_stations(flow) { 0 } else { flow.count }
     }
@@ -231,26 +235,26 @@ impl Stage<'_> {
         !is_udp && limits::hosts_of(self.case, flow) == Hosts::Own
     }
 
-    /// When an application starts.
+    /// Returns the start of an application, from the time zero of the case.
     fn start(flow: &Flow, number: u32) -> Duration {
         flow.start + flow.spacing * number
     }
 
-    /// The client of an application: assigned in turn, as in the simulator.
+    /// Returns the client of an application: assigned in turn, as in the simulator.
     fn client(&self, number: u32) -> Node {
         let number = number % self.case.network.terminals;
         // can_run has checked their number.
         u8::try_from(number + 1).ok().and_then(Node::client).unwrap_or(Node::Client)
     }
 
-    /// The propagation delay from server to client.
+    /// Returns the propagation delay from server to client.
     fn way_down(&self) -> Duration {
         let sides = self.case.server_side.iter().chain(&self.case.client_side);
         let sides: Duration = sides.map(|side| side.delay.greatest()).sum();
         self.case.hop.forward.delay.greatest() + sides
     }
 
-    /// When all applications were done, or the case's time was over.
+    /// Returns the time until all applications were done, or that of the case.
     fn elapsed(&self, played: &[Played]) -> Duration {
         let mut tallies = played.iter().flat_map(|played| &played.tallies);
         let ends = tallies
@@ -262,7 +266,7 @@ impl Stage<'_> {
     }
 }
 
-/// The metrics that a link belongs to.
+/// Returns the subject of the metrics that a link counts in.
 fn of_hop(link: LinkName) -> Option<&'static str> {
     match link {
         LinkName::Forward => Some("forward"),
@@ -271,7 +275,7 @@ fn of_hop(link: LinkName) -> Option<&'static str> {
     }
 }
 
-/// What a link did between two readings.
+/// Returns the difference of a link's counters between two readings.
 fn since(before: &Gauge, after: &Gauge) -> Counters {
     let packets = |of: fn(&Counters) -> Packets| {
         let [before, after] = [before, after].map(|gauge| of(&gauge.counters));

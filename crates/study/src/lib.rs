@@ -2,10 +2,10 @@
 //!
 //! A study is a [`plan`]: tasks, and ways to carry their traffic across a satellite link. It runs
 //! on one of two back ends: in the lab, with real packets and kernels (`measure`), or in the
-//! simulator, in virtual time (`simulate`). [`results`] holds what came out and shows it as a
+//! simulator, in virtual time (`simulate`). [`results`] holds the results and shows them as a
 //! table, a page, a picture and JSON.
 //!
-//! Today there is one such study, [`Demo`]: what the gateway pair gains on this machine.
+//! There is one such study, [`Demo`]: what the gateway pair gains on this machine.
 //! [`campaign`] runs scenario files many times and keeps the results; [`runs`] shows their figures
 //! in the simulator, [`lab_run`] runs their cases in the lab; [`senders`] compares our TCP [`endpoint`]
 //! with the kernel's in the lab.
@@ -48,5 +48,5 @@ pub use plan::{Plan, Task, Way, Work};
 pub use progress::{Bar, Display};
 pub use results::Results;
 
-/// Version of skyhop, which results are kept with.
+/// Version of skyhop, which is stored with results.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

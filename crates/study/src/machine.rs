@@ -39,7 +39,7 @@ impl std::fmt::Display for Machine {
     }
 }
 
-/// The first processor's model name in `/proc/cpuinfo`; not every architecture reports one.
+/// Returns the first processor's model name in `/proc/cpuinfo`; not every architecture reports one.
 fn processor(cpuinfo: &str) -> Option<String> {
     let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let mut names = lines.filter(|(key, _)| key.trim() == "model name");

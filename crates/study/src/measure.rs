@@ -27,16 +27,16 @@ use crate::plan::{
 };
 use crate::progress::{Display, watched};
 
-/// A measurement to run.
+/// A measurement that is to run in a lab.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measurement<'a> {
-    /// Round, counted from 0.
+    /// Number of the round, from 0.
     pub(crate) round: u32,
-    /// What to measure.
+    /// The task to measure.
     pub(crate) task: Task,
     /// Path of the traffic: through the pair or as plain TCP.
     pub(crate) way: &'a Way,
-    /// The link.
+    /// The link that the traffic crosses.
     pub(crate) preset: &'a Preset,
     /// Seed of the link's loss model.
     pub(crate) seed: u64,
@@ -225,7 +225,7 @@ fn warn_of(faults: Faults) {
     }
 }
 
-/// Upper bounds of both directions: forward (download, replies), then return.
+/// Returns the upper bounds of both directions: forward (download, replies), then return.
 pub(crate) fn limits(preset: &Preset, per: units::Probability) -> [Limit; 2] {
     let rtt: Duration = preset.rtt();
     let links = [&preset.forward, &preset.ret];

@@ -8,31 +8,31 @@ use lab::{Lab, Node};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
-/// Why a meter server cannot be started.
+/// The reason why a meter server cannot be started.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The port is taken.
+    /// The server cannot listen on its port.
     #[error("cannot listen on {address} of {node}: {cause}")]
     Listen {
-        /// Where.
+        /// Address and port that it was to listen on.
         address: SocketAddr,
-        /// The host.
+        /// The host in the lab.
         node: Node,
-        /// The system's error.
+        /// The error of `bind(2)`.
         cause: io::Error,
     },
-    /// There is no runtime or thread for it.
+    /// The runtime or the thread cannot be created.
     #[error("cannot start the meter's server: {cause}")]
     Start {
-        /// The system's error.
+        /// The error of creating it.
         cause: io::Error,
     },
 }
 
 /// A running server; it stops when dropped.
 pub struct Server {
-    /// Its IPv4 address. It also answers on its IPv6 address and by name.
+    /// IPv4 address and port of the server. It also answers on its IPv6 address and by name.
     pub address: SocketAddr,
     _stop: oneshot::Sender<()>,
 }

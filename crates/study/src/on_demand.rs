@@ -19,9 +19,9 @@ use crate::meter_server::Server;
 use crate::pair::Pair;
 use crate::plan::Way;
 
-/// The link. A terminal has no capacity until it asks.
+/// Name of the link's preset. A terminal has no capacity until it asks.
 pub const PRESET: &str = "vsat-dama-vbdc";
-/// Payload of the upload.
+/// Payload of the upload, in bytes.
 pub const UPLOAD: ByteCount = ByteCount::new(50_000);
 /// Time limit for the upload. Plain TCP takes about half of it.
 const LIMIT: Duration = Duration::from_secs(25);
@@ -29,13 +29,13 @@ const LIMIT: Duration = Duration::from_secs(25);
 /// An upload over the link.
 #[derive(Serialize)]
 pub struct Crossing {
-    /// How it crossed.
+    /// Path of the traffic: through the pair or as plain TCP.
     pub way: Way,
     /// Seconds until the last byte had arrived; `None` if it did not.
     pub seconds: Option<f64>,
-    /// Why it did not.
+    /// The reason why it did not.
     pub failure: Option<String>,
-    /// The slots that were granted, and what waited.
+    /// A picture of the granted slots and of the queue.
     #[serde(skip)]
     pub allocation: Picture,
 }
@@ -87,6 +87,7 @@ fn carry(
         ..BulkOptions::new(server, Amount::Bytes(UPLOAD), key)
     };
     Pair::around(lab, way, program, || {
+        // Only now, so that the picture begins with the upload and not with the pair's set-up.
         lab.record_return();
         lab.node(Node::Client).run(|| {
             let runtime = runtime::Builder::new_current_thread().enable_all().build();
@@ -96,7 +97,7 @@ fn carry(
     })?
 }
 
-/// The time of a complete upload in seconds, or what went wrong.
+/// Returns the time of a complete upload in seconds, or the failure.
 fn time(report: BulkReport, way: &Way, rtt: Duration) -> Result<f64, String> {
     let (seconds, moved) = (report.total.as_secs_f64(), report.moved_bytes);
     match Report::Bulk(report).failure(way, rtt) {
@@ -107,7 +108,7 @@ fn time(report: BulkReport, way: &Way, rtt: Duration) -> Result<f64, String> {
 }
 
 impl Crossing {
-    /// Its time in words: `8.1 s with skyhop`.
+    /// Returns the time in words: `8.1 s with skyhop`.
     pub(crate) fn in_short(&self) -> String {
         match (self.seconds, &self.failure) {
             (Some(seconds), _) => format!("{seconds:.1} s with {}", self.way),
@@ -118,7 +119,7 @@ impl Crossing {
     }
 }
 
-/// All times in a sentence.
+/// Returns all times in a sentence.
 pub(crate) fn in_short(crossings: &[Crossing]) -> String {
     let each: Vec<_> = crossings.iter().map(Crossing::in_short).collect();
     format!("Upload of {UPLOAD} with capacity on demand ({PRESET}): {}.", each.join(", "))

@@ -14,12 +14,12 @@ use crate::summary;
 const PLAIN: [Colour; 3] = [Colour::Orange, Colour::Green, Colour::Purple];
 
 impl Results {
-    /// The page with tables and graphs, as one HTML file.
+    /// Returns the page with tables and graphs, as one HTML file.
     pub fn html(&self) -> String {
         html(self)
     }
 
-    /// The bar chart of all times, as an SVG file.
+    /// Returns the bar chart of all times, as an SVG file.
     pub fn picture(&self) -> String {
         times(self).file()
     }
@@ -74,7 +74,7 @@ fn way_in_short(results: &Results, task: Task, way: &Way) -> String {
     }
 }
 
-/// Times of all tasks and ways as bars.
+/// Draws the times of all tasks and ways as bars.
 fn times(results: &Results) -> Picture {
     let bar = |task: Task, way: &Way| {
         let figures = figures(results, task, way);
@@ -141,7 +141,7 @@ fn distribution(page: &mut Page, results: &Results) {
     );
 }
 
-/// Which slots a terminal was granted, by each way.
+/// Adds pictures of the slots that a terminal was granted, by each way.
 fn granted(page: &mut Page, results: &Results) {
     if results.on_demand.is_empty() {
         return;
@@ -164,8 +164,8 @@ fn granted(page: &mut Page, results: &Results) {
     }
 }
 
-/// Cumulative distribution as steps: milliseconds, and the percentage of all requests answered by
-/// then.
+/// Computes the cumulative distribution as steps: milliseconds, and the percentage of all requests
+/// answered by then.
 fn steps(seconds: &[f64]) -> Vec<(f64, f64)> {
     let mut times: Vec<f64> = seconds.iter().map(|seconds| seconds * 1e3).collect();
     times.sort_by(f64::total_cmp);
@@ -242,7 +242,7 @@ fn colour(results: &Results, way: &Way) -> Colour {
     }
 }
 
-/// First-round records of a task, the pair first.
+/// Returns the first-round records of a task, the pair first.
 fn first_round(results: &Results, task: Task) -> impl Iterator<Item = &Record> {
     let wanted = move |record: &&Record| record.entry.task == task && record.entry.round == 0;
     results.records.iter().filter(wanted).filter(|record| record.entry.figures.is_some())

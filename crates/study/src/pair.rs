@@ -29,16 +29,16 @@ const PORT: u16 = 5900;
 const READY_LIMIT: Duration = Duration::from_secs(10);
 /// Polling interval of the gateways while a command runs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// The rate between gateways on one host: more than any hop of the lab.
+/// Rate between gateways on one host: more than any hop of the lab.
 const NEAR: BitRate = BitRate::from_mbit(1000);
-/// Minimum window: more than enough for any link at these rates.
+/// Minimum window of a stream: more than enough for any link at these rates.
 const LEAST_WINDOW: ByteCount = ByteCount::new(64_000_000);
 
-/// Why a gateway pair failed.
+/// The reason why a gateway pair failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PairError {
-    /// No key could be made.
+    /// A key could not be generated.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The modem of a terminal cannot be started.
@@ -47,56 +47,56 @@ pub enum PairError {
     /// A gateway's program cannot be run.
     #[error("cannot start the {name}: {cause}")]
     Start {
-        /// The gateway.
+        /// Name of the gateway's host.
         name: String,
-        /// The system's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A gateway's process cannot be watched.
     #[error("cannot watch the {name}: {cause}")]
     Process {
-        /// The gateway.
+        /// Name of the gateway's host.
         name: String,
-        /// The system's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A gateway ended, or did not get ready.
     #[error("the {name} {what}: {said}")]
     Failed {
-        /// The gateway.
+        /// Name of the gateway's host.
         name: String,
-        /// What happened.
+        /// The failure, in a few words.
         what: String,
-        /// What it wrote to stderr.
+        /// The end of its output on stderr.
         said: String,
     },
 }
 
-/// What a pair does with TCP connections.
+/// The way in which a pair carries TCP connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carry {
-    /// It splits them.
+    /// The pair splits connections.
     Streams,
-    /// It carries their packets through its tunnel, with SLACP under IP.
+    /// The pair carries the packets through its tunnel, with SLACP under IP.
     Packets {
-        /// The most that waits in front of SLACP.
+        /// Maximum size of the queue in front of SLACP.
         queue: ByteCount,
     },
-    /// It splits them, and the hub has a cache for HTTP on this port.
+    /// The pair splits connections, and the hub has a cache for HTTP on this port.
     Cached {
-        /// The servers' port.
+        /// TCP port of the servers.
         port: u16,
     },
-    /// Both gateways are on the hub's host, with a cache for this port: it splits connections there, and those
-    /// over the hop are between client and hub.
+    /// Both gateways are on the hub's host, with a cache for this port: they split connections
+    /// there, and those over the hop are between client and hub.
     CachedAtHub {
-        /// The servers' port.
+        /// TCP port of the servers.
         port: u16,
     },
 }
 
 impl Carry {
-    /// A terminal's sections for it.
+    /// Returns the policy section of a terminal's configuration.
     fn policy(self) -> &'static str {
         match self {
             Self::Streams | Self::Cached { .. } | Self::CachedAtHub { .. } => "",
@@ -104,7 +104,7 @@ impl Carry {
         }
     }
 
-    /// The sections about HTTP of a hub and of a terminal.
+    /// Returns the sections about HTTP of a hub and of a terminal.
     fn http(self) -> [String; 2] {
         match self {
             Self::Streams | Self::Packets { .. } => Default::default(),
@@ -114,7 +114,8 @@ impl Carry {
         }
     }
 
-    /// Either side's class for it: packets wait as in the simulator ([`sim::World::add_tunnel`]).
+    /// Returns the class section of either side: packets wait as in the simulator
+    /// ([`sim::World::add_tunnel`]).
     fn class(self) -> String {
         match self {
             Self::Streams | Self::Cached { .. } | Self::CachedAtHub { .. } => String::new(),
@@ -130,9 +131,9 @@ impl Carry {
 pub struct Pair {
     hub: Gateway,
     terminals: Vec<Gateway>,
-    /// Where each terminal runs, and its configuration.
+    /// The host and the configuration of each terminal.
     places: Vec<(Node, String)>,
-    /// Stop after the gateways.
+    /// Kept until the gateways have stopped.
     _modems: Option<Modems>,
 }
 
@@ -146,7 +147,7 @@ impl Pair {
         Self::carrying(Carry::Streams, lab, preset, program)
     }
 
-    /// [`Self::start`] for gateways that treat connections like this.
+    /// Like [`Self::start`], for gateways that carry connections in this way.
     ///
     /// # Errors
     /// If a gateway cannot be started or fails.
@@ -181,7 +182,7 @@ impl Pair {
         Self::run((lab, preset, program), &hub, places, modems)
     }
 
-    /// Both gateways on the hub's host.
+    /// Starts both gateways on the hub's host.
     fn at_hub(carry: Carry, lab: &Lab, preset: &Preset, program: &Path) -> Result<Self, PairError> {
         let [hub_key, key] = [PrivateKey::generate()?, PrivateKey::generate()?];
         let public = format_public_key(&key.public());
@@ -230,10 +231,10 @@ impl Pair {
         self.terminals.iter_mut().try_for_each(|terminal| terminal.wait_ready(limit(preset)))
     }
 
-    /// Has the terminals forget what they have seen: others take their places.
+    /// Replaces the terminals by new ones, which have no sessions and caches.
     ///
     /// # Errors
-    /// If one cannot be ended or started.
+    /// If a terminal cannot be ended or started.
     pub(crate) fn forget(
         &mut self,
         lab: &Lab,
@@ -244,7 +245,7 @@ impl Pair {
         self.start_terminals(lab, preset, program)
     }
 
-    /// Runs `work` while a pair is in service, if it is the way to cross.
+    /// Runs `work`, while a pair is in service if that is the way to cross.
     ///
     /// # Errors
     /// If a gateway cannot be started or fails.
@@ -284,8 +285,8 @@ impl Pair {
         self.hub.stop()
     }
 
-    /// Waits for `command` to end, then stops the gateways. `tell` hears of a gateway's failure when
-    /// it happens; the command continues without it.
+    /// Waits for `command` to end, then stops the gateways. `tell` is called with a gateway's
+    /// failure when it happens; the command continues without it.
     ///
     /// # Errors
     /// If waiting for the command fails.
@@ -294,6 +295,7 @@ impl Pair {
         mut command: Child,
         tell: impl Fn(&PairError),
     ) -> io::Result<ExitStatus> {
+        // A thread waits, since `Child::wait` has no time limit.
         let (sender, ended) = channel();
         thread::spawn(move || sender.send(command.wait()));
         let mut failed = false;
@@ -312,7 +314,7 @@ impl Pair {
     }
 }
 
-/// How long a gateway may take to come into service.
+/// Returns the time limit for a gateway to come into service.
 fn limit(preset: &Preset) -> Duration {
     READY_LIMIT + 5 * preset.rtt()
 }
@@ -333,8 +335,8 @@ fn start(
     Gateway::start(node.to_string(), command, config)
 }
 
-/// The configuration line for the control socket: the place where `skyhop status` in the lab looks,
-/// named after the host.
+/// Returns the configuration line for the control socket: the place where `skyhop status` in the
+/// lab looks, named after the host.
 fn control(lab: &Lab, name: &str) -> String {
     let path = lab.run_directory().join(format!("{name}.sock"));
     format!("control = \"{}\"\n", path.display())
@@ -357,7 +359,8 @@ fn hub_config<'a>(
     config
 }
 
-/// The networks behind the terminal on this node: its client's, with the addresses of stations there.
+/// Returns the networks behind the terminal on this node: its client's, with the addresses of
+/// stations there.
 fn networks(terminal: Node) -> String {
     let client = terminal.site().map_or(terminal, Site::client);
     let [a, b, c, _] = client.address4().octets();
@@ -385,7 +388,8 @@ fn terminal_config(
     config
 }
 
-/// A class for voice that is marked for the terminal's modem, if that has a constant rate for voice.
+/// Returns a class for voice that is marked for the terminal's modem, if that has a constant rate
+/// for voice.
 fn voice_class(preset: &Preset) -> Option<String> {
     let terminal = &preset.dama.as_ref()?.terminal;
     (terminal.categories.of(TrafficClass::Voice) == Category::Cra).then(|| {
@@ -397,7 +401,7 @@ fn voice_class(preset: &Preset) -> Option<String> {
     })
 }
 
-/// The sending rate on a link; changes are detected.
+/// Returns the configuration of the sending rate on a link; a changing rate is measured.
 fn rate(preset: &Preset, sends: &LinkSpec) -> String {
     let greatest = sends.peak_rate(preset.mtu);
     if sends.rate_changes() {
@@ -407,16 +411,18 @@ fn rate(preset: &Preset, sends: &LinkSpec) -> String {
     }
 }
 
-/// The sending rate on a return link with capacity on demand: what the modem says is granted. A small
-/// part of the link while there is no modem. There is no maximum: to make up for slots without a
-/// packet, the modem reports a little more than the link carries.
+/// Returns the configuration of the sending rate on a return link with capacity on demand: the rate
+/// that the modem reports as granted. A small part of the link while there is no modem. There is no
+/// maximum: to make up for slots without a packet, the modem reports a little more than the link
+/// carries.
 fn rate_on_demand(preset: &Preset) -> String {
     let greatest = preset.ret.peak_rate(preset.mtu);
     let initial = BitRate::from_bits_per_second(greatest.bits_per_second() / 8);
     format!("rate = \"modem\"\ninitial_rate = \"{initial}\"")
 }
 
-/// Settings common to both sides: the key, the sending rate, and windows of at least two BDP.
+/// Returns the settings common to both sides: the key, the sending rate, and windows of at least
+/// two BDP.
 fn common(preset: &Preset, key: &PrivateKey, rate: &str) -> String {
     let window = window(preset);
     let memory = ByteCount::new(window.get().saturating_mul(4));
@@ -428,7 +434,7 @@ fn common(preset: &Preset, key: &PrivateKey, rate: &str) -> String {
     )
 }
 
-/// Window of one stream: twice the BDP of the faster link, or the minimum.
+/// Returns the window of one stream: twice the BDP of the faster link, or the minimum.
 pub(crate) fn window(preset: &Preset) -> ByteCount {
     let [forward, ret] = [&preset.forward, &preset.ret].map(|link| link.peak_rate(preset.mtu));
     forward.max(ret).bytes_in(2 * preset.rtt()).max(LEAST_WINDOW)

@@ -1,4 +1,4 @@
-//! What a study runs, and in which order.
+//! The tasks of a study, and the order in which they run.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,32 +7,33 @@ use meter::CongestionControl;
 use serde::{Serialize, Serializer};
 use units::ByteCount;
 
-/// Payload of the download.
+/// Payload of the download, in bytes.
 pub const DOWNLOAD: ByteCount = ByteCount::new(20_000_000);
-/// Payload of the upload.
+/// Payload of the upload, in bytes.
 pub const UPLOAD: ByteCount = ByteCount::new(3_000_000);
-/// Objects on the page.
+/// Number of objects on the page.
 pub const OBJECTS: u32 = 40;
 /// Size of each object: 2 MB in all.
 pub const OBJECT: ByteCount = ByteCount::new(50_000);
 /// Maximum parallel connections for the page.
 pub const PAGE_CONNECTIONS: u32 = 6;
-/// Total number of requests.
+/// Number of requests, over all connections.
 pub const REQUESTS: u32 = 100;
 /// Connections that share the requests.
 pub const CONNECTIONS: u32 = 20;
-/// Payload of a request.
+/// Payload of each request, in bytes.
 pub const REQUEST: ByteCount = ByteCount::new(1_000);
-/// Payload of a reply.
+/// Payload of each reply, in bytes.
 pub const REPLY: ByteCount = ByteCount::new(10_000);
 /// Kernel congestion controls to compare with, besides the machine's default.
 const PLAIN: [&str; 2] = ["cubic", "bbr"];
-/// Overhead of a measurement: starting the lab, waiting for the pair, stopping both.
+/// Time that a measurement takes besides its traffic: starting the lab, waiting for the pair,
+/// stopping both.
 const AROUND: Duration = Duration::from_millis(1500);
-/// Minimum time for a measurement.
+/// Minimum time for a measurement's traffic.
 const LEAST: Duration = Duration::from_secs(2);
 
-/// A task to measure.
+/// A kind of traffic to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
@@ -57,9 +58,9 @@ pub enum Work {
     Pieces {
         /// Number of objects or replies.
         count: u32,
-        /// Size of each.
+        /// Payload bytes of each.
         size: ByteCount,
-        /// Maximum outstanding at once.
+        /// Maximum number outstanding at once.
         at_a_time: u32,
     },
 }
@@ -69,7 +70,7 @@ impl Task {
     pub const ALL: [Self; 5] =
         [Self::Download, Self::Page, Self::PageKeepAlive, Self::Requests, Self::Upload];
 
-    /// The data that the task moves.
+    /// Returns the data that the task moves.
     pub fn work(self) -> Work {
         match self {
             Self::Download => Work::Flow(DOWNLOAD),
@@ -81,7 +82,7 @@ impl Task {
         }
     }
 
-    /// Final value of the progress counter: bytes, objects or replies.
+    /// Returns the final value of the progress counter: bytes, objects or replies.
     pub fn total(self) -> u64 {
         match self.work() {
             Work::Flow(bytes) => bytes.get(),
@@ -89,7 +90,7 @@ impl Task {
         }
     }
 
-    /// Short name, for narrow places.
+    /// Returns a short name, for narrow places.
     pub fn short(self) -> String {
         match self {
             Self::Download | Self::Upload => self.to_string(),
@@ -99,7 +100,7 @@ impl Task {
         }
     }
 
-    /// Name of the units of work.
+    /// Returns the name of the units of work.
     pub fn parts(self) -> &'static str {
         match self {
             Self::Download | Self::Upload => "bytes",
@@ -108,14 +109,14 @@ impl Task {
         }
     }
 
-    /// Whether all ways run concurrently, each in its own lab. Tasks that mostly wait for the link
-    /// leave the machine idle and can share it; tasks that fill the link get the machine to
-    /// themselves.
+    /// Returns true if all ways run concurrently, each in its own lab. Tasks that mostly wait for
+    /// the link leave the machine idle and can share it; tasks that fill the link get the machine
+    /// to themselves.
     pub fn is_shared(self) -> bool {
         matches!(self.work(), Work::Pieces { .. })
     }
 
-    /// Time for the task over all ways. All tasks together: 116 s.
+    /// Returns the time for the task over all ways. All tasks together: 116 s.
     fn budget(self) -> Duration {
         Duration::from_secs(match self {
             Self::Download => 36,
@@ -143,14 +144,14 @@ impl fmt::Display for Task {
     }
 }
 
-/// How the traffic crosses the link.
+/// The path of the traffic across the link.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// As plain TCP of the end hosts, with this congestion control.
     Plain {
-        /// The congestion control.
+        /// Congestion control of the end hosts.
         name: CongestionControl,
-        /// Whether it is this machine's default.
+        /// Set if it is this machine's default.
         is_default: bool,
     },
     /// Through the gateway pair.
@@ -158,7 +159,8 @@ pub enum Way {
 }
 
 impl Way {
-    /// All ways in the order of the table, on a machine with this default congestion control.
+    /// Returns all ways in the order of the table, on a machine with this default congestion
+    /// control.
     pub fn all(default: Option<&CongestionControl>) -> Vec<Self> {
         let known = PLAIN.iter().map(|name| name.parse().expect("a name"));
         let mut names: Vec<CongestionControl> = known.collect();
@@ -168,7 +170,7 @@ impl Way {
         names.into_iter().map(plain).chain([Self::Pair]).collect()
     }
 
-    /// The congestion control to set on the end hosts.
+    /// Returns the congestion control to set on the end hosts; `None` for their default.
     pub fn congestion_control(&self) -> Option<&CongestionControl> {
         match self {
             Self::Plain { name, .. } => Some(name),
@@ -198,41 +200,41 @@ impl Serialize for Way {
     }
 }
 
-/// What to run: everything once per round. All ways of a task run back to back or concurrently, so
-/// that changes in the machine's load affect them alike.
+/// The plan of a study: everything once per round. All ways of a task run back to back or
+/// concurrently, so that changes in the machine's load affect them alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Number of rounds.
+    /// Number of rounds; each runs everything once.
     pub rounds: u32,
-    /// Tasks, in order.
+    /// The tasks, in the order they run.
     pub tasks: Vec<Task>,
     /// Ways, in the order of the table.
     pub ways: Vec<Way>,
 }
 
 impl Plan {
-    /// Runs only the tasks in `only`, or all if it is empty.
+    /// Plans only the tasks in `only`, or all if it is empty.
     pub fn new(rounds: u32, only: &[Task], ways: Vec<Way>) -> Self {
         let wanted = |task: &Task| only.is_empty() || only.contains(task);
         Self { rounds, tasks: Task::ALL.into_iter().filter(wanted).collect(), ways }
     }
 
-    /// Number of measurements.
+    /// Returns the number of measurements in all rounds.
     pub fn measurements(&self) -> usize {
         self.rounds as usize * self.tasks.len() * self.ways.len()
     }
 
-    /// The ways of a task; those of one group run concurrently. The way likely to finish first goes
-    /// first, because the others share the time it leaves.
+    /// Returns the ways of a task; those of one group run concurrently. The way likely to finish
+    /// first goes first, because the others share the time it leaves.
     pub fn groups(&self, task: Task) -> Vec<Vec<&Way>> {
         let ways = self.ways.iter().rev();
         if task.is_shared() { vec![ways.collect()] } else { ways.map(|way| vec![way]).collect() }
     }
 
-    /// Time limit for the traffic of a group that begins `elapsed` into the round, with `after`
-    /// more groups of the same task to come: what remains of the budgets up to this task, less an
-    /// equal share for each remaining group. Among groups run back to back, none gets more than
-    /// half of its task's budget.
+    /// Returns the time limit for the traffic of a group that begins `elapsed` into the round, with
+    /// `after` more groups of the same task to come: what remains of the budgets up to this task,
+    /// less an equal share for each remaining group. Groups that run back to back get at most half
+    /// of their task's budget.
     pub fn allowance(&self, task: Task, elapsed: Duration, after: usize) -> Duration {
         let so_far = self.tasks.iter().filter(|each| **each <= task);
         let end: Duration = so_far.map(|each| each.budget()).sum();

@@ -25,7 +25,7 @@ pub trait Display: Sync {
 
 /// Shows the progress of one measurement.
 pub trait Bar {
-    /// So many bytes, objects or replies have arrived.
+    /// Sets the number of bytes, objects or replies that have arrived.
     fn set(&self, count: u64);
 }
 

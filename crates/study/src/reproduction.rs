@@ -1,5 +1,5 @@
-//! What of the published results is reproduced: a summary by document, and a line for every value, statement, condition
-//! and loss, as Markdown, CSV and a web page.
+//! The report on published results that are reproduced: a summary by document, and a line for every
+//! value, statement, condition and loss, as Markdown, CSV and a web page.
 
 mod page;
 mod plot;
@@ -17,11 +17,11 @@ pub use page::page;
 pub struct Entry<'a> {
     /// The scenario's name, or that of the results if there is no scenario.
     pub name: String,
-    /// Number of seeds of the case that has most; 0 if nothing was run.
+    /// Number of seeds of the case that has most; 0 if the scenario was not run.
     pub seeds: usize,
-    /// What was published.
+    /// The published results.
     pub published: &'a Published,
-    /// The comparison.
+    /// The comparison with our runs.
     pub comparison: Comparison<'a>,
 }
 
@@ -35,14 +35,14 @@ impl<'a> Entry<'a> {
         Ok(Self { name, seeds: runs.seeds(), published, comparison })
     }
 
-    /// The number of seeds in words.
+    /// Returns the number of seeds in words.
     fn runs(&self) -> String {
         if self.seeds == 1 { "1 seed".to_owned() } else { format!("{} seeds", self.seeds) }
     }
 }
 
-/// One entry as plain text: our values beside the published ones, then its statements. Results about cases that were
-/// not run are only counted.
+/// Returns one entry as plain text: our values beside the published ones, then its statements.
+/// Results about cases that were not run are only counted.
 pub fn text(entry: &Entry<'_>, documents: &Documents) -> String {
     let document = documents.find(&entry.published.document);
     let title = document.map_or(&entry.published.document, |document| &document.title);
@@ -86,7 +86,7 @@ fn parts<'a, 'e>(entries: &'e [Entry<'a>], documents: &'a Documents) -> Vec<Part
     documents.document.iter().map(of).filter(|part| !part.entries.is_empty()).collect()
 }
 
-/// How many results of each document are reproduced.
+/// Returns a table of the number of reproduced results of each document.
 pub fn summary(entries: &[Entry<'_>], documents: &Documents) -> Table {
     let numbers = [
         "values",
@@ -134,7 +134,7 @@ pub fn summary(entries: &[Entry<'_>], documents: &Documents) -> Table {
     table
 }
 
-/// The whole report as Markdown. `command` makes it again.
+/// Returns the whole report as Markdown. `command` is shown as the way to make it again.
 pub fn markdown(entries: &[Entry<'_>], documents: &Documents, command: &str) -> String {
     let mut text = format!(
         "# What is reproduced\n\n\
@@ -156,7 +156,7 @@ pub fn markdown(entries: &[Entry<'_>], documents: &Documents, command: &str) -> 
     text
 }
 
-/// The known errors of a document.
+/// Returns a table of the known errors of a document.
 fn errata(document: &Publication) -> String {
     if document.erratum.is_empty() {
         return String::new();
@@ -192,7 +192,7 @@ fn section(entry: &Entry<'_>) -> String {
     text
 }
 
-/// The conditions of the experiment.
+/// Returns a table of the conditions of the experiment.
 fn conditions(published: &Published) -> Table {
     let columns = [Column::left("where"), Column::left("input"), Column::left("values")];
     let mut table = Table::new(columns);
@@ -216,7 +216,7 @@ fn conditions(published: &Published) -> Table {
     table
 }
 
-/// What the document's text has lost.
+/// Returns a table of the values and curves that the document's text has lost.
 fn losses(published: &Published) -> Table {
     let columns = [Column::left("where"), Column::left("lost"), Column::right("values")];
     let mut table = Table::new(columns);
@@ -227,7 +227,7 @@ fn losses(published: &Published) -> Table {
     table
 }
 
-/// What is known of a published value or a pair of a statement.
+/// Names of the fields of a published value or of a pair of a statement.
 const FIELDS: [&str; 15] = [
     "document",
     "name",
@@ -245,17 +245,17 @@ const FIELDS: [&str; 15] = [
     "tolerance",
     "verdict",
 ];
-/// Those that are numbers.
+/// The fields that hold numbers.
 const NUMBERS: [&str; 7] = ["published", "to", "ours", "low", "high", "seeds", "tolerance"];
 
-/// A line for each published value and each pair of a statement.
+/// Returns CSV: a line for each published value and each pair of a statement.
 pub fn csv(entries: &[Entry<'_>]) -> String {
     let mut csv = Csv::new(&FIELDS);
     rows(entries).for_each(|row| csv.row(row));
     csv.into_text()
 }
 
-/// The lines of [`csv`] as a list of objects; what is unknown is `null`.
+/// Returns the lines of [`csv`] as a JSON list of objects; unknown fields are `null`.
 pub fn json(entries: &[Entry<'_>]) -> String {
     let value = |name: &str, text: Option<String>| match text {
         Some(text) if NUMBERS.contains(&name) => text.parse::<f64>().ok().into(),

@@ -1,4 +1,4 @@
-//! All results of a study.
+//! The results of a study, and their representations.
 
 use serde::Serialize;
 
@@ -9,9 +9,9 @@ use crate::on_demand::{self, Crossing};
 use crate::plan::{Plan, Way};
 use crate::summary::{self, Source, Unavailable};
 
-/// All results of a study.
+/// All results of a study, with the conditions under which it ran.
 pub struct Results {
-    /// What was run.
+    /// The plan that was run.
     pub plan: Plan,
     /// The ways that were planned, including unavailable ones.
     pub ways: Vec<Way>,
@@ -21,33 +21,33 @@ pub struct Results {
     pub limits: [Limit; 2],
     /// All records in the order they ran.
     pub records: Vec<Record>,
-    /// The uploads with capacity on demand; none if simulated, or if only some tasks ran.
+    /// The uploads with capacity on demand; empty if simulated, or if only some tasks ran.
     pub on_demand: Vec<Crossing>,
-    /// Where and how the study ran.
+    /// The conditions under which the study ran.
     pub setting: Setting,
 }
 
-/// Where and how a study ran.
+/// The conditions under which a study ran.
 #[derive(Debug, Clone, Serialize)]
 pub struct Setting {
     /// The link, in one line.
     pub link: String,
-    /// Why it was simulated in virtual time; `None` if real packets were used.
+    /// The reason why it was simulated in virtual time; `None` if real packets were used.
     pub simulated: Option<String>,
     /// Seed of the first round.
     pub seed: u64,
-    /// Number of rounds.
+    /// Number of rounds that were run.
     pub rounds: u32,
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// Version of skyhop.
+    /// Version of skyhop that ran it.
     pub version: &'static str,
-    /// The command line.
+    /// The command line that ran it.
     pub command: String,
 }
 
 impl Setting {
-    /// First line of every output.
+    /// Returns the first line of every output.
     pub fn title(&self) -> String {
         match &self.simulated {
             None => self.link.clone(),
@@ -68,25 +68,25 @@ struct Json<'a> {
 }
 
 impl Results {
-    /// The result of each measurement.
+    /// Returns the result of each measurement.
     pub fn entries(&self) -> Vec<&Entry> {
         self.records.iter().map(|record| &record.entry).collect()
     }
 
-    /// The input of the tables.
+    /// Returns the input of the tables.
     pub fn source<'a>(&'a self, entries: &'a [&'a Entry]) -> Source<'a> {
         let limits = [&self.limits[0], &self.limits[1]];
         let (tasks, ways) = (&self.plan.tasks, &self.ways);
         Source { entries, tasks, ways, unavailable: &self.unavailable, limits }
     }
 
-    /// Whether anything failed. Running out of time is not a failure.
+    /// Returns true if anything failed. Running out of time is not a failure.
     pub fn any_failed(&self) -> bool {
         self.records.iter().any(|record| record.entry.failure.is_some())
             || self.on_demand.iter().any(|crossing| crossing.failure.is_some())
     }
 
-    /// The title, the tables and their footnotes.
+    /// Returns the title, the tables and their footnotes.
     pub fn text(&self) -> String {
         let entries = self.entries();
         let tables = summary::text(&self.source(&entries));
@@ -97,10 +97,10 @@ impl Results {
         text
     }
 
-    /// All results as JSON.
+    /// Returns all results as JSON.
     ///
     /// # Errors
-    /// If a figure is no number, which would be a bug.
+    /// If a figure is not a number, which would be a bug.
     pub fn json(&self) -> serde_json::Result<String> {
         let json = Json {
             setting: &self.setting,

@@ -22,33 +22,33 @@ pub use published::{CompareError, beside_published, published_json};
 pub use replicate::{Extras, Job, Outcome, ReplicateError, replicate};
 pub use rounds::{Progress, Replicated, replicate_as_declared};
 
-/// A scenario file.
+/// A scenario file, as parsed.
 #[derive(Debug)]
 pub struct File {
-    /// Its path as given.
+    /// Path of the file, as given.
     pub path: PathBuf,
     /// The cases that are run.
     pub cases: Vec<Case>,
-    /// How often each is run.
+    /// Number of runs of each case, or a stop rule.
     pub replications: Replications,
-    /// The metrics that its tables have; none: all.
+    /// The metrics that its tables have; all if empty.
     pub results: Vec<MetricName>,
 }
 
 /// The figures of one run.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
-    /// Index of the file.
+    /// Index of the run's file.
     pub file: usize,
-    /// The case.
+    /// The case that was run.
     pub case: &'a Case,
-    /// Seed of the run.
+    /// Seed that it was run with.
     pub seed: u64,
-    /// The figures.
+    /// The figures of this run.
     pub metrics: &'a [Metric],
 }
 
-/// CSV: a line per figure per run.
+/// Returns CSV: a line for each figure of each run.
 pub fn csv(files: &[File], runs: &[Run<'_>]) -> String {
     let mut csv = Csv::new(&["file", "case", "seed", "of", "metric", "value"]);
     for run in runs {
@@ -63,10 +63,12 @@ pub fn csv(files: &[File], runs: &[Run<'_>]) -> String {
     csv.into_text()
 }
 
-/// JSON: a list of cases with their figures, and the value of each seed (`null` where a run has none).
+/// Returns JSON: a list of cases with their figures, and the value of each seed (`null` where a run
+/// has none).
 pub fn json(files: &[File], runs: &[Run<'_>]) -> String {
     let mut cases = Vec::new();
     for (file, case) in files.iter().flat_map(|file| file.cases.iter().map(move |it| (file, it))) {
+        // By identity: cases of two files may have the same name.
         let own: Vec<&Run<'_>> = runs.iter().filter(|run| core::ptr::eq(run.case, case)).collect();
         let figure = |it: &Metric| {
             let value = |run: &&Run<'_>| sim::figure(&[run.metrics], &it.of, &it.name);
@@ -86,7 +88,7 @@ pub fn json(files: &[File], runs: &[Run<'_>]) -> String {
     format!("{:#}\n", serde_json::Value::from(cases))
 }
 
-/// A table for each case: its figures, and their range if there are several runs.
+/// Returns a table for each case: its figures, and their range if there are several runs.
 pub fn text(files: &[File], runs: &[Run<'_>]) -> String {
     let mut text = String::new();
     for (file, case) in files.iter().flat_map(|file| file.cases.iter().map(move |it| (file, it))) {
@@ -100,7 +102,7 @@ pub fn text(files: &[File], runs: &[Run<'_>]) -> String {
     text
 }
 
-/// The metrics that some run has, once each, as they first occur.
+/// Returns the metrics that some run has, once each, as they first occur.
 fn each_metric<'a>(runs: &[&'a [Metric]]) -> Vec<&'a Metric> {
     let mut all: Vec<&Metric> = Vec::new();
     for metric in runs.iter().copied().flatten() {
@@ -111,8 +113,8 @@ fn each_metric<'a>(runs: &[&'a [Metric]]) -> Vec<&'a Metric> {
     all
 }
 
-/// One case: the wanted metrics, or all; the median, and if there are several runs the range, and how many have the
-/// metric if not all do.
+/// Returns the table of one case: the wanted metrics, or all; the median, and if there are several
+/// runs the range, and the number that have the metric if not all do.
 fn figures(runs: &[&[Metric]], wanted: &[MetricName]) -> Table {
     let mut table = Table::new([
         Column::left("").at_least(14),

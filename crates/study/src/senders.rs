@@ -18,18 +18,18 @@ pub use table::{Comparison, Row};
 pub use transfer::TransferError;
 use transfer::{Sender, Transfer};
 
-/// What to compare.
+/// A comparison of senders that is to be run.
 #[derive(Debug)]
 pub struct Senders {
-    /// The link.
+    /// The link that transfers cross.
     pub preset: Preset,
     /// The seed of the first run; each run has the next one.
     pub first_seed: u64,
-    /// Number of runs.
+    /// Number of runs, each with a seed of its own.
     pub runs: u32,
-    /// What is transferred.
+    /// The object that is transferred.
     pub object: TestObject,
-    /// The congestion controls.
+    /// The congestion controls to compare.
     pub controllers: Vec<Controllers>,
     /// Further settings of our endpoint.
     pub options: Config,
@@ -56,7 +56,7 @@ impl TryFrom<ControllerSpec> for Controllers {
 }
 
 impl Senders {
-    /// Number of transfers.
+    /// Returns the number of transfers in all runs.
     pub fn transfers(&self) -> u64 {
         u64::from(self.runs) * 2 * self.controllers.len() as u64
     }
@@ -92,16 +92,16 @@ impl Senders {
         Ok(Comparison::new(self.object, self.first_seed, self.runs, rows))
     }
 
-    /// Both senders, in alternating order, so that neither always goes first.
+    /// Returns both senders, in alternating order, so that neither always goes first.
     fn senders(&self, controllers: &Controllers, run: u32) -> [Sender; 2] {
         let kernel = Sender::Kernel(controllers.kernels.clone());
         let ours = Sender::Ours(self.endpoint(&controllers.ours));
         if run.is_multiple_of(2) { [kernel, ours] } else { [ours, kernel] }
     }
 
-    /// Our endpoint with this controller. Like Linux, it uses the same loss recovery with every
-    /// controller, and stays in recovery until all losses are repaired: RFC 2581's Reno does not,
-    /// and would halve its window for each loss in a window.
+    /// Configures our endpoint with this controller. Like Linux, it uses the same loss recovery
+    /// with every controller, and stays in recovery until all losses are repaired: RFC 2581's Reno
+    /// does not, and would halve its window for each loss in a window.
     fn endpoint(&self, controller: &ControllerSpec) -> Box<Config> {
         let recovery = self.options.recovery.unwrap_or(FastRecovery::NewReno);
         let controller = controller.clone();

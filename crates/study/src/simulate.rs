@@ -24,23 +24,23 @@ use crate::progress::note;
 
 /// Virtual time limit of a task.
 const ALLOWANCE: Duration = Duration::from_secs(60);
-/// Start of the traffic: by then the pair has its session.
+/// Start of the traffic, when the pair has its session.
 const BEGIN: Duration = Duration::from_secs(10);
 /// Sampling interval of the progress.
 const LOOK: Duration = Duration::from_millis(10);
 /// TCP buffer size of the lab's hosts (`lab::settings`).
 const TCP_BUFFER: ByteCount = ByteCount::new(64 << 20);
 
-/// One simulated measurement.
+/// A measurement that is simulated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Simulation<'a> {
-    /// Round, counted from 0.
+    /// Number of the round, from 0.
     pub(crate) round: u32,
-    /// What to measure.
+    /// The task to measure.
     pub(crate) task: Task,
     /// Path of the traffic: through the pair or as plain TCP.
     pub(crate) way: &'a Way,
-    /// The link.
+    /// The link that the traffic crosses.
     pub(crate) preset: &'a Preset,
     /// Seed of the link's losses and of all keys.
     pub(crate) seed: u64,
@@ -142,7 +142,8 @@ impl Simulation<'_> {
         Ok(Path::split(client, &[terminal, hub], server, vec![leg(), Leg::Slacp, leg()]))
     }
 
-    /// The hosts' TCP: Linux settings with this congestion control; behind the pair, CUBIC.
+    /// Returns the configuration of the hosts' TCP: Linux settings with this congestion control;
+    /// behind the pair, CUBIC.
     fn tcp(&self) -> Result<tcp::Config, SpecError> {
         let linux = tcp::Profile::Linux.config();
         let controller = match self.way.congestion_control() {
@@ -156,7 +157,7 @@ impl Simulation<'_> {
     }
 }
 
-/// One direction of a LAN.
+/// Returns one direction of a LAN.
 fn lan() -> LinkConfig {
     let (rate, delay) = (BitRate::from_mbit(1000), Duration::from_micros(50));
     LinkConfig::new(rate, delay, Loss::None, QueueLimit::Packets(10_000))

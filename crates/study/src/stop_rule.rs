@@ -1,14 +1,14 @@
-//! Whether a case has been run often enough.
+//! Decides whether a case has been run often enough.
 
 use scenario::{Statistic, StopRule};
 use stats::{Interval, mean, mean_interval, median, median_interval};
 
-/// What a stop rule says about the figures of a case.
+/// The decision of a stop rule about the figures of a case.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Need {
-    /// So many replications, from the first, are enough.
+    /// This many replications, from the first, are enough.
     Enough(usize),
-    /// Not yet: so many more are worth making before the rule is asked again.
+    /// This many more are worth making before the rule is applied again.
     More(usize),
     /// The maximum is reached, and the interval is still too wide.
     Exhausted,
@@ -37,8 +37,9 @@ pub(crate) fn need(rule: &StopRule, values: &[f64]) -> Need {
     }
 }
 
-/// The greater distance of an end of the interval from the statistic, as a part of the statistic.
-/// `None` with too few values for an interval. Values that are all alike are known exactly.
+/// Returns the greater distance of an end of the interval from the statistic, as a part of the
+/// statistic. `None` with too few values for an interval. Values that are all alike are known
+/// exactly.
 pub(crate) fn relative_width(rule: &StopRule, values: &[f64]) -> Option<f64> {
     // A run without the metric leaves it unknown; neither ranks nor maxima would show it.
     if values.iter().any(|value| value.is_nan()) {
@@ -56,7 +57,8 @@ fn is_narrow(rule: &StopRule, values: &[f64]) -> bool {
     relative_width(rule, values).is_some_and(|width| width <= rule.within)
 }
 
-/// How many more values are probably needed: an interval's width falls with the root of their number.
+/// Estimates the number of further values that are needed: an interval's width falls with the root
+/// of their number.
 fn estimate(rule: &StopRule, values: &[f64]) -> usize {
     let ratio = relative_width(rule, values).map_or(f64::INFINITY, |width| width / rule.within);
     let needed = values.len() as f64 * ratio * ratio;

@@ -7,24 +7,24 @@ use crate::entry::Entry;
 use crate::figures::{Figures, Limit, Response, gain};
 use crate::plan::{Task, Way, Work};
 
-/// Figures of a way in its row.
+/// Number of figures in the row of a way.
 const FIGURES: usize = 6;
 
 /// A way that this machine cannot measure.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Unavailable {
-    /// The way.
+    /// Path of the traffic that cannot be measured.
     pub way: Way,
-    /// Reason.
+    /// The reason, in one line.
     pub reason: String,
 }
 
-/// Input of the table.
+/// The input of the tables.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// The measurements.
+    /// The results of the measurements.
     pub entries: &'a [&'a Entry],
-    /// The sections, in order.
+    /// The tasks, a section each, in order.
     pub tasks: &'a [Task],
     /// The rows of each section, in order, including unavailable ways.
     pub ways: &'a [Way],
@@ -34,13 +34,13 @@ pub struct Source<'a> {
     pub limits: [&'a Limit; 2],
 }
 
-/// The whole table with its footnotes.
+/// Returns the whole table with its footnotes.
 pub fn text(source: &Source<'_>) -> String {
     let sections: Vec<Table> = source.tasks.iter().map(|&task| section(task, source)).collect();
     aligned(&sections) + &footnotes(source)
 }
 
-/// The table of a task.
+/// Returns the table of a task.
 pub fn section(task: Task, source: &Source<'_>) -> Table {
     let entries: Vec<&Entry> =
         source.entries.iter().copied().filter(|entry| entry.task == task).collect();
@@ -57,7 +57,7 @@ pub fn section(task: Task, source: &Source<'_>) -> Table {
     table
 }
 
-/// The figures of a way, then a remark.
+/// Returns the columns: the figures of a way, then a remark.
 fn columns(task: Task) -> Vec<Column> {
     let names = match is_flow(task) {
         true => ["time\ns", "first byte\ns", "goodput\nMbit/s", "goodput\n/ limit"],
@@ -78,13 +78,14 @@ fn remark_only(way: &Way, remark: String) -> Vec<String> {
     cells
 }
 
-/// The row of one way. `all` are the entries of the whole section.
+/// Returns the row of one way. `all` are the entries of the whole section.
 fn row(way: &Way, entries: &[&Entry], all: &[&Entry]) -> Vec<String> {
     let figures = figures_of(entries);
     let Some(time) = Spread::of(figures.iter().map(|it| it.seconds)) else {
         return remark_only(way, remark(entries));
     };
     let unfinished = figures.iter().filter(|figures| !figures.complete).count();
+    // The median may then be that of a run that did not finish.
     let more = if unfinished * 2 >= figures.len() { ">" } else { "" };
     let mut cells = vec![way.to_string(), format!("{more}{time:.2}")];
     let of = |what: fn(&Figures) -> f64| Spread::of(figures.iter().map(what));
@@ -106,7 +107,7 @@ fn figures_of(entries: &[&Entry]) -> Vec<Figures> {
     entries.iter().filter_map(|entry| entry.figures).collect()
 }
 
-/// Median and 99th percentile of the response times, in milliseconds.
+/// Formats median and 99th percentile of the response times, in milliseconds.
 fn response_cells(figures: &[Figures]) -> [String; 2] {
     let of = |what: fn(&Response) -> f64| {
         let responses = figures.iter().filter_map(|it| it.response);
@@ -116,7 +117,7 @@ fn response_cells(figures: &[Figures]) -> [String; 2] {
     [of(|it| it.median_seconds), of(|it| it.p99_seconds)]
 }
 
-/// The last column: the pair's gain.
+/// Formats the pair's gain; empty for other ways.
 fn gain_cell(way: &Way, all: &[&Entry]) -> String {
     if *way != Way::Pair {
         return String::new();
@@ -127,7 +128,7 @@ fn gain_cell(way: &Way, all: &[&Entry]) -> String {
     })
 }
 
-/// The pair's median goodput over that of the best plain way, from the entries of one task.
+/// Returns the pair's median goodput over that of the best plain way, from the entries of one task.
 pub fn gain_of_pair(all: &[&Entry]) -> Option<f64> {
     let goodput = |way: &Way| {
         let of_way: Vec<&Entry> = all.iter().copied().filter(|it| it.way == *way).collect();
@@ -137,7 +138,7 @@ pub fn gain_of_pair(all: &[&Entry]) -> Option<f64> {
     gain(goodput(&Way::Pair)?, plain.filter_map(goodput))
 }
 
-/// What the figures leave out: how many runs did not finish, and what failed.
+/// Describes what the figures leave out: the number of runs that did not finish, and failures.
 fn remark(entries: &[&Entry]) -> String {
     let figures = figures_of(entries);
     let unfinished: Vec<&Figures> = figures.iter().filter(|it| !it.complete).collect();
@@ -157,7 +158,7 @@ fn remark(entries: &[&Entry]) -> String {
     remarks.join("; ")
 }
 
-/// How much arrived, and in what time.
+/// Describes the amount that arrived, and the time it took.
 pub fn done(task: Task, figures: &Figures) -> String {
     let Figures { done, seconds, .. } = figures;
     match task.work() {

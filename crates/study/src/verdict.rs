@@ -18,12 +18,12 @@ pub use text::{statements, summary, values};
 
 /// Seed of the resamples behind the intervals of comparisons.
 const SEED: u64 = 1;
-/// How the names of metrics begin that runs lack in which nothing was finished.
+/// Prefix of the metrics that a run lacks if it did not finish anything.
 const TIMES: &str = "time-";
-/// Confidence of all intervals.
+/// Confidence level of all intervals.
 const CONFIDENCE: f64 = 0.95;
 
-/// A published result is about a metric that its case does not have.
+/// The error for a published result about a metric that its case does not have.
 #[derive(Debug, Error)]
 #[error("case {case:?} has no metric {of}.{metric}")]
 pub struct NoMetric {
@@ -36,40 +36,42 @@ pub struct NoMetric {
 #[derive(Debug, Clone, Default)]
 pub struct Runs<'a>(pub Vec<(&'a str, &'a [Metric])>);
 
-/// What a comparison says.
+/// The verdict of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     /// Our value is within the tolerance, or the statement holds.
     Reproduced,
-    /// It is not, or does not.
+    /// Our value is outside the tolerance, or the statement does not hold, for the given cause.
     Differs(Cause),
-    /// The published value cannot be right: why.
+    /// The published value cannot be right, for the given reason.
     Impossible(String),
     /// A case that it needs was not run.
     NotRun,
 }
 
-/// Why ours differs.
+/// The cause of a difference.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cause {
-    /// Not known.
+    /// The cause is not known.
     Unknown,
-    /// Stated, without a run that shows it.
+    /// The file states a cause, without a run that shows it.
     Stated(String),
-    /// Stated; whether the case that should show it reproduces the published result.
+    /// The file states a cause and the case that should show it by reproducing the published
+    /// result.
     Tested {
-        /// The cause.
+        /// The cause, as stated.
         because: String,
-        /// What should show it: `case "large queue"`, `3 of 32 runs of case "large queue"`.
+        /// The runs that should show it: `case "large queue"`, `3 of 32 runs of case "large
+        /// queue"`.
         shown_in: String,
         /// Our value there, in the unit of the metric; `None` for trends and single runs.
         value: Option<f64>,
-        /// Whether it reproduces the published result.
+        /// Set if they reproduce the published result.
         shown: bool,
     },
 }
 
-/// Our value.
+/// Our value for a published one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The median or the mean of the runs, or the comparison of two of them.
@@ -77,7 +79,7 @@ pub struct Estimate {
     /// Its interval at 95 % confidence: of medians by order statistics, of means Student's t, of comparisons bootstrap.
     /// `None` if all runs agree, or there are too few.
     pub interval: Option<Interval>,
-    /// Number of runs.
+    /// Number of runs of the case.
     pub runs: usize,
 }
 
@@ -86,39 +88,39 @@ pub struct Estimate {
 pub struct ValueBeside<'a> {
     /// The published values that it is one of.
     pub output: &'a Output,
-    /// The value.
+    /// The published value and its case.
     pub point: &'a Point,
     /// The published value; of a range, its ends.
     pub published: [f64; 2],
     /// Our value; `None` if a case was not run.
     pub ours: Option<Estimate>,
-    /// What follows.
+    /// The verdict on the value.
     pub verdict: Verdict,
 }
 
 /// A published statement and our values.
 #[derive(Debug, Clone)]
 pub struct TrendBeside<'a> {
-    /// The statement.
+    /// The published statement.
     pub trend: &'a Trend,
-    /// The pairs of cases that it is about, with the ratio of the first to the second and whether it is as stated.
+    /// The pairs of cases that it is about, with our values.
     pub pairs: Vec<PairBeside<'a>>,
-    /// What follows.
+    /// The verdict on the statement.
     pub verdict: Verdict,
 }
 
 /// Two cases of a statement.
 #[derive(Debug, Clone)]
 pub struct PairBeside<'a> {
-    /// Their names.
+    /// Names of the two cases.
     pub cases: [&'a str; 2],
-    /// Our values.
+    /// Our values for the two cases.
     pub ours: [f64; 2],
-    /// Whether the statement holds for them.
+    /// Set if the statement holds for them.
     pub holds: bool,
 }
 
-/// What was published beside what was run.
+/// Published results beside those of our runs.
 #[derive(Debug, Clone, Default)]
 pub struct Comparison<'a> {
     /// Values, in the order of the file.
@@ -127,32 +129,32 @@ pub struct Comparison<'a> {
     pub trends: Vec<TrendBeside<'a>>,
 }
 
-/// How many results a comparison has of each kind.
+/// The numbers of results of a comparison, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Score {
-    /// Values within their tolerance.
+    /// Number of values within their tolerance.
     pub reproduced: usize,
-    /// Statements that hold.
+    /// Number of statements that hold.
     pub trends: usize,
-    /// Values and statements that do not, with a cause that a run shows.
+    /// Number of values and statements that do not, with a cause that a run shows.
     pub explained: usize,
-    /// Those without.
+    /// Number of values and statements that do not, without a cause that a run shows.
     pub unexplained: usize,
-    /// Values that cannot be right, which are not scored.
+    /// Number of values that cannot be right, which are not scored.
     pub impossible: usize,
-    /// Values and statements that need a case which was not run.
+    /// Number of values and statements that need a case which was not run.
     pub not_run: usize,
 }
 
 impl Runs<'_> {
-    /// Number of runs of the case that has most.
+    /// Returns the number of runs of the case that has most.
     pub fn seeds(&self) -> usize {
         let mut counts = BTreeMap::new();
         self.0.iter().for_each(|(case, _)| *counts.entry(*case).or_insert(0) += 1);
         counts.into_values().max().unwrap_or(0)
     }
 
-    /// The values of a metric over the runs of a case; `None` if the case was not run.
+    /// Returns the values of a metric over the runs of a case; `None` if the case was not run.
     fn values(&self, case: &str, of: &str, metric: &str) -> Result<Option<Vec<f64>>, NoMetric> {
         let own = self.0.iter().filter(|(name, _)| *name == case);
         let own: Vec<&[Metric]> = own.map(|(_, metrics)| *metrics).collect();
@@ -163,14 +165,14 @@ impl Runs<'_> {
             return Err(NoMetric { case, of, metric });
         }
         if metric.starts_with(TIMES) {
-            // What was not finished took longer than any that was.
+            // A run that did not finish took longer than any that did.
             found.resize(own.len(), f64::INFINITY);
         }
         Ok((!own.is_empty()).then_some(found))
     }
 }
 
-/// The value of a metric of a subject, or of several that `+` joins: their sum.
+/// Returns the value of a metric of a subject, or the sum over several that `+` joins.
 fn value(metrics: &[Metric], of: &str, name: &str) -> Option<f64> {
     let own = |of| metrics.iter().find(|metric| metric.of == of && metric.name == name);
     of.split('+').map(|of| own(of).map(|it| it.value)).sum()
@@ -229,7 +231,8 @@ fn beside<'a>(
     Ok(ValueBeside { output, point, published, ours: own, verdict })
 }
 
-/// The cause of a difference from a single run: shown if a run of the case reproduces what was published.
+/// Determines the cause of a difference from a single run: shown if a run of the case reproduces
+/// what was published.
 fn single_runs(
     output: &Output,
     differs: &Difference,
@@ -245,13 +248,14 @@ fn single_runs(
 }
 
 impl Cause {
-    /// That of a difference of which no case is named.
+    /// Returns the cause of a difference for which no case is named.
     fn without_case(stated: Option<&Difference>) -> Self {
         stated.map_or(Self::Unknown, |stated| Self::Stated(stated.because.clone()))
     }
 }
 
-/// Our value for a case, compared with the case `by` if the output compares. `None` if one was not run.
+/// Computes our value for a case, compared with the case `by` if the output compares. `None` if one
+/// was not run.
 fn estimate(
     output: &Output,
     case: &str,
@@ -278,6 +282,7 @@ fn estimate(
         ([own], Statistic::Mean) => mean_interval(own, CONFIDENCE),
         _ => Bootstrap::new(SEED).of(&groups, figure).map(|it| it.ci95),
     };
+    // Runs that all agree have no interval to show.
     let interval = interval.filter(|interval| interval.low < interval.high);
     Ok(Some(Estimate { value, interval, runs }))
 }
@@ -317,7 +322,7 @@ fn trend_beside<'a>(trend: &'a Trend, runs: &Runs<'_>) -> Result<TrendBeside<'a>
     Ok(TrendBeside { trend, pairs, verdict })
 }
 
-/// The cause that is stated for a statement that does not hold.
+/// Returns the cause that is stated for a statement that does not hold.
 fn trend_cause(
     trend: &Trend,
     pairs: &[PairBeside<'_>],
@@ -358,6 +363,7 @@ fn pair_beside<'a>(
     };
     let (Some(first), Some(second)) = (ours(cases[0])?, ours(cases[1])?) else { return Ok(None) };
     let ratio = first / second;
+    // Cases that are stated to rise have no bounds: each must exceed the one before.
     let holds = if trend.pairs.is_empty() {
         first < second
     } else {
@@ -368,7 +374,7 @@ fn pair_beside<'a>(
 }
 
 impl Comparison<'_> {
-    /// Counts the results.
+    /// Counts the results of each kind.
     pub fn score(&self) -> Score {
         let mut score = Score::default();
         let verdicts = self.values.iter().map(|value| (&value.verdict, false));
@@ -400,12 +406,12 @@ impl core::ops::AddAssign for Score {
 }
 
 impl Score {
-    /// Number of results that were run and are scored.
+    /// Returns the number of results that were run and are scored.
     pub fn scored(&self) -> usize {
         self.agree() + self.explained + self.unexplained
     }
 
-    /// Number of results that are reproduced.
+    /// Returns the number of results that are reproduced.
     pub fn agree(&self) -> usize {
         self.reproduced + self.trends
     }

@@ -22,7 +22,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// A link of the lab.
+    /// Returns the configuration of a link of the lab.
     pub(super) fn of(preset: &Preset, name: LinkName) -> Self {
         let (direction, (_, mtu)) = (preset.spec(name), preset.scale(name));
         Self {
@@ -32,17 +32,17 @@ impl Asked {
         }
     }
 
-    /// Serialisation time of a packet of `len` bytes at the minimum rate.
+    /// Returns the serialisation time of a packet of `len` bytes at the minimum rate.
     pub(super) fn longest_time_of(&self, len: usize) -> Duration {
         self.link.rate.least().time_to_send(self.link.encapsulation.wire_bytes(len))
     }
 
-    /// The rate of MTU-sized packets, if it is constant.
+    /// Returns the rate of MTU-sized packets, if it is constant.
     pub(super) fn constant_rate(&self) -> Option<BitRate> {
         matches!(self.link.rate, Rate::Constant(_)).then_some(self.rate)
     }
 
-    /// Number of packets of `len` bytes that fit in the queue.
+    /// Returns the number of packets of `len` bytes that fit in the queue.
     pub(super) fn queue_packets(&self, len: usize) -> u64 {
         match self.link.queue {
             QueueLimit::Packets(packets) => packets as u64,
@@ -50,7 +50,7 @@ impl Asked {
         }
     }
 
-    /// The loss probability of a packet if losses are independent, that is, not in bursts.
+    /// Returns the loss probability of a packet if losses are independent, that is, not in bursts.
     pub(super) fn loss_of_each(&self, len: u16) -> Option<f64> {
         let alone = self.link.outages.is_empty();
         match &self.link.loss {
@@ -64,7 +64,7 @@ impl Asked {
         }
     }
 
-    /// The long-run fraction of lost packets, if there is one.
+    /// Returns the long-run fraction of lost packets, if there is one.
     pub(super) fn long_run_loss(&self) -> Option<f64> {
         match &self.link.loss {
             Loss::Burst(burst) if self.link.outages.is_empty() => Some(burst.bad_share()),
@@ -74,7 +74,8 @@ impl Asked {
     }
 }
 
-/// Whether queue drops can be identified: nothing else loses packets, and all take the same time.
+/// Returns true if queue drops can be identified: nothing else loses packets, and all take the same
+/// time.
 pub(super) fn is_plain(link: &LinkSpec) -> bool {
     let LinkSpec { rate, encapsulation, jitter, loss, outages, policer, discipline, .. } = link;
     let constant =
@@ -83,7 +84,7 @@ pub(super) fn is_plain(link: &LinkSpec) -> bool {
     constant && sure && policer.is_none() && *discipline == DisciplineChoice::DropTail
 }
 
-/// The same lab with the same queues, and links without losses or other disturbances.
+/// Returns the same lab with the same queues, and links without losses or other disturbances.
 pub(super) fn plain(preset: &Preset) -> Preset {
     let mut plain = lossless(preset);
     for (name, direction) in directions(&mut plain) {
@@ -100,20 +101,20 @@ pub(super) fn plain(preset: &Preset) -> Preset {
     plain
 }
 
-/// The same lab with drops at queues only.
+/// Returns the same lab with drops at queues only.
 pub(super) fn lossless(preset: &Preset) -> Preset {
     let mut clean = preset.clone();
     for (_, direction) in directions(&mut clean) {
         (direction.loss, direction.jitter) = (Loss::None, Jitter::None);
         direction.outages.clear();
         direction.policer = None;
-        // Without what a MODCOD that does not suit the weather loses.
+        // Leaves out the losses of a MODCOD that does not suit the weather.
         direction.rate = direction.rate.over_time().clone().into();
     }
     clean
 }
 
-/// The same lab with drop-tail queues.
+/// Returns the same lab with drop-tail queues.
 pub(super) fn drop_tail(preset: &Preset) -> Preset {
     let mut tail = preset.clone();
     for (_, direction) in directions(&mut tail) {
@@ -122,12 +123,13 @@ pub(super) fn drop_tail(preset: &Preset) -> Preset {
     tail
 }
 
-/// The directions of a preset, each with a link that it configures.
+/// Returns the directions of a preset, each with the name of a link that it configures.
 fn directions(preset: &mut Preset) -> impl Iterator<Item = (LinkName, &mut LinkSpec)> {
     let hop = [
         (LinkName::Forward, &mut preset.forward),
         (LinkName::Return(Site::FIRST), &mut preset.ret),
     ];
+    // Both terrestrial directions have the same specification.
     let terrestrial = preset.terrestrial.as_mut();
     hop.into_iter().chain(terrestrial.map(|each| (LinkName::TerrestrialForward, each)))
 }

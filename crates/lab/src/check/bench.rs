@@ -17,18 +17,18 @@ use super::span::Span;
 use crate::preset::Links as _;
 use crate::{Lab, Node};
 
-/// How long to wait for stragglers after the last expected arrival.
+/// Time to wait for stragglers after the last expected arrival.
 const GRACE: Duration = Duration::from_millis(100);
-/// How often the taps are emptied. At 150,000 packets a second their rings hold 50 ms.
+/// Interval at which the taps are emptied. At 150,000 packets a second their rings hold 50 ms.
 const TICK: Duration = Duration::from_millis(5);
 
 /// A lab with taps and sockets for probes.
 pub(super) struct Bench {
     pub(super) lab: Lab,
     span: Span,
-    /// At the ends of the forward and the return link.
+    /// Taps at the ends of the forward and the return link.
     taps: [Tap; 2],
-    /// At their beginnings.
+    /// Sockets at the beginnings of the forward and the return link.
     sockets: [UdpSocket; 2],
     /// The longer of the two one-way delays.
     delay: Duration,
@@ -46,8 +46,8 @@ impl Bench {
         };
         let taps = [tap(near)?, tap(far)?];
         let socket = |node: Node| {
-            // Nobody reads from this socket. Probes that find its buffer full are dropped without
-            // an ICMP message, and the tap has seen them already.
+            // This socket is never read. Probes that find its buffer full are dropped without an
+            // ICMP message, and the tap has seen them already.
             let bound = lab.node(node).run(|| UdpSocket::bind((node.address4(), probe::PORT)));
             bound.map_err(|cause| CheckError::Socket { node, cause })
         };
@@ -62,12 +62,12 @@ impl Bench {
         Ok(Self { lab, span, taps, sockets, delay: longest[0].max(longest[1]) })
     }
 
-    /// Packets dropped by full queues, forward and return.
+    /// Returns the number of packets dropped by full queues, forward and return.
     pub(super) fn queue_drops(&self) -> [u64; 2] {
         self.span.links().map(|link| self.lab.counters_of(link).dropped_queue.packets)
     }
 
-    /// Age of the links in nanoseconds.
+    /// Returns the age of the links in nanoseconds.
     pub(super) fn age(&self) -> u64 {
         clock::now().saturating_since(self.lab.origin()).as_nanos() as u64
     }
@@ -116,11 +116,12 @@ fn wait_until_empty(lab: &Lab, span: Span, delay: Duration) {
     thread::sleep(GRACE);
 }
 
-/// Empties the taps until told to stop; returns the probes of the forward and the return link. The
+/// Empties the taps until `stop` is set; returns the probes of the forward and the return link. The
 /// links started at `origin` by the wall clock.
 fn collect(taps: &mut [Tap; 2], origin: u64, stop: &AtomicBool) -> [Trace; 2] {
     let mut traces = [Trace::default(), Trace::default()];
     loop {
+        // Read before the taps are emptied, so that no probe stays in them.
         let last = stop.load(Ordering::Relaxed);
         for (side, tap) in taps.iter_mut().enumerate() {
             tap.drain(|frame| {

@@ -1,9 +1,9 @@
-//! Confidence intervals for the number of losses.
+//! Confidence interval for the number of losses.
 
 use core::ops::RangeInclusive;
 
-/// The numbers of losses among `trials` packets, each lost with probability `p`, that lie in
-/// neither tail of probability `(1 − confidence) / 2` of the binomial distribution.
+/// Returns the numbers of losses among `trials` packets, each lost with probability `p`, that lie
+/// in neither tail of probability `(1 − confidence) / 2` of the binomial distribution.
 pub(crate) fn interval(trials: u64, p: f64, confidence: f64) -> RangeInclusive<u64> {
     if p <= 0.0 {
         return 0..=0;

@@ -7,21 +7,21 @@ use stats::{median, percentile};
 
 use super::rehearse::Expected;
 
-/// When each probe (by sequence number) left and arrived, in nanoseconds since the link started.
+/// Departure and arrival of each probe (by sequence number), in nanoseconds since the link started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Trace {
-    /// In order of departure, which is that of the sequence numbers.
+    /// The departures, in the order of time and of sequence numbers.
     pub(crate) sent: Vec<(u32, u64)>,
-    /// In order of arrival.
+    /// The arrivals, in order of time.
     pub(crate) arrived: Vec<(u32, u64)>,
 }
 
-/// Number of probes in the queue.
+/// Number of probes that waited in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// When others were dropped.
+    /// Median number when other probes were dropped.
     AtDrops(u64),
-    /// The maximum; none was dropped.
+    /// Maximum number, if no probe was dropped.
     NoDrop(u64),
 }
 
@@ -31,33 +31,33 @@ pub(crate) struct Delays {
     pub(crate) samples: u64,
     /// Median of the expected delays in milliseconds.
     pub(crate) asked: f64,
-    /// In milliseconds.
+    /// Median of the measured delays in milliseconds.
     pub(crate) median: f64,
     /// 99th percentile of the error, early or late, in milliseconds.
     pub(crate) p99_error: f64,
-    /// Maximum error in milliseconds.
+    /// Maximum error, early or late, in milliseconds.
     pub(crate) worst_error: f64,
     /// Maximum delay beyond the expected one, in milliseconds.
     pub(crate) greatest_extra: f64,
 }
 
-/// In bits per second.
+/// Expected and measured rate in bits per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rates {
     pub(crate) asked: f64,
     pub(crate) measured: f64,
-    /// Total measured time, and in how many pieces.
+    /// Total measured time, of `runs` pieces.
     pub(crate) time: Duration,
     pub(crate) runs: u32,
 }
 
 impl Trace {
-    /// Number of probes that never arrived.
+    /// Returns the number of probes that never arrived.
     pub(crate) fn missing(&self) -> u64 {
         self.sent.len().saturating_sub(self.arrived.len()) as u64
     }
 
-    /// Arrivals after a later probe, or of one that had already arrived.
+    /// Counts arrivals after a later probe, or of one that had already arrived.
     pub(crate) fn out_of_order(&self) -> u64 {
         let mut next = 0;
         let mut late = |seq: u32| {
@@ -99,12 +99,14 @@ impl Trace {
         })
     }
 
-    /// The rate while the `expected` link had packets of `len` bytes waiting. (The arrival times do
-    /// not show when the real one had, because a time stamp may be late.) Lost packets count,
-    /// because the link did send them, but not those that the expected queue drops. The reference
-    /// is the rate of the same packets in `expected`. `None` if there never were packets waiting.
+    /// Measures the rate while the `expected` link had packets of `len` bytes waiting. (The arrival
+    /// times do not show when the real one had, because a time stamp may be late.) Lost packets
+    /// count, because the link did send them, but not those that the expected queue drops. The
+    /// reference is the rate of the same packets in `expected`. `None` if there never were packets
+    /// waiting.
     pub(crate) fn rate(&self, len: usize, expected: &Expected) -> Option<Rates> {
         let mut arrivals = self.arrivals();
+        // In the order of sending, which jitter may have changed.
         arrivals.sort_unstable();
         let pauses = self.pauses(expected);
         let (mut packets, mut asked, mut measured) = (0, 0, 0);
@@ -119,6 +121,7 @@ impl Trace {
                 continue;
             };
             let (start, end) = (start.saturating_sub(there), end.saturating_sub(then));
+            // Between the two, the expected link was never idle.
             let busy = last > first && pauses[first] == pauses[last];
             runs += u32::from(busy && !running);
             running = busy;
@@ -137,7 +140,8 @@ impl Trace {
         })
     }
 
-    /// How often the expected link had been idle before each probe came.
+    /// Returns, for each probe, the number of times that the expected link had been idle before it
+    /// came.
     fn pauses(&self, expected: &Expected) -> Vec<u32> {
         let (mut free, mut pauses) = (0, 0);
         let probes = self.sent.iter().zip(&expected.left);
@@ -149,15 +153,15 @@ impl Trace {
         count.collect()
     }
 
-    /// Arrivals of sent probes: index among those sent, and time.
+    /// Returns the arrivals of sent probes: index among those sent, and time.
     fn arrivals(&self) -> Vec<(usize, u64)> {
         let place = |seq: &u32| self.sent.binary_search_by_key(seq, |(seq, _)| *seq).ok();
         self.arrived.iter().filter_map(|(seq, at)| Some((place(seq)?, *at))).collect()
     }
 
-    /// How many probes waited in the queue when others were dropped: the median, because a time
-    /// stamp may be late. The link must start empty, lose nothing, and take `each` per probe.
-    /// Without drops, the maximum that waited.
+    /// Returns the number of probes that waited in the queue when others were dropped: the median,
+    /// because a time stamp may be late. The link must start empty, lose nothing, and take `each`
+    /// per probe. Without drops, returns the maximum that waited.
     pub(crate) fn full_queue(&self, each: Duration) -> Option<Waiting> {
         let each = each.as_nanos() as u64;
         let (mut arrived, mut queue) = (self.arrived.iter().peekable(), VecDeque::new());

@@ -3,7 +3,7 @@
 //! Probes are UDP packets between `terminal` and `hub`. A [`Tap`](os::packet::Tap) on each sees them
 //! leave and arrive. Delays are differences between two kernel time stamps, so neither the sender's
 //! nor the receiver's own slowness counts. The driver takes no part in the measurement; its own
-//! record of lateness is reported as well, to tell what caused a miss.
+//! record of lateness is reported as well, to show what caused a deviation.
 
 mod asked;
 mod bench;
@@ -31,7 +31,7 @@ pub use self::run::check;
 
 use crate::{Node, StartError};
 
-/// Why a link could not be measured.
+/// The reason why a link could not be measured.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CheckError {
@@ -41,15 +41,15 @@ pub enum CheckError {
     /// A probe socket could not be opened.
     #[error("cannot open a socket for probes on {node}: {cause}")]
     Socket {
-        /// The host.
+        /// The host of the socket.
         node: Node,
-        /// The kernel's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// Packets went by on a host's device faster than they could be recorded.
     #[error("{missed} packets on {node} were not recorded: this machine is too busy to measure")]
     Blind {
-        /// The host.
+        /// The host of the device.
         node: Node,
         /// Number of packets not recorded.
         missed: u64,

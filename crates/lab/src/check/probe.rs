@@ -14,26 +14,27 @@ pub(crate) const PORT: u16 = 9;
 pub(crate) const HEADERS: usize = 28;
 /// The first bytes of every probe's payload.
 const MAGIC: [u8; 8] = *b"skyhop?!";
-/// The shortest sleep that is worth it.
+/// Shorter waits are not slept: the probe is sent a little early.
 const NAP: Duration = Duration::from_micros(300);
 
-/// Probes of one direction: sequence numbers from 0.
+/// The probes of one direction, with sequence numbers from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flow {
     /// Size of each probe as an IP packet, in bytes.
     pub(crate) len: usize,
-    /// When each is sent, from the start of the flow.
+    /// Sending time of each probe, from the start of the flow.
     pub(crate) times: Vec<Duration>,
 }
 
 impl Flow {
-    /// `count` probes, evenly spaced.
+    /// Creates a flow of `count` probes at intervals of `gap`.
     pub(crate) fn even(len: usize, count: u32, gap: Duration) -> Self {
         Self { len, times: (0..count).map(|seq| gap * seq).collect() }
     }
 
     /// Sends all probes, as punctually as the machine allows.
     pub(crate) fn send(&self, socket: &UdpSocket) {
+        // By default, the kernel may wake a thread 50 µs late.
         let _ = prctl::set_timerslack(1);
         let mut payload = vec![0; self.len - HEADERS];
         payload[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -54,7 +55,7 @@ fn wait_until(at: Instant) {
     }
 }
 
-/// The sequence number of an IPv4 packet, if it is a probe.
+/// Returns the sequence number of an IPv4 packet, if it is a probe.
 pub(crate) fn parse(packet: &[u8]) -> Option<u32> {
     let is_udp4 = packet.first() == Some(&0x45) && packet.get(9) == Some(&17);
     let (magic, rest) = packet.get(HEADERS..)?.split_first_chunk::<8>()?;

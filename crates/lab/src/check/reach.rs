@@ -8,7 +8,7 @@ use std::thread;
 use super::ReachReport;
 use crate::{Lab, Node};
 
-/// The echo service's port.
+/// TCP port of the echo service (RFC 862).
 const ECHO: u16 = 7;
 
 /// Contacts the echo service from all clients at once, in each available address family. Each step
@@ -39,7 +39,7 @@ pub(crate) fn reach(lab: &Lab, patience: Duration) -> Vec<ReachReport> {
     })
 }
 
-/// Sends some bytes and the end, and expects both back.
+/// Sends some bytes and the end of the stream, and expects both back.
 fn echo(address: SocketAddr, patience: Duration) -> io::Result<()> {
     let said = b"Is there anybody out there?";
     let mut connection = TcpStream::connect_timeout(&address, patience)?;

@@ -1,5 +1,5 @@
-//! Predicts in virtual time what the link does with the probes. This is the reference where rates,
-//! delays and losses change and there is no short formula.
+//! Predicts in virtual time when probes arrive and how many are lost. This is the reference where
+//! rates, delays and losses change and there is no short formula.
 //!
 //! Times are in nanoseconds since the link started.
 
@@ -24,7 +24,7 @@ pub(crate) struct Sent<'a> {
     pub(crate) probes: &'a [(u32, u64)],
 }
 
-/// When each probe leaves the link and arrives at the far end; `None` if the queue drops it.
+/// Departure of each probe from the link, and arrival at the far end; `None` if the queue drops it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) left: Vec<Option<u64>>,
@@ -38,7 +38,7 @@ const RUNS: RangeInclusive<usize> = 400..=2000;
 /// Number of runs if the result is not random and only the shift varies.
 const SHIFTS: usize = 41;
 
-/// The expectation without losses and jitter.
+/// Computes the expected times without losses and jitter.
 pub(crate) fn expect(config: &LinkConfig, sent: &Sent<'_>) -> Expected {
     let clean = LinkConfig {
         loss: Loss::None,
@@ -46,6 +46,7 @@ pub(crate) fn expect(config: &LinkConfig, sent: &Sent<'_>) -> Expected {
         jitter: Jitter::None,
         ..config.clone()
     };
+    // Without the delay, a probe arrives when it leaves the link.
     let near = LinkConfig { delay: Duration::ZERO.into(), ..clean.clone() };
     Expected { left: arrivals(near, sent), arrived: arrivals(clean, sent) }
 }
@@ -69,7 +70,8 @@ fn arrivals(config: LinkConfig, sent: &Sent<'_>) -> Vec<Option<u64>> {
     arrived
 }
 
-/// When packets of `len` bytes leave that all arrive at `begin`, relative to it.
+/// Returns the times at which packets of `len` bytes leave that all arrive at `begin`, relative to
+/// it.
 pub(crate) fn departures(config: &LinkConfig, begin: u64, len: usize, count: u32) -> Vec<Duration> {
     let probes: Vec<_> = (0..count).map(|seq| (seq, begin)).collect();
     let endless = LinkConfig {
@@ -82,7 +84,7 @@ pub(crate) fn departures(config: &LinkConfig, begin: u64, len: usize, count: u32
     left.into_iter().map_while(|at| at.filter(|at| *at < u64::MAX).map(since)).collect()
 }
 
-/// The random outcomes of the last of several flows that cross a link in succession.
+/// Distribution of the losses of the last of several flows that cross a link in succession.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Chances {
     /// Number of packets lost or dropped in all but the most extreme 1 % of runs, half of these at
@@ -91,8 +93,9 @@ pub(crate) struct Chances {
     pub(crate) mean: f64,
 }
 
-/// How many probes of the last flow do not arrive, over many seeds. The start of the links varies
-/// by up to `shift`, because the probes' times are known no better. `None` without flows.
+/// Computes the number of probes of the last flow that do not arrive, over many seeds. The start of
+/// the links varies by up to `shift`, because the probes' times are not known more exactly. `None`
+/// without flows.
 pub(crate) fn chances(config: &LinkConfig, flows: &[Sent<'_>], shift: Duration) -> Option<Chances> {
     let packets: usize = flows.iter().map(|flow| flow.probes.len()).sum();
     let certain = config.loss == Loss::None && !matches!(config.discipline, Discipline::Red(_));
@@ -108,6 +111,7 @@ pub(crate) fn chances(config: &LinkConfig, flows: &[Sent<'_>], shift: Duration) 
         })
         .collect();
     missing.sort_unstable();
+    // Half a per cent at each end leaves the 99 % interval.
     let tail = runs / 200;
     let mean = missing.iter().sum::<u64>() as f64 / runs as f64;
     Some(Chances { interval: missing[tail]..=missing[runs - 1 - tail], mean })

@@ -17,14 +17,14 @@ pub(crate) const LOSS_CONFIDENCE: f64 = 0.99;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// The preset's name.
+    /// Name of the measured preset.
     pub preset: String,
     /// The forward link (to the terminal) and the return link, then those of the terrestrial part,
     /// if there is one.
     pub directions: Vec<DirectionReport>,
     /// Connections from client to server over IPv4 and IPv6.
     pub reach: Vec<ReachReport>,
-    /// The driver's own figures.
+    /// Figures of the driver during the measurements.
     pub driver: DriverReport,
 }
 
@@ -32,13 +32,13 @@ pub struct CheckReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DirectionReport {
-    /// The link.
+    /// The link of this direction.
     pub direction: LinkName,
     /// One-way delay of small packets on the idle link.
     pub delay: Option<DelayReport>,
     /// Rate of a flow that always has packets waiting.
     pub rate: Option<RateReport>,
-    /// Losses of that flow.
+    /// Losses of the same flow.
     pub loss: Option<LossReport>,
     /// Order of arrival of all probes.
     pub order: OrderReport,
@@ -57,7 +57,7 @@ pub struct DelayReport {
     pub asked_ms: f64,
     /// Maximum configured jitter, in milliseconds.
     pub jitter_ms: f64,
-    /// Median delay in milliseconds.
+    /// Median of the measured delays, in milliseconds.
     pub median_ms: f64,
     /// 99th percentile of the deviation from the expectation, in milliseconds.
     pub p99_error_ms: f64,
@@ -67,7 +67,7 @@ pub struct DelayReport {
     pub greatest_extra_ms: f64,
     /// Number of probes that arrived.
     pub samples: u64,
-    /// Whether the 99th percentile is within 0.5 ms, and configured jitter is present.
+    /// Set if the 99th percentile is within 0.5 ms, and configured jitter is present.
     pub within: bool,
 }
 
@@ -77,11 +77,11 @@ pub struct DelayReport {
 pub struct RateReport {
     /// Configured rate less encapsulation; the mean over time if it changes.
     pub asked_bit_s: f64,
-    /// Measured rate.
+    /// Measured rate of the same packets.
     pub measured_bit_s: f64,
     /// Tolerance as a fraction: 0.5 %, plus the effect of jitter on the measurement.
     pub tolerance: f64,
-    /// Whether the rate is within the tolerance.
+    /// Set if the rate is within the tolerance.
     pub within: bool,
 }
 
@@ -97,13 +97,13 @@ pub struct LossReport {
     pub lost: u64,
     /// Lower bound of the 99 % confidence interval.
     pub least: u64,
-    /// Its upper bound.
+    /// Upper bound of that interval.
     pub most: u64,
-    /// Whether the losses are inside the interval.
+    /// Set if the losses are inside the interval.
     pub within: bool,
 }
 
-/// The order of arrival.
+/// Order of arrival of all probes of a direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OrderReport {
@@ -111,9 +111,9 @@ pub struct OrderReport {
     pub arrived: u64,
     /// Number of probes that arrived after a later one, or twice.
     pub out_of_order: u64,
-    /// Whether jitter lets packets overtake each other.
+    /// Set if jitter lets packets overtake each other.
     pub reordering: bool,
-    /// Whether there was no reordering, or it is configured.
+    /// Set if there was no reordering, or it is configured.
     pub within: bool,
 }
 
@@ -125,13 +125,13 @@ pub struct DisciplineReport {
     pub asked: String,
     /// Packets sent, one and a half times what the link can carry.
     pub sent: u64,
-    /// Packets dropped.
+    /// Packets that the discipline dropped.
     pub dropped: u64,
     /// Lower bound of the 99 % interval of the model.
     pub least: u64,
-    /// Its upper bound.
+    /// Upper bound of that interval.
     pub most: u64,
-    /// Whether the drops are inside the interval.
+    /// Set if the drops are inside the interval.
     pub within: bool,
 }
 
@@ -143,9 +143,9 @@ pub struct QueueReport {
     pub asked_packets: u64,
     /// Median number that waited when others were dropped.
     pub measured_packets: u64,
-    /// Whether any were dropped. If not, there is room for more.
+    /// Set if any packets were dropped. If not, there is room for more.
     pub full: bool,
-    /// Whether the two numbers are equal.
+    /// Set if the two numbers are equal, and the queue was full.
     pub within: bool,
 }
 
@@ -153,13 +153,13 @@ pub struct QueueReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ReachReport {
-    /// The client.
+    /// Name of the client.
     pub client: String,
-    /// `IPv4` or `IPv6`.
+    /// Address family, `IPv4` or `IPv6`.
     pub family: &'static str,
-    /// What went wrong.
+    /// The error, if the echo did not come back.
     pub error: Option<String>,
-    /// Whether the echo came back.
+    /// Set if the echo came back.
     pub within: bool,
 }
 
@@ -168,20 +168,20 @@ pub struct ReachReport {
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct DriverReport {
-    /// Median lateness in milliseconds.
+    /// Median lateness of delivered packets, in milliseconds.
     pub late_median_ms: f64,
     /// 99th percentile of the lateness in milliseconds.
     pub late_p99_ms: f64,
-    /// Maximum lateness in milliseconds.
+    /// Maximum lateness of a packet, in milliseconds.
     pub late_worst_ms: f64,
     /// Packets lost other than on the link.
     pub faults: u64,
-    /// Whether there were none.
+    /// Set if no packets were lost other than on the link.
     pub within: bool,
 }
 
 impl CheckReport {
-    /// Whether everything measured is within its tolerance.
+    /// Returns true if everything measured is within its tolerance.
     pub fn is_within(&self) -> bool {
         self.directions.iter().all(DirectionReport::is_within)
             && self.reach.iter().all(|reach| reach.within)

@@ -53,6 +53,7 @@ fn measure(
 ) -> Result<(), CheckError> {
     let (_, mtu) = preset.scale(span.links()[0]);
     let links = span.links().map(|link| Asked::of(preset, link));
+    // Early drops would look like losses of the link, so disciplines are measured separately.
     let mut bench = Bench::start(&asked::drop_tail(preset), seed, span)?;
     if report.reach.is_empty() {
         progress("reachability");
@@ -80,6 +81,7 @@ fn measure(
     progress("queue");
     let plain = span.links().map(|link| Asked::of(&plain, link));
     let fills = bench.measure(&plain.each_ref().map(|link| flows::fill(link, mtu)))?;
+    // Faults of the same lab were counted above.
     faults += bench.lab.faults().total() - counted;
     drop(bench);
     let overloads = overload(preset, span, &links, seed, &mut faults, progress)?;
@@ -99,7 +101,7 @@ fn measure(
     Ok(())
 }
 
-/// How long a connection may take beyond its round trips.
+/// Returns the time that a connection may take beyond its round trips.
 fn patience(preset: &Preset) -> Duration {
     let sure = |link| {
         let (_, mtu) = preset.scale(link);

@@ -9,18 +9,18 @@ use crate::{HOP_DEVICE, LAN_DEVICE, LinkName, Node, Site};
 pub(super) enum Span {
     /// Between the first terminal and the hub.
     Hop,
-    /// Between hub and server.
+    /// The terrestrial part between hub and server.
     Terrestrial,
 }
 
 impl Span {
-    /// The parts that exist in this preset.
+    /// Returns the parts that exist in this preset.
     pub(super) fn all(preset: &Preset) -> Vec<Self> {
         let terrestrial = preset.terrestrial.as_ref().map(|_| Self::Terrestrial);
         [Self::Hop].into_iter().chain(terrestrial).collect()
     }
 
-    /// Forward and return.
+    /// Returns the links of this part, forward and return.
     pub(super) const fn links(self) -> [LinkName; 2] {
         match self {
             Self::Hop => [LinkName::Forward, LinkName::Return(Site::FIRST)],
@@ -28,7 +28,7 @@ impl Span {
         }
     }
 
-    /// The ends of the forward and the return link.
+    /// Returns the hosts at the ends of the forward and the return link.
     pub(super) const fn ends(self) -> [Node; 2] {
         match self {
             Self::Hop => [Node::Terminal, Node::Hub],
@@ -36,7 +36,7 @@ impl Span {
         }
     }
 
-    /// The hosts' device on this part.
+    /// Returns the name of the hosts' device on this part.
     pub(super) const fn device(self) -> &'static str {
         match self {
             Self::Hop => HOP_DEVICE,

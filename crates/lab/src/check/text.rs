@@ -1,4 +1,4 @@
-//! The report as a table for people.
+//! The report as a table of text.
 
 use core::fmt;
 
@@ -128,7 +128,7 @@ fn early_drops(discipline: &DisciplineReport) -> Row {
     }
 }
 
-/// The driver's lateness, and whether a missed delay is the machine's fault.
+/// A line on the driver's lateness, and whether it explains a delay outside its tolerance.
 fn lateness(report: &CheckReport) -> String {
     let driver = &report.driver;
     let mut text = format!(

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::LinkName;
 
-/// The time between the stamp that shows a probe leaving and the stamp at which the link has it.
+/// Time between the stamp that shows a probe leaving and the stamp at which the link has it.
 /// Matters on links with transmission opportunities.
 const HAND_OVER: Duration = Duration::from_micros(200);
 /// Significance level of the test that jitter reaches its maximum.
@@ -32,10 +32,10 @@ pub(super) struct Direction<'a> {
     pub(super) flood: &'a Trace,
     /// Drops of the flood by the queue.
     pub(super) dropped: u64,
-    /// On the plain link, where an MTU-sized packet takes `each`.
+    /// Probes on the plain link, where an MTU-sized packet takes `each`.
     pub(super) fill: &'a Trace,
     pub(super) each: Duration,
-    /// On a link without other losses.
+    /// Probes on a link without other losses, if a discipline is measured.
     pub(super) overload: Option<&'a Trace>,
 }
 
@@ -52,7 +52,7 @@ impl Direction<'_> {
         }
     }
 
-    /// The link of the first two measurements: without a discipline.
+    /// Returns the link of the first two measurements: without a discipline.
     fn link(&self) -> LinkConfig {
         LinkConfig { discipline: link::Discipline::DropTail, ..self.asked.link.clone() }
     }

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// Pause after a failed accept, for example when out of file descriptors.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Serves for ever.
+/// Serves connections until the task is dropped.
 pub(super) async fn serve(listener: TcpListener) {
     loop {
         match listener.accept().await {

@@ -31,7 +31,7 @@ PUT  /upload       answers with the number of bytes and their SHA-256; POST too
 Port 7 echoes.
 ";
 
-/// Serves for ever.
+/// Serves requests until the task is dropped.
 pub(super) async fn serve(listener: TcpListener) {
     if let Err(error) = axum::serve(listener, router()).await {
         tracing::error!("HTTP server: {error}");

@@ -7,7 +7,7 @@ use units::ByteCount;
 
 /// Maximum size, so that a mistyped name does not keep a machine busy.
 const LARGEST: ByteCount = ByteCount::new(100_000_000_000);
-/// How much of an object is in memory at a time, in bytes.
+/// Maximum part of an object that is in memory at a time, in bytes.
 const CHUNK: usize = 65_536;
 
 /// A test object of a certain size on `server`.
@@ -23,12 +23,12 @@ impl TestObject {
         (size <= LARGEST).then_some(Self { size })
     }
 
-    /// Its size.
+    /// Returns the size of the object.
     pub fn size(self) -> ByteCount {
         self.size
     }
 
-    /// Its bytes in pieces of up to 64 KiB.
+    /// Returns the object's bytes in pieces of up to 64 KiB.
     pub fn chunks(self) -> impl Iterator<Item = Vec<u8>> + Send {
         let mut random = ChaCha8Rng::seed_from_u64(self.size.get());
         let mut left = self.size.get();
@@ -41,7 +41,7 @@ impl TestObject {
         })
     }
 
-    /// The SHA-256 of its bytes in hexadecimal.
+    /// Returns the SHA-256 of the object's bytes in hexadecimal.
     pub(super) fn sha256(self) -> String {
         let mut digest = Sha256::new();
         self.chunks().for_each(|chunk| digest.update(&chunk));
@@ -49,7 +49,7 @@ impl TestObject {
     }
 }
 
-/// A finished digest in hexadecimal.
+/// Returns the finished digest in hexadecimal.
 pub(super) fn hex(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

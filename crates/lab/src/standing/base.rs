@@ -1,6 +1,6 @@
-//! Where persistent labs are recorded: in a private directory of the user ([`os::Places`]), with a
-//! subdirectory for each lab; `$SKYHOP_STATE_DIR` overrides it. Nobody else may write there, so its
-//! contents can be trusted to come from this user's skyhop.
+//! The record of persistent labs: a private directory of the user ([`os::Places`]), with a
+//! subdirectory for each lab; `$SKYHOP_STATE_DIR` overrides it. Other users may not write there, so
+//! its contents can be trusted to come from this user's skyhop.
 
 use std::fs::File;
 use std::io;
@@ -15,13 +15,13 @@ use thiserror::Error;
 
 use super::name::LabName;
 
-/// Names the directory in which labs are recorded, instead of the usual one.
+/// The variable that names the directory in which labs are recorded, instead of the usual one.
 pub const STATE_VARIABLE: &str = "SKYHOP_STATE_DIR";
 
 /// The lock file that serialises commands in the directory. Not a valid lab name.
 const TURNS: &str = ".lock";
 
-/// Why persistent labs cannot be managed.
+/// The reason why persistent labs cannot be managed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StateError {
@@ -31,25 +31,25 @@ pub enum StateError {
     /// The operating system refused an operation.
     #[error("cannot {what} {}: {cause}", path.display())]
     Refused {
-        /// The operation.
+        /// The operation, as a verb for the message.
         what: &'static str,
         /// The file or directory it applied to.
         path: PathBuf,
-        /// The operating system's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A lab of this name exists.
     #[error("a lab named {name} is already up: skyhop lab down {name}, or choose another --name")]
     Taken {
-        /// Its name.
+        /// Name of the lab.
         name: LabName,
     },
     /// No lab of this name exists.
     #[error("no lab named {name} is up{}", others(known))]
     Unknown {
-        /// The name.
+        /// The name that was asked for.
         name: LabName,
-        /// The labs that exist.
+        /// Names of the labs that are up.
         known: Vec<LabName>,
     },
 }
@@ -63,13 +63,13 @@ fn others(known: &[LabName]) -> String {
 #[derive(Debug, Clone)]
 pub(super) struct Base(pub(super) PrivateDirectory);
 
-/// While this lives, no other command reads or changes the labs of a [`Base`].
+/// A lock on a [`Base`]: while it is held, no other command reads or changes the labs there.
 pub(super) struct Turn {
     _file: File,
 }
 
 impl Base {
-    /// Waits until no other command is active in this directory.
+    /// Locks the directory; waits until no other command is active in it.
     pub(super) fn turn(&self) -> Result<Turn, StateError> {
         let path = self.0.path().join(TURNS);
         let file = file_in(&self.0, TURNS, OFlag::O_RDWR | OFlag::O_CREAT);
@@ -78,7 +78,7 @@ impl Base {
         Ok(Turn { _file: file })
     }
 
-    /// The names with a directory here, sorted.
+    /// Returns the names that have a directory here, sorted.
     pub(super) fn names(&self) -> Vec<LabName> {
         let entries = std::fs::read_dir(self.0.path()).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -95,7 +95,7 @@ pub(super) fn file_in(directory: impl AsFd, name: &str, flags: OFlag) -> nix::Re
     openat(directory, name, flags, Mode::S_IRUSR | Mode::S_IWUSR).map(File::from)
 }
 
-/// A short path to a file in a directory that stays valid even if the directory is renamed.
+/// Returns a short path to a file in a directory that stays valid even if the directory is renamed.
 pub(super) fn short_path(directory: impl AsFd, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_fd().as_raw_fd()))
 }

@@ -15,15 +15,15 @@ use super::Taken;
 /// Sent by a lab when it is ready for use.
 const READY: &str = "ready";
 
-/// Which of the two processes this is.
+/// The process in which [`detach`] returned.
 pub enum Detached {
-    /// The command. The lab is ready, or the text says why not.
+    /// The command that started the lab. The lab is ready, or the error says why not.
     Command(Result<(), String>),
     /// The process that will be the lab's supervisor.
     Lab(Foothold),
 }
 
-/// What the lab holds from the command that started it.
+/// The slot that the lab holds, and its channel to the command that started it.
 #[derive(Debug)]
 pub struct Foothold {
     taken: Taken,
@@ -40,6 +40,7 @@ pub fn detach(taken: Taken) -> Result<Detached, EnterError> {
     let (told, tell) = pipe2(OFlag::O_CLOEXEC).map_err(EnterError::refused("make a pipe"))?;
     match process::fork().map_err(EnterError::refused("start the lab's supervisor"))? {
         ForkResult::Parent { .. } => {
+            // The pipe ends with the lab only if no other process can write to it.
             drop(tell);
             let slot = taken.leave();
             let told = wait(BufReader::new(File::from(told)));
@@ -57,7 +58,8 @@ pub fn detach(taken: Taken) -> Result<Detached, EnterError> {
     }
 }
 
-/// Waits for the lab's message: that it is ready, or why not. `None` if it ended without one.
+/// Waits for the lab's message that it is ready, or of its failure. The error is `None` if it ended
+/// without one.
 fn wait(mut lab: impl BufRead) -> Result<(), Option<String>> {
     let mut line = String::new();
     let _ = lab.read_line(&mut line);
@@ -78,12 +80,13 @@ impl Foothold {
         dup2_stdout(&log)?;
         dup2_stderr(&log)?;
         std::env::set_current_dir("/")?;
+        // They are received by a descriptor, together with requests.
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&process::endings()), None)?;
         self.taken.record_supervisor()
     }
 
     /// Tells the command that the lab is ready. If the command is gone, the lab is not wanted any
-    /// more. Returns the name.
+    /// more. Returns the reserved slot.
     pub(super) fn succeed(mut self) -> io::Result<Taken> {
         match writeln!(self.ready, "{READY}") {
             Ok(()) => Ok(self.taken),
@@ -98,10 +101,11 @@ impl Foothold {
         &self.taken
     }
 
-    /// Tells the command that the lab failed, and why.
+    /// Tells the command that the lab failed, with the reason, and exits.
     pub fn fail(self, why: &dyn core::fmt::Display) -> ! {
         let Self { taken, mut ready } = self;
         let _ = taken.give_up();
+        // The command reads a single line.
         let _ = writeln!(ready, "{}", why.to_string().replace('\n', " "));
         std::process::exit(2);
     }

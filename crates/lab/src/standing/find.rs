@@ -20,40 +20,40 @@ use super::slot::{Slot, Taken};
 use super::status::Status;
 use crate::join::Entry;
 
-/// How long a lab may take to answer.
+/// Time limit for a lab to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a lab may take to end: on its own with its gateways, after SIGTERM (its init waits 2 s
-/// for stubborn processes), and after SIGKILL.
+/// Time limit for a lab to end on its own with its gateways. The next ones are those after SIGTERM
+/// (its init waits 2 s for stubborn processes) and after SIGKILL.
 const ENDING: Duration = Duration::from_secs(15);
 const TERMINATION: Duration = Duration::from_secs(4);
 const KILL: Duration = Duration::from_secs(4);
-/// How often to check whether it has ended.
+/// Interval of the checks whether a lab has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Why a request to a lab failed.
+/// The reason why a request to a lab failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// It cannot be reached.
+    /// The lab cannot be reached, or does not answer.
     #[error("lab {name} does not answer ({cause}): skyhop lab down {name}")]
     Silent {
-        /// Its name.
+        /// Name of the lab.
         name: LabName,
-        /// The operating system's error.
+        /// The error of the control socket.
         cause: io::Error,
     },
-    /// It rejected the request.
+    /// The lab rejected the request.
     #[error("lab {name}: {why}")]
     Refused {
-        /// Its name.
+        /// Name of the lab.
         name: LabName,
-        /// The reason.
+        /// The reason, in one line.
         why: String,
     },
-    /// It did not end.
+    /// The lab did not end, even after SIGKILL.
     #[error("lab {name} does not stop")]
     Immortal {
-        /// Its name.
+        /// Name of the lab.
         name: LabName,
     },
     /// Its record could not be read.
@@ -67,14 +67,14 @@ pub struct Standings {
     places: Places,
 }
 
-/// A running lab.
+/// A running lab, as other processes see it.
 #[derive(Debug)]
 pub struct Standing {
     slot: Slot,
     base: Base,
 }
 
-/// The labs found.
+/// The labs that were found.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Running labs, sorted by name.
@@ -110,7 +110,7 @@ impl Standings {
     /// Finds all labs, and cleans up after killed ones.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the record cannot be read, or a killed lab not be cleaned up.
     pub fn find(&self) -> Result<Found, StateError> {
         let mut found = Found::default();
         for base in self.places.present().into_iter().map(Base) {
@@ -133,7 +133,7 @@ impl Found {
     /// Finds the lab of that name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such lab.
     pub fn named(self, name: &LabName) -> Result<Standing, StateError> {
         let known = self.up.iter().map(|lab| lab.name().clone()).collect();
         let found = self.up.into_iter().find(|lab| lab.name() == name);
@@ -142,15 +142,15 @@ impl Found {
 }
 
 impl Standing {
-    /// Its name.
+    /// Returns the name of the lab.
     pub fn name(&self) -> &LabName {
         &self.slot.name
     }
 
-    /// Its status.
+    /// Requests the status of the lab.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the lab does not answer.
     pub fn status(&self) -> Result<Status, AskError> {
         match self.ask(&Request::Status)? {
             (Reply::Status(status), _) => Ok(*status),
@@ -158,10 +158,10 @@ impl Standing {
         }
     }
 
-    /// Changes its links.
+    /// Changes the links of the lab.
     ///
     /// # Errors
-    /// If it does not answer or rejects the change.
+    /// If the lab does not answer or rejects the change.
     pub fn change(&self, change: Change) -> Result<(), AskError> {
         match self.ask(&Request::Set(change))? {
             (Reply::Done, _) => Ok(()),
@@ -169,10 +169,10 @@ impl Standing {
         }
     }
 
-    /// A handle to enter one of its hosts.
+    /// Returns a handle to enter one of the lab's hosts.
     ///
     /// # Errors
-    /// If it does not answer, or does not have the host.
+    /// If the lab does not answer, or does not have the host.
     pub fn join(&self, node: &str) -> Result<Entry, AskError> {
         let (reply, descriptors) = self.ask(&Request::Join { node: node.to_owned() })?;
         let descriptors = <[OwnedFd; Namespaces::COUNT]>::try_from(descriptors);
@@ -184,11 +184,11 @@ impl Standing {
         }
     }
 
-    /// Ends it and waits until nothing of it is left. If it does not end on request, its supervisor
-    /// is sent SIGTERM and then SIGKILL.
+    /// Ends the lab and waits until nothing of it is left. If it does not end on request, its
+    /// supervisor is sent SIGTERM and then SIGKILL.
     ///
     /// # Errors
-    /// If it survives that, or its remains cannot be removed.
+    /// If the lab survives that, or its remains cannot be removed.
     pub fn down(self) -> Result<(), AskError> {
         let steps: [(Option<Signal>, Duration); 3] =
             [(None, ENDING), (Some(Signal::SIGTERM), TERMINATION), (Some(Signal::SIGKILL), KILL)];
@@ -199,6 +199,7 @@ impl Standing {
             };
             if asked && self.ends_within(patience)? {
                 let _turn = self.base.turn()?;
+                // A lab that was killed leaves its files.
                 self.slot.sweep()?;
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Names of persistent labs.
+//! Names of persistent labs, which are file names.
 
 use core::fmt;
 use core::str::FromStr;
@@ -20,12 +20,12 @@ pub struct LabName(String);
 )]
 #[non_exhaustive]
 pub struct LabNameError {
-    /// The given text.
+    /// The text, as given.
     pub text: String,
 }
 
 impl LabName {
-    /// The name.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

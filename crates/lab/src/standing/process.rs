@@ -17,14 +17,15 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// This process.
+    /// Returns the identity of this process.
     pub(super) fn own() -> io::Result<Self> {
         let pid = std::process::id();
         let start = start_of(pid).ok_or_else(|| io::Error::other("cannot read /proc"))?;
         Ok(Self { pid, start })
     }
 
-    /// Sends it a signal. `false` if it has ended, even if its number is in use again.
+    /// Sends the process a signal. Returns false if it has ended, even if its number is in use
+    /// again.
     pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
         let Some(process) = Handle::open(self.pid)? else { return Ok(false) };
         // The handle refers to the process that has the number right now, so whatever holds for
@@ -36,7 +37,7 @@ impl Identity {
     }
 }
 
-/// The start time of the process.
+/// Returns the start time of the process.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name (field 2) may contain anything, even ')'.

@@ -19,13 +19,13 @@ const LONGEST: u64 = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Request {
-    /// Return its status.
+    /// Return the status of the lab.
     Status,
-    /// Change its links.
+    /// Change the links of the lab.
     Set(Change),
     /// Return the namespaces to enter this host.
     Join { node: String },
-    /// End the lab.
+    /// End the lab and everything in it.
     Down,
 }
 
@@ -39,16 +39,16 @@ pub struct Change {
     pub directory: PathBuf,
 }
 
-/// A reply.
+/// A reply of a persistent lab.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Reply {
-    /// The request failed.
+    /// The request failed, for the given reason.
     Error(String),
     Status(Box<Status>),
     /// The request was carried out, or will be.
     Done,
-    /// Comes with the namespaces: user, mount, PID, network.
+    /// The variables to set; sent with the namespaces: user, mount, PID, network.
     Joined {
         variables: Vec<(String, String)>,
     },
@@ -66,7 +66,7 @@ pub(super) fn send(
     stream.write_all(&line[sent..])
 }
 
-/// Receives what [`send`] sent.
+/// Receives a value and the descriptors sent with it by [`send`].
 pub(super) fn receive<T: DeserializeOwned>(stream: &UnixStream) -> io::Result<(T, Vec<OwnedFd>)> {
     let mut line = vec![0; 4096];
     // The descriptors come with the first bytes.

@@ -31,10 +31,10 @@ const CONTROL: &str = "control";
 const LOG: &str = "log";
 /// All possible files except the lock.
 const FILES: [&str; 3] = [SUPERVISOR, CONTROL, LOG];
-/// How often, and at what interval, to check whether an ending lab has ended.
+/// Number of checks whether an ending lab has ended. The next constant is their interval.
 const ENDING_LOOKS: u32 = 500;
 const LOOK: Duration = Duration::from_millis(10);
-/// How much of a log is shown when a lab has ended unexpectedly, in bytes.
+/// Part of a log that is shown when a lab has ended unexpectedly, in bytes.
 const LOG_TAIL: usize = 2000;
 
 /// The existing directory of a lab.
@@ -49,7 +49,7 @@ pub(super) struct Slot {
 }
 
 /// A slot that this process has locked: its lab is alive. Processes forked from here share the
-/// lock; none of them may open it again.
+/// lock, and must not open it again.
 #[derive(Debug)]
 pub struct Taken {
     slot: Slot,
@@ -73,6 +73,7 @@ impl Slot {
     pub(super) fn take(base: &Base, name: &LabName) -> Result<Taken, StateError> {
         let _turn = base.turn()?;
         let path = base.0.path().join(name.as_str());
+        // The directory of a killed lab is used again.
         match mkdirat(&base.0, name.as_str(), Mode::S_IRWXU) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(errno) => return Err(refused("make", &path)(errno)),
@@ -86,7 +87,7 @@ impl Slot {
         Ok(Taken { slot })
     }
 
-    /// Whether a process of its lab is alive. The caller must hold the turn.
+    /// Returns true if a process of the lab is alive. The caller must hold the turn.
     pub(super) fn is_alive(&self) -> Result<bool, StateError> {
         let free = self.try_lock()?;
         if free {
@@ -95,9 +96,10 @@ impl Slot {
         Ok(!free)
     }
 
-    /// Removes the directory of a dead lab. `false` if it is alive or already removed. The caller
-    /// must hold the turn.
+    /// Removes the directory of a dead lab. Returns false if the lab is alive or the directory
+    /// already removed. The caller must hold the turn.
     pub(super) fn sweep(&self) -> Result<bool, StateError> {
+        // A new lab may have the name by now.
         if !self.is_in_place() {
             return Ok(false);
         }
@@ -109,7 +111,7 @@ impl Slot {
         removed.map(|()| true)
     }
 
-    /// The process whose end ends all of the lab's processes.
+    /// Returns the process whose end ends all of the lab's processes.
     pub(super) fn supervisor(&self) -> Option<Identity> {
         let mut text = String::new();
         let mut file = file_in(&self.directory, SUPERVISOR, OFlag::O_RDONLY).ok()?;
@@ -117,12 +119,12 @@ impl Slot {
         text.trim().parse().ok()
     }
 
-    /// Path of the lab's control socket.
+    /// Returns the path of the lab's control socket.
     pub(super) fn control(&self) -> PathBuf {
         short_path(&self.directory, CONTROL)
     }
 
-    /// The end of the lab's log.
+    /// Returns the end of the lab's log.
     pub(super) fn log_tail(&self) -> String {
         let mut bytes = Vec::new();
         let file = file_in(&self.directory, LOG, OFlag::O_RDONLY);
@@ -131,10 +133,11 @@ impl Slot {
         String::from_utf8_lossy(&bytes[from..]).trim().to_owned()
     }
 
-    /// Why a lab has ended by itself, in one line, as far as its log shows. The log is then removed
-    /// with the lab.
+    /// Returns the reason why a lab has ended by itself, in one line, as far as its log shows. The
+    /// log is then removed with the lab.
     pub(super) fn autopsy(&self) -> String {
         let said = self.log_tail().replace('\n', " | ");
+        // The lab's last processes may hold the lock for a moment.
         for _ in 0..ENDING_LOOKS {
             let swept = self.base.turn().and_then(|_turn| self.sweep());
             if !matches!(swept, Ok(false)) || !self.is_in_place() {
@@ -146,7 +149,7 @@ impl Slot {
         format!("the lab ended before it was ready: {said}")
     }
 
-    /// Whether this is still the directory of that name.
+    /// Returns true if this is still the directory of that name.
     pub(super) fn is_in_place(&self) -> bool {
         let identity = |stat: nix::sys::stat::FileStat| (stat.st_dev, stat.st_ino);
         let flags = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
@@ -155,7 +158,7 @@ impl Slot {
         self.base.0.is_in_place() && now.is_ok() && now == own
     }
 
-    /// Takes the lock; `false` if another process holds it.
+    /// Takes the lock; returns false if another process holds it.
     fn try_lock(&self) -> Result<bool, StateError> {
         match self.lock.try_lock() {
             Ok(()) => Ok(true),
@@ -192,12 +195,12 @@ impl Slot {
 }
 
 impl Taken {
-    /// The lab's name.
+    /// Returns the name of the lab.
     pub fn name(&self) -> &LabName {
         &self.slot.name
     }
 
-    /// The slot as seen by others: gives up this process's share of the lock.
+    /// Gives up this process's share of the lock, and returns the slot as other processes see it.
     pub(super) fn leave(self) -> Option<Slot> {
         let _turn = self.slot.base.turn().ok()?;
         Slot::find(&self.slot.base, self.name()).ok().flatten()

@@ -19,7 +19,7 @@ use super::slot::Taken;
 use super::status::{Facts, Status};
 use crate::{Lab, Node};
 
-/// How often the lab checks on itself, in milliseconds.
+/// Interval at which the lab checks on itself, in milliseconds.
 const LOOK_MS: u16 = 500;
 /// Timeout for receiving a request and for sending a reply.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -32,34 +32,34 @@ pub trait Keeper {
     /// If the options are invalid, or do not result in a valid link.
     fn change(&mut self, preset: &Preset, change: &Change) -> Result<Changed, String>;
 
-    /// Called twice a second.
+    /// Called twice a second while the lab runs, for periodic work.
     fn look(&mut self);
 }
 
 /// The result of a [`Change`].
 pub struct Changed {
-    /// The new links.
+    /// The preset with the new links.
     pub preset: Preset,
     /// Outages of the hop, relative to now.
     pub outages: Vec<Outage>,
-    /// Whether existing outages end first.
+    /// Set if existing outages end first.
     pub end_outages: bool,
 }
 
 /// A lab and the rest of its status.
 pub struct Stand {
-    /// The lab.
+    /// The running lab.
     pub lab: Lab,
-    /// Its seed.
+    /// The seed that it was started with.
     pub seed: u64,
-    /// Whether the gateway pair runs in it.
+    /// Set if the gateway pair runs in it.
     pub gateways: bool,
 }
 
 impl Stand {
-    /// Reports that the lab is ready, and keeps it running until it is told to end by a request or
-    /// a signal, or until its directory is gone, since nobody could find it any more. The name is
-    /// free again when this returns.
+    /// Reports that the lab is ready, and keeps it running until a request or a signal ends it, or
+    /// until its directory is gone, because no command could find it any more. The name is free
+    /// again when this returns.
     ///
     /// # Errors
     /// If the lab cannot be reached, or the command that started it is gone.
@@ -70,6 +70,7 @@ impl Stand {
             Err(error) => foothold.fail(&format!("cannot create the control socket: {error}")),
         };
         let signals = SignalFd::with_flags(&process::endings(), SfdFlags::SFD_CLOEXEC)?;
+        // The control socket exists by now, so the lab can be reached.
         let taken = foothold.succeed()?;
         let since = clock::now();
         let mut kept = Kept { stand: self, taken, since, keeper };
@@ -86,7 +87,7 @@ struct Kept<'a> {
 }
 
 impl Kept<'_> {
-    /// Waits for an event and handles it. `true` when the lab should end.
+    /// Waits for an event and handles it. Returns true when the lab should end.
     fn step(&mut self, listener: &UnixListener, signals: &SignalFd) -> io::Result<bool> {
         let fds = [listener.as_fd(), signals.as_fd()];
         let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
@@ -118,6 +119,7 @@ impl Kept<'_> {
             Err(error) => (Reply::Error(format!("invalid request: {error}")), false),
         };
         let sent = send(stream, &reply, &[]);
+        // The lab ends even if the client did not wait for the reply.
         if ending { Ok(true) } else { sent.map(|()| false) }
     }
 
@@ -139,7 +141,7 @@ impl Kept<'_> {
         Ok(())
     }
 
-    /// Passes out the namespaces of a host.
+    /// Sends the namespaces of a host to the client.
     fn admit(&self, stream: &UnixStream, node: &str) -> io::Result<()> {
         let lab = &self.stand.lab;
         let refuse =

@@ -15,39 +15,39 @@ use crate::{Faults, Gauge, Lab, Lateness};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Status {
-    /// The lab's name.
+    /// Name of the lab.
     pub name: String,
     /// The name of its preset.
     pub preset: String,
-    /// The preset's description.
+    /// Description of its preset.
     pub description: String,
     /// Seed that determines which packets are lost.
     pub seed: u64,
     /// Seconds since the lab was ready.
     pub uptime_s: f64,
-    /// Whether the gateway pair runs in it.
+    /// Set if the gateway pair runs in it.
     pub gateways: bool,
     /// MTU of the hop in bytes.
     pub mtu: u16,
-    /// Its hosts.
+    /// The hosts, with their addresses.
     pub hosts: Vec<HostStatus>,
-    /// Its links.
+    /// The links, one for each direction.
     pub links: Vec<LinkStatus>,
     /// Packets lost other than on the links.
     pub faults: FaultsStatus,
-    /// How late packets left the links.
+    /// Lateness of the packets that left the links.
     pub lateness: LatenessStatus,
 }
 
-/// A host.
+/// A host of the lab and its addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HostStatus {
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// Its IPv4 address.
+    /// IPv4 address of the host.
     pub ipv4: String,
-    /// Its IPv6 address.
+    /// IPv6 address of the host.
     pub ipv6: String,
 }
 
@@ -57,26 +57,26 @@ pub struct HostStatus {
 pub struct LinkStatus {
     /// `forward`, `return`, `return 2`, `terrestrial forward`, …
     pub link: String,
-    /// The rate.
+    /// Rate, or its range if it changes.
     pub rate: String,
-    /// The one-way delay.
+    /// One-way delay, or its maximum if it changes.
     pub delay: String,
-    /// The loss model.
+    /// Model of the losses, and its parameters.
     pub loss: String,
     /// The size of the queue.
     pub queue: String,
-    /// The policer before it.
+    /// The policer before the queue, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policer: Option<String>,
-    /// Passed to the link.
+    /// Packets passed to the link.
     pub offered: TallyStatus,
-    /// Dropped by the full queue, its discipline or the policer.
+    /// Packets dropped by the full queue, its discipline or the policer.
     pub dropped: TallyStatus,
-    /// Lost on the link.
+    /// Packets lost on the link.
     pub lost: TallyStatus,
-    /// Delivered.
+    /// Packets delivered at the far end.
     pub delivered: TallyStatus,
-    /// In the queue, being serialised, or in flight.
+    /// Packets in the queue, being serialised, or in flight.
     pub inside: TallyStatus,
     /// The part of these in the queue.
     pub queued: TallyStatus,
@@ -86,41 +86,41 @@ pub struct LinkStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TallyStatus {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes in these packets.
     pub bytes: u64,
 }
 
-/// See [`Faults`].
+/// Numbers of packets lost other than on a link, as in [`Faults`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FaultsStatus {
-    /// Arrived faster than the driver could take them.
+    /// Packets that arrived faster than the driver could take them.
     pub missed: u64,
-    /// Longer than the MTU.
+    /// Packets longer than the MTU.
     pub oversized: u64,
-    /// Refused by the kernel.
+    /// Packets that the kernel refused.
     pub refused: u64,
-    /// Addressed to no terminal.
+    /// Packets whose address belongs to no terminal.
     pub astray: u64,
 }
 
-/// See [`Lateness`].
+/// Lateness of the driver, from [`Lateness`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LatenessStatus {
-    /// Packets counted.
+    /// Number of packets counted.
     pub packets: u64,
-    /// Median lateness in milliseconds.
+    /// Median lateness of a packet, in milliseconds.
     pub median_ms: f64,
     /// 99th percentile of the lateness in milliseconds.
     pub p99_ms: f64,
-    /// Maximum lateness in milliseconds.
+    /// Maximum lateness of a packet, in milliseconds.
     pub worst_ms: f64,
 }
 
-/// The status in lines.
+/// The status as lines of text.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, preset, description, seed, uptime_s, .. } = self;
@@ -157,7 +157,7 @@ impl fmt::Display for LinkStatus {
     }
 }
 
-/// What the lab itself does not know.
+/// The parts of the status that the lab itself does not know.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
     pub(super) name: &'a str,

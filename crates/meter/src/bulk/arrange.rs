@@ -12,11 +12,11 @@ use crate::request::{Request, Work};
 use crate::sockets::SocketOptions;
 use crate::window::Window;
 
-/// The destination of an upload and the connection that keeps it open, or why it failed.
+/// The destination of an upload and the connection that keeps its port open, or the error.
 pub(crate) type Arranged = Result<(SocketAddr, TcpStream), FlowError>;
 
-/// Arranges all uploads of a transfer, one after the other, before its clock starts. Returns none
-/// if they need no arrangement.
+/// Arranges all uploads of a transfer, one after the other, before its clock starts. The result is
+/// empty if they need no arrangement.
 pub(crate) async fn uploads(options: &BulkOptions) -> Vec<Arranged> {
     let mut arranged = Vec::new();
     let Some(window) = options.window else { return arranged };

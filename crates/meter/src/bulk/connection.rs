@@ -23,7 +23,7 @@ use crate::sender::{self, RttMean, SenderReport};
 use crate::stop::Early;
 use crate::stream::{self, Plan, Source};
 
-/// How long both ends may take to close after all payload has arrived.
+/// Time limit for both ends to close after all payload has arrived.
 const CLOSE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the flow at `start`, in a transfer that began at `begin`.
@@ -60,13 +60,13 @@ pub(crate) async fn run(
 struct Flow<'a> {
     options: &'a BulkOptions,
     start: Instant,
-    /// When the last byte or the receipt came.
+    /// Arrival time of the last byte (download) or of the receipt (upload).
     ended: Option<Instant>,
     report: &'a mut FlowReport,
 }
 
 impl Flow<'_> {
-    /// Everything that the user waits for.
+    /// Connects and moves the payload: the part of the flow that is timed.
     async fn run(
         &mut self,
         socket: Result<TcpSocket, FlowError>,
@@ -116,6 +116,8 @@ impl Flow<'_> {
         let key = self.key();
         let work = Work::Upload { amount };
         let request = Request { key, sockets: self.options.receiver(), work };
+        // Sampled through a descriptor of its own, since the stream is in use until the receipt
+        // arrives.
         let socket = sender::copy(stream).map_err(FlowError::broken("preparing"))?;
         let (mut reader, mut writer) = stream.split();
         let (mut sent, mut mean) = (0, RttMean::default());
@@ -159,7 +161,7 @@ impl Flow<'_> {
         flow::in_order(&stream)
     }
 
-    /// Records the number of bytes received.
+    /// Records that the receiver has `bytes` by now.
     fn moved(&mut self, bytes: u64) {
         self.report.first_byte.get_or_insert_with(|| self.start.elapsed());
         self.options.progress.add(bytes.saturating_sub(self.report.moved_bytes));
@@ -167,7 +169,7 @@ impl Flow<'_> {
     }
 }
 
-/// Sends everything and half-closes.
+/// Sends the request and the payload, then half-closes.
 async fn send(
     writer: &mut WriteHalf<'_>,
     request: &Request,

@@ -8,33 +8,33 @@ pub const HEAD_MAX: usize = 8192;
 /// Maximum number of fields in a head.
 const FIELDS_MAX: usize = 64;
 
-/// A request's head.
+/// The head of a request, as parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The method, such as `GET`.
+    /// Method of the request, such as `GET`.
     pub method: &'a str,
-    /// The target, such as `/index.html`.
+    /// Target of the request, such as `/index.html`.
     pub target: &'a str,
-    /// Whether the client keeps the connection open for a next request.
+    /// Set if the client keeps the connection open for another request.
     pub persistent: bool,
 }
 
-/// A response's head.
+/// The head of a response, as parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// The status, such as 200.
+    /// Status code of the response, such as 200.
     pub status: u16,
-    /// The text beside the status, such as `OK`.
+    /// Reason phrase beside the status, such as `OK`.
     pub reason: String,
     /// The length of the body in bytes, if given.
     pub length: Option<u64>,
-    /// Whether the server keeps the connection open for a next request.
+    /// Set if the server keeps the connection open for another request.
     pub persistent: bool,
     /// The size of the head in bytes, after which the body begins.
     pub size: usize,
 }
 
-/// Why bytes are not a head.
+/// The reason why bytes are not a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HeadError {
@@ -47,10 +47,10 @@ pub enum HeadError {
 }
 
 impl<'a> Request<'a> {
-    /// The head at the beginning of `bytes`; `None` until it is complete.
+    /// Parses the head at the beginning of `bytes`; `None` until it is complete.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the bytes are not the beginning of a head.
     pub fn parse(bytes: &'a [u8]) -> Result<Option<Self>, HeadError> {
         let mut fields = [EMPTY_HEADER; FIELDS_MAX];
         let mut request = httparse::Request::new(&mut fields);
@@ -64,10 +64,10 @@ impl<'a> Request<'a> {
 }
 
 impl Response {
-    /// The head at the beginning of `bytes`; `None` until it is complete.
+    /// Parses the head at the beginning of `bytes`; `None` until it is complete.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the bytes are not the beginning of a head.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, HeadError> {
         let mut fields = [EMPTY_HEADER; FIELDS_MAX];
         let mut response = httparse::Response::new(&mut fields);
@@ -83,7 +83,7 @@ impl Response {
     }
 }
 
-/// Where the head ends, if it is complete.
+/// Returns the size of the head, if it is complete.
 fn end(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
     match parsed {
         Ok(Status::Complete(size)) => Ok(Some(size)),
@@ -93,7 +93,8 @@ fn end(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<Option<usize>, H
     }
 }
 
-/// RFC 9112 §9.3: HTTP/1.1 connections persist by default, HTTP/1.0 ones do not.
+/// Returns whether the connection persists (RFC 9112 §9.3): by default in HTTP/1.1, not in
+/// HTTP/1.0.
 fn persistent(minor: Option<u8>, fields: &[Header<'_>]) -> bool {
     let asks = |option| {
         field(fields, "connection").is_some_and(|value| value.eq_ignore_ascii_case(option))
@@ -106,7 +107,7 @@ fn field<'a>(fields: &[Header<'a>], name: &str) -> Option<&'a str> {
     core::str::from_utf8(field.value).ok().map(str::trim)
 }
 
-/// A GET request of HTTP `version` (`1.0` or `1.1`).
+/// Encodes a GET request of HTTP `version` (`1.0` or `1.1`).
 pub fn get(target: &str, version: &str, host: &str, persistent: bool) -> String {
     let connection = connection(persistent);
     format!(
@@ -115,7 +116,7 @@ pub fn get(target: &str, version: &str, host: &str, persistent: bool) -> String 
     )
 }
 
-/// The head of a successful response with a body of `length` bytes.
+/// Encodes the head of a successful response with a body of `length` bytes.
 pub fn ok(length: u64, persistent: bool) -> String {
     let connection = connection(persistent);
     format!(
@@ -124,7 +125,7 @@ pub fn ok(length: u64, persistent: bool) -> String {
     )
 }
 
-/// A response without a body that ends the connection; `status` is a code and its reason.
+/// Encodes a response without a body that ends the connection; `status` is a code and its reason.
 pub fn refusal(status: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 }

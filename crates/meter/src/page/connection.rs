@@ -59,13 +59,13 @@ impl Connection {
         }
     }
 
-    /// The objects of this connection, if they are assigned in turn.
+    /// The objects of this connection, if they are dealt out in turn.
     fn dealt(&self) -> Vec<usize> {
         let all = self.page.options.objects.len();
         (self.index as usize..all).step_by(self.page.options.connections as usize).collect()
     }
 
-    /// A connection for one object.
+    /// Fetches one object on a connection of its own.
     async fn alone(&self, object: usize) -> Result<(), FlowError> {
         let begun = self.begin(object);
         let mut stream = self.connect().await?;
@@ -77,7 +77,8 @@ impl Connection {
         flow::in_order(&stream)
     }
 
-    /// A connection for `object` and the ones after it.
+    /// Fetches `object` and later ones on one connection, one after the other. `object` is always
+    /// the one in progress.
     async fn one_by_one(&self, object: &mut usize) -> Result<(), FlowError> {
         let mut begun = self.begin(*object);
         let mut stream = self.connect().await?;
@@ -97,7 +98,7 @@ impl Connection {
         flow::in_order(&stream)
     }
 
-    /// A connection on which everything is requested at once. `now` counts the complete objects.
+    /// Requests all of `mine` at once on one connection. `now` is the index of the one in progress.
     async fn pipelined(&self, mine: &[usize], now: &mut usize) -> Result<(), FlowError> {
         let begun: Vec<Instant> = mine.iter().map(|&object| self.begin(object)).collect();
         let mut stream = self.connect().await?;
@@ -113,6 +114,7 @@ impl Connection {
             let reading = async {
                 for (&object, &begun) in mine.iter().zip(&begun) {
                     self.read(&mut reader, object, begun).await?;
+                    // Stays an index of `mine`: closing may still fail after the last object.
                     *now = (*now + 1).min(mine.len() - 1);
                 }
                 flow::read_close(&mut reader, 0).await
@@ -169,6 +171,7 @@ impl Connection {
         begun: Instant,
     ) -> Result<(), FlowError> {
         let waiting = || FlowError::broken("waiting for a reply");
+        // Waits without consuming anything, to time the first byte before the head is parsed.
         let some = crate::patience::patiently(reader.fill_buf()).await.map_err(waiting())?;
         let asked = self.size(object);
         if some.is_empty() {

@@ -1,4 +1,4 @@
-//! Bulk transfers.
+//! Tables and CSV of bulk transfers.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Comparisons of runs.
+//! Tables that compare the runs of several files.
 
 use core::fmt;
 

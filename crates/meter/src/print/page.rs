@@ -1,4 +1,4 @@
-//! Pages.
+//! Tables and CSV of page loads.
 
 use std::fmt::Write as _;
 
@@ -49,7 +49,7 @@ pub(super) const COLUMNS: [&str; 8] = [
     "seconds",
 ];
 
-/// A line per object.
+/// Adds a line for each object.
 pub(super) fn csv(csv: &mut Csv, run: u32, report: &PageReport) {
     for object in &report.objects {
         csv.row([

@@ -1,4 +1,4 @@
-//! Requests and replies.
+//! Tables and CSV of requests and replies.
 
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ pub(super) fn text(report: &RrReport) -> String {
 
 pub(super) const COLUMNS: [&str; 4] = ["run", "connection", "index", "seconds"];
 
-/// A line per answered request.
+/// Adds a line for each answered request.
 pub(super) fn csv(csv: &mut Csv, run: u32, report: &RrReport) {
     for response in report.connections.iter().flat_map(|connection| &connection.responses) {
         csv.row([

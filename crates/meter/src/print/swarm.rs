@@ -1,4 +1,4 @@
-//! What a swarm saw of its hub.
+//! The report on a swarm as text.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Datagrams at a constant rate.
+//! Tables and CSV of UDP measurements.
 
 use report::{Column, Csv, Table};
 
@@ -39,7 +39,7 @@ pub(super) fn text(report: &UdpReport) -> String {
     format!("{table}{own}{}\n", outcome(&report.outcome))
 }
 
-/// Datagrams that the path had no part in losing, if any.
+/// A line about datagrams that were not lost on the path, if there are any.
 fn own_losses(flow: &UdpFlow) -> Option<String> {
     let (overflowed, unsent) = (flow.counts.overflowed, flow.unsent);
     (overflowed + unsent > 0).then(|| {
@@ -75,7 +75,7 @@ pub(super) const COLUMNS: [&str; 14] = [
     "unsent",
 ];
 
-/// A line per direction.
+/// Adds a line for each direction.
 pub(super) fn csv(csv: &mut Csv, run: u32, report: &UdpReport) {
     for flow in &report.flows {
         csv.row([

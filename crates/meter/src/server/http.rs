@@ -16,7 +16,7 @@ use crate::payload::{Payload, Side};
 use crate::sender;
 use crate::stream::Source;
 
-/// Why a connection for objects failed.
+/// The reason why a connection for objects failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HttpServeError {
@@ -31,7 +31,7 @@ pub enum HttpServeError {
     Broken(#[from] io::Error),
 }
 
-/// Serves the requests of a connection, of which `first` has been read.
+/// Serves the requests of a connection, whose first bytes, `first`, have been read.
 pub(crate) async fn serve(
     stream: &mut TcpStream,
     first: &[u8],
@@ -39,6 +39,7 @@ pub(crate) async fn serve(
 ) -> Result<(), HttpServeError> {
     let socket = sender::copy(stream)?;
     let (reader, mut writer) = stream.split();
+    // The caller has read the first bytes to tell the protocols apart.
     let mut reader = BufReader::new(first.chain(reader));
     loop {
         let head = timeout(crate::server::REQUEST_LIMIT, http::read_head(&mut reader)).await;

@@ -15,7 +15,7 @@ use crate::udp::exchange::{exchange, make_room};
 use crate::udp::receiver::{GREETING, read};
 use crate::udp_plan::UdpPlan;
 
-/// Serves a measurement on a separate UDP port.
+/// Serves a measurement on a UDP port of its own.
 pub(crate) async fn serve(
     stream: &mut TcpStream,
     key: u64,
@@ -23,6 +23,7 @@ pub(crate) async fn serve(
 ) -> Result<(), FlowError> {
     let broken = || FlowError::broken("preparing the UDP port");
     let local = stream.local_addr().map_err(broken())?;
+    // The client sends to the address that its connection goes to.
     let socket = UdpSocket::bind(SocketAddr::new(local.ip(), 0)).await.map_err(broken())?;
     make_room(&socket).map_err(broken())?;
     let port = socket.local_addr().map_err(broken())?.port();
@@ -36,7 +37,8 @@ pub(crate) async fn serve(
     stream.shutdown().await.map_err(FlowError::broken("closing"))
 }
 
-/// Waits for a greeting with the right key; returns its source.
+/// Waits for a greeting with the right key; returns its source address. Other datagrams are
+/// ignored.
 async fn hear(socket: &UdpSocket, key: u64) -> std::io::Result<SocketAddr> {
     let payload = Payload::new(key, Side::Client);
     let mut buffer = vec![0; 1 << 16];

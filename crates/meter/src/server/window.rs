@@ -11,13 +11,14 @@ use crate::answer::Answer;
 use crate::server::ServeError;
 use crate::window::Window;
 
-/// Announces the port for an upload with this window, and accepts the upload. `None` if the client
-/// disconnects instead.
+/// Announces the port for an upload with this window, and accepts its connection; `None` if the
+/// client disconnects instead.
 pub(crate) async fn accept(
     stream: &mut TcpStream,
     window: Window,
 ) -> Result<Option<TcpStream>, ServeError> {
     let unusable = |error| ServeError::Listener { error };
+    // The client connects to the address that this connection goes to.
     let address = SocketAddr::new(stream.local_addr()?.ip(), 0);
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).map_err(unusable)?;
     window.prepare(&SockRef::from(&socket))?;

@@ -1,4 +1,4 @@
-//! A stream of a terminal's session as bytes to read and write.
+//! A stream of a terminal's session as an asynchronous reader and writer.
 
 use std::io;
 use std::pin::Pin;
@@ -9,38 +9,39 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::member::{Member, State};
 
-/// What a terminal knows of its stream.
+/// The tasks that wait for a stream, and its early end.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     wakers: [Option<Waker>; 2],
-    /// Why it ended early.
+    /// Reason for an early end, in one line.
     ended: Option<String>,
 }
 
-/// Places of the wakers.
+/// Index of the reader's waker.
 const READER: usize = 0;
 const WRITER: usize = 1;
 
 impl Stream {
-    /// The stream may be read or written again.
+    /// Wakes both tasks: the stream may be readable or writable again.
     pub(super) fn wake(&mut self) {
         self.wakers.iter_mut().filter_map(Option::take).for_each(Waker::wake);
     }
 
-    /// The stream has ended before it was complete.
+    /// Records that the stream ended before it was complete, and wakes both tasks.
     pub(super) fn end(&mut self, why: &str) {
         self.ended.get_or_insert_with(|| why.to_owned());
         self.wake();
     }
 
-    /// What reading and writing fail with after an early end.
+    /// Returns the error of reads and writes after an early end.
     fn error(&self) -> Option<io::Error> {
         let why = self.ended.clone()?;
         Some(io::Error::new(io::ErrorKind::ConnectionReset, why))
     }
 }
 
-/// The reading and writing end of it. Reset when dropped, unless both directions have ended.
+/// The reading and writing end of a stream. It resets the stream when dropped, unless both
+/// directions have ended.
 pub(super) struct HopStream<'a> {
     member: &'a Member,
     session: SessionId,
@@ -61,7 +62,7 @@ impl<'a> HopStream<'a> {
         Ok(Self { member, session, id })
     }
 
-    /// Waits in the place of `who` unless `what` has a result.
+    /// Runs `what`; registers the waker of `who` if it has no result yet.
     fn poll<T>(
         &self,
         context: &Context<'_>,

@@ -4,8 +4,9 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use slacp::KeyPair;
 
-/// The key of terminal `number` of the swarm with this seed, the same on every machine. Everybody who
-/// knows the seed has the key, so a hub should serve these terminals only while it is measured.
+/// Derives the key of terminal `number` of the swarm with this seed, the same on every machine.
+/// Everybody who knows the seed has the key, so a hub should serve these terminals only while it is
+/// measured.
 pub fn terminal_key(seed: u64, number: u32) -> KeyPair {
     let mut whole = [0; 32];
     whole[..8].copy_from_slice(&seed.to_be_bytes());

@@ -21,33 +21,34 @@ use crate::payload::flow_key;
 use crate::request::{Request, Work};
 use crate::sockets::SocketOptions;
 
-/// What a terminal reports.
+/// An event that a terminal reports to the swarm.
 #[derive(Debug)]
 pub(super) enum News {
-    /// The hub has answered on its session, so long after its start.
+    /// The hub has answered on the session, this long after the terminal's start.
     Up(Duration),
-    /// Its session has ended.
+    /// The session has ended, for the given reason.
     Lost(String),
-    /// It cannot go on.
+    /// The terminal cannot go on, because of the given error.
     Failed(String),
-    /// Its download has ended.
+    /// The download has ended, completely or with an error.
     Flow { moved: u64, total: Duration, error: Option<String> },
 }
 
-/// What the terminals are to do.
+/// The phases of a swarm, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
-    /// Have a session.
+    /// Terminals set up their sessions.
     Setup,
-    /// Download, those that are to.
+    /// The first terminals download, as many as the options say.
     Traffic,
-    /// Leave.
+    /// Terminals end their sessions.
     End,
 }
 
-/// Maximum calls that receive before timers and other terminals get their turn.
+/// Maximum number of receiving calls before timers and other terminals get their turn.
 const TURN: usize = 4;
-/// Receive buffer of a socket, as large as a gateway has it: for while other terminals have their turn.
+/// Receive buffer of a socket, as large as a gateway's: datagrams wait there while other terminals
+/// have their turn.
 const KERNEL_BUFFER: ByteCount = ByteCount::new(8 << 20);
 
 /// A terminal, shared by its driver and its traffic, which run on one thread.
@@ -55,11 +56,11 @@ pub(super) struct Member {
     number: u32,
     start: Instant,
     socket: Datagrams,
-    /// Where datagrams are received; shared by all terminals.
+    /// Memory for received datagrams, shared by all terminals.
     memory: Rc<RefCell<Reception>>,
     news: UnboundedSender<News>,
     pub(super) state: RefCell<State>,
-    /// A command to the endpoint has given it something to send.
+    /// Notified when a command has given the endpoint something to send.
     pub(super) work: Notify,
 }
 
@@ -67,12 +68,12 @@ pub(super) struct State {
     pub(super) endpoint: Endpoint,
     pub(super) session: Option<SessionId>,
     pub(super) stream: Option<Stream>,
-    /// The hub's first answer has been reported.
+    /// Set once the hub's first answer was reported.
     answered: bool,
     leaving: bool,
 }
 
-/// A socket that exchanges datagrams with the hub only.
+/// Opens a socket that exchanges datagrams with the hub only.
 pub(super) fn bind(hub: SocketAddr) -> io::Result<std::net::UdpSocket> {
     let any = match hub {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -104,7 +105,7 @@ impl Member {
         Ok(Self { number, start, socket, memory, news, state, work })
     }
 
-    /// Runs until it has left.
+    /// Runs the terminal until it has left the hub.
     pub(super) async fn run(
         self: Rc<Self>,
         traffic: Option<Traffic>,
@@ -118,11 +119,11 @@ impl Member {
     }
 
     fn tell(&self, news: News) {
-        // Nobody listens after the end.
+        // Sending fails only after the end of the swarm.
         let _ = self.news.send(news);
     }
 
-    /// Does what each stage asks for.
+    /// Follows the stages of the swarm: downloads, then leaves.
     async fn follow(&self, traffic: Option<Traffic>, mut stages: watch::Receiver<Stage>) {
         // The stages end with the swarm.
         let _ = stages.wait_for(|stage| *stage >= Stage::Traffic).await.map(drop);
@@ -133,7 +134,7 @@ impl Member {
         self.leave().await;
     }
 
-    /// Downloads until all has come, or the swarm ends.
+    /// Downloads until all has arrived, or the swarm ends.
     async fn download(&self, traffic: &Traffic, stages: &mut watch::Receiver<Stage>) -> News {
         let (start, mut moved) = (Instant::now(), 0);
         let key = flow_key(traffic.key, self.number.into());
@@ -175,7 +176,7 @@ impl Member {
         sleep(Duration::from_millis(200)).await;
     }
 
-    /// How often its socket had no room for what arrived.
+    /// Returns the number of datagrams for which the socket had no room.
     pub(super) fn overflows(&self) -> u64 {
         overflows(self.socket.socket()).unwrap_or(0).into()
     }
@@ -201,7 +202,7 @@ impl Member {
         }
     }
 
-    /// Handles timers and events, and sends; returns when to come back.
+    /// Handles timers and events, and sends; returns the time of the next timer.
     fn turn(&self) -> Option<Instant> {
         let (now, mut datagram) = (self.now(), Vec::new());
         let mut state = self.state.borrow_mut();
@@ -209,6 +210,7 @@ impl Member {
             state.endpoint.handle_timeout(now);
         }
         self.follow_events(&mut state);
+        // A swarm has no tunnel, so its packets are discarded.
         while state.endpoint.poll_packet().is_some() {}
         while state.endpoint.poll_transmit(now, &mut datagram).is_some() {
             // What does not fit into the socket is lost, and so is what a hub that is down refuses:
@@ -239,6 +241,7 @@ impl Member {
                 _ => {}
             }
         }
+        // A session counts only with the hub's first answer on it.
         let heard = |id| Some(state.endpoint.stats(id)?.packets_received > 0);
         if !state.answered && state.session.and_then(heard) == Some(true) {
             state.answered = true;
@@ -255,7 +258,7 @@ impl Member {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // Nobody listens at the hub's port now.
+                // No process listens at the hub's port at the moment.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => break,
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! What the hub's process takes.
+//! Memory and CPU time of the hub's process.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use nix::time::ClockId;
 use nix::unistd::Pid;
 use serde::Serialize;
 
-/// Figures of the hub's process.
+/// Memory and CPU time of the hub's process, by phase of the swarm.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ProcessFigures {
     /// Resident memory before the swarm, in bytes.
@@ -16,33 +16,34 @@ pub struct ProcessFigures {
     pub resident_up_bytes: u64,
     /// Resident memory after the traffic.
     pub resident_after_bytes: u64,
-    /// The most that was resident since the process started.
+    /// Maximum resident memory since the process started.
     pub resident_peak_bytes: u64,
-    /// What a session took with all sessions up: the difference of the first two.
+    /// Memory per session with all sessions up: the difference of the first two, divided by their
+    /// number.
     pub resident_per_session_bytes: Option<u64>,
     /// CPU time while the sessions came up, in seconds.
     pub setup_cpu_seconds: f64,
     /// CPU time during the traffic, in seconds.
     pub traffic_cpu_seconds: f64,
-    /// The same per 10⁹ bytes moved.
+    /// CPU time of the traffic per 10⁹ bytes moved; `None` if nothing was moved.
     pub cpu_seconds_per_gigabyte: Option<f64>,
 }
 
-/// Reads the figures of a process phase by phase.
+/// Measures a process phase by phase.
 pub(super) struct Gauge {
     process: Pid,
     before: u64,
     cpu: f64,
 }
 
-/// What a phase used, and what the process holds at its end.
+/// CPU time that a phase used, and the memory of the process at its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Used {
     cpu: f64,
     memory: Memory,
 }
 
-/// Resident memory in bytes: now, and the most so far.
+/// Resident memory in bytes: now, and the maximum so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct Memory {
     now: u64,
@@ -55,14 +56,15 @@ impl Gauge {
         Ok(Self { process, before: memory(process)?.now, cpu: cpu(process)? })
     }
 
-    /// Ends a phase. A process that has ended used nothing more.
+    /// Ends a phase. A process that has ended used no more CPU time.
     pub(super) fn lap(&mut self) -> Used {
         let cpu = cpu(self.process).unwrap_or(self.cpu);
         let used = cpu - core::mem::replace(&mut self.cpu, cpu);
         Used { cpu: used, memory: memory(self.process).unwrap_or_default() }
     }
 
-    /// The figures of the two phases, in which `sessions` came up and `moved` bytes were moved.
+    /// Returns the figures of the two phases, in which `sessions` came up and `moved` bytes were
+    /// moved.
     pub(super) fn figures(&self, phases: [Used; 2], sessions: u32, moved: u64) -> ProcessFigures {
         let [setup, traffic] = phases;
         let grown = setup.memory.now.saturating_sub(self.before);

@@ -1,4 +1,4 @@
-//! Groups packets into connections.
+//! Assigns the packets of a capture to connections.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -16,12 +16,12 @@ use super::packet::{Content, Packet};
 use super::report::{ConnectionReport, TraceReport};
 use super::segment::Segment;
 
-/// Options of an analysis.
+/// Options of a capture's analysis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TraceOptions {
-    /// Only the connection of this number, counted from 1.
+    /// Number of the only connection to report, counted from 1; `None` for all.
     pub connection: Option<u64>,
-    /// Whether to produce graphs: of the selected connection, or of the first [`PLOTTED_MAX`].
+    /// Set to produce graphs: of the selected connection, or of the first [`PLOTTED_MAX`].
     pub plots: bool,
 }
 
@@ -33,7 +33,7 @@ pub const PLOTTED_MAX: u64 = 50;
 /// The result of an analysis.
 #[derive(Debug, Default)]
 pub struct Trace {
-    /// The report.
+    /// Counts and figures of the whole capture.
     pub report: TraceReport,
     /// The graphs: the connection's number and its two directions.
     pub plots: Vec<(u64, Plots)>,
@@ -60,7 +60,7 @@ pub fn analyse(source: impl Read, options: TraceOptions) -> Result<Trace, Captur
 /// Interface, and the addresses and ports of both ends.
 type Key = (u32, SocketAddr, SocketAddr);
 
-/// Collects packets.
+/// Analyses packets one by one, in the order of the capture.
 #[derive(Debug)]
 pub struct Analysis {
     options: TraceOptions,
@@ -76,7 +76,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// An empty analysis.
+    /// Creates an analysis without packets.
     pub fn new(options: TraceOptions) -> Self {
         Self {
             options,
@@ -100,7 +100,7 @@ impl Analysis {
         }
     }
 
-    /// Adds a packet.
+    /// Adds a packet: counts it, and analyses its TCP segment if it has one.
     pub fn take(&mut self, packet: &Packet<'_>) {
         self.packets += 1;
         if packet.time.is_none() {
@@ -119,11 +119,12 @@ impl Analysis {
         }
     }
 
-    /// Adds a TCP segment.
+    /// Adds a TCP segment captured on `interface`.
     pub fn segment(&mut self, interface: u32, segment: &Segment) {
         self.tcp_packets += 1;
         self.begin.get_or_insert(segment.time);
         let (low, high) = (segment.from.min(segment.to), segment.from.max(segment.to));
+        // Both directions have the same key.
         let key = (interface, low, high);
         if self.live.get(&key).is_some_and(|it| it.is_over_with(segment))
             && let Some(over) = self.live.remove(&key)
@@ -172,6 +173,7 @@ impl Analysis {
         while let Some((_, connection)) = self.live.pop_first() {
             self.end(connection);
         }
+        // Connections end in another order than they begin.
         self.done.sort_by_key(|(report, _)| report.number);
         let mut trace = Trace::default();
         trace.report.packets = self.packets;

@@ -17,28 +17,31 @@ pub(super) struct Clocks {
     interfaces: BTreeMap<u32, Clock>,
     /// The last time of any packet.
     last: Instant,
-    /// Number of time stamps before that of the packet before.
+    /// Number of time stamps that lie before the previous one.
     pub(super) backward: u64,
-    /// The largest step back.
+    /// The largest step back of a time stamp.
     pub(super) step_max: Duration,
-    /// How often the clock of an interface was set back.
+    /// Number of times that the clock of an interface was set back.
     pub(super) set_back: u64,
 }
 
 /// The clock of an interface.
 #[derive(Debug, Clone, Copy, Default)]
 struct Clock {
-    /// The last time stamp, and how much it was set back before.
+    /// The last time stamp.
     last: Instant,
+    /// Sum of the steps by which the clock was set back.
     behind: Duration,
 }
 
 impl Clocks {
-    /// The time of a packet with this time stamp: after a step back the clock goes on from where it
-    /// was, as how long the pause was is unknown. A packet without a stamp has the last time.
+    /// Returns the time of a packet with this time stamp. After a step back the clock goes on from
+    /// where it was, because the length of the pause is unknown. A packet without a stamp has the
+    /// last time.
     pub(super) fn time(&mut self, interface: u32, stamp: Option<Instant>) -> Instant {
         let Some(stamp) = stamp else { return self.last };
         let known = self.interfaces.len();
+        // Further interfaces share one clock, to bound the memory.
         let place = if known < INTERFACES_MAX { interface } else { u32::MAX };
         let fresh = Clock { last: stamp, behind: Duration::ZERO };
         let clock = self.interfaces.entry(place).or_insert(fresh);

@@ -11,27 +11,28 @@ use super::plot::Plot;
 use super::report::{ConnectionReport, Ending};
 use super::segment::Segment;
 
-/// A connection being analysed.
+/// The analysis of one connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     number: u64,
     interface: u32,
-    /// A, then B.
+    /// Addresses of A, which opened the connection, and of B.
     sides: [SocketAddr; 2],
-    /// The directions: sent by A, sent by B.
+    /// The two directions: sent by A, sent by B.
     halves: [Half; 2],
     first: Instant,
     last: Instant,
-    /// Times of the SYN and of the acknowledgement of its answer.
+    /// Time of the first SYN.
     opening: Option<Instant>,
+    /// Time of the acknowledgement that completed the handshake.
     opened: Option<Instant>,
-    /// Which side sent the first RST before both had sent FIN.
+    /// The side that sent the first RST before both had sent FIN.
     reset_by: Option<usize>,
-    /// What tells copies of each side's packets.
+    /// Evidence by which copies of each side's packets are recognised.
     senders: [Sender; 2],
-    /// Whether the file says when each packet was captured.
+    /// Set if every packet has a time stamp.
     timed: bool,
-    /// How often the clock had been set back at the last packet.
+    /// Number of times that the clock had been set back at the last packet.
     set_back: u64,
 }
 
@@ -60,7 +61,7 @@ impl Connection {
         }
     }
 
-    /// Whether this segment starts another connection between the same ports: a SYN with a
+    /// Returns true if this segment starts another connection between the same ports: a SYN with a
     /// different number, or one after the end of this connection.
     pub(super) fn is_over_with(&self, segment: &Segment) -> bool {
         let side = self.side(segment);
@@ -76,8 +77,8 @@ impl Connection {
         }
     }
 
-    /// Adds a segment, unless it is a copy; returns whether it is one. `set_back` is how often the
-    /// clock was set back so far.
+    /// Adds a segment, unless it is a copy; returns true for a copy. `set_back` counts how often
+    /// the clock was set back so far.
     pub(super) fn take(&mut self, segment: &Segment, set_back: u64, copies: &mut Copies) -> bool {
         let side = self.side(segment);
         self.timed &= segment.timed;
@@ -115,10 +116,11 @@ impl Connection {
         self.halves.iter().all(|half| half.announced_scale().is_some())
     }
 
-    /// The window scale of `side`; both sides must have announced one.
+    /// Returns the window scale of `side`; `None` unless both SYNs were captured.
     fn scale(&self, side: usize) -> Option<u8> {
         let announced = [0, 1].map(|side| self.halves[side].announced_scale());
         let [Some(a), Some(b)] = announced else { return None };
+        // Scaling needs the option in both SYNs (RFC 7323 §2.2).
         Some(a.and(b).and(if side == 0 { a } else { b }).unwrap_or(0))
     }
 

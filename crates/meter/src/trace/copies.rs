@@ -1,17 +1,17 @@
 //! Recognises packets that were captured more than once: at both sides of a router, on two VLANs of
 //! a trunk, or by a mirror port. Without that, each would look like a retransmission.
 //!
-//! A copy has the TCP header of an earlier packet. A retransmission may have the same one, so one of
-//! these must tell that it is the same packet:
+//! A copy has the TCP header of an earlier packet, but so may a retransmission. One of these must
+//! show that it is the same packet:
 //!
 //! 1. *The IP identification* (RFC 6864): a host gives each transmission its own. It does not count
 //!    where it is zero, or where different segments share it.
-//! 2. *The place* ([`Place`](super::layers::Place), TTL or hop limit): a host's transmissions pass
-//!    the same places in the same way, so that one seen elsewhere was forwarded. Only within
-//!    [`FORWARDED_WITHIN`]: after a time-out a host may choose another path.
-//! 3. *The time*: nobody retransmits before the loss could be known, half a round trip after the
-//!    packet has passed. Acknowledgements may be repeated at once (RFC 5681 §2), so for them this
-//!    counts only in a connection whose SYNs or data have shown it.
+//! 2. *The place* ([`Place`](super::layers::Place), TTL or hop limit): all transmissions of a host
+//!    pass the same places, so a packet seen at another place was forwarded. This holds only within
+//!    [`FORWARDED_WITHIN`], because a host may choose another path after a time-out.
+//! 3. *The time*: a host cannot know of a loss, and so retransmit, before half a round trip has
+//!    passed. Acknowledgements may be repeated at once (RFC 5681 §2), so for them this rule applies
+//!    only if SYNs or data of the connection were captured twice.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,11 +23,11 @@ use super::segment::{Segment, Sighting};
 
 /// Maximum number of packets that are remembered, of all connections together.
 const REMEMBERED_MAX: usize = 65_536;
-/// Maximum number of packets with the same header that are looked at.
+/// Maximum number of packets with the same header that are compared.
 const LOOKED_AT_MAX: usize = 32;
 /// Maximum number of sightings of a packet that are remembered.
 const SIGHTINGS_MAX: usize = 6;
-/// Maximum time between two sightings of an identified packet; identifications come again.
+/// Maximum time between two sightings of an identified packet, because identifications are reused.
 const IDENTIFIED_WITHIN: Duration = Duration::from_secs(1);
 /// Maximum time between two places: below the shortest retransmission time-out in use, 200 ms
 /// (Linux; RFC 6298 asks for one second).
@@ -35,39 +35,39 @@ const FORWARDED_WITHIN: Duration = Duration::from_millis(150);
 /// Maximum time between two captures at the same place.
 const MIRRORED_WITHIN: Duration = Duration::from_millis(1);
 
-/// The packets of the last moments.
+/// The last packets of all connections, by their headers.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
-    /// By digest of the header and number.
+    /// The packets by digest of their header and by number.
     packets: BTreeMap<(u64, u64), Sent>,
-    /// The keys, oldest first.
+    /// Keys of `packets`, the oldest first.
     order: VecDeque<(u64, u64)>,
     number: u64,
 }
 
-/// A packet, and where it was seen.
+/// A packet, and the places where it was captured.
 #[derive(Debug)]
 struct Sent {
     time: Instant,
     sightings: Vec<Sighting>,
-    /// Whether it was seen twice at the same place.
+    /// Set if it was captured twice at the same place.
     mirrored: bool,
 }
 
-/// What is known of the packets of one direction of a connection.
+/// Evidence from the packets of one direction of a connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sender {
     /// The header and the sighting of the last packet.
     last: Option<(u64, Sighting)>,
-    /// Whether different segments had the same identification.
+    /// Set if different segments had the same identification.
     shares_ids: bool,
-    /// Whether SYNs or data were captured twice at the same place.
+    /// Set if SYNs or data were captured twice at the same place.
     mirrored: bool,
 }
 
 impl Copies {
-    /// Whether the packet was seen before; remembers it otherwise. `interface` and `sender` are its
-    /// own, `rtt` is the connection's shortest round-trip time so far.
+    /// Returns true if the packet was captured before; remembers it otherwise. `interface` and
+    /// `sender` are its own, `rtt` is the connection's shortest round-trip time so far.
     pub(super) fn is_copy(
         &mut self,
         segment: &Segment,
@@ -96,6 +96,7 @@ impl Copies {
         {
             self.packets.remove(&oldest);
         }
+        // The number keeps packets with equal headers apart, in their order.
         let key = (digest, self.number);
         self.number += 1;
         self.order.push_back(key);
@@ -114,7 +115,7 @@ impl Sender {
 }
 
 impl Sent {
-    /// Whether this packet is in `segment` again; remembers where.
+    /// Returns true if `segment` is this packet captured again; remembers the place.
     fn is_seen_again(
         &mut self,
         segment: &Segment,

@@ -16,12 +16,12 @@ const REORDERED_WITHIN: Duration = Duration::from_millis(3);
 /// The classification of a segment's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Above everything seen before.
+    /// All of it lies above everything seen before.
     New,
-    /// Some or all of it had been seen. `needless` if the receiver had already acknowledged what
+    /// Some or all of it was seen before. Needless if the receiver had already acknowledged what
     /// was seen.
     Retransmitted {
-        /// Whether the receiver already had it.
+        /// Set if the receiver already had those bytes.
         needless: bool,
     },
     /// Fills a hole so late that it must be a retransmission; the original was lost before the
@@ -31,18 +31,18 @@ pub(super) enum Fate {
     Reordered,
 }
 
-/// The payload of one direction.
+/// The payload of one direction, its holes and acknowledgements.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
-    /// Payload that was seen.
+    /// Bytes that were in some packet.
     seen: Ranges,
-    /// What the receiver has selectively acknowledged.
+    /// Bytes that the receiver has selectively acknowledged.
     sacked: Ranges,
-    /// Start → the rest of the hole.
+    /// Holes by their first byte.
     holes: BTreeMap<u64, Hole>,
     /// The end of the highest payload.
     high: u64,
-    /// Distinct bytes.
+    /// Number of distinct bytes.
     pub(super) unique: u64,
 }
 
@@ -55,7 +55,7 @@ struct Hole {
     stamp: Option<u32>,
 }
 
-/// A segment with payload.
+/// The payload of a segment as a range of the stream, and its times.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Payload {
     pub(super) time: Instant,
@@ -75,13 +75,13 @@ impl Delivery {
         self.high
     }
 
-    /// How many bytes of `start..end` were seen.
+    /// Returns the number of bytes of `start..end` that were seen.
     pub(super) fn seen(&self, start: u64, end: u64) -> u64 {
         self.seen.overlap(start, end)
     }
 
-    /// Adds a segment. `acked` is the highest acknowledgement, `rtt` the minimum round-trip time so
-    /// far.
+    /// Adds a segment and classifies it. `acked` is the highest acknowledgement, `rtt` the shortest
+    /// round-trip time so far.
     pub(super) fn take(&mut self, it: &Payload, acked: u64, rtt: Option<Duration>) -> Fate {
         let before = self.seen.overlap(it.start, it.end);
         self.unique += self.seen.insert(it.start, it.end);
@@ -145,9 +145,9 @@ impl Delivery {
 }
 
 impl Hole {
-    /// Whether a late segment was overtaken rather than retransmitted. A retransmission takes at
-    /// least a round trip, because the receiver must report the loss. It is also sent after the
-    /// data above the hole, which time stamps (RFC 7323) show if present.
+    /// Returns true if a late segment was overtaken rather than retransmitted. A retransmission
+    /// takes at least a round trip, because the receiver must report the loss. It is also sent
+    /// after the data above the hole, which time stamps (RFC 7323) show if present.
     fn was_overtaken(&self, it: &Payload, rtt: Option<Duration>) -> bool {
         let late = it.time.saturating_since(self.opened);
         let soon = late < rtt.map_or(REORDERED_WITHIN, |rtt| rtt / 2);

@@ -11,23 +11,23 @@ use super::link_type::LinkType;
 use super::packet::Packet;
 use super::pcapng;
 
-/// Why a file could not be read, or not to its end.
+/// The reason why a file could not be read, or not to its end.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CaptureError {
     /// The file is not a capture.
     #[error("not a capture: it begins with {found:02x?}, which is neither pcap nor pcapng")]
     Foreign {
-        /// Its first bytes.
+        /// The first bytes of the file, at most four.
         found: Vec<u8>,
     },
-    /// The file is truncated.
+    /// The file ends in the middle of a record.
     #[error("the file ends in the middle of a record")]
     Truncated,
-    /// A record is invalid.
+    /// A record of the file is invalid.
     #[error("the file is damaged: {what}")]
     Damaged {
-        /// What is wrong.
+        /// The defect, in one line.
         what: String,
     },
     /// The file could not be read from disk.
@@ -47,10 +47,10 @@ impl From<PcapError> for CaptureError {
     }
 }
 
-/// What a file holds.
+/// A record of a capture file.
 #[derive(Debug)]
 pub(super) enum Record<'a> {
-    /// A packet.
+    /// A packet, with its time if the file has one.
     Packet(Packet<'a>),
     /// The number of packets that an interface of the capturing machine has dropped so far.
     Lost {
@@ -61,7 +61,7 @@ pub(super) enum Record<'a> {
     },
     /// A pcapng block of an unknown type, which may have held packets.
     Unknown {
-        /// The type.
+        /// The block type as in the file.
         kind: u32,
     },
 }
@@ -78,6 +78,7 @@ pub(super) fn read(
     source.by_ref().take(4).read_to_end(&mut head)?;
     let magic: [u8; 4] =
         head.try_into().map_err(|found: Vec<u8>| CaptureError::Foreign { found })?;
+    // The readers of both formats expect the magic number.
     let source = Cursor::new(magic).chain(source);
     match magic {
         pcapng::SECTION => pcapng::read(BufReader::new(source), see),

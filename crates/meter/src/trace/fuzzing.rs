@@ -1,4 +1,4 @@
-//! Entry point of the fuzzer: any bytes may be a capture.
+//! Entry point of the fuzzer for captures, which may be any bytes.
 
 use super::{DirectionReport, TraceOptions, analyse, svg};
 

@@ -16,23 +16,23 @@ use super::window::Windows;
 /// Maximum payload of a packet that is certain to be a single segment.
 const FULL_SEGMENT_MAX: u64 = 1460;
 
-/// One direction. Its own packets are added with [`Half::sent`], those of the other direction with
-/// [`Half::answered`].
+/// One direction of a connection. Both its own packets and those of the other direction, which
+/// acknowledge them, are added to it.
 #[derive(Debug, Default)]
 pub(super) struct Half {
     unwrap: Unwrap,
     /// The first SYN's number and options.
     syn: Option<(u64, Options)>,
-    /// Where the payload starts, as far as the capture shows.
+    /// Start of the payload in the stream, as far as the capture shows.
     base: Option<u64>,
     fin: Option<u64>,
     acked: Option<u64>,
-    /// The receiver's last acknowledgement and window field.
+    /// The receiver's last acknowledgement number and unscaled window.
     last_word: Option<(u64, u16)>,
-    /// Whether any payload was acknowledged.
+    /// Set once any payload was acknowledged.
     data_acked: bool,
     counts: Counts,
-    /// The byte of a probe that a closed window may have taken all the same.
+    /// A byte sent as a probe, which the receiver may have taken although its window was closed.
     probe: Option<Payload>,
     delivery: Delivery,
     rtt: Rtt,
@@ -47,7 +47,7 @@ pub(super) struct Half {
     pub(super) plot: Option<Box<Plot>>,
 }
 
-/// Plain counters.
+/// Counters of the direction's packets.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     packets: u64,
@@ -73,7 +73,7 @@ struct Counts {
     timestamps: bool,
 }
 
-/// When payload was sent.
+/// Times at which payload was sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct Times {
     first: Option<Instant>,
@@ -82,10 +82,10 @@ struct Times {
     idle: Option<(Duration, Instant)>,
 }
 
-/// What one side acknowledged of the other's payload.
+/// What one side acknowledged of the other's payload with a packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Said {
-    /// Whether it acknowledged something for the first time.
+    /// Set if it acknowledged something for the first time.
     pub(super) new: bool,
     duplicate: bool,
     sack_blocks: u64,
@@ -107,6 +107,7 @@ impl Half {
         }
         let start = self.unwrap.unwrap(segment.sequence);
         let start = if segment.flags.syn { self.open(start, segment) } else { start };
+        // The window of a SYN is never scaled (RFC 7323 §2.2), unlike those that are reported.
         if !segment.flags.syn {
             self.windows.advertised(segment.window);
         }
@@ -148,8 +149,9 @@ impl Half {
         number + 1
     }
 
-    /// RFC 9293 §3.8.4 and §3.8.6.1: at most one byte, when everything is acknowledged: the last
-    /// one again (a keep-alive, or Linux's window probe), or the next one into a closed window.
+    /// Returns true for a keep-alive or window probe (RFC 9293 §3.8.4 and §3.8.6.1): at most one
+    /// byte, when everything is acknowledged. It is the last byte again (a keep-alive, or Linux's
+    /// window probe), or the next one into a closed window.
     fn is_probe(&self, segment: &Segment, start: u64) -> bool {
         let high = self.delivery.high();
         let plain = !segment.flags.syn && !segment.flags.fin;
@@ -164,6 +166,7 @@ impl Half {
         if self.base.is_none() {
             self.delivery.begin(start);
         }
+        // Without a SYN, the first packet in the capture need not be the first of the stream.
         self.base = Some(self.base.map_or(start, |base| base.min(start)));
         let acked = self.acked.unwrap_or(0);
         let fate = self.delivery.take(it, acked, self.rtt.min());
@@ -202,6 +205,7 @@ impl Half {
     /// Adds a packet of the other side. `scale` is that of its windows, if known.
     pub(super) fn answered(&mut self, segment: &Segment, scale: Option<u8>) -> Said {
         let Some(ack) = segment.ack.filter(|_| !segment.flags.rst) else { return Said::default() };
+        // An acknowledgement may be wrong, so it sets the reference only while no payload is known.
         let ack = match self.base {
             Some(_) => self.unwrap.peek(ack),
             None => self.unwrap.unwrap(ack),
@@ -223,6 +227,7 @@ impl Half {
             self.acknowledged(segment, ack);
         }
         if let Some(scale) = scale.filter(|_| self.acked == Some(ack)) {
+            // The window of a SYN is never scaled (RFC 7323 §2.2).
             let scale = if segment.flags.syn { 0 } else { scale };
             let window = u64::from(segment.window) << scale;
             self.window = Some((window, ack + window));
@@ -243,7 +248,7 @@ impl Half {
         self.draw(segment.time, ack, ack, |plot| &mut plot.acks);
     }
 
-    /// The SACK option: RFC 2018, and RFC 2883 §4 for duplicates.
+    /// Handles the SACK option (RFC 2018), with its duplicates (RFC 2883 §4).
     fn sacked(&mut self, segment: &Segment, ack: u64) -> Said {
         let mut said = Said::default();
         let blocks = segment.options.sack.map(|block| {
@@ -292,7 +297,7 @@ impl Half {
         }
     }
 
-    /// Handles the end of the connection.
+    /// Completes the time-weighted figures at the end of the connection.
     pub(super) fn finish(&mut self, time: Instant) {
         if self.counts.packets > 0 || self.base.is_some() {
             self.weigh(time);
@@ -307,7 +312,7 @@ impl Half {
         self.syn.map(|(_, options)| options.window_scale)
     }
 
-    /// Whether this side's SYN had this sequence number.
+    /// Returns true if this side's SYN had this sequence number; `None` if no SYN was captured.
     pub(super) fn began_with(&self, sequence: u32) -> Option<bool> {
         self.syn.map(|(number, _)| number as u32 == sequence)
     }
@@ -327,17 +332,17 @@ impl Half {
         self.rtt.forget();
     }
 
-    /// Whether this side has sent anything.
+    /// Returns true if this side has sent any packet.
     pub(super) fn has_sent(&self) -> bool {
         self.counts.packets > 0
     }
 
-    /// Whether this side has sent FIN.
+    /// Returns true if this side has sent a FIN.
     pub(super) fn has_ended(&self) -> bool {
         self.fin.is_some()
     }
 
-    /// Whether this side has sent only resets.
+    /// Returns true if this side has sent only resets.
     pub(super) fn only_reset(&self) -> bool {
         self.counts.resets > 0 && self.counts.resets == self.counts.packets
     }
@@ -398,7 +403,7 @@ impl Half {
         }
     }
 
-    /// Payload acknowledged but missing from the capture.
+    /// Returns the number of payload bytes that were acknowledged but are missing from the capture.
     fn missed(&self) -> u64 {
         let (Some(base), Some(acked)) = (self.base, self.acked) else { return 0 };
         let end = self.fin.map_or(acked, |fin| acked.min(fin));

@@ -1,8 +1,8 @@
 //! Removes the headers around a TCP segment: the link layer's, and those of tunnels.
 //!
-//! Read through: VLAN tags, MPLS, PPP and PPPoE, IP in IP, 6in4, GRE (also with Ethernet, PPP and
-//! ERSPAN), and the UDP tunnels VXLAN, Geneve and GTP-U. Not modelled: fragments are not put
-//! together; what is encrypted or compressed stays closed.
+//! Understood are VLAN tags, MPLS, PPP and PPPoE, IP in IP, 6in4, GRE (also with Ethernet, PPP and
+//! ERSPAN), and the UDP tunnels VXLAN, Geneve and GTP-U. Not modelled: fragments are not
+//! reassembled, and encrypted or compressed packets are not opened.
 
 use core::fmt;
 
@@ -17,11 +17,11 @@ const TCP: u8 = 6;
 /// A header, and everything behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layer<'a> {
-    /// An Ethernet frame.
+    /// An Ethernet frame, from its addresses on.
     Ethernet(&'a [u8]),
-    /// A packet of this EtherType.
+    /// A packet of the given EtherType.
     Type(u16, &'a [u8]),
-    /// An IP packet.
+    /// An IPv4 or IPv6 packet.
     Ip(&'a [u8]),
     /// A PPP frame, from its protocol field on or with the address field before it.
     Ppp(&'a [u8]),
@@ -32,11 +32,11 @@ pub(super) enum Layer<'a> {
 /// The network protocol of a packet that is not analysed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
-    /// An IP protocol.
+    /// The number of an IP protocol.
     Ip(u8),
-    /// An EtherType.
+    /// An EtherType that is not understood.
     EtherType(u16),
-    /// A PPP protocol.
+    /// The number of a PPP protocol.
     Ppp(u16),
     /// An Ethernet frame with a length instead of a type.
     Llc,
@@ -46,10 +46,10 @@ pub enum Protocol {
     Layers,
 }
 
-/// Why there is no segment.
+/// The reason why a packet has no segment to analyse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
-    /// Another protocol.
+    /// The packet is of another protocol.
     Other(Protocol),
     /// A fragment of a packet with TCP or a tunnel.
     Fragment,
@@ -57,7 +57,7 @@ pub(super) enum Closed {
     Unreadable,
 }
 
-/// A digest of where on its way a packet was captured: link-layer addresses, tags, and the ends of
+/// A digest of the place where a packet was captured: link-layer addresses, tags, and the ends of
 /// tunnels. The same packet has another one behind the next router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place(u64);
@@ -77,7 +77,7 @@ impl Place {
     }
 }
 
-/// The innermost IP packet, which has TCP.
+/// The innermost IP packet, which holds a TCP segment.
 pub(super) struct Found<'a> {
     pub(super) ip: LaxIpSlice<'a>,
     pub(super) place: Place,
@@ -115,11 +115,11 @@ pub(super) fn open(link: LinkType, bytes: &[u8]) -> Result<Found<'_>, Closed> {
     Err(Closed::Other(Protocol::Layers))
 }
 
-/// What an IP packet holds.
+/// The contents of an IP packet.
 enum Next<'a> {
     Tcp(LaxIpSlice<'a>),
     Layer(Layer<'a>),
-    /// A layer, if the port of a UDP packet is to be believed.
+    /// A layer, if the UDP port is not used for something else.
     Guess(Layer<'a>),
 }
 
@@ -154,7 +154,8 @@ fn typed<'a>(ether_type: u16, rest: &'a [u8], place: &mut Place) -> Result<Layer
     }
 }
 
-/// RFC 3032 §2.1; what follows the labels shows by its first four bits (RFC 4928 §3).
+/// Removes MPLS labels (RFC 3032 §2.1). The first four bits behind them show what follows (RFC 4928
+/// §3).
 fn mpls<'a>(mut rest: &'a [u8], place: &mut Place) -> Result<Layer<'a>, Closed> {
     loop {
         let (entry, behind) = cut(rest, 4)?;
@@ -173,14 +174,15 @@ fn mpls<'a>(mut rest: &'a [u8], place: &mut Place) -> Result<Layer<'a>, Closed> 
     }
 }
 
-/// RFC 2516 §4.
+/// Removes the header of a PPPoE session (RFC 2516 §4).
 fn session<'a>(packet: &'a [u8], place: &mut Place) -> Result<Layer<'a>, Closed> {
     let (head, rest) = cut(packet, 6)?;
     place.add(&head[2..4]);
     if head[0] == 0x11 && head[1] == 0 { Ok(Layer::Ppp(rest)) } else { Err(Closed::Unreadable) }
 }
 
-/// RFC 1661 §2 and, for the address field, RFC 1662 §3.1.
+/// Removes the header of a PPP frame (RFC 1661 §2), and the address field if present (RFC 1662
+/// §3.1).
 fn ppp(frame: &[u8]) -> Result<Layer<'_>, Closed> {
     let frame = frame.strip_prefix(&[0xff, 0x03]).unwrap_or(frame);
     let (protocol, rest) = match frame {
@@ -223,7 +225,8 @@ fn ip<'a>(packet: &'a [u8], place: &mut Place) -> Result<Next<'a>, Closed> {
     Ok(next)
 }
 
-/// RFC 2784 and 2890, and version 1 of PPTP (RFC 2637 §4.1); `None` if it is not understood.
+/// Removes a GRE header (RFC 2784 and 2890), or that of PPTP (version 1, RFC 2637 §4.1); `None` if
+/// it is not understood.
 fn gre(packet: &[u8]) -> Option<Result<Layer<'_>, Closed>> {
     let Ok((flags, rest)) = number(packet) else { return Some(Err(Closed::Unreadable)) };
     let Ok((protocol, rest)) = number(rest) else { return Some(Err(Closed::Unreadable)) };
@@ -248,7 +251,7 @@ fn gre(packet: &[u8]) -> Option<Result<Layer<'_>, Closed>> {
     }
 }
 
-/// The layer in a UDP packet to the port of a tunnel, if its head is that of one.
+/// Returns the layer in a UDP packet to the port of a tunnel, if its head is that of one.
 fn udp(packet: &[u8]) -> Option<Layer<'_>> {
     let port = u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]);
     let rest = packet.get(8..)?;
@@ -266,7 +269,7 @@ fn udp(packet: &[u8]) -> Option<Layer<'_>> {
     }
 }
 
-/// The packet behind GTP-U's optional fields and extension headers (§5.2).
+/// Returns the packet behind GTP-U's optional fields and extension headers (§5.2).
 fn gtp(flags: u8, rest: &[u8]) -> Option<Layer<'_>> {
     if flags & 7 == 0 {
         return Some(Layer::Ip(rest));

@@ -1,4 +1,4 @@
-//! Everything in a capture that is not analysed, or not as it stands there.
+//! Counts of everything in a capture that is not analysed, or not as it stands there.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use super::layers::Protocol;
 /// Maximum number of protocols, link types and block types that are named.
 const NAMED_MAX: usize = 64;
 
-/// Packets that are not analysed.
+/// Counts of packets that are not analysed.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     /// Fragments of IP packets with TCP or a tunnel.
     pub(super) fragments: u64,
-    /// Truncated and damaged packets.
+    /// Packets that are truncated, or whose headers are damaged.
     pub(super) unreadable: u64,
     /// Packets of connections beyond the limit.
     pub(super) connections: u64,
@@ -24,7 +24,7 @@ pub(super) struct LeftOut {
     protocols: BTreeMap<Protocol, u64>,
     links: BTreeMap<u32, u64>,
     blocks: BTreeMap<u32, u64>,
-    /// Of the protocols, link types and block types that are not named.
+    /// Packets and blocks of further types, which are not named.
     unnamed: u64,
     /// Packets that the capturing machine dropped, by interface.
     lost: BTreeMap<u32, u64>,
@@ -43,14 +43,14 @@ impl LeftOut {
         count(&mut self.blocks, kind, &mut self.unnamed);
     }
 
-    /// The statistics of an interface, which count from the start of the capture.
+    /// Records the drops of an interface, which count from the start of the capture.
     pub(super) fn lost(&mut self, interface: u32, packets: u64) {
         if self.lost.len() < NAMED_MAX || self.lost.contains_key(&interface) {
             self.lost.insert(interface, packets);
         }
     }
 
-    /// Packets of other protocols, by name.
+    /// Returns the number of packets of other protocols, by name.
     pub(super) fn other_packets(&self) -> BTreeMap<String, u64> {
         let mut named = BTreeMap::new();
         for (protocol, count) in &self.protocols {
@@ -59,7 +59,7 @@ impl LeftOut {
         named
     }
 
-    /// One line for each kind.
+    /// Returns a line for each kind of packet that is left out.
     pub(super) fn warnings(&self, clocks: &Clocks) -> Vec<String> {
         let lost = self.lost.values().copied().fold(0, u64::saturating_add);
         let counted = [

@@ -10,7 +10,7 @@ use units::Instant;
 pub(super) struct Level {
     now: u64,
     changed: Option<Instant>,
-    /// Byte-nanoseconds.
+    /// Integral of the value over time, in byte-nanoseconds.
     area: u128,
     lasted: Duration,
     max: u64,
@@ -45,7 +45,7 @@ impl Level {
     }
 }
 
-/// How long a condition held.
+/// Measures for how long a condition holds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Holding {
     since: Option<Instant>,

@@ -2,7 +2,7 @@
 
 use super::layers::{Layer, Place};
 
-/// A link-layer header type.
+/// A link-layer header type of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkType {
     /// BSD loopback: four bytes of address family (NULL, LOOP).
@@ -19,12 +19,12 @@ pub enum LinkType {
     Ppp,
     /// A PPPoE packet without the Ethernet frame around it.
     Session,
-    /// An unsupported type.
+    /// The number of an unsupported type.
     Unknown(u32),
 }
 
 impl LinkType {
-    /// From the number in the file.
+    /// Converts the number in the file.
     pub fn from_number(number: u32) -> Self {
         // The high bits of a pcap's number describe frame check sequences.
         match number & 0xffff {
@@ -51,7 +51,7 @@ impl LinkType {
             Self::Session => Some(Layer::Session(bytes)),
             Self::Cooked1 => {
                 let rest = bytes.get(16..)?;
-                // Received, sent, or somebody else's; and who sent it.
+                // Packet type (received, sent, for another host) and the sender's address.
                 place.add(&bytes[..2]);
                 place.add(&bytes[6..14]);
                 Some(Layer::Type(ether_type(14)?, rest))
@@ -65,8 +65,8 @@ impl LinkType {
         }
     }
 
-    /// The interface named in the header itself. A capture of all interfaces sees a forwarded
-    /// packet once per interface.
+    /// Returns the interface index in the header itself, else 0. A capture of all interfaces sees a
+    /// forwarded packet once per interface.
     pub(super) fn interface(self, bytes: &[u8]) -> u32 {
         let index = || Some(u32::from_be_bytes(bytes.get(4..8)?.try_into().ok()?));
         if self == Self::Cooked2 { index().unwrap_or(0) } else { 0 }

@@ -14,16 +14,16 @@ pub(super) struct Moments {
     squares: f64,
 }
 
-/// Statistics of durations.
+/// Statistics of the durations that were added.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Durations {
-    /// Number of samples.
+    /// Number of durations that were added.
     pub samples: u64,
-    /// Minimum in seconds.
+    /// The shortest duration, in seconds.
     pub min_seconds: f64,
-    /// Arithmetic mean in seconds.
+    /// Arithmetic mean of the durations, in seconds.
     pub mean_seconds: f64,
-    /// Maximum in seconds.
+    /// The longest duration, in seconds.
     pub max_seconds: f64,
     /// Sample standard deviation in seconds (divided by n − 1); `None` for a single sample.
     pub deviation_seconds: Option<f64>,
@@ -39,7 +39,7 @@ impl Moments {
         self.squares += (seconds - before) * (seconds - self.mean);
     }
 
-    /// The shortest sample.
+    /// Returns the shortest sample; `None` without any.
     pub(super) fn min(&self) -> Option<Duration> {
         (self.count > 0).then_some(self.min)
     }

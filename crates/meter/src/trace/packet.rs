@@ -18,7 +18,7 @@ const TCP_HEADER_MIN: usize = 20;
 /// The contents of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// A TCP segment.
+    /// A TCP segment, possibly with truncated payload.
     Tcp(Segment),
     /// Another protocol; not an error.
     Other(Protocol),
@@ -28,23 +28,23 @@ pub enum Content {
     Unreadable,
 }
 
-/// A captured packet.
+/// A packet as captured, from the link layer on.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    /// When it was captured, since 1970; `None` if the file does not say.
+    /// Capture time since 1970; `None` if the file does not say.
     pub time: Option<Instant>,
     /// Index of the interface in the file.
     pub interface: u32,
-    /// Its link-layer header type.
+    /// Type of its link-layer header.
     pub link: LinkType,
-    /// The captured bytes.
+    /// The captured bytes, which may be fewer than `length`.
     pub bytes: &'a [u8],
     /// The original length in bytes.
     pub length: u32,
 }
 
 impl Packet<'_> {
-    /// Parses the packet.
+    /// Removes all headers and parses the TCP segment.
     pub fn content(&self) -> Content {
         match layers::open(self.link, self.bytes) {
             Ok(found) => self.in_ip(&found).map_or(Content::Unreadable, Content::Tcp),

@@ -43,9 +43,9 @@ pub(super) fn read(source: impl Read, see: &mut dyn FnMut(Record<'_>)) -> Result
 /// The blocks of a file.
 struct Blocks<R> {
     source: R,
-    /// Whether the section is big-endian.
+    /// Set if the section is big-endian.
     big: bool,
-    /// Those of the section.
+    /// The interfaces described in the section so far.
     interfaces: Vec<Interface>,
     /// The last block, between its two lengths.
     body: Vec<u8>,
@@ -74,6 +74,7 @@ impl<R: Read> Blocks<R> {
         }
         let (kind, length) = (self.number(kind), self.number(length));
         let rest = length.checked_sub(FRAME + self.body.len() as u32);
+        // Blocks are padded to 32 bits (§3.1).
         let rest = rest.filter(|_| length.is_multiple_of(4));
         let rest = rest.ok_or_else(|| damaged(format!("a block of {length} bytes")))?;
         if is_parsed(kind) {
@@ -82,6 +83,7 @@ impl<R: Read> Blocks<R> {
             }
             self.fill(rest)?;
         } else {
+            // Skipped without memory, however long the block is.
             let skipped = io::copy(&mut self.source.by_ref().take(rest.into()), &mut io::sink())?;
             if skipped < u64::from(rest) {
                 return Err(CaptureError::Truncated);
@@ -104,7 +106,7 @@ impl<R: Read> Blocks<R> {
         if (read as u64) < wanted { Err(CaptureError::Truncated) } else { Ok(()) }
     }
 
-    /// The contents of the last block.
+    /// Parses the last block; `None` if it holds nothing to pass on.
     fn record(&mut self, kind: u32) -> Result<Option<Record<'_>>, CaptureError> {
         match kind {
             SECTION_HEADER => {
@@ -112,6 +114,7 @@ impl<R: Read> Blocks<R> {
                 if version != 1 {
                     return Err(damaged(format!("a section of the unknown version {version}")));
                 }
+                // Each section describes its interfaces anew (§4.1).
                 self.interfaces.clear();
                 Ok(None)
             }
@@ -158,7 +161,7 @@ fn damaged(what: String) -> CaptureError {
     CaptureError::Damaged { what }
 }
 
-/// A described interface.
+/// An interface described in the file (§4.2).
 struct Interface {
     link: LinkType,
     snap_length: u32,
@@ -169,11 +172,13 @@ struct Interface {
 
 impl Interface {
     fn read(fields: &Fields<'_>) -> Result<Self, CaptureError> {
+        // Zero means no limit (§4.2).
         let snap_length = match fields.u32(4)? {
             0 => u32::MAX,
             length => length,
         };
         let link = LinkType::from_number(fields.u16(0)?.into());
+        // Time stamps are in microseconds unless the option `if_tsresol` (9) says otherwise.
         let mut interface = Self { link, snap_length, resolution: 6, offset: 0 };
         for (code, value) in fields.options(8) {
             match (code, value) {
@@ -218,6 +223,7 @@ impl<'a> Fields<'a> {
             // Sixteen bits of interface and sixteen of drop count.
             OBSOLETE_PACKET => self.stamped(self.u16(0)?.into(), interfaces)?,
             SIMPLE_PACKET => {
+                // Simple packets belong to the first interface and have no captured length (§4.4).
                 let interface = described(interfaces, 0)?;
                 let length = self.u32(0)?;
                 let kept = length.min(interface.snap_length);
@@ -241,7 +247,7 @@ impl<'a> Fields<'a> {
         self.packet(number, interface, [20, kept], length, Some(interface.time(stamp)))
     }
 
-    /// The packet whose `kept` bytes lie at `at`.
+    /// Returns the packet whose `kept` captured bytes lie at `at`.
     fn packet(
         &self,
         number: u32,
@@ -260,8 +266,8 @@ impl<'a> Fields<'a> {
         Ok(Packet { time, interface: both, link: interface.link, bytes, length })
     }
 
-    /// The packets that an interface and the capturing system dropped so far, from an interface
-    /// statistics block (§4.6): the options `isb_ifdrop` and `isb_osdrop`.
+    /// Returns an interface and the number of packets that it and the capturing system dropped so
+    /// far, from an interface statistics block (§4.6): the options `isb_ifdrop` and `isb_osdrop`.
     fn lost(&self) -> Option<(u32, u64)> {
         let drops = self.options(12).filter(|(code, _)| [5, 7].contains(code));
         let counts =
@@ -270,7 +276,7 @@ impl<'a> Fields<'a> {
         Some((self.u32(0).ok()?, packets)).filter(|_| packets > 0)
     }
 
-    /// The options from `at` on. What is not an option ends them.
+    /// Returns the options from `at` on. Anything that is not an option ends them.
     fn options(&self, at: usize) -> impl Iterator<Item = (u16, &'a [u8])> {
         let (bytes, big) = (self.bytes, self.big);
         let mut at = at;

@@ -9,11 +9,11 @@ const MARKS_MAX: usize = 16_384;
 /// A range of stream bytes at a time, in 64-bit sequence numbers; or a value of another quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// When.
+    /// Time of the mark, as of the capture.
     pub time: Instant,
-    /// The first byte.
+    /// The first byte of the range, or the lowest value.
     pub start: u64,
-    /// The byte after the last; equal to `start` for a level.
+    /// The byte after the last, or the highest value; equal to `start` for a single one.
     pub end: u64,
 }
 
@@ -21,9 +21,9 @@ pub struct Mark {
 #[derive(Debug, Clone, Default)]
 pub struct Marks {
     marks: Vec<Mark>,
-    /// How many marks are merged into one; zero before the first.
+    /// Number of marks that are merged into one; zero before the first.
     every: u32,
-    /// How many are merged in the last one.
+    /// Number of marks that are merged in the last one.
     gathered: u32,
 }
 
@@ -36,13 +36,13 @@ pub struct Plot {
     pub data: Marks,
     /// Retransmitted payload, and repairs of losses before the capture point.
     pub retransmissions: Marks,
-    /// Payload that was overtaken.
+    /// Payload that arrived late because it was overtaken.
     pub reordered: Marks,
     /// The acknowledgement, as a level.
     pub acks: Marks,
     /// The right edge of the receiver's window, as a level.
     pub window: Marks,
-    /// Selectively acknowledged ranges.
+    /// Ranges that the receiver acknowledged selectively.
     pub sacks: Marks,
     /// Outstanding bytes, from minimum to maximum.
     pub outstanding: Marks,
@@ -73,7 +73,7 @@ impl Marks {
         self.marks.iter()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no marks.
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }

@@ -26,7 +26,7 @@ impl fmt::Display for TraceReport {
 }
 
 impl TraceReport {
-    /// CSV: a line for each direction of each connection.
+    /// Returns CSV: a line for each direction of each connection.
     pub fn csv(&self) -> String {
         let mut csv = Csv::new(&COLUMNS);
         for it in &self.connections {
@@ -73,7 +73,7 @@ fn table(it: &ConnectionReport) -> Table {
     table
 }
 
-/// An ending for people.
+/// The end of a connection in words.
 fn ending(ending: Ending) -> &'static str {
     match ending {
         Ending::Closed => "closed",

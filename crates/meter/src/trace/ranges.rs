@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// as it has holes, which are losses waiting for repair.
 const RANGES_MAX: usize = 4096;
 
-/// A set of bytes.
+/// A set of bytes, as ranges that do not touch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ranges {
     /// Start → end; the ranges do not touch.
@@ -37,7 +37,7 @@ impl Ranges {
         new
     }
 
-    /// How many bytes of `start..end` are in the set.
+    /// Returns the number of bytes of `start..end` in the set.
     pub(super) fn overlap(&self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
@@ -52,7 +52,7 @@ impl Ranges {
         bytes
     }
 
-    /// Removes everything before `end`.
+    /// Removes all bytes before `end`.
     pub(super) fn forget_before(&mut self, end: u64) {
         while let Some(lowest) = self.ranges.first_entry().filter(|it| *it.key() < end) {
             let high = lowest.remove();

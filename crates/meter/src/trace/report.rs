@@ -9,7 +9,7 @@ use units::BitRate;
 
 pub use super::moments::Durations;
 
-/// How a connection ended, as far as captured.
+/// The end of a connection, as far as captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -32,7 +32,7 @@ pub enum Ending {
     Open,
 }
 
-/// A TCP connection.
+/// The report on a TCP connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionReport {
     /// Counted from 1, in order of the first packets.
@@ -41,7 +41,7 @@ pub struct ConnectionReport {
     pub interface: u32,
     /// The side that sent the SYN or, without one, the first packet.
     pub a: SocketAddr,
-    /// The other side.
+    /// The side that A connected to.
     pub b: SocketAddr,
     /// Time of the first packet, from the start of the capture; `None`, as all times, if the file
     /// does not say when the connection's packets were captured.
@@ -53,21 +53,21 @@ pub struct ConnectionReport {
     /// From the first SYN to the first acknowledgement of the answer to it.
     #[serde(rename = "handshake_seconds", with = "crate::json::maybe_seconds")]
     pub handshake: Option<Duration>,
-    /// Whether the capture has both SYNs. Without them the window scale is unknown, and windows are
+    /// Set if the capture has both SYNs. Without them the window scale is unknown, and windows are
     /// not reported.
     pub begins_in_capture: bool,
-    /// How it ended.
+    /// The end of the connection.
     pub ending: Ending,
-    /// From A to B.
+    /// The direction from A to B.
     pub a_to_b: DirectionReport,
-    /// From B to A.
+    /// The direction from B to A.
     pub b_to_a: DirectionReport,
 }
 
-/// One direction of a connection: its packets and the fate of their payload.
+/// The report on one direction of a connection: its packets, and the classes of their payload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionReport {
-    /// All packets.
+    /// Number of packets, without copies.
     pub packets: u64,
     /// Packets that had been captured before, at another place or by a mirror. They count nowhere
     /// else.
@@ -84,20 +84,21 @@ pub struct DirectionReport {
     pub sack_blocks: u64,
     /// D-SACKs: reports of duplicates (RFC 2883).
     pub dsacks: u64,
-    /// Retransmitted SYNs.
+    /// SYNs that repeat an earlier one.
     pub syn_retransmissions: u64,
-    /// Retransmitted FINs.
+    /// FINs that repeat an earlier one.
     pub fin_retransmissions: u64,
-    /// Packets with RST.
+    /// Packets with the RST flag.
     pub resets: u64,
-    /// Keep-alives and zero-window probes. Their byte is no payload.
+    /// Keep-alives and zero-window probes. Their byte does not count as payload, unless the
+    /// receiver took it.
     pub probes: u64,
 
     /// Bytes of payload in all packets.
     pub payload_bytes: u64,
-    /// Distinct bytes of payload.
+    /// Bytes of payload, each counted once.
     pub unique_bytes: u64,
-    /// `payload_bytes` − `unique_bytes`.
+    /// Bytes sent again: `payload_bytes` − `unique_bytes`.
     pub retransmitted_bytes: u64,
     /// Packets with payload that had partly or completely been seen before.
     pub retransmitted_packets: u64,
@@ -106,9 +107,9 @@ pub struct DirectionReport {
     /// Packets that fill a hole at least a round trip late: retransmissions of data lost before the
     /// capture point.
     pub repair_packets: u64,
-    /// The payload of these.
+    /// Payload bytes of the repairs.
     pub repair_bytes: u64,
-    /// Packets that were overtaken.
+    /// Packets with payload that others overtook.
     pub reordered_packets: u64,
     /// Bytes acknowledged but missing from the capture.
     pub missed_bytes: u64,
@@ -119,9 +120,9 @@ pub struct DirectionReport {
     pub largest_payload: u64,
     /// The window scale that this side announced.
     pub window_scale: Option<u8>,
-    /// Whether this side announced SACK support.
+    /// Set if this side announced SACK support.
     pub sack_permitted: bool,
-    /// Whether this side sent time stamps.
+    /// Set if this side sent time stamps.
     pub timestamps: bool,
     /// The windows this side advertised, except in SYNs.
     pub advertised_window: Option<WindowReport>,
@@ -133,10 +134,10 @@ pub struct DirectionReport {
     pub outstanding_max_bytes: Option<u64>,
     /// Mean number of bytes outstanding, from the first payload to the last acknowledgement.
     pub outstanding_mean_bytes: Option<f64>,
-    /// How long the receiver's window had less than a full segment left.
+    /// Time during which the receiver's window had less than a full segment left.
     #[serde(rename = "window_limited_seconds", with = "crate::json::maybe_seconds")]
     pub window_limited: Option<Duration>,
-    /// How long the receiver's window was zero.
+    /// Time during which the receiver's window was zero.
     #[serde(rename = "zero_window_seconds", with = "crate::json::maybe_seconds")]
     pub zero_window: Option<Duration>,
     /// Round-trip times from payload to its acknowledgement.
@@ -177,30 +178,30 @@ impl DirectionReport {
     }
 }
 
-/// Windows in bytes.
+/// The windows that a side advertised, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowReport {
-    /// The first one.
+    /// The first window after the SYN.
     pub first: u64,
-    /// The smallest.
+    /// The smallest window.
     pub min: u64,
-    /// The largest.
+    /// The largest window.
     pub max: u64,
     /// Number of packets with a zero window.
     pub zero: u64,
 }
 
-/// The whole capture.
+/// The report on a whole capture.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceReport {
-    /// Packets of any kind.
+    /// Number of packets of any kind.
     pub packets: u64,
-    /// Packets with TCP.
+    /// Number of packets with TCP.
     pub tcp_packets: u64,
-    /// Packets of other protocols.
+    /// Number of packets of other protocols, by name.
     pub other_packets: BTreeMap<String, u64>,
     /// Problems with the input, one line each.
     pub warnings: Vec<String>,
-    /// In order of their first packets.
+    /// The connections, in order of their first packets.
     pub connections: Vec<ConnectionReport>,
 }

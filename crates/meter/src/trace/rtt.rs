@@ -12,7 +12,7 @@ const TIMED_MAX: usize = 65_536;
 /// Maximum number of time stamps waiting for their echo.
 const STAMPS_MAX: usize = 4_096;
 
-/// Times segments.
+/// Measures round-trip times by acknowledgements and by time stamps.
 #[derive(Debug, Default)]
 pub(super) struct Rtt {
     timed: VecDeque<Timed>,
@@ -21,13 +21,13 @@ pub(super) struct Rtt {
     by_stamp: Moments,
 }
 
-/// A segment in flight.
+/// A segment in flight that is timed.
 #[derive(Debug)]
 struct Timed {
     start: u64,
     end: u64,
     sent: Instant,
-    /// Whether the acknowledgement may belong to another transmission, or may have waited for a
+    /// Set if the acknowledgement may belong to another transmission, or may have waited for a
     /// repair.
     ambiguous: bool,
 }
@@ -55,6 +55,7 @@ impl Rtt {
 
     /// Records that a segment with payload carried this TSval.
     pub(super) fn stamped(&mut self, time: Instant, stamp: u32) {
+        // Time stamps are compared modulo 2^32 (RFC 7323 §5.2).
         let newer = |last: u32| stamp.wrapping_sub(last).cast_signed() > 0;
         if self.stamps.back().is_none_or(|&(last, _)| newer(last)) {
             if self.stamps.len() == STAMPS_MAX {
@@ -80,7 +81,7 @@ impl Rtt {
         }
     }
 
-    /// RFC 7323 §4.1: the echo on an acknowledgement of new data.
+    /// Times the echo on an acknowledgement of new data (RFC 7323 §4.1).
     fn echoed(&mut self, time: Instant, echo: u32) {
         let older = |stamp: u32| echo.wrapping_sub(stamp).cast_signed() >= 0;
         while let Some((stamp, sent)) = self.stamps.pop_front_if(|(stamp, _)| older(*stamp)) {
@@ -90,7 +91,8 @@ impl Rtt {
         }
     }
 
-    /// Forgets what waits for an acknowledgement: how long that will have taken is unknown.
+    /// Forgets everything that waits for an acknowledgement, because the clock was set and the time
+    /// is unknown.
     pub(super) fn forget(&mut self) {
         self.timed.clear();
         self.stamps.clear();

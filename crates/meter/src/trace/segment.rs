@@ -7,37 +7,37 @@ use units::Instant;
 
 use super::layers::Place;
 
-/// A TCP segment.
+/// A TCP segment as captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// When it was captured, since 1970.
+    /// Capture time since 1970.
     pub time: Instant,
-    /// Whether the file says when.
+    /// Set if the file has a time stamp for it.
     pub timed: bool,
-    /// The sender.
+    /// Address and port of the sender.
     pub from: SocketAddr,
-    /// The receiver.
+    /// Address and port of the receiver.
     pub to: SocketAddr,
-    /// The header's sequence number.
+    /// Sequence number in the header.
     pub sequence: u32,
     /// The acknowledgement number, if the ACK flag is set.
     pub ack: Option<u32>,
-    /// The unscaled window field.
+    /// The window field, not scaled.
     pub window: u16,
-    /// SYN, FIN and RST.
+    /// The flags SYN, FIN and RST.
     pub flags: Flags,
     /// Bytes of payload on the wire; the capture may have fewer.
     pub length: u32,
-    /// The parsed options.
+    /// The options, as far as they could be parsed.
     pub options: Options,
-    /// Where it was captured, and on which packet.
+    /// The place where it was captured, and marks of the packet.
     pub sighting: Sighting,
 }
 
-/// What tells two captures of one packet from two packets.
+/// The marks that tell two captures of one packet from two packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sighting {
-    /// Where on its way the packet was captured.
+    /// The place on the path where the packet was captured.
     pub place: Place,
     /// The IP header's TTL or hop limit.
     pub hop_limit: u8,
@@ -48,11 +48,11 @@ pub struct Sighting {
 /// The flags that open and close connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// SYN.
+    /// The SYN flag (RFC 9293 §3.1).
     pub syn: bool,
-    /// FIN.
+    /// The FIN flag (RFC 9293 §3.1).
     pub fin: bool,
-    /// RST.
+    /// The RST flag (RFC 9293 §3.1).
     pub rst: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct Options {
     pub mss: Option<u16>,
     /// Window scale (RFC 7323 §2), a shift.
     pub window_scale: Option<u8>,
-    /// Whether SACK is permitted (RFC 2018 §2).
+    /// Set if SACK is permitted (RFC 2018 §2).
     pub sack_permitted: bool,
     /// The blocks of a SACK option: left and right edge (RFC 2018 §3).
     pub sack: [Option<(u32, u32)>; 4],
@@ -72,7 +72,7 @@ pub struct Options {
 }
 
 impl Segment {
-    /// Whether it carries only an acknowledgement.
+    /// Returns true if it carries only an acknowledgement.
     pub fn is_pure_ack(&self) -> bool {
         self.length == 0 && self.ack.is_some() && self.flags == Flags::default()
     }

@@ -18,7 +18,7 @@ impl Unwrap {
         number
     }
 
-    /// The same for a number that may be wrong; it does not affect later ones.
+    /// Unwraps a number that may be wrong: it does not affect later ones.
     pub(super) fn peek(&self, wire: u32) -> u64 {
         let near = self.highest.unwrap_or(BASE + u64::from(wire));
         let away = wire.wrapping_sub(near as u32).cast_signed();

@@ -13,7 +13,8 @@ use crate::print::size;
 const HEIGHTS: [u32; 2] = [490, 240];
 
 impl Trace {
-    /// Graphs of the plotted connections: a file name and text for each direction with payload.
+    /// Returns the graphs of the plotted connections: a file name and text for each direction with
+    /// payload.
     pub fn graphs(&self) -> impl Iterator<Item = (String, String)> + '_ {
         self.plots.iter().flat_map(|(number, plots)| {
             let found = self.report.connections.iter().find(|it| it.number == *number);
@@ -43,9 +44,9 @@ struct View<'a> {
     direction: &'a DirectionReport,
     plot: &'a Plot,
     begin: Instant,
-    /// Seconds.
+    /// Length of the time axis, in seconds.
     lasted: f64,
-    /// Bytes of the stream.
+    /// Length of the stream in bytes.
     length: f64,
 }
 
@@ -98,7 +99,7 @@ impl<'a> View<'a> {
         graph
     }
 
-    /// Places of marks, as `(seconds, lowest, highest)`.
+    /// Converts marks to `(seconds, lowest, highest)`.
     fn places(&self, marks: &Marks, origin: u64) -> Vec<(f64, f64, f64)> {
         let bytes = |number: u64| number.saturating_sub(origin) as f64;
         let place = |mark: &Mark| {

@@ -19,7 +19,7 @@ impl Windows {
         fields.zero += u64::from(field == 0);
     }
 
-    /// In bytes.
+    /// Returns the windows in bytes, for this scale.
     pub(super) fn report(&self, scale: u8) -> Option<WindowReport> {
         let bytes = |field: u64| field << scale.min(14);
         self.fields.map(|it| WindowReport {

@@ -1,20 +1,20 @@
-//! One-way delays by clocks that need not agree: how far they exceed the shortest.
+//! Variation of one-way delays, measured by clocks that need not agree.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Width of a bin in nanoseconds.
 const BIN: i128 = 100_000;
-/// Delays are told apart up to this many bins from the first one, 10 s: a sender's false times
+/// Delays further than this many bins (10 s) from the first one share a bin: false sending times
 /// cannot make more bins than that.
 const REACH: i128 = 100_000;
 
-/// Numbers of datagrams by delay.
+/// A histogram of datagrams by delay.
 #[derive(Debug, Default)]
 pub(crate) struct Delays {
     /// The first delay, in bins.
     first: Option<i128>,
-    /// Datagrams by the difference to it, in bins.
+    /// Number of datagrams by the difference to the first delay, in bins.
     bins: BTreeMap<i128, u64>,
     count: u64,
 }
@@ -28,7 +28,8 @@ impl Delays {
         self.count += 1;
     }
 
-    /// By how much 99 % of the delays exceed the shortest at most; `None` with fewer than two.
+    /// Returns the most by which 99 % of the delays exceed the shortest; `None` with fewer than
+    /// two.
     pub(crate) fn variation(&self) -> Option<Duration> {
         let (shortest, _) = self.bins.first_key_value().filter(|_| self.count > 1)?;
         let wanted = (self.count * 99).div_ceil(100);

@@ -19,13 +19,13 @@ use crate::stop::Stop;
 use crate::udp::receiver::{UdpReceiver, fill};
 use crate::udp_plan::{UdpCounts, UdpPlan};
 
-/// How long to wait for more datagrams after the sender has finished, or after the last arrival
-/// since.
+/// Time to wait for more datagrams after the sender has finished, or after the last arrival since.
 const GRACE: Duration = Duration::from_secs(2);
-/// Receive buffer of the sockets. At 1 Gbit/s a busy receiver may be away for 60 ms.
+/// Receive buffer of the sockets: enough for a receiver that is busy elsewhere for 60 ms at 1
+/// Gbit/s.
 const BUFFER: ByteCount = ByteCount::new(8 << 20);
 
-/// What one end knows afterwards.
+/// The counts that one end has after the exchange.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
     /// The datagrams this end sent, and the other end's counts of them.
@@ -34,12 +34,12 @@ pub(crate) struct Exchange {
     pub(crate) received: Option<(Sent, UdpCounts)>,
 }
 
-/// The datagrams of a sender.
+/// A sender's counts of its datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// Those that its system took.
+    /// Number that the sender's system accepted.
     pub(crate) datagrams: u64,
-    /// Those that its system refused, as its own queue was full.
+    /// Number that the sender's system refused, because its queue was full.
     pub(crate) unsent: u64,
 }
 
@@ -48,8 +48,8 @@ pub(crate) fn make_room(socket: &UdpSocket) -> io::Result<()> {
     os::socket::set_buffer(socket, Buffer::Receive, BUFFER)
 }
 
-/// Sends and receives according to the plan, until stopped; `side` is this end. The peer is told
-/// what was sent until then, and reports what arrived.
+/// Sends and receives according to the plan, until stopped; `side` is this end. The peer learns how
+/// many datagrams were sent until then, and reports what arrived.
 pub(crate) async fn exchange(
     stream: &mut TcpStream,
     socket: &UdpSocket,
@@ -64,6 +64,7 @@ pub(crate) async fn exchange(
     let sends = plan.directions.each().contains(&way);
     let receives = plan.directions.each().iter().any(|it| *it != way);
     let (mut reader, writer) = stream.split();
+    // Sending and receiving both report on the connection when they end.
     let writer = Mutex::new(writer);
     let (told, peer_sent) = watch::channel(None);
 
@@ -151,8 +152,8 @@ async fn send(
     Ok(sent)
 }
 
-/// An ICMP error about an earlier datagram, or a full local queue: the datagram is not sent, but
-/// the measurement goes on.
+/// Returns true for an ICMP error about an earlier datagram, or a full local queue: this datagram
+/// is not sent, but the measurement goes on.
 fn passing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
         || error.raw_os_error() == Some(libc::ENOBUFS)

@@ -1,5 +1,4 @@
-//! What arrives of a stream of numbered datagrams. Sans-I/O: it is handed the
-//! bytes and the time.
+//! The receiver of a stream of numbered datagrams. Sans-I/O: it is handed the bytes and the time.
 //!
 //! ```text
 //!  0  4  magic "SKYU"
@@ -44,7 +43,7 @@ pub(crate) fn read(payload: Payload, bytes: &[u8]) -> Option<(u64, u64)> {
     right.then_some((number, sent))
 }
 
-/// Counts datagrams.
+/// Checks and counts the datagrams of a stream.
 pub(crate) struct UdpReceiver {
     payload: Payload,
     length: usize,
@@ -55,14 +54,14 @@ pub(crate) struct UdpReceiver {
     first: Option<Duration>,
     /// Arrival and sending time of the previous datagram.
     before: Option<(i128, i128)>,
-    /// In nanoseconds.
+    /// Interarrival jitter so far, in nanoseconds.
     jitter: f64,
     delays: Delays,
     counts: UdpCounts,
 }
 
 impl UdpReceiver {
-    /// Expects at most `planned` datagrams of `length` bytes.
+    /// Creates a receiver that expects at most `planned` datagrams of `length` bytes.
     pub(crate) fn new(payload: Payload, length: usize, planned: u64) -> Self {
         Self {
             payload,
@@ -78,7 +77,7 @@ impl UdpReceiver {
         }
     }
 
-    /// Handles a datagram.
+    /// Handles a datagram that arrived at `now`.
     pub(crate) fn handle(&mut self, now: Duration, bytes: &[u8]) {
         let found = read(self.payload, bytes).filter(|_| bytes.len() == self.length);
         let Some((number, sent)) = found else {
@@ -106,7 +105,8 @@ impl UdpReceiver {
         self.times(now, sent);
     }
 
-    /// RFC 3550 §6.4.1: J += (|D| − J) / 16, in order of arrival.
+    /// Updates the jitter, J += (|D| − J) / 16 in order of arrival (RFC 3550 §6.4.1), and the
+    /// delays.
     fn times(&mut self, now: Duration, sent: u64) {
         let (arrival, sent) = (now.as_nanos() as i128, i128::from(sent));
         if let Some((arrival_before, sent_before)) = self.before {
@@ -125,12 +125,12 @@ impl UdpReceiver {
         self.counts.overflowed = datagrams;
     }
 
-    /// The datagrams that the peer has certainly sent, by their numbers.
+    /// Returns the number of datagrams that the peer has certainly sent, by their numbers.
     pub(crate) fn seen_sent(&self) -> Sent {
         Sent { datagrams: self.highest.map_or(0, |highest| highest + 1), unsent: 0 }
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub(crate) fn counts(&self) -> UdpCounts {
         UdpCounts { delay_variation: self.delays.variation(), ..self.counts }
     }

@@ -1,4 +1,4 @@
-//! Where cells run.
+//! The back ends that run cells: the simulator and the lab.
 
 use core::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::Cell;
 use crate::lab_run;
 
-/// The name of a back end.
+/// The name of a back end, as on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
@@ -22,7 +22,7 @@ pub enum On {
 }
 
 impl On {
-    /// Whether a scenario for `back_ends` is for this one.
+    /// Returns true if a scenario for `back_ends` may run on this one.
     pub(super) fn is_of(self, back_ends: &[scenario::BackEnd]) -> bool {
         back_ends.contains(match self {
             Self::Sim => &scenario::BackEnd::Sim,
@@ -40,10 +40,10 @@ impl fmt::Display for On {
     }
 }
 
-/// Runs cells.
+/// A back end that runs cells.
 pub trait BackEnd: Sync {
-    /// How many cells may run at a time, whatever number of threads there is; `None`: any. Cells in
-    /// real time disturb each other.
+    /// Returns the maximum number of cells that may run at a time, whatever the number of threads;
+    /// `None` for no limit. Cells in real time disturb each other.
     fn most_at_once(&self) -> Option<usize> {
         None
     }
@@ -52,17 +52,17 @@ pub trait BackEnd: Sync {
     /// most [`STEPS`]; a back end that cannot tell need not call it.
     ///
     /// # Errors
-    /// If it cannot be run. The campaign goes on with the other cells.
+    /// If the cell cannot be run. The campaign goes on with the other cells.
     fn run(&self, cell: &Cell, case: &Case, step: &dyn Fn(u64)) -> Result<Vec<Metric>, Failure>;
 }
 
-/// Why a cell could not be run, in one line.
+/// The reason why a cell could not be run, in one line.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct Failure(pub String);
 
-/// The back end of that name. The lab needs `program`, skyhop's own, for the gateways, and a process that has entered
-/// its own namespaces ([`lab::enter`]).
+/// Returns the back end of that name. The lab needs `program`, skyhop's own, for the gateways, and
+/// a process that has entered its own namespaces ([`lab::enter`]).
 pub fn back_end(on: On, program: PathBuf) -> Box<dyn BackEnd> {
     match on {
         On::Sim => Box::new(Simulator),
@@ -86,7 +86,7 @@ impl BackEnd for InLab {
     }
 }
 
-/// The simulator.
+/// The simulator, which runs cells in virtual time.
 #[derive(Debug, Clone, Copy)]
 pub struct Simulator;
 
@@ -101,7 +101,8 @@ impl BackEnd for Simulator {
 /// Steps in which a run's progress is reported.
 pub const STEPS: u64 = 100;
 
-/// Runs to the end; `step` is called with the number of steps just done, [`STEPS`] in all.
+/// Runs a simulation to its end; `step` is called with the number of steps just done, [`STEPS`] in
+/// all.
 pub(crate) fn finish(run: &mut sim::Run, step: &dyn Fn(u64)) {
     let mut shown = 0;
     loop {

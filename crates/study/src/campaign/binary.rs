@@ -1,4 +1,4 @@
-//! Which program computes a cell.
+//! The identity of the program that computes a cell.
 
 use core::fmt;
 use std::fs::File;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::hexadecimal;
 
-/// The identity of a program: another program has another one.
+/// The identity of a program. Two different programs have different ones.
 ///
 /// It is the build ID that linkers write into executables, a hash of their content. Reading it
 /// takes microseconds; a hash of the file, tens of milliseconds, serves where there is none.
@@ -18,13 +18,13 @@ use super::cell::hexadecimal;
 #[serde(transparent)]
 pub struct Binary(String);
 
-/// Where notes are searched for; linkers put them into the first page.
+/// Part of a file, in bytes, that is searched for notes; linkers put them into the first page.
 const HEAD: usize = 64 << 10;
-/// Longest build ID that is believed, in bytes.
+/// Maximum length of a build ID, in bytes.
 const LONGEST_ID: usize = 64;
 
 impl Binary {
-    /// This process's program.
+    /// Returns the identity of this process's program.
     ///
     /// # Errors
     /// If its file cannot be read.
@@ -33,10 +33,10 @@ impl Binary {
         Self::of(Path::new("/proc/self/exe"))
     }
 
-    /// The program in the file at `path`.
+    /// Returns the identity of the program in the file at `path`.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub fn of(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let mut head = Vec::with_capacity(HEAD);
@@ -66,14 +66,15 @@ fn hash(mut file: File) -> io::Result<String> {
     }
 }
 
-/// The build ID in the beginning of a 64-bit ELF file of this machine's byte order: the first note
-/// of type `NT_GNU_BUILD_ID` (3) by `GNU` in a segment `PT_NOTE` (4); elf(5).
+/// Finds the build ID in the beginning of a 64-bit ELF file of this machine's byte order: the first
+/// note of type `NT_GNU_BUILD_ID` (3) by `GNU` in a segment `PT_NOTE` (4); elf(5).
 fn build_id(head: &[u8]) -> Option<&[u8]> {
     const CLASS_64: u8 = 2;
     let order = if cfg!(target_endian = "little") { 1 } else { 2 };
     head.starts_with(&[0x7f, b'E', b'L', b'F', CLASS_64, order]).then_some(())?;
     let (table, size, count) = (long(head, 32)?, short(head, 54)?, short(head, 56)?);
     (0..usize::from(count)).find_map(|number| {
+        // The file may hold anything, so sums are checked.
         let entry = head.get(table.checked_add(number * usize::from(size))?..)?;
         let is_note = word(entry, 0)? == 4;
         let (start, length) = (long(entry, 8)?, long(entry, 32)?);
@@ -82,7 +83,8 @@ fn build_id(head: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// Each note has the lengths of its name and of its content, a type, and both, padded to 4 bytes.
+/// Finds the build ID among notes. Each has the lengths of its name and of its content, a type, and
+/// both, padded to 4 bytes.
 fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
     loop {
         let (name, length, kind) = (word(notes, 0)?, word(notes, 4)?, word(notes, 8)?);

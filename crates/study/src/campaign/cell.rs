@@ -13,17 +13,17 @@ use super::{Binary, On};
 /// One run: a case of a scenario, with a seed, on a back end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cell {
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: String,
     /// The case's name; empty if the scenario has a single case without one.
     pub case: String,
-    /// Seed of the run.
+    /// Seed of the simulation, or of the lab's links.
     pub seed: u64,
-    /// Where it runs.
+    /// The back end that it runs on.
     pub on: On,
 }
 
-/// A hash in hexadecimal.
+/// A SHA-256 hash as hexadecimal digits, or its beginning.
 type Hex = String;
 
 /// Length of a name: 96 bits, so that a million cells share one with a probability below 1e-16.
@@ -39,8 +39,8 @@ impl Content {
     /// Hashes the case as parsed. Layout, comments, the order of keys, and how a value is written
     /// do not matter.
     pub fn of(case: &Case) -> Self {
-        // The derived text holds every value; no type of a case has another one that leaves any
-        // out (the tests change each value of the shipped scenarios).
+        // The `Debug` text of a case holds every value, also where it is written by hand (the tests
+        // change each value of the shipped scenarios).
         let mut hash = Hash::new();
         write!(hash, "{case:?}").expect("hashing does not fail");
         Self(hash.finish())
@@ -52,13 +52,13 @@ impl Content {
 #[serde(try_from = "String", into = "String")]
 pub struct Name(Hex);
 
-/// A text is not the name of a cell.
+/// The error for a text that is not the name of a cell.
 #[derive(Debug, Error)]
 #[error("{0:?} is not a cell: expected {NAME_LENGTH} digits 0-9, a-f")]
 pub struct ParseNameError(String);
 
 impl Cell {
-    /// The name: a hash of the cell, its case's content and the program that computes it.
+    /// Computes the name: a hash of the cell, its case's content and the program that computes it.
     pub fn name(&self, content: &Content, binary: &Binary) -> Name {
         let Self { scenario, case, seed, on } = self;
         let mut hash = Hash::new();
@@ -72,7 +72,7 @@ impl Cell {
 }
 
 impl Name {
-    /// The digits.
+    /// Returns the 24 hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -128,7 +128,7 @@ impl Write for Hash {
     }
 }
 
-/// Two digits for each byte.
+/// Encodes bytes as two hexadecimal digits each.
 pub(super) fn hexadecimal(bytes: &[u8]) -> Hex {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

@@ -7,7 +7,7 @@ use scenario::{Amount, Case, Sizes, Traffic};
 
 use super::{Cell, On, Timing};
 
-/// Mean times that cells of a case took.
+/// Mean times that earlier cells took, by case.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
     /// Sum of seconds and number of runs, by scenario, case and back end.
@@ -25,8 +25,8 @@ impl Costs {
         Self { known }
     }
 
-    /// Seconds that a cell is expected to take: as earlier ones of its case, or else what follows
-    /// from the case.
+    /// Returns the number of seconds that a cell is expected to take: the mean of earlier ones of
+    /// its case, or an estimate from the case.
     pub(super) fn of(&self, cell: &Cell, case: &Case) -> f64 {
         let key = (cell.scenario.clone(), cell.case.clone(), cell.on);
         match (self.known.get(&key), cell.on) {
@@ -40,7 +40,7 @@ impl Costs {
 /// Time to simulate a packet end to end, with its acknowledgement.
 const SECONDS_PER_PACKET: f64 = 1e-6;
 
-/// Packets that cross the hop: what the flows send, at most what the links carry.
+/// Estimates the packets that cross the hop: what the flows send, at most what the links carry.
 fn packets(case: &Case) -> f64 {
     let time = case.time.as_secs_f64();
     let bits = |link: &scenario::LinkSpec| link.rate.greatest().bits_per_second() as f64;
@@ -52,7 +52,8 @@ fn packets(case: &Case) -> f64 {
     sent.min(most) / f64::from(case.hop.mtu)
 }
 
-/// Bytes that an application sends and receives within `time` seconds over links of `rate` bit/s.
+/// Estimates the bytes that an application sends and receives within `time` seconds over links of
+/// `rate` bit/s.
 fn sent(traffic: &Traffic, time: f64, rate: f64) -> f64 {
     let within = |given: &Option<Duration>| given.map_or(time, |given| given.as_secs_f64());
     match traffic {

@@ -1,4 +1,4 @@
-//! What a campaign runs.
+//! The plan of a campaign: its cells, and those that are done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,22 +18,22 @@ use crate::stop_rule::{Need, need};
 /// The cells of a campaign, in the order of scenarios, cases and seeds.
 #[derive(Debug)]
 pub struct Plan {
-    /// The scenarios.
+    /// The scenarios whose cases the cells run.
     pub sources: Vec<Source>,
     /// The program that computes the cells.
     pub binary: Binary,
-    /// The cells.
+    /// The cells, done or not.
     pub cells: Vec<Planned>,
 }
 
 /// A cell of a plan.
 #[derive(Debug, Clone)]
 pub struct Planned {
-    /// The cell.
+    /// The case, the seed and the back end.
     pub cell: Cell,
-    /// Its name.
+    /// Name of the cell, under which its result is stored.
     pub name: Name,
-    /// Its case's content.
+    /// Hash of the case's content.
     pub content: Content,
     /// Index of the scenario among [`Plan::sources`].
     pub source: usize,
@@ -41,21 +41,21 @@ pub struct Planned {
     pub index: usize,
     /// Estimated time to run it, in seconds.
     pub cost: f64,
-    /// Whether the store has its result.
+    /// Set if the store has its result.
     pub done: bool,
 }
 
-/// Which cells a plan has: every case of its scenarios with each of these seeds.
+/// The cells that a plan is to have: every case of its scenarios with each of these seeds.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    /// Number of seeds: 1, 2, …. Absent: those that each scenario's file asks for; of a stop rule, those of the rounds
-    /// that are done and of the next one.
+    /// Number of seeds: 1, 2, … `None` for those that each scenario's file asks for; of a stop
+    /// rule, those of the rounds that are done and of the next one.
     pub seeds: Option<u32>,
-    /// Where they run.
+    /// The back end for all of them.
     pub on: On,
 }
 
-/// Why there is no plan.
+/// The reason why a plan cannot be made or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -64,9 +64,9 @@ pub enum PlanError {
         "scenario {scenario}, case {case:?}: its stop rule is about {metric}, which no run has"
     )]
     NoMetric {
-        /// The scenario's name.
+        /// Name of the scenario.
         scenario: String,
-        /// The case's name.
+        /// Name of the case.
         case: String,
         /// The metric, with its subject.
         metric: String,
@@ -74,51 +74,51 @@ pub enum PlanError {
     /// Two scenarios have the same name.
     #[error("two scenarios are called {0:?}: run them as two campaigns, or rename one")]
     SameName(String),
-    /// A scenario is not for where it is to run.
+    /// A scenario is not meant for the back end on which it is to run.
     #[error("scenario {scenario} does not run on {on}: its `back-ends` leave it out")]
     NotFor {
-        /// The scenario's name.
+        /// Name of the scenario.
         scenario: String,
-        /// Where it was to run.
+        /// The back end on which it was to run.
         on: On,
     },
     /// The plan's file cannot be read.
     #[error("{file}: {cause}")]
     Read {
-        /// Its path.
+        /// Path of the plan's file.
         file: String,
-        /// The system's error.
+        /// The error of reading the file.
         cause: io::Error,
     },
     /// The file is not a plan.
     #[error("{file}: not a plan of `skyhop study plan --json`: {cause}")]
     Parse {
-        /// Its path.
+        /// Path of the plan's file.
         file: String,
-        /// What is wrong.
+        /// The error of parsing the file, with its position.
         cause: serde_json::Error,
     },
     /// The plan does not have this cell.
     #[error("{file} has no cell {cell}")]
     NoCell {
-        /// Its path.
+        /// Path of the plan's file.
         file: String,
-        /// The cell's name.
+        /// Name of the missing cell.
         cell: Name,
     },
-    /// The cell's name does not follow from what this program and machine have.
+    /// The name that follows from this program and machine is another one.
     #[error(
         "cell {cell} ({scenario}, case {case:?}) is another one here: expected the program that \
          made the plan ({binary}), and the same presets and traces"
     )]
     Different {
-        /// The cell's name.
+        /// Name of the cell in the plan.
         cell: Name,
-        /// The scenario's name.
+        /// Name of the scenario.
         scenario: String,
-        /// The case's name.
+        /// Name of the case.
         case: String,
-        /// The plan's program.
+        /// The program that made the plan.
         binary: Binary,
     },
     /// A scenario of the plan is not valid.
@@ -127,8 +127,8 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Plans the wanted cells. What the store has of them is done; its damaged files are returned,
-    /// and count as not run.
+    /// Plans the wanted cells. Those with a result in the store are done. Damaged files of the
+    /// store are returned, and their cells count as not run.
     ///
     /// With a stop rule, a plan has a round: once its cells are done, another plan has more, or the rule is satisfied.
     ///
@@ -173,21 +173,23 @@ impl Plan {
         Ok((Self { sources, binary, cells }, damaged))
     }
 
-    /// The case of a cell.
+    /// Returns the case of a cell.
     pub fn case(&self, planned: &Planned) -> &Case {
         &self.sources[planned.source].cases[planned.index]
     }
 
-    /// The cells that are not done, the longest first; of equally long ones in the plan's order.
+    /// Returns the cells that are not done, the longest first; of equally long ones in the plan's
+    /// order.
     pub fn todo(&self) -> impl Iterator<Item = &Planned> {
         let mut todo: Vec<_> = self.cells.iter().filter(|planned| !planned.done).collect();
+        // A stable sort: equally long cells keep the plan's order.
         todo.sort_by(|a, b| b.cost.total_cmp(&a.cost));
         todo.into_iter()
     }
 
-    /// The plan as JSON, for processes that run some of its cells ([`Self::load`]). It holds the
-    /// texts of scenarios that are not part of the program, but not the presets and traces that
-    /// they name.
+    /// Returns the plan as JSON, for processes that run some of its cells ([`Self::load`]). It
+    /// holds the texts of scenarios that are not part of the program, but not the presets and
+    /// traces that they name.
     pub fn json(&self) -> String {
         let scenario = |source: &Source| (source.name.clone(), source.origin.clone());
         let cell = |planned: &Planned| PlannedText {
@@ -208,7 +210,7 @@ impl Plan {
         serde_json::to_string_pretty(&text).expect("plans are plain data") + "\n"
     }
 
-    /// Those of the given cells that are in the plan in the file at `path`, in the order given.
+    /// Reads the wanted cells from the plan in the file at `path`, in the order given.
     ///
     /// # Errors
     /// If the file is not a plan or lacks a cell, or if `binary` is not the program that made it,
@@ -236,7 +238,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A cell of a plan's file as one of this plan, to which its scenario is added.
+    /// Converts a cell of a plan's file to one of this plan, to which its scenario is added.
     fn find(&mut self, planned: &PlannedText, text: &PlanText) -> Result<Planned, PlanError> {
         let different = || PlanError::Different {
             cell: planned.cell.clone(),
@@ -263,6 +265,7 @@ impl Plan {
         let cell = Cell { scenario, case: name, seed: planned.seed, on: planned.on };
         let content = Content::of(case);
         let name = cell.name(&content, &self.binary);
+        // The presets or traces of this machine may differ from those that the plan was made with.
         if name != planned.cell {
             return Err(different());
         }
@@ -271,8 +274,9 @@ impl Plan {
     }
 }
 
-/// The cells of a case that a stop rule asks for: those that are done, from the first seed without a gap, and those of the
-/// next round; if they satisfy the rule, as many as do. `get` plans a seed and gives its result, if there is one.
+/// Plans the cells of a case that a stop rule asks for: those that are done, from the first seed
+/// without a gap, and those of the next round; if they satisfy the rule, as many as do. `get` plans
+/// a seed and returns its result, if there is one.
 fn round(
     rule: &StopRule,
     mut get: impl FnMut(u64) -> (Planned, Option<CellResult>),
@@ -282,6 +286,7 @@ fn round(
     for seed in seeds.by_ref() {
         let (planned, result) = get(seed);
         cells.push(planned);
+        // A stop rule is applied to the seeds in order, so results behind a gap do not count.
         let Some(result) = result else { break };
         let value = sim::figure(&[&result.metrics], &rule.name.of, &rule.name.metric);
         values.push(value.unwrap_or(f64::NAN));
@@ -298,11 +303,12 @@ fn round(
     };
     let more = count.saturating_sub(cells.len());
     cells.extend(seeds.take(more).map(|seed| get(seed).0));
+    // An earlier round may have run more seeds than the rule needs.
     cells.truncate(count);
     Ok(cells)
 }
 
-/// A plan as written.
+/// A plan as written to a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlanText {
@@ -312,7 +318,7 @@ struct PlanText {
     cells: Vec<PlannedText>,
 }
 
-/// A cell as written.
+/// A cell as written to a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct PlannedText {

@@ -1,11 +1,11 @@
-//! Works through jobs on several threads.
+//! A pool of threads that works through jobs in a given order.
 
 use std::sync::{Mutex, PoisonError};
 
 use rayon::{ThreadPoolBuildError, ThreadPoolBuilder};
 
-/// Does `work` for each index in `order`, which holds each once: a thread that is free takes the
-/// next one. The results are in the order of the indices, whichever thread made them.
+/// Calls `work` for each index in `order`, which holds each once: a thread that is free takes the
+/// next one. The results are in the order of the indices, whichever thread computed them.
 ///
 /// # Errors
 /// If the threads cannot be started.
@@ -17,6 +17,7 @@ pub(crate) fn each<T: Send>(
     let threads = threads.clamp(1, order.len().max(1));
     let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
     let (done, work) = (Mutex::new(Vec::new()), &work);
+    // First in, first out, so that a caller can have the longest jobs begin first.
     pool.scope_fifo(|scope| {
         for index in order {
             let done = &done;

@@ -1,18 +1,18 @@
-//! What is kept of a cell that was run.
+//! The result and the timing that are kept of a cell.
 
 use serde::{Deserialize, Serialize};
 use sim::Metric;
 
 use super::{Binary, Cell, Content, Name, On};
 
-/// A result and the times it took, as one line of JSON: what a process hands over that does not
-/// write to the store itself.
+/// A result and the times it took, as one line of JSON: the output of a process that does not write
+/// to the store itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The same wherever and whenever the cell runs.
+    /// The result, which is the same wherever and whenever the cell runs.
     pub result: Result,
-    /// What differs.
+    /// The times, which differ from run to run.
     pub timing: Timing,
 }
 
@@ -20,21 +20,21 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Result {
-    /// The cell's name.
+    /// Name of the cell.
     pub cell: Name,
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: String,
-    /// The case's name.
+    /// Name of the case.
     pub case: String,
-    /// Seed of the run.
+    /// Seed of the cell.
     pub seed: u64,
-    /// Where it ran.
+    /// The back end that it ran on.
     pub on: On,
-    /// Version of skyhop.
+    /// Version of skyhop that ran it.
     pub skyhop: String,
-    /// The program.
+    /// The program that ran it.
     pub binary: Binary,
-    /// The case's content.
+    /// Hash of the case's content.
     pub content: Content,
     /// The figures, in the back end's order.
     #[serde(with = "figures")]
@@ -45,11 +45,11 @@ pub struct Result {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Timing {
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: String,
-    /// The case's name.
+    /// Name of the case.
     pub case: String,
-    /// Where it ran.
+    /// The back end that it ran on.
     pub on: On,
     /// Seconds from start to end.
     pub wall_s: f64,
@@ -59,20 +59,20 @@ pub struct Timing {
 }
 
 impl Record {
-    /// The record as a line of JSON.
+    /// Returns the record as a line of JSON.
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("records are plain data") + "\n"
     }
 }
 
 impl Result {
-    /// The cell.
+    /// Returns the cell that this is the result of.
     pub fn cell(&self) -> Cell {
         let Self { scenario, case, seed, on, .. } = self;
         Cell { scenario: scenario.clone(), case: case.clone(), seed: *seed, on: *on }
     }
 
-    /// Whether the name is the one that follows from the other fields.
+    /// Returns true if the name is the one that follows from the other fields.
     pub fn is_named_right(&self) -> bool {
         self.cell().name(&self.content, &self.binary) == self.cell
     }

@@ -10,27 +10,27 @@ use rayon::ThreadPoolBuildError;
 use super::{BackEnd, Plan, Planned, Record, Result as CellResult, STEPS, Store, Timing, pool};
 use crate::VERSION;
 
-/// How a campaign went.
+/// The outcome of a campaign.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Number of cells that were run.
     pub run: usize,
     /// Number of cells whose results the store had.
     pub kept: usize,
-    /// Those that could not be run, the longest first.
+    /// The cells that could not be run, the longest first.
     pub failed: Vec<Failed>,
 }
 
 /// A cell that could not be run or kept.
 #[derive(Debug)]
 pub struct Failed {
-    /// The cell.
+    /// The cell as planned.
     pub planned: Planned,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub why: String,
 }
 
-/// What became of a cell.
+/// The outcome of a cell.
 enum Fate {
     Run,
     Kept,
@@ -58,6 +58,7 @@ pub fn run(
     let threads = back_end.most_at_once().map_or(threads, |most| most.min(threads));
     let fate = |index: usize| {
         let planned: &Planned = todo[index];
+        // A damaged result does not count; running the cell again replaces it.
         if store.is_some_and(|store| matches!(store.get(&planned.name), Ok(Some(_)))) {
             step(planned, STEPS);
             return Fate::Kept;
@@ -80,7 +81,7 @@ pub fn run(
     Ok(report)
 }
 
-/// Runs one cell.
+/// Runs one cell and measures its times.
 fn one(
     plan: &Plan,
     planned: &Planned,
@@ -113,7 +114,7 @@ fn one(
     Ok(Record { result, timing })
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn told(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,10 +1,10 @@
-//! Which results of a store a report is about.
+//! The results of a store that a report is about.
 
 use std::collections::BTreeSet;
 
 use super::{Binary, Content, On, Result as CellResult, Source, Store, StoreError};
 
-/// Results for some scenarios.
+/// Results of a store for some scenarios.
 #[derive(Debug)]
 pub struct Selection {
     /// The result of a run with the indices of its scenario and case, in the order of scenarios,
@@ -12,14 +12,15 @@ pub struct Selection {
     pub runs: Vec<(usize, usize, CellResult)>,
     /// The program that computed them: this one, or, if the store has none by it, another.
     pub binary: Binary,
-    /// Names of the scenario and the case of those that have no result.
+    /// Names of the scenario and of the case for each case without a result.
     pub missing: Vec<(String, String)>,
     /// Damaged files of the store.
     pub damaged: Vec<StoreError>,
 }
 
-/// The results of all cases of the scenarios, for all seeds that there are. Those of different
-/// programs are never mixed: without any by `binary`, those of the program that has the most.
+/// Selects the results of all cases of the scenarios, for all seeds that there are. Those of
+/// different programs are never mixed: without any by `binary`, those of the program that has the
+/// most.
 ///
 /// # Errors
 /// If the store cannot be read.
@@ -38,6 +39,7 @@ pub fn select(
                 result.on == on && result.scenario == source.name && result.content == content
             });
             let mut own: Vec<_> = own.map(|result| (number, index, result.clone())).collect();
+            // The store's order is that of the names, which are hashes.
             own.sort_by_key(|(_, _, result)| result.seed);
             runs.extend(own);
         }
@@ -54,7 +56,7 @@ pub fn select(
     Ok(Selection { runs, binary, missing, damaged })
 }
 
-/// The program whose results are shown.
+/// Chooses the program whose results are shown.
 fn chosen(runs: &[(usize, usize, CellResult)], this: Binary) -> Binary {
     let count = |binary: &Binary| runs.iter().filter(|run| run.2.binary == *binary).count();
     if count(&this) > 0 {

@@ -6,51 +6,51 @@ use scenario::{BackEnd, Case, FileError, MetricName, Published, Replications, Sc
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A scenario and where it comes from.
+/// A scenario, and the file or the program that it is from.
 #[derive(Debug)]
 pub struct Source {
-    /// Its name: that of its file without `.toml`.
+    /// Name of the scenario: that of its file without `.toml`.
     pub name: String,
-    /// Where it comes from.
+    /// The origin, from which it can be read again.
     pub origin: Origin,
-    /// Its cases.
+    /// The cases of the scenario.
     pub cases: Vec<Case>,
-    /// How often it asks for them to be run.
+    /// The number of runs that it asks for, or its stop rule.
     pub replications: Replications,
-    /// What it is for.
+    /// The back ends that it is meant for.
     pub back_ends: Vec<BackEnd>,
-    /// The metrics that its tables have; none: all.
+    /// The metrics that its tables have; all if empty.
     pub results: Vec<MetricName>,
 }
 
-/// Where a scenario comes from.
+/// The origin of a scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Origin {
-    /// It is part of the program.
+    /// The scenario is part of the program.
     Shipped,
     /// A file: its path, and its text when it was read.
     File {
-        /// To which paths in the text are relative.
+        /// The path as given; paths in the text are relative to it.
         path: PathBuf,
-        /// Its contents.
+        /// The contents of the file.
         text: String,
     },
 }
 
-/// Why there is no such scenario.
+/// The reason why a scenario cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// None of this name is part of the program.
+    /// The program has no scenario of this name.
     #[error(
         "no scenario {name:?}: expected {known}, or the path of a file, which contains / or ends \
          in .toml"
     )]
     Unknown {
-        /// The given name.
+        /// The name, as given.
         name: String,
-        /// The names of those that are.
+        /// The names of the scenarios that it has.
         known: String,
     },
     /// The file is not a valid scenario.
@@ -59,7 +59,7 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// The scenario of that name, or in the file at that path.
+    /// Reads the scenario of that name, or in the file at that path.
     ///
     /// # Errors
     /// If there is none, or it is not valid.
@@ -73,7 +73,7 @@ impl Source {
         Self::from_origin(&name, origin)
     }
 
-    /// The scenario called `name`, read again.
+    /// Reads the scenario called `name` again.
     ///
     /// # Errors
     /// If there is none, or it is not valid.
@@ -86,7 +86,7 @@ impl Source {
         Ok(Self { name, origin, cases, replications, back_ends, results })
     }
 
-    /// All scenarios that are part of the program.
+    /// Reads all scenarios that are part of the program.
     ///
     /// # Errors
     /// If one is not valid, which tests exclude.
@@ -95,8 +95,8 @@ impl Source {
         Shipped::all().iter().map(read).collect()
     }
 
-    /// The seeds with which each case is run: 1 to `count` if given, else those of the file; of a stop rule, those of
-    /// its first round.
+    /// Returns the seeds with which each case is run: 1 to `count` if given, else those of the
+    /// file; of a stop rule, those of its first round.
     pub fn seeds(&self, count: Option<u32>) -> Vec<u64> {
         let replications = match (&self.replications, count) {
             (_, Some(count)) => &Replications::from_first(1, count),
@@ -106,10 +106,10 @@ impl Source {
         replications.seeds()
     }
 
-    /// The published values to compare with: those beside it, if there are any.
+    /// Reads the published values to compare with: those beside the scenario, if there are any.
     ///
     /// # Errors
-    /// If they are not valid.
+    /// If the published values are not valid.
     pub fn published(&self) -> Result<Option<Published>, SourceError> {
         match &self.origin {
             Origin::Shipped => Ok(shipped(&self.name)?.published()?),
@@ -120,7 +120,7 @@ impl Source {
         }
     }
 
-    /// What its files are called in tables: the path as given, or the name.
+    /// Returns the name of its files in tables: the path as given, or the name.
     pub fn path(&self) -> PathBuf {
         match &self.origin {
             Origin::Shipped => PathBuf::from(&self.name),

@@ -29,54 +29,54 @@ pub struct Store {
     root: PathBuf,
 }
 
-/// A store that cannot be used, or a file in it.
+/// The error of a store that cannot be used, or of a file in it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// A file or directory cannot be read or written.
     #[error("{}: {cause}", path.display())]
     Io {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the system call.
         cause: io::Error,
     },
     /// A file is not what its name says.
     #[error("{}: not the result of a cell: {why}", path.display())]
     Damaged {
-        /// Which.
+        /// The damaged file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect, in one line.
         why: String,
     },
     /// A record that was handed over is not the result of the cell it names.
     #[error("cell {cell}: its name does not follow from its contents")]
     Foreign {
-        /// Its alleged name.
+        /// The name that the record claims.
         cell: Name,
     },
 }
 
-/// Longer files are not results.
+/// Maximum size of a result in bytes; longer files are damaged.
 const LONGEST: u64 = 16 << 20;
 /// Age after which an unfinished file was left by a process that ended: writing takes milliseconds.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 impl Store {
-    /// The store at `root`, which is created by the first result.
+    /// Returns the store at `root`, which is created by the first result.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Its directory.
+    /// Returns the directory of the store.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The result of a cell; `None` if it was not run.
+    /// Reads the result of a cell; `None` if it was not run.
     ///
     /// # Errors
-    /// If there is a file that cannot be read, or is not this cell's result.
+    /// If there is a file, but it cannot be read or is not this cell's result.
     pub fn get(&self, cell: &Name) -> Result<Option<CellResult>, StoreError> {
         let path = self.path("cells", cell);
         let Some(result) = read::<CellResult>(&path)? else { return Ok(None) };
@@ -90,20 +90,20 @@ impl Store {
         Err(StoreError::Damaged { path, why })
     }
 
-    /// Keeps a result, and the time it took. What was kept under its name is replaced.
+    /// Stores a result, and the time it took. An earlier result of the same name is replaced.
     ///
     /// # Errors
-    /// If it is not the result of the cell it names, or cannot be written.
+    /// If the record is not the result of the cell it names, or cannot be written.
     pub fn put(&self, Record { result, timing }: &Record) -> Result<(), StoreError> {
         if !result.is_named_right() {
             return Err(StoreError::Foreign { cell: result.cell.clone() });
         }
-        // Last, so that a result has its time.
+        // The result comes last, so that every result has its timing.
         self.write("timings", &result.cell, timing)?;
         self.write("cells", &result.cell, result)
     }
 
-    /// All results, in the order of their names, and what is damaged.
+    /// Reads all results, in the order of their names, and returns the errors of damaged files.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -118,14 +118,14 @@ impl Store {
         Ok((results, damaged))
     }
 
-    /// The times that cells took; files that cannot be read are left out.
+    /// Reads the times that cells took; files that cannot be read are left out.
     pub fn timings(&self) -> Vec<Timing> {
         let names = self.names("timings").unwrap_or_default();
         let read = |name: &Name| read(&self.path("timings", name)).ok().flatten();
         names.iter().filter_map(read).collect()
     }
 
-    /// Removes what processes left unfinished more than an hour ago.
+    /// Removes files that processes left unfinished more than an hour ago.
     pub fn tidy(&self) {
         let now = SystemTime::now();
         for entry in fs::read_dir(self.root.join("unfinished")).into_iter().flatten().flatten() {
@@ -137,7 +137,7 @@ impl Store {
         }
     }
 
-    /// The cells that have a file in a directory of the store.
+    /// Returns the cells that have a file in a directory of the store.
     fn names(&self, kind: &str) -> Result<Vec<Name>, StoreError> {
         let path = self.root.join(kind);
         let entries = match fs::read_dir(&path) {
@@ -150,6 +150,7 @@ impl Store {
             let stem = name.to_str().and_then(|name| name.strip_suffix(".json"));
             names.extend(stem.and_then(|stem| stem.parse::<Name>().ok()));
         }
+        // `read_dir` gives no particular order.
         names.sort();
         Ok(names)
     }
@@ -172,7 +173,7 @@ impl Store {
             file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&temporary, &path)?;
-            // The new name is in the directory.
+            // A rename is durable only once its directory is flushed.
             File::open(self.root.join(kind))?.sync_all()
         };
         write().map_err(|cause| {
@@ -182,18 +183,19 @@ impl Store {
     }
 }
 
-/// A text that no other process uses, on this machine or on others that share the store.
+/// Returns a text that no other process uses, on this machine or on others that share the store.
 fn unique() -> io::Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
     Ok(hexadecimal(&random))
 }
 
-/// The value in a file; `None` if there is none.
+/// Reads the value in a file; `None` if there is no file.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreError> {
     let mut text = Vec::new();
     match File::open(path) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // One byte more shows a file that is too long.
         file => file.and_then(|file| file.take(LONGEST + 1).read_to_end(&mut text)),
     }
     .map_err(at(path))?;

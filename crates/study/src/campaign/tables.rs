@@ -5,14 +5,14 @@ use serde::Serialize;
 
 use super::{Plan, Planned, Source, SourceError};
 
-/// A scenario as listed.
+/// A scenario as `skyhop study list` shows it.
 #[derive(Serialize)]
 struct Listed<'a> {
     name: &'a str,
     description: &'a str,
-    /// Names of the cases.
+    /// Names of the scenario's cases.
     cases: Vec<&'a str>,
-    /// Whether there are published values to compare with.
+    /// Set if there are published values to compare with.
     published: bool,
 }
 
@@ -27,11 +27,11 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// A line for each scenario: its name, the number of its cases, whether there are published
+/// Returns a line for each scenario: its name, the number of its cases, whether there are published
 /// values, and the description of its first case.
 ///
 /// # Errors
-/// If its published values are not valid.
+/// If the published values of a scenario are not valid.
 pub fn list(sources: &[Source]) -> Result<String, SourceError> {
     let mut table = Table::new([
         Column::left("scenario"),
@@ -47,19 +47,19 @@ pub fn list(sources: &[Source]) -> Result<String, SourceError> {
     Ok(table.to_string())
 }
 
-/// The same as a JSON list of objects with `name`, `description`, `cases` (their names) and
+/// Returns the list as JSON objects with `name`, `description`, `cases` (their names) and
 /// `published`.
 ///
 /// # Errors
-/// If its published values are not valid.
+/// If the published values of a scenario are not valid.
 pub fn list_json(sources: &[Source]) -> Result<String, SourceError> {
     let listed = sources.iter().map(Listed::new).collect::<Result<Vec<_>, _>>()?;
     Ok(serde_json::to_string_pretty(&listed).expect("names are plain data") + "\n")
 }
 
 impl Plan {
-    /// A line for each cell: its name, scenario, seed, back end, estimated seconds, whether it is
-    /// done, and the case.
+    /// Returns a line for each cell: its name, scenario, seed, back end, estimated seconds, whether
+    /// it is done, and the case.
     pub fn text(&self) -> String {
         let mut table = Table::new([
             Column::left(""),

@@ -1,4 +1,4 @@
-//! What the runs say.
+//! The ranking of enhancements by their runs.
 
 use report::{Column, Page, Table, dash, four_digits};
 use serde_json::json;
@@ -14,15 +14,16 @@ const GREATEST_BER: f64 = 1e-7;
 /// Greatest window without the window scale option, in bytes (RFC 7323 §2.2).
 const UNSCALED: u64 = 65_535;
 
-/// An enhancement and what it reaches.
+/// An enhancement and its results.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    /// Its name.
+    /// Name of the enhancement.
     pub name: &'static str,
     /// For each task the median over the seeds (downloads in Mbit/s, the others in seconds), and its interval at 95 % confidence, which
     /// needs six seeds. `None` if the task was not finished in any run.
     pub results: [Option<(f64, Option<Interval>)>; 3],
-    /// How many times slower than the best of each task, geometric mean; infinite if a task was not finished.
+    /// Ratio of its times to the best of each task, as a geometric mean; infinite if a task was not
+    /// finished.
     pub slower: f64,
 }
 
@@ -58,6 +59,7 @@ impl Answer {
         });
         for finding in &mut findings {
             let ratio = |at: usize| Some(time(Task::ALL[at], finding.results[at])? / best[at]);
+            // One unfinished task leaves an enhancement without a rank.
             let ratios: Option<Vec<f64>> = (0..3).map(ratio).collect();
             if let Some(ratios) = ratios {
                 finding.slower = ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / 3.0;
@@ -68,12 +70,12 @@ impl Answer {
         Self { question: question.clone(), findings }
     }
 
-    /// The enhancements, the best first.
+    /// Returns the enhancements, the best first.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// The ranked enhancements.
+    /// Returns a table of the ranked enhancements.
     pub fn table(&self) -> Table {
         let mut table = Table::new([
             Column::left("enhancement"),
@@ -111,8 +113,8 @@ impl Answer {
         table
     }
 
-    /// The ranking and the notes as JSON. Downloads are in Mbit/s, pages and requests in seconds;
-    /// what was not finished is `null`.
+    /// Returns the ranking and the notes as JSON. Downloads are in Mbit/s, pages and requests in
+    /// seconds; tasks that were not finished are `null`.
     pub fn json(&self) -> String {
         let result = |(value, interval): (f64, Option<Interval>)| {
             let interval = interval.map(|it| [it.low, it.high]);
@@ -132,7 +134,7 @@ impl Answer {
         format!("{:#}\n", json!({ "ranking": ranking, "notes": self.notes() }))
     }
 
-    /// A self-contained page to hand on. `command` makes it again.
+    /// Returns a self-contained page to hand on. `command` is shown as the way to make it again.
     pub fn page(&self, command: &str) -> String {
         let mut page =
             Page::new("skyhop study design", "Which enhancement of TCP does this link want?");
@@ -154,7 +156,7 @@ impl Answer {
         }
     }
 
-    /// How many times slower than the best the best enhancement of a kind is.
+    /// Returns the least ratio to the best times that an enhancement of a kind reaches.
     fn least_of(&self, wanted: Kind) -> f64 {
         let is_wanted = |finding: &&Finding| {
             ENHANCEMENTS.iter().any(|(name, kind, _)| *name == finding.name && *kind == wanted)
@@ -163,7 +165,8 @@ impl Answer {
         all.fold(f64::INFINITY, f64::min)
     }
 
-    /// What follows from the link alone, and the recommendations of ITU-R S.1711-1, a line each.
+    /// Returns what follows from the link alone, and the recommendations of ITU-R S.1711-1, a line
+    /// each.
     pub fn notes(&self) -> Vec<String> {
         let Question { rtt, errors, .. } = &self.question;
         let product = self.question.product();
@@ -199,8 +202,8 @@ impl Answer {
     }
 }
 
-/// What a run reaches: downloads in Mbit/s of all terminals until the last has finished, other tasks in seconds. A
-/// task that was not finished took for ever.
+/// Returns the result of a run: downloads in Mbit/s of all terminals until the last has finished,
+/// other tasks in seconds. A task that was not finished took an infinite time.
 fn value(question: &Question, task: Task, run: &Run<'_>) -> f64 {
     let metric = |name| figure(&[run.metrics], FLOW, name);
     let is_whole = metric("done").is_some_and(|done| question.is_whole(task, done));
@@ -209,7 +212,7 @@ fn value(question: &Question, task: Task, run: &Run<'_>) -> f64 {
     if task == Task::Download { bits / seconds / 1e6 } else { seconds }
 }
 
-/// A result as a time: that of a fixed volume for a rate.
+/// Converts a result to a time: for a rate, that of a fixed volume.
 fn time(task: Task, result: Option<(f64, Option<Interval>)>) -> Option<f64> {
     let (value, _) = result?;
     Some(if task == Task::Download { 1.0 / value } else { value })

@@ -12,21 +12,21 @@ use units::Instant;
 /// The protocol number of TCP.
 const TCP: u8 = 6;
 
-/// An owner of connections.
+/// An owner of connections on a station.
 pub(crate) trait Side {
     /// Handles a segment received along `path`.
     fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>);
 
-    /// When the next timer expires.
+    /// Returns the time at which the next timer expires.
     fn next_wake(&self) -> Option<Instant>;
 
-    /// Handles expired timers.
+    /// Handles the timers that have expired at `now`.
     fn wake(&mut self, now: Instant);
 
-    /// The next segment to send, and its path.
+    /// Returns the next segment to send, and its path.
     fn emit(&mut self, now: Instant) -> Option<(wire::Path, Segment<Bytes>)>;
 
-    /// Whether nothing remains to be done.
+    /// Returns true if nothing remains to be done.
     fn is_over(&self) -> bool;
 }
 
@@ -71,7 +71,7 @@ fn send(station: &mut Station, side: &mut impl Side, now: Instant) -> io::Result
     Ok(())
 }
 
-/// The reverse path.
+/// Returns the path in the reverse direction.
 pub(crate) fn back(path: &wire::Path) -> wire::Path {
     wire::Path { from: path.to, from_port: path.to_port, to: path.from, to_port: path.from_port }
 }

@@ -25,13 +25,13 @@ const HTTP_PORT: u16 = 80;
 pub struct Target {
     /// The server's name or address.
     pub host: String,
-    /// Its port.
+    /// TCP port of the server.
     pub port: u16,
     name: String,
     object: TestObject,
 }
 
-/// The text is not a valid URL of an object.
+/// The error for a text that is not the URL of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{text:?}: expected http://HOST[:PORT]/SIZE or HOST[:PORT]/SIZE, such as http://server/1MB"
@@ -72,7 +72,7 @@ impl fmt::Display for Target {
 
 /// A transfer that has ended.
 pub struct Fetched {
-    /// The object, or why it could not be fetched.
+    /// The object, or the reason why it could not be fetched.
     pub outcome: Result<Got, GetError>,
     /// The connection, from which later ones can learn.
     pub tcp: Connection<Bytes>,
@@ -90,6 +90,7 @@ pub fn get(
 ) -> io::Result<Fetched> {
     let way = wire::Path {
         from: own,
+        // A dynamic port (RFC 6335 §6).
         from_port: 49_152 + (random() % 16_384) as u16,
         to: server.ip(),
         to_port: server.port(),
@@ -101,7 +102,7 @@ pub fn get(
     Ok(Fetched { outcome, tcp: client.tcp })
 }
 
-/// One transfer.
+/// The client of one transfer.
 struct Client {
     tcp: Connection<Bytes>,
     way: wire::Path,
@@ -110,19 +111,19 @@ struct Client {
     request: Bytes,
     reply: Reply,
     first_byte: Option<Instant>,
-    /// The outcome, once known.
+    /// The outcome, once it is known.
     outcome: Option<Result<Got, GetError>>,
     is_over: bool,
 }
 
-/// Why the object could not be fetched.
+/// The reason why the object could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GetError {
-    /// The connection failed.
+    /// The connection was aborted, for the given reason.
     #[error("the connection ended: {0:?}")]
     Aborted(tcp::Abort),
-    /// The connection was closed before anything was known.
+    /// The connection was closed before there was an outcome.
     #[error("the connection ended without an object")]
     NoObject,
     /// The stream ended too early.
@@ -130,7 +131,7 @@ pub enum GetError {
     Short {
         /// Bytes of the object received.
         got: u64,
-        /// Size of the object.
+        /// Size of the object in bytes.
         expected: u64,
     },
     /// The reply does not begin with a head.
@@ -139,27 +140,27 @@ pub enum GetError {
     /// The status is not 200.
     #[error("the server answered {status}")]
     Status {
-        /// The status.
+        /// The status code of the reply.
         status: u16,
     },
     /// The announced length is not the object's.
     #[error("the server announces {told} bytes, the object has {expected}")]
     Length {
-        /// The announced length.
+        /// The length announced in the head.
         told: u64,
-        /// Size of the object.
+        /// Size of the object in bytes.
         expected: u64,
     },
-    /// A byte is not the object's.
+    /// A byte differs from the object's.
     #[error("byte {at} differs from the one sent")]
     Wrong {
-        /// Its index.
+        /// Index of the byte in the object.
         at: u64,
     },
     /// The stream goes on after the object.
     #[error("the server sent more than the object's {expected} bytes")]
     Long {
-        /// Size of the object.
+        /// Size of the object in bytes.
         expected: u64,
     },
 }
@@ -216,6 +217,7 @@ impl Client {
     }
 
     fn conclude(&mut self, outcome: Result<Got, GetError>) {
+        // The first outcome is the cause of later ones: a wrong byte aborts the connection.
         self.outcome.get_or_insert(outcome);
     }
 }

@@ -1,4 +1,4 @@
-//! Reports of transfers.
+//! Reports of transfers, as text and JSON.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,35 +9,35 @@ use serde::Serialize;
 use tcp::{Abort, Stats};
 use units::{BitRate, ByteCount};
 
-/// A served connection.
+/// The report on a served connection.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Served {
-    /// The client.
+    /// Address and port of the client.
     pub peer: SocketAddr,
     /// Size of the object; `None` if none was requested.
     pub object_bytes: Option<u64>,
     /// Time from the SYN to the end of the connection.
     pub seconds: f64,
-    /// Why it ended early.
+    /// The reason for an early end.
     pub error: Option<String>,
     /// Bytes that the peer acknowledged.
     pub acked_bytes: u64,
-    /// Segments sent.
+    /// Number of segments sent.
     pub segments: u64,
-    /// Segments of these sent again.
+    /// Number of these that were retransmissions.
     pub retransmissions: u64,
-    /// Loss recoveries.
+    /// Number of loss recoveries.
     pub recoveries: u64,
-    /// Retransmission time-outs.
+    /// Number of retransmission time-outs.
     pub timeouts: u64,
-    /// Congestion responses undone, because the loss was none.
+    /// Congestion responses undone, because no packet had been lost.
     pub undone: u64,
     /// Tail loss probes (RFC 8985 §7).
     pub tail_probes: u64,
     /// Congestion responses to marks (RFC 3168).
     pub ecn_reductions: u64,
-    /// The last congestion window.
+    /// The last congestion window, in bytes.
     pub cwnd_bytes: u64,
     /// The last smoothed round-trip time.
     pub smoothed_rtt_seconds: Option<f64>,
@@ -90,13 +90,13 @@ impl fmt::Display for Served {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Got {
-    /// Size of the object.
+    /// Size of the object in bytes.
     pub bytes: u64,
     /// Time from the SYN to the end of the stream.
     pub seconds: f64,
     /// Time from the SYN to the first byte of the reply.
     pub first_byte_seconds: Option<f64>,
-    /// Bytes over time.
+    /// Bytes of the object over the time.
     pub goodput_bits_per_second: Option<u64>,
 }
 

@@ -21,7 +21,7 @@ const MOST: usize = 1000;
 /// object first would delay its first byte.
 const AHEAD: ByteCount = ByteCount::new(256 << 10);
 
-/// The client's address, and ours.
+/// The client's address and port, and this server's.
 type Key = (SocketAddr, SocketAddr);
 
 /// Serves connections to `port` of the station, at most `left` of them, and reports each once it
@@ -71,6 +71,7 @@ impl<F: FnMut(&Served)> Server<F> {
 
     fn accept(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>) {
         if path.to_port != self.port || !segment.flags.syn || segment.ack.is_some() {
+            // RFC 9293 §3.10.7.1: a segment without a connection is answered with a reset.
             let answer = refusal(segment).map(|reset| (back(path), reset));
             self.refusals.extend(answer);
             return;
@@ -95,7 +96,7 @@ impl<F: FnMut(&Served)> Server<F> {
         self.flows.insert(key(path), flow);
     }
 
-    /// Services a connection after an event.
+    /// Services a connection after an event; reports it if it has ended.
     fn attend(&mut self, now: Instant, key: Key) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
         if let Some(served) = flow.live(now) {
@@ -144,6 +145,7 @@ impl<F: FnMut(&Served)> Side for Server<F> {
         while let Some(key) = self.ready.first().copied() {
             if let Some(flow) = self.flows.get_mut(&key) {
                 if let Some(segment) = flow.tcp.poll_transmit(now) {
+                    // What was sent makes room for more.
                     flow.write();
                     return Some((flow.way, segment));
                 }
@@ -161,7 +163,7 @@ impl<F: FnMut(&Served)> Side for Server<F> {
     }
 }
 
-/// One connection.
+/// One connection of the server.
 struct Flow {
     tcp: Connection<Bytes>,
     way: wire::Path,
@@ -180,11 +182,13 @@ enum Talk {
 }
 
 impl Flow {
-    /// Reads and writes what is possible. Returns the outcome once, when the connection has ended.
+    /// Reads and writes as much as possible. Returns the report once, when the connection has
+    /// ended.
     fn live(&mut self, now: Instant) -> Option<Served> {
         let mut ended = None;
         while let Some(event) = self.tcp.poll_event() {
             match event {
+                // A client that finishes before its request is complete gets no reply.
                 Event::Finished if matches!(self.talk, Talk::Head(_)) => self.finish(),
                 Event::Closed => ended = Some(None),
                 Event::Aborted(why) => ended = Some(Some(why)),
@@ -241,7 +245,8 @@ impl Flow {
     }
 }
 
-/// The head of the reply, and the object that follows; `None` until the request is complete.
+/// Returns the head of the reply, and the object that follows; `None` until the request is
+/// complete.
 fn answer(bytes: &[u8]) -> Option<(String, Option<TestObject>)> {
     let refuse = |status| Some((head::refusal(status), None));
     let request = match Request::parse(bytes) {
@@ -261,7 +266,7 @@ fn answer(bytes: &[u8]) -> Option<(String, Option<TestObject>)> {
     Some((head_of(object), (!is_head).then_some(object)))
 }
 
-/// The reply's head for an object.
+/// Returns the reply's head for an object.
 pub(crate) fn head_of(object: TestObject) -> String {
     head::ok(object.size().get(), false)
 }

@@ -17,12 +17,12 @@ use super::random;
 
 /// Bytes written ahead of what can be sent.
 const AHEAD: ByteCount = ByteCount::new(256 << 10);
-/// Bytes generated at once.
+/// Bytes of payload generated at once.
 const CHUNK: u64 = 64 << 10;
-/// How often a station looks whether the other one has ended its transfers.
+/// Interval at which a station checks whether the other one has ended its transfers.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How much a transfer moves.
+/// The amount that a transfer moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Amount {
     /// This many bytes.
@@ -31,7 +31,7 @@ pub(crate) enum Amount {
     Until(Instant),
 }
 
-/// How an end comes to its connection.
+/// The way in which an end gets its connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Opening {
     /// Opens it at `at`, from a port of its own to the peer.
@@ -42,51 +42,51 @@ pub(crate) enum Opening {
 
 /// One end of a transfer.
 pub(crate) struct End {
-    /// The endpoint's settings.
+    /// Settings of the TCP endpoint.
     pub(crate) config: Config,
-    /// How it comes to its connection.
+    /// Active or passive opening.
     pub(crate) opening: Opening,
-    /// Whether it sends; otherwise it receives.
+    /// Set if it sends; otherwise it receives.
     pub(crate) sends: bool,
-    /// How much.
+    /// The amount to move.
     pub(crate) amount: Amount,
     /// Key of the payload, the same at both ends.
     pub(crate) key: u64,
-    /// Whether the transfer is over; shared by both ends.
+    /// Set once the transfer is over; shared by both ends.
     pub(crate) over: Arc<AtomicBool>,
 }
 
-/// What an end saw of its transfer.
+/// One end's record of its transfer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
-    /// Bytes received.
+    /// Number of bytes received.
     pub(crate) bytes: u64,
-    /// When the first of them came.
+    /// Arrival time of the first of them.
     pub(crate) first: Option<Instant>,
-    /// When the last of them came.
+    /// Arrival time of the last of them.
     pub(crate) last: Option<Instant>,
-    /// When the receiver had everything, or its time was over.
+    /// Time at which the receiver had everything, or its time was over.
     pub(crate) complete: Option<Instant>,
-    /// Why the connection did not end well.
+    /// The reason why the connection did not end well.
     pub(crate) failure: Option<String>,
     /// The sender's state at regular intervals.
     pub(crate) samples: Vec<Sample>,
 }
 
-/// The ends on one station.
+/// All ends of transfers on one station.
 pub(crate) struct Ends {
     running: Vec<Running>,
     every: Duration,
-    /// When the senders are sampled next.
+    /// Time of the senders' next sample.
     sample_at: Instant,
-    /// When everything is given up.
+    /// Time at which all transfers are given up.
     end: Instant,
     now: Instant,
 }
 
 impl Ends {
-    /// Ends on the station with the address `own`, sampled at this interval from `begin` on and given
-    /// up at `end`.
+    /// Prepares ends on the station with the address `own`, sampled at this interval from `begin`
+    /// on and given up at `end`.
     pub(crate) fn new(
         own: IpAddr,
         ends: Vec<End>,
@@ -97,7 +97,7 @@ impl Ends {
         Self { running, every, sample_at: begin, end, now: begin }
     }
 
-    /// What each end saw.
+    /// Returns the record of each end.
     pub(crate) fn seen(self) -> Vec<Seen> {
         self.running.into_iter().map(|running| running.seen).collect()
     }
@@ -108,6 +108,7 @@ impl Side for Ends {
     fn take(&mut self, now: Instant, path: &wire::Path, segment: &Segment<Bytes>) {
         let mine = |running: &&mut Running| running.is_for(path, segment);
         if let Some(running) = self.running.iter_mut().find(mine) {
+            // A passive end learns its peer from the first SYN.
             running.way.get_or_insert(back(path));
             if let Some(tcp) = &mut running.tcp {
                 tcp.handle_segment(now, segment);
@@ -143,7 +144,7 @@ impl Side for Ends {
     }
 }
 
-/// A running end.
+/// An end of a transfer while it runs.
 struct Running {
     end: End,
     payload: Payload,
@@ -195,7 +196,7 @@ impl Running {
         }
     }
 
-    /// When it is to open its connection, if it has not.
+    /// Returns the time at which it is to open its connection, if it has not.
     fn opens_at(&self) -> Option<Instant> {
         match self.end.opening {
             Opening::Active { at, .. } if self.tcp.is_none() => Some(at),
@@ -203,7 +204,7 @@ impl Running {
         }
     }
 
-    /// When the receiver's time is over.
+    /// Returns the time at which the receiver's time is over.
     fn until(&self) -> Option<Instant> {
         match self.end.amount {
             Amount::Until(until) if !self.end.sends && self.seen.complete.is_none() => Some(until),
@@ -245,12 +246,13 @@ impl Running {
     }
 
     fn fail(&mut self, why: String) {
+        // Once the transfer is over, the end of its connection is not a failure.
         if !self.end.over.swap(true, Ordering::Relaxed) {
             self.seen.failure = Some(why);
         }
     }
 
-    /// Reads and writes what is possible.
+    /// Reads and writes as much as possible.
     fn live(&mut self, now: Instant) {
         let Some(tcp) = &mut self.tcp else { return };
         let (mut finished, mut aborted) = (false, None);

@@ -1,4 +1,4 @@
-//! A case in the simulator and in the lab: the same metrics beside each other.
+//! Compares the metrics of a case in the simulator and in the lab.
 
 use std::path::Path;
 
@@ -15,21 +15,21 @@ pub struct Beside {
     pub of: String,
     /// The metric's name, with its unit.
     pub name: String,
-    /// In the simulator.
+    /// Median in the simulator.
     pub sim: f64,
-    /// In the lab.
+    /// Median in the lab.
     pub lab: f64,
 }
 
 impl Beside {
-    /// The lab's value over the simulator's; `None` if that is 0.
+    /// Returns the lab's value over the simulator's; `None` if that is 0.
     pub fn ratio(&self) -> Option<f64> {
         (self.sim != 0.0).then(|| self.lab / self.sim)
     }
 }
 
-/// Runs a case with the seeds 1 to `seeds` on both back ends. Seeds do not lose the same packets
-/// in both. Everything else as [`run`].
+/// Runs a case with the seeds 1 to `seeds` on both back ends, otherwise like [`run`]. A seed does
+/// not lose the same packets in both.
 ///
 /// # Errors
 /// As [`run`].
@@ -45,7 +45,7 @@ pub fn compare(case: &Case, seeds: u64, program: &Path) -> Result<Vec<Beside>, L
     Ok(beside(&simulated, &lab))
 }
 
-/// The metrics that both have, in the simulator's order.
+/// Returns the metrics that both have, in the simulator's order.
 fn beside(simulated: &[Vec<Metric>], lab: &[Vec<Metric>]) -> Vec<Beside> {
     let first = simulated.first().cloned().unwrap_or_default();
     let both = first.into_iter().filter_map(|Metric { of, name, .. }| {
@@ -59,7 +59,7 @@ fn beside(simulated: &[Vec<Metric>], lab: &[Vec<Metric>]) -> Vec<Beside> {
     both.collect()
 }
 
-/// A Markdown table of the metrics of several cases.
+/// Returns a Markdown table of the metrics of several cases.
 pub fn table(cases: &[(String, Vec<Beside>)]) -> Table {
     let columns = ["case", "metric"].map(Column::left);
     let numbers = ["sim", "lab", "lab / sim"].map(Column::right);

@@ -15,11 +15,11 @@ use units::{BitRate, ByteCount, Instant};
 use super::traffic::at;
 use super::{LabRunError, Stage, limits};
 
-/// The number of a datagram and the time when it left.
+/// Size in bytes of a datagram's head: its number and its sending time.
 pub(super) const HEAD: usize = 16;
 /// Datagrams that have not arrived this long after the last was sent are lost, as in the simulator.
 const ON_THE_WAY: Duration = Duration::from_secs(10);
-/// How often the receiver looks at the time.
+/// Interval at which the receiver checks the time.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One direction between two hosts.
@@ -29,7 +29,7 @@ struct Source {
     rate: BitRate,
     size: usize,
     dscp: u8,
-    /// When the first leaves, and the time from which none do.
+    /// Sending time of the first datagram, and the time from which no more are sent.
     span: [Instant; 2],
 }
 
@@ -72,12 +72,13 @@ impl Source {
             let until = (self.span[1] + ON_THE_WAY).min(end);
             let mut tally = self.receive(&receiver, (origin, until))?;
             tally.datagrams[0] = sending.join().map_err(|_| LabRunError::Panicked)??;
+            // Otherwise late datagrams may have been cut off by the end of the case.
             tally.done = until < end;
             Ok(tally)
         })
     }
 
-    /// Sends all; returns how many.
+    /// Sends all datagrams; returns their number.
     fn send(&self, to: SocketAddr) -> io::Result<u64> {
         let socket = UdpSocket::bind(os::any_address(0))?;
         let set = SockRef::from(&socket);
@@ -102,13 +103,14 @@ impl Source {
         }
     }
 
-    /// Counts what arrives before `until`; times count from `origin`.
+    /// Counts the datagrams that arrive before `until`; times count from `origin`.
     fn receive(
         &self,
         socket: &UdpSocket,
         (origin, until): (Instant, Instant),
     ) -> io::Result<Tally> {
         let mut tally = Tally::default();
+        // One byte more shows datagrams that are too long.
         let mut buffer = vec![0; self.size + 1];
         while clock::now() < until {
             let length = match socket.recv(&mut buffer) {

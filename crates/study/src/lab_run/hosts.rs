@@ -3,10 +3,10 @@
 use meter::CongestionControl;
 use tcp::{Config, Profile};
 
-/// Whose TCP a flow has in the lab.
+/// The TCP implementation of a flow's hosts in the lab.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hosts {
-    /// The kernel's at both ends, with the congestion controls of client and server.
+    /// The kernel's TCP at both ends, with the congestion controls of client and server.
     Kernel([CongestionControl; 2]),
     /// This project's endpoint at both ends.
     Own,
@@ -17,9 +17,9 @@ pub(super) enum Hosts {
 const KERNEL: [(&str, &str); 4] =
     [("bbr", "bbr"), ("cubic", "cubic"), ("newreno", "reno"), ("reno", "reno")];
 
-/// The kernel's congestion control for an endpoint that is the profile `linux` with one that Linux has,
-/// without options. The kernel's options hold for the whole machine or route, so any other endpoint
-/// is this project's.
+/// Returns the kernel's congestion control for an endpoint that is the profile `linux` with one
+/// that Linux has, without options. The kernel's options hold for the whole machine or route, so
+/// any other endpoint is this project's.
 pub(super) fn kernel_control(config: &Config) -> Option<CongestionControl> {
     let name = config.controller.to_string();
     let (_, kernels) = KERNEL.into_iter().find(|(ours, _)| *ours == name)?;

@@ -1,4 +1,4 @@
-//! Which cases the lab can run, and why it cannot run others.
+//! The cases that the lab can run, and the reasons why it cannot run others.
 
 use link::Rate;
 use scenario::{
@@ -12,14 +12,14 @@ use units::BitRate;
 use super::datagrams::HEAD;
 use super::hosts::{Hosts, kernel_control};
 
-/// What the lab cannot do of a case.
+/// A part of a case that the lab cannot run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{key}: {why}")]
 #[non_exhaustive]
 pub struct NotInLab {
     /// The key of the scenario file, such as `gateways.hop`.
     pub key: String,
-    /// What the lab does instead, or lacks.
+    /// The lab's own behaviour, or what it lacks.
     pub why: String,
 }
 
@@ -28,7 +28,7 @@ type Checked = Result<(), NotInLab>;
 /// The highest rate of a hop: what the links' driver is measured to carry on one core
 /// (docs/performance.md).
 const GREATEST_RATE: BitRate = BitRate::from_mbit(300);
-/// The most applications of a case. Each has a thread of its own.
+/// Maximum number of applications of a case. Each has a thread of its own.
 const MOST_APPLICATIONS: u32 = 64;
 /// Headers of IPv4 and TCP, without options, in bytes.
 const HEADERS: u16 = 40;
@@ -42,7 +42,7 @@ const LAN_MARGIN: f64 = 2.0;
 /// congestion control, and lets this user start a lab, shows when it runs.
 ///
 /// # Errors
-/// The first key of the scenario that the lab cannot do, and why.
+/// The first key of the scenario that the lab cannot run, and the reason.
 pub fn can_run(case: &Case) -> Result<(), NotInLab> {
     check_network(case)?;
     check_links(case)?;
@@ -60,7 +60,7 @@ fn check(good: bool, key: impl Into<String>, why: impl FnOnce() -> String) -> Ch
     if good { Ok(()) } else { Err(NotInLab { key: key.into(), why: why() }) }
 }
 
-/// [`check`] with a reason that does not depend on the case.
+/// Like [`check`], with a reason that does not depend on the case.
 fn forbid(bad: bool, key: impl Into<String>, why: &str) -> Checked {
     check(!bad, key, || why.to_owned())
 }
@@ -210,12 +210,12 @@ fn check_own(case: &Case, name: &str) -> Checked {
     forbid(config.sharing != tcp::Sharing::None, key("tcb-sharing"), why)
 }
 
-/// The sending direction of a bulk flow.
+/// Returns true if the flow's payload goes up, from client to server.
 pub(super) fn is_up(direction: Direction) -> bool {
     direction == Direction::Up
 }
 
-/// Whose TCP a flow has in the lab.
+/// Returns the TCP implementation of a flow's hosts in the lab.
 pub(super) fn hosts_of(case: &Case, flow: &Flow) -> Hosts {
     let controls = flow.tcp.each_ref().map(|name| kernel_control(&case.tcp[name]));
     match controls {

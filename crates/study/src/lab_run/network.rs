@@ -27,8 +27,8 @@ pub(super) fn preset(case: &Case) -> Preset {
     }
 }
 
-/// A link whose sizes do not depend on its place: a case's refer to the whole path, a preset's to the
-/// hop.
+/// Returns a link whose sizes do not depend on its place: a case's refer to the whole path, a
+/// preset's to the hop.
 fn absolute(case: &Case, link: &LinkSpec, mtu: u16) -> LinkSpec {
     let rtt = case.round_trip();
     let queue = match link.config(rtt, mtu).queue {
@@ -36,6 +36,7 @@ fn absolute(case: &Case, link: &LinkSpec, mtu: u16) -> LinkSpec {
         QueueLimit::Packets(packets) => QueueSize::Packets(packets),
     };
     let discipline = match link.discipline {
+        // The default interval is a round trip of the whole path.
         DisciplineChoice::CoDel { target, interval: None } => {
             DisciplineChoice::CoDel { target, interval: Some(rtt) }
         }
@@ -44,7 +45,7 @@ fn absolute(case: &Case, link: &LinkSpec, mtu: u16) -> LinkSpec {
     LinkSpec { queue, discipline, ..link.clone() }
 }
 
-/// A link in the place of several.
+/// Returns a link that stands for several, with the rate and the queue of all.
 fn together(link: LinkSpec, count: u32) -> LinkSpec {
     let RateSpec::Given(Rate::Constant(rate)) = &link.rate else { return link };
     let rate = BitRate::from_bits_per_second(rate.bits_per_second().saturating_mul(count.into()));

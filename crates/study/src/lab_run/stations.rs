@@ -21,11 +21,11 @@ const SERVER_PORT: u16 = 6000;
 /// The client's port of the first transfer.
 const CLIENT_PORT: u16 = 50_000;
 
-/// All transfers on stations.
+/// All transfers of a case that run on stations.
 pub(super) struct Stations {
     server: Vec<End>,
     clients: BTreeMap<Node, Vec<End>>,
-    /// Each transfer: its flow, its application, whether it goes up, its client and its place there.
+    /// The transfers, in the order of the server's ends.
     transfers: Vec<Transfer>,
     addresses: BTreeMap<Node, IpAddr>,
 }
@@ -35,6 +35,7 @@ struct Transfer {
     number: u32,
     up: bool,
     client: Node,
+    /// Index among the client's ends.
     place: usize,
 }
 
@@ -70,6 +71,7 @@ impl Stations {
             scenario::Amount::Time(time) => Amount::Until(start + *time),
         };
         let (up, client) = (limits::is_up(*direction), stage.client(number));
+        // The transfers of a station are told apart by their ports.
         let order = self.transfers.len() as u16;
         let from = SocketAddr::new(self.address(stage, client)?, CLIENT_PORT + order);
         let to = SocketAddr::new(self.address(stage, Node::Server)?, SERVER_PORT + order);
@@ -89,7 +91,7 @@ impl Stations {
         Ok(())
     }
 
-    /// The station's IPv4 address on a host.
+    /// Returns the station's IPv4 address on a host.
     fn address(&mut self, stage: &Stage<'_>, node: Node) -> Result<IpAddr, LabRunError> {
         if let Some(address) = self.addresses.get(&node) {
             return Ok(*address);
@@ -101,7 +103,7 @@ impl Stations {
         Ok(address)
     }
 
-    /// Runs all transfers; returns what each flow did, by its index.
+    /// Runs all transfers; returns the results of each flow, by its index.
     pub(super) fn run(self, stage: &Stage<'_>) -> Result<BTreeMap<usize, Played>, LabRunError> {
         if self.transfers.is_empty() {
             return Ok(BTreeMap::new());

@@ -17,9 +17,9 @@ use units::{ByteCount, Instant};
 use super::hosts::Hosts;
 use super::{LabRunError, Stage, limits};
 
-/// For how long caches may use objects, in seconds: longer than any case takes.
+/// How long caches may use objects, in seconds: longer than any case takes.
 const FRESH: u32 = 86_400;
-/// More than any transfer that ends by its time.
+/// Size of a transfer that ends by its time: more than any can move.
 const ENDLESS: ByteCount = ByteCount::new(1 << 50);
 
 impl Stage<'_> {
@@ -34,7 +34,8 @@ impl Stage<'_> {
         self.perform(flow, number, controls, Self::start(flow, number))
     }
 
-    /// Has caches on the way fetch what flows will ask for. Takes as long as the pages do.
+    /// Fills the caches on the path with the pages that flows will load. Takes as long as the pages
+    /// do.
     pub(super) fn warm(&self) -> Result<(), LabRunError> {
         let pages =
             self.case.flows.iter().filter(|flow| matches!(flow.traffic, Traffic::Page { .. }));
@@ -68,11 +69,11 @@ impl Stage<'_> {
     }
 }
 
-/// One application.
+/// One application on the kernel's TCP.
 struct Application<'a> {
     stage: &'a Stage<'a>,
     flow: &'a Flow,
-    /// Of the client and of the server.
+    /// Congestion controls of the client and of the server.
     controls: [CongestionControl; 2],
     key: u64,
     start: Duration,
@@ -100,12 +101,12 @@ impl Application<'_> {
         }
     }
 
-    /// A tally of what begins now.
+    /// Creates the tally of an application that begins at its start time.
     fn tally(&self) -> Tally {
         Tally { began: at(self.start), ..Tally::default() }
     }
 
-    /// What is left of the case's time.
+    /// Returns the part of the case's time that is left.
     fn left(&self, begun: Duration) -> Duration {
         self.stage.case.time.saturating_sub(begun)
     }
@@ -197,7 +198,7 @@ impl Application<'_> {
         Ok(tally)
     }
 
-    /// Loads the document and then the rest; returns how long it took, if it is complete.
+    /// Loads the document and then the rest; returns the time it took, if the page is complete.
     async fn page(
         &self,
         method: Method,
@@ -224,7 +225,7 @@ impl Application<'_> {
                 progress: Progress::default(),
                 stop: Stop::default(),
             };
-            // No object is asked for twice: a terminal would have it.
+            // A terminal would have an object in its cache the second time.
             key = key.wrapping_add(1);
             let report = meter::page(&options).await;
             took += report.total;
@@ -236,7 +237,8 @@ impl Application<'_> {
         Ok(Some(took))
     }
 
-    /// Whether all is complete. Connections that broke are counted, wrong bytes are an error.
+    /// Returns true if everything is complete. Counts connections that broke; wrong bytes are an
+    /// error.
     fn judge<'o>(
         &self,
         outcomes: impl Iterator<Item = &'o Outcome>,
@@ -269,7 +271,7 @@ fn mode(method: Method) -> HttpMode {
     }
 }
 
-/// A time after the time zero of the case.
+/// Returns a time after the time zero of the case.
 pub(super) fn at(after: Duration) -> Instant {
     Instant::ZERO + after
 }

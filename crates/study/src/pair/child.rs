@@ -1,4 +1,4 @@
-//! A gateway as a child process: start, wait, stop.
+//! A gateway as a child process: starting, waiting, stopping.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -25,9 +25,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 pub(crate) struct Gateway {
     name: String,
     process: Child,
-    /// Its lines on stdout.
+    /// Lines that it has written to stdout.
     lines: Receiver<String>,
-    /// Collects its stderr.
+    /// Thread that collects its stderr.
     complaints: Option<JoinHandle<String>>,
 }
 
@@ -53,6 +53,7 @@ impl Gateway {
             let stderr = process.stderr.take().expect("stderr is piped");
             move || tail_of(stderr)
         });
+        // Closed on return, which ends the configuration.
         let mut stdin = process.stdin.take().expect("stdin is piped");
         let gateway = Self { name, process, lines, complaints: Some(complaints) };
         // A child that has already exited gives its reason on stderr; see `wait_ready`.
@@ -72,6 +73,8 @@ impl Gateway {
                 Ok(line) if line.trim() == READY => return Ok(()),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
+                    // `failure` reads stderr to its end, which comes only with the end of the
+                    // process.
                     let _ = self.process.kill();
                     return Err(self.failure(&format!("was not ready in {} s", limit.as_secs())));
                 }
@@ -96,7 +99,7 @@ impl Gateway {
         }
     }
 
-    /// Asks it to end, and waits for its exit.
+    /// Asks the gateway to end, and waits for its exit.
     ///
     /// # Errors
     /// If it fails, with its stderr.
@@ -131,7 +134,8 @@ impl Gateway {
         self.process.wait()
     }
 
-    /// Describes its failure together with its stderr. Call it after the child has exited.
+    /// Describes the gateway's failure together with its stderr. Call it after the child has
+    /// exited.
     fn failure(&mut self, what: &str) -> PairError {
         let said = self.complaints.take().and_then(|thread| thread.join().ok());
         let said = match said.as_deref().map(str::trim) {

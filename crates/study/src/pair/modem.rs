@@ -1,9 +1,9 @@
 //! The modems of a lab's terminals that share a return link: DLEP (RFC 8175) on a TCP socket of the
 //! terminal's host, with the grants as the current rate.
 //!
-//! The rate that a modem reports is not only what is granted. It keeps its own queue short, too: if
-//! more waits in the MAC buffer than two fifths of a packet, the gateway is to send less, and the other
-//! way round.
+//! The rate that a modem reports is not only what is granted, but also keeps its own queue short: if
+//! more than two fifths of a packet waits in the MAC buffer, the gateway is to send less, and the
+//! other way round.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
@@ -25,20 +25,21 @@ use units::{BitRate, ByteCount, Instant, Machine};
 
 use super::PairError;
 
-/// Where a terminal's modem listens, on the terminal.
+/// Address at which a terminal's modem listens, on the terminal.
 pub(super) const MODEM: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), PORT);
-/// Interval of a modem's heartbeats. A router takes a modem for lost after two and a half.
+/// Interval of a modem's heartbeats. A router declares a modem lost after two and a half.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// How long before a superframe begins its grants are reported: the time in which the report becomes
-/// the gateway's rate.
+/// Time before a superframe begins at which its grants are reported, so that the report has become
+/// the gateway's rate by then.
 const LEAD: Duration = Duration::from_millis(1);
 /// TTL of packets that no router has forwarded (RFC 5082).
 const MOST_HOPS: u32 = 255;
 /// Part of the difference between the queue and its target that a report corrects.
 const CORRECTION: i64 = 4;
-/// Looks at the queue in each superframe. One alone would always see the same part of the saw-tooth
-/// that full packets make of the queue, and the control would lock packets to superframes.
+/// Samples of the queue in each superframe. A single one would always see the same part of the
+/// saw-tooth that full packets make of the queue, and the control would lock packets to
+/// superframes.
 const LOOKS: u32 = 8;
 /// Fifths of a packet that are to wait on average. Half a packet would wait if each came at the very
 /// moment at which the one before has left. A little less keeps the longest queue within a superframe
@@ -54,7 +55,7 @@ impl Modems {
     /// Starts a modem on each of these terminals, if they share a return link.
     ///
     /// # Errors
-    /// If a socket or the thread cannot be had.
+    /// If a socket or the thread cannot be created.
     pub(super) fn start(
         lab: &Lab,
         preset: &Preset,
@@ -82,7 +83,7 @@ impl Modems {
     }
 }
 
-/// What a modem knows of its link for good.
+/// The properties of a modem's link that do not change.
 struct Fixed {
     frames: Frames,
     /// The largest packet, in bytes.
@@ -101,7 +102,7 @@ struct Server {
     queue: Queue,
 }
 
-/// What waited at the looks since the last report, in cells.
+/// Samples of the queue since the last report, in cells.
 #[derive(Default)]
 struct Queue {
     looks: u32,
@@ -132,12 +133,13 @@ impl Server {
         });
         Some(listener.map(|listener| {
             let mut server = Self { listener, link, fixed, modem, queue: Queue::default() };
+            // No rate until the grants of a superframe are known.
             server.reach(BitRate::default());
             server
         }))
     }
 
-    /// Reports a rate towards the hub, the only destination.
+    /// Reports a rate towards the hub, which is the only destination.
     fn reach(&mut self, rate: BitRate) {
         let mac = Mac::new(&[2, 0, 0, 0, 0, 1]).expect("six bytes");
         let how = Reachable { metrics: self.fixed.metrics(rate), networks: Vec::new() };
@@ -157,22 +159,23 @@ impl Server {
             let (router, _) = listener.accept().await?;
             router.set_nodelay(true)?;
             if self.modem.handle_connected(clock::now()) {
-                // What ends a session is its end, whatever it is; the next router may come.
+                // Any error ends the session only; the modem then waits for the next router.
                 let _ = self.talk(router, &mut ticks).await;
                 self.modem.handle_closed();
+                // A request does not outlive its session.
                 self.ask(Wanted::default());
             }
         }
     }
 
-    /// Asks for what waits in the gateway, or is foreseen there.
+    /// Requests capacity for what waits in the gateway, or is foreseen there.
     fn ask(&self, wanted: Wanted) {
         let (none, bytes) = (ByteCount::default(), backlog_of(wanted.rate));
         let [waiting, foreseen] = if wanted.is_foreseen { [none, bytes] } else { [bytes, none] };
         self.link.set_backlog(waiting, foreseen);
     }
 
-    /// Talks to a router until its connection ends.
+    /// Serves a router until its connection ends.
     async fn talk(&mut self, mut router: TcpStream, ticks: &mut Interval) -> io::Result<()> {
         let mut bytes = [0; 4096];
         loop {
@@ -196,7 +199,7 @@ impl Server {
         }
     }
 
-    /// Looks at the queue; when a superframe begins, reports its grants.
+    /// Samples the queue; when a superframe begins, reports its grants.
     fn look(&mut self) {
         let now = clock::now();
         self.modem.handle_timeout(now);
@@ -217,20 +220,20 @@ impl Fixed {
         Metrics { rates, latency: self.latency }
     }
 
-    /// Cells of a packet of full size.
+    /// Returns the number of cells of a full packet.
     fn packet(&self) -> u32 {
         self.frames.cell.count(self.mtu.into()).max(1)
     }
 
-    /// The rate of packets of full size that this number of cells in a superframe carries.
+    /// Returns the rate of full packets that this number of cells in a superframe carries.
     fn rate(&self, cells: u32) -> BitRate {
         let bits = u128::from(cells) * u128::from(self.mtu) * 8 * 1_000_000_000;
         let time = self.frames.superframe().as_nanos().max(1) * u128::from(self.packet());
         BitRate::from_bits_per_second(u64::try_from(bits / time).unwrap_or(u64::MAX))
     }
 
-    /// The rate that keeps a little less than half a packet waiting: what is granted, and a part of
-    /// what is missing or too much.
+    /// Returns the rate that keeps a little less than half a packet waiting: what is granted, and a
+    /// part of the difference between the queue and its target.
     fn offer(&self, granted: BitRate, waiting: u64) -> BitRate {
         let payload = u64::from(self.frames.cell.payload.max(1));
         let granted = granted.bytes_in(self.frames.superframe()).get() + payload / 2;
@@ -242,19 +245,19 @@ impl Fixed {
         self.rate(u32::try_from(offer).unwrap_or(u32::MAX))
     }
 
-    /// Time since the last superframe was to be reported.
+    /// Returns the time since the last superframe was to be reported.
     fn phase(&self, now: Instant) -> Duration {
         let since = (now + LEAD).saturating_since(self.origin).as_nanos();
         let phase = since % self.frames.superframe().as_nanos().max(1);
         Duration::from_nanos(u64::try_from(phase).unwrap_or(u64::MAX))
     }
 
-    /// Whether this is the look at which a superframe is reported.
+    /// Returns true if a superframe is reported with this sample.
     fn is_begin(&self, now: Instant) -> bool {
         self.phase(now) < self.frames.superframe() / LOOKS
     }
 
-    /// The looks, one of them when a superframe is to be reported.
+    /// Returns the timer of the samples, one of which coincides with the report of a superframe.
     fn ticks(&self) -> Interval {
         let superframe = self.frames.superframe();
         let left = superframe - self.phase(clock::now()).min(superframe);

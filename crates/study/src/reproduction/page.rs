@@ -1,4 +1,4 @@
-//! A scenario's page.
+//! The web page of a scenario.
 
 use report::Page;
 use scenario::Documents;
@@ -6,7 +6,8 @@ use scenario::Documents;
 use super::{Entry, conditions, losses, plot};
 use crate::verdict::{self, ValueBeside};
 
-/// A self-contained web page about one entry. `command` makes it again.
+/// Returns a self-contained web page about one entry. `command` is shown as the way to make it
+/// again.
 pub fn page(entry: &Entry<'_>, documents: &Documents, command: &str) -> String {
     let published = entry.published;
     let document = documents.find(&published.document);

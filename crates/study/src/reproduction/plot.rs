@@ -1,11 +1,11 @@
-//! Published values and ours over what distinguishes their cases.
+//! Graphs of published values and ours over the parameter in which their cases differ.
 
 use report::{Axis, Colour, Graph, Picture, Series};
 use scenario::Output;
 
 use crate::verdict::ValueBeside;
 
-/// A graph of the values of one output; `None` for fewer than two of which a case was run.
+/// Draws a graph of the values of one output; `None` if fewer than two of its cases were run.
 pub(super) fn picture(output: &Output, values: &[&ValueBeside<'_>]) -> Option<Picture> {
     let run: Vec<_> = values.iter().filter_map(|value| Some((*value, value.ours?))).collect();
     if run.len() < 2 {
@@ -34,7 +34,8 @@ pub(super) fn picture(output: &Output, values: &[&ValueBeside<'_>]) -> Option<Pi
     Some(graph.picture())
 }
 
-/// What distinguishes the names of the cases, short enough to stand beside each other.
+/// Returns the words in which the names of the cases differ, short enough to stand beside each
+/// other.
 fn short_names(names: &[&str]) -> Vec<String> {
     let words: Vec<Vec<&str>> = names.iter().map(|name| name.split(' ').collect()).collect();
     let has_word = |word: &str| words.iter().all(|other| other.contains(&word));
@@ -54,8 +55,8 @@ fn short_names(names: &[&str]) -> Vec<String> {
 /// Characters of all names together that fit below a narrow graph.
 const NAMES_WIDTH: usize = 70;
 
-/// The title of the horizontal axis, and each case's place on it: the only number in which the cases' names differ;
-/// [`None`] if they differ otherwise.
+/// Returns the title of the horizontal axis, and each case's place on it: the only number in which
+/// the cases' names differ; [`None`] if they differ otherwise.
 fn abscissa(names: &[&str]) -> (String, Option<Vec<f64>>) {
     let in_order = || ("case".to_owned(), None);
     let words: Vec<Vec<&str>> = names.iter().map(|name| name.split(' ').collect()).collect();

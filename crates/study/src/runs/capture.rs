@@ -14,14 +14,14 @@ use units::Instant;
 /// Bytes kept of each packet: all headers, also those of a tunnel. Simulated payload is zeros.
 const SNAP_LENGTH: usize = 192;
 
-/// Where packets are captured.
+/// The place where packets are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// At the servers.
+    /// At all servers.
     Server,
-    /// At the clients.
+    /// At all clients.
     Client,
-    /// At the hub's gateway.
+    /// At the gateway of the hub.
     Hub,
     /// At the first terminal's gateway.
     Terminal,
@@ -35,7 +35,7 @@ pub struct CaptureError {
     cause: io::Error,
 }
 
-/// A capture in progress.
+/// A capture of a simulation that is running.
 pub(super) struct Capture {
     path: PathBuf,
     file: Rc<RefCell<Inner>>,
@@ -66,7 +66,7 @@ impl Tap for Nodes {
 }
 
 impl Capture {
-    /// Starts capturing a run.
+    /// Starts capturing a run into the file at `path`.
     pub(super) fn start(path: &Path, at: At, run: &mut Run) -> Result<Self, CaptureError> {
         let failed = CaptureError::at(path);
         let file = BufWriter::new(File::create(path).map_err(&failed)?);
@@ -82,7 +82,7 @@ impl Capture {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Finishes the file.
+    /// Ends the capture and completes the file.
     pub(super) fn end(self, run: &mut Run) -> Result<(), CaptureError> {
         drop(run.world.take_tap());
         let mut inner = self.file.borrow_mut();

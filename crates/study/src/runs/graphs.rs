@@ -7,7 +7,7 @@ use scenario::Case;
 use sim::{MarkKind, Probe, Run, Sender};
 use units::Instant;
 
-/// The name of a graph's file.
+/// Returns the name of a graph's file.
 pub fn file_name(scenario: &Path, case: &Case, graph: &str) -> String {
     let stem = scenario.file_stem().unwrap_or_default().to_string_lossy();
     let case = if case.name.is_empty() { String::new() } else { format!("-{}", case.name) };
@@ -20,7 +20,7 @@ fn plain(text: &str) -> String {
     text.chars().map(keep).collect()
 }
 
-/// Names and SVG texts of a run's graphs.
+/// Returns the names and SVG texts of a run's graphs.
 pub(super) fn graphs(case: &Case, run: &Run) -> Vec<(String, String)> {
     let probe: &Probe = run.world.probe();
     let mut graphs = Vec::new();

@@ -9,16 +9,16 @@ use super::{File, Run};
 use crate::reproduction::{self, Entry};
 use crate::verdict::{NoMetric, Runs};
 
-/// Why runs cannot be shown beside published results.
+/// The reason why runs cannot be shown beside published results.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CompareError {
     /// A result is about a metric that the runs do not have.
     #[error("{}: {cause}", path.display())]
     NoMetric {
-        /// The scenario.
+        /// Path of the scenario's file.
         path: PathBuf,
-        /// The metric.
+        /// The case and the missing metric.
         cause: NoMetric,
     },
     /// The list of publications is damaged.
@@ -26,8 +26,8 @@ pub enum CompareError {
     Documents(#[from] FileError),
 }
 
-/// For each file, a table of our values beside the published ones, and its statements with verdicts. Results about
-/// cases that were not run are counted.
+/// Returns, for each file, a table of our values beside the published ones, and its statements with
+/// verdicts. Results about cases that were not run are counted.
 ///
 /// # Errors
 /// If a published result is about a metric that its case does not have.
@@ -44,7 +44,7 @@ pub fn beside_published(
     Ok(text)
 }
 
-/// The same as JSON: [`reproduction::json`].
+/// Returns the comparison as JSON: [`reproduction::json`].
 ///
 /// # Errors
 /// As for [`beside_published`].

@@ -1,4 +1,4 @@
-//! Runs replications in parallel.
+//! Runs replications of cases in parallel.
 
 use std::path::PathBuf;
 
@@ -13,18 +13,18 @@ use super::capture::{At, Capture, CaptureError};
 use super::graphs::graphs;
 use super::rounds::NoFigure;
 
-/// A run to make.
+/// A run that is to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct Job<'a> {
-    /// Index of the file.
+    /// Index of the case's file.
     pub file: usize,
-    /// The case.
+    /// The case to run.
     pub case: &'a Case,
-    /// Seed of the run.
+    /// Seed to run it with.
     pub seed: u64,
 }
 
-/// What runs yield besides their figures.
+/// The outputs of runs besides their figures.
 #[derive(Debug, Default)]
 pub struct Extras {
     /// The graphs of each case's first seed.
@@ -33,16 +33,16 @@ pub struct Extras {
     pub capture: Option<(PathBuf, At)>,
 }
 
-/// Results of a run.
+/// The results of one run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The figures.
+    /// The figures of this run.
     pub metrics: Vec<Metric>,
     /// Names and SVG texts of graphs, if requested for this run.
     pub graphs: Vec<(String, String)>,
 }
 
-/// Why the runs could not be made.
+/// The reason why the runs could not be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReplicateError {

@@ -1,4 +1,4 @@
-//! Runs each case as often as its file says. Stop rules are asked again after each round of runs.
+//! Runs each case as often as its file says. Stop rules are applied again after each round of runs.
 
 use std::path::PathBuf;
 
@@ -26,11 +26,11 @@ pub struct NoFigure {
 pub struct Replicated<'a> {
     /// In the order of files, cases and seeds.
     pub runs: Vec<(Job<'a>, Outcome)>,
-    /// How stop rules ended, a line for each case that has one.
+    /// The results of stop rules, a line for each case that has one.
     pub notes: Vec<String>,
 }
 
-/// Follows the runs.
+/// Callbacks that follow the runs.
 pub struct Progress<'p> {
     /// Called with the number of runs that are added.
     pub planned: &'p dyn Fn(usize),
@@ -95,7 +95,7 @@ impl<'a> CaseRuns<'a> {
         })
     }
 
-    /// The runs to make next; none if there are enough.
+    /// Returns the runs to make next; empty if there are enough.
     fn next(&self) -> Vec<Job<'a>> {
         let done = self.outcomes.len();
         let more = match self.need() {
@@ -116,7 +116,7 @@ impl<'a> CaseRuns<'a> {
         }
     }
 
-    /// The rule's metric in each run; NaN where a run does not have it.
+    /// Returns the rule's metric in each run; NaN where a run does not have it.
     fn values(&self, StopRule { name, .. }: &StopRule) -> Vec<f64> {
         let value = |outcome: &Outcome| figure(&[&outcome.metrics], &name.of, &name.metric);
         self.outcomes.iter().map(|outcome| value(outcome).unwrap_or(f64::NAN)).collect()
@@ -135,7 +135,7 @@ impl<'a> CaseRuns<'a> {
         })
     }
 
-    /// How the stop rule ended, if there is one.
+    /// Returns the result of the stop rule, if there is one.
     fn note(&self) -> Option<String> {
         let Replications::Until(rule) = self.replications else { return None };
         let values = self.values(rule);

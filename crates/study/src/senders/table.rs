@@ -7,7 +7,7 @@ use report::{Column, Table};
 use serde::Serialize;
 use stats::{Bootstrap, Interval, Spread, mean};
 
-/// The whole comparison.
+/// The results of the whole comparison.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Comparison {
@@ -21,7 +21,7 @@ pub struct Comparison {
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Row {
-    /// The congestion control.
+    /// Name of the congestion control, with its options.
     pub controller: String,
     /// Goodput of the kernel in Mbit/s, per seed.
     #[serde(rename = "kernel_mbit_per_second")]
@@ -78,7 +78,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// Mean, median and range.
+/// Formats mean, median and range of the samples.
 fn cell(samples: &[f64]) -> String {
     let Some(Spread { min, median, max }) = Spread::of(samples.iter().copied()) else {
         return String::new();

@@ -20,7 +20,7 @@ use crate::endpoint::{self, head_of};
 
 const PORT: u16 = 8080;
 
-/// Why a transfer failed.
+/// The reason why a transfer failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TransferError {
@@ -30,7 +30,7 @@ pub enum TransferError {
     /// The packets cannot be captured.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// The capture is incomplete.
+    /// The capture does not have all packets.
     #[error("the capture lacks {dropped} packets: the machine is too slow")]
     Dropped {
         /// Packets that were not captured.
@@ -54,7 +54,7 @@ pub enum TransferError {
     /// The stream goes on after the object.
     #[error("received more bytes than were sent")]
     TooLong,
-    /// The server ended early.
+    /// The server's thread ended before it listened.
     #[error("the server ended")]
     Ended,
     /// The server panicked, which is a bug.
@@ -64,14 +64,14 @@ pub enum TransferError {
 
 type Result<T> = core::result::Result<T, TransferError>;
 
-/// The sending TCP.
+/// The TCP implementation that sends.
 #[derive(Clone)]
 pub(super) enum Sender {
     Kernel(CongestionControl),
     Ours(Box<Config>),
 }
 
-/// What to send, and over which link.
+/// A transfer: its object and its link.
 pub(super) struct Transfer<'a> {
     pub(super) preset: &'a Preset,
     pub(super) seed: u64,

@@ -13,7 +13,7 @@ const ASK: u64 = 80;
 const RECEIPT: u64 = 64;
 const HTTP_REQUEST: u64 = 150;
 
-/// The client of a task.
+/// The client application of a task.
 #[derive(Debug)]
 pub(super) struct Client {
     task: Task,
@@ -34,6 +34,7 @@ impl Client {
 
     fn connect(&mut self, world: &mut World, me: AppId, more: u64) {
         let closer = match self.task {
+            // With HTTP/1.0 the server closes after its reply.
             Task::Page => sim::Closer::Server,
             _ => sim::Closer::Client,
         };
@@ -85,6 +86,7 @@ impl App for Client {
                 };
                 for index in 0..at_a_time {
                     let share = count / at_a_time + u64::from(index < count % at_a_time);
+                    // Connecting begins the first turn.
                     self.connect(world, me, share - 1);
                 }
             }
@@ -116,7 +118,7 @@ fn turn(task: Task) -> Turn {
     }
 }
 
-/// Progress: payload bytes, objects or replies received.
+/// Returns the progress: payload bytes, objects or replies received.
 pub(super) fn progress(task: Task, tally: &Tally) -> u64 {
     match task {
         Task::Download => tally.bytes.saturating_sub(ASK),

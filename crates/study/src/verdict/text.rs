@@ -1,4 +1,4 @@
-//! Comparisons as tables.
+//! Comparisons with published results as tables.
 
 use report::{Column, Table, dash, four_digits};
 use scenario::Trend;
@@ -6,7 +6,8 @@ use stats::Interval;
 
 use super::{Cause, Comparison, PairBeside, Score, TrendBeside, ValueBeside, Verdict};
 
-/// A table of our values beside the published ones, without those of cases that were not run if `only_run`.
+/// Returns a table of our values beside the published ones, without those of cases that were not
+/// run if `only_run`.
 pub fn values(comparison: &Comparison<'_>, only_run: bool) -> Table {
     let mut table = Table::new([
         Column::left("where").at_least(14),
@@ -28,6 +29,7 @@ pub fn values(comparison: &Comparison<'_>, only_run: bool) -> Table {
             None => point.case.clone(),
         };
         let ratio = ours.and_then(|ours| {
+            // Of a published range, the nearest value counts.
             let nearest = ours.value.clamp(published[0], published[1]);
             (nearest != 0.0).then(|| format!("{:.2}", ours.value / nearest))
         });
@@ -49,7 +51,8 @@ pub fn values(comparison: &Comparison<'_>, only_run: bool) -> Table {
     table
 }
 
-/// A table of the published statements: a row for each pair of cases, without those that were not run.
+/// Returns a table of the published statements: a row for each pair of cases, without those that
+/// were not run.
 pub fn statements(comparison: &Comparison<'_>) -> Table {
     let mut table = Table::new([
         Column::left("where").at_least(14),
@@ -87,7 +90,7 @@ pub fn statements(comparison: &Comparison<'_>) -> Table {
     table
 }
 
-/// How many results agree, in one line.
+/// Returns the number of results that agree, in one line.
 pub fn summary(score: &Score) -> String {
     let Score { reproduced, trends, explained, unexplained, impossible, not_run } = score;
     format!(
