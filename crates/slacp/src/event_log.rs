@@ -237,6 +237,7 @@ impl EventLog {
     /// Records an event. `event` is only called if the log is on.
     pub(crate) fn record(&mut self, now: Instant, event: impl FnOnce() -> LogEvent) {
         let Some(ring) = &mut self.0 else { return };
+        // More than one if the capacity has been lowered.
         while ring.entries.len() >= ring.capacity {
             ring.entries.pop_front();
             ring.overwritten += 1;

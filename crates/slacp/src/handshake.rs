@@ -182,6 +182,7 @@ impl Params {
                 STREAM_WINDOW => window = value,
                 MAX_STREAMS => streams = u32::try_from(value).unwrap_or(u32::MAX),
                 RATE => rate = value,
+                // Higher bits stand for channels that this version does not have.
                 CHANNELS => channels = value as u32,
                 CONTEXTS | LINK_CONTEXTS => contexts = u16::try_from(value).unwrap_or(u16::MAX),
                 DECOMPRESSORS => decompressors = u16::try_from(value).unwrap_or(u16::MAX),
@@ -318,6 +319,7 @@ impl Initiator {
         let message = Message::new(identity, hub, self.index, &params.encode(), cookie, rng);
         Message { state: self.state, datagram: self.datagram, knock: self.knock } = message;
         self.cookies += 1;
+        // The pauses restart: terminals that start together are up sooner (`docs/decisions.md`).
         self.copies = 0;
         self.next_sending = now;
     }
@@ -360,6 +362,7 @@ impl Initiator {
         }
         let wait = (RETRY_FIRST * 2u32.pow(self.copies.min(8))).min(RETRY_MOST);
         self.sendings += 1;
+        // A message with a new cookie has an RTT measurement of its own.
         if self.copies == 0 {
             self.first_sending = now;
         }
@@ -371,6 +374,7 @@ impl Initiator {
     /// Reads the hub's answer. After [`HandshakeError::Noise`] the handshake goes on, because the
     /// answer was not from the hub.
     pub(crate) fn answer(&mut self, body: &[u8]) -> Result<Params, HandshakeError> {
+        // A Noise message has at most 512 bytes (`docs/slacp.md`, Session set-up).
         let mut payload = [0; 512];
         if body.len() > payload.len() {
             return Err(HandshakeError::Malformed);
@@ -445,6 +449,7 @@ impl Responder {
         }
         let length = state.read_message(body, &mut payload)?;
         let params = match Params::decode(&payload[..length]) {
+            // Authentic, so the hub answers with a refusal, for which it needs the state.
             Err(HandshakeError::Unsupported(unsupported)) => Err(unsupported),
             params => Ok(params?),
         };
@@ -472,6 +477,7 @@ impl Responder {
         let mut payload = Vec::new();
         varint::write(&mut payload, REFUSED);
         varint::write(&mut payload, unsupported.parameter);
+        // Index 0 marks an answer that sets up no session.
         self.respond(packet::response(packet::NO_INDEX, peer_index), &payload).0
     }
 

@@ -202,6 +202,7 @@ impl Session {
         // seed.
         let mut rng = ChaCha20Rng::from_seed(**seed);
         let keepalive = Keepalive::new(now, config.keepalive, &mut rng);
+        // Odd streams are the hub's, so the other side is the terminal, which offers new keys.
         let phases = Phases::new(keys, !opens_odd, &draw(&mut rng));
         let recovery = if link_layer { Recovery::Ordered } else { Recovery::Reordering };
         let sender = Sender::new(now, config, &peer.limits, (rate.rate(), recovery), &mut rng);

@@ -216,6 +216,7 @@ impl Core {
     /// Reserves an unused receiver index; `None` if the draws found none.
     pub(crate) fn claim_index(&mut self, owner: Owner) -> Option<Index> {
         let share = self.config.index_share;
+        // Rounding an index to the part may take it out of the share.
         let is_free = |index: &Index| {
             *index != NO_INDEX && share.has(*index) && !self.indices.contains_key(index)
         };
@@ -339,6 +340,7 @@ impl Core {
         self.leaving.into_iter().for_each(|farewell| session.announce(farewell));
         let alone = self.aggregates.add(self.now, id, &mut session, SessionShare::default());
         self.sessions.insert(id, index, session);
+        // The first member of an aggregate measures the link for all.
         if self.config.rate.probes() && alone {
             self.probing.wait(id);
         }
@@ -495,6 +497,7 @@ impl Core {
             if let Some(memory) = memory {
                 self.memories.enter(self.now, left, memory);
             }
+            // Like a session that starts on the new path.
             if let Some(memory) = self.memories.get(self.now, &session.path_key()) {
                 session.remember(memory);
             }
@@ -519,6 +522,8 @@ impl Core {
                 session.handle_timeout(now);
             }
         }
+        // A report may have expired: what the last packet owes the link takes as long as the new
+        // rate says.
         self.follow_rate(now);
         self.settle();
     }

@@ -89,6 +89,7 @@ pub(crate) fn truncate(tag: hmac::Tag) -> Mac {
 /// Compares two tags in constant time, so that the time reveals no matching prefix.
 pub(crate) fn same(one: &Mac, other: &Mac) -> bool {
     let difference = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
+    // Keeps the compiler from ending the loop at the first difference.
     core::hint::black_box(difference) == 0
 }
 

@@ -189,6 +189,8 @@ impl Phases {
             Other::None => None,
             Other::Previous(key) => key.open(number, header.len(), packet),
             Other::Next(key) => {
+                // A forged phase bit must change nothing: only an authentic packet completes the
+                // change.
                 let frames = key.open(number, header.len(), packet)?;
                 self.complete();
                 Some(frames)
@@ -211,6 +213,7 @@ impl Phases {
     fn switch(&mut self, send: PacketKey, generation: u64) {
         self.send = send;
         self.send_generation = generation;
+        // Usage limits hold for each key.
         self.sealed = 0;
     }
 
@@ -229,6 +232,7 @@ impl Phases {
 
     /// Returns whether this side may offer new keys now.
     pub(crate) fn may_offer(&self) -> bool {
+        // The phase bit distinguishes two generations, so the previous key must be gone first.
         self.terminal && matches!((&self.change, &self.other), (Change::None, Other::None))
     }
 
@@ -272,6 +276,7 @@ impl Phases {
                 Err(RekeyError::Contradiction { generation })
             }
             Change::None => Err(RekeyError::Generation { generation, present }),
+            // A repeated REKEY of the change in progress.
             under_way => {
                 self.change = under_way;
                 Ok(None)

@@ -133,6 +133,7 @@ impl LossMeter {
         let keep = 1.0 - passed / BURST_HORIZON;
         self.observed = self.observed * keep + passed;
         self.bursts *= keep;
+        // About three minutes of traffic after the last burst.
         if self.bursts < 1.0 / CLEAN {
             self.lengths.clear();
         }
@@ -173,6 +174,7 @@ impl LossMeter {
 
     /// Returns whether the link loses too little for repairs.
     pub(crate) fn is_clean(&self) -> bool {
+        // The weight of the last isolated loss falls below this after 12,000 packets.
         self.sent >= UNMEASURED && self.lone < 1.0 / CLEAN && self.lengths.is_empty()
     }
 

@@ -63,6 +63,7 @@ impl Candidate {
 
     /// The time of the decision about the candidate.
     fn decided_at(&self, delay: Duration) -> Instant {
+        // Once the candidate has answered, the address in use has one probe delay to do so, too.
         self.begun + if self.answered.is_some() { delay } else { delay * 3 }
     }
 }
@@ -107,6 +108,7 @@ impl Validation {
     pub(crate) fn answered(&mut self, now: Instant, token: u64) {
         for candidate in &mut self.candidates {
             if candidate.tokens[0] == token {
+                // The first answer is the RTT sample of the new path.
                 candidate.answered.get_or_insert(now);
             }
         }

@@ -27,6 +27,7 @@ impl Session {
 
     /// Closes the session here and informs the peer.
     pub(crate) fn close(&mut self, now: Instant, reason: CloseReason) {
+        // Three probe delays, as the closing period of RFC 9000 §10.2.
         self.life.close(now, reason, self.rtt.probe_delay(ACK_DELAY) * 3);
     }
 

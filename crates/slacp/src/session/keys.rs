@@ -70,6 +70,7 @@ impl SessionKeys {
     /// is due. `packets` is the number of packets exchanged so far.
     fn poll_timeout(&self, packets: u64, is_reachable: bool) -> Option<Instant> {
         debug_assert!(self.changed_after <= packets, "packets are only ever added");
+        // Keys never change in an outage, in which the peer cannot answer.
         if self.previous_until.is_some() || !self.phases.may_offer() || !is_reachable {
             return self.previous_until;
         }

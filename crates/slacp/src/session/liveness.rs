@@ -202,6 +202,7 @@ impl Session {
     /// starts to drop large packets drops everything that a busy session sends.
     pub(super) fn doubt_timeout(&self) -> Option<Instant> {
         let rtt = self.rtt.smoothed();
+        // Beyond its budget the peer sends one ACK per quarter RTT.
         let delay = self.rtt.probe_delay(ACK_DELAY.max(rtt / 4));
         let oldest = self.sender.sent.oldest()?;
         let large = self.is_reachable()

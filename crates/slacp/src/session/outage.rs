@@ -112,6 +112,7 @@ impl Session {
 
     fn begin_outage(&mut self, now: Instant) {
         let fade = Fade::new(now, &self.outage.faded);
+        // An unreachable session probes at least as often as an idle one sends keepalives.
         let most = self.keepalive.interval;
         self.probes.next = fade.first_probe(self.probe_rate(), most, &mut self.rng);
         self.outage.fade = Some(fade);

@@ -81,6 +81,7 @@ impl Session {
         if old.ip() != address.ip() {
             self.path.left = Some((old, self.path_memory(now)));
             self.rtt = Rtt::new();
+            // The answer to the challenge is the first sample of the new path.
             self.rtt.update(rtt, Duration::ZERO);
             if let Some(auto) = self.rate.auto_mut() {
                 auto.move_to(self.sender.sent.next_number());

@@ -358,6 +358,7 @@ impl Session {
             self.receiver.received.report(now, self.peer.times == Some(true));
         let room = end.saturating_sub(out.len() + 16);
         frame::write_ack(out, ranges, restored, &report, room);
+        // The budget of acknowledgements counts IP bytes, as for a packet of their own.
         let overhead = ip_udp_overhead(self.peer.address) + Header::MAX_LEN + TAG;
         self.receiver.received.reported(now, out.len() - before + overhead);
         let (number, largest) = (packet.number, self.receiver.received.expected() - 1);

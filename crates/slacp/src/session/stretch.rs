@@ -30,6 +30,7 @@ impl Session {
     /// Begins a batch of packets like `like`, which was built at `now`; `None` if
     /// [`Self::transmit`] might build other ones.
     pub(crate) fn stretch(&mut self, now: Instant, like: Envelope) -> Option<Stretch<'_>> {
+        // A measured rate may want a MARK in any packet.
         let is_fast = self.rate.rate() >= FAST && self.rate.auto().is_none();
         if !is_fast || like.is_control || !self.is_quiet(now) {
             return None;

@@ -31,6 +31,7 @@ impl Aggregates {
         share: SessionShare,
     ) -> bool {
         let Some(aggregate) = self.of_peer.get(&session.peer.key).cloned() else { return true };
+        // A configured or reported rate is no member of an aggregate.
         let Some(auto) = session.auto() else { return true };
         let (link, members) = self.links.entry(aggregate.clone()).or_default();
         auto.set_link(now, Some((id, link.clone())));

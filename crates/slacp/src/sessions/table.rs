@@ -22,6 +22,7 @@ const RUN_BYTES: RangeInclusive<u64> = 12_000..=60_000;
 /// Bytes that a session may send in its turn at this rate; 0 for a single packet.
 fn quantum(rate: BitRate) -> u64 {
     let bytes = rate.bytes_in(RUN).get().min(*RUN_BYTES.end());
+    // On slow links, longer turns would make rates be measured wrongly (`docs/decisions.md`).
     if RUN_BYTES.contains(&bytes) { bytes } else { 0 }
 }
 

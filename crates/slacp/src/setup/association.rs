@@ -78,6 +78,7 @@ impl Association {
     /// Sets the key that will replace the hub's, if any. The next handshake tries it first.
     pub(super) fn set_next_key(&mut self, next: Option<PublicKey>) {
         self.next = next.filter(|next| *next != self.key.hub).map(KnockKey::new);
+        // A handshake in progress keeps its key; otherwise the next one begins with the new key.
         if self.initiator.is_none() {
             self.for_next = false;
         }
@@ -144,6 +145,7 @@ impl Association {
         let is_succeeded =
             |id: &mut SessionId| core.session(*id).is_some_and(Session::is_succeeded);
         if let Some(former) = self.session.take_if(is_succeeded) {
+            // The next session starts on the same path before this one ends.
             core.keep_memory(former);
             self.doubted = false;
             self.end_joining(core);
@@ -339,10 +341,12 @@ impl Association {
         if let Some(old) = self.session.take() {
             core.replace(old);
         }
+        // Links were being added to the former session.
         self.end_joining(core);
         if let Some(allowed) = params.links.filter(|_| core.has_links()) {
             session.take_seat(self.link);
             let links = core.config.links.len().min(MOST_LINKS) as u64;
+            // A session has only the links that both sides have.
             let others = (0..links.min(allowed) as u8).filter(|link| *link != self.link);
             self.joining = others.map(|link| Joining::new(now, link)).collect();
         }

@@ -108,6 +108,7 @@ impl Dispatch {
         let old = assignment.last.replace((knock, now));
         let part = assignment.part;
         old.iter().for_each(|(knock, _)| _ = self.knocks.remove(knock));
+        // The first part finds repeats of its own initiations by their answers.
         if part == 0 {
             return None;
         }

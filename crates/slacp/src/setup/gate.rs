@@ -89,6 +89,7 @@ impl Gate {
     pub(crate) fn admits_proven(&mut self, now: Instant, from: SocketAddr) -> bool {
         let network = self.network_bucket(now, from);
         let source = self.source_hash(now, from);
+        // The network's own allowance first: others cannot use it.
         if self.per_network.take(now, network) {
             return true;
         }
@@ -120,6 +121,7 @@ impl Gate {
     /// Returns whether `cookie` was made here for this address in this cookie period or the one
     /// before.
     pub(crate) fn is_cookie(&self, now: Instant, from: SocketAddr, cookie: &Mac) -> bool {
+        // An initiation without a cookie costs no hash here.
         if *cookie == NO_COOKIE {
             return false;
         }

@@ -24,6 +24,7 @@ impl OwnConfigs {
         }
         let mut own = usual.clone();
         if let Some(memory) = memory {
+            // A stream's window is a share of the memory.
             (own.memory, own.stream_window) = (*memory, usual.stream_window.min(*memory));
         }
         for (link, rate) in rates.into_iter().flatten() {

@@ -148,6 +148,7 @@ impl Hub {
             && self.may_replace(core, now, from, key)
             && let Some(id) = self.promote(core, key)
         {
+            // Put into use by a timer instead of a packet, so no input settles it.
             core.touch(id);
         }
     }
