@@ -310,7 +310,7 @@ impl Association {
                 let notice = Notice::Unsupported { parameter: unsupported.parameter };
                 return self.give_up(core, now, receiver, notice);
             }
-            // Not from the hub: its answer may still come.
+            // The handshake goes on: an authentic answer may still come.
             Err(_) => {
                 self.initiator = Some(initiator);
                 return core.ignore();

@@ -137,7 +137,7 @@ impl Joining {
         body: &[u8],
     ) {
         let Some(mut initiator) = self.initiator.take() else { return core.ignore() };
-        // Not from the hub: its answer may still come.
+        // The handshake goes on: an authentic answer may still come.
         let Ok(params) = initiator.answer(body) else {
             self.initiator = Some(initiator);
             return core.ignore();
