@@ -32,7 +32,7 @@ pub enum StreamError {
     NoRoom,
     /// The peer does not resolve names, answers no DNS questions, has no HTTP exchanges, or takes no
     /// bundles.
-    #[error("the peer resolves no names")]
+    #[error("the peer does not accept this kind of destination")]
     NoNames,
     /// The configuration does not have this class.
     #[error("no such class")]

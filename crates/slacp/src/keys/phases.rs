@@ -19,7 +19,7 @@ use crate::wire::packet::Header;
 /// An invalid key offer of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum RekeyError {
-    #[error("key generation {generation} follows {present}")]
+    #[error("key generation {generation} is offered after {present}")]
     Generation { generation: u64, present: u64 },
     #[error("two keys are offered for key generation {generation}")]
     Contradiction { generation: u64 },
@@ -50,9 +50,9 @@ impl Default for KeyLimits {
 /// A key has reached its usage limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum WornOut {
-    #[error("{sealed} packets are sealed with one key, and the next is not agreed on")]
+    #[error("{sealed} packets are sealed with one key, and no new key was agreed on")]
     Sealed { sealed: u64 },
-    #[error("{forged} packets under one key are forged")]
+    #[error("{forged} forged packets were received under one key")]
     Forged { forged: u64 },
 }
 

@@ -215,7 +215,7 @@ enum Broken {
     TwoAcks,
     #[error("{bytes} bytes of packets are not acknowledged")]
     Unacknowledged { bytes: usize },
-    #[error("it demands more answers than its streams justify")]
+    #[error("it requires more control frames in answer than its streams allow")]
     Answers,
     #[error(transparent)]
     Unsent(#[from] Unsent),
