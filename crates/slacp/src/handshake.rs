@@ -277,8 +277,10 @@ impl Initiator {
         params: &Params,
         rng: &mut ChaCha20Rng,
     ) -> Self {
+        // The cookie is zero until the hub asks for one.
         let message = Message::new(identity, hub, index, &params.encode(), &[0; MAC], rng);
         let Message { state, datagram, knock } = message;
+        // Drawn once: each pause is longer by the same random fraction.
         let longer = jitter::part_of(Duration::from_secs(1) / RETRY_LONGER, rng);
         let (first_sending, next_sending) = (now, now);
         let (sendings, copies, cookies) = (0, 0, 0);

@@ -29,6 +29,7 @@ impl Part {
 
     /// An index of this part next to `near`; `None` beyond the end of the index space.
     pub(crate) fn index(self, near: Index) -> Option<Index> {
+        // The last block of the index space may be incomplete.
         (near - near % u32::from(self.of)).checked_add(self.number.into())
     }
 

@@ -342,6 +342,7 @@ impl Session {
         // protect new data.
         let repair = if self.link_layer { 0 } else { REPAIR_HEAD + SHARD_OVERHEAD };
         let frame = CHANNEL_SIZE + frame::Packet::MOST_HEAD;
+        // Until a probe fails, the configured MTU is assumed, which usually passes.
         self.path.pmtu.likely().saturating_sub(around + repair + frame)
     }
 

@@ -52,6 +52,7 @@ impl<'a> Run<'a> {
 
     fn transmit_next(&mut self, buf: &mut Vec<u8>) -> Option<SocketAddr> {
         let (core, now) = (&mut self.endpoint.core, self.now);
+        // Handshakes and answers are paced, too.
         if core.link.ready_at() > now {
             return None;
         }

@@ -288,6 +288,7 @@ impl Phases {
         let ours = self.ephemeral();
         let key = public(ours.as_ref());
         let [up, down] = self.derive(ours.as_ref(), &theirs, &theirs, &key)?;
+        // Either phase is accepted from here on, while sending stays in the old one.
         self.other = Other::Next(up);
         self.change = Change::Answered { theirs, send: Box::new(down) };
         Ok(Frame::Rekey { generation, key })

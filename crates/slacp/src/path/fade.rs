@@ -142,6 +142,7 @@ impl Fade {
     fn budget(&self, rate: ProbeRate) -> Duration {
         let (rate, sessions) = match rate {
             ProbeRate::Shared(rate) => (rate, self.counted.all()),
+            // Sessions that measure their rates share no pacer, so each has 1 % of its own.
             ProbeRate::Own(rate) => (rate, 1),
         };
         let bytes = self.probe_size.get().saturating_mul(PROBE_BUDGET).saturating_mul(sessions);

@@ -159,6 +159,7 @@ impl Session {
             (seat.doubted, seat.turn, seat.shared) = (true, Turn::Nothing, true);
         }
         member.outage.set_give_up(NEVER);
+        // A hub adds the link only with its first authentic packet.
         member.ping();
         if let Some(seat) = &mut self.seat {
             seat.shared = true;
@@ -426,6 +427,7 @@ impl Session {
         self.end_members(now);
         self.exchange_reports(now);
         let view = |member: &Self| View {
+            // Two clocks cannot tell the directions apart.
             delay: member.rtt.smoothed() / 2,
             rate: member.rate.rate(),
             loss: member.loss.rate(),

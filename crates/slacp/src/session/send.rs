@@ -41,6 +41,7 @@ impl Session {
         if !self.is_usable() {
             return self.life.send_time();
         }
+        // Probes leave even at rate 0.
         let payload = if self.probes.is_pending() {
             Some(Instant::ZERO)
         } else {

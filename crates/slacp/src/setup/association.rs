@@ -350,6 +350,7 @@ impl Association {
             let others = (0..links.min(allowed) as u8).filter(|link| *link != self.link);
             self.joining = others.map(|link| Joining::new(now, link)).collect();
         }
+        // After a session, a notice is news even if it repeats the last.
         self.last_notice = None;
         self.session = Some(core.establish(receiver, session));
     }

@@ -133,6 +133,7 @@ impl Gate {
     fn cookie_of(&self, period: u64, from: SocketAddr) -> Mac {
         self.hashes.set(self.hashes.get() + 1);
         let mut context = hmac::Context::with_key(&self.secret);
+        // One secret serves the cookies and the counters; the label keeps them apart.
         context.update(b"cookie");
         context.update(&period.to_be_bytes());
         match from.ip() {

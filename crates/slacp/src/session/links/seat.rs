@@ -84,6 +84,7 @@ impl Session {
 
     /// The time at which this link's own pacer has room; zero if the rate is measured.
     pub(in crate::session) fn link_free_at(&self) -> Instant {
+        // With a measured rate the session paces itself.
         let configured = self.rate.shared().is_some();
         let seat = self.seat.as_ref().filter(|_| configured);
         seat.map_or(Instant::ZERO, |seat| seat.pacer.ready_at())

@@ -92,6 +92,7 @@ impl Hub {
             Verdict::Admit => return true,
             Verdict::Wait(until) => {
                 let rivalry = &mut tentative.rivalry;
+                // Otherwise PINGs are still to be sent, and the decision follows them.
                 if rivalry.next.is_none() {
                     rivalry.next = Some(until);
                     self.rivalries.insert((until, *key));
