@@ -59,7 +59,7 @@ impl<'a> Run<'a> {
         if let Some(sent) = core.transmit_outbox(now, buf) {
             return Some(sent);
         }
-        // Whoever provokes answers must not keep the sessions from sending, nor the other way
+        // A flood that provokes answers must not keep the sessions from sending, nor the other way
         // round.
         core.answers_turn = !core.answers_turn;
         if core.answers_turn {

@@ -23,7 +23,7 @@ const BESIDE: usize = 9 + 1;
 /// The rate from which the processor is what limits a session.
 pub(super) const FAST: BitRate = BitRate::from_mbit(1000);
 
-/// What is recorded of a packet until it is acknowledged.
+/// The contents of a packet that are recorded until it is acknowledged.
 pub(super) struct Kept {
     pub(super) cargo: Cargoes,
     /// Its frames, if it is a FEC source.

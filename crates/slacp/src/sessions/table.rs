@@ -305,7 +305,7 @@ impl Sessions {
         self.looks.get()
     }
 
-    /// What the indices say, and what asking every session would say.
+    /// Each session's next actions by the indices, and by polling the session.
     #[cfg(test)]
     pub(super) fn audit(&self) -> impl Iterator<Item = (SessionId, Wants, Wants)> {
         let asked = |it: &Entry| Wants::of(&it.session).not_before(it.scheduled.limits().open_at());
